@@ -1,0 +1,49 @@
+# How every target of weft is compiled, and the two functions the folders use.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+find_package(Threads REQUIRED)
+if(WEFT_ONEDNN)
+  find_package(dnnl REQUIRED)
+endif()
+if(WEFT_OPENMP)
+  find_package(OpenMP REQUIRED)
+endif()
+
+# Flags and include paths of every object; third-party libraries that all floors may use.
+add_library(weft_build INTERFACE)
+target_include_directories(weft_build INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
+target_compile_options(weft_build INTERFACE
+  -O3 -fno-math-errno -fno-trapping-math -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+target_compile_options(weft_build INTERFACE $<IF:$<BOOL:${WEFT_NATIVE}>,-march=native,-march=x86-64-v3>)
+target_link_libraries(weft_build INTERFACE Threads::Threads)
+if(WEFT_OPENMP)
+  target_link_libraries(weft_build INTERFACE OpenMP::OpenMP_CXX)
+  target_compile_definitions(weft_build INTERFACE WEFT_WITH_OPENMP)
+endif()
+if(WEFT_SANITIZE)
+  target_compile_options(weft_build INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer -g1)
+  target_link_options(weft_build INTERFACE -fsanitize=${WEFT_SANITIZE})
+endif()
+
+# weft_floor(name): the OBJECT library of one floor; its folders add their files with target_sources.
+function(weft_floor name)
+  add_library(weft_${name} OBJECT)
+  target_link_libraries(weft_${name} PRIVATE weft_build)
+endfunction()

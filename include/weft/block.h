@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "weft/device.h"
+#include "weft/dtype.h"
+#include "weft/export.h"
+#include "weft/shape.h"
+
+namespace weft {
+
+/// A slice of a tensor's elements: `shape` elements a dim from `offset` on, in global coordinates.
+struct Box {
+  Dims offset;
+  Shape shape;
+  bool operator==(const Box&) const = default;
+};
+
+/// Memory of one device, seen as an array: what kernels read and write. Strides count elements.
+struct Block {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  Device device;
+  Shape shape;
+  Strides strides;
+
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+  int64_t numel() const { return shape.product(); }
+  /// True when the elements lie one after the other in row-major order.
+  WEFT_API bool is_dense() const;
+  /// The part of this block that `box` (in the block's own coordinates) says.
+  WEFT_API Block part(const Box& box) const;
+};
+
+/// A dense block over `data`.
+WEFT_API Block dense_block(void* data, DType dtype, const Shape& shape, Device device = cpu);
+
+}  // namespace weft

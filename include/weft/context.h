@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "weft/communicator.h"
+#include "weft/export.h"
+#include "weft/stream.h"
+
+namespace weft {
+
+/// Which implicit traffic an op may cause: any, only what moves no bytes, or none at all (an op whose
+/// operands are not laid out for it throws).
+enum class Traffic : uint8_t { allow, free_only, forbid };
+
+/// Where random numbers continue; equal on all ranks. Two integers are the whole state.
+struct RandomState {
+  uint64_t seed = 0;
+  uint64_t stream = 0;
+  bool operator==(const RandomState&) const = default;
+};
+
+/// The ambient state of one rank: the only one there is. A thread that nobody gave one has a default.
+struct WEFT_API Context {
+  bool grad_enabled = true;
+  Traffic traffic = Traffic::allow;
+  RandomState random;
+  Stream stream;
+  /// Threads that this rank's kernels may use.
+  int threads = 1;
+  /// What the floors above keep for the rank (route tables, caches), by floor.
+  std::shared_ptr<void> ops;
+
+  static Context& current();
+};
+
+/// No op in the scope is recorded for backward.
+class WEFT_API NoGrad {
+ public:
+  NoGrad() : before_(Context::current().grad_enabled) { Context::current().grad_enabled = false; }
+  ~NoGrad() { Context::current().grad_enabled = before_; }
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// Sets the traffic policy for a scope.
+class WEFT_API TrafficScope {
+ public:
+  explicit TrafficScope(Traffic traffic) : before_(Context::current().traffic) {
+    Context::current().traffic = traffic;
+  }
+  ~TrafficScope() { Context::current().traffic = before_; }
+  TrafficScope(const TrafficScope&) = delete;
+  TrafficScope& operator=(const TrafficScope&) = delete;
+
+ private:
+  Traffic before_;
+};
+
+/// Random numbers of the calling rank start again from `seed`; call it with one seed on all ranks.
+WEFT_API void manual_seed(uint64_t seed);
+
+/// How ranks are run.
+struct RunOptions {
+  /// Every wait for another rank ends with a CommError after this long.
+  std::chrono::milliseconds deadline = std::chrono::minutes(10);
+  /// Threads of each rank's kernels; 0 shares the machine's cores evenly, at least one each.
+  int threads_per_rank = 0;
+  uint64_t seed = 0;
+};
+
+/// Runs `body` on `ranks` threads of this process, each with its own Context, over one `threads`
+/// communicator. Returns when all have ended; rethrows the first cause when one threw.
+WEFT_API void run_ranks(int ranks, const std::function<void(Communicator)>& body,
+                        const RunOptions& options = {});
+
+/// A communicator of `size` ranks of which only `rank` is there: collectives move nothing and cost
+/// nothing. `ranks_per_host` tells planning where the slow links are.
+WEFT_API Communicator fake_world(int rank, int size, int ranks_per_host = 8);
+
+}  // namespace weft

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string_view>
+
+#include "weft/export.h"
+
+namespace weft {
+
+/// Element types of tensors.
+enum class DType : uint8_t { f32, bf16, f16, f64, i32, i64, u8, boolean };
+
+inline constexpr DType f32 = DType::f32, bf16 = DType::bf16, f16 = DType::f16, f64 = DType::f64;
+inline constexpr DType i32 = DType::i32, i64 = DType::i64, u8 = DType::u8;
+inline constexpr DType boolean = DType::boolean;
+inline constexpr int kDTypes = 8;
+
+/// Bytes of one element.
+constexpr size_t size_of(DType dtype) {
+  constexpr size_t sizes[kDTypes] = {4, 2, 2, 8, 4, 8, 1, 1};
+  return sizes[static_cast<int>(dtype)];
+}
+
+constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }
+
+/// "f32", "bf16", "f16", "f64", "i32", "i64", "u8" or "bool".
+WEFT_API std::string_view name_of(DType dtype);
+
+/// The dtype of that name; std::invalid_argument lists the names there are.
+WEFT_API DType dtype_named(std::string_view name);
+
+/// The dtype that holds both, as in the Python array API; integer with float gives the float.
+WEFT_API DType promote(DType a, DType b);
+
+WEFT_API std::ostream& operator<<(std::ostream& out, DType dtype);
+
+}  // namespace weft

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+#include "weft/export.h"
+
+namespace weft {
+
+/// A collective that could not end: a rank threw, died, never came or called something else.
+class WEFT_API CommError : public std::runtime_error {
+ public:
+  CommError(const std::string& what, int rank, std::string operation, uint64_t sequence)
+      : std::runtime_error(what), rank_(rank), operation_(std::move(operation)), sequence_(sequence) {}
+
+  /// The rank at fault, or -1 when it is not known.
+  int rank() const { return rank_; }
+  const std::string& operation() const { return operation_; }
+  uint64_t sequence() const { return sequence_; }
+
+ private:
+  int rank_;
+  std::string operation_;
+  uint64_t sequence_;
+};
+
+[[noreturn]] WEFT_API void throw_invalid_argument(const std::string& what);
+[[noreturn]] WEFT_API void throw_runtime_error(const std::string& what);
+
+/// All parts, printed one after the other.
+template <class... Parts>
+[[gnu::cold]] std::string concat(const Parts&... parts) {
+  std::ostringstream out;
+  out << std::boolalpha;
+  (out << ... << parts);
+  return out.str();
+}
+
+/// The caller's mistake: throws std::invalid_argument with all parts as one sentence.
+template <class... Parts>
+[[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
+  throw_invalid_argument(concat(parts...));
+}
+
+/// A library or system call that failed: throws std::runtime_error "<call>: <parts>".
+template <class... Parts>
+[[noreturn, gnu::cold, gnu::noinline]] void fail_call(const char* call, const Parts&... parts) {
+  throw_runtime_error(concat(call, ": ", parts...));
+}
+
+}  // namespace weft

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/export.h"
+
+namespace weft {
+
+/// How values of several ranks become one. `avg` is the sum divided by the number of ranks.
+enum class ReduceOp : uint8_t { sum, avg, max, min };
+
+/// Each device along the axis holds the whole.
+struct Replicate {
+  bool operator==(const Replicate&) const = default;
+};
+
+/// Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / devices)
+/// elements, the last devices fewer or none. An empty slice is a valid tensor.
+struct Shard {
+  int dim;
+  bool operator==(const Shard&) const = default;
+};
+
+/// Each device along the axis holds a tensor of full size; the value is their reduction.
+struct Partial {
+  ReduceOp op = ReduceOp::sum;
+  bool operator==(const Partial&) const = default;
+};
+
+/// Where a tensor's elements are along one axis of a mesh: Replicate, Shard(dim) or Partial(op).
+class WEFT_API Placement {
+ public:
+  Placement() = default;
+  Placement(Replicate) {}
+  Placement(Shard shard) : kind_(Kind::shard), dim_(static_cast<int8_t>(shard.dim)) {}
+  Placement(Partial partial) : kind_(Kind::partial), op_(partial.op) {}
+
+  bool is_replicate() const { return kind_ == Kind::replicate; }
+  bool is_shard() const { return kind_ == Kind::shard; }
+  bool is_shard(int dim) const { return is_shard() && dim_ == dim; }
+  bool is_partial() const { return kind_ == Kind::partial; }
+  /// The dim of a Shard, -1 otherwise.
+  int dim() const { return dim_; }
+  /// The reduction of a Partial.
+  ReduceOp op() const { return op_; }
+
+  bool operator==(const Placement&) const = default;
+
+ private:
+  enum class Kind : uint8_t { replicate, shard, partial };
+  Kind kind_ = Kind::replicate;
+  int8_t dim_ = -1;
+  ReduceOp op_ = ReduceOp::sum;
+};
+
+/// A placement for the axis of that name.
+struct NamedPlacement {
+  std::string axis;
+  Placement placement;
+};
+
+/// The order in which axes cut one dim, outermost first.
+struct CutOrder {
+  int dim;
+  std::vector<std::string> axes;
+};
+
+/// One placement an axis, by position ({Shard(0), Replicate()}) or by name ({{"tp", Shard(0)}}); axes
+/// that are not named replicate, and {} replicates on all. Where several axes cut one dim they do so
+/// in mesh order unless `cut_in_order` says otherwise.
+class WEFT_API Placements {
+ public:
+  Placements() = default;
+  Placements(std::initializer_list<Placement> by_position) : by_position_(by_position) {}
+  Placements(std::initializer_list<NamedPlacement> by_name) : by_name_(by_name) {}
+  explicit Placements(std::span<const Placement> by_position)
+      : by_position_(by_position.begin(), by_position.end()) {}
+
+  /// The same placements with dim cut by `axes` in that order, outermost first.
+  Placements cut_in_order(int dim, std::vector<std::string> axes) const;
+
+  const std::vector<Placement>& by_position() const { return by_position_; }
+  const std::vector<NamedPlacement>& by_name() const { return by_name_; }
+  const std::vector<CutOrder>& orders() const { return orders_; }
+
+ private:
+  std::vector<Placement> by_position_;
+  std::vector<NamedPlacement> by_name_;
+  std::vector<CutOrder> orders_;
+};
+
+/// "R", "S(0)", "P(sum)".
+WEFT_API std::ostream& operator<<(std::ostream& out, const Placement& placement);
+WEFT_API std::string_view name_of(ReduceOp op);
+WEFT_API std::ostream& operator<<(std::ostream& out, ReduceOp op);
+
+}  // namespace weft

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+
+#include "weft/export.h"
+
+namespace weft {
+
+inline constexpr int kMaxDims = 8;
+
+/// Up to eight numbers, one a dim, held inline: a shape, strides (in elements) or an offset.
+class WEFT_API Dims {
+ public:
+  Dims() = default;
+  Dims(std::initializer_list<int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
+  explicit Dims(std::span<const int64_t> values);
+  /// `ndim` times `value`.
+  static Dims filled(int ndim, int64_t value);
+
+  int ndim() const { return ndim_; }
+  bool empty() const { return ndim_ == 0; }
+  int64_t operator[](int dim) const { return values_[static_cast<size_t>(dim)]; }
+  int64_t& operator[](int dim) { return values_[static_cast<size_t>(dim)]; }
+  int64_t back() const { return values_[ndim_ - 1]; }
+  const int64_t* begin() const { return values_.data(); }
+  const int64_t* end() const { return values_.data() + ndim_; }
+  int64_t* begin() { return values_.data(); }
+  int64_t* end() { return values_.data() + ndim_; }
+
+  /// One more value at the end; std::invalid_argument beyond eight.
+  void push_back(int64_t value);
+  void insert(int dim, int64_t value);
+  void erase(int dim);
+  /// The product of all values: the number of elements of a shape (1 for no dims).
+  int64_t product() const;
+
+  bool operator==(const Dims& other) const {
+    if (ndim_ != other.ndim_) return false;
+    for (int i = 0; i < ndim_; ++i) {
+      if (values_[i] != other.values_[i]) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::array<int64_t, kMaxDims> values_{};
+  uint8_t ndim_ = 0;
+};
+
+using Shape = Dims;
+using Strides = Dims;
+
+/// Row-major strides of a dense block of that shape.
+WEFT_API Strides dense_strides(const Shape& shape);
+
+/// `dim` counted from the end if negative; std::invalid_argument names `what` when it is not one of
+/// `ndim` dims.
+WEFT_API int normalized_dim(const char* what, int dim, int ndim);
+
+/// "[4, 8]".
+WEFT_API std::ostream& operator<<(std::ostream& out, const Dims& dims);
+
+}  // namespace weft

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <iosfwd>
+#include <span>
+
+#include "weft/export.h"
+#include "weft/mesh.h"
+#include "weft/placement.h"
+
+namespace weft {
+
+struct ShardingBody;
+
+/// A placement for each axis of a root mesh and, for each dim, the order in which axes cut it. Interned
+/// for the mesh's life: equal shardings are one pointer. Empty: not distributed.
+class WEFT_API Sharding {
+ public:
+  Sharding() = default;
+  explicit Sharding(const ShardingBody* body) : body_(body) {}
+  /// `placements` on the axes of `mesh` (a view's other axes replicate). std::invalid_argument when
+  /// there are more placements than axes, an unknown axis, Partials of two kinds, or an order that
+  /// does not name the cutting axes.
+  Sharding(const DeviceMesh& mesh, const Placements& placements);
+
+  explicit operator bool() const { return body_ != nullptr; }
+  bool operator==(const Sharding&) const = default;
+
+  /// The root mesh.
+  DeviceMesh mesh() const;
+  int axes() const;
+  const Placement& operator[](int axis) const;
+  std::span<const Placement> placements() const;
+  /// Root axes that cut `dim`, outermost first.
+  std::span<const int> axes_cutting(int dim) const;
+  /// True when some axis is Partial.
+  bool has_partial() const;
+  /// True when each rank holds the whole.
+  bool is_replicated() const;
+
+  const ShardingBody* body() const { return body_; }
+
+ private:
+  const ShardingBody* body_ = nullptr;
+};
+
+/// "mesh(dp=2, tp=2)[S(0), R]", with the order of the cuts where it is not mesh order.
+WEFT_API std::ostream& operator<<(std::ostream& out, const Sharding& sharding);
+
+}  // namespace weft

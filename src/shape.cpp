@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/shape.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "weft/error.h"
+
+namespace weft {
+
+Dims::Dims(std::span<const int64_t> values) {
+  if (values.size() > kMaxDims) fail("shape: ", values.size(), " dims; at most ", kMaxDims);
+  std::copy(values.begin(), values.end(), values_.begin());
+  ndim_ = static_cast<uint8_t>(values.size());
+}
+
+Dims Dims::filled(int ndim, int64_t value) {
+  Dims dims;
+  for (int i = 0; i < ndim; ++i) dims.push_back(value);
+  return dims;
+}
+
+void Dims::push_back(int64_t value) { insert(ndim_, value); }
+
+void Dims::insert(int dim, int64_t value) {
+  if (ndim_ == kMaxDims) fail("shape: more than ", kMaxDims, " dims");
+  std::copy_backward(begin() + dim, end(), end() + 1);
+  values_[static_cast<size_t>(dim)] = value;
+  ++ndim_;
+}
+
+void Dims::erase(int dim) {
+  std::copy(begin() + dim + 1, end(), begin() + dim);
+  values_[--ndim_] = 0;
+}
+
+int64_t Dims::product() const {
+  int64_t product = 1;
+  for (int64_t value : *this) product *= value;
+  return product;
+}
+
+Strides dense_strides(const Shape& shape) {
+  Strides strides = Dims::filled(shape.ndim(), 1);
+  for (int i = shape.ndim() - 2; i >= 0; --i) strides[i] = strides[i + 1] * shape[i + 1];
+  return strides;
+}
+
+int normalized_dim(const char* what, int dim, int ndim) {
+  if (dim < -ndim || dim >= ndim) {
+    fail(what, ": dim ", dim, " is not one of the ", ndim, " dims");
+  }
+  return dim < 0 ? dim + ndim : dim;
+}
+
+std::ostream& operator<<(std::ostream& out, const Dims& dims) {
+  out << '[';
+  for (int i = 0; i < dims.ndim(); ++i) out << (i ? ", " : "") << dims[i];
+  return out << ']';
+}
+
+}  // namespace weft
