@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Plants one violation at a time in a small clean tree: check_floors.py must name each."""
+import tempfile
+import unittest
+from pathlib import Path
+
+from check_floors import LICENCE, violations
+
+TABLE = """order src <- mesh <- nn <- fsdp | tp <- cli
+folder src inside
+folder mesh inside
+folder nn
+folder fsdp
+folder tp
+folder cli
+free tests
+header weft/shape.h src
+header weft/mesh.h mesh
+"""
+HEAD = f"// {LICENCE}\n"
+PUBLIC = HEAD + "#pragma once\n"
+CLEAN = {
+    "tests/floors.txt": TABLE,
+    "include/weft/shape.h": PUBLIC + "#include <vector>\n",
+    "include/weft/mesh.h": PUBLIC + '#include "weft/shape.h"\n',
+    "src/shape.cpp": HEAD + '#include "weft/shape.h"\n#include <dnnl.hpp>\n',
+    "src/shape.h": HEAD,
+    "mesh/mesh.cpp": HEAD + '#include "weft/mesh.h"\n#include "src/shape.h"\n',
+    "nn/linear.cpp": HEAD + "#include <weft/mesh.h>\n#include <nlohmann/json.hpp>\n",
+    "tests/src/shape_test.cpp": HEAD + '#include "src/shape.h"\n',
+}
+# what is planted: path, content, part of the line that must be printed
+PLANTED = {
+    "upwards": ("src/shape.cpp", HEAD + '#include "mesh/layout.h"\n', "src includes mesh/layout.h"),
+    "upwards by the face": ("src/a.cpp", HEAD + '#include "weft/mesh.h"\n', "of floor mesh"),
+    "upwards in angle brackets": ("src/a.cpp", HEAD + "#include <mesh/a.h>\n",
+                                  "src includes mesh/a.h"),
+    "header upwards": ("include/weft/shape.h", PUBLIC + '#include "weft/mesh.h"\n',
+                       "of floor mesh"),
+    "sideways": ("fsdp/a.cpp", HEAD + '#include "tp/plan.h"\n', "fsdp includes tp/plan.h"),
+    "past the face": ("nn/a.cpp", HEAD + '#include "mesh/layout.h"\n', "through <weft/...> only"),
+    "into tests": ("nn/a.cpp", HEAD + '#include "tests/support/a.h"\n', "tests is on no floor"),
+    "bare name": ("src/a.cpp", HEAD + '#include "shape.h"\n',
+                  "a quoted include starts at the root"),
+    "unknown header": ("nn/a.cpp", HEAD + '#include "weft/b.h"\n',
+                       "weft/b.h is not in tests/floors"),
+    "header without floor": ("include/weft/b.h", PUBLIC, "has no floor"),
+    "folder without floor": ("extra/a.cpp", HEAD, "folder extra has no floor"),
+    "stale row": ("tests/floors.txt", TABLE + "header weft/b.h src\n", "weft/b.h does not exist"),
+    "unknown floor": ("tests/floors.txt", TABLE + "header weft/b.h attic\n", "no floor of `order`"),
+    "bad row": ("tests/floors.txt", TABLE + "cellar src\n", "not understood"),
+    "twice included": ("include/weft/shape.h", HEAD, "#pragma once"),
+    "long header": ("include/weft/shape.h", PUBLIC + "\n" * 199, "201 lines, at most 200"),
+    "long file": ("src/a.cpp", HEAD + "\n" * 400, "401 lines, at most 400"),
+    "long test": ("tests/src/a_test.cpp", HEAD + "\n" * 600, "601 lines, at most 600"),
+    "wide line": ("src/a.cpp", HEAD + "// " + "x" * 98 + "\n", "101 columns"),
+    "no licence": ("src/a.cpp", "\n\n" + HEAD, "the first line is not"),
+    "no licence in a script": ("scripts/a", "#!/bin/sh\n", "the first line is not"),
+    "glob": ("src/CMakeLists.txt", "file(GLOB sources *.cpp)\n", "by GLOB"),
+} | {
+    f"public {name}": ("include/weft/shape.h", PUBLIC + f"#include <{name}>\n", f"not {name}")
+    for name in ("mpi.h", "nccl.h", "cuda_runtime.h", "cublasLt.h", "cudnn.h", "dnnl.hpp",
+                 "oneapi/dnnl/dnnl.hpp", "pybind11/pybind11.h", "range/v3/view/zip.hpp",
+                 "nlohmann/json.hpp")
+}
+
+
+def found_in(tree):
+    with tempfile.TemporaryDirectory() as root:
+        for name, content in tree.items():
+            path = Path(root, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        return list(violations(Path(root)))
+
+
+class CheckFloors(unittest.TestCase):
+    def test_clean_tree_has_none(self):
+        self.assertEqual(found_in(CLEAN), [])
+
+    def test_each_planted_violation_is_named_alone(self):
+        for what, (path, content, expected) in PLANTED.items():
+            with self.subTest(what):
+                found = found_in(CLEAN | {path: content})
+                self.assertEqual(len(found), 1, found)
+                self.assertIn(expected, found[0])
+
+    def test_limits_themselves_are_allowed(self):
+        tree = CLEAN | {"src/a.cpp": HEAD + "// " + "x" * 97 + "\n" + "\n" * 398}
+        self.assertEqual(found_in(tree), [])
+
+    def test_build_folders_are_not_read(self):
+        self.assertEqual(found_in(CLEAN | {"build/dev/a.cpp": "int x;\n"}), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
