@@ -5,6 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "weft/export.h"
 
@@ -29,6 +30,9 @@ class WEFT_API CommError : public std::runtime_error {
 
 [[noreturn]] WEFT_API void throw_invalid_argument(const std::string& what);
 [[noreturn]] WEFT_API void throw_runtime_error(const std::string& what);
+
+/// A name that came from outside, for a message: in quotes, without control characters, clipped.
+WEFT_API std::string in_quotes(std::string_view name);
 
 /// All parts, printed one after the other.
 template <class... Parts>

@@ -8,12 +8,12 @@ weights as safetensors: one file or several with an index) and in it reference.s
 
     tokens         i64 [batches, rows, seq + 1] inputs are [..., :-1], targets [..., 1:]
     logits         f32 [rows, seq, vocab]       of tokens[0] and the initial weights
-    loss           f32 []                       mean cross entropy over rows * seq targets of tokens[0]
-    grad.<name>    f32, the parameter's shape   of that loss; a tied head is model.embed_tokens.weight
+    loss           f32 []                       mean cross entropy of all targets of tokens[0]
+    grad.<name>    f32, the parameter's shape   of that loss; a tied head is embed_tokens
     losses         f32 [steps]                  of tokens[s % batches], before update s of AdamW
 
-AdamW decays every parameter and does not clip; its numbers stand in the file's metadata. Everything is
-computed with double weights and activations (only the norms' and rope's inner f32 casts, which are
+AdamW decays every parameter and does not clip; its numbers stand in the file's metadata. Everything
+is computed with double weights and activations (only the norms' and rope's inner f32 casts, which are
 transformers' own, remain) and stored as f32, so that the reference's own error stays below 5e-7.
 """
 

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/safetensors.h"
+
+#include <bit>
+#include <unordered_map>
+
+#include "checkpoint/read_box.h"
+#include "checkpoint/safetensors_header.h"
+#include "weft/error.h"
+#include "weft/file.h"
+
+namespace weft {
+
+static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
+
+static constexpr int64_t kLengthBytes = 8;
+static constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+
+struct SafetensorsFile::Body {
+  File file;
+  SafetensorsHeader header;
+  std::unordered_map<std::string_view, const SafetensorsEntry*> by_name;
+
+  explicit Body(const std::string& path) : file("safetensors", path) {
+    const int64_t length = header_length();
+    std::string text(static_cast<size_t>(length), '\0');
+    file.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
+    header = parse_safetensors_header(path, text, kLengthBytes + length, file.size());
+    for (const auto& entry : header.entries) by_name.emplace(entry.name, &entry);
+  }
+
+  int64_t header_length() const {
+    const auto& path = file.path();
+    if (file.size() < kLengthBytes) {
+      fail("safetensors: ", path, " has ", file.size(),
+           " bytes; a header of at least 8 is expected");
+    }
+    uint64_t length = 0;
+    file.read(0, std::as_writable_bytes(std::span(&length, 1)));
+    if (length > kMaxHeaderBytes) {
+      fail("safetensors: ", path, ": the header would have ", length, " bytes; at most ",
+           kMaxHeaderBytes, " are allowed (is this a safetensors file?)");
+    }
+    if (static_cast<int64_t>(length) > file.size() - kLengthBytes) {
+      fail("safetensors: ", path, ": the header would have ", length, " bytes, but only ",
+           file.size() - kLengthBytes, " follow; was the file cut?");
+    }
+    return static_cast<int64_t>(length);
+  }
+};
+
+SafetensorsFile::SafetensorsFile(const std::string& path)
+    : body_(std::make_shared<const Body>(path)) {}
+
+const std::string& SafetensorsFile::path() const { return body_->file.path(); }
+
+const std::vector<SafetensorsEntry>& SafetensorsFile::entries() const {
+  return body_->header.entries;
+}
+
+const std::map<std::string, std::string>& SafetensorsFile::metadata() const {
+  return body_->header.metadata;
+}
+
+const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
+  const auto found = body_->by_name.find(name);
+  return found == body_->by_name.end() ? nullptr : found->second;
+}
+
+const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
+  const SafetensorsEntry* found = find(name);
+  if (!found) {
+    fail("safetensors: ", path(), " holds no tensor ", in_quotes(name), "; it holds ",
+         entries().size(), " others");
+  }
+  return *found;
+}
+
+void SafetensorsFile::read(const SafetensorsEntry& entry, int64_t offset,
+                           std::span<std::byte> into) const {
+  const auto bytes = static_cast<int64_t>(into.size());
+  if (offset < 0 || offset > entry.bytes || bytes > entry.bytes - offset) {
+    fail("safetensors: ", path(), ": tensor ", in_quotes(entry.name), " has ", entry.bytes,
+         " bytes; asked for ", bytes, " from ", offset, " on");
+  }
+  body_->file.read(entry.offset + offset, into);
+}
+
+void SafetensorsFile::read_box(const SafetensorsEntry& entry, const Box& box, void* into) const {
+  bool inside = box.offset.ndim() == entry.shape.ndim() && box.shape.ndim() == entry.shape.ndim();
+  for (int dim = 0; inside && dim < entry.shape.ndim(); ++dim) {
+    inside = box.offset[dim] >= 0 && box.shape[dim] >= 0 && box.offset[dim] <= entry.shape[dim] &&
+             box.shape[dim] <= entry.shape[dim] - box.offset[dim];
+  }
+  if (!inside) {
+    fail("safetensors: ", path(), ": tensor ", in_quotes(entry.name), " of shape ", entry.shape,
+         " has no box of ", box.shape, " at ", box.offset);
+  }
+  read_box_of_file(body_->file, entry, box, static_cast<std::byte*>(into));
+}
+
+int64_t SafetensorsFile::bytes_read() const { return body_->file.bytes_read(); }
+
+}  // namespace weft

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/safetensors.h"
+
+namespace weft {
+
+/// What the JSON at the start of a safetensors file says.
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;
+  std::map<std::string, std::string> metadata;
+};
+
+/// Parses and checks the header `text` of the file `path`, whose tensors lie in its bytes from
+/// `data_start` to `file_size`. std::invalid_argument as SafetensorsFile says.
+SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_view text,
+                                           int64_t data_start, int64_t file_size);
+
+}  // namespace weft

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "weft/error.h"
+#include "weft/json.h"
+#include "weft/safetensors.h"
+
+namespace weft {
+
+static constexpr const char* kSingleFile = "model.safetensors";
+static constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+/// The name of a file beside the index: nothing in a file that somebody else wrote leads elsewhere.
+static void check_plain_file_name(const std::string& index, const std::string& name) {
+  const bool control = std::any_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+  });
+  if (control || name.find_first_of("/\\") != name.npos || !name.ends_with(".safetensors")) {
+    fail("safetensors index: ", index, ": the file name ", in_quotes(name),
+         " is not a plain *.safetensors name inside the directory");
+  }
+}
+
+static nlohmann::json weight_map_of(const std::string& index) {
+  auto root = nlohmann::json::parse(read_json("safetensors index", index));
+  const auto found = root.find("weight_map");
+  if (found == root.end() || !found->is_object()) {
+    fail("safetensors index: ", index, ": there is no object \"weight_map\"");
+  }
+  for (const auto& [name, file] : found->items()) {
+    if (!file.is_string()) {
+      fail("safetensors index: ", index, ": the file of tensor ", in_quotes(name),
+           " is no string but ", file.type_name());
+    }
+    check_plain_file_name(index, file.get_ref<const std::string&>());
+  }
+  return std::move(*found);
+}
+
+TensorFiles::TensorFiles(const std::string& path) : path_(path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const bool directory = fs::is_directory(path, ignored);
+  const std::string single = directory ? (fs::path(path) / kSingleFile).string() : path;
+  const std::string index = directory ? (fs::path(path) / kIndexFile).string() : path;
+  if (directory && !fs::exists(single, ignored) && !fs::exists(index, ignored)) {
+    fail("safetensors: ", path, " holds neither ", kSingleFile, " nor ", kIndexFile);
+  }
+  if (directory ? !fs::exists(single, ignored) : path.ends_with(".json")) {
+    open_index(index);
+    return;
+  }
+  files_.emplace_back(single);
+  for (const auto& entry : files_[0].entries()) places_.emplace(entry.name, Place{0, &entry});
+}
+
+void TensorFiles::open_index(const std::string& index) {
+  const auto weight_map = weight_map_of(index);
+  const auto directory = std::filesystem::path(index).parent_path();
+  std::map<std::string, size_t> opened;
+  for (const auto& [name, value] : weight_map.items()) {
+    const auto& file = value.get_ref<const std::string&>();
+    const auto [at, is_new] = opened.try_emplace(file, files_.size());
+    if (is_new) files_.emplace_back((directory / file).string());
+    const SafetensorsEntry* entry = files_[at->second].find(name);
+    if (!entry) {
+      fail("safetensors index: ", index, " places tensor ", in_quotes(name), " in ", file,
+           ", which does not hold it");
+    }
+    places_.emplace(name, Place{at->second, entry});
+  }
+  for (const auto& [file, number] : opened) {
+    for (const auto& entry : files_[number].entries()) {
+      const auto place = places_.find(entry.name);
+      if (place == places_.end() || place->second.file != number) {
+        fail("safetensors index: ", file, " holds tensor ", in_quotes(entry.name), ", which ",
+             index, place == places_.end() ? " does not list" : " places elsewhere");
+      }
+    }
+  }
+}
+
+std::vector<std::string> TensorFiles::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, place] : places_) names.push_back(name);
+  return names;
+}
+
+const TensorFiles::Place& TensorFiles::place(std::string_view name) const {
+  const auto found = places_.find(name);
+  if (found == places_.end()) {
+    fail("safetensors: ", path_, " holds no tensor ", in_quotes(name), "; it holds ",
+         places_.size(), " others");
+  }
+  return found->second;
+}
+
+void TensorFiles::read_box(std::string_view name, const Box& box, void* into) const {
+  const Place& found = place(name);
+  files_[found.file].read_box(*found.entry, box, into);
+}
+
+}  // namespace weft

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "tests/support/scratch.h"
+#include "weft/safetensors.h"
+
+namespace weft {
+namespace {
+
+const std::string kReference = WEFT_SOURCE_DIR "/tests/reference/";
+
+TEST(TensorFiles, ReadsALlamaOfSeveralFiles) {
+  const TensorFiles files(kReference + "grouped");
+  EXPECT_EQ(files.files().size(), 3u);
+  EXPECT_EQ(files.names().size(), 21u);
+  const auto& embedding = files.entry("model.embed_tokens.weight");
+  EXPECT_EQ(embedding.shape, (Shape{89, 32}));
+  EXPECT_EQ(files.entry("lm_head.weight").shape, (Shape{89, 32}));
+  EXPECT_NE(files.file("lm_head.weight").path(), files.file(embedding.name).path());
+  EXPECT_FALSE(files.contains("lm_head.bias"));
+  // A box equals the same elements of the whole.
+  std::vector<float> whole(89 * 32), part(3 * 5);
+  files.read_box(embedding.name, {{0, 0}, {89, 32}}, whole.data());
+  files.read_box(embedding.name, {{80, 7}, {3, 5}}, part.data());
+  for (size_t i = 0; i < 3; ++i)
+    for (size_t j = 0; j < 5; ++j) EXPECT_EQ(part[i * 5 + j], whole[(80 + i) * 32 + 7 + j]);
+}
+
+TEST(TensorFiles, ReadsOneFileByDirectoryOrName) {
+  const TensorFiles by_directory(kReference + "heads");
+  const TensorFiles by_name(kReference + "heads/model.safetensors");
+  EXPECT_EQ(by_directory.names(), by_name.names());
+  EXPECT_EQ(by_name.names().size(), 21u);
+  const TensorFiles tied(kReference + "grouped_tied");
+  EXPECT_FALSE(tied.contains("lm_head.weight"));
+  EXPECT_EQ(error_of([&] { tied.entry("lm_head.weight"); }),
+            "safetensors: " + kReference +
+                "grouped_tied holds no tensor \"lm_head.weight\"; it holds 20 others");
+}
+
+/// A file of byte tensors, one a letter of `names`.
+void write_letters(const Scratch& scratch, const std::string& file, const std::string& names) {
+  std::string header = "{";
+  for (size_t i = 0; i < names.size(); ++i) {
+    header += (i ? ",\"" : "\"") + names.substr(i, 1) +
+              R"(":{"dtype":"U8","shape":[1],"data_offsets":[)" + std::to_string(i) + ',' +
+              std::to_string(i + 1) + "]}";
+  }
+  scratch.write_safetensors(file, header + "}", names);
+}
+
+struct BadIndex {
+  const char* index;
+  const char* message;
+};
+
+TEST(TensorFiles, RejectsABadIndexInOneSentence) {
+  const Scratch scratch;
+  write_letters(scratch, "model/one.safetensors", "ab");
+  write_letters(scratch, "model/two.safetensors", "bc");
+  write_letters(scratch, "outside.safetensors", "a");
+  const std::vector<BadIndex> table = {
+      {"", " is empty; a JSON object is expected"},
+      {"[]", ": the JSON is no object"},
+      {"{", ": not valid JSON: parse error at line 1, column 2"},
+      {R"({"metadata":{}})", ": there is no object \"weight_map\""},
+      {R"({"weight_map":[]})", ": there is no object \"weight_map\""},
+      {R"({"weight_map":{"a":1}})", ": the file of tensor \"a\" is no string but number"},
+      {R"({"weight_map":{"a":"one.safetensors","a":"two.safetensors"}})",
+       ": the key \"a\" stands twice in one object"},
+      {R"({"weight_map":{"a":"../outside.safetensors"}})",
+       ": the file name \"../outside.safetensors\" is not a plain *.safetensors name"},
+      {R"({"weight_map":{"a":"/etc/passwd.safetensors"}})", " is not a plain *.safetensors name"},
+      {R"({"weight_map":{"a":"one.bin"}})", " is not a plain *.safetensors name"},
+      {R"({"weight_map":{"a":".."}})", " is not a plain *.safetensors name"},
+      {R"({"weight_map":{"a":"x\n.safetensors"}})", "\"x?.safetensors\" is not a plain"},
+      {R"({"weight_map":{"a":"three.safetensors"}})", "/three.safetensors: No such file"},
+      {R"({"weight_map":{"a":"one.safetensors","z":"one.safetensors"}})",
+       " places tensor \"z\" in one.safetensors, which does not hold it"},
+      {R"({"weight_map":{"a":"one.safetensors"}})", "one.safetensors holds tensor \"b\", which "},
+      {R"({"weight_map":{"a":"one.safetensors","b":"one.safetensors","c":"two.safetensors"}})",
+       " places elsewhere"},
+  };
+  for (const auto& one : table) {
+    const std::string index = scratch.write("model/model.safetensors.index.json", one.index);
+    const std::string error = error_of([&] { TensorFiles{scratch.path("model")}; });
+    EXPECT_NE(error.find(one.message), error.npos) << one.index << "\n" << error;
+    EXPECT_TRUE(error.starts_with("safetensors")) << error;
+    EXPECT_EQ(error.find('\n'), error.npos) << error;
+  }
+}
+
+TEST(TensorFiles, NamesWhatIsMissing) {
+  const Scratch scratch;
+  EXPECT_EQ(error_of([&] { TensorFiles{scratch.root()}; }),
+            "safetensors: " + scratch.root() +
+                " holds neither model.safetensors nor model.safetensors.index.json");
+  const std::string absent = scratch.path("absent");
+  EXPECT_EQ(error_of([&] { TensorFiles{absent}; }),
+            "safetensors: cannot open " + absent + ": No such file or directory");
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+/// A directory that goes with the test, and files in it.
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (std::filesystem::temp_directory_path() / "weft-test-XXXXXX").string();
+    if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed");
+    root_ = name;
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    std::error_code ignored;
+    std::filesystem::remove_all(root_, ignored);
+  }
+
+  std::string path(std::string_view name) const { return (root_ / name).string(); }
+  std::string root() const { return root_.string(); }
+
+  std::string write(std::string_view name, std::string_view bytes) const {
+    std::filesystem::create_directories((root_ / name).parent_path());
+    std::ofstream(root_ / name, std::ios::binary) << bytes;
+    return path(name);
+  }
+
+  /// A safetensors file of that header and data, whose length field says `length` if it is not -1.
+  std::string write_safetensors(std::string_view name, const std::string& header,
+                                const std::string& data, int64_t length = -1) const {
+    const auto count = static_cast<uint64_t>(length < 0 ? int64_t(header.size()) : length);
+    std::string bytes(reinterpret_cast<const char*>(&count), sizeof count);
+    return write(name, bytes + header + data);
+  }
+
+ private:
+  std::filesystem::path root_;
+};
+
+/// What `call` throws, as text; "nothing" if it does not.
+template <class Error = std::invalid_argument, class Call>
+std::string error_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+}  // namespace weft
