@@ -52,7 +52,7 @@ if(WEFT_COVERAGE)
   target_link_options(weft_build INTERFACE --coverage)
 endif()
 
-# weft_floor(name): the OBJECT library of one floor; its folders add their files with target_sources.
+# weft_floor(name): the OBJECT library of one floor; its folders add their files by target_sources.
 # A source that needs flags of its own stays out of unity files by itself.
 function(weft_floor name)
   add_library(weft_${name} OBJECT)

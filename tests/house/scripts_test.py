@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Usage of the scripts, without running what they build: scripts_test.py ROOT."""
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(sys.argv.pop(1))
+
+
+def run(script, *arguments):
+    """(exit code, stdout, stderr) of a script of the project."""
+    done = subprocess.run(
+        [ROOT / "scripts" / script, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+class Scripts(unittest.TestCase):
+    def test_help_is_printed(self):
+        for script in ("test", "quickstart", "bench"):
+            code, out, err = run(script, "--help")
+            self.assertEqual((code, err), (0, ""))
+            self.assertIn(f"usage: scripts/{script}", out)
+
+    def test_wrong_usage_is_one_sentence_and_exit_code_2(self):
+        for script, arguments, sentence in (
+            ("test", ["--presets"], "test: unknown argument --presets; see scripts/test --help"),
+            ("test", ["--preset"], "test: --preset needs a value; see scripts/test --help"),
+            ("test", ["--preset", "x"], "test: no preset x (release, asan, tsan, coverage)"),
+            ("quickstart", ["fast"], "quickstart: unknown argument fast; see scripts/quickstart"),
+            ("bench", ["speed"], "bench: argument NAME: invalid choice: 'speed'"),
+            ("bench", ["train", "--rounds", "0"], "bench: --rounds is 0, at least 1"),
+            ("bench", ["train", "--peers", "/nowhere"], "bench: --peers /nowhere is no folder"),
+        ):
+            with self.subTest(script=script, arguments=arguments):
+                code, out, err = run(script, *arguments)
+                self.assertEqual((code, out), (2, ""))
+                self.assertIn(sentence, err)
+
+
+if __name__ == "__main__":
+    unittest.main()
