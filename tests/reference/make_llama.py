@@ -13,8 +13,8 @@ weights as safetensors: one file or several with an index) and in it reference.s
     losses         f32 [steps]                  of tokens[s % batches], before update s of AdamW
 
 AdamW decays every parameter and does not clip; its numbers stand in the file's metadata. Everything
-is computed with double weights and activations (only the norms' and rope's inner f32 casts, which are
-transformers' own, remain) and stored as f32, so that the reference's own error stays below 5e-7.
+is computed with double weights and activations (only the norms' and rope's inner f32 casts, which
+are transformers' own, remain) and stored as f32: the reference's own error stays below 5e-7.
 """
 
 import pathlib

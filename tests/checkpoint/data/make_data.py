@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes dtypes.safetensors with the safetensors package (needs torch): element i, counted row-major,
-of tensor `x` is i - 7 (u8: i, bool: i % 3 == 0), of each dtype and of uneven shapes."""
+"""Writes dtypes.safetensors with the safetensors package (needs torch): element i, counted
+row-major, of tensor `x` is i - 7 (u8: i, bool: i % 3 == 0), of each dtype and of uneven shapes."""
 
 import pathlib
 
