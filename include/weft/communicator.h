@@ -35,7 +35,7 @@ struct Piece {
 
 /// A collective under way. It keeps what it needs alive; `wait` returns when the result is there and
 /// the sent memory may be reused, or throws CommError. The destructor waits, within the deadline.
-class WEFT_API [[nodiscard]] Work {
+class [[nodiscard, gnu::visibility("default")]] Work {
  public:
   class State;
   Work() = default;
