@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "weft/block.h"
+
+namespace weft {
+
+/// AdamW of Loshchilov and Hutter, as torch.optim.AdamW computes it.
+struct AdamW {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  /// The number of this step, from 1 on.
+  int64_t step = 1;
+};
+
+/// One step in place, in one pass over dense blocks of equal size; computed in f32 (f64 for f64
+/// parameters), the gradient of any floating dtype. `grad_factor`, one element, scales the
+/// gradient.
+void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
+           const AdamW& options, const Block* grad_factor = nullptr);
+
+/// Stochastic gradient descent, as torch.optim.SGD computes it.
+struct Sgd {
+  double learning_rate = 1e-3;
+  double momentum = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+/// The same for SGD; `velocity` without data where momentum is 0. It starts from zeros.
+void sgd(const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
+         const Block* grad_factor = nullptr);
+
+}  // namespace weft

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+
+#include "src/numeric.h"
+#include "weft/block.h"
+
+namespace weft {
+
+/// Two results of one functor, for map_pair.
+template <class T>
+struct Pair {
+  T first, second;
+};
+
+/// One functor's loop over n dense elements of one compute type.
+using MapLoop = void (*)(const void* functor, void* const* out, const void* const* in, int64_t n);
+
+/// A functor as the driver sees it: its loops by compute type (null where it has none), and dtypes
+/// of what they write.
+struct MapLoops {
+  MapLoop f32 = nullptr, f64 = nullptr, i64 = nullptr;
+  /// The functor gives bool, whatever it computes in.
+  bool gives_bool = false;
+};
+
+inline constexpr int kMaxMapInputs = 6;
+
+/// Runs the loop for the operands' dtypes over all elements of the results, which have one shape;
+/// the operands broadcast to it (aligned from the right; missing, size 1).
+void run_map(const char* what, const MapLoops& loops, const void* functor, const Block* const* outs,
+             int results, const Block* const* ins, int operands);
+
+inline namespace WEFT_COMPILER {
+
+template <class C, int>
+using Repeat = C;
+
+/// Results in `out[0]` or, for a Pair, in `out[0]` and `out[1]`.
+template <class F, class C, int... kIn>
+void map_loop(const void* functor, void* const* out, const void* const* in, int64_t n) {
+  const F f = *static_cast<const F*>(functor);
+  using R = decltype(f(Repeat<C, kIn>()...));
+  if constexpr (std::is_same_v<R, Pair<C>>) {
+    auto* first = static_cast<C*>(out[0]);
+    auto* second = static_cast<C*>(out[1]);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+      const Pair<C> pair = f(static_cast<const C*>(in[kIn])[i]...);
+      first[i] = pair.first;
+      second[i] = pair.second;
+    }
+  } else {
+    auto* result = static_cast<R*>(out[0]);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) result[i] = f(static_cast<const C*>(in[kIn])[i]...);
+  }
+}
+
+template <class F, bool kIntegers, int... kIn>
+MapLoops map_loops(std::integer_sequence<int, kIn...>) {
+  MapLoops loops;
+  loops.f32 = map_loop<F, float, kIn...>;
+  loops.f64 = map_loop<F, double, kIn...>;
+  if constexpr (kIntegers) loops.i64 = map_loop<F, int64_t, kIn...>;
+  loops.gives_bool =
+      std::is_same_v<decltype(std::declval<const F&>()(Repeat<float, kIn>()...)), bool>;
+  return loops;
+}
+
+template <bool kIntegers, class F, class... In>
+void map_with(const char* what, const F& f, const Block* const* outs, int results,
+              const In&... in) {
+  static_assert(sizeof...(In) <= kMaxMapInputs);
+  static_assert(std::is_trivially_copyable_v<F>, "a functor goes to devices as it is");
+  const Block* const ins[] = {&in...};
+  const MapLoops loops =
+      map_loops<F, kIntegers>(std::make_integer_sequence<int, int{sizeof...(In)}>());
+  run_map(what, loops, &f, outs, results, ins, int{sizeof...(In)});
+}
+
+/// out[i] = f(in[i]...), element by element. `f` is a functor on scalars: a trivially copyable
+/// struct with `template <class T> WEFT_FN T operator()(T...) const` (or bool for the result). It
+/// is called with float when the promoted dtype of the operands is f32, bf16 or f16, with double
+/// for f64, and with int64_t for integers and bool; each operand is converted to that, and the
+/// result to out's dtype. Operands broadcast to out's shape; any strides. `out` may be an operand,
+/// in the same place.
+template <class F, class... In>
+void map(const F& f, const Block& out, const In&... in) {
+  const Block* const outs[] = {&out};
+  map_with<true>("map", f, outs, 1, in...);
+}
+
+/// The same for functors that exist for floating dtypes only; std::invalid_argument for integers.
+template <class F, class... In>
+void map_floating(const F& f, const Block& out, const In&... in) {
+  const Block* const outs[] = {&out};
+  map_with<false>("map", f, outs, 1, in...);
+}
+
+/// The same for functors that give a Pair<T> of two results, of floating dtypes.
+template <class F, class... In>
+void map_pair(const F& f, const Block& first, const Block& second, const In&... in) {
+  const Block* const outs[] = {&first, &second};
+  map_with<false>("map", f, outs, 2, in...);
+}
+
+}  // namespace WEFT_COMPILER
+}  // namespace weft

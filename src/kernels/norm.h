@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "weft/block.h"
+
+namespace weft {
+
+// Rows run along the last dim. weight and bias have its length; one without data counts as 1 and 0.
+// Rows are computed in f32, f64 for f64.
+
+/// Rows of which only a part is here: the size of the whole row, and statistics of whole rows,
+/// summed over ranks (x's shape without the last dim, or size 1 there). Each function says which it
+/// reads.
+struct CutRows {
+  int64_t size;
+  Block sums[4];
+};
+
+/// y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + eps). Cut: sums[0] is the sum of squares
+/// (Reduction::sum_squares).
+void rms_norm(const Block& y, const Block& x, const Block& weight, double eps,
+              const CutRows* cut = nullptr);
+
+/// dot[r] = sum of dy * weight * x: sums[1] of rms_norm_backward.
+void rms_norm_dot(const Block& dot, const Block& dy, const Block& x, const Block& weight);
+
+/// dx, and dweight summed over rows (added to what it holds when `accumulate`); either may be null.
+/// Cut: sums[0] as in rms_norm and sums[1] as rms_norm_dot gives it.
+void rms_norm_backward(const Block* dx, const Block* dweight, const Block& dy, const Block& x,
+                       const Block& weight, double eps, const CutRows* cut = nullptr,
+                       bool accumulate = false);
+
+/// out[r] = sum of (x - mean)^2, where mean = sums[0] / size: sums[1] of layer_norm.
+void centered_squares(const Block& out, const Block& x, const CutRows& cut);
+
+/// y = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + eps), the variance over size.
+/// Cut: sums[0] is the sum of x, sums[1] that of centered_squares.
+void layer_norm(const Block& y, const Block& x, const Block& weight, const Block& bias, double eps,
+                const CutRows* cut = nullptr);
+
+/// sum[r] = sum of dy * weight and dot[r] = sum of dy * weight * (x - mean) * rstd: sums[2] and
+/// sums[3] of layer_norm_backward, from sums[0] and sums[1].
+void layer_norm_sums(const Block& sum, const Block& dot, const Block& dy, const Block& x,
+                     const Block& weight, double eps, const CutRows& cut);
+
+/// dx, and dweight and dbias summed over rows; each may be null. Cut: all four sums.
+void layer_norm_backward(const Block* dx, const Block* dweight, const Block* dbias, const Block& dy,
+                         const Block& x, const Block& weight, double eps,
+                         const CutRows* cut = nullptr, bool accumulate = false);
+
+}  // namespace weft

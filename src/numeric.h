@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "weft/dtype.h"
+#include "weft/error.h"
+
+/// WEFT_FN marks functions on scalars that every device runs. Templates defined in headers stand in
+/// `inline namespace WEFT_COMPILER`, because one template compiled by g++ and by nvcc is one entity
+/// to the linker, which keeps either.
+#ifdef __CUDACC__
+#define WEFT_FN __host__ __device__
+#define WEFT_COMPILER compiled_by_nvcc
+#else
+#define WEFT_FN
+#define WEFT_COMPILER compiled_by_gxx
+#endif
+
+namespace weft {
+
+/// The upper half of a float: 8 bits of exponent, 7 of fraction. Converts to nearest, ties to even;
+/// a NaN stays one. Arithmetic happens in float.
+struct bfloat16 {
+  uint16_t bits = 0;
+
+  bfloat16() = default;
+  WEFT_FN constexpr bfloat16(float x) : bits(rounded(std::bit_cast<uint32_t>(x))) {}
+  WEFT_FN constexpr operator float() const {
+    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  }
+
+ private:
+  WEFT_FN static constexpr uint16_t rounded(uint32_t x) {
+    const uint32_t nearest = (x + 0x7fffu + ((x >> 16) & 1u)) >> 16;
+    const uint32_t quiet = (x >> 16) | 0x40u;
+    return static_cast<uint16_t>((x & 0x7fffffffu) > 0x7f800000u ? quiet : nearest);
+  }
+};
+
+/// IEEE half precision: 5 bits of exponent, 10 of fraction. Converts to nearest, ties to even; a
+/// NaN stays one, and what is too large becomes infinite. Arithmetic happens in float.
+struct float16 {
+  uint16_t bits = 0;
+
+  float16() = default;
+  WEFT_FN constexpr float16(float x) : bits(rounded(std::bit_cast<uint32_t>(x))) {}
+  WEFT_FN constexpr operator float() const {
+    // The exponent is moved by multiplication, which gets denormals right; inf and NaN are set
+    // apart.
+    const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
+    const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
+    const uint32_t special = 0x7f800000u | (magnitude & 0x007fffffu);
+    const uint32_t finite = std::bit_cast<uint32_t>(scaled);
+    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+    return std::bit_cast<float>(sign | (magnitude >= 0x0f800000u ? special : finite));
+  }
+
+ private:
+  WEFT_FN static constexpr uint16_t rounded(uint32_t x) {
+    const uint32_t sign = (x >> 16) & 0x8000u;
+    const uint32_t magnitude = x & 0x7fffffffu;
+    // Adding 0.5 lines a denormal's fraction up at the end of the word, rounded by the addition.
+    const float denormal = std::bit_cast<float>(magnitude) + 0.5f;
+    const uint32_t small = std::bit_cast<uint32_t>(denormal) - 0x3f000000u;
+    const uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+    const uint32_t large = magnitude > 0x7f800000u ? 0x7e00u | (magnitude >> 13 & 0x3ffu) : 0x7c00u;
+    const uint32_t finite = magnitude < 0x38800000u ? small : normal;
+    return static_cast<uint16_t>(sign | (magnitude >= 0x477ff000u ? large : finite));
+  }
+};
+
+template <class T>
+inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+template <class T>
+inline constexpr bool is_floating_type = std::is_floating_point_v<T> || is_half<T>;
+
+template <DType>
+struct TypeOf;
+template <>
+struct TypeOf<DType::f32> {
+  using type = float;
+};
+template <>
+struct TypeOf<DType::bf16> {
+  using type = bfloat16;
+};
+template <>
+struct TypeOf<DType::f16> {
+  using type = float16;
+};
+template <>
+struct TypeOf<DType::f64> {
+  using type = double;
+};
+template <>
+struct TypeOf<DType::i32> {
+  using type = int32_t;
+};
+template <>
+struct TypeOf<DType::i64> {
+  using type = int64_t;
+};
+template <>
+struct TypeOf<DType::u8> {
+  using type = uint8_t;
+};
+template <>
+struct TypeOf<DType::boolean> {
+  using type = bool;
+};
+
+/// The C++ type of elements of a dtype.
+template <DType dtype>
+using type_of = typename TypeOf<dtype>::type;
+
+/// The dtype whose elements are T.
+template <class T>
+inline constexpr DType dtype_of = std::is_same_v<T, float>      ? DType::f32
+                                  : std::is_same_v<T, bfloat16> ? DType::bf16
+                                  : std::is_same_v<T, float16>  ? DType::f16
+                                  : std::is_same_v<T, double>   ? DType::f64
+                                  : std::is_same_v<T, int32_t>  ? DType::i32
+                                  : std::is_same_v<T, int64_t>  ? DType::i64
+                                  : std::is_same_v<T, uint8_t>  ? DType::u8
+                                                                : DType::boolean;
+
+/// What kernels compute in: float for f32 and the halves, double for f64, int64_t for the others.
+template <class T>
+using Compute = std::conditional_t<std::is_same_v<T, double>, double,
+                                   std::conditional_t<is_floating_type<T>, float, int64_t>>;
+
+/// The dtype of Compute.
+constexpr DType compute_dtype(DType dtype) {
+  if (dtype == DType::f64) return DType::f64;
+  return is_floating(dtype) ? DType::f32 : DType::i64;
+}
+
+/// A type as a value, for visitors.
+template <class T>
+struct Type {
+  using type = T;
+};
+
+/// Calls visitor(Type<T>{}) with T the element type of `dtype`.
+template <class Visitor>
+decltype(auto) visit(DType dtype, Visitor&& visitor) {
+  switch (dtype) {
+    case DType::f32:
+      return visitor(Type<float>{});
+    case DType::bf16:
+      return visitor(Type<bfloat16>{});
+    case DType::f16:
+      return visitor(Type<float16>{});
+    case DType::f64:
+      return visitor(Type<double>{});
+    case DType::i32:
+      return visitor(Type<int32_t>{});
+    case DType::i64:
+      return visitor(Type<int64_t>{});
+    case DType::u8:
+      return visitor(Type<uint8_t>{});
+    default:
+      return visitor(Type<bool>{});
+  }
+}
+
+/// The same for floating dtypes; `what` is told by the error for others.
+template <class Visitor>
+decltype(auto) visit_floating(const char* what, DType dtype, Visitor&& visitor) {
+  switch (dtype) {
+    case DType::f32:
+      return visitor(Type<float>{});
+    case DType::bf16:
+      return visitor(Type<bfloat16>{});
+    case DType::f16:
+      return visitor(Type<float16>{});
+    case DType::f64:
+      return visitor(Type<double>{});
+    default:
+      fail(what, ": dtype is ", dtype, "; it needs a floating one");
+  }
+}
+
+/// Calls visitor(Type<C>{}) with C the compute type of `dtype`: float, double or int64_t.
+template <class Visitor>
+decltype(auto) visit_compute(DType dtype, Visitor&& visitor) {
+  switch (compute_dtype(dtype)) {
+    case DType::f32:
+      return visitor(Type<float>{});
+    case DType::f64:
+      return visitor(Type<double>{});
+    default:
+      return visitor(Type<int64_t>{});
+  }
+}
+
+/// Calls visitor(Type<C>{}) with C float, or double for f64; `what` is told by the error for
+/// integers.
+template <class Visitor>
+decltype(auto) visit_compute_floating(const char* what, DType dtype, Visitor&& visitor) {
+  if (!is_floating(dtype)) fail(what, ": dtype is ", dtype, "; it needs a floating one");
+  if (dtype == DType::f64) return visitor(Type<double>{});
+  return visitor(Type<float>{});
+}
+
+}  // namespace weft
