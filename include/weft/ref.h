@@ -26,13 +26,23 @@ class RefCounted {
   mutable std::atomic<uint32_t> count_{0};
 };
 
+/// One handle more, one fewer. A type that users never see whole overloads both for its pointer.
+template <class T>
+void retain_handle(T* object) {
+  object->retain();
+}
+template <class T>
+void release_handle(T* object) {
+  if (object->release()) T::destroy(object);
+}
+
 /// An intrusive shared handle. T has a static `destroy(T*)`, called with the last handle.
 template <class T>
 class Ref {
  public:
   Ref() = default;
   explicit Ref(T* object) : object_(object) {
-    if (object_) object_->retain();
+    if (object_) retain_handle(object_);
   }
   Ref(const Ref& other) : Ref(other.object_) {}
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
@@ -41,7 +51,7 @@ class Ref {
     return *this;
   }
   ~Ref() {
-    if (object_ && object_->release()) T::destroy(object_);
+    if (object_) release_handle(object_);
   }
 
   T* get() const { return object_; }
