@@ -29,11 +29,11 @@ class RefCounted {
 /// One handle more, one fewer. A type that users never see whole overloads both for its pointer.
 template <class T>
 void retain_handle(T* object) {
-  object->retain();
+  object->RefCounted::retain();
 }
 template <class T>
 void release_handle(T* object) {
-  if (object->release()) T::destroy(object);
+  if (object->RefCounted::release()) T::destroy(object);
 }
 
 /// An intrusive shared handle. T has a static `destroy(T*)`, called with the last handle.
