@@ -4,8 +4,8 @@
 
 Includes point down only; from nn upward other folders are reached only through <weft/...>; public
 headers include nothing but weft and the standard library; every folder and every public header has
-its floor; size, width and licence line of each file are checked too. Prints one line a violation;
-exit code 1 if there is any.
+its floor; size, width and licence line of each file and the suite names of tests are checked too.
+Prints one line a violation; exit code 1 if there is any.
 """
 import re
 import sys
@@ -18,6 +18,7 @@ PUBLIC_HEADER_LINES, FILE_LINES, TEST_LINES = 200, 400, 600
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 STANDARD = re.compile(r"[a-z_0-9]+")  # <vector>, <cstdint>: no slash, no dot
+SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", re.M)
 QUOTED_ROOMS = "a quoted include starts at the root or is weft/..."
 
 
@@ -114,6 +115,13 @@ def check_source(table, path, text):
             yield f"{where}: {other}: {QUOTED_ROOMS}"
 
 
+def check_suites(path, text):
+    """tests/CMakeLists.txt finds the suite of a file by its name: another one would never run."""
+    expected = "".join(word[:1].upper() + word[1:] for word in path.stem.split("_")[:-1])
+    for suite in sorted(set(SUITE.findall(text)) - {expected}):
+        yield f"{path}: suite {suite} never runs, the one of this file is called {expected}"
+
+
 def line_limit(path):
     if path.parts[0] == "include":
         return PUBLIC_HEADER_LINES
@@ -156,6 +164,8 @@ def violations(root):
             yield from check_public_header(table, path, text)
         elif path.parts[0] in table.folders:
             yield from check_source(table, path, text)
+        elif path.name.endswith("_test.cpp"):
+            yield from check_suites(path, text)
         elif path.parts[0] not in table.free:
             yield f"{path}: folder {path.parts[0]} has no floor in tests/floors.txt"
     for header in sorted(set(table.headers) - seen):

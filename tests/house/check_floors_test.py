@@ -28,7 +28,7 @@ CLEAN = {
     "src/shape.h": HEAD,
     "mesh/mesh.cpp": HEAD + '#include "weft/mesh.h"\n#include "src/shape.h"\n',
     "nn/linear.cpp": HEAD + "#include <weft/mesh.h>\n#include <nlohmann/json.hpp>\n",
-    "tests/src/shape_test.cpp": HEAD + '#include "src/shape.h"\n',
+    "tests/src/shape_of_test.cpp": HEAD + '#include "src/shape.h"\nTEST_P(ShapeOf, Is) {}\n',
 }
 # what is planted: path, content, part of the line that must be printed
 PLANTED = {
@@ -54,6 +54,7 @@ PLANTED = {
     "long header": ("include/weft/shape.h", PUBLIC + "\n" * 199, "201 lines, at most 200"),
     "long file": ("src/a.cpp", HEAD + "\n" * 400, "401 lines, at most 400"),
     "long test": ("tests/src/a_test.cpp", HEAD + "\n" * 600, "601 lines, at most 600"),
+    "suite that never runs": ("tests/a_test.cpp", HEAD + "TEST(B, C) {}\n", "suite B never runs"),
     "wide line": ("src/a.cpp", HEAD + "// " + "x" * 98 + "\n", "101 columns"),
     "no licence": ("src/a.cpp", "\n\n" + HEAD, "the first line is not"),
     "no licence in a script": ("scripts/a", "#!/bin/sh\n", "the first line is not"),
