@@ -15,8 +15,11 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) = delete;
 
   void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
-  /// True when the last handle is gone.
-  bool release() const { return count_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  /// True when the last handle is gone. The only handle needs no atomic write: nobody can add one.
+  bool release() const {
+    return count_.load(std::memory_order_acquire) == 1 ||
+           count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  }
   uint32_t use_count() const { return count_.load(std::memory_order_relaxed); }
 
  protected:

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -55,20 +56,26 @@ WEFT_API void reset_peak_memory(DeviceKind kind = DeviceKind::cpu);
 /// Gives cached memory of the calling rank back to the system.
 WEFT_API void release_cached_memory();
 
-/// A block of memory on one device, shared by the tensors that view it. An unbound one has a size but
-/// no memory until `bind`.
+class Heap;
+
+/// A block of memory on one device, shared by the tensors that view it. An unbound one has a size
+/// but no memory until `bind`.
 class WEFT_API Storage final : public RefCounted {
  public:
-  /// `bytes` of new memory, aligned to 64 bytes, not initialised.
+  /// `bytes` of new memory, aligned to 64 bytes, not initialised; counted for the calling rank
+  /// until it is freed, by whichever thread. std::runtime_error when there is not enough.
   static Ref<Storage> allocate(size_t bytes, Device device = cpu);
-  /// A block without memory; `name` is told by the error when it is used unbound.
+  /// A block without memory; `name` ("parameter 'wq'") begins the error when it is used unbound.
   static Ref<Storage> unbound(size_t bytes, Device device, std::string name);
   /// Memory of somebody else; `release` runs when the last handle is gone.
-  static Ref<Storage> wrap(void* data, size_t bytes, Device device, std::function<void()> release = {});
+  static Ref<Storage> wrap(void* data, size_t bytes, Device device,
+                           std::function<void()> release = {});
 
-  /// The memory; std::runtime_error naming the block when it is unbound (never for `meta`: nullptr).
+  /// The memory; std::runtime_error naming the block when it is unbound (never for `meta`:
+  /// nullptr).
   void* data() const {
-    if (!data_) [[unlikely]] check_bound();
+    if (!data_) [[unlikely]]
+      check_bound();
     return data_;
   }
   size_t bytes() const { return bytes_; }
@@ -87,18 +94,24 @@ class WEFT_API Storage final : public RefCounted {
   static void destroy(Storage* storage);
 
  private:
-  Storage() = default;
+  /// What few blocks have: the name of an unbound one, the release of a wrapped one.
+  struct Extra {
+    std::string name;
+    std::function<void()> release;
+  };
+  Storage(void* data, size_t bytes, Device device) : data_(data), bytes_(bytes), device_(device) {}
   ~Storage() = default;
+  static Storage* make(void* data, size_t bytes, Device device);
   void check_bound() const;
 
-  void* data_ = nullptr;
-  size_t bytes_ = 0;
+  void* data_;
+  size_t bytes_;
   uint64_t version_ = 0;
   Device device_;
   Purpose purpose_ = Purpose::other;
-  uint8_t origin_ = 0;
-  std::function<void()> release_;
-  std::string name_;
+  /// The heap that allocated the memory; null where it is not this block's.
+  Heap* heap_ = nullptr;
+  std::unique_ptr<Extra> extra_;
 };
 
 }  // namespace weft

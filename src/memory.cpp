@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/memory.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weft {
+
+/// Memory may be kept up to a quarter above the most that was ever in use, and this much.
+static constexpr int64_t kKeptAlways = int64_t{64} << 20;
+static constexpr int kMaxSpareObjects = 4096;
+
+thread_local Heap* Heap::current_ = nullptr;
+
+struct SpareObject {
+  SpareObject* next;
+};
+
+/// Abandons the heap when its thread ends.
+struct HeapOwner {
+  Heap* heap;
+  ~HeapOwner() {
+    // Objects that this thread still destroys find the heap of ending threads.
+    static Heap* const shared = new Heap(true);
+    Heap::current_ = shared;
+    heap->abandon();
+  }
+};
+
+Heap& Heap::make_current() {
+  thread_local HeapOwner owner{new Heap(false)};
+  current_ = owner.heap;
+  return *current_;
+}
+
+void Heap::count(DeviceKind kind, Purpose purpose, int64_t bytes) {
+  MemoryStatistics& statistics = counted_[static_cast<size_t>(kind)];
+  MemoryUse& use = statistics.by_purpose[static_cast<size_t>(purpose)];
+  use.current += bytes;
+  use.peak = std::max(use.peak, use.current);
+  statistics.total.current += bytes;
+  statistics.total.peak = std::max(statistics.total.peak, statistics.total.current);
+}
+
+void* Heap::allocate(size_t bytes, DeviceKind kind, Purpose purpose) {
+  if (!owned_) return allocate_shared(bytes, kind);
+  if (has_inbox_.load(std::memory_order_relaxed)) empty_inbox();
+  void* data = nullptr;
+  if (kind != DeviceKind::meta) {
+    const int index = size_class(bytes);
+    data = kKeepsMemory ? kept_.take(index) : nullptr;
+    if (!data) data = allocate_fresh(index, bytes);
+    in_use_ += static_cast<int64_t>(class_bytes(index));
+    most_in_use_ = std::max(most_in_use_, in_use_);
+  }
+  ++live_;
+  count(kind, purpose, static_cast<int64_t>(bytes));
+  return data;
+}
+
+void* Heap::allocate_shared(size_t bytes, DeviceKind kind) {
+  const std::lock_guard lock(mutex_);
+  ++live_;
+  return kind == DeviceKind::meta ? nullptr : system_allocate(class_bytes(size_class(bytes)));
+}
+
+void* Heap::allocate_fresh(int size_class, size_t bytes) {
+  ++counted_[static_cast<size_t>(DeviceKind::cpu)].fresh_allocations;
+  // The sanitizers see an overrun only past the size that was asked for.
+  const size_t size = kKeepsMemory ? class_bytes(size_class) : std::max<size_t>(bytes, 1);
+  const int64_t used = in_use_ + static_cast<int64_t>(size);
+  const int64_t most = std::max(most_in_use_, used);
+  kept_.shrink_to(std::max<int64_t>(0, most + most / 4 + kKeptAlways - used));
+  if (void* data = try_system_allocate(size)) return data;
+  kept_.shrink_to(0);
+  return system_allocate(size);
+}
+
+void Heap::free(void* data, size_t bytes, DeviceKind kind, Purpose purpose) {
+  const Freed freed{data, bytes, kind, purpose};
+  if (this == current_ && owned_) {
+    free_here(freed);
+  } else {
+    free_elsewhere(freed);
+  }
+}
+
+void Heap::free_here(const Freed& freed) {
+  --live_;
+  count(freed.kind, freed.purpose, -static_cast<int64_t>(freed.bytes));
+  if (freed.kind == DeviceKind::meta) return;
+  const int index = size_class(freed.bytes);
+  in_use_ -= static_cast<int64_t>(class_bytes(index));
+  if (kKeepsMemory) {
+    kept_.put(freed.data, index);
+  } else {
+    system_free(freed.data, freed.bytes);
+  }
+}
+
+void Heap::free_elsewhere(const Freed& freed) {
+  std::unique_lock lock(mutex_);
+  if (owned_) {
+    inbox_.push_back(freed);
+    has_inbox_.store(true, std::memory_order_relaxed);
+    return;
+  }
+  const bool last = --live_ == 0;
+  lock.unlock();
+  if (freed.kind != DeviceKind::meta) system_free(freed.data, class_bytes(size_class(freed.bytes)));
+  if (last) delete this;
+}
+
+void Heap::empty_inbox() {
+  std::vector<Freed> freed;
+  {
+    const std::lock_guard lock(mutex_);
+    freed.swap(inbox_);
+    has_inbox_.store(false, std::memory_order_relaxed);
+  }
+  for (const Freed& one : freed) free_here(one);
+}
+
+void Heap::abandon() {
+  while (spare_objects_) {
+    auto* object = static_cast<SpareObject*>(spare_objects_);
+    spare_objects_ = object->next;
+    ::operator delete(object);
+  }
+  std::unique_lock lock(mutex_);
+  for (const Freed& one : std::exchange(inbox_, {})) free_here(one);
+  kept_.shrink_to(0);
+  owned_ = false;
+  const bool unused = live_ == 0;
+  lock.unlock();
+  if (unused) delete this;
+}
+
+MemoryStatistics Heap::statistics(DeviceKind kind) {
+  empty_inbox();
+  MemoryStatistics statistics = counted_[static_cast<size_t>(kind)];
+  if (kind == DeviceKind::cpu) statistics.cached = kept_.bytes();
+  return statistics;
+}
+
+void Heap::reset_peak(DeviceKind kind) {
+  empty_inbox();
+  MemoryStatistics& statistics = counted_[static_cast<size_t>(kind)];
+  statistics.total.peak = statistics.total.current;
+  for (MemoryUse& use : statistics.by_purpose) use.peak = use.current;
+}
+
+void Heap::release_cached() {
+  empty_inbox();
+  kept_.shrink_to(0);
+}
+
+void* Heap::allocate_object(size_t bytes) {
+  Heap& heap = current();
+  if (!heap.spare_objects_) return ::operator new(bytes);
+  auto* object = static_cast<SpareObject*>(heap.spare_objects_);
+  heap.spare_objects_ = object->next;
+  --heap.spare_count_;
+  return object;
+}
+
+void Heap::free_object(void* object, size_t bytes) {
+  Heap& heap = current();
+  if (!kKeepsMemory || !heap.owned_ || heap.spare_count_ >= kMaxSpareObjects) {
+    ::operator delete(object, bytes);
+    return;
+  }
+  heap.spare_objects_ = new (object) SpareObject{static_cast<SpareObject*>(heap.spare_objects_)};
+  ++heap.spare_count_;
+}
+
+}  // namespace weft

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "src/memory_blocks.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+/// The memory of one thread: what it allocated, counted, and what it keeps for reuse. Only its
+/// thread allocates and counts; what another thread frees waits in an inbox. It outlives its thread
+/// until the last of its memory is freed.
+class Heap {
+ public:
+  /// The calling thread's.
+  static Heap& current() {
+    Heap* heap = current_;
+    return heap ? *heap : make_current();
+  }
+
+  /// `bytes` of memory, aligned to 64, and counted; nullptr for `meta`. std::runtime_error when
+  /// there is none.
+  void* allocate(size_t bytes, DeviceKind kind, Purpose purpose);
+  /// Frees what `allocate` gave; from any thread.
+  void free(void* data, size_t bytes, DeviceKind kind, Purpose purpose);
+
+  MemoryStatistics statistics(DeviceKind kind);
+  void reset_peak(DeviceKind kind);
+  void release_cached();
+
+  /// Memory for one object of `bytes` (always the same number), kept for reuse by the calling
+  /// thread.
+  static void* allocate_object(size_t bytes);
+  static void free_object(void* object, size_t bytes);
+
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+ private:
+  struct Freed {
+    void* data;
+    size_t bytes;
+    DeviceKind kind;
+    Purpose purpose;
+  };
+  /// `shared`: of threads that are ending; keeps nothing and is never deleted.
+  explicit Heap(bool shared) : owned_(!shared), live_(shared) {}
+  ~Heap() = default;
+  friend struct HeapOwner;
+
+  static Heap& make_current();
+  void* allocate_shared(size_t bytes, DeviceKind kind);
+  void* allocate_fresh(int size_class, size_t bytes);
+  void free_here(const Freed& freed);
+  void free_elsewhere(const Freed& freed);
+  void empty_inbox();
+  /// The thread ends: deletes the heap when nothing of it is in use.
+  void abandon();
+  void count(DeviceKind kind, Purpose purpose, int64_t bytes);
+
+  static thread_local Heap* current_ [[gnu::tls_model("initial-exec")]];
+
+  KeptBlocks kept_;
+  std::array<MemoryStatistics, 3> counted_;
+  /// Bytes of blocks in use, whole size classes, and their highest number.
+  int64_t in_use_ = 0, most_in_use_ = 0;
+  void* spare_objects_ = nullptr;
+  int spare_count_ = 0;
+
+  std::atomic<bool> has_inbox_{false};
+  std::mutex mutex_;
+  std::vector<Freed> inbox_;
+  bool owned_;
+  /// Allocations that are not freed; only this thread's until it is abandoned.
+  int64_t live_;
+};
+
+}  // namespace weft
