@@ -89,6 +89,14 @@ class Bench(unittest.TestCase):
         self.write("weft", [("s->r", [1, 1], "GB/s", small)])
         self.assertEqual(len(self.measured("redistribute", 1, [pair], peers=True)), 3)
 
+    def test_a_peer_that_aborts_at_its_end_keeps_its_lines(self):
+        self.write("weft", [("add", [1], "us", {})])
+        self.write("torch_x", [("add", [2], "us", {})])
+        with (self.folder / "torch_x.py").open("a") as script:
+            script.write("sys.stdout.flush()\nimport os\nos.abort()\n")
+        pair = bench.Pair("", [bench.Peer("torch_x.py", "")])
+        self.assertEqual(self.measured("dispatch", 1, [pair], peers=True)[-1]["value"], 2)
+
     def test_a_failing_benchmark_ends_with_exit_code_1(self):
         self.write("weft", [])
         with self.assertRaises(SystemExit) as caught:
