@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Usage of the scripts, without running what they build: scripts_test.py ROOT."""
+"""Usage of the scripts, without running what they build, and what README.md shows of the house:
+scripts_test.py ROOT."""
 import subprocess
 import sys
 import unittest
@@ -42,6 +43,14 @@ class Scripts(unittest.TestCase):
                 code, out, err = run(script, *arguments)
                 self.assertEqual((code, out), (2, ""))
                 self.assertIn(sentence, err)
+
+    def test_readme_shows_the_example_that_the_install_test_runs(self):
+        _, _, example = (ROOT / "tests/house/consumer/main.cpp").read_text().split("\n", 2)
+        self.assertIn(f"```cpp\n{example}```\n", (ROOT / "README.md").read_text())
+
+    def test_packages_are_named_in_one_place(self):
+        for script in ("test", "quickstart", "bench"):
+            self.assertNotIn("libdnnl", (ROOT / "scripts" / script).read_text())
 
 
 if __name__ == "__main__":

@@ -1,9 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+// The example of README.md, which house/scripts compares with this file.
 #include <iostream>
 
-#include "weft/shape.h"
+#include "weft/context.h"
+#include "weft/mesh.h"
+#include "weft/ops.h"
+
+using namespace weft;
 
 int main() {
-  const weft::Shape shape{6, 4};
-  std::cout << shape << '\n';
+  run_ranks(4, [](Communicator world) {  // 4 ranks as threads of this process
+    DeviceMesh mesh(world, {{"dp", 2}, {"tp", 2}});
+    Tensor w = distribute(randn({512, 256}), mesh, {{"tp", Shard(0)}});
+    Tensor x = distribute(randn({64, 256}), mesh, {{"dp", Shard(0)}});
+    Tensor y = matmul(x, w.t());  // rows cut over dp, columns over tp; nothing moved
+    Tensor whole = y.redistribute({Replicate(), Replicate()});
+    if (world.rank() == 0) {  // the steps that ran: bytes, predicted time, peak memory
+      std::cout << explain(y, {Replicate(), Replicate()}) << whole.shape() << '\n';
+    }
+  });
 }
