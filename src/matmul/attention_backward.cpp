@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/math.h"
+#include "src/matmul/attention_tiles.h"
+#include "src/matmul/scratch.h"
+#include "src/matmul/tasks.h"
+
+namespace weft {
+
+// With P = exp(scale * K Q^T - lse), transposed as in the forward, [keys, rows]:
+//   dV = P dO,  dP = V dO^T,  dS = P * (dP - rowsum(dO * O)),  dK = scale * dS Q,  dQ^T = scale *
+//   K^T dS.
+// Queries are packed times the scale. (FlashAttention-2, arXiv:2307.08691, algorithm 2.)
+
+/// One thread's memory: of a key head the keys, their columns, the values and both gradients; of a
+/// block queries and dO as rows and as columns, dQ, and two tiles.
+template <class T>
+struct BackwardMemory {
+  T *keys, *key_columns, *values, *dkeys, *dvalues;
+  T *queries, *query_columns, *dout, *dout_columns, *dquery_columns;
+  T *lse, *delta, *scores, *dscores;
+
+  static int64_t count(const AttentionSizes& s) {
+    const int64_t tile = std::min(kTileKeys, s.packed_keys());
+    return 5 * (s.packed_keys() + s.block_rows()) * s.width + (2 * tile + 2) * s.block_rows();
+  }
+  BackwardMemory(const AttentionSizes& s, T* memory) {
+    const int64_t of_keys = s.packed_keys() * s.width, of_block = s.block_rows() * s.width;
+    for (T** each : {&keys, &key_columns, &values, &dkeys, &dvalues}) {
+      *each = memory, memory += of_keys;
+    }
+    for (T** each : {&queries, &query_columns, &dout, &dout_columns, &dquery_columns}) {
+      *each = memory, memory += of_block;
+    }
+    lse = memory, delta = lse + s.block_rows();
+    scores = delta + s.block_rows();
+    dscores = scores + std::min(kTileKeys, s.packed_keys()) * s.block_rows();
+  }
+};
+
+/// Queries of a block (or what is shaped like them) as rows [rows, width].
+template <class T>
+static void pack_query_rows(const AttentionSizes& sizes, const Block& x, int64_t batch,
+                            int64_t kv_head, const QueryBlock& block, T* to, double factor) {
+  for_group(sizes, x, batch, kv_head, block, [&](const Matrix& from, int64_t row) {
+    copy_matrix(from, block.count, sizes.width,
+                {to + row * sizes.width, tile_dtype<T>, sizes.width, 1}, factor);
+  });
+}
+
+/// All that a block's tiles read beside the keys.
+template <class T>
+static void pack_block(const AttentionSizes& sizes, const AttentionGradients& x, int64_t batch,
+                       int64_t kv_head, const QueryBlock& block, const BackwardMemory<T>& m) {
+  const int64_t rows = block.rows;
+  pack_query_rows(sizes, x.q, batch, kv_head, block, m.queries, sizes.scale);
+  pack_query_columns(sizes, x.q, batch, kv_head, block, m.query_columns, sizes.scale);
+  pack_query_rows(sizes, x.dout, batch, kv_head, block, m.dout, 1);
+  pack_query_columns(sizes, x.dout, batch, kv_head, block, m.dout_columns);
+  T* out = m.dquery_columns;  // still free
+  pack_query_columns(sizes, x.out, batch, kv_head, block, out);
+  std::fill_n(m.delta, rows, T(0));
+  for (int64_t d = 0; d < sizes.width; ++d) {
+    for (int64_t r = 0; r < rows; ++r) {
+      m.delta[r] += m.dout_columns[d * rows + r] * out[d * rows + r];
+    }
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t head = kv_head * sizes.group + row / block.count;
+    const int64_t query = block.first + row % block.count;
+    m.lse[row] =
+        x.lse
+            .as<T>()[batch * x.lse.strides[0] + head * x.lse.strides[1] + query * x.lse.strides[2]];
+  }
+}
+
+template <class T>
+static void differentiate_scores(T* __restrict scores, T* __restrict dscores,
+                                 const T* __restrict lse, const T* __restrict delta, int64_t begin,
+                                 int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    scores[r] = exp(scores[r] - lse[r]);
+    dscores[r] = scores[r] * (dscores[r] - delta[r]);
+  }
+}
+
+/// Scores become probabilities, dscores their gradients; both zero where a row does not see the
+/// key.
+template <class T>
+static void differentiate_tile(const AttentionSizes& sizes, const QueryBlock& block, int64_t first,
+                               int64_t count, const BackwardMemory<T>& m) {
+  for (int64_t key = 0; key < count; ++key) {
+    T* scores = m.scores + key * block.rows;
+    T* dscores = m.dscores + key * block.rows;
+    for_seeing_rows(sizes, block, first + key, scores, [](int64_t, int64_t) {});
+    for_seeing_rows(sizes, block, first + key, dscores, [&](int64_t begin, int64_t end) {
+      differentiate_scores(scores, dscores, m.lse, m.delta, begin, end);
+    });
+  }
+}
+
+template <class T>
+static void attend_block_backward(const AttentionSizes& sizes, const AttentionGradients& x,
+                                  int64_t batch, int64_t kv_head, const QueryBlock& block,
+                                  const BackwardMemory<T>& m) {
+  const int64_t rows = block.rows, width = sizes.width;
+  pack_block(sizes, x, batch, kv_head, block, m);
+  if (block.seen == 0) std::fill_n(m.dquery_columns, rows * width, T(0));
+  for_key_tiles(block.seen, [&](int64_t first, int64_t count) {
+    const int64_t at = first * width;
+    multiply_tiles(count, rows, width, m.keys + at, width, m.query_columns, m.scores, 0);
+    multiply_tiles(count, rows, width, m.values + at, width, m.dout_columns, m.dscores, 0);
+    differentiate_tile(sizes, block, first, count, m);
+    multiply_tiles(count, width, rows, m.scores, rows, m.dout, m.dvalues + at, 1);
+    multiply_tiles(count, width, rows, m.dscores, rows, m.queries, m.dkeys + at, 1);
+    const auto keys = key_columns(sizes, m.key_columns, first);
+    multiply_tiles(width, rows, count, keys.data, keys.row, m.dscores, m.dquery_columns,
+                   first > 0 ? 1.0f : 0.0f);
+  });
+  for_group(sizes, x.dq, batch, kv_head, block, [&](const Matrix& to, int64_t row) {
+    copy_matrix({m.dquery_columns + row, tile_dtype<T>, 1, rows}, block.count, width, to,
+                sizes.scale);
+  });
+}
+
+/// Keys that no query sees have gradient zero.
+template <class T>
+static void store_key_gradient(const AttentionSizes& sizes, T* from, const Matrix& to) {
+  const int64_t packed = std::min(sizes.packed_keys(), sizes.keys);
+  copy_matrix({from, tile_dtype<T>, sizes.width, 1}, packed, sizes.width, to);
+  const int64_t skipped = packed * to.row * static_cast<int64_t>(size_of(to.dtype));
+  T zero = 0;
+  copy_matrix({&zero, tile_dtype<T>, 0, 0}, sizes.keys - packed, sizes.width,
+              {static_cast<char*>(to.data) + skipped, to.dtype, to.row, to.column});
+}
+
+template <class T>
+void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
+  const int threads = usable_threads();
+  const int64_t memory = (BackwardMemory<T>::count(sizes) + 15) / 16 * 16;
+  Scratch scratch;
+  T* all = scratch.take<T>(memory * threads);
+  // One task sums all that a key head's gradients get, block after block: equal bits for any
+  // threads.
+  run_tasks(sizes.batch * sizes.kv_heads, threads, [&](int64_t task, int thread) {
+    const int64_t batch = task / sizes.kv_heads, kv_head = task % sizes.kv_heads;
+    const BackwardMemory<T> m(sizes, all + thread * memory);
+    pack_key_rows(sizes, head_matrix(x.k, batch, kv_head), m.keys);
+    pack_key_rows(sizes, head_matrix(x.v, batch, kv_head), m.values);
+    pack_key_columns(sizes, head_matrix(x.k, batch, kv_head), m.key_columns);
+    std::fill_n(m.dkeys, sizes.packed_keys() * sizes.width, T(0));
+    std::fill_n(m.dvalues, sizes.packed_keys() * sizes.width, T(0));
+    for (int64_t i = 0; i < sizes.blocks(); ++i) {
+      attend_block_backward(sizes, x, batch, kv_head, sizes.block(i), m);
+    }
+    store_key_gradient(sizes, m.dkeys, head_matrix(x.dk, batch, kv_head));
+    store_key_gradient(sizes, m.dvalues, head_matrix(x.dv, batch, kv_head));
+  });
+}
+
+template void attend_backward<float>(const AttentionSizes&, const AttentionGradients&);
+template void attend_backward<double>(const AttentionSizes&, const AttentionGradients&);
+
+}  // namespace weft

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "src/matmul/attention.h"
+#include "src/matmul/product.h"
+
+namespace weft {
+
+/// Keys of one tile of scores, and what their number is rounded up to, so that sequences of all
+/// lengths use the same few products.
+inline constexpr int64_t kTileKeys = 512;
+inline constexpr int64_t kKeyStep = 64;
+
+constexpr int64_t whole_steps(int64_t keys) { return (keys + kKeyStep - 1) / kKeyStep * kKeyStep; }
+
+/// Consecutive queries of all heads that share a key head: row g * count + i is query first + i of
+/// the group's head g.
+struct QueryBlock {
+  int64_t first, count, rows;
+  /// Keys that the last of them sees, the most of all.
+  int64_t seen;
+};
+
+/// The sizes of one call.
+struct AttentionSizes {
+  int64_t batch, heads, kv_heads, group, queries, keys, width;
+  double scale;
+  bool causal;
+  int64_t offset;
+  /// Queries in a block.
+  int64_t block_queries;
+
+  int64_t blocks() const { return (queries + block_queries - 1) / block_queries; }
+  int64_t block_rows() const { return group * block_queries; }
+  /// How many keys a query sees.
+  int64_t seen(int64_t query) const {
+    return causal ? std::clamp<int64_t>(offset + query + 1, 0, keys) : keys;
+  }
+  /// Keys that any query sees, in whole steps.
+  int64_t packed_keys() const { return queries == 0 ? 0 : whole_steps(seen(queries - 1)); }
+  QueryBlock block(int64_t index) const {
+    const int64_t first = index * block_queries;
+    const int64_t count = std::min(block_queries, queries - first);
+    return {first, count, group * count, seen(first + count - 1)};
+  }
+  /// The first query of `block` that sees key `key`, counted within the block; count if none.
+  int64_t first_query(const QueryBlock& block, int64_t key) const {
+    if (key >= keys) return block.count;
+    return causal ? std::clamp<int64_t>(key - offset - block.first, 0, block.count) : 0;
+  }
+};
+
+/// Calls f(first, count) for each tile of the first `seen` keys, in whole steps.
+template <class F>
+void for_key_tiles(int64_t seen, const F& f) {
+  for (int64_t first = 0; first < seen; first += kTileKeys) {
+    f(first, std::min(kTileKeys, whole_steps(seen - first)));
+  }
+}
+
+template <class T>
+inline constexpr DType tile_dtype = sizeof(T) == 8 ? DType::f64 : DType::f32;
+
+/// c = a @ b + beta * c; rows of a lie `a_row` elements apart, those of b and c are dense.
+template <class T>
+void multiply_tiles(int64_t m, int64_t n, int64_t k, T* a, int64_t a_row, T* b, T* c, float beta) {
+  constexpr DType dtype = tile_dtype<T>;
+  multiply({.m = m,
+            .n = n,
+            .k = k,
+            .a = {a, dtype, a_row, 1},
+            .b = {b, dtype, n, 1},
+            .c = {c, dtype, n, 1},
+            .bias = nullptr,
+            .bias_dtype = dtype,
+            .beta = beta});
+}
+
+/// The matrix [sequence, width] of one batch element and head, from position `first` on.
+inline Matrix head_matrix(const Block& x, int64_t batch, int64_t head, int64_t first = 0) {
+  const int64_t offset = batch * x.strides[0] + head * x.strides[1] + first * x.strides[2];
+  void* data = static_cast<char*>(x.data) + offset * static_cast<int64_t>(size_of(x.dtype));
+  return {data, x.dtype, x.strides[2], x.strides[3]};
+}
+
+/// Calls f(matrix [count, width], first row of the block) for each head of the group.
+template <class F>
+void for_group(const AttentionSizes& sizes, const Block& x, int64_t batch, int64_t kv_head,
+               const QueryBlock& block, const F& f) {
+  for (int64_t g = 0; g < sizes.group; ++g) {
+    f(head_matrix(x, batch, kv_head * sizes.group + g, block.first), g * block.count);
+  }
+}
+
+/// Queries of a block (or what is shaped like them) as the columns of `to` [width, rows].
+template <class T>
+void pack_query_columns(const AttentionSizes& sizes, const Block& x, int64_t batch, int64_t kv_head,
+                        const QueryBlock& block, T* to, double factor = 1) {
+  for_group(sizes, x, batch, kv_head, block, [&](const Matrix& from, int64_t row) {
+    copy_matrix(from, block.count, sizes.width, {to + row, tile_dtype<T>, 1, block.rows}, factor);
+  });
+}
+
+/// Keys or values as rows, [packed keys, width]; zero beyond the last, so that they count for
+/// nothing.
+template <class T>
+void pack_key_rows(const AttentionSizes& sizes, const Matrix& x, T* to) {
+  const int64_t packed = sizes.packed_keys(), there = std::min(packed, sizes.keys);
+  copy_matrix(x, there, sizes.width, {to, tile_dtype<T>, sizes.width, 1});
+  std::fill(to + there * sizes.width, to + packed * sizes.width, T(0));
+}
+
+/// Keys or values as columns, tile after tile: [width, keys of the tile] each; zero beyond the last
+/// key.
+template <class T>
+void pack_key_columns(const AttentionSizes& sizes, const Matrix& x, T* to) {
+  for_key_tiles(sizes.packed_keys(), [&](int64_t first, int64_t count) {
+    T* columns = to + first * sizes.width;
+    const int64_t there = std::clamp<int64_t>(sizes.keys - first, 0, count);
+    const int64_t skipped = first * x.row * static_cast<int64_t>(size_of(x.dtype));
+    const Matrix from{static_cast<char*>(x.data) + skipped, x.dtype, x.row, x.column};
+    copy_matrix(from, there, sizes.width, {columns, tile_dtype<T>, 1, count});
+    for (int64_t d = 0; there < count && d < sizes.width; ++d) {
+      std::fill(columns + d * count + there, columns + (d + 1) * count, T(0));
+    }
+  });
+}
+
+/// Where the columns of the tile from `first` on lie after pack_key_columns, and how far apart.
+template <class T>
+struct KeyColumns {
+  T* data;
+  int64_t row;
+};
+
+template <class T>
+KeyColumns<T> key_columns(const AttentionSizes& sizes, T* packed, int64_t first) {
+  return {packed + first * sizes.width, std::min(kTileKeys, sizes.packed_keys() - first)};
+}
+
+/// Calls f(row begin, row end) for the rows of `block` that see key `key`: all at once, or some of
+/// each head; the rows before them get zero in `scores`.
+template <class T, class F>
+void for_seeing_rows(const AttentionSizes& sizes, const QueryBlock& block, int64_t key, T* scores,
+                     const F& f) {
+  const int64_t hidden = sizes.first_query(block, key);
+  if (hidden == 0) return f(0, block.rows);
+  for (int64_t row = 0; row < block.rows; row += block.count) {
+    std::fill(scores + row, scores + row + hidden, T(0));
+    if (hidden < block.count) f(row + hidden, row + block.count);
+  }
+}
+
+/// The two computations of attention.h in T: float for f32, bf16 and f16, double for f64.
+template <class T>
+void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
+            const Block& out, const Block& lse);
+
+/// What the backward reads and writes.
+struct AttentionGradients {
+  const Block &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
+};
+
+template <class T>
+void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x);
+
+}  // namespace weft

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/matmul/product.h"
+
+namespace weft {
+
+/// The product by oneDNN, of f32, bf16 and f16 operands: m, n, k > 0. bf16 products run in f32
+/// where the processor has no bf16 instructions, f16 products always. The primitives are kept in a
+/// table of the calling thread.
+void multiply_onednn(const Product& product);
+
+}  // namespace weft

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/matmul/product.h"
+
+#include "src/matmul/plain.h"
+
+#ifdef WEFT_WITH_ONEDNN
+#include "src/matmul/onednn.h"
+#endif
+
+namespace weft {
+
+/// Below this many multiplications a call of oneDNN (0.4 µs) takes longer than the plain loops.
+static constexpr int64_t kTinyProduct = 16384;
+
+void multiply(const Product& product) {
+  if (product.m == 0 || product.n == 0) return;
+#ifdef WEFT_WITH_ONEDNN
+  const bool by_onednn = product.a.dtype <= DType::f16 && product.c.dtype <= DType::f16;
+  if (by_onednn && product.m * product.n * product.k > kTinyProduct) {
+    return multiply_onednn(product);
+  }
+#endif
+  multiply_plain(product);
+}
+
+}  // namespace weft
