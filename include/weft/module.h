@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/export.h"
+#include "weft/tensor.h"
+
+namespace weft {
+
+/// A named slot of a module. What lies in it may be exchanged (sharded, gathered, loaded); who holds
+/// the slot always sees what is in force. Tied names are one Parameter.
+class WEFT_API Parameter {
+ public:
+  /// Fills a tensor (of any layout) with the initial values of the whole's elements that it holds.
+  using Initializer = std::function<void(const Tensor&)>;
+
+  /// Declared, not made: on device `meta`.
+  Parameter(const Shape& shape, DType dtype, Initializer initializer);
+
+  /// As it is at rest: what optimizers change and checkpoints hold.
+  const Tensor& value() const { return value_; }
+  /// What forward computes with.
+  const Tensor& tensor() const { return used_ ? used_ : value_; }
+  const Shape& shape() const { return value_.shape(); }
+  DType dtype() const { return value_.dtype(); }
+  /// Of the value, in its layout; no tensor before backward.
+  Tensor grad() const { return value_.grad(); }
+  void clear_grad() const;
+
+  bool is_trainable() const { return trainable_; }
+  /// Freezes or thaws; before sharding.
+  void set_trainable(bool trainable);
+
+  /// Exchanges what lies in the slot; the shape stays.
+  void set_value(Tensor value);
+  /// What forward uses instead of the value; an empty handle takes it back.
+  void set_used(Tensor used) { used_ = std::move(used); }
+
+  bool is_materialized() const;
+  /// Gives a declared parameter memory (when nobody did) and its initial values; nothing the second
+  /// time.
+  void materialize(Device device);
+  const Initializer& initializer() const { return initializer_; }
+
+ private:
+  Tensor value_;
+  Tensor used_;
+  Initializer initializer_;
+  bool trainable_ = true;
+  bool initialized_ = false;
+};
+
+using ParameterPtr = std::shared_ptr<Parameter>;
+
+/// A parameter and all the names it has in a module, e.g. "layers.0.attention.wq.weight".
+struct NamedParameter {
+  std::vector<std::string> names;
+  ParameterPtr parameter;
+  const std::string& name() const { return names.front(); }
+};
+
+/// What runs around a module's forward; either may change what passes.
+struct ModuleHooks {
+  std::function<Tensors(const Tensors& inputs)> before;
+  std::function<Tensors(const Tensors& outputs)> after;
+};
+
+/// Something that a floor above keeps with a module.
+class WEFT_API ModuleAttachment {
+ public:
+  virtual ~ModuleAttachment() = default;
+};
+
+/// A part of a model: named parameters, named children, a forward. Calls run the hooks around it.
+class WEFT_API Module {
+ public:
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  virtual ~Module() = default;
+
+  Tensors operator()(const Tensors& inputs);
+  /// For one tensor in and out.
+  Tensor operator()(const Tensor& input);
+
+  /// Every parameter once, in order of declaration, own ones before the children's.
+  std::vector<NamedParameter> named_parameters() const;
+  std::vector<ParameterPtr> parameters() const;
+  /// This module ("") and all below it, parents first.
+  std::vector<std::pair<std::string, Module*>> named_modules();
+  /// The module at a dotted path; std::invalid_argument names the first part that is not there.
+  Module& module(const std::string& path);
+  const std::vector<std::pair<std::string, ParameterPtr>>& own_parameters() const { return parameters_; }
+  const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const {
+    return children_;
+  }
+
+  /// Gives every declared parameter memory and its initial values, in order of declaration: equal
+  /// bits for any sharding. Call it on all ranks alike.
+  void materialize(Device device = cpu);
+  /// Forward saves its inputs only and runs again in backward, with equal random numbers.
+  void set_recompute(bool recompute) { recompute_ = recompute; }
+  void add_hooks(ModuleHooks hooks) { hooks_.push_back(std::move(hooks)); }
+  /// Runs in `materialize` before parameters are: whoever shards them makes their memory.
+  void add_materializer(std::function<void(Device)> make) { materializers_.push_back(std::move(make)); }
+  /// Keeps something as long as the module.
+  void attach(std::shared_ptr<ModuleAttachment> attachment) {
+    attachments_.push_back(std::move(attachment));
+  }
+  /// What is attached and is a T.
+  template <class T>
+  std::shared_ptr<T> attachment() const {
+    for (const auto& attachment : attachments_) {
+      if (auto found = std::dynamic_pointer_cast<T>(attachment)) return found;
+    }
+    return nullptr;
+  }
+
+  /// Lets own parameter `name` be `parameter` (a tie).
+  void set_parameter(const std::string& name, ParameterPtr parameter);
+
+ protected:
+  virtual Tensors forward(const Tensors& inputs) = 0;
+
+  ParameterPtr declare(std::string name, const Shape& shape, Parameter::Initializer initializer,
+                       DType dtype = DType::f32);
+  template <class M>
+  std::shared_ptr<M> add(std::string name, std::shared_ptr<M> child) {
+    add_child(std::move(name), child);
+    return child;
+  }
+  /// What own parameter `i`, in order of declaration, computes with.
+  const Tensor& used(size_t i) const { return parameters_[i].second->tensor(); }
+
+ private:
+  Tensors run_forward(const Tensors& inputs);
+  void check_new_name(const std::string& name) const;
+  void add_child(std::string name, std::shared_ptr<Module> child);
+
+  std::vector<std::pair<std::string, ParameterPtr>> parameters_;
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  std::vector<ModuleHooks> hooks_;
+  std::vector<std::function<void(Device)>> materializers_;
+  std::vector<std::shared_ptr<ModuleAttachment>> attachments_;
+  bool recompute_ = false;
+};
+
+/// Runs `function` without recording it, and again, recorded, in backward: memory for time. Random
+/// numbers are equal in both runs.
+WEFT_API Tensors checkpoint(const std::function<Tensors(const Tensors&)>& function,
+                            const Tensors& inputs);
+
+}  // namespace weft

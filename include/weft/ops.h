@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/networks.h"
+#include "weft/ops/products.h"
+#include "weft/ops/reductions.h"
+#include "weft/ops/shapes.h"
+#include "weft/ops/updates.h"

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "weft/export.h"
+#include "weft/tensor.h"
+
+namespace weft {
+
+// Element by element. Shapes broadcast from the right; dtypes promote as in the Python array API, and
+// a C++ number is weak: it takes the tensor's dtype (a fraction makes an integer tensor f32).
+
+WEFT_API Tensor add(const Tensor& a, const Tensor& b);
+WEFT_API Tensor sub(const Tensor& a, const Tensor& b);
+WEFT_API Tensor mul(const Tensor& a, const Tensor& b);
+WEFT_API Tensor div(const Tensor& a, const Tensor& b);
+WEFT_API Tensor add(const Tensor& a, double b);
+WEFT_API Tensor sub(const Tensor& a, double b);
+WEFT_API Tensor sub(double a, const Tensor& b);
+WEFT_API Tensor mul(const Tensor& a, double b);
+WEFT_API Tensor div(const Tensor& a, double b);
+WEFT_API Tensor div(double a, const Tensor& b);
+WEFT_API Tensor maximum(const Tensor& a, const Tensor& b);
+WEFT_API Tensor minimum(const Tensor& a, const Tensor& b);
+
+WEFT_API Tensor neg(const Tensor& a);
+WEFT_API Tensor abs(const Tensor& a);
+WEFT_API Tensor exp(const Tensor& a);
+WEFT_API Tensor log(const Tensor& a);
+WEFT_API Tensor sqrt(const Tensor& a);
+/// 1 / sqrt(a).
+WEFT_API Tensor rsqrt(const Tensor& a);
+WEFT_API Tensor tanh(const Tensor& a);
+/// 1 / (1 + exp(-a)).
+WEFT_API Tensor sigmoid(const Tensor& a);
+/// a * sigmoid(a).
+WEFT_API Tensor silu(const Tensor& a);
+/// a / 2 * (1 + erf(a / sqrt(2))).
+WEFT_API Tensor gelu(const Tensor& a);
+WEFT_API Tensor square(const Tensor& a);
+
+/// Comparisons give bool tensors.
+WEFT_API Tensor equal(const Tensor& a, const Tensor& b);
+WEFT_API Tensor not_equal(const Tensor& a, const Tensor& b);
+WEFT_API Tensor less(const Tensor& a, const Tensor& b);
+WEFT_API Tensor less_equal(const Tensor& a, const Tensor& b);
+WEFT_API Tensor greater(const Tensor& a, const Tensor& b);
+WEFT_API Tensor greater_equal(const Tensor& a, const Tensor& b);
+/// a where `condition` (bool) holds, b elsewhere.
+WEFT_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+
+/// The same values as `dtype`. Floating to integer rounds towards zero.
+WEFT_API Tensor cast(const Tensor& a, DType dtype);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
+inline Tensor operator+(double a, const Tensor& b) { return add(b, a); }
+inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
+inline Tensor operator-(double a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
+inline Tensor operator*(double a, const Tensor& b) { return mul(b, a); }
+inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
+inline Tensor operator/(double a, const Tensor& b) { return div(a, b); }
+inline Tensor operator-(const Tensor& a) { return neg(a); }
+
+}  // namespace weft

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/promotion.h"
+#include "src/kernels/map.h"
+
+namespace weft {
+
+namespace {
+
+struct Add {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Sub {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a - b;
+  }
+};
+struct Mul {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+struct Div {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a / b;
+  }
+};
+struct AddNumber {
+  double number;
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return a + static_cast<T>(number);
+  }
+};
+struct MulNumber {
+  double number;
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return a * static_cast<T>(number);
+  }
+};
+struct NumberDiv {
+  double number;
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return static_cast<T>(number) / a;
+  }
+};
+
+}  // namespace
+
+static const Op add_op = list({
+    .name = "add",
+    .rule = "..., ... -> ...",
+    .linear = {{0, 1}},
+    .forward = [](const Call& c) { map(Add{}, c.out(), c.in(0), c.in(1)); },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, g.grad());
+          g.give(1, g.grad());
+        },
+    .saves_in = std::vector<int>{},
+    .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {1, 7}}}, {{{7}, {2, 5, 1}}}},
+});
+
+static const Op sub_op = list({
+    .name = "sub",
+    .rule = "..., ... -> ...",
+    .linear = {{0, 1}},
+    .forward = [](const Call& c) { map(Sub{}, c.out(), c.in(0), c.in(1)); },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, g.grad());
+          if (g.wants(1)) g.give(1, neg(g.grad()));
+        },
+    .saves_in = std::vector<int>{},
+    .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {5, 1}}}},
+});
+
+static const Op mul_op = list({
+    .name = "mul",
+    .rule = "..., ... -> ...",
+    .linear = {{0}, {1}},
+    .forward = [](const Call& c) { map(Mul{}, c.out(), c.in(0), c.in(1)); },
+    .backward =
+        [](const Grad& g) {
+          if (g.wants(0)) g.give(0, mul(g.grad(), g.in(1)));
+          if (g.wants(1)) g.give(1, mul(g.grad(), g.in(0)));
+        },
+    .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {1, 7}}}},
+});
+
+static const Op div_op = list({
+    .name = "div",
+    .rule = "..., ... -> ...",
+    .linear = {{0}},
+    .forward = [](const Call& c) { map_floating(Div{}, c.out(), c.in(0), c.in(1)); },
+    .backward =
+        [](const Grad& g) {
+          Tensor quotient = div(g.grad(), g.in(1));
+          g.give(0, quotient);
+          if (g.wants(1)) g.give(1, neg(mul(quotient, g.out())));
+        },
+    .saves_in = std::vector<int>{1},
+    .saves_out = {0},
+    .samples = {{.shapes = {{5, 7}, {5, 7}}, .low = 0.5, .high = 2}},
+});
+
+static const Op add_number_op = list({
+    .name = "add_number",
+    .rule = "... -> ...",
+    .linear = {{0}},
+    .forward =
+        [](const Call& c) {
+          map(AddNumber{c.counts_here() ? c.value(0) : 0.0}, c.out(), c.in(0));
+        },
+    .backward = [](const Grad& g) { g.give(0, g.grad()); },
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {1.5}}}},
+});
+
+static const Op mul_number_op = list({
+    .name = "mul_number",
+    .rule = "... -> ...",
+    .linear = {{0}},
+    .forward = [](const Call& c) { map(MulNumber{c.value(0)}, c.out(), c.in(0)); },
+    .backward = [](const Grad& g) { g.give(0, mul(g.grad(), g.value(0))); },
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}}},
+});
+
+static const Op number_div_op = list({
+    .name = "number_div",
+    .rule = "... -> ...",
+    .forward = [](const Call& c) { map_floating(NumberDiv{c.value(0)}, c.out(), c.in(0)); },
+    .backward = [](const Grad& g) { g.give(0, neg(div(mul(g.grad(), g.out()), g.in(0)))); },
+    .saves_out = {0},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}, .low = 0.5, .high = 2}},
+});
+
+static Tensor call_with_number(const Op& op, const Tensor& a, double number) {
+  return op({for_scalar(op.spec().name.c_str(), a, number)}, {.values = {number}});
+}
+
+Tensor add(const Tensor& a, const Tensor& b) { return call_promoted(add_op, a, b); }
+Tensor sub(const Tensor& a, const Tensor& b) { return call_promoted(sub_op, a, b); }
+Tensor mul(const Tensor& a, const Tensor& b) { return call_promoted(mul_op, a, b); }
+Tensor div(const Tensor& a, const Tensor& b) {
+  return call_promoted(div_op, as_floating("div", a), as_floating("div", b));
+}
+Tensor add(const Tensor& a, double b) { return call_with_number(add_number_op, a, b); }
+Tensor sub(const Tensor& a, double b) { return call_with_number(add_number_op, a, -b); }
+Tensor sub(double a, const Tensor& b) { return call_with_number(add_number_op, neg(b), a); }
+Tensor mul(const Tensor& a, double b) { return call_with_number(mul_number_op, a, b); }
+Tensor div(const Tensor& a, double b) { return mul(as_floating("div", a), 1 / b); }
+Tensor div(double a, const Tensor& b) {
+  return number_div_op({as_floating("div", b)}, {.values = {a}});
+}
+
+}  // namespace weft

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "ops/autograd/backward_run.h"
+#include "ops/autograd/op_node.h"
+#include "ops/engine.h"
+#include "src/kernels/copy.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/reductions.h"
+#include "ops/layouts.h"
+
+namespace weft {
+
+static bool is_older(const std::pair<uint64_t, Ref<Node>>& a, const std::pair<uint64_t, Ref<Node>>& b) {
+  return a.first < b.first;
+}
+
+Tensor summed_to(const Tensor& gradient, const Shape& shape) {
+  if (gradient.shape() == shape) return gradient;
+  int added = gradient.ndim() - shape.ndim();
+  std::vector<int> dims;
+  for (int d = 0; d < gradient.ndim(); ++d) {
+    bool stretched = d < added || (shape[d - added] == 1 && gradient.size(d) != 1);
+    if (stretched) dims.push_back(d);
+  }
+  return sum(gradient, dims, false).reshape(shape);
+}
+
+/// The layout in which a tensor laid out as `layout` has its gradient: S as S, R as R, P as R.
+static Ref<Layout> gradient_layout(const Layout& layout, DType dtype) {
+  if (!layout.sharding || !layout.sharding.has_partial()) {
+    return layout_of(layout.sharding, layout.shape, dtype);
+  }
+  return layout_of(reduced_sharding(layout.sharding), layout.shape, dtype);
+}
+
+Tensor brought_to(const Tensor& gradient, const Layout& layout) {
+  if (static_cast<bool>(layout.sharding) != gradient.is_sharded()) {
+    fail("backward: the gradient of a tensor ", layout.shape, " is ",
+         gradient.is_sharded() ? "laid out over a mesh" : "not laid out over the mesh",
+         " as the tensor is", layout.sharding ? "" : " not");
+  }
+  Ref<Layout> target = gradient_layout(layout, gradient.dtype());
+  Tensor brought = gradient;
+  if (!(target == layout_of(gradient))) {
+    Ref<Plan> plan = plan_between(layout_of(gradient), target);
+    check_policy("backward", !plan->steps.empty(), !plan->is_free());
+    if (!plan->is_free()) {
+      auto& engine = Engine::current();
+      ++engine.statistics.implicit_redistributions;
+      engine.statistics.implicit_bytes += plan->cost.bytes;
+      auto& moved = engine.implicit["backward"];
+      ++moved.count;
+      moved.bytes += plan->cost.bytes;
+    }
+    brought = run_plan(gradient, plan);
+  }
+  return brought.dtype() == layout.dtype ? brought : brought.to(layout.dtype);
+}
+
+void BackwardRun::run(const Tensors& roots, const Tensors& gradients) {
+  NoGrad no_grad;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    if (!roots[i].body()->node) {
+      fail("backward: root ", i, " ", roots[i].shape(), " depends on nothing that requires a gradient");
+    }
+    count_users(roots[i].body()->node);
+  }
+  for (size_t i = 0; i < roots.size(); ++i) ++slots_[roots[i].body()->node.get()].waiting;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    Node::Edge edge = edge_of(roots[i]);
+    pass(edge, gradients[i]);
+    user_done(edge);
+  }
+  while (!ready_.empty()) {
+    std::pop_heap(ready_.begin(), ready_.end(), is_older);
+    Ref<Node> node = std::move(ready_.back().second);
+    ready_.pop_back();
+    run_node(node);
+  }
+}
+
+/// Counts, for each node that `root` depends on, the nodes that will pass a gradient to it.
+void BackwardRun::count_users(const Ref<Node>& root) {
+  if (slots_.contains(root.get())) return;
+  slots_[root.get()];
+  std::vector<Node*> todo{root.get()};
+  while (!todo.empty()) {
+    Node* node = todo.back();
+    todo.pop_back();
+    for (const Node::Edge& edge : node->edges) {
+      if (!edge.node) continue;
+      auto [found, fresh] = slots_.try_emplace(edge.node.get());
+      ++found->second.waiting;
+      if (fresh) todo.push_back(edge.node.get());
+    }
+  }
+}
+
+void BackwardRun::user_done(const Node::Edge& edge) {
+  if (--slots_[edge.node.get()].waiting > 0) return;
+  ready_.emplace_back(edge.node->sequence, edge.node);
+  std::push_heap(ready_.begin(), ready_.end(), is_older);
+}
+
+void BackwardRun::run_node(const Ref<Node>& node) {
+  Slot slot = std::move(slots_[node.get()]);
+  slot.gradients.resize(std::max<size_t>(slot.gradients.size(), node->results.size()));
+  bool any = false;
+  for (size_t i = 0; i < slot.gradients.size(); ++i) {
+    if (!slot.gradients[i]) continue;
+    slot.gradients[i] = brought_to(slot.gradients[i], *node->results[i]);
+    any = true;
+  }
+  bool is_leaf = dynamic_cast<LeafNode*>(node.get()) != nullptr;
+  if ((any && !slot.delivered) || is_leaf) node->run(*this, slot.gradients);
+  node->release();
+  for (const Node::Edge& edge : node->edges) {
+    if (edge.node) user_done(edge);
+  }
+}
+
+/// True when nobody else sees the tensor's elements.
+static bool is_ours(const Tensor& tensor) {
+  return tensor.body()->use_count() == 1 && tensor.storage()->use_count() == 1;
+}
+
+void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
+  if (!edge.node || !gradient) return;
+  auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
+  if (leaf && leaf->sink) {
+    auto [tensor, accumulate] = leaf->sink->destination();
+    auto& statistics = Engine::current().statistics;
+    ++statistics.gradient_copies;
+    statistics.gradient_copy_bytes += gradient.block().numel() * static_cast<int64_t>(size_of(gradient.dtype()));
+    add_into(tensor, accumulate, gradient);
+    return;
+  }
+  Slot& slot = slots_[edge.node.get()];
+  if (slot.gradients.size() <= static_cast<size_t>(edge.result)) {
+    slot.gradients.resize(static_cast<size_t>(edge.result) + 1);
+  }
+  Tensor& sum = slot.gradients[static_cast<size_t>(edge.result)];
+  if (!sum) {
+    sum = std::move(gradient);
+  } else if (is_ours(sum) && layout_of(sum) == layout_of(gradient) && sum.block().is_dense() &&
+             sum.device().kind == DeviceKind::cpu) {
+    accumulate(sum.block(), gradient.block());
+  } else {
+    sum = add(sum, gradient);
+  }
+}
+
+bool BackwardRun::pass_in_place(const Node::Edge& edge, const Op& op,
+                                std::span<const Tensor> operands, const Attributes& attributes) {
+  OpNode* view = nullptr;
+  auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
+  if (!leaf) {
+    view = dynamic_cast<OpNode*>(edge.node.get());
+    bool direct = view && view->op->spec.view && view->edges.size() == 1 &&
+                  !view->route->moves && slots_[view].waiting == 1;
+    if (direct) leaf = dynamic_cast<LeafNode*>(view->edges[0].node.get());
+  }
+  if (!leaf || !leaf->sink) return false;
+  auto [tensor, accumulate] = leaf->sink->destination();
+  Tensor place = tensor;
+  if (view) {
+    place = Op(view->op)(std::span<const Tensor>(&tensor, 1), view->attributes);
+    if (!(place.storage() == tensor.storage())) return false;
+    slots_[view].delivered = true;
+  }
+  auto& statistics = Engine::current().statistics;
+  if (dispatch_into(op.shared(), operands, attributes, place, accumulate)) {
+    ++statistics.gradients_in_place;
+  } else {
+    ++statistics.gradient_copies;
+    statistics.gradient_copy_bytes += place.block().numel() * static_cast<int64_t>(size_of(place.dtype()));
+  }
+  return true;
+}
+
+void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {
+  if (sink) {
+    sink->complete();
+    return;
+  }
+  if (gradients.empty() || !gradients[0]) return;
+  if (gradient) {
+    gradient = add(gradient, gradients[0]);
+    return;
+  }
+  // Somebody else's elements may change; a leaf's gradient is its own.
+  gradient = new_tensor(layout_of(gradients[0]), gradients[0].device());
+  if (gradient.device().kind != DeviceKind::meta) copy(gradient.block(), gradients[0].block());
+}
+
+namespace {
+
+/// The backwards under way on a rank, and what runs when the outermost has ended.
+struct BackwardStack {
+  int depth = 0;
+  std::vector<std::function<void()>> afterwards;
+};
+
+}  // namespace
+
+static BackwardStack& backward_stack() {
+  static thread_local BackwardStack stack;
+  return stack;
+}
+
+void after_backward(std::function<void()> function) {
+  BackwardStack& stack = backward_stack();
+  if (stack.depth == 0) return function();
+  stack.afterwards.push_back(std::move(function));
+}
+
+static void run_counted(const Tensors& roots, const Tensors& gradients) {
+  BackwardStack& stack = backward_stack();
+  ++stack.depth;
+  try {
+    BackwardRun().run(roots, gradients);
+  } catch (...) {
+    if (--stack.depth == 0) stack.afterwards.clear();
+    throw;
+  }
+  if (--stack.depth > 0) return;
+  for (auto& function : std::exchange(stack.afterwards, {})) function();
+}
+
+void backward(const Tensors& roots, const Tensors& gradients) {
+  Tensors complete = gradients;
+  complete.resize(roots.size());
+  for (size_t i = 0; i < roots.size(); ++i) {
+    if (complete[i]) continue;
+    if (roots[i].numel() != 1) {
+      fail("backward: root ", i, " ", roots[i].shape(), " has more than one element; give its gradient");
+    }
+    complete[i] = ones_like(roots[i]);
+  }
+  run_counted(roots, complete);
+}
+
+}  // namespace weft

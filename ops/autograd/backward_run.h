@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "ops/autograd/node.h"
+#include "weft/op.h"
+
+namespace weft {
+
+/// One backward on its way.
+class BackwardRun {
+ public:
+  void run(const Tensors& roots, const Tensors& gradients);
+
+  /// Adds a contribution to the gradient of what the edge leads to.
+  void pass(const Node::Edge& edge, Tensor gradient);
+  /// Lets the op write its result 0 into the gradient memory of the leaf that the edge leads to,
+  /// straight or through one view; false when there is none.
+  bool pass_in_place(const Node::Edge& edge, const Op& op, std::span<const Tensor> operands,
+                     const Attributes& attributes);
+
+ private:
+  struct Slot {
+    /// Users of the node that have not run yet.
+    int waiting = 0;
+    /// The gradient went to a leaf behind this view already.
+    bool delivered = false;
+    std::vector<Tensor> gradients;
+  };
+
+  void count_users(const Ref<Node>& root);
+  void run_node(const Ref<Node>& node);
+  void user_done(const Node::Edge& edge);
+
+  std::unordered_map<Node*, Slot> slots_;
+  /// Ready nodes, youngest on top.
+  std::vector<std::pair<uint64_t, Ref<Node>>> ready_;
+};
+
+/// `gradient` summed over the dims that broadcasting added or stretched.
+Tensor summed_to(const Tensor& gradient, const Shape& shape);
+
+/// `gradient` as the gradient of a tensor laid out so: its dtype, Partial become Replicate.
+Tensor brought_to(const Tensor& gradient, const Layout& layout);
+
+}  // namespace weft

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/autograd/node.h"
+
+#include "ops/autograd/backward_run.h"
+#include "ops/tensor_body.h"
+#include "weft/error.h"
+
+namespace weft {
+
+uint64_t next_sequence() {
+  static thread_local uint64_t sequence = 0;
+  return ++sequence;
+}
+
+Node::Edge edge_of(const Tensor& tensor) { return {tensor.body()->node, tensor.body()->result}; }
+
+namespace {
+
+/// Something on the tape that is no op.
+struct FunctionNode final : public Node {
+  using Node::Node;
+
+  void run(BackwardRun& backward, std::span<const Tensor> gradients) override {
+    if (!function) fail(name, ": backward ran through it before");
+    Tensors passed = function(Tensors(gradients.begin(), gradients.end()));
+    if (passed.size() != edges.size()) {
+      fail(name, ": its backward gives ", passed.size(), " gradients for ", edges.size(), " inputs");
+    }
+    for (size_t i = 0; i < passed.size(); ++i) backward.pass(edges[i], passed[i]);
+  }
+  void release() override { function = nullptr; }
+
+  const char* name = "";
+  BackwardFunction function;
+};
+
+}  // namespace
+
+Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
+               BackwardFunction function) {
+  Ref<FunctionNode> node(new FunctionNode(next_sequence()));
+  node->name = name;
+  node->function = std::move(function);
+  for (const Tensor& input : inputs) node->edges.push_back(input ? edge_of(input) : Node::Edge{});
+  Tensors recorded;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const TensorBody& body = *outputs[i].body();
+    node->results.push_back(body.layout);
+    Tensor result = make_tensor(body.layout, body.storage, body.offset, body.strides);
+    result.body()->node = Ref<Node>(node.get());
+    result.body()->result = static_cast<int>(i);
+    recorded.push_back(std::move(result));
+  }
+  return recorded;
+}
+
+}  // namespace weft

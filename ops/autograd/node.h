@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "mesh/layout.h"
+#include "weft/autograd.h"
+#include "weft/ref.h"
+
+namespace weft {
+
+struct TensorBody;
+class BackwardRun;
+
+/// Something on the tape: given its results' gradients, it passes on those of its operands.
+struct Node : public RefCounted {
+  struct Edge {
+    Ref<Node> node;
+    int result = 0;
+  };
+
+  explicit Node(uint64_t number) : sequence(number) {}
+  virtual ~Node() = default;
+  /// Runs once per backward, when all results' gradients are complete (no tensor: none came).
+  virtual void run(BackwardRun& backward, std::span<const Tensor> gradients) = 0;
+  /// Forgets what backward needed.
+  virtual void release() = 0;
+
+  static void destroy(Node* node) { delete node; }
+
+  /// Grows with time: backward runs the youngest node first.
+  uint64_t sequence;
+  /// Where operand i came from; no node when its gradient is not wanted.
+  std::vector<Edge> edges;
+  /// Of the results: gradients are brought to them (Partial becomes Replicate).
+  std::vector<Ref<Layout>> results;
+};
+
+/// A tensor that the user marked. Its gradient stays here or goes to the sink.
+struct LeafNode final : public Node {
+  using Node::Node;
+  void run(BackwardRun& backward, std::span<const Tensor> gradients) override;
+  void release() override {}
+
+  Tensor gradient;
+  std::shared_ptr<GradientSink> sink;
+};
+
+uint64_t next_sequence();
+
+/// The edge to what computed `tensor`.
+Node::Edge edge_of(const Tensor& tensor);
+
+}  // namespace weft

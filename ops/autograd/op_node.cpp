@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/autograd/op_node.h"
+
+#include "ops/autograd/backward_run.h"
+#include "ops/memory_pool.h"
+#include "weft/error.h"
+
+namespace weft {
+
+void* OpNode::operator new(size_t) { return pool_allocate<OpNode>(); }
+void OpNode::operator delete(void* memory) { pool_free<OpNode>(memory); }
+
+/// The same elements without what computed them: a saved result must not keep its own node alive.
+static OpNode::Saved saved_result(const Tensor& tensor) {
+  const TensorBody& body = *tensor.body();
+  return {make_tensor(body.layout, body.storage, body.offset, body.strides), body.storage->version()};
+}
+
+void record_op(const std::shared_ptr<const OpBody>& op, const Ref<Route>& route,
+               const Attributes& attributes, std::span<const Tensor> operands,
+               InlineList<Tensor, kMaxOperands>& used, Results& results) {
+  bool wanted = false;
+  for (const Tensor& operand : operands) wanted = wanted || operand.body()->node;
+  if (!wanted) return;
+  Ref<OpNode> node(new OpNode(next_sequence()));
+  node->op = op;
+  node->route = route;
+  node->attributes = attributes;
+  node->traffic = Context::current().traffic;
+  node->edges.reserve(operands.size());
+  node->in.resize(operands.size());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    node->edges.push_back(edge_of(operands[i]));
+    if (!(op->saved_in >> i & 1)) continue;
+    const Tensor& kept = route->operands[i].fetched ? operands[i] : used[static_cast<int>(i)];
+    node->in[i] = {kept, kept.storage()->version()};
+  }
+  Ref<Node> shared(node.get());
+  node->out.resize(static_cast<size_t>(results.count));
+  for (int i = 0; i < results.count; ++i) {
+    Tensor& result = results.tensors[static_cast<size_t>(i)];
+    node->results.push_back(route->results[static_cast<size_t>(i)]);
+    if (op->saved_out >> i & 1) node->out[static_cast<size_t>(i)] = saved_result(result);
+    result.body()->node = shared;
+    result.body()->result = i;
+  }
+}
+
+void OpNode::run(BackwardRun& backward, std::span<const Tensor> gradients) {
+  if (!op->spec.backward) fail(op->spec.name, ": it has no gradient");
+  if (released) {
+    fail(op->spec.name, ": backward ran through it before and freed what it saved");
+  }
+  TrafficScope scope(traffic);
+  GradBody body{*this, backward, gradients};
+  op->spec.backward(Grad(body));
+}
+
+void OpNode::release() {
+  in.clear();
+  out.clear();
+  released = true;
+}
+
+Tensor OpNode::saved(const std::vector<Saved>& list, int i, const char* kind) const {
+  const Saved& saved = list[static_cast<size_t>(i)];
+  if (!saved.tensor) fail(op->spec.name, ": its gradient reads ", kind, " ", i, ", which it does not save");
+  if (saved.tensor.storage()->version() != saved.version) {
+    fail(op->spec.name, ": ", kind, " ", i, " ", saved.tensor.shape(),
+         " is needed for the gradient but was changed in place since");
+  }
+  return saved.tensor;
+}
+
+int Grad::operands() const { return static_cast<int>(body_.node.edges.size()); }
+const Tensor& Grad::grad(int i) const { return body_.gradients[static_cast<size_t>(i)]; }
+Tensor Grad::in(int i) const { return body_.node.saved(body_.node.in, i, "operand"); }
+Tensor Grad::out(int i) const { return body_.node.saved(body_.node.out, i, "result"); }
+const Shape& Grad::in_shape(int i) const {
+  return body_.node.route->operands[static_cast<size_t>(i)].given->shape;
+}
+DType Grad::in_dtype(int i) const {
+  return body_.node.route->operands[static_cast<size_t>(i)].given->dtype;
+}
+const Attributes& Grad::attributes() const { return body_.node.attributes; }
+bool Grad::wants(int i) const {
+  return static_cast<bool>(body_.node.edges[static_cast<size_t>(i)].node);
+}
+
+void Grad::give(int i, const Tensor& gradient) const {
+  if (!wants(i)) return;
+  body_.backward.pass(body_.node.edges[static_cast<size_t>(i)], summed_to(gradient, in_shape(i)));
+}
+
+void Grad::give(int i, const Op& op, std::span<const Tensor> operands,
+                const Attributes& attributes) const {
+  if (!wants(i)) return;
+  const Node::Edge& edge = body_.node.edges[static_cast<size_t>(i)];
+  if (body_.backward.pass_in_place(edge, op, operands, attributes)) return;
+  give(i, op(operands, attributes));
+}
+
+}  // namespace weft

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ops/call_body.h"
+#include "ops/dispatch.h"
+
+namespace weft {
+
+/// An op call on the tape.
+struct OpNode final : public Node {
+  using Node::Node;
+  void run(BackwardRun& backward, std::span<const Tensor> gradients) override;
+  void release() override;
+
+  /// A tensor that backward reads, and its storage's version then.
+  struct Saved {
+    Tensor tensor;
+    uint64_t version = 0;
+  };
+  /// Throws when it was changed in place since.
+  Tensor saved(const std::vector<Saved>& list, int i, const char* kind) const;
+
+  std::shared_ptr<const OpBody> op;
+  Ref<Route> route;
+  Attributes attributes;
+  Traffic traffic = Traffic::allow;
+  std::vector<Saved> in;
+  std::vector<Saved> out;
+  bool released = false;
+
+  static void* operator new(size_t bytes);
+  static void operator delete(void* memory);
+};
+
+/// Puts a call on the tape when one of its operands wants a gradient.
+void record_op(const std::shared_ptr<const OpBody>& op, const Ref<Route>& route,
+               const Attributes& attributes, std::span<const Tensor> operands,
+               InlineList<Tensor, kMaxOperands>& used, Results& results);
+
+/// What a Grad looks at.
+struct GradBody {
+  OpNode& node;
+  BackwardRun& backward;
+  std::span<const Tensor> gradients;
+};
+
+}  // namespace weft

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/promotion.h"
+#include "src/kernels/copy.h"
+
+namespace weft {
+
+static DType cast_dtype(const Attributes& attributes, std::span<const DType>, int) {
+  return static_cast<DType>(attributes.structure[0]);
+}
+
+static bool keeps_linear(DType from, DType to) { return is_floating(from) && is_floating(to); }
+
+/// Between floating dtypes a cast is linear: a Partial passes, with its rounding on each rank.
+static const Op cast_op = list({
+    .name = "cast",
+    .rule = "... -> ...",
+    .linear = {{0}},
+    .dtype = cast_dtype,
+    .forward = [](const Call& c) { copy(c.out(), c.in(0)); },
+    .backward = [](const Grad& g) { g.give(0, as_dtype(g.grad(), g.in_dtype(0))); },
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::f64)}}},
+                {.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::bf16)}}}},
+});
+
+/// To or from integers and bool a cast rounds or compares: a Partial is reduced first.
+static const Op convert_op = list({
+    .name = "convert",
+    .rule = "... -> ...",
+    .dtype = cast_dtype,
+    .forward = [](const Call& c) { copy(c.out(), c.in(0)); },
+    .differentiable = false,
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::i64)}}},
+                {.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::boolean)}}},
+                {.shapes = {{5, 7}},
+                 .attributes = {.structure = {int64_t(DType::f32)}},
+                 .dtypes = {DType::i32}}},
+});
+
+Tensor cast(const Tensor& a, DType dtype) {
+  if (!a) fail("cast: no tensor");
+  if (a.dtype() == dtype) return a;
+  const Op& op = keeps_linear(a.dtype(), dtype) ? cast_op : convert_op;
+  return op({a}, {.structure = {static_cast<int64_t>(dtype)}});
+}
+
+Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
+
+}  // namespace weft

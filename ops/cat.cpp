@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "ops/dim_names.h"
+#include "ops/fetch.h"
+#include "ops/op_body.h"
+#include "ops/promotion.h"
+#include "src/kernels/copy.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+static Rule cat_rule(const Attributes& attributes, std::span<const Shape> shapes) {
+  int dim = static_cast<int>(attributes.structure[0]);
+  std::string in, out;
+  int64_t total = 0;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    if (i) in += ", ";
+    for (int d = 0; d < shapes[0].ndim(); ++d) {
+      in += (d == dim ? "~" + dim_name(static_cast<int>(i), "p") : dim_name(d)) + " ";
+    }
+    total += shapes[i][dim];
+  }
+  for (int d = 0; d < shapes[0].ndim(); ++d) out += (d == dim ? "+n" : dim_name(d)) + " ";
+  return {in + "-> " + out, {{"n", total}}};
+}
+
+/// Where operand i begins in the result.
+static int64_t start_of(int dim, int operand, std::span<const Shape> shapes) {
+  int64_t start = 0;
+  for (int i = 0; i < operand; ++i) start += shapes[static_cast<size_t>(i)][dim];
+  return start;
+}
+
+static Box cat_needs(const Attributes& attributes, int operand, std::span<const Shape> shapes,
+                     const Box& result) {
+  int dim = static_cast<int>(attributes.structure[0]);
+  Box shifted = result;
+  shifted.offset[dim] -= start_of(dim, operand, shapes);
+  const Shape& shape = shapes[static_cast<size_t>(operand)];
+  return intersection({Dims::filled(shape.ndim(), 0), shape}, shifted);
+}
+
+static void cat_forward(const Call& c) {
+  int dim = static_cast<int>(c.attribute(0));
+  int64_t start = 0;
+  for (int i = 0; i < c.operands(); ++i) {
+    Box part{Dims::filled(c.out().shape.ndim(), 0), c.in(i).shape};
+    part.offset[dim] = start + c.in_box(i).offset[dim] - c.out_box().offset[dim];
+    if (c.in(i).numel()) copy(c.out().part(part), c.in(i));
+    start += c.in_shape(i)[dim];
+  }
+}
+
+static std::vector<int> all_operands() {
+  std::vector<int> operands;
+  for (int i = 0; i < kMaxOperands; ++i) operands.push_back(i);
+  return operands;
+}
+
+static const Op cat_op = list({
+    .name = "cat",
+    .rule_of = cat_rule,
+    .linear = {all_operands()},
+    .forward = cat_forward,
+    .backward =
+        [](const Grad& g) {
+          int dim = static_cast<int>(g.attribute(0));
+          int64_t start = 0;
+          for (int i = 0; i < g.operands(); ++i) {
+            int64_t size = g.in_shape(i)[dim];
+            if (g.wants(i)) g.give(i, slice(g.grad(), dim, start, start + size));
+            start += size;
+          }
+        },
+    .needs = cat_needs,
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 3}, {2, 3}}, .attributes = {.structure = {0}}},
+                {.shapes = {{5, 3}, {5, 1}, {5, 7}}, .attributes = {.structure = {1}}}},
+});
+
+static void check_cat(const Tensors& tensors, int dim) {
+  for (size_t i = 1; i < tensors.size(); ++i) {
+    const Shape& first = tensors[0].shape();
+    const Shape& shape = tensors[i].shape();
+    bool alike = shape.ndim() == first.ndim();
+    for (int d = 0; alike && d < first.ndim(); ++d) alike = d == dim || shape[d] == first[d];
+    if (!alike) {
+      fail("cat: tensor 0 is ", first, " but tensor ", i, " ", shape, "; they may differ in dim ", dim,
+           " only");
+    }
+  }
+}
+
+Tensor cat(const Tensors& tensors, int dim) {
+  if (tensors.empty()) fail("cat: no tensors");
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i]) fail("cat: tensor ", i, " is none");
+  }
+  int at = normalized_dim("cat", dim, tensors[0].ndim());
+  check_cat(tensors, at);
+  if (tensors.size() == 1) return tensors[0];
+  DType dtype = tensors[0].dtype();
+  for (const Tensor& tensor : tensors) dtype = promote(dtype, tensor.dtype());
+  Tensors parts;
+  for (const Tensor& tensor : tensors) parts.push_back(as_dtype(tensor, dtype));
+  while (parts.size() > kMaxOperands) {
+    Tensors fewer;
+    for (size_t i = 0; i < parts.size(); i += kMaxOperands) {
+      size_t end = std::min(parts.size(), i + kMaxOperands);
+      fewer.push_back(cat(Tensors(parts.begin() + static_cast<ptrdiff_t>(i),
+                                  parts.begin() + static_cast<ptrdiff_t>(end)),
+                          at));
+    }
+    parts = std::move(fewer);
+  }
+  return cat_op(parts, {.structure = {at}});
+}
+
+}  // namespace weft

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/promotion.h"
+#include "src/kernels/map.h"
+#include "weft/ops/factories.h"
+
+namespace weft {
+
+namespace {
+
+struct Equal {
+  template <class T>
+  WEFT_FN bool operator()(T a, T b) const {
+    return a == b;
+  }
+};
+struct NotEqual {
+  template <class T>
+  WEFT_FN bool operator()(T a, T b) const {
+    return a != b;
+  }
+};
+struct Less {
+  template <class T>
+  WEFT_FN bool operator()(T a, T b) const {
+    return a < b;
+  }
+};
+struct LessEqual {
+  template <class T>
+  WEFT_FN bool operator()(T a, T b) const {
+    return a <= b;
+  }
+};
+struct Where {
+  template <class T>
+  WEFT_FN T operator()(T condition, T a, T b) const {
+    return condition != T(0) ? a : b;
+  }
+};
+/// NaN if one is.
+struct Maximum {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Minimum {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a < b || a != a ? a : b;
+  }
+};
+
+template <class F>
+Op comparison(const char* name, F functor) {
+  return list({
+      .name = name,
+      .rule = "..., ... -> ...",
+      .dtype = [](const Attributes&, std::span<const DType>, int) { return DType::boolean; },
+      .forward = [functor](const Call& c) { map(functor, c.out(), c.in(0), c.in(1)); },
+      .differentiable = false,
+      .samples = {{{{5, 7}, {5, 7}}}, {.shapes = {{5, 7}, {7}}, .dtypes = {DType::i64, DType::i64}}},
+  });
+}
+
+/// Where both are equal each gets half, as in PyTorch.
+void give_extreme(const Grad& g) {
+  for (int i : {0, 1}) {
+    if (!g.wants(i)) continue;
+    Tensor mine = cast(equal(g.in(i), g.out()), g.grad().dtype());
+    Tensor both = cast(equal(g.in(0), g.in(1)), g.grad().dtype());
+    g.give(i, mul(g.grad(), sub(mine, mul(both, 0.5))));
+  }
+}
+
+template <class F>
+Op extreme(const char* name, F functor) {
+  return list({
+      .name = name,
+      .rule = "..., ... -> ...",
+      .forward = [functor](const Call& c) { map(functor, c.out(), c.in(0), c.in(1)); },
+      .backward = give_extreme,
+      .saves_out = {0},
+      .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {5, 1}}}},
+  });
+}
+
+}  // namespace
+
+static const Op equal_op = comparison("equal", Equal{});
+static const Op not_equal_op = comparison("not_equal", NotEqual{});
+static const Op less_op = comparison("less", Less{});
+static const Op less_equal_op = comparison("less_equal", LessEqual{});
+static const Op maximum_op = extreme("maximum", Maximum{});
+static const Op minimum_op = extreme("minimum", Minimum{});
+
+static const Op where_op = list({
+    .name = "where",
+    .rule = "..., ..., ... -> ...",
+    .linear = {{1, 2}},
+    .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
+    .forward = [](const Call& c) { map(Where{}, c.out(), c.in(0), c.in(1), c.in(2)); },
+    .backward =
+        [](const Grad& g) {
+          Tensor zero = zeros_like(g.grad());
+          if (g.wants(1)) g.give(1, where(g.in(0), g.grad(), zero));
+          if (g.wants(2)) g.give(2, where(g.in(0), zero, g.grad()));
+        },
+    .saves_in = std::vector<int>{0},
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}}, .dtypes = {DType::boolean, DType::f32, DType::f32}},
+                {.shapes = {{7}, {5, 1}, {3, 5, 7}}, .dtypes = {DType::boolean, DType::f32, DType::f32}}},
+});
+
+Tensor equal(const Tensor& a, const Tensor& b) { return call_promoted(equal_op, a, b); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return call_promoted(not_equal_op, a, b); }
+Tensor less(const Tensor& a, const Tensor& b) { return call_promoted(less_op, a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return call_promoted(less_equal_op, a, b); }
+Tensor greater(const Tensor& a, const Tensor& b) { return call_promoted(less_op, b, a); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) { return call_promoted(less_equal_op, b, a); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return call_promoted(maximum_op, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return call_promoted(minimum_op, a, b); }
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  if (!condition || !a || !b) fail("where: no tensor");
+  if (condition.dtype() != DType::boolean) {
+    fail("where: the condition ", condition.shape(), " is ", condition.dtype(), ", not bool");
+  }
+  DType dtype = promote(a.dtype(), b.dtype());
+  return where_op({condition, as_dtype(a, dtype), as_dtype(b, dtype)});
+}
+
+}  // namespace weft

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace weft {
+
+/// The factor of dim `dim` in rules made for a call: "d0", "d1", ...
+inline std::string dim_name(int dim, const char* prefix = "d") {
+  return prefix + std::to_string(dim);
+}
+
+/// A side of a rule from its dims; "." for none.
+inline std::string array_text(const std::string& dims) { return dims.empty() ? "." : dims; }
+
+}  // namespace weft

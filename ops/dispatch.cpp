@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/dispatch.h"
+
+#include "ops/autograd/op_node.h"
+#include "ops/call_body.h"
+#include "ops/engine.h"
+#include "src/kernels/copy.h"
+#include "weft/error.h"
+
+namespace weft {
+
+namespace {
+
+/// One call on its way: operands as they are used, and where their memory starts.
+struct Running {
+  explicit Running(const OpBody& body, Route& way, const Attributes& attributes)
+      : op(body), route(way), call{way, attributes, {}, {}, {}, false} {}
+
+  const OpBody& op;
+  Route& route;
+  /// Operands as used: moved, or as given.
+  InlineList<Tensor, kMaxOperands> used;
+  /// What a fetch brought, where one did.
+  InlineList<Tensor, kMaxOperands> fetched;
+  CallBody call;
+  Results results;
+  Device device;
+};
+
+}  // namespace
+
+static Device device_of(const OpBody& op, std::span<const Tensor> operands) {
+  Device device = operands.empty() ? cpu : operands[0].device();
+  for (size_t i = 1; i < operands.size(); ++i) {
+    if (operands[i].device() == device) continue;
+    fail(op.spec.name, ": operand 0 is on ", device, " but operand ", i, " on ",
+         operands[i].device());
+  }
+  return device;
+}
+
+static Ref<Route> route_for(const OpBody& op, std::span<const Tensor> operands,
+                            const Attributes& attributes) {
+  if (operands.size() > kMaxOperands) {
+    fail(op.spec.name, ": ", operands.size(), " operands; at most ", kMaxOperands);
+  }
+  for (const Tensor& operand : operands) check_tensor(op.spec.name.c_str(), operand);
+  EngineStatistics& statistics = Engine::current().statistics;
+  ++statistics.calls;
+  RouteTable& table = routes_for(operands);
+  if (Route* route = table.find(op.id, attributes.structure, operands)) {
+    ++statistics.route_hits;
+    return Ref<Route>(route);
+  }
+  ++statistics.route_misses;
+  Ref<Route> route = make_route(op, attributes, operands);
+  if (table.is_full()) {
+    statistics.route_evictions += static_cast<int64_t>(table.size());
+    table.clear();
+  }
+  table.insert(route);
+  return route;
+}
+
+static void count_traffic(const OpBody& op, const Route& route) {
+  check_policy(op.spec.name, route.moves, route.communicates);
+  if (!route.communicates) return;
+  Engine& engine = Engine::current();
+  ++engine.statistics.implicit_redistributions;
+  engine.statistics.implicit_bytes += route.bytes;
+  auto& moved = engine.implicit[op.spec.name];
+  ++moved.count;
+  moved.bytes += route.bytes;
+}
+
+/// The slice of operand i that the op computes on, fetched from other ranks if need be.
+static void add_fetched(Running& run, const OperandRoute& operand, const Tensor& used) {
+  Block block = used.block();
+  if (operand.fetch_is_local) {
+    Box part = operand.box;
+    for (int d = 0; d < part.shape.ndim(); ++d) part.offset[d] -= operand.used->box.offset[d];
+    run.call.ins.add(block.part(part));
+    run.fetched.add(Tensor());
+    return;
+  }
+  Tensor slice = new_tensor(layout_of(Sharding(), operand.box.shape, used.dtype()), run.device);
+  if (run.device.kind != DeviceKind::meta) {
+    fetch(operand.used, block,
+          [&](int rank) { return operand.fetched_boxes[static_cast<size_t>(rank)]; }, slice.block());
+  }
+  run.call.ins.add(slice.block());
+  run.fetched.add(std::move(slice));
+}
+
+static void add_operands(Running& run, std::span<const Tensor> operands) {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const OperandRoute& route = run.route.operands[i];
+    Tensor& used = run.used.add(route.move ? run_plan(operands[i], route.move) : operands[i]);
+    if (route.fetched) {
+      add_fetched(run, route, used);
+    } else {
+      run.call.ins.add(used.block());
+      run.fetched.add(Tensor());
+    }
+  }
+}
+
+static void run_stages(Running& run) {
+  for (size_t i = 0; i < run.route.stages.size(); ++i) {
+    const StageRoute& stage = run.route.stages[i];
+    Tensor partial = new_tensor(stage.partial, run.device);
+    run.call.stages.add(partial.block());
+    if (run.device.kind != DeviceKind::meta) run.op.spec.stages[i].run(Call(run.call));
+    Tensor& reduced = run.results.stages[i];
+    reduced = stage.reduce ? run_plan(partial, stage.reduce) : partial;
+    run.call.stages[static_cast<int>(i)] = reduced.block();
+  }
+}
+
+/// Result 0 as a view of operand 0; false when it is none.
+static bool make_view(Running& run) {
+  if (!run.op.spec.view) return false;
+  std::optional<View> view = run.op.spec.view(Call(run.call));
+  if (!view) return false;
+  const Tensor& operand = run.fetched[0] ? run.fetched[0] : run.used[0];
+  const TensorBody& body = *operand.body();
+  int64_t offset = body.offset + view->offset;
+  const OperandRoute& route = run.route.operands[0];
+  if (route.fetched && !run.fetched[0]) {
+    for (int d = 0; d < route.box.shape.ndim(); ++d) {
+      offset += (route.box.offset[d] - route.used->box.offset[d]) * body.strides[d];
+    }
+  }
+  run.results.tensors[0] = make_tensor(run.route.results[0], body.storage, offset, view->strides);
+  run.results.count = 1;
+  return true;
+}
+
+static void make_results(Running& run) {
+  for (const Ref<Layout>& layout : run.route.results) {
+    Tensor& result = run.results.tensors[static_cast<size_t>(run.results.count++)];
+    result = new_tensor(layout, run.device);
+    run.call.outs.add(result.block());
+  }
+}
+
+static void mark_writes(const OpBody& op, std::span<const Tensor> operands) {
+  for (int i : op.spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
+}
+
+static void check_writes(const OpBody& op, std::span<const Tensor> operands) {
+  if (op.spec.writes.empty() || !Context::current().grad_enabled) return;
+  for (int i : op.spec.writes) {
+    if (!operands[static_cast<size_t>(i)].requires_grad()) continue;
+    fail(op.spec.name, ": operand ", i, " is changed in place but requires a gradient; use NoGrad");
+  }
+}
+
+Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
+                 const Attributes& attributes) {
+  Ref<Route> route = route_for(*op, operands, attributes);
+  check_writes(*op, operands);
+  Running run(*op, *route, attributes);
+  run.device = device_of(*op, operands);
+  if (route->moves) [[unlikely]] count_traffic(*op, *route);
+  add_operands(run, operands);
+  if (!make_view(run)) {
+    if (route->staged) run_stages(run);
+    make_results(run);
+    if (run.device.kind != DeviceKind::meta) op->spec.forward(Call(run.call));
+  }
+  mark_writes(*op, operands);
+  if (Context::current().grad_enabled && op->spec.differentiable) {
+    record_op(op, route, attributes, operands, run.used, run.results);
+  }
+  return std::move(run.results);
+}
+
+/// True when `from` is laid out as `to` up to names: no byte moves, no zero is written.
+static bool lies_alike(const Ref<Layout>& from, const Ref<Layout>& to) {
+  if (from == to) return true;
+  if (!(from->shape == to->shape)) return false;
+  if (!from->sharding || !to->sharding) return false;
+  if (from->sharding == to->sharding) return true;
+  Ref<Plan> plan = plan_between(from, layout_of(to->sharding, from->shape, from->dtype));
+  std::optional<Box> part = local_part(*plan);
+  return part && part->shape == from->box.shape;
+}
+
+static bool writes_directly(const OpBody& op, const Route& route, const Tensor& destination,
+                            bool accumulate) {
+  if (accumulate && !op.spec.accumulates) return false;
+  if (!op.spec.forward) return false;
+  const Ref<Layout>& result = route.results[0];
+  bool wider = op.spec.accumulates && destination.dtype() == DType::f32 &&
+               (result->dtype == DType::bf16 || result->dtype == DType::f16);
+  if (result->dtype != destination.dtype() && !wider) return false;
+  return lies_alike(result, layout_of(destination));
+}
+
+bool dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
+                   const Attributes& attributes, const Tensor& destination, bool accumulate) {
+  Ref<Route> route = route_for(*op, operands, attributes);
+  if (!(route->results[0]->shape == destination.shape())) {
+    fail(op->spec.name, ": the result is ", route->results[0]->shape, " but its destination ",
+         destination.shape());
+  }
+  if (!writes_directly(*op, *route, destination, accumulate)) {
+    NoGrad no_grad;
+    add_into(destination, accumulate, dispatch(op, operands, attributes).tensors[0]);
+    return false;
+  }
+  Running run(*op, *route, attributes);
+  run.device = device_of(*op, operands);
+  if (route->moves) count_traffic(*op, *route);
+  add_operands(run, operands);
+  if (route->staged) run_stages(run);
+  run.call.outs.add(destination.block());
+  for (size_t i = 1; i < route->results.size(); ++i) {
+    run.results.tensors[i] = new_tensor(route->results[i], run.device);
+    run.call.outs.add(run.results.tensors[i].block());
+  }
+  run.call.accumulate = accumulate;
+  if (run.device.kind != DeviceKind::meta) op->spec.forward(Call(run.call));
+  destination.storage()->mark_changed();
+  return true;
+}
+
+void add_into(const Tensor& destination, bool accumulate, const Tensor& value) {
+  const Ref<Layout>& to = layout_of(destination);
+  Tensor moved = moved_to(value, layout_of(to->sharding, value.shape(), value.dtype()));
+  if (destination.device().kind == DeviceKind::meta) return;
+  if (accumulate) {
+    weft::accumulate(destination.block(), moved.block());
+  } else {
+    copy(destination.block(), moved.block());
+  }
+  destination.storage()->mark_changed();
+}
+
+}  // namespace weft

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+
+#include "ops/op_body.h"
+#include "ops/tensor_body.h"
+
+namespace weft {
+
+struct Results {
+  std::array<Tensor, kMaxResults> tensors;
+  int count = 0;
+  /// What stages reduced: kept while forward runs.
+  std::array<Tensor, kMaxResults> stages;
+};
+
+/// One op call: finds or makes the route, moves operands, runs the kernel, records it.
+Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
+                 const Attributes& attributes);
+
+/// The same, unrecorded, with result 0 written into `destination`. Returns false when it went through
+/// scratch memory.
+bool dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
+                   const Attributes& attributes, const Tensor& destination, bool accumulate);
+
+/// Writes or adds `value` into memory that is there, redistributing it to that layout first.
+void add_into(const Tensor& destination, bool accumulate, const Tensor& value);
+
+}  // namespace weft

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <vector>
+
+#include "mesh/plan.h"
+#include "ops/engine.h"
+#include "ops/layouts.h"
+#include "ops/tensor_body.h"
+#include "src/kernels/copy.h"
+#include "weft/autograd.h"
+#include "weft/error.h"
+
+namespace weft {
+
+static Ref<Layout> replicated_layout(const DeviceMesh& mesh, const Shape& shape, DType dtype) {
+  return layout_of(Sharding(mesh.root(), {}), shape, dtype);
+}
+
+static void check_for_mesh(const char* what, const Tensor& tensor, const DeviceMesh& mesh) {
+  if (!mesh) fail(what, ": this rank is not in the mesh");
+  check_tensor(what, tensor);
+  if (tensor.is_sharded()) {
+    fail(what, ": the tensor ", tensor.shape(), " is laid out over ", tensor.sharding(),
+         " already; use redistribute");
+  }
+}
+
+/// Records `result` as `input` in another layout: the gradient is brought back by the tape.
+static Tensor recorded(const char* name, const Tensor& input, const Tensor& result,
+                       BackwardFunction function) {
+  if (!Context::current().grad_enabled || !input.requires_grad()) return result;
+  return record(name, {input}, {result}, std::move(function))[0];
+}
+
+static Tensor moved_recorded(const char* name, const Tensor& tensor, const Ref<Layout>& to) {
+  if (layout_of(tensor) == to) return tensor;
+  return recorded(name, tensor, moved_to(tensor, to), [](const Tensors& gradients) { return gradients; });
+}
+
+Tensor distribute(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements) {
+  check_for_mesh("distribute", whole, mesh);
+  Sharding sharding(mesh, placements);
+  if (sharding.has_partial()) {
+    fail("distribute: every rank holds the whole, which is no Partial; use from_local");
+  }
+  Ref<Layout> everywhere = replicated_layout(mesh, whole.shape(), whole.dtype());
+  Ref<Layout> target = layout_of(sharding, whole.shape(), whole.dtype());
+  Tensor result = moved_to(relabeled(whole, everywhere), target);
+  return recorded("distribute", whole, result, [everywhere](const Tensors& gradients) {
+    return Tensors{moved_to(gradients[0], layout_of(everywhere->sharding, everywhere->shape,
+                                                    gradients[0].dtype()))
+                       .local()};
+  });
+}
+
+Tensor Tensor::redistribute(const Placements& placements) const {
+  check_tensor("redistribute", *this);
+  if (!is_sharded()) {
+    fail("redistribute: the tensor ", shape(), " is not laid out over a mesh; use distribute");
+  }
+  Sharding target(sharding().mesh(), placements);
+  return moved_recorded("redistribute", *this, layout_of(target, shape(), dtype()));
+}
+
+Tensor Tensor::full_tensor() const {
+  check_tensor("full_tensor", *this);
+  if (!is_sharded()) return *this;
+  Ref<Layout> everywhere = replicated_layout(sharding().mesh(), shape(), dtype());
+  Tensor whole = moved_to(*this, everywhere);
+  return recorded("full_tensor", *this, whole.local(), [everywhere](const Tensors& gradients) {
+    return Tensors{relabeled(gradients[0], layout_of(everywhere->sharding, everywhere->shape,
+                                                     gradients[0].dtype()))};
+  });
+}
+
+/// The sharding of the gradient of `sharding`: shards stay; other axes as `stated` says.
+static Sharding stated_gradient(const Sharding& sharding, const Placements& stated) {
+  Sharding given(sharding.mesh(), stated);
+  for (int axis = 0; axis < sharding.axes(); ++axis) {
+    if (!sharding[axis].is_shard()) continue;
+    if (given[axis] == sharding[axis]) continue;
+    fail("to_local: the gradient of ", sharding, " is cut as it is, not ", given);
+  }
+  return given;
+}
+
+static bool needs_statement(const Sharding& sharding) {
+  for (const Placement& placement : sharding.placements()) {
+    if (!placement.is_shard()) return true;
+  }
+  return false;
+}
+
+static Tensor to_local_as(const Tensor& tensor, const Sharding& gradient) {
+  return recorded("to_local", tensor, tensor.local(), [gradient, shape = tensor.shape()](const Tensors& g) {
+    return Tensors{relabeled(g[0], layout_of(gradient, shape, g[0].dtype()))};
+  });
+}
+
+Tensor Tensor::to_local(const Placements& gradient) const {
+  check_tensor("to_local", *this);
+  if (!is_sharded()) return *this;
+  return to_local_as(*this, stated_gradient(sharding(), gradient));
+}
+
+Tensor Tensor::to_local() const {
+  check_tensor("to_local", *this);
+  if (!is_sharded()) return *this;
+  bool records = Context::current().grad_enabled && requires_grad();
+  if (records && needs_statement(sharding())) {
+    fail("to_local: the tensor ", shape(), " is ", sharding(), ", so the ranks' gradients may be equal ",
+         "or parts of a sum; say which: to_local({placements of the gradient})");
+  }
+  return to_local_as(*this, sharding());
+}
+
+/// The gradient of a rank's part of `sharding`, from the whole's: avg divides by the ranks.
+static Tensor gradient_of_part(const Tensor& gradient, const Sharding& sharding) {
+  int64_t averaged = 1;
+  for (int axis = 0; axis < sharding.axes(); ++axis) {
+    bool avg = sharding[axis].is_partial() && sharding[axis].op() == ReduceOp::avg;
+    if (avg) averaged *= sharding.mesh().axis_size(axis);
+  }
+  Tensor local = gradient.local();
+  if (averaged == 1) return local;
+  Tensor scaled = new_tensor(layout_of(local), local.device());
+  copy(scaled.block(), local.block());
+  scale(scaled.block(), 1.0 / static_cast<double>(averaged));
+  return scaled;
+}
+
+Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements,
+                  const Shape& shape) {
+  check_for_mesh("from_local", local, mesh);
+  Sharding sharding(mesh, placements);
+  Ref<Layout> layout = layout_of(sharding, shape, local.dtype());
+  if (!(layout->box.shape == local.shape())) {
+    fail("from_local: rank ", mesh.rank(), " holds ", layout->box.shape, " elements of a tensor ",
+         shape, " laid out as ", sharding, ", not ", local.shape());
+  }
+  for (const Placement& placement : sharding.placements()) {
+    bool ordered = placement.is_partial() && placement.op() != ReduceOp::sum &&
+                   placement.op() != ReduceOp::avg;
+    if (ordered && local.requires_grad() && Context::current().grad_enabled) {
+      fail("from_local: ", placement, " has no gradient; reduce it first");
+    }
+  }
+  return recorded("from_local", local, relabeled(local, layout), [sharding](const Tensors& gradients) {
+    return Tensors{gradient_of_part(gradients[0], sharding)};
+  });
+}
+
+/// Every rank's local shape.
+static std::vector<Shape> exchanged_shapes(const Tensor& local, const DeviceMesh& mesh) {
+  Communicator ranks = mesh.root().communicator();
+  constexpr int kNumbers = kMaxDims + 1;
+  std::vector<int64_t> mine(kNumbers), all(static_cast<size_t>(kNumbers * ranks.size()));
+  mine[0] = local.ndim();
+  for (int d = 0; d < local.ndim(); ++d) mine[static_cast<size_t>(d) + 1] = local.size(d);
+  std::vector<int64_t> counts(static_cast<size_t>(ranks.size()), kNumbers);
+  Piece piece{mine.data(), all.data(), DType::i64, counts};
+  ranks.all_gather(std::span(&piece, 1)).wait();
+  std::vector<Shape> shapes;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    auto numbers = std::span<const int64_t>(all).subspan(static_cast<size_t>(rank * kNumbers), kNumbers);
+    shapes.emplace_back(numbers.subspan(1, static_cast<size_t>(numbers[0])));
+  }
+  return shapes;
+}
+
+/// The whole's size along `dim`: the sum of the parts along the axes that cut it.
+static int64_t summed_size(const Sharding& sharding, const std::vector<Shape>& shapes, int dim) {
+  DeviceMesh mesh = sharding.mesh();
+  int64_t sum = 0;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    bool counts = true;
+    for (int axis = 0, stride = mesh.size(); axis < mesh.ndim(); ++axis) {
+      stride /= mesh.axis_size(axis);
+      int coordinate = rank / stride % mesh.axis_size(axis);
+      counts = counts && (coordinate == 0 || sharding[axis].is_shard(dim));
+    }
+    if (counts) sum += shapes[static_cast<size_t>(rank)][dim];
+  }
+  return sum;
+}
+
+Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements) {
+  check_for_mesh("from_local", local, mesh);
+  Sharding sharding(mesh, placements);
+  std::vector<Shape> shapes = exchanged_shapes(local, mesh);
+  for (size_t rank = 0; rank < shapes.size(); ++rank) {
+    if (shapes[rank].ndim() == shapes[0].ndim()) continue;
+    fail("from_local: rank 0 holds ", shapes[0], " but rank ", rank, " ", shapes[rank]);
+  }
+  Shape shape;
+  for (int d = 0; d < local.ndim(); ++d) shape.push_back(summed_size(sharding, shapes, d));
+  Ref<Layout> layout = layout_of(sharding, shape, local.dtype());
+  for (size_t rank = 0; rank < shapes.size(); ++rank) {
+    Shape expected = layout->box_of(static_cast<int>(rank)).shape;
+    if (expected == shapes[rank]) continue;
+    fail("from_local: rank ", rank, " holds ", shapes[rank], " but a cut of ", shape, " as ", sharding,
+         " gives it ", expected);
+  }
+  return from_local(local, mesh, placements, shape);
+}
+
+/// What root tells the others before it sends.
+static std::vector<int64_t> broadcast_header(const Tensor& whole, const Communicator& ranks, int root) {
+  std::vector<int64_t> header(kMaxDims + 3);
+  if (ranks.rank() == root && whole && !whole.is_sharded()) {
+    header[0] = 1;
+    header[1] = static_cast<int64_t>(whole.dtype());
+    header[2] = whole.ndim();
+    for (int d = 0; d < whole.ndim(); ++d) header[static_cast<size_t>(d) + 3] = whole.size(d);
+  }
+  std::vector<int64_t> count{static_cast<int64_t>(header.size())};
+  Piece piece{header.data(), header.data(), DType::i64, count};
+  ranks.broadcast(std::span(&piece, 1), root).wait();
+  return header;
+}
+
+Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements, int root) {
+  if (!mesh) fail("scatter: this rank is not in the mesh");
+  Communicator ranks = mesh.root().communicator();
+  if (root < 0 || root >= ranks.size()) {
+    fail("scatter: root ", root, " is not one of the ", ranks.size(), " ranks");
+  }
+  std::vector<int64_t> header = broadcast_header(whole, ranks, root);
+  if (!header[0]) fail("scatter: root ", root, " gives no tensor of one device");
+  Shape shape(std::span<const int64_t>(header).subspan(3, static_cast<size_t>(header[2])));
+  Sharding sharding(mesh, placements);
+  if (sharding.has_partial()) fail("scatter: root's whole is no Partial; use from_local");
+  Ref<Layout> layout = layout_of(sharding, shape, static_cast<DType>(header[1]));
+  Tensor result = new_tensor(layout, cpu);
+  // Root's parts lie packed in rank order: one scatter of exact counts.
+  std::vector<int64_t> counts;
+  int64_t total = 0;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    counts.push_back(layout->box_of(rank).shape.product());
+    total += counts.back();
+  }
+  Tensor packed;
+  if (ranks.rank() == root) {
+    packed = new_tensor(layout_of(Sharding(), {total}, layout->dtype), cpu);
+    char* at = packed.block().as<char>();
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      Box box = layout->box_of(rank);
+      copy(dense_block(at, layout->dtype, box.shape), whole.block().part(box));
+      at += box.shape.product() * static_cast<int64_t>(size_of(layout->dtype));
+    }
+  }
+  Piece piece{packed ? packed.block().data : nullptr, result.block().data, layout->dtype, counts};
+  ranks.scatter(std::span(&piece, 1), root).wait();
+  return result;
+}
+
+}  // namespace weft

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/engine.h"
+
+#include "ops/tensor_body.h"
+#include "weft/error.h"
+
+namespace weft {
+
+static Engine& made_engine(Context& context) {
+  auto engine = std::make_shared<Engine>();
+  context.ops = engine;
+  return *engine;
+}
+
+Engine& Engine::current() {
+  Context& context = Context::current();
+  if (!context.ops) [[unlikely]] return made_engine(context);
+  return *static_cast<Engine*>(context.ops.get());
+}
+
+const EngineStatistics& engine_statistics() { return Engine::current().statistics; }
+
+std::string implicit_traffic() {
+  std::string lines;
+  for (const auto& [name, moved] : Engine::current().implicit) {
+    lines += concat(name, ": ", moved.count, " times, ", moved.bytes, " bytes\n");
+  }
+  return lines;
+}
+
+void check_policy(const std::string& what, bool moves, bool communicates) {
+  Traffic traffic = Context::current().traffic;
+  if (traffic == Traffic::allow) return;
+  if (communicates) {
+    fail(what, ": its operands are not laid out for it and would be redistributed over the ranks, ",
+         "which the traffic policy in force forbids; redistribute them explicitly");
+  }
+  if (moves && traffic == Traffic::forbid) {
+    fail(what, ": its operands are not laid out for it and would be moved within the ranks, ",
+         "which the traffic policy in force forbids; redistribute them explicitly");
+  }
+}
+
+Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan) {
+  const TensorBody& body = *tensor.body();
+  if (std::optional<Box> part = local_part(*plan)) {
+    int64_t offset = body.offset;
+    for (int d = 0; d < part->shape.ndim(); ++d) offset += part->offset[d] * body.strides[d];
+    return make_tensor(plan->to, body.storage, offset, body.strides);
+  }
+  Tensor result = new_tensor(plan->to, tensor.device());
+  if (tensor.device().kind != DeviceKind::meta) run(*plan, tensor.block(), result.block());
+  return result;
+}
+
+Tensor moved_to(const Tensor& tensor, const Ref<Layout>& layout) {
+  if (layout_of(tensor) == layout) return tensor;
+  return run_plan(tensor, plan_between(layout_of(tensor), layout));
+}
+
+}  // namespace weft

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "mesh/plan.h"
+#include "ops/route.h"
+#include "weft/autograd.h"
+#include "weft/context.h"
+
+namespace weft {
+
+/// What the engine keeps for one rank.
+struct Engine {
+  EngineStatistics statistics;
+  struct Moved {
+    int64_t count = 0;
+    int64_t bytes = 0;
+  };
+  std::map<std::string, Moved> implicit;
+  /// Routes of calls without a mesh.
+  RouteTable local_routes;
+
+  static Engine& current();
+};
+
+/// `tensor` after the plan, unrecorded; shares memory where the plan only slices or relabels.
+Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan);
+
+/// Throws when the context's traffic policy forbids what the plan does. `what` names the op.
+void check_policy(const std::string& what, bool moves, bool communicates);
+
+/// `tensor` in that layout, unrecorded.
+Tensor moved_to(const Tensor& tensor, const Ref<Layout>& layout);
+
+}  // namespace weft

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/factories.h"
+
+#include "ops/engine.h"
+#include "ops/tensor_body.h"
+#include "src/kernels/copy.h"
+#include "src/random.h"
+#include "weft/context.h"
+#include "weft/error.h"
+
+namespace weft {
+
+Tensor empty(const Shape& shape, const TensorOptions& options) {
+  for (int64_t size : shape) {
+    if (size < 0) fail("empty: ", shape, " has a negative size");
+  }
+  return new_tensor(layout_of(options.sharding, shape, options.dtype), options.device);
+}
+
+static bool has_elements(const Tensor& a) { return a.device().kind != DeviceKind::meta; }
+
+void fill_(const Tensor& a, double value) {
+  check_tensor("fill_", a);
+  if (has_elements(a)) fill(a.block(), value);
+  a.storage()->mark_changed();
+}
+
+Tensor full(const Shape& shape, double value, const TensorOptions& options) {
+  Tensor tensor = empty(shape, options);
+  fill_(tensor, value);
+  return tensor;
+}
+
+Tensor zeros(const Shape& shape, const TensorOptions& options) { return full(shape, 0, options); }
+Tensor ones(const Shape& shape, const TensorOptions& options) { return full(shape, 1, options); }
+
+/// A value for each element of a tensor laid out as `a`: of a Partial, what makes the whole `value`.
+static Tensor full_like(const Tensor& a, double value) {
+  Tensor tensor = new_tensor(layout_of(a), a.device());
+  bool counts = true;
+  for (int axis = 0; a.is_sharded() && axis < a.sharding().axes(); ++axis) {
+    const Placement& placement = a.sharding()[axis];
+    bool sums = placement.is_partial() && placement.op() == ReduceOp::sum;
+    if (sums && a.sharding().mesh().coordinate(axis) != 0) counts = false;
+  }
+  fill_(tensor, counts ? value : 0);
+  return tensor;
+}
+
+Tensor zeros_like(const Tensor& a) { return full_like(a, 0); }
+Tensor ones_like(const Tensor& a) { return full_like(a, 1); }
+
+Tensor arange(int64_t n, const TensorOptions& options) {
+  Tensor tensor = empty({n}, options);
+  if (has_elements(tensor)) {
+    fill_range(tensor.block(), 0, static_cast<double>(tensor.box().offset[0]), 1);
+  }
+  return tensor;
+}
+
+Tensor from_values(std::span<const double> values, const Shape& shape, const TensorOptions& options) {
+  if (static_cast<int64_t>(values.size()) != shape.product()) {
+    fail("from_values: ", values.size(), " values for ", shape, ", which has ", shape.product());
+  }
+  Tensor tensor = empty(shape, options);
+  if (!has_elements(tensor)) return tensor;
+  Block whole = dense_block(const_cast<double*>(values.data()), DType::f64, shape);
+  copy(tensor.block(), whole.part(tensor.box()));
+  return tensor;
+}
+
+static void check_random(const char* what, const Tensor& a) {
+  check_tensor(what, a);
+  if (!is_floating(a.dtype())) fail(what, ": a tensor of ", a.dtype(), "; only floating dtypes");
+  if (a.is_sharded() && a.sharding().has_partial()) {
+    fail(what, ": ", a.sharding(), " is Partial: its parts are no random numbers of the whole's");
+  }
+}
+
+void uniform_(const Tensor& a, double low, double high) {
+  check_random("uniform_", a);
+  RandomState& random = Context::current().random;
+  if (has_elements(a)) {
+    fill_uniform(a.block(), a.box(), a.shape(), random, low, high);
+  }
+  ++random.stream;
+  a.storage()->mark_changed();
+}
+
+void normal_(const Tensor& a, double mean, double deviation) {
+  check_random("normal_", a);
+  RandomState& random = Context::current().random;
+  if (has_elements(a)) {
+    fill_normal(a.block(), a.box(), a.shape(), random, mean, deviation);
+  }
+  ++random.stream;
+  a.storage()->mark_changed();
+}
+
+Tensor uniform(const Shape& shape, double low, double high, const TensorOptions& options) {
+  Tensor tensor = empty(shape, options);
+  uniform_(tensor, low, high);
+  return tensor;
+}
+
+Tensor normal(const Shape& shape, double mean, double deviation, const TensorOptions& options) {
+  Tensor tensor = empty(shape, options);
+  normal_(tensor, mean, deviation);
+  return tensor;
+}
+
+void copy_(const Tensor& to, const Tensor& from) {
+  check_tensor("copy_", to);
+  check_tensor("copy_", from);
+  if (!(to.shape() == from.shape())) fail("copy_: ", from.shape(), " is copied to ", to.shape());
+  if (to.is_sharded() != from.is_sharded()) {
+    fail("copy_: one of the tensors ", to.shape(), " is laid out over a mesh, the other is not");
+  }
+  Tensor source = from;
+  if (to.is_sharded()) {
+    source = moved_to(from, layout_of(to.sharding(), from.shape(), from.dtype()));
+  }
+  if (has_elements(to)) copy(to.block(), source.block());
+  to.storage()->mark_changed();
+}
+
+}  // namespace weft

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "ops/binding.h"
+#include "ops/rule_parse.h"
+#include "weft/op.h"
+
+namespace weft {
+
+inline constexpr int kMaxOperands = 16;
+inline constexpr int kMaxResults = 4;
+
+/// A rule ready to be bound to shapes.
+struct ReadyRule {
+  ParsedRule rule;
+  std::vector<std::pair<std::string, int64_t>> sizes;
+  std::vector<RuleArray> stages;
+  /// Factors that stages reduce over.
+  std::vector<int> staged;
+};
+
+/// What an Op points to.
+struct OpBody {
+  OpSpec spec;
+  uint32_t id;
+  /// The rule of an op whose dims do not depend on attributes.
+  std::optional<ReadyRule> fixed_rule;
+  uint32_t saved_in;
+  uint32_t saved_out;
+};
+
+ReadyRule rule_for(const OpBody& op, const Attributes& attributes, std::span<const Shape> shapes);
+
+}  // namespace weft

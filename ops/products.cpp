@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/products.h"
+
+#include "ops/promotion.h"
+#include "src/matmul/gemm.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+static float beta_of(const Call& c) { return c.accumulate() ? 1.0f : 0.0f; }
+
+/// The last two dims exchanged.
+static Block transposed_matrix(const Block& block) {
+  Block turned = block;
+  int last = block.shape.ndim() - 1;
+  std::swap(turned.shape[last], turned.shape[last - 1]);
+  std::swap(turned.strides[last], turned.strides[last - 1]);
+  return turned;
+}
+
+static void give_right_factor(const Grad& g);
+
+static const Op matmul_op = list({
+    .name = "matmul",
+    .rule = "... m k, ... k n -> ... m n",
+    .linear = {{0}, {1}},
+    .forward = [](const Call& c) { gemm(c.in(0), c.in(1), c.out(), beta_of(c)); },
+    .backward =
+        [](const Grad& g) {
+          if (g.wants(0)) g.give(0, matmul(g.grad(), transpose(g.in(1), -2, -1)));
+          if (g.wants(1)) give_right_factor(g);
+        },
+    .accumulates = true,
+    .samples = {{{{5, 7}, {7, 3}}}, {{{2, 5, 7}, {2, 7, 3}}}, {{{2, 5, 7}, {7, 3}}}},
+});
+
+/// The gradient of a linear layer's weight: contracted over all leading dims, never batched and then
+/// summed.
+static const Op linear_weight_gradient_op = list({
+    .name = "linear_weight_gradient",
+    .rule = "... n, ... k -> n k",
+    .linear = {{0}, {1}},
+    .forward = [](const Call& c) { gemm_over_leading(c.in(0), c.in(1), c.out(), beta_of(c)); },
+    .backward =
+        [](const Grad& g) {
+          if (g.wants(0)) g.give(0, linear(g.in(1), g.grad()));
+          if (g.wants(1)) g.give(1, matmul(g.in(0), g.grad()));
+        },
+    .accumulates = true,
+    .samples = {{{{5, 7}, {5, 3}}}, {{{2, 5, 7}, {2, 5, 3}}}},
+});
+
+/// A matrix that all leading dims of the left factor share is contracted over them.
+static void give_right_factor(const Grad& g) {
+  bool shared = g.in_shape(1).ndim() == 2;
+  if (shared) {
+    g.give(1, linear_weight_gradient_op, {g.in(0), g.grad()});
+  } else {
+    g.give(1, matmul(transpose(g.in(0), -2, -1), g.grad()));
+  }
+}
+
+static void give_linear(const Grad& g) {
+  if (g.wants(1)) g.give(1, linear_weight_gradient_op, {g.grad(), g.in(0)});
+  if (g.wants(0)) g.give(0, matmul(g.grad(), g.in(1)));
+}
+
+static const Op linear_op = list({
+    .name = "linear",
+    .rule = "... k, n k -> ... n",
+    .linear = {{0}, {1}},
+    .forward =
+        [](const Call& c) { gemm(c.in(0), transposed_matrix(c.in(1)), c.out(), beta_of(c)); },
+    .backward = give_linear,
+    .accumulates = true,
+    .samples = {{{{5, 7}, {3, 7}}}, {{{2, 5, 7}, {3, 7}}}},
+});
+
+static const Op linear_bias_op = list({
+    .name = "linear_bias",
+    .rule = "... k, n k, n -> ... n",
+    .linear = {{0, 2}, {1, 2}},
+    .forward =
+        [](const Call& c) { gemm(c.in(0), transposed_matrix(c.in(1)), c.in(2), c.out(), beta_of(c)); },
+    .backward =
+        [](const Grad& g) {
+          give_linear(g);
+          g.give(2, g.grad());
+        },
+    .saves_in = std::vector<int>{0, 1},
+    .accumulates = true,
+    .samples = {{{{5, 7}, {3, 7}, {3}}}, {{{2, 5, 7}, {3, 7}, {3}}}},
+});
+
+Tensor matmul(const Tensor& a, const Tensor& b) { return call_promoted(matmul_op, a, b); }
+
+Tensor linear(const Tensor& x, const Tensor& weight) { return call_promoted(linear_op, x, weight); }
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (!x || !weight || !bias) fail("linear: no tensor");
+  DType dtype = promote(promote(x.dtype(), weight.dtype()), bias.dtype());
+  return linear_bias_op({as_dtype(x, dtype), as_dtype(weight, dtype), as_dtype(bias, dtype)});
+}
+
+}  // namespace weft

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/dim_names.h"
+#include "src/kernels/copy.h"
+#include "weft/error.h"
+#include "weft/op.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+namespace {
+
+/// Writes the rule of one reshape: runs of dims with equal products belong together.
+class ReshapeRule {
+ public:
+  ReshapeRule(const Shape& from, const Shape& to) : from_(from), to_(to) {}
+
+  Rule make() {
+    if (from_.product() == 0) {
+      for (int i = 0; i < from_.ndim(); ++i) in_ += "[" + dim_name(i, "i") + "] ";
+      for (int j = 0; j < to_.ndim(); ++j) create(j);
+    } else {
+      for (int i = 0, j = 0; i < from_.ndim() || j < to_.ndim();) next_run(i, j);
+    }
+    return {array_text(in_) + " -> " + array_text(out_), std::move(sizes_)};
+  }
+
+ private:
+  void create(int j) {
+    out_ += "[+" + dim_name(j, "o") + "] ";
+    sizes_.emplace_back(dim_name(j, "o"), to_[j]);
+  }
+
+  void next_run(int& i, int& j) {
+    if (i < from_.ndim() && from_[i] == 1) {
+      in_ += "[" + dim_name(i++, "i") + "] ";
+    } else if (j < to_.ndim() && to_[j] == 1) {
+      create(j++);
+    } else {
+      add_run(i, j);
+    }
+  }
+
+  void add_run(int& i, int& j) {
+    int first_i = i, first_j = j;
+    int64_t in = from_[i++], out = to_[j++];
+    while (in != out) in < out ? in *= from_[i++] : out *= to_[j++];
+    if (i - first_i > 1 && j - first_j > 1) {
+      for (int k = first_i; k < i; ++k) in_ += "[" + dim_name(k, "i") + "] ";
+      for (int k = first_j; k < j; ++k) create(k);
+      return;
+    }
+    bool merges = i - first_i > 1, splits = j - first_j > 1;
+    std::string names;
+    int first = merges ? first_i : first_j, last = merges ? i : j;
+    for (int k = first; k < last; ++k) {
+      std::string name = dim_name(k, merges ? "m" : "s");
+      sizes_.emplace_back(name, merges ? from_[k] : to_[k]);
+      names += name + " ";
+    }
+    in_ += splits ? "(" + names + ") " : names;
+    out_ += merges ? "(" + names + ") " : names;
+  }
+
+  const Shape& from_;
+  const Shape& to_;
+  std::string in_, out_;
+  std::vector<std::pair<std::string, int64_t>> sizes_;
+};
+
+}  // namespace
+
+/// Strides of a block of `shape` as `to`, where its memory allows; dims of size 1 are free.
+static std::optional<Strides> viewed_strides(const Block& block, const Shape& to) {
+  Strides strides = dense_strides(to);
+  if (block.is_dense()) return strides;
+  int i = block.shape.ndim() - 1, j = to.ndim() - 1;
+  while (i >= 0) {
+    if (block.shape[i] == 1) {
+      --i;
+      continue;
+    }
+    int64_t stride = block.strides[i], run = block.shape[i];
+    while (i > 0 && (block.shape[i - 1] == 1 || block.strides[i - 1] == stride * run)) {
+      if (block.shape[i - 1] != 1) run *= block.shape[i - 1];
+      --i;
+    }
+    int64_t covered = 1;
+    while (j >= 0 && covered < run) {
+      strides[j] = stride * covered;
+      covered *= to[j--];
+    }
+    if (covered != run) return std::nullopt;
+    --i;
+  }
+  return strides;
+}
+
+static const Op reshape_op = list({
+    .name = "reshape",
+    .rule_of =
+        [](const Attributes& attributes, std::span<const Shape> shapes) {
+          return ReshapeRule(shapes[0], attributes.structure).make();
+        },
+    .linear = {{0}},
+    .forward =
+        [](const Call& c) {
+          const Block& in = c.in(0);
+          copy(dense_block(c.out().data, in.dtype, in.shape, in.device), in);
+        },
+    .view = [](const Call& c) -> std::optional<View> {
+      auto strides = viewed_strides(c.in(0), c.out_box().shape);
+      if (!strides) return std::nullopt;
+      return View{*strides};
+    },
+    .backward = [](const Grad& g) { g.give(0, reshape(g.grad(), g.in_shape(0))); },
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 6, 7}}, .attributes = {.structure = {5, 42}}},
+                {.shapes = {{5, 12}}, .attributes = {.structure = {5, 4, 3}}},
+                {.shapes = {{8, 3}}, .attributes = {.structure = {4, 1, 2, 3}}},
+                {.shapes = {{4, 6}}, .attributes = {.structure = {3, 8}}}},
+});
+
+Tensor reshape(const Tensor& a, const Shape& shape) {
+  if (!a) fail("reshape: no tensor");
+  for (int64_t size : shape) {
+    if (size < 0) fail("reshape: ", shape, " has a negative size; sizes are never inferred");
+  }
+  if (shape.product() != a.numel()) {
+    fail("reshape: ", shape, " has ", shape.product(), " elements but the tensor ", a.shape(), " has ",
+         a.numel());
+  }
+  if (shape == a.shape()) return a;
+  return reshape_op({a}, {.structure = shape});
+}
+
+Tensor squeeze(const Tensor& a, int dim) {
+  if (!a) fail("squeeze: no tensor");
+  int at = normalized_dim("squeeze", dim, a.ndim());
+  if (a.size(at) != 1) fail("squeeze: dim ", at, " of ", a.shape(), " has ", a.size(at), " elements, not 1");
+  Shape shape = a.shape();
+  shape.erase(at);
+  return reshape(a, shape);
+}
+
+Tensor unsqueeze(const Tensor& a, int dim) {
+  if (!a) fail("unsqueeze: no tensor");
+  Shape shape = a.shape();
+  shape.insert(normalized_dim("unsqueeze", dim, a.ndim() + 1), 1);
+  return reshape(a, shape);
+}
+
+Tensor Tensor::reshape(const Shape& shape) const { return weft::reshape(*this, shape); }
+
+}  // namespace weft

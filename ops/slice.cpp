@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "ops/dim_names.h"
+#include "src/kernels/copy.h"
+#include "weft/error.h"
+#include "weft/op.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+// Both ops know a slice as {dim, start, size, step}: `size` elements of the long dim from `start` on.
+
+static Rule fetched_rule(int dim, int64_t size, const Shape& shape) {
+  std::string in, out;
+  for (int d = 0; d < shape.ndim(); ++d) {
+    in += (d == dim ? "~" : "") + dim_name(d) + " ";
+    out += (d == dim ? "+" + dim_name(d, "n") : dim_name(d)) + " ";
+  }
+  return {in + "-> " + out, {{dim_name(dim, "n"), size}}};
+}
+
+static Box slice_needs(const Attributes& attributes, int, std::span<const Shape>, const Box& result) {
+  int dim = static_cast<int>(attributes.structure[0]);
+  int64_t start = attributes.structure[1], step = attributes.structure[3];
+  Box box = result;
+  box.offset[dim] = start + result.offset[dim] * step;
+  box.shape[dim] = result.shape[dim] ? (result.shape[dim] - 1) * step + 1 : 0;
+  return box;
+}
+
+static Tensor unslice(const Tensor& a, int dim, int64_t start, int64_t size, int64_t step);
+
+static const Op slice_op = list({
+    .name = "slice",
+    .rule_of =
+        [](const Attributes& a, std::span<const Shape> shapes) {
+          return fetched_rule(static_cast<int>(a.structure[0]), a.structure[2], shapes[0]);
+        },
+    .linear = {{0}},
+    .view = [](const Call& c) -> std::optional<View> {
+      View view{c.in(0).strides};
+      view.strides[static_cast<int>(c.attribute(0))] *= c.attribute(3);
+      return view;
+    },
+    .backward =
+        [](const Grad& g) {
+          int dim = static_cast<int>(g.attribute(0));
+          g.give(0, unslice(g.grad(), dim, g.attribute(1), g.in_shape(0)[dim], g.attribute(3)));
+        },
+    .needs = slice_needs,
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{7, 5}}, .attributes = {.structure = {0, 2, 4, 1}}},
+                {.shapes = {{7, 5}}, .attributes = {.structure = {0, 1, 3, 2}}},
+                {.shapes = {{5, 9, 3}}, .attributes = {.structure = {1, 0, 2, 4}}}},
+});
+
+/// Elements of the operand, by index, that land in a slice of the result.
+static Box unslice_needs(const Attributes& attributes, int, std::span<const Shape> shapes,
+                         const Box& result) {
+  int dim = static_cast<int>(attributes.structure[0]);
+  int64_t start = attributes.structure[1], step = attributes.structure[3];
+  int64_t begin = result.offset[dim] - start, end = begin + result.shape[dim];
+  auto index_from = [&](int64_t position) {
+    return std::clamp<int64_t>((position + step - 1) / step, 0, shapes[0][dim]);
+  };
+  int64_t first = begin <= 0 ? 0 : index_from(begin), last = end <= 0 ? 0 : index_from(end);
+  Box box = result;
+  box.offset[dim] = first;
+  box.shape[dim] = std::max<int64_t>(0, last - first);
+  return box;
+}
+
+static const Op unslice_op = list({
+    .name = "unslice",
+    .rule_of =
+        [](const Attributes& a, std::span<const Shape> shapes) {
+          return fetched_rule(static_cast<int>(a.structure[0]), a.structure[2], shapes[0]);
+        },
+    .linear = {{0}},
+    .forward =
+        [](const Call& c) {
+          fill(c.out(), 0);
+          int dim = static_cast<int>(c.attribute(0));
+          Block place = c.out();
+          int64_t first = c.attribute(1) + c.in_box(0).offset[dim] * c.attribute(3);
+          Box part{Dims::filled(place.shape.ndim(), 0), c.in(0).shape};
+          part.offset[dim] = first - c.out_box().offset[dim];
+          if (c.in(0).numel() == 0) return;
+          place = place.part(part);
+          place.strides[dim] *= c.attribute(3);
+          copy(place, c.in(0));
+        },
+    .backward =
+        [](const Grad& g) {
+          int dim = static_cast<int>(g.attribute(0));
+          int64_t size = g.in_shape(0)[dim], start = g.attribute(1), step = g.attribute(3);
+          g.give(0, slice(g.grad(), dim, start, start + (size ? (size - 1) * step + 1 : 0), step));
+        },
+    .needs = unslice_needs,
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{4, 5}}, .attributes = {.structure = {0, 2, 7, 1}}},
+                {.shapes = {{3, 5}}, .attributes = {.structure = {0, 1, 7, 2}}}},
+});
+
+static Tensor unslice(const Tensor& a, int dim, int64_t start, int64_t size, int64_t step) {
+  return unslice_op({a}, {.structure = {dim, start, size, step}});
+}
+
+/// A position that may count from the end, kept within the dim.
+static int64_t clamped(int64_t position, int64_t size) {
+  return std::clamp<int64_t>(position < 0 ? position + size : position, 0, size);
+}
+
+Tensor slice(const Tensor& a, int dim, int64_t start, int64_t stop, int64_t step) {
+  if (!a) fail("slice: no tensor");
+  if (step < 1) fail("slice: step is ", step, "; at least 1");
+  int at = normalized_dim("slice", dim, a.ndim());
+  int64_t first = clamped(start, a.size(at)), last = clamped(stop, a.size(at));
+  int64_t size = last > first ? (last - first + step - 1) / step : 0;
+  if (first == 0 && size == a.size(at)) return a;
+  return slice_op({a}, {.structure = {at, first, size, step}});
+}
+
+Tensor pad(const Tensor& a, int dim, int64_t before, int64_t after) {
+  if (!a) fail("pad: no tensor");
+  int at = normalized_dim("pad", dim, a.ndim());
+  if (before < 0 || after < 0) fail("pad: ", before, " before and ", after, " after; at least 0");
+  if (before + after == 0) return a;
+  return unslice(a, at, before, before + a.size(at) + after, 1);
+}
+
+}  // namespace weft

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/tensor.h"
+
+#include "ops/memory_pool.h"
+#include "ops/tensor_body.h"
+#include "src/kernels/copy.h"
+#include "weft/autograd.h"
+#include "weft/error.h"
+
+namespace weft {
+
+void retain_handle(TensorBody* body) { body->retain(); }
+void release_handle(TensorBody* body) {
+  if (body->release()) TensorBody::destroy(body);
+}
+
+void* TensorBody::operator new(size_t) { return pool_allocate<TensorBody>(); }
+void TensorBody::operator delete(void* memory) { pool_free<TensorBody>(memory); }
+
+Block TensorBody::block() const {
+  auto* start = static_cast<char*>(storage->data());
+  if (start) start += offset * static_cast<int64_t>(size_of(layout->dtype));
+  return {start, layout->dtype, storage->device(), layout->box.shape, strides};
+}
+
+void check_tensor(const char* what, const Tensor& tensor) {
+  if (!tensor) fail(what, ": no tensor");
+}
+
+Tensor make_tensor(Ref<Layout> layout, Ref<Storage> storage, int64_t offset, const Strides& strides) {
+  auto* body = new TensorBody;
+  body->layout = std::move(layout);
+  body->storage = std::move(storage);
+  body->offset = offset;
+  body->strides = strides;
+  return Tensor(Ref<TensorBody>(body));
+}
+
+Tensor new_tensor(Ref<Layout> layout, Device device) {
+  auto bytes = static_cast<size_t>(layout->box.shape.product()) * size_of(layout->dtype);
+  Ref<Storage> storage = Storage::allocate(bytes, device);
+  const Strides strides = layout->local_strides;
+  return make_tensor(std::move(layout), std::move(storage), 0, strides);
+}
+
+Tensor relabeled(const Tensor& tensor, Ref<Layout> layout) {
+  const TensorBody& body = *tensor.body();
+  return make_tensor(std::move(layout), body.storage, body.offset, body.strides);
+}
+
+const Shape& Tensor::shape() const { return body_->layout->shape; }
+int64_t Tensor::size(int dim) const { return shape()[normalized_dim("size", dim, ndim())]; }
+DType Tensor::dtype() const { return body_->layout->dtype; }
+Device Tensor::device() const { return body_->storage->device(); }
+Sharding Tensor::sharding() const { return body_->layout->sharding; }
+Box Tensor::box() const { return body_->layout->box; }
+Block Tensor::block() const { return body_->block(); }
+const Ref<Storage>& Tensor::storage() const { return body_->storage; }
+
+Tensor Tensor::local() const {
+  return relabeled(*this, layout_of(Sharding(), body_->layout->box.shape, dtype()));
+}
+
+Tensor Tensor::detach() const { return relabeled(*this, body_->layout); }
+
+double Tensor::item() const {
+  if (numel() != 1) fail("item: a tensor ", shape(), " has not one element");
+  if (is_sharded() && !sharding().is_replicated()) {
+    fail("item: the element of a tensor laid out as ", sharding(),
+         " is not whole on this rank; call full_tensor() first");
+  }
+  return to_vector<double>()[0];
+}
+
+template <class T>
+static constexpr DType kDTypeOf = DType::f32;
+template <>
+constexpr DType kDTypeOf<double> = DType::f64;
+template <>
+constexpr DType kDTypeOf<int64_t> = DType::i64;
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  check_tensor("to_vector", *this);
+  const Shape& local = body_->layout->box.shape;
+  std::vector<T> values(static_cast<size_t>(local.product()));
+  copy(dense_block(values.data(), kDTypeOf<T>, local), block());
+  return values;
+}
+template WEFT_API std::vector<float> Tensor::to_vector() const;
+template WEFT_API std::vector<double> Tensor::to_vector() const;
+template WEFT_API std::vector<int64_t> Tensor::to_vector() const;
+
+bool Tensor::requires_grad() const { return static_cast<bool>(body_->node); }
+
+bool Tensor::is_leaf() const {
+  return !body_->node || dynamic_cast<LeafNode*>(body_->node.get()) != nullptr;
+}
+
+Tensor& Tensor::set_requires_grad(bool requires_grad) {
+  check_tensor("set_requires_grad", *this);
+  if (!is_leaf()) fail("set_requires_grad: a tensor ", shape(), " is the result of an op; detach() it");
+  if (requires_grad && !is_floating(dtype())) {
+    fail("set_requires_grad: a tensor of ", dtype(), " has no gradient; only floating dtypes have");
+  }
+  if (requires_grad == this->requires_grad()) return *this;
+  if (!requires_grad) {
+    body_->node = {};
+    return *this;
+  }
+  Ref<Node> node(new LeafNode(next_sequence()));
+  node->results.push_back(body_->layout);
+  body_->node = std::move(node);
+  return *this;
+}
+
+static LeafNode& leaf_of(const char* what, const Tensor& tensor) {
+  auto* leaf = dynamic_cast<LeafNode*>(tensor.body()->node.get());
+  if (!leaf) fail(what, ": a tensor ", tensor.shape(), " is no leaf that requires a gradient");
+  return *leaf;
+}
+
+Tensor Tensor::grad() const {
+  auto* leaf = dynamic_cast<LeafNode*>(body_->node.get());
+  return leaf ? leaf->gradient : Tensor();
+}
+
+void Tensor::set_grad(Tensor grad) const { leaf_of("set_grad", *this).gradient = std::move(grad); }
+
+void Tensor::set_gradient_sink(std::shared_ptr<GradientSink> sink) const {
+  leaf_of("set_gradient_sink", *this).sink = std::move(sink);
+}
+
+void Tensor::backward() const {
+  check_tensor("backward", *this);
+  weft::backward({*this}, {});
+}
+
+Tensor tensor_in(Ref<Storage> storage, int64_t offset, const Shape& shape, DType dtype,
+                 const Sharding& sharding) {
+  Ref<Layout> layout = layout_of(sharding, shape, dtype);
+  auto end = static_cast<size_t>(offset + layout->box.shape.product()) * size_of(dtype);
+  if (offset < 0 || end > storage->bytes()) {
+    fail("tensor_in: ", layout->box.shape, " elements of ", dtype, " from element ", offset,
+         " on do not fit into ", storage->bytes(), " bytes");
+  }
+  const Strides strides = layout->local_strides;
+  return make_tensor(std::move(layout), std::move(storage), offset, strides);
+}
+
+}  // namespace weft
