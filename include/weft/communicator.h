@@ -19,9 +19,9 @@ namespace weft {
 
 class Transport;
 
-/// One array's share in a grouped collective. Rank r's part is `counts[r]` elements; the parts lie one
-/// after the other in rank order. Which of `send` and `recv` is a part and which the whole is said by
-/// each collective. `send` may be `recv`'s own place.
+/// One array's share in a grouped collective. Rank r's part is `counts[r]` elements; the parts lie
+/// one after the other in rank order. Which of `send` and `recv` is a part and which the whole is
+/// said by each collective. `send` may be `recv`'s own place.
 struct Piece {
   const void* send = nullptr;
   void* recv = nullptr;
@@ -33,17 +33,22 @@ struct Piece {
   bool accumulate = false;
 };
 
-/// A collective under way. It keeps what it needs alive; `wait` returns when the result is there and
-/// the sent memory may be reused, or throws CommError. The destructor waits, within the deadline.
+/// A collective under way. It keeps what it needs alive; `wait` returns when the result is there
+/// and the sent memory may be reused, or throws CommError. The destructor waits, within the
+/// deadline; when an exception passes it, it ends the waits of all ranks instead. Belongs to its
+/// rank's thread.
 class [[nodiscard, gnu::visibility("default")]] Work {
  public:
   class State;
-  Work() = default;
+  /// Nothing under way.
+  Work() noexcept;
   explicit Work(std::unique_ptr<State> state);
-  Work(Work&&) noexcept;
+  Work(Work &&) noexcept;
   Work& operator=(Work&&) noexcept;
   ~Work();
 
+  /// Meanwhile all pending Works of the rank make progress, so that they may be waited in any
+  /// order.
   void wait();
   /// True when `wait` would return at once; makes progress.
   bool test();

@@ -12,8 +12,8 @@
 
 namespace weft {
 
-/// Which implicit traffic an op may cause: any, only what moves no bytes, or none at all (an op whose
-/// operands are not laid out for it throws).
+/// Which implicit traffic an op may cause: any, only what moves no bytes, or none at all (an op
+/// whose operands are not laid out for it throws).
 enum class Traffic : uint8_t { allow, free_only, forbid };
 
 /// Where random numbers continue; equal on all ranks. Two integers are the whole state.
@@ -23,7 +23,8 @@ struct RandomState {
   bool operator==(const RandomState&) const = default;
 };
 
-/// The ambient state of one rank: the only one there is. A thread that nobody gave one has a default.
+/// The ambient state of one rank: the only one there is. A thread that nobody gave one has a
+/// default.
 struct WEFT_API Context {
   bool grad_enabled = true;
   Traffic traffic = Traffic::allow;
@@ -34,7 +35,15 @@ struct WEFT_API Context {
   /// What the floors above keep for the rank (route tables, caches), by floor.
   std::shared_ptr<void> ops;
 
-  static Context& current();
+  static Context& current() {
+    Context* context = current_;
+    return context ? *context : of_thread();
+  }
+
+ private:
+  friend class ContextScope;
+  static Context& of_thread();
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local Context* current_;
 };
 
 /// No op in the scope is recorded for backward.
@@ -76,12 +85,16 @@ struct RunOptions {
 };
 
 /// Runs `body` on `ranks` threads of this process, each with its own Context, over one `threads`
-/// communicator. Returns when all have ended; rethrows the first cause when one threw.
+/// communicator. Returns when all have ended; rethrows the first cause when one threw. A rank that
+/// neither ends nor communicates after the others have failed is named on stderr, and the process
+/// ends with exit code 1: a thread cannot be stopped.
 WEFT_API void run_ranks(int ranks, const std::function<void(Communicator)>& body,
                         const RunOptions& options = {});
 
 /// A communicator of `size` ranks of which only `rank` is there: collectives move nothing and cost
-/// nothing. `ranks_per_host` tells planning where the slow links are.
-WEFT_API Communicator fake_world(int rank, int size, int ranks_per_host = 8);
+/// nothing but count the bytes that would come; own parts are copied. `ranks_per_host` tells
+/// planning where the slow links are, `in_memory` whether ranks read each other's memory, as
+/// threads do.
+WEFT_API Communicator fake_world(int rank, int size, int ranks_per_host = 8, bool in_memory = true);
 
 }  // namespace weft

@@ -36,9 +36,9 @@ struct Collective {
   int root = 0;
   /// Of send and recv.
   int tag = 0;
-  std::span<const Piece> pieces;
+  std::span<const Piece> pieces = {};
   /// Of all_to_all.
-  std::span<const int64_t> recv_counts;
+  std::span<const int64_t> recv_counts = {};
 };
 
 /// What a rank of an exchange does when all have published.
@@ -63,7 +63,7 @@ struct Exchange {
   int phases = 1;
   /// The call in words, for errors ("redistribute(f32, [8, 4], S(0) -> R)"); the first 80
   /// characters are kept.
-  std::string_view words;
+  std::string_view words = {};
 };
 
 /// One rank's end of a group of ranks: all that a kind of interconnect has to give. Belongs to the

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/check.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/comm/read_collective.h"
+#include "src/comm/reduce.h"
+#include "weft/error.h"
+
+namespace weft {
+
+/// How many elements a piece sends and receives on one rank, and where its own part lies in the
+/// whole.
+struct PieceSizes {
+  int64_t send = 0;
+  int64_t recv = 0;
+  int64_t own_offset = 0;
+};
+
+static int64_t sum_of(std::span<const int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+static PieceSizes sizes_of(const Collective& call, const Piece& piece, int rank) {
+  const auto own = [&] { return piece.counts[static_cast<size_t>(rank)]; };
+  const bool is_root = rank == call.root;
+  switch (call.kind) {
+    case CollectiveKind::broadcast:
+      return {is_root ? piece.counts[0] : 0, is_root ? 0 : piece.counts[0], 0};
+    case CollectiveKind::all_gather:
+      return {own(), sum_of(piece.counts), part_offset(piece.counts, rank)};
+    case CollectiveKind::reduce_scatter:
+      return {sum_of(piece.counts), own(), part_offset(piece.counts, rank)};
+    case CollectiveKind::gather:
+      return {own(), is_root ? sum_of(piece.counts) : 0, part_offset(piece.counts, rank)};
+    case CollectiveKind::scatter:
+      return {is_root ? sum_of(piece.counts) : 0, own(), part_offset(piece.counts, rank)};
+    case CollectiveKind::all_to_all:
+      return {sum_of(piece.counts), sum_of(call.recv_counts), 0};
+    case CollectiveKind::send:
+      return {piece.counts[0], 0, 0};
+    case CollectiveKind::recv:
+      return {0, piece.counts[0], 0};
+    default:
+      return {piece.counts[0], piece.counts[0], 0};
+  }
+}
+
+static bool has_one_count(CollectiveKind kind) {
+  return kind == CollectiveKind::broadcast || kind == CollectiveKind::all_reduce ||
+         kind == CollectiveKind::send || kind == CollectiveKind::recv;
+}
+
+static bool is_reduction(CollectiveKind kind) {
+  return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_reduce;
+}
+
+static void check_counts(const Collective& call, std::span<const int64_t> counts, size_t expected) {
+  if (counts.size() != expected) {
+    fail(name_of(call.kind), ": a piece has ", counts.size(), " counts; it needs ", expected);
+  }
+  for (const int64_t count : counts) {
+    if (count < 0) fail(name_of(call.kind), ": a count is ", count);
+  }
+}
+
+/// Part and whole may share memory only where the part lies at its own place in the whole.
+static void check_overlap(const Collective& call, const Piece& piece, const PieceSizes& sizes) {
+  if (sizes.send == 0 || sizes.recv == 0) return;
+  const auto send = reinterpret_cast<uintptr_t>(piece.send);
+  const auto recv = reinterpret_cast<uintptr_t>(piece.recv);
+  const auto send_end = send + static_cast<uintptr_t>(sizes.send) * size_of(piece.dtype);
+  const auto recv_end = recv + static_cast<uintptr_t>(sizes.recv) * size_of(piece.recv_dtype);
+  if (send_end <= recv || recv_end <= send) return;
+  const auto offset = static_cast<uintptr_t>(sizes.own_offset) * size_of(piece.dtype);
+  const bool send_is_part = sizes.send <= sizes.recv;
+  const bool own_place = send_is_part ? send == recv + offset : recv == send + offset;
+  if (!own_place || piece.dtype != piece.recv_dtype || call.kind == CollectiveKind::all_to_all ||
+      piece.accumulate) {
+    fail(name_of(call.kind), ": send and recv overlap and are not each other's own place");
+  }
+}
+
+static void check_piece(const Collective& call, const Piece& piece, int rank, int size) {
+  const std::string_view name = name_of(call.kind);
+  check_counts(call, piece.counts, has_one_count(call.kind) ? 1 : static_cast<size_t>(size));
+  if (is_reduction(call.kind)) {
+    check_reduction(name.data(), call.op, piece.dtype, piece.recv_dtype);
+  } else if (piece.recv_dtype != piece.dtype) {
+    fail(name, ": recv_dtype ", piece.recv_dtype, " is not dtype ", piece.dtype,
+         "; only reductions convert");
+  }
+  if (piece.accumulate && call.kind != CollectiveKind::reduce_scatter) {
+    fail(name, ": only reduce_scatter accumulates");
+  }
+  const PieceSizes sizes = sizes_of(call, piece, rank);
+  if (sizes.send > 0 && !piece.send) fail(name, ": ", sizes.send, " elements to send from nowhere");
+  if (sizes.recv > 0 && !piece.recv) fail(name, ": ", sizes.recv, " elements to receive nowhere");
+  check_overlap(call, piece, sizes);
+}
+
+void check_collective(const Collective& call, int rank, int size) {
+  if (call.root < 0 || call.root >= size) {
+    fail(name_of(call.kind), ": there is no rank ", call.root, " in a group of ", size);
+  }
+  if (call.kind == CollectiveKind::all_to_all) {
+    check_counts(call, call.recv_counts, static_cast<size_t>(size));
+  }
+  for (const Piece& piece : call.pieces) check_piece(call, piece, rank, size);
+  if ((call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv) &&
+      call.root == rank) {
+    fail(name_of(call.kind), ": rank ", rank, " cannot be both ends of a message");
+  }
+}
+
+void check_subgroup(const Transport& parent, std::span<const int> ranks) {
+  std::vector<int> sorted(ranks.begin(), ranks.end());
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (sorted[i] < 0 || sorted[i] >= parent.size()) {
+      fail("subgroup: there is no rank ", sorted[i], " in a group of ", parent.size());
+    }
+    if (i > 0 && sorted[i] == sorted[i - 1]) fail("subgroup: rank ", sorted[i], " is named twice");
+  }
+  if (!std::binary_search(sorted.begin(), sorted.end(), parent.rank())) {
+    fail("subgroup: rank ", parent.rank(), " makes a group that it is not in");
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/communicator.h"
+
+#include "src/comm/absent_peers.h"
+#include "src/comm/check.h"
+#include "src/comm/transport.h"
+#include "src/comm/work_state.h"
+#include "weft/error.h"
+
+namespace weft {
+
+Work::Work() noexcept = default;
+Work::Work(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Work::Work(Work&&) noexcept = default;
+
+Work& Work::operator=(Work&& other) noexcept {
+  if (state_ && state_ != other.state_) state_->drop();
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+Work::~Work() {
+  if (state_) state_->drop();
+}
+
+void Work::wait() {
+  if (state_) state_->wait();
+}
+
+bool Work::test() { return !state_ || state_->test(); }
+
+static Transport& transport_of(const std::shared_ptr<Transport>& transport) {
+  if (!transport) fail("communicator: this rank is not in the group");
+  return *transport;
+}
+
+/// A group of one has nothing to wait for, and counts nothing.
+static void run_alone(const Collective& call) {
+  std::vector<const void*> published(1);
+  run_with_absent_peers(call, 0, published);
+}
+
+static Work started(const std::shared_ptr<Transport>& group, const Collective& call) {
+  Transport& transport = transport_of(group);
+  check_collective(call, transport.rank(), transport.size());
+  if (transport.size() > 1) return transport.start(call);
+  run_alone(call);
+  return {};
+}
+
+int Communicator::rank() const { return transport_of(transport_).rank(); }
+int Communicator::size() const { return transport_of(transport_).size(); }
+const std::string& Communicator::name() const { return transport_of(transport_).name(); }
+
+const CommunicatorTraffic& Communicator::traffic() const {
+  return transport_of(transport_).traffic();
+}
+
+void Communicator::barrier() const {
+  Transport& transport = transport_of(transport_);
+  if (transport.size() > 1) transport.run({.kind = CollectiveKind::barrier});
+}
+
+Work Communicator::broadcast(std::span<const Piece> pieces, int root) const {
+  return started(transport_, {.kind = CollectiveKind::broadcast, .root = root, .pieces = pieces});
+}
+
+Work Communicator::all_gather(std::span<const Piece> pieces) const {
+  return started(transport_, {.kind = CollectiveKind::all_gather, .pieces = pieces});
+}
+
+Work Communicator::reduce_scatter(std::span<const Piece> pieces, ReduceOp op) const {
+  return started(transport_, {.kind = CollectiveKind::reduce_scatter, .op = op, .pieces = pieces});
+}
+
+Work Communicator::all_reduce(std::span<const Piece> pieces, ReduceOp op) const {
+  return started(transport_, {.kind = CollectiveKind::all_reduce, .op = op, .pieces = pieces});
+}
+
+Work Communicator::gather(std::span<const Piece> pieces, int root) const {
+  return started(transport_, {.kind = CollectiveKind::gather, .root = root, .pieces = pieces});
+}
+
+Work Communicator::scatter(std::span<const Piece> pieces, int root) const {
+  return started(transport_, {.kind = CollectiveKind::scatter, .root = root, .pieces = pieces});
+}
+
+Work Communicator::all_to_all(const Piece& piece, std::span<const int64_t> recv_counts) const {
+  return started(
+      transport_,
+      {.kind = CollectiveKind::all_to_all, .pieces = {&piece, 1}, .recv_counts = recv_counts});
+}
+
+Work Communicator::send(const void* data, int64_t count, DType dtype, int to, int tag) const {
+  const Piece piece{.send = data, .dtype = dtype, .counts = {&count, 1}};
+  return started(transport_,
+                 {.kind = CollectiveKind::send, .root = to, .tag = tag, .pieces = {&piece, 1}});
+}
+
+Work Communicator::recv(void* data, int64_t count, DType dtype, int from, int tag) const {
+  const Piece piece{.recv = data, .dtype = dtype, .counts = {&count, 1}};
+  return started(transport_,
+                 {.kind = CollectiveKind::recv, .root = from, .tag = tag, .pieces = {&piece, 1}});
+}
+
+Communicator Communicator::split(int color, int key, std::string name) const {
+  return Communicator(transport_of(transport_).split(color, key, std::move(name)));
+}
+
+Communicator Communicator::subgroup(std::span<const int> ranks, std::string name) const {
+  Transport& transport = transport_of(transport_);
+  check_subgroup(transport, ranks);
+  return Communicator(transport.subgroup(ranks, std::move(name)));
+}
+
+}  // namespace weft

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/exchange_work.h"
+
+#include <thread>
+
+#include "src/comm/read_collective.h"
+
+namespace weft {
+
+ExchangeWork::ExchangeWork(ThreadsTransport& transport, const Exchange& call,
+                           ExchangeReader* reader)
+    : PendingWork(transport.group(), transport.rank(), transport.next_collective()),
+      transport_(transport),
+      reader_(reader),
+      phases_(call.phases),
+      slot_(group().slot(rank(), sequence())) {
+  publish(call, call.published);
+}
+
+ExchangeWork::ExchangeWork(ThreadsTransport& transport, const Collective& call,
+                           ExchangeReader* reader)
+    : PendingWork(transport.group(), transport.rank(), transport.next_collective()),
+      transport_(transport),
+      reader_(reader),
+      phases_(phases_of(call.kind)),
+      slot_(group().slot(rank(), sequence())) {
+  publish(call, &call);
+}
+
+template <class Call>
+void ExchangeWork::publish(const Call& call, const void* published) {
+  // A late reader of the hash that was here sees by the stage that its call is over.
+  slot_.stage.store(stage(0), std::memory_order_relaxed);
+  sign(call, slot_.signature);
+  slot_.hash.store(slot_.signature.hash, std::memory_order_release);
+  slot_.published = published;
+  slot_.stage.store(stage(kPosted), std::memory_order_release);
+}
+
+bool ExchangeWork::advance() {
+  while (all_have_come()) {
+    if (phase_ < 0) compare_signatures();
+    if (phase_ + 1 >= phases_) return true;
+    if (!read_next_phase()) return false;
+  }
+  return false;
+}
+
+bool ExchangeWork::all_have_come() {
+  const uint64_t target = awaited();
+  while (seen_ < group().size()) {
+    const Slot& slot = group().slot(seen_, sequence());
+    if (slot.stage.load(std::memory_order_acquire) < target) return false;
+    ++seen_;
+  }
+  return true;
+}
+
+void ExchangeWork::compare_signatures() {
+  // All compare with the first rank, so that all say the same.
+  const Slot& first = group().slot(0, sequence());
+  const uint64_t expected = first.hash.load(std::memory_order_acquire);
+  for (int r = 1; r < group().size(); ++r) {
+    const Slot& slot = group().slot(r, sequence());
+    if (slot.hash.load(std::memory_order_acquire) == expected) continue;
+    // Slots that serve a later call were found equal by those who made it.
+    const uint64_t end = stage(kStages);
+    if (slot.stage.load(std::memory_order_acquire) >= end) continue;
+    if (first.stage.load(std::memory_order_acquire) >= end) continue;
+    fail_diverged(r);
+  }
+}
+
+void ExchangeWork::fail_diverged(int other) {
+  const std::string first = in_words(group().slot(0, sequence()).signature);
+  const std::string second = in_words(group().slot(other, sequence()).signature);
+  fail_with(concat(prefix(), group().rank_in_words(0), " called ", first, " but ",
+                   group().rank_in_words(other), " called ", second,
+                   first == second ? " with other contents" : ""),
+            other);
+}
+
+/// False when the world was aborted meanwhile.
+bool ExchangeWork::read_next_phase() {
+  // Told before the look at the abort: who gives up leaves its memory alone while others read it.
+  slot_.stage.store(stage(reading_stage(phase_ + 1)), std::memory_order_seq_cst);
+  if (group().world->is_aborted()) {
+    slot_.stage.store(awaited(), std::memory_order_release);
+    return false;
+  }
+  transport_.add_received(read_peers(phase_ + 1));
+  ++phase_;
+  seen_ = 0;
+  slot_.stage.store(awaited(), std::memory_order_release);
+  return true;
+}
+
+int64_t ExchangeWork::read_peers(int phase) {
+  std::vector<const void*>& published = transport_.published();
+  for (int r = 0; r < group().size(); ++r) {
+    published[static_cast<size_t>(r)] = group().slot(r, sequence()).published;
+  }
+  try {
+    return reader_->read(phase, published);
+  } catch (const PeerMismatch& mismatch) {
+    slot_.stage.store(awaited(), std::memory_order_release);
+    fail_with(concat(title(), ": ", group().rank_in_words(mismatch.rank), mismatch.text),
+              mismatch.rank);
+  } catch (...) {
+    slot_.stage.store(awaited(), std::memory_order_release);
+    throw;
+  }
+}
+
+std::vector<int> ExchangeWork::missing() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < group().size(); ++r) {
+    const Slot& slot = group().slot(r, sequence());
+    if (slot.stage.load(std::memory_order_acquire) < awaited()) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+const char* ExchangeWork::missed(int rank) const {
+  const uint64_t now = group().slot(rank, sequence()).stage.load(std::memory_order_acquire);
+  return now < stage(kPosted) ? "call it" : "finish it";
+}
+
+std::string ExchangeWork::words() const { return in_words(slot_.signature); }
+
+std::string ExchangeWork::prefix() const {
+  return concat(group().name, ": collective ", sequence(), ": ");
+}
+
+std::string ExchangeWork::title() const { return prefix() + words(); }
+
+void ExchangeWork::retreat() noexcept {
+  const auto reads = [&](int r) {
+    const uint64_t now = group().slot(r, sequence()).stage.load(std::memory_order_seq_cst);
+    return now / kStages == sequence() && now % kStages >= reading_stage(0) && now % 2 == 0;
+  };
+  for (int r = 0; r < group().size(); ++r) {
+    while (r != rank() && reads(r)) std::this_thread::yield();
+  }
+}
+
+}  // namespace weft

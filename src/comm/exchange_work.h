@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/comm/pending.h"
+#include "src/comm/threads.h"
+
+namespace weft {
+
+/// An exchange under way on threads, and every collective is one: each rank shows a pointer, and
+/// when all have done so reads what it needs, phase by phase.
+class ExchangeWork : public PendingWork {
+ public:
+  /// Publishes at once. `reader` is used until the work is done; it is null when there are no
+  /// phases.
+  ExchangeWork(ThreadsTransport& transport, const Exchange& call, ExchangeReader* reader);
+  ExchangeWork(ThreadsTransport& transport, const Collective& call, ExchangeReader* reader);
+
+ protected:
+  bool advance() final;
+  std::vector<int> missing() const final;
+  const char* missed(int rank) const final;
+  std::string words() const final;
+  std::string title() const final;
+  void retreat() noexcept final;
+
+ private:
+  template <class Call>
+  void publish(const Call& call, const void* published);
+  uint64_t stage(uint64_t within) const { return sequence() * kStages + within; }
+  /// How far all ranks must be before this one goes on.
+  uint64_t awaited() const { return stage(phase_ < 0 ? kPosted : finished_stage(phase_)); }
+  bool all_have_come();
+  void compare_signatures();
+  [[noreturn]] void fail_diverged(int other);
+  bool read_next_phase();
+  int64_t read_peers(int phase);
+
+  std::string prefix() const;
+
+  ThreadsTransport& transport_;
+  ExchangeReader* reader_;
+  int phases_;
+  /// The phase this rank has ended last; -1: it has published.
+  int phase_ = -1;
+  /// Ranks before this one are as far as awaited.
+  int seen_ = 0;
+  Slot& slot_;
+};
+
+}  // namespace weft

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/fake.h"
+
+#include "src/comm/absent_peers.h"
+#include "weft/context.h"
+#include "weft/error.h"
+
+namespace weft {
+
+FakeTransport::FakeTransport(int rank, std::vector<int> hosts, bool in_memory, std::string name)
+    : Transport(rank, static_cast<int>(hosts.size()), std::move(name)),
+      hosts_(std::move(hosts)),
+      in_memory_(in_memory),
+      published_(hosts_.size()) {}
+
+Work FakeTransport::start(const Collective& call) {
+  ++traffic_.collectives;
+  traffic_.bytes += run_with_absent_peers(call, rank_, published_);
+  return {};
+}
+
+void FakeTransport::exchange(const Exchange& call, ExchangeReader& reader) {
+  ++traffic_.collectives;
+  traffic_.bytes += run_with_absent_peers(call, reader, rank_, published_);
+}
+
+Work FakeTransport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
+  exchange(call, *reader);
+  return {};
+}
+
+std::shared_ptr<Transport> FakeTransport::split(int, int, std::string) {
+  fail("split: the colors of the other ranks of ", name_,
+       " are not known, because they are not there; use subgroup");
+}
+
+std::shared_ptr<Transport> FakeTransport::subgroup(std::span<const int> ranks, std::string name) {
+  std::vector<int> hosts;
+  int own = 0;
+  for (const int rank : ranks) {
+    if (rank == rank_) own = static_cast<int>(hosts.size());
+    hosts.push_back(host_of(rank));
+  }
+  return std::make_shared<FakeTransport>(own, std::move(hosts), in_memory_, std::move(name));
+}
+
+void FakeTransport::abort(const std::string& reason) {
+  throw CommError(concat(name_, ": rank ", rank_, " gave up: ", reason), rank_, "abort", 0);
+}
+
+Communicator fake_world(int rank, int size, int ranks_per_host, bool in_memory) {
+  if (size < 1) fail("fake_world: size is ", size, "; it must be at least 1");
+  if (rank < 0 || rank >= size)
+    fail("fake_world: there is no rank ", rank, " in a world of ", size);
+  if (ranks_per_host < 1)
+    fail("fake_world: ", ranks_per_host, " ranks a host; it must be at least 1");
+  std::vector<int> hosts(static_cast<size_t>(size));
+  for (int r = 0; r < size; ++r) hosts[static_cast<size_t>(r)] = r / ranks_per_host;
+  return Communicator(std::make_shared<FakeTransport>(rank, std::move(hosts), in_memory, "world"));
+}
+
+}  // namespace weft

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/comm/transport.h"
+
+namespace weft {
+
+/// One rank of a world that is not there: collectives count the bytes that would come and copy what
+/// is the rank's own.
+class FakeTransport final : public Transport {
+ public:
+  /// `hosts[r]` is the host of rank r.
+  FakeTransport(int rank, std::vector<int> hosts, bool in_memory, std::string name);
+
+  int host_of(int rank) const override { return hosts_[static_cast<size_t>(rank)]; }
+  bool in_memory() const override { return in_memory_; }
+  Work start(const Collective& call) override;
+  void exchange(const Exchange& call, ExchangeReader& reader) override;
+  Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;
+  std::shared_ptr<Transport> split(int color, int key, std::string name) override;
+  std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
+  void abort(const std::string& reason) override;
+
+ private:
+  std::vector<int> hosts_;
+  bool in_memory_;
+  /// Null but for the own rank.
+  std::vector<const void*> published_;
+};
+
+}  // namespace weft

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/pending.h"
+
+#include <algorithm>
+
+namespace weft {
+
+/// The calling thread's calls under way, the latest first.
+static constinit thread_local PendingWork* pending_first = nullptr;
+
+PendingWork::PendingWork(const ThreadsGroup& group, int rank, uint64_t sequence)
+    : group_(group),
+      rank_(rank),
+      sequence_(sequence),
+      waiter_(group.world->spins()),
+      exceptions_(std::uncaught_exceptions()),
+      next_(pending_first) {
+  if (next_) next_->previous_ = this;
+  pending_first = this;
+}
+
+void PendingWork::unlink() noexcept {
+  if (previous_) {
+    previous_->next_ = next_;
+  } else if (pending_first == this) {
+    pending_first = next_;
+  }
+  if (next_) next_->previous_ = previous_;
+  previous_ = next_ = nullptr;
+}
+
+PendingWork* PendingWork::find(const ThreadsGroup& group, uint64_t sequence) {
+  PendingWork* work = pending_first;
+  while (work && (&work->group_ != &group || work->sequence_ != sequence)) work = work->next_;
+  return work;
+}
+
+void PendingWork::wait() {
+  waiter_ = Waiter(group_.world->spins());
+  wait_quietly();
+  if (error_) std::rethrow_exception(error_);
+}
+
+void PendingWork::wait_quietly() noexcept {
+  while (!try_to_advance()) {
+    advance_others();
+    if (waiter_.pause()) look_around();
+  }
+}
+
+bool PendingWork::test() {
+  if (try_to_advance()) return true;
+  advance_others();
+  waiter_.look_at_clock();
+  look_around();
+  return done_;
+}
+
+void PendingWork::drop() noexcept {
+  if (done_) return;
+  if (std::uncaught_exceptions() > exceptions_) {
+    const int who = group_.world_rank(rank_);
+    group_.world->abort(
+        {who, who, concat(title(), ": given up by rank ", who, ", which threw"), nullptr, false});
+  }
+  wait_quietly();
+}
+
+bool PendingWork::try_to_advance() noexcept {
+  if (done_) return true;
+  if (advancing_) return false;
+  advancing_ = true;
+  try {
+    done_ = advance();
+  } catch (...) {
+    end_with_current_exception();
+  }
+  advancing_ = false;
+  if (done_) unlink();
+  return done_;
+}
+
+void PendingWork::advance_others() noexcept {
+  for (PendingWork* work = pending_first; work;) {
+    PendingWork* next = work->next_;
+    if (work != this) work->try_to_advance();
+    work = next;
+  }
+}
+
+void PendingWork::look_around() {
+  try {
+    const World& world = *group_.world;
+    if (world.is_aborted()) {
+      const WorldFailure failure = world.failure();
+      throw CommError(concat(title(), ": given up: ", failure.text), failure.rank, words(),
+                      number());
+    }
+    const std::vector<int> ranks = missing();
+    check_ended_ranks(ranks);
+    if (waiter_.waited() > world.deadline() && !ranks.empty()) fail_late(ranks);
+  } catch (...) {
+    end_with_current_exception();
+    unlink();
+  }
+}
+
+void PendingWork::check_ended_ranks(const std::vector<int>& ranks) {
+  for (const int rank : ranks) {
+    if (!group_.world->has_ended(group_.world_rank(rank))) continue;
+    // It may have come between the look at its stage and the look at its end.
+    const std::vector<int> now = missing();
+    if (std::find(now.begin(), now.end(), rank) == now.end()) continue;
+    fail_with(
+        concat(title(), ": ", group_.rank_in_words(rank), " ended and did not ", missed(rank)),
+        rank);
+  }
+}
+
+void PendingWork::fail_late(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) {
+    text += concat(text.empty() ? "" : "; ", group_.rank_in_words(rank), " did not ", missed(rank));
+  }
+  text += concat(" within ", group_.world->deadline().count(), " ms; there were");
+  const char* separator = " ";
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) continue;
+    text += concat(separator, group_.rank_in_words(rank));
+    separator = ", ";
+  }
+  fail_with(concat(title(), ": ", text), ranks.front(), true);
+}
+
+void PendingWork::fail_with(const std::string& text, int at_fault, bool was_late) {
+  const int world_rank = group_.world_rank(at_fault);
+  const CommError error(text, world_rank, words(), number());
+  group_.world->abort(
+      {group_.world_rank(rank_), world_rank, text, std::make_exception_ptr(error), was_late});
+  throw error;
+}
+
+void PendingWork::end_with_current_exception() noexcept {
+  error_ = std::current_exception();
+  group_.world->threw(group_.world_rank(rank_), error_);
+  done_ = true;
+  retreat();
+}
+
+}  // namespace weft

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/comm/threads_group.h"
+#include "src/comm/waiter.h"
+#include "src/comm/work_state.h"
+
+namespace weft {
+
+/// A call of one rank that has begun and not ended: it advances when its rank waits, for this call
+/// or for any other. Derived classes say how.
+class PendingWork : public Work::State {
+ public:
+  PendingWork(const ThreadsGroup& group, int rank, uint64_t sequence);
+  PendingWork(const PendingWork&) = delete;
+  PendingWork& operator=(const PendingWork&) = delete;
+  ~PendingWork() override { unlink(); }
+
+  void wait() final;
+  bool test() final;
+  void drop() noexcept final;
+  /// Marks the sequences of messages, which are counted apart from collectives.
+  static constexpr uint64_t kMessage = uint64_t{1} << 63;
+
+  /// As `wait`, but keeps an error for it.
+  void wait_quietly() noexcept;
+  /// The calling thread's call of that group and number, if it is under way.
+  static PendingWork* find(const ThreadsGroup& group, uint64_t sequence);
+
+ protected:
+  /// Does what can be done now; true when there is nothing left to do.
+  virtual bool advance() = 0;
+  /// Ranks of the group that this call waits for now.
+  virtual std::vector<int> missing() const = 0;
+  /// What a missing rank has not done, in words: "call it".
+  virtual const char* missed(int rank) const = 0;
+  /// Returns when no other rank uses this one's memory for this call; the world is aborted.
+  virtual void retreat() noexcept = 0;
+
+  /// "all_reduce(sum, f32, [16])".
+  virtual std::string words() const = 0;
+  /// "world: collective 7: all_reduce(sum, f32, [16])".
+  virtual std::string title() const = 0;
+  /// Aborts the world with that error and throws it; `at_fault` is a rank of the group.
+  [[noreturn]] void fail_with(const std::string& text, int at_fault, bool was_late = false);
+
+  const ThreadsGroup& group() const { return group_; }
+  int rank() const { return rank_; }
+  uint64_t sequence() const { return sequence_; }
+  /// The sequence as people count.
+  uint64_t number() const { return sequence_ & ~kMessage; }
+
+ private:
+  bool try_to_advance() noexcept;
+  void look_around();
+  void check_ended_ranks(const std::vector<int>& ranks);
+  [[noreturn]] void fail_late(const std::vector<int>& ranks);
+  void end_with_current_exception() noexcept;
+  void advance_others() noexcept;
+  void unlink() noexcept;
+
+  const ThreadsGroup& group_;
+  const int rank_;
+  const uint64_t sequence_;
+  Waiter waiter_;
+  bool done_ = false;
+  bool advancing_ = false;
+  int exceptions_;
+  std::exception_ptr error_;
+  PendingWork* previous_ = nullptr;
+  PendingWork* next_ = nullptr;
+};
+
+}  // namespace weft

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/reduce.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "src/numeric.h"
+#include "weft/error.h"
+
+namespace weft {
+
+/// Elements that are reduced at a time: sources, sums and the result's block stay in the L1 cache.
+static constexpr int64_t kReduceBlock = 2048;
+
+/// What elements of T are reduced in.
+template <class T>
+using Sum = std::conditional_t<is_half<T>, float, T>;
+
+struct AddParts {
+  template <class S>
+  S operator()(S a, S b) const {
+    if constexpr (std::is_integral_v<S>) {
+      using Wrapping = std::make_unsigned_t<S>;
+      return static_cast<S>(
+          static_cast<Wrapping>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b)));
+    } else {
+      return a + b;
+    }
+  }
+};
+// A NaN on either side gives a NaN.
+struct MaxOfParts {
+  template <class S>
+  S operator()(S a, S b) const {
+    return a > b || a != a ? a : b;
+  }
+};
+struct MinOfParts {
+  template <class S>
+  S operator()(S a, S b) const {
+    return a < b || a != a ? a : b;
+  }
+};
+
+/// sums[i] (or the first source, when there are no sums yet) combined with K sources in order.
+template <int K, bool kFirst, class Op, class T>
+[[gnu::noinline]] static void combine_sources(Sum<T>* sums, const T* const* from, int64_t count) {
+  std::array<const T*, K> sources;
+  std::copy_n(from, K, sources.begin());
+// Sums may be one of the sources, never a shifted one.
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    Sum<T> sum = kFirst ? static_cast<Sum<T>>(sources[0][i]) : sums[i];
+    for (size_t k = kFirst ? 1 : 0; k < K; ++k) sum = Op()(sum, static_cast<Sum<T>>(sources[k][i]));
+    sums[i] = sum;
+  }
+}
+
+/// Reduces one block of all sources to `sums`.
+template <class Op, class T>
+static void reduce_block(Sum<T>* sums, std::span<const T* const> sources, int64_t count) {
+  const T* const* from = sources.data();
+  const size_t n = sources.size();
+  size_t done = 0;
+  if constexpr (std::is_floating_point_v<Sum<T>>) {
+    if (n >= 4) {
+      combine_sources<4, true, Op, T>(sums, from, count);
+      done = 4;
+    } else if (n >= 2) {
+      combine_sources<2, true, Op, T>(sums, from, count);
+      done = 2;
+    }
+    for (; done >= 2 && n - done >= 2; done += 2) {
+      combine_sources<2, false, Op, T>(sums, from + done, count);
+    }
+  }
+  if (done == 0) combine_sources<1, true, Op, T>(sums, from, count);
+  for (done = std::max<size_t>(done, 1); done < n; ++done) {
+    combine_sources<1, false, Op, T>(sums, from + done, count);
+  }
+}
+
+template <class S>
+[[gnu::noinline]] static void divide_block(S* sums, S divisor, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sums[i] /= divisor;
+}
+
+/// A sum as it is stored; a double becomes a half by way of a float.
+template <class Out, class S>
+static Out stored(S sum) {
+  if constexpr (is_half<Out>) {
+    return Out(static_cast<float>(sum));
+  } else {
+    return static_cast<Out>(sum);
+  }
+}
+
+/// Sums to the result's memory, added to what is there if asked. `into` may be `sums`.
+template <class Out, class S>
+[[gnu::noinline]] static void finish_block(Out* into, const S* sums, bool accumulate,
+                                           int64_t count) {
+  if (accumulate) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i) {
+      into[i] = stored<Out>(AddParts()(static_cast<S>(into[i]), sums[i]));
+    }
+  } else {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i) into[i] = stored<Out>(sums[i]);
+  }
+}
+
+/// One reduction: what is the same for all its blocks.
+struct Reducing {
+  std::span<const void* const> sources;
+  ReduceInto into;
+  int divisor;
+  int64_t count;
+};
+
+template <class Op, class T, class Out>
+static void reduce_blocks(const Reducing& task) {
+  using S = Sum<T>;
+  alignas(64) std::array<S, kReduceBlock> scratch;
+  const size_t n = task.sources.size();
+  std::array<const T*, 32> few;
+  std::vector<const T*> many(n > few.size() ? n : 0);
+  const std::span<const T*> at(many.empty() ? few.data() : many.data(), n);
+  // Straight to the result where one pass reads all sources: the result may be one of them.
+  const bool direct = std::is_same_v<Out, S> && !task.into.accumulate && (n <= 2 || n == 4) &&
+                      (n == 1 || std::is_floating_point_v<S>);
+  for (int64_t begin = 0; begin < task.count; begin += kReduceBlock) {
+    const int64_t length = std::min(kReduceBlock, task.count - begin);
+    for (size_t s = 0; s < n; ++s) at[s] = static_cast<const T*>(task.sources[s]) + begin;
+    Out* out = static_cast<Out*>(task.into.data) + begin;
+    S* sums = direct ? reinterpret_cast<S*>(out) : scratch.data();
+    reduce_block<Op, T>(sums, at, length);
+    if (task.divisor != 1) divide_block(sums, static_cast<S>(task.divisor), length);
+    if (!direct) finish_block(out, sums, task.into.accumulate, length);
+  }
+}
+
+template <class T, class Out>
+static void reduce_as(ReduceOp op, const Reducing& task) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+      return reduce_blocks<AddParts, T, Out>(task);
+    case ReduceOp::max:
+      return reduce_blocks<MaxOfParts, T, Out>(task);
+    case ReduceOp::min:
+      return reduce_blocks<MinOfParts, T, Out>(task);
+  }
+}
+
+template <class T>
+static void reduce_floats(ReduceOp op, const Reducing& task) {
+  visit_floating("reduction", task.into.dtype,
+                 [&](auto out) { reduce_as<T, typename decltype(out)::type>(op, task); });
+}
+
+void check_reduction(const char* what, ReduceOp op, DType dtype, DType into) {
+  if (op == ReduceOp::avg && !is_floating(dtype)) {
+    fail(what, ": there is no avg of ", dtype, "; cast to a floating dtype first");
+  }
+  if (dtype != into && !(is_floating(dtype) && is_floating(into))) {
+    fail(what, ": the reduction of ", dtype, " cannot be stored as ", into,
+         "; only floating dtypes convert");
+  }
+}
+
+void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
+              const ReduceInto& into, int64_t count) {
+  check_reduction("reduction", op, dtype, into.dtype);
+  if (count == 0 || sources.empty()) return;
+  const int divisor = op == ReduceOp::avg ? static_cast<int>(sources.size()) : 1;
+  const Reducing task{sources, into, divisor, count};
+  switch (dtype) {
+    case DType::f32:
+      return reduce_floats<float>(op, task);
+    case DType::bf16:
+      return reduce_floats<bfloat16>(op, task);
+    case DType::f16:
+      return reduce_floats<float16>(op, task);
+    case DType::f64:
+      return reduce_floats<double>(op, task);
+    case DType::i32:
+      return reduce_as<int32_t, int32_t>(op, task);
+    case DType::i64:
+      return reduce_as<int64_t, int64_t>(op, task);
+    case DType::u8:
+      return reduce_as<uint8_t, uint8_t>(op, task);
+    // The sum of bools is "any", the greatest of them.
+    case DType::boolean:
+      return reduce_as<uint8_t, uint8_t>(op == ReduceOp::sum ? ReduceOp::max : op, task);
+  }
+}
+
+}  // namespace weft

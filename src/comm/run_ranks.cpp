@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "src/comm/threads.h"
+#include "src/context_scope.h"
+#include "weft/context.h"
+
+#ifdef WEFT_WITH_OPENMP
+#include <omp.h>
+#endif
+
+namespace weft {
+
+static int threads_of_rank(int ranks, const RunOptions& options) {
+  if (options.threads_per_rank > 0) return options.threads_per_rank;
+  return std::max(1, available_cores() / ranks);
+}
+
+/// The life of one rank's thread.
+static void run_rank(World& world, std::shared_ptr<Transport> transport, int threads, uint64_t seed,
+                     const std::function<void(Communicator)>& body) {
+  const int rank = transport->rank();
+#ifdef WEFT_WITH_OPENMP
+  omp_set_num_threads(threads);
+#endif
+  try {
+    Context context;
+    context.threads = threads;
+    context.random = {seed, 0};
+    const ContextScope scope(context);
+    body(Communicator(std::move(transport)));
+  } catch (...) {
+    world.body_threw(rank, std::current_exception());
+  }
+  world.end(rank);
+}
+
+void run_ranks(int ranks, const std::function<void(Communicator)>& body,
+               const RunOptions& options) {
+  if (ranks < 1) fail("run_ranks: ", ranks, " ranks; there must be at least one");
+  if (options.deadline.count() <= 0) {
+    fail("run_ranks: the deadline is ", options.deadline.count(), " ms; it must be positive");
+  }
+  if (options.threads_per_rank < 0) {
+    fail("run_ranks: ", options.threads_per_rank, " threads a rank; 0 shares the cores");
+  }
+  const auto world = std::make_shared<World>(ranks, options.deadline);
+  const int threads_per_rank = threads_of_rank(ranks, options);
+  std::vector<std::thread> threads;
+  for (auto& end : threads_world(world)) {
+    const int rank = end->rank();
+    try {
+      threads.emplace_back(run_rank, std::ref(*world), std::move(end), threads_per_rank,
+                           options.seed, std::cref(body));
+    } catch (...) {  // the system has no thread left
+      world->body_threw(rank, std::current_exception());
+      world->end(rank);
+    }
+  }
+  world->await_all();
+  for (std::thread& thread : threads) thread.join();
+  world->forget_groups();
+  world->rethrow();
+}
+
+}  // namespace weft

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/signature.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "weft/error.h"
+
+namespace weft {
+
+static constexpr std::array<std::string_view, 11> kCollectiveNames = {
+    "barrier", "broadcast",  "all_gather", "reduce_scatter", "all_reduce", "gather",
+    "scatter", "all_to_all", "send",       "recv",           "exchange"};
+
+std::string_view name_of(CollectiveKind kind) {
+  return kCollectiveNames[static_cast<size_t>(kind)];
+}
+
+static uint64_t folded(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 29);
+}
+
+static bool kind_reduces(CollectiveKind kind) {
+  return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_reduce;
+}
+
+static bool kind_has_root(CollectiveKind kind) {
+  return kind == CollectiveKind::broadcast || kind == CollectiveKind::gather ||
+         kind == CollectiveKind::scatter;
+}
+
+/// all_to_all counts differ from rank to rank: the readers compare them pair by pair.
+static bool counts_are_shared(CollectiveKind kind) { return kind != CollectiveKind::all_to_all; }
+
+void sign(const Collective& call, Signature& into) {
+  into.kind = call.kind;
+  into.op = call.op;
+  into.root = call.root;
+  into.pieces = static_cast<int32_t>(call.pieces.size());
+  into.counts = 0;
+  into.elements = 0;
+  uint64_t hash = folded(static_cast<uint64_t>(call.kind), static_cast<uint64_t>(call.op));
+  hash = folded(hash, static_cast<uint64_t>(call.root));
+  for (const Piece& piece : call.pieces) {
+    hash = folded(
+        hash, static_cast<uint64_t>(piece.dtype) << 8 | static_cast<uint64_t>(piece.recv_dtype));
+    if (!counts_are_shared(call.kind)) continue;
+    for (const int64_t count : piece.counts) {
+      hash = folded(hash, static_cast<uint64_t>(count));
+      into.elements += count;
+    }
+    hash = folded(hash, piece.counts.size());
+  }
+  into.hash = hash;
+  if (call.pieces.empty()) return;
+  const Piece& first = call.pieces[0];
+  into.dtype = first.dtype;
+  into.recv_dtype = first.recv_dtype;
+  if (!counts_are_shared(call.kind)) return;
+  into.counts = static_cast<int32_t>(first.counts.size());
+  std::copy_n(first.counts.begin(), std::min(first.counts.size(), into.shown.size()),
+              into.shown.begin());
+}
+
+void sign(const Exchange& call, Signature& into) {
+  into.kind = CollectiveKind::exchange;
+  into.hash = folded(folded(static_cast<uint64_t>(CollectiveKind::exchange), call.content),
+                     static_cast<uint64_t>(call.phases));
+  const size_t length = std::min(call.words.size(), into.words.size() - 1);
+  std::memcpy(into.words.data(), call.words.data(), length);
+  into.words[length] = '\0';
+}
+
+static void print_counts(std::ostream& out, const Signature& signature) {
+  const auto shown =
+      std::min<size_t>(static_cast<size_t>(signature.counts), signature.shown.size());
+  out << ", [";
+  for (size_t i = 0; i < shown; ++i) out << (i ? ", " : "") << signature.shown[i];
+  out << (static_cast<size_t>(signature.counts) > shown ? ", ...]" : "]");
+}
+
+std::string in_words(const Signature& signature) {
+  if (signature.kind == CollectiveKind::exchange && signature.words[0]) {
+    return signature.words.data();
+  }
+  std::ostringstream out;
+  out << name_of(signature.kind) << '(';
+  if (kind_has_root(signature.kind)) out << "root " << signature.root << ", ";
+  if (kind_reduces(signature.kind)) out << signature.op << ", ";
+  if (signature.pieces > 0) {
+    out << signature.dtype;
+    if (signature.recv_dtype != signature.dtype) out << " -> " << signature.recv_dtype;
+    if (signature.counts > 0) print_counts(out, signature);
+    if (signature.pieces > 1) {
+      out << "; " << signature.pieces << " pieces, " << signature.elements << " elements";
+    }
+  }
+  out << ')';
+  return out.str();
+}
+
+std::string message_in_words(const Collective& call) {
+  return concat(name_of(call.kind), '(', call.pieces[0].dtype, ", [", call.pieces[0].counts[0],
+                call.kind == CollectiveKind::send ? "], to rank " : "], from rank ", call.root,
+                ", tag ", call.tag, ')');
+}
+
+}  // namespace weft

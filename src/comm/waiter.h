@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+
+namespace weft {
+
+/// How one wait passes its time: it polls `spins` times, then gives its core away between polls,
+/// and sleeps when it has lasted long, never more than a thirty-second of what it lasted.
+class Waiter {
+ public:
+  explicit Waiter(int spins) : spins_left_(spins) {}
+
+  /// Between two polls. True when it has let others run, and a look at the clock is cheap.
+  bool pause() {
+    if (spins_left_ > 0) [[likely]] {
+      --spins_left_;
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+      return false;
+    }
+    give_way();
+    return true;
+  }
+  /// Between two polls of somebody who has other things to do.
+  void look_at_clock();
+  /// Since the first look at the clock.
+  std::chrono::nanoseconds waited() const { return waited_; }
+
+ private:
+  void give_way();
+
+  int spins_left_;
+  std::chrono::steady_clock::time_point begin_{};
+  std::chrono::nanoseconds waited_{0};
+};
+
+}  // namespace weft
