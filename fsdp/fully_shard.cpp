@@ -15,7 +15,8 @@ namespace {
 
 /// Keeps the runtime with the outermost module.
 struct RuntimeAttachment final : public ModuleAttachment {
-  explicit RuntimeAttachment(std::vector<std::shared_ptr<Unit>> units) : runtime(std::move(units)) {}
+  explicit RuntimeAttachment(std::vector<std::shared_ptr<Unit>> units)
+      : runtime(std::move(units)) {}
   Runtime runtime;
 };
 
@@ -65,12 +66,13 @@ static void replicate(Parameter& parameter, const DeviceMesh& mesh) {
   }
 }
 
-static void take_parameters(Module& module, const DeviceMesh& mesh, const FullyShardOptions& options,
+static void take_parameters(Module& module, const DeviceMesh& mesh,
+                            const FullyShardOptions& options,
                             const std::vector<std::shared_ptr<Unit>>& below, Unit& unit) {
   std::vector<std::string> unknown = options.ignored;
   for (const NamedParameter& named : module.named_parameters()) {
-    auto ignored = std::find_first_of(unknown.begin(), unknown.end(), named.names.begin(),
-                                      named.names.end());
+    auto ignored =
+        std::find_first_of(unknown.begin(), unknown.end(), named.names.begin(), named.names.end());
     if (ignored != unknown.end()) {
       unknown.erase(ignored);
       replicate(*named.parameter, mesh);
@@ -100,11 +102,13 @@ static Tensors hooked_outputs(Unit& unit, const Tensors& outputs) {
 
 static void add_hooks(Module& module, Unit& unit) {
   module.add_materializer([&unit](Device device) { unit.materialize(device); });
-  module.add_hooks({.before = [&unit](const Tensors& inputs) {
-                      unit.runtime->before_forward(unit);
-                      return inputs;
-                    },
-                    .after = [&unit](const Tensors& outputs) { return hooked_outputs(unit, outputs); }});
+  module.add_hooks(
+      {.before =
+           [&unit](const Tensors& inputs) {
+             unit.runtime->before_forward(unit);
+             return inputs;
+           },
+       .after = [&unit](const Tensors& outputs) { return hooked_outputs(unit, outputs); }});
 }
 
 void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions& options) {

@@ -176,12 +176,12 @@ Schedule compiled(const Recording& recording, const std::vector<std::shared_ptr<
 }
 
 std::string Schedule::text() const {
-  static constexpr const char* kVerbs[] = {"gather", "wait", "compute", "free", "scatter",
-                                           "wait for scatter of"};
+  static constexpr const char* kVerbs[] = {"gather", "wait",    "compute",
+                                           "free",   "scatter", "wait for scatter of"};
   std::ostringstream out;
   for (const Action& action : actions) {
-    out << (action.backward ? "backward  " : "forward   ") << kVerbs[static_cast<int>(action.kind)] << ' '
-        << (action.unit->name().empty() ? "the root" : action.unit->name());
+    out << (action.backward ? "backward  " : "forward   ") << kVerbs[static_cast<int>(action.kind)]
+        << ' ' << (action.unit->name().empty() ? "the root" : action.unit->name());
     if (action.buffer >= 0) out << ", buffer " << action.buffer;
     out << '\n';
   }

@@ -45,8 +45,8 @@ struct Recording {
   /// The present step left the recorded order.
   bool astray = false;
 
-  /// Units to gather ahead after the event at `index` that needs a unit: the next `depth` needed ones
-  /// in the same direction.
+  /// Units to gather ahead after the event at `index` that needs a unit: the next `depth` needed
+  /// ones in the same direction.
   std::vector<Unit*> ahead(size_t index, int depth) const;
 };
 

@@ -42,9 +42,8 @@ bool Unit::ignores(const Parameter& parameter) const {
 }
 
 void Unit::disown(const Parameter& parameter) {
-  std::erase_if(parameters_, [&](const NamedParameter& named) {
-    return named.parameter.get() == &parameter;
-  });
+  std::erase_if(parameters_,
+                [&](const NamedParameter& named) { return named.parameter.get() == &parameter; });
 }
 
 void Unit::adopt(NamedParameter parameter) { parameters_.push_back(std::move(parameter)); }
@@ -53,9 +52,8 @@ void Unit::build() {
   if (built_) return;
   for (const NamedParameter& named : parameters_) add_slot(named);
   built_ = true;
-  bool declared = std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) {
-    return !slot->parameter->is_materialized();
-  });
+  bool declared = std::any_of(slots_.begin(), slots_.end(),
+                              [](const auto& slot) { return !slot->parameter->is_materialized(); });
   slices_ = declared ? Storage::unbound(slice_bytes_, cpu, name_) : Ref<Storage>();
   if (!declared) {
     PurposeScope purpose(Purpose::parameters);
@@ -167,7 +165,8 @@ void Unit::expect_gradients() {
 }
 
 void Unit::take_gradient_buffer(BufferPool& pool) {
-  if (ranks() > 1 && has_gradients() && !gradient_buffer_) gradient_buffer_ = pool.take(buffer_bytes_);
+  if (ranks() > 1 && has_gradients() && !gradient_buffer_)
+    gradient_buffer_ = pool.take(buffer_bytes_);
 }
 
 void Unit::make_gradient_memory() {
@@ -196,8 +195,8 @@ GradientSink::Destination Unit::destination(Slot& slot) {
     return {place, accumulate || earlier};
   }
   take_gradient_buffer(runtime->pool());
-  return {tensor_in(gradient_buffer_, static_cast<int64_t>(slot.buffer_offset) / element, slot.shape,
-                    slot.dtype, parts),
+  return {tensor_in(gradient_buffer_, static_cast<int64_t>(slot.buffer_offset) / element,
+                    slot.shape, slot.dtype, parts),
           accumulate};
 }
 

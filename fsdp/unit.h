@@ -62,7 +62,9 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   size_t buffer_bytes() const { return buffer_bytes_; }
   int64_t slice_bytes() const { return static_cast<int64_t>(slice_bytes_); }
   int64_t gradient_bytes() const;
-  int64_t measured_slice_bytes() const { return slices_ ? static_cast<int64_t>(slices_->bytes()) : 0; }
+  int64_t measured_slice_bytes() const {
+    return slices_ ? static_cast<int64_t>(slices_->bytes()) : 0;
+  }
   int64_t measured_gradient_bytes() const {
     return gradients_ ? static_cast<int64_t>(gradients_->bytes()) : 0;
   }
@@ -76,7 +78,8 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   class Sink;
   enum class State { sharded, gathering, gathered };
 
-  /// A parameter's place: N * ceil(rows / N) rows in the unit's buffer, this rank's slice in its own.
+  /// A parameter's place: N * ceil(rows / N) rows in the unit's buffer, this rank's slice in its
+  /// own.
   struct Slot {
     std::string name;
     ParameterPtr parameter;

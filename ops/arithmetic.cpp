@@ -116,9 +116,7 @@ static const Op add_number_op = list({
     .rule = "... -> ...",
     .linear = {{0}},
     .forward =
-        [](const Call& c) {
-          map(AddNumber{c.counts_here() ? c.value(0) : 0.0}, c.out(), c.in(0));
-        },
+        [](const Call& c) { map(AddNumber{c.counts_here() ? c.value(0) : 0.0}, c.out(), c.in(0)); },
     .backward = [](const Grad& g) { g.give(0, g.grad()); },
     .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {1.5}}}},

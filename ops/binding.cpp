@@ -80,7 +80,8 @@ class Binder {
     for (size_t i = 0; i < shapes_.size(); ++i) {
       if (!has_ellipsis(rule_.operands[i])) continue;
       int count = shapes_[i].ndim() - named_dims(rule_.operands[i]);
-      for (int k = 0; k < count; ++k) tell_leading(i, leading_[static_cast<size_t>(k)], count - 1 - k);
+      for (int k = 0; k < count; ++k)
+        tell_leading(i, leading_[static_cast<size_t>(k)], count - 1 - k);
     }
   }
 

@@ -28,7 +28,8 @@ struct Binding {
   static bool has(const BoundArray& array, int factor);
 };
 
-/// std::invalid_argument naming the op, the factor, both sizes and both operands where they disagree.
+/// std::invalid_argument naming the op, the factor, both sizes and both operands where they
+/// disagree.
 Binding bind_rule(const std::string& op, const ParsedRule& rule,
                   std::span<const std::pair<std::string, int64_t>> sizes,
                   std::span<const Shape> shapes, std::span<const RuleArray> stages);

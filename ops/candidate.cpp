@@ -23,7 +23,8 @@ static bool is_outermost(const Binding& binding, const BoundArray& array, int fa
   for (const auto& dim : array) {
     for (int inner : dim) {
       if (inner == factor) break;
-      if (contains(dim, factor) && binding.factors[static_cast<size_t>(inner)].size != 1) return false;
+      if (contains(dim, factor) && binding.factors[static_cast<size_t>(inner)].size != 1)
+        return false;
     }
   }
   return true;
@@ -109,15 +110,16 @@ class Combiner {
   }
 
  private:
-  /// For each factor the axes that cut it, in the order of the first operand that is cut so already,
-  /// in mesh order otherwise.
+  /// For each factor the axes that cut it, in the order of the first operand that is cut so
+  /// already, in mesh order otherwise.
   void find_orders() {
     orders_.assign(binding_.factors.size(), {});
     for (size_t f = 0; f < orders_.size(); ++f) {
       std::vector<int> cutting;
       for (int a = 0; a < mesh_.ndim(); ++a) {
         const AxisChoice& axis = axes_[static_cast<size_t>(a)];
-        if (axis.kind == AxisChoice::Kind::cut && axis.factor == static_cast<int>(f)) cutting.push_back(a);
+        if (axis.kind == AxisChoice::Kind::cut && axis.factor == static_cast<int>(f))
+          cutting.push_back(a);
       }
       orders_[f] = cutting.size() > 1 ? present_order(static_cast<int>(f), cutting) : cutting;
     }
@@ -260,7 +262,8 @@ class Combiner {
       return order;
     }
     for (int factor : dim) {
-      if (!orders_[static_cast<size_t>(factor)].empty()) return orders_[static_cast<size_t>(factor)];
+      if (!orders_[static_cast<size_t>(factor)].empty())
+        return orders_[static_cast<size_t>(factor)];
     }
     return {};
   }

@@ -86,8 +86,8 @@ static void check_cat(const Tensors& tensors, int dim) {
     bool alike = shape.ndim() == first.ndim();
     for (int d = 0; alike && d < first.ndim(); ++d) alike = d == dim || shape[d] == first[d];
     if (!alike) {
-      fail("cat: tensor 0 is ", first, " but tensor ", i, " ", shape, "; they may differ in dim ", dim,
-           " only");
+      fail("cat: tensor 0 is ", first, " but tensor ", i, " ", shape, "; they may differ in dim ",
+           dim, " only");
     }
   }
 }

@@ -43,7 +43,8 @@ class Chooser {
   }
 
  private:
-  static bool advance(std::vector<size_t>& at, const std::vector<std::vector<AxisChoice>>& choices) {
+  static bool advance(std::vector<size_t>& at,
+                      const std::vector<std::vector<AxisChoice>>& choices) {
     for (size_t a = 0; a < at.size(); ++a) {
       if (++at[a] < choices[a].size()) return true;
       at[a] = 0;
@@ -56,9 +57,9 @@ class Chooser {
     if (!choice) return;
     std::optional<CandidateCost> cost = cost_of(*choice);
     if (!cost) return;
-    bool better = !best_ || cost->seconds < best_cost_.seconds - kSameSeconds ||
-                  (cost->seconds < best_cost_.seconds + kSameSeconds &&
-                   cost->changed < best_cost_.changed);
+    bool better =
+        !best_ || cost->seconds < best_cost_.seconds - kSameSeconds ||
+        (cost->seconds < best_cost_.seconds + kSameSeconds && cost->changed < best_cost_.changed);
     if (!better) return;
     best_ = std::move(choice);
     best_cost_ = *cost;
@@ -82,8 +83,8 @@ class Chooser {
   }
 
   double fetch_seconds(const Choice& choice, size_t operand, const Layout& used) const {
-    Ref<Layout> result = layout_of(choice.results[0], query_.binding.result_shapes[0],
-                                   query_.result_dtypes[0]);
+    Ref<Layout> result =
+        layout_of(choice.results[0], query_.binding.result_shapes[0], query_.result_dtypes[0]);
     return predicted_fetch_seconds(used, *result, [&](const Box& box) {
       return query_.needs(static_cast<int>(operand), box);
     });

@@ -33,8 +33,8 @@ struct Choice {
   bool staged = false;
 };
 
-/// The allowed layouts of least predicted time, jointly over the axes of the mesh; ties keep operands
-/// as they are. All operands are laid out over the same mesh. Equal on all ranks.
+/// The allowed layouts of least predicted time, jointly over the axes of the mesh; ties keep
+/// operands as they are. All operands are laid out over the same mesh. Equal on all ranks.
 Choice choose_layouts(const ChoiceQuery& query, const DeviceMesh& mesh);
 
 }  // namespace weft

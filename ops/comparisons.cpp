@@ -59,7 +59,8 @@ Op comparison(const char* name, F functor) {
       .dtype = [](const Attributes&, std::span<const DType>, int) { return DType::boolean; },
       .forward = [functor](const Call& c) { map(functor, c.out(), c.in(0), c.in(1)); },
       .differentiable = false,
-      .samples = {{{{5, 7}, {5, 7}}}, {.shapes = {{5, 7}, {7}}, .dtypes = {DType::i64, DType::i64}}},
+      .samples = {{{{5, 7}, {5, 7}}},
+                  {.shapes = {{5, 7}, {7}}, .dtypes = {DType::i64, DType::i64}}},
   });
 }
 
@@ -107,8 +108,10 @@ static const Op where_op = list({
           if (g.wants(2)) g.give(2, where(g.in(0), zero, g.grad()));
         },
     .saves_in = std::vector<int>{0},
-    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}}, .dtypes = {DType::boolean, DType::f32, DType::f32}},
-                {.shapes = {{7}, {5, 1}, {3, 5, 7}}, .dtypes = {DType::boolean, DType::f32, DType::f32}}},
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}},
+                 .dtypes = {DType::boolean, DType::f32, DType::f32}},
+                {.shapes = {{7}, {5, 1}, {3, 5, 7}},
+                 .dtypes = {DType::boolean, DType::f32, DType::f32}}},
 });
 
 Tensor equal(const Tensor& a, const Tensor& b) { return call_promoted(equal_op, a, b); }
@@ -116,7 +119,9 @@ Tensor not_equal(const Tensor& a, const Tensor& b) { return call_promoted(not_eq
 Tensor less(const Tensor& a, const Tensor& b) { return call_promoted(less_op, a, b); }
 Tensor less_equal(const Tensor& a, const Tensor& b) { return call_promoted(less_equal_op, a, b); }
 Tensor greater(const Tensor& a, const Tensor& b) { return call_promoted(less_op, b, a); }
-Tensor greater_equal(const Tensor& a, const Tensor& b) { return call_promoted(less_equal_op, b, a); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) {
+  return call_promoted(less_equal_op, b, a);
+}
 Tensor maximum(const Tensor& a, const Tensor& b) { return call_promoted(maximum_op, a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return call_promoted(minimum_op, a, b); }
 

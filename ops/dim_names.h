@@ -7,7 +7,8 @@ namespace weft {
 
 /// The factor of dim `dim` in rules made for a call: "d0", "d1", ...
 inline std::string dim_name(int dim, const char* prefix = "d") {
-  return prefix + std::to_string(dim);
+  std::string name = prefix;
+  return name += std::to_string(dim);
 }
 
 /// A side of a rule from its dims; "." for none.

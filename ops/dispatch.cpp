@@ -85,8 +85,9 @@ static void add_fetched(Running& run, const OperandRoute& operand, const Tensor&
   }
   Tensor slice = new_tensor(layout_of(Sharding(), operand.box.shape, used.dtype()), run.device);
   if (run.device.kind != DeviceKind::meta) {
-    fetch(operand.used, block,
-          [&](int rank) { return operand.fetched_boxes[static_cast<size_t>(rank)]; }, slice.block());
+    fetch(
+        operand.used, block,
+        [&](int rank) { return operand.fetched_boxes[static_cast<size_t>(rank)]; }, slice.block());
   }
   run.call.ins.add(slice.block());
   run.fetched.add(std::move(slice));
@@ -162,7 +163,8 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   check_writes(*op, operands);
   Running run(*op, *route, attributes);
   run.device = device_of(*op, operands);
-  if (route->moves) [[unlikely]] count_traffic(*op, *route);
+  if (route->moves) [[unlikely]]
+    count_traffic(*op, *route);
   add_operands(run, operands);
   if (!make_view(run)) {
     if (route->staged) run_stages(run);

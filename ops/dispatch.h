@@ -19,8 +19,8 @@ struct Results {
 Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                  const Attributes& attributes);
 
-/// The same, unrecorded, with result 0 written into `destination`. Returns false when it went through
-/// scratch memory.
+/// The same, unrecorded, with result 0 written into `destination`. Returns false when it went
+/// through scratch memory.
 bool dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                    const Attributes& attributes, const Tensor& destination, bool accumulate);
 

@@ -33,7 +33,8 @@ static Tensor recorded(const char* name, const Tensor& input, const Tensor& resu
 
 static Tensor moved_recorded(const char* name, const Tensor& tensor, const Ref<Layout>& to) {
   if (layout_of(tensor) == to) return tensor;
-  return recorded(name, tensor, moved_to(tensor, to), [](const Tensors& gradients) { return gradients; });
+  return recorded(name, tensor, moved_to(tensor, to),
+                  [](const Tensors& gradients) { return gradients; });
 }
 
 Tensor distribute(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements) {
@@ -67,8 +68,8 @@ Tensor Tensor::full_tensor() const {
   Ref<Layout> everywhere = replicated_layout(sharding().mesh(), shape(), dtype());
   Tensor whole = moved_to(*this, everywhere);
   return recorded("full_tensor", *this, whole.local(), [everywhere](const Tensors& gradients) {
-    return Tensors{relabeled(gradients[0], layout_of(everywhere->sharding, everywhere->shape,
-                                                     gradients[0].dtype()))};
+    return Tensors{relabeled(
+        gradients[0], layout_of(everywhere->sharding, everywhere->shape, gradients[0].dtype()))};
   });
 }
 
@@ -91,9 +92,10 @@ static bool needs_statement(const Sharding& sharding) {
 }
 
 static Tensor to_local_as(const Tensor& tensor, const Sharding& gradient) {
-  return recorded("to_local", tensor, tensor.local(), [gradient, shape = tensor.shape()](const Tensors& g) {
-    return Tensors{relabeled(g[0], layout_of(gradient, shape, g[0].dtype()))};
-  });
+  return recorded("to_local", tensor, tensor.local(),
+                  [gradient, shape = tensor.shape()](const Tensors& g) {
+                    return Tensors{relabeled(g[0], layout_of(gradient, shape, g[0].dtype()))};
+                  });
 }
 
 Tensor Tensor::to_local(const Placements& gradient) const {
@@ -107,7 +109,8 @@ Tensor Tensor::to_local() const {
   if (!is_sharded()) return *this;
   bool records = Context::current().grad_enabled && requires_grad();
   if (records && needs_statement(sharding())) {
-    fail("to_local: the tensor ", shape(), " is ", sharding(), ", so the ranks' gradients may be equal ",
+    fail("to_local: the tensor ", shape(), " is ", sharding(),
+         ", so the ranks' gradients may be equal ",
          "or parts of a sum; say which: to_local({placements of the gradient})");
   }
   return to_local_as(*this, sharding());
@@ -144,9 +147,10 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
       fail("from_local: ", placement, " has no gradient; reduce it first");
     }
   }
-  return recorded("from_local", local, relabeled(local, layout), [sharding](const Tensors& gradients) {
-    return Tensors{gradient_of_part(gradients[0], sharding)};
-  });
+  return recorded("from_local", local, relabeled(local, layout),
+                  [sharding](const Tensors& gradients) {
+                    return Tensors{gradient_of_part(gradients[0], sharding)};
+                  });
 }
 
 /// Every rank's local shape.
@@ -161,7 +165,8 @@ static std::vector<Shape> exchanged_shapes(const Tensor& local, const DeviceMesh
   ranks.all_gather(std::span(&piece, 1)).wait();
   std::vector<Shape> shapes;
   for (int rank = 0; rank < ranks.size(); ++rank) {
-    auto numbers = std::span<const int64_t>(all).subspan(static_cast<size_t>(rank * kNumbers), kNumbers);
+    auto numbers =
+        std::span<const int64_t>(all).subspan(static_cast<size_t>(rank * kNumbers), kNumbers);
     shapes.emplace_back(numbers.subspan(1, static_cast<size_t>(numbers[0])));
   }
   return shapes;
@@ -197,14 +202,15 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
   for (size_t rank = 0; rank < shapes.size(); ++rank) {
     Shape expected = layout->box_of(static_cast<int>(rank)).shape;
     if (expected == shapes[rank]) continue;
-    fail("from_local: rank ", rank, " holds ", shapes[rank], " but a cut of ", shape, " as ", sharding,
-         " gives it ", expected);
+    fail("from_local: rank ", rank, " holds ", shapes[rank], " but a cut of ", shape, " as ",
+         sharding, " gives it ", expected);
   }
   return from_local(local, mesh, placements, shape);
 }
 
 /// What root tells the others before it sends.
-static std::vector<int64_t> broadcast_header(const Tensor& whole, const Communicator& ranks, int root) {
+static std::vector<int64_t> broadcast_header(const Tensor& whole, const Communicator& ranks,
+                                             int root) {
   std::vector<int64_t> header(kMaxDims + 3);
   if (ranks.rank() == root && whole && !whole.is_sharded()) {
     header[0] = 1;
@@ -218,7 +224,8 @@ static std::vector<int64_t> broadcast_header(const Tensor& whole, const Communic
   return header;
 }
 
-Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements, int root) {
+Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements,
+               int root) {
   if (!mesh) fail("scatter: this rank is not in the mesh");
   Communicator ranks = mesh.root().communicator();
   if (root < 0 || root >= ranks.size()) {

@@ -14,7 +14,8 @@ static Engine& made_engine(Context& context) {
 
 Engine& Engine::current() {
   Context& context = Context::current();
-  if (!context.ops) [[unlikely]] return made_engine(context);
+  if (!context.ops) [[unlikely]]
+    return made_engine(context);
   return *static_cast<Engine*>(context.ops.get());
 }
 

@@ -34,7 +34,8 @@ Tensor full(const Shape& shape, double value, const TensorOptions& options) {
 Tensor zeros(const Shape& shape, const TensorOptions& options) { return full(shape, 0, options); }
 Tensor ones(const Shape& shape, const TensorOptions& options) { return full(shape, 1, options); }
 
-/// A value for each element of a tensor laid out as `a`: of a Partial, what makes the whole `value`.
+/// A value for each element of a tensor laid out as `a`: of a Partial, what makes the whole
+/// `value`.
 static Tensor full_like(const Tensor& a, double value) {
   Tensor tensor = new_tensor(layout_of(a), a.device());
   bool counts = true;
@@ -58,7 +59,8 @@ Tensor arange(int64_t n, const TensorOptions& options) {
   return tensor;
 }
 
-Tensor from_values(std::span<const double> values, const Shape& shape, const TensorOptions& options) {
+Tensor from_values(std::span<const double> values, const Shape& shape,
+                   const TensorOptions& options) {
   if (static_cast<int64_t>(values.size()) != shape.product()) {
     fail("from_values: ", values.size(), " values for ", shape, ", which has ", shape.product());
   }

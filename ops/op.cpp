@@ -12,7 +12,8 @@ namespace weft {
 static ReadyRule ready_rule(const OpSpec& spec, std::string_view text,
                             std::vector<std::pair<std::string, int64_t>> sizes) {
   ReadyRule ready{parse_rule(spec.name, text), std::move(sizes), {}, {}};
-  for (const Stage& stage : spec.stages) ready.stages.push_back(parse_array(ready.rule, stage.result));
+  for (const Stage& stage : spec.stages)
+    ready.stages.push_back(parse_array(ready.rule, stage.result));
   for (const std::string& name : spec.staged_over) {
     int factor = ready.rule.find(name);
     if (factor < 0) fail(spec.name, ": stages reduce over ", name, ", which the rule has not");
@@ -36,7 +37,8 @@ static uint32_t mask_of(const std::vector<int>& numbers) {
 static void check_spec(const OpSpec& spec) {
   int rules = !spec.rule.text().empty() + !spec.rule_text.empty() + (spec.rule_of != nullptr);
   if (spec.name.empty()) fail("op: it has no name");
-  if (rules != 1) fail(spec.name, ": exactly one of rule, rule_of and rule_text is given, not ", rules);
+  if (rules != 1)
+    fail(spec.name, ": exactly one of rule, rule_of and rule_text is given, not ", rules);
   if (!spec.forward && !spec.view) fail(spec.name, ": it has neither forward nor view");
   if (spec.stages.empty() != spec.staged_over.empty()) {
     fail(spec.name, ": stages and staged_over go together");
@@ -77,9 +79,7 @@ static std::vector<Op>& built_in_ops() {
   return ops;
 }
 
-Op list(OpSpec spec) {
-  return built_in_ops().emplace_back(std::move(spec));
-}
+Op list(OpSpec spec) { return built_in_ops().emplace_back(std::move(spec)); }
 
 const std::vector<Op>& all_ops() { return built_in_ops(); }
 

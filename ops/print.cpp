@@ -13,7 +13,8 @@ std::string explain(const Tensor& tensor, const Placements& placements) {
     fail("explain: the tensor ", tensor.shape(), " is not laid out over a mesh");
   }
   Sharding target(tensor.sharding().mesh(), placements);
-  return to_string(*plan_between(layout_of(tensor), layout_of(target, tensor.shape(), tensor.dtype())));
+  return to_string(
+      *plan_between(layout_of(tensor), layout_of(target, tensor.shape(), tensor.dtype())));
 }
 
 /// More elements than this along a dim are shortened to its first and last three.

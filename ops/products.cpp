@@ -34,8 +34,8 @@ static const Op matmul_op = list({
     .samples = {{{{5, 7}, {7, 3}}}, {{{2, 5, 7}, {2, 7, 3}}}, {{{2, 5, 7}, {7, 3}}}},
 });
 
-/// The gradient of a linear layer's weight: contracted over all leading dims, never batched and then
-/// summed.
+/// The gradient of a linear layer's weight: contracted over all leading dims, never batched and
+/// then summed.
 static const Op linear_weight_gradient_op = list({
     .name = "linear_weight_gradient",
     .rule = "... n, ... k -> n k",
@@ -81,7 +81,9 @@ static const Op linear_bias_op = list({
     .rule = "... k, n k, n -> ... n",
     .linear = {{0, 2}, {1, 2}},
     .forward =
-        [](const Call& c) { gemm(c.in(0), transposed_matrix(c.in(1)), c.in(2), c.out(), beta_of(c)); },
+        [](const Call& c) {
+          gemm(c.in(0), transposed_matrix(c.in(1)), c.in(2), c.out(), beta_of(c));
+        },
     .backward =
         [](const Grad& g) {
           give_linear(g);

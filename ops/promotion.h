@@ -17,16 +17,18 @@ inline Tensor as_dtype(const Tensor& tensor, DType dtype) {
 /// An op of two operands on the dtype that holds both.
 inline Tensor call_promoted(const Op& op, const Tensor& a, const Tensor& b) {
   if (!a || !b) fail(op.spec().name, ": no tensor");
-  if (a.dtype() == b.dtype()) [[likely]] return op({a, b});
+  if (a.dtype() == b.dtype()) [[likely]]
+    return op({a, b});
   DType dtype = promote(a.dtype(), b.dtype());
   return op({as_dtype(a, dtype), as_dtype(b, dtype)});
 }
 
-/// What a C++ number is beside a tensor: it takes the tensor's dtype, but a fraction makes an integer
-/// tensor f32, and any number a bool tensor i64.
+/// What a C++ number is beside a tensor: it takes the tensor's dtype, but a fraction makes an
+/// integer tensor f32, and any number a bool tensor i64.
 inline Tensor for_scalar(const char* what, const Tensor& a, double scalar) {
   if (!a) fail(what, ": no tensor");
-  if (is_floating(a.dtype())) [[likely]] return a;
+  if (is_floating(a.dtype())) [[likely]]
+    return a;
   if (scalar != std::trunc(scalar)) return cast(a, DType::f32);
   return a.dtype() == DType::boolean ? cast(a, DType::i64) : a;
 }

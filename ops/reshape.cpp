@@ -126,8 +126,8 @@ Tensor reshape(const Tensor& a, const Shape& shape) {
     if (size < 0) fail("reshape: ", shape, " has a negative size; sizes are never inferred");
   }
   if (shape.product() != a.numel()) {
-    fail("reshape: ", shape, " has ", shape.product(), " elements but the tensor ", a.shape(), " has ",
-         a.numel());
+    fail("reshape: ", shape, " has ", shape.product(), " elements but the tensor ", a.shape(),
+         " has ", a.numel());
   }
   if (shape == a.shape()) return a;
   return reshape_op({a}, {.structure = shape});
@@ -136,7 +136,8 @@ Tensor reshape(const Tensor& a, const Shape& shape) {
 Tensor squeeze(const Tensor& a, int dim) {
   if (!a) fail("squeeze: no tensor");
   int at = normalized_dim("squeeze", dim, a.ndim());
-  if (a.size(at) != 1) fail("squeeze: dim ", at, " of ", a.shape(), " has ", a.size(at), " elements, not 1");
+  if (a.size(at) != 1)
+    fail("squeeze: dim ", at, " of ", a.shape(), " has ", a.size(at), " elements, not 1");
   Shape shape = a.shape();
   shape.erase(at);
   return reshape(a, shape);

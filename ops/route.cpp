@@ -83,14 +83,16 @@ class Router {
 
   void lay_out_here() {
     for (size_t i = 0; i < binding_.results.size(); ++i) {
-      route_->results.push_back(layout_of(Sharding(), binding_.result_shapes[i], result_dtypes_[i]));
+      route_->results.push_back(
+          layout_of(Sharding(), binding_.result_shapes[i], result_dtypes_[i]));
     }
     for (size_t i = 0; i < layouts_.size(); ++i) {
       OperandRoute operand{layouts_[i], layouts_[i]};
       operand.box = layouts_[i]->box;
       if (is_fetched(i)) {
         operand.fetched = operand.fetch_is_local = true;
-        operand.box = intersection(operand.box, needs_of(static_cast<int>(i))(route_->results[0]->box));
+        operand.box =
+            intersection(operand.box, needs_of(static_cast<int>(i))(route_->results[0]->box));
       }
       route_->operands.push_back(std::move(operand));
     }
@@ -98,8 +100,13 @@ class Router {
 
   void lay_out_over(const DeviceMesh& mesh, const ReadyRule& rule) {
     std::vector<std::vector<int>> linear = linear_sets();
-    ChoiceQuery query{binding_, layouts_, result_dtypes_, linear, rule.staged,
-                      op_.spec.writes, [this](int operand, const Box& box) {
+    ChoiceQuery query{binding_,
+                      layouts_,
+                      result_dtypes_,
+                      linear,
+                      rule.staged,
+                      op_.spec.writes,
+                      [this](int operand, const Box& box) {
                         return op_.spec.needs(attributes_, operand, shapes_, box);
                       }};
     Choice choice = choose_layouts(query, mesh);

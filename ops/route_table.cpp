@@ -22,9 +22,7 @@ static uint64_t hash_of(uint32_t op, const Dims& structure) {
   return hash;
 }
 
-static uint64_t address(const Layout* layout) {
-  return reinterpret_cast<uintptr_t>(layout) >> 4;
-}
+static uint64_t address(const Layout* layout) { return reinterpret_cast<uintptr_t>(layout) >> 4; }
 
 static bool fits(const Route& route, uint32_t op, const Dims& structure,
                  std::span<const Tensor> operands) {
@@ -48,7 +46,8 @@ Route* RouteTable::find(uint32_t op, const Dims& structure, std::span<const Tens
 
 void RouteTable::insert(Ref<Route> route) {
   uint64_t hash = hash_of(route->op, route->structure);
-  for (const OperandRoute& operand : route->operands) hash = mix(hash, address(operand.given.get()));
+  for (const OperandRoute& operand : route->operands)
+    hash = mix(hash, address(operand.given.get()));
   size_t at = slot_of(hash);
   while (slots_[at].route) at = slot_of(at + 1);
   slots_[at] = {hash, std::move(route)};
@@ -60,7 +59,8 @@ RouteTable& routes_for(std::span<const Tensor> operands) {
     const Sharding& sharding = layout_of(operand)->sharding;
     if (!sharding) continue;
     std::shared_ptr<void>& routes = body_of(sharding).routes;
-    if (!routes) [[unlikely]] routes = std::make_shared<RouteTable>();
+    if (!routes) [[unlikely]]
+      routes = std::make_shared<RouteTable>();
     return *static_cast<RouteTable*>(routes.get());
   }
   return Engine::current().local_routes;

@@ -9,7 +9,8 @@
 
 namespace weft {
 
-// Both ops know a slice as {dim, start, size, step}: `size` elements of the long dim from `start` on.
+// Both ops know a slice as {dim, start, size, step}: `size` elements of the long dim from `start`
+// on.
 
 static Rule fetched_rule(int dim, int64_t size, const Shape& shape) {
   std::string in, out;
@@ -20,7 +21,8 @@ static Rule fetched_rule(int dim, int64_t size, const Shape& shape) {
   return {in + "-> " + out, {{dim_name(dim, "n"), size}}};
 }
 
-static Box slice_needs(const Attributes& attributes, int, std::span<const Shape>, const Box& result) {
+static Box slice_needs(const Attributes& attributes, int, std::span<const Shape>,
+                       const Box& result) {
   int dim = static_cast<int>(attributes.structure[0]);
   int64_t start = attributes.structure[1], step = attributes.structure[3];
   Box box = result;

@@ -27,7 +27,8 @@ void check_tensor(const char* what, const Tensor& tensor) {
   if (!tensor) fail(what, ": no tensor");
 }
 
-Tensor make_tensor(Ref<Layout> layout, Ref<Storage> storage, int64_t offset, const Strides& strides) {
+Tensor make_tensor(Ref<Layout> layout, Ref<Storage> storage, int64_t offset,
+                   const Strides& strides) {
   auto* body = new TensorBody;
   body->layout = std::move(layout);
   body->storage = std::move(storage);
@@ -99,7 +100,8 @@ bool Tensor::is_leaf() const {
 
 Tensor& Tensor::set_requires_grad(bool requires_grad) {
   check_tensor("set_requires_grad", *this);
-  if (!is_leaf()) fail("set_requires_grad: a tensor ", shape(), " is the result of an op; detach() it");
+  if (!is_leaf())
+    fail("set_requires_grad: a tensor ", shape(), " is the result of an op; detach() it");
   if (requires_grad && !is_floating(dtype())) {
     fail("set_requires_grad: a tensor of ", dtype(), " has no gradient; only floating dtypes have");
   }

@@ -28,7 +28,8 @@ struct TensorBody final : public RefCounted {
 };
 
 /// A tensor over memory that is there.
-Tensor make_tensor(Ref<Layout> layout, Ref<Storage> storage, int64_t offset, const Strides& strides);
+Tensor make_tensor(Ref<Layout> layout, Ref<Storage> storage, int64_t offset,
+                   const Strides& strides);
 /// A tensor with new, dense memory that is not initialised.
 Tensor new_tensor(Ref<Layout> layout, Device device);
 /// The same memory under another layout of the same local shape.

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-/// What an op call says besides its operands. Only `structure` (dims, flags, sizes) takes part in the
-/// route's key; numbers of the computation (scalars, eps, seeds) are values.
+/// What an op call says besides its operands. Only `structure` (dims, flags, sizes) takes part in
+/// the route's key; numbers of the computation (scalars, eps, seeds) are values.
 struct Attributes {
   Dims structure = {};
   std::array<double, 3> values{};

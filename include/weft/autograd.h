@@ -14,7 +14,8 @@ class WEFT_API GradientSink {
  public:
   virtual ~GradientSink() = default;
   struct Destination {
-    /// Memory of the leaf's shape, laid out as gradients come (Partial where they are reduced later).
+    /// Memory of the leaf's shape, laid out as gradients come (Partial where they are reduced
+    /// later).
     Tensor tensor;
     /// Whether it holds earlier contributions.
     bool accumulate;
@@ -34,8 +35,8 @@ using BackwardFunction = std::function<Tensors(const Tensors& gradients)>;
 WEFT_API Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
                         BackwardFunction function);
 
-/// Runs `function` when the outermost backward under way on this rank has ended (at once when there is
-/// none).
+/// Runs `function` when the outermost backward under way on this rank has ended (at once when there
+/// is none).
 WEFT_API void after_backward(std::function<void()> function);
 
 /// What the calling rank's tape and engine did, since the rank began.

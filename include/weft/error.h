@@ -15,7 +15,10 @@ namespace weft {
 class WEFT_API CommError : public std::runtime_error {
  public:
   CommError(const std::string& what, int rank, std::string operation, uint64_t sequence)
-      : std::runtime_error(what), rank_(rank), operation_(std::move(operation)), sequence_(sequence) {}
+      : std::runtime_error(what),
+        rank_(rank),
+        operation_(std::move(operation)),
+        sequence_(sequence) {}
 
   /// The rank at fault, or -1 when it is not known.
   int rank() const { return rank_; }

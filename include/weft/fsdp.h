@@ -12,8 +12,8 @@ namespace weft {
 
 /// How a module's parameters are sharded.
 struct FullyShardOptions {
-  /// Free the whole parameters after forward and gather them again for backward: less memory, half as
-  /// much traffic again. Not for the outermost sharded module, whose backward follows at once.
+  /// Free the whole parameters after forward and gather them again for backward: less memory, half
+  /// as much traffic again. Not for the outermost sharded module, whose backward follows at once.
   bool reshard_after_forward = true;
   /// Modules whose parameters are gathered ahead.
   int prefetch = 1;
@@ -21,12 +21,13 @@ struct FullyShardOptions {
   std::vector<std::string> ignored = {};
 };
 
-/// Shards the module's parameters (those that no module below it sharded before) over the 1-D `mesh`,
-/// each along its dim 0: whole when used, a slice at rest. Shard the parts first, then the whole
-/// model. Frozen parameters are those that are frozen now. The batch is sharded over the same mesh,
-/// and the loss is a mean over the whole batch. std::invalid_argument when the mesh is not 1-D, a
-/// parameter has no dims, or it was sharded before.
-WEFT_API void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions& options = {});
+/// Shards the module's parameters (those that no module below it sharded before) over the 1-D
+/// `mesh`, each along its dim 0: whole when used, a slice at rest. Shard the parts first, then the
+/// whole model. Frozen parameters are those that are frozen now. The batch is sharded over the same
+/// mesh, and the loss is a mean over the whole batch. std::invalid_argument when the mesh is not
+/// 1-D, a parameter has no dims, or it was sharded before.
+WEFT_API void fully_shard(Module& module, const DeviceMesh& mesh,
+                          const FullyShardOptions& options = {});
 
 /// Bytes that sharding owns on this rank, and that it moves in a training step.
 struct FullyShardBytes {

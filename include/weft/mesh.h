@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,8 +23,9 @@ struct MeshAxis {
 
 class MeshBody;
 
-/// Ranks in a grid with named axes; the last axis varies fastest. `mesh["dp"]` and `mesh[{"dp", "tp"}]`
-/// are views: the same root mesh, some of its axes. A value handle; belongs to one rank's thread.
+/// Ranks in a grid with named axes; the last axis varies fastest. `mesh["dp"]` and `mesh[{"dp",
+/// "tp"}]` are views: the same root mesh, some of its axes. A value handle; belongs to one rank's
+/// thread.
 class WEFT_API DeviceMesh {
  public:
   DeviceMesh() = default;
@@ -32,6 +34,9 @@ class WEFT_API DeviceMesh {
   DeviceMesh(Communicator ranks, std::vector<MeshAxis> axes);
   DeviceMesh(Communicator ranks, std::initializer_list<MeshAxis> axes)
       : DeviceMesh(std::move(ranks), std::vector<MeshAxis>(axes)) {}
+
+  /// The root mesh of tables that exist.
+  explicit DeviceMesh(std::shared_ptr<MeshBody> body);
 
   explicit operator bool() const { return body_ != nullptr; }
   /// Equal communicator, root axes and view.
@@ -52,6 +57,8 @@ class WEFT_API DeviceMesh {
   /// Ranks of this view that differ from this one in the view's axes only. Made at construction for
   /// one axis and for all, else at the first use by the group's members together.
   Communicator communicator() const;
+  /// Bytes this rank received over all communicators of the root mesh, and collectives.
+  CommunicatorTraffic traffic() const;
 
   DeviceMesh operator[](const char* axis) const { return view({std::string_view(axis)}); }
   DeviceMesh operator[](const std::string& axis) const { return view({std::string_view(axis)}); }

@@ -11,8 +11,8 @@
 
 namespace weft {
 
-/// A named slot of a module. What lies in it may be exchanged (sharded, gathered, loaded); who holds
-/// the slot always sees what is in force. Tied names are one Parameter.
+/// A named slot of a module. What lies in it may be exchanged (sharded, gathered, loaded); who
+/// holds the slot always sees what is in force. Tied names are one Parameter.
 class WEFT_API Parameter {
  public:
   /// Fills a tensor (of any layout) with the initial values of the whole's elements that it holds.
@@ -94,7 +94,9 @@ class WEFT_API Module {
   std::vector<std::pair<std::string, Module*>> named_modules();
   /// The module at a dotted path; std::invalid_argument names the first part that is not there.
   Module& module(const std::string& path);
-  const std::vector<std::pair<std::string, ParameterPtr>>& own_parameters() const { return parameters_; }
+  const std::vector<std::pair<std::string, ParameterPtr>>& own_parameters() const {
+    return parameters_;
+  }
   const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const {
     return children_;
   }
@@ -106,7 +108,9 @@ class WEFT_API Module {
   void set_recompute(bool recompute) { recompute_ = recompute; }
   void add_hooks(ModuleHooks hooks) { hooks_.push_back(std::move(hooks)); }
   /// Runs in `materialize` before parameters are: whoever shards them makes their memory.
-  void add_materializer(std::function<void(Device)> make) { materializers_.push_back(std::move(make)); }
+  void add_materializer(std::function<void(Device)> make) {
+    materializers_.push_back(std::move(make));
+  }
   /// Keeps something as long as the module.
   void attach(std::shared_ptr<ModuleAttachment> attachment) {
     attachments_.push_back(std::move(attachment));

@@ -21,8 +21,8 @@ struct CallBody;
 struct GradBody;
 class Op;
 
-/// One run of an op's forward on one device: this rank's parts of operands and results, and where in
-/// the whole they lie. It never communicates.
+/// One run of an op's forward on one device: this rank's parts of operands and results, and where
+/// in the whole they lie. It never communicates.
 class WEFT_API Call {
  public:
   explicit Call(const CallBody& body) : body_(body) {}
@@ -75,8 +75,10 @@ class WEFT_API Grad {
 
   /// Operand i's gradient is `gradient` (its shape, or one that broadcast to it: the engine sums).
   void give(int i, const Tensor& gradient) const;
-  /// Operand i's gradient is the first result of that call, which writes it where it belongs when it can.
-  void give(int i, const Op& op, std::span<const Tensor> operands, const Attributes& attributes = {}) const;
+  /// Operand i's gradient is the first result of that call, which writes it where it belongs when
+  /// it can.
+  void give(int i, const Op& op, std::span<const Tensor> operands,
+            const Attributes& attributes = {}) const;
   void give(int i, const Op& op, std::initializer_list<Tensor> operands,
             const Attributes& attributes = {}) const {
     give(i, op, std::span(operands.begin(), operands.size()), attributes);
@@ -135,7 +137,8 @@ struct OpSpec {
   std::vector<std::string> staged_over = {};
   std::vector<Stage> stages = {};
   /// For operands with ~ dims: the slice (of the whole operand) that a slice of result 0 needs.
-  std::function<Box(const Attributes&, int operand, std::span<const Shape> operands, const Box& result)>
+  std::function<Box(const Attributes&, int operand, std::span<const Shape> operands,
+                    const Box& result)>
       needs = {};
 
   /// What backward reads. Operands: all unless given.
@@ -150,7 +153,8 @@ struct OpSpec {
   std::vector<OpSample> samples = {};
 };
 
-/// An operation: an immutable, shared handle. Making one checks the spec; its id is never used again.
+/// An operation: an immutable, shared handle. Making one checks the spec; its id is never used
+/// again.
 class WEFT_API Op {
  public:
   explicit Op(OpSpec spec);
@@ -163,7 +167,8 @@ class WEFT_API Op {
   }
   /// The only result of an op that has one.
   Tensor operator()(std::span<const Tensor> operands, const Attributes& attributes = {}) const;
-  Tensor operator()(std::initializer_list<Tensor> operands, const Attributes& attributes = {}) const {
+  Tensor operator()(std::initializer_list<Tensor> operands,
+                    const Attributes& attributes = {}) const {
     return (*this)(std::span(operands.begin(), operands.size()), attributes);
   }
   /// Writes result 0 into `destination` (its layout, or one that redistributes to it), adding to it

@@ -39,7 +39,8 @@ class WEFT_API Placement {
  public:
   Placement() = default;
   Placement(Replicate) {}
-  Placement(Shard shard) : kind_(Kind::shard), dim_(static_cast<int8_t>(shard.dim)) {}
+  /// std::invalid_argument when the dim is negative or no tensor can have it.
+  Placement(Shard shard);
   Placement(Partial partial) : kind_(Kind::partial), op_(partial.op) {}
 
   bool is_replicate() const { return kind_ == Kind::replicate; }
@@ -72,9 +73,9 @@ struct CutOrder {
   std::vector<std::string> axes;
 };
 
-/// One placement an axis, by position ({Shard(0), Replicate()}) or by name ({{"tp", Shard(0)}}); axes
-/// that are not named replicate, and {} replicates on all. Where several axes cut one dim they do so
-/// in mesh order unless `cut_in_order` says otherwise.
+/// One placement an axis, by position ({Shard(0), Replicate()}) or by name ({{"tp", Shard(0)}});
+/// axes that are not named replicate, and {} replicates on all. Where several axes cut one dim they
+/// do so in mesh order unless `cut_in_order` says otherwise.
 class WEFT_API Placements {
  public:
   Placements() = default;
@@ -83,7 +84,8 @@ class WEFT_API Placements {
   explicit Placements(std::span<const Placement> by_position)
       : by_position_(by_position.begin(), by_position.end()) {}
 
-  /// The same placements with dim cut by `axes` in that order, outermost first.
+  /// The same placements with `dim` cut by `axes` in that order, outermost first; names the root
+  /// mesh's axes, all that cut the dim.
   Placements cut_in_order(int dim, std::vector<std::string> axes) const;
 
   const std::vector<Placement>& by_position() const { return by_position_; }

@@ -109,7 +109,8 @@ constexpr const char* result_dim_mistake(std::string_view dim, std::string_view 
     }
     return nullptr;
   }
-  bool created = dim.front() == '+' || (dim.front() == '[' && trimmed(dim.substr(1)).front() == '+');
+  bool created =
+      dim.front() == '+' || (dim.front() == '[' && trimmed(dim.substr(1)).front() == '+');
   if (created == operand_has(operands, bare(dim))) {
     return created ? "a created factor stands in an operand" : "a result names an unknown factor";
   }

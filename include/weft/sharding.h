@@ -12,8 +12,8 @@ namespace weft {
 
 struct ShardingBody;
 
-/// A placement for each axis of a root mesh and, for each dim, the order in which axes cut it. Interned
-/// for the mesh's life: equal shardings are one pointer. Empty: not distributed.
+/// A placement for each axis of a root mesh and, for each dim, the order in which axes cut it.
+/// Interned for the mesh's life: equal shardings are one pointer. Empty: not distributed.
 class WEFT_API Sharding {
  public:
   Sharding() = default;

@@ -25,8 +25,8 @@ using Tensors = std::vector<Tensor>;
 WEFT_API void retain_handle(TensorBody* body);
 WEFT_API void release_handle(TensorBody* body);
 
-/// An n-dimensional array, on one device or laid out over a mesh of them. A handle: copies share the
-/// elements. Reading from several threads is safe, changing needs exclusion.
+/// An n-dimensional array, on one device or laid out over a mesh of them. A handle: copies share
+/// the elements. Reading from several threads is safe, changing needs exclusion.
 class WEFT_API Tensor {
  public:
   /// No tensor.
@@ -53,9 +53,11 @@ class WEFT_API Tensor {
   Block block() const;
   const Ref<Storage>& storage() const;
 
-  /// The one element of a tensor of one element, whole on this rank; std::invalid_argument otherwise.
+  /// The one element of a tensor of one element, whole on this rank; std::invalid_argument
+  /// otherwise.
   double item() const;
-  /// This rank's part as a dense vector in row-major order, converted to T (float, double, int64_t).
+  /// This rank's part as a dense vector in row-major order, converted to T (float, double,
+  /// int64_t).
   template <class T>
   std::vector<T> to_vector() const;
 
@@ -95,17 +97,20 @@ class WEFT_API Tensor {
 };
 
 /// Slices locally what each rank already holds whole.
-WEFT_API Tensor distribute(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements);
+WEFT_API Tensor distribute(const Tensor& whole, const DeviceMesh& mesh,
+                           const Placements& placements);
 /// Sends root's `whole` to the ranks of the mesh; other ranks give no tensor, or any.
 WEFT_API Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements,
                         int root = 0);
-/// A sharded tensor whose parts are `local`; the ranks exchange their sizes, which must be those of a
-/// cut of their sum.
-WEFT_API Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements);
+/// A sharded tensor whose parts are `local`; the ranks exchange their sizes, which must be those of
+/// a cut of their sum.
+WEFT_API Tensor from_local(const Tensor& local, const DeviceMesh& mesh,
+                           const Placements& placements);
 /// The same without an exchange: `shape` is the whole's.
-WEFT_API Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements,
-                           const Shape& shape);
-/// The same over memory that the caller keeps: a tensor in `storage` from element `offset` on, dense.
+WEFT_API Tensor from_local(const Tensor& local, const DeviceMesh& mesh,
+                           const Placements& placements, const Shape& shape);
+/// The same over memory that the caller keeps: a tensor in `storage` from element `offset` on,
+/// dense.
 WEFT_API Tensor tensor_in(Ref<Storage> storage, int64_t offset, const Shape& shape, DType dtype,
                           const Sharding& sharding = {});
 

@@ -5,16 +5,17 @@
 #include "ops/autograd/backward_run.h"
 #include "ops/autograd/op_node.h"
 #include "ops/engine.h"
+#include "ops/layouts.h"
 #include "src/kernels/copy.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/reductions.h"
-#include "ops/layouts.h"
 
 namespace weft {
 
-static bool is_older(const std::pair<uint64_t, Ref<Node>>& a, const std::pair<uint64_t, Ref<Node>>& b) {
+static bool is_older(const std::pair<uint64_t, Ref<Node>>& a,
+                     const std::pair<uint64_t, Ref<Node>>& b) {
   return a.first < b.first;
 }
 
@@ -65,7 +66,8 @@ void BackwardRun::run(const Tensors& roots, const Tensors& gradients) {
   NoGrad no_grad;
   for (size_t i = 0; i < roots.size(); ++i) {
     if (!roots[i].body()->node) {
-      fail("backward: root ", i, " ", roots[i].shape(), " depends on nothing that requires a gradient");
+      fail("backward: root ", i, " ", roots[i].shape(),
+           " depends on nothing that requires a gradient");
     }
     count_users(roots[i].body()->node);
   }
@@ -135,7 +137,8 @@ void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
     auto [tensor, accumulate] = leaf->sink->destination();
     auto& statistics = Engine::current().statistics;
     ++statistics.gradient_copies;
-    statistics.gradient_copy_bytes += gradient.block().numel() * static_cast<int64_t>(size_of(gradient.dtype()));
+    statistics.gradient_copy_bytes +=
+        gradient.block().numel() * static_cast<int64_t>(size_of(gradient.dtype()));
     add_into(tensor, accumulate, gradient);
     return;
   }
@@ -160,8 +163,8 @@ bool BackwardRun::pass_in_place(const Node::Edge& edge, const Op& op,
   auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
   if (!leaf) {
     view = dynamic_cast<OpNode*>(edge.node.get());
-    bool direct = view && view->op->spec.view && view->edges.size() == 1 &&
-                  !view->route->moves && slots_[view].waiting == 1;
+    bool direct = view && view->op->spec.view && view->edges.size() == 1 && !view->route->moves &&
+                  slots_[view].waiting == 1;
     if (direct) leaf = dynamic_cast<LeafNode*>(view->edges[0].node.get());
   }
   if (!leaf || !leaf->sink) return false;
@@ -177,7 +180,8 @@ bool BackwardRun::pass_in_place(const Node::Edge& edge, const Op& op,
     ++statistics.gradients_in_place;
   } else {
     ++statistics.gradient_copies;
-    statistics.gradient_copy_bytes += place.block().numel() * static_cast<int64_t>(size_of(place.dtype()));
+    statistics.gradient_copy_bytes +=
+        place.block().numel() * static_cast<int64_t>(size_of(place.dtype()));
   }
   return true;
 }
@@ -237,7 +241,8 @@ void backward(const Tensors& roots, const Tensors& gradients) {
   for (size_t i = 0; i < roots.size(); ++i) {
     if (complete[i]) continue;
     if (roots[i].numel() != 1) {
-      fail("backward: root ", i, " ", roots[i].shape(), " has more than one element; give its gradient");
+      fail("backward: root ", i, " ", roots[i].shape(),
+           " has more than one element; give its gradient");
     }
     complete[i] = ones_like(roots[i]);
   }

@@ -24,7 +24,8 @@ struct FunctionNode final : public Node {
     if (!function) fail(name, ": backward ran through it before");
     Tensors passed = function(Tensors(gradients.begin(), gradients.end()));
     if (passed.size() != edges.size()) {
-      fail(name, ": its backward gives ", passed.size(), " gradients for ", edges.size(), " inputs");
+      fail(name, ": its backward gives ", passed.size(), " gradients for ", edges.size(),
+           " inputs");
     }
     for (size_t i = 0; i < passed.size(); ++i) backward.pass(edges[i], passed[i]);
   }

@@ -13,7 +13,8 @@ void OpNode::operator delete(void* memory) { pool_free<OpNode>(memory); }
 /// The same elements without what computed them: a saved result must not keep its own node alive.
 static OpNode::Saved saved_result(const Tensor& tensor) {
   const TensorBody& body = *tensor.body();
-  return {make_tensor(body.layout, body.storage, body.offset, body.strides), body.storage->version()};
+  return {make_tensor(body.layout, body.storage, body.offset, body.strides),
+          body.storage->version()};
 }
 
 void record_op(const std::shared_ptr<const OpBody>& op, const Ref<Route>& route,
@@ -64,7 +65,8 @@ void OpNode::release() {
 
 Tensor OpNode::saved(const std::vector<Saved>& list, int i, const char* kind) const {
   const Saved& saved = list[static_cast<size_t>(i)];
-  if (!saved.tensor) fail(op->spec.name, ": its gradient reads ", kind, " ", i, ", which it does not save");
+  if (!saved.tensor)
+    fail(op->spec.name, ": its gradient reads ", kind, " ", i, ", which it does not save");
   if (saved.tensor.storage()->version() != saved.version) {
     fail(op->spec.name, ": ", kind, " ", i, " ", saved.tensor.shape(),
          " is needed for the gradient but was changed in place since");

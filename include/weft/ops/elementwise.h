@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// Element by element. Shapes broadcast from the right; dtypes promote as in the Python array API, and
-// a C++ number is weak: it takes the tensor's dtype (a fraction makes an integer tensor f32).
+// Element by element. Shapes broadcast from the right; dtypes promote as in the Python array API,
+// and a C++ number is weak: it takes the tensor's dtype (a fraction makes an integer tensor f32).
 
 WEFT_API Tensor add(const Tensor& a, const Tensor& b);
 WEFT_API Tensor sub(const Tensor& a, const Tensor& b);

@@ -10,8 +10,8 @@ namespace weft {
 WEFT_API Tensor softmax(const Tensor& a);
 WEFT_API Tensor log_softmax(const Tensor& a);
 
-/// Mean over all rows of -log softmax(logits)[target]. logits [..., vocabulary], targets [...] (i32 or
-/// i64). Rows whose target is negative count neither in the sum nor in the mean.
+/// Mean over all rows of -log softmax(logits)[target]. logits [..., vocabulary], targets [...] (i32
+/// or i64). Rows whose target is negative count neither in the sum nor in the mean.
 WEFT_API Tensor cross_entropy(const Tensor& logits, const Tensor& targets);
 /// The same a row: f32 [...], 0 where the target is negative.
 WEFT_API Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets);

@@ -6,7 +6,8 @@
 
 namespace weft {
 
-/// a [..., m, k] times b [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free.
+/// a [..., m, k] times b [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are
+/// free.
 WEFT_API Tensor matmul(const Tensor& a, const Tensor& b);
 /// x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n].
 WEFT_API Tensor linear(const Tensor& x, const Tensor& weight);

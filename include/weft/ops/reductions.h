@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "weft/export.h"
@@ -9,20 +8,25 @@
 
 namespace weft {
 
-// Over `dims` (negative ones count from the end; {} is all of them). The reduced dims are left out, or
-// stay with size 1 when `keepdims`. Sums of bf16 and f16 accumulate in f32.
+// Over `dims` (negative ones count from the end; {} is all of them). The reduced dims are left out,
+// or stay with size 1 when `keepdims`. Sums of bf16 and f16 accumulate in f32.
 
-WEFT_API Tensor sum(const Tensor& a, std::vector<int> dims = {}, bool keepdims = false);
-WEFT_API Tensor mean(const Tensor& a, std::vector<int> dims = {}, bool keepdims = false);
-/// The largest element; NaN where there is one.
-WEFT_API Tensor max(const Tensor& a, std::vector<int> dims = {}, bool keepdims = false);
-WEFT_API Tensor min(const Tensor& a, std::vector<int> dims = {}, bool keepdims = false);
-/// The index (i64, of the whole tensor) of the first largest element along `dim`.
+/// Integers and bool sum up in i64.
+WEFT_API Tensor sum(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
+/// Of integers in f32.
+WEFT_API Tensor mean(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
+/// The largest element; NaN where there is one. Equal ones share the gradient.
+WEFT_API Tensor max(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
+WEFT_API Tensor min(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
+/// The sum of squares, as f32 (f64 for f64); Partial over a sharded dim.
+WEFT_API Tensor sum_squares(const Tensor& a, const std::vector<int>& dims = {},
+                            bool keepdims = false);
+/// sqrt of the sum of squares. Its gradient at 0 is 0.
+WEFT_API Tensor norm(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
+
+/// The index (i64, of the whole tensor) of the first largest element along `dim`, of the first NaN
+/// where there is one.
 WEFT_API Tensor argmax(const Tensor& a, int dim, bool keepdims = false);
-/// sqrt of the sum of squares.
-WEFT_API Tensor norm(const Tensor& a, std::vector<int> dims = {}, bool keepdims = false);
-/// The sum of all squares: f32, or f64 for f64.
-WEFT_API Tensor sum_squares(const Tensor& a);
 /// log of the sum of exp along `dim`.
 WEFT_API Tensor logsumexp(const Tensor& a, int dim, bool keepdims = false);
 

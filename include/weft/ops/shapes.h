@@ -16,7 +16,8 @@ WEFT_API Tensor reshape(const Tensor& a, const Shape& shape);
 WEFT_API Tensor transpose(const Tensor& a, int dim0, int dim1);
 /// Dim i of the result is dim `dims[i]` of `a`.
 WEFT_API Tensor permute(const Tensor& a, const std::vector<int>& dims);
-/// Elements start, start + step, ... below stop of `dim`; negative start and stop count from the end.
+/// Elements start, start + step, ... below stop of `dim`; negative start and stop count from the
+/// end.
 WEFT_API Tensor slice(const Tensor& a, int dim, int64_t start, int64_t stop, int64_t step = 1);
 /// One after the other along `dim`; the other dims are equal.
 WEFT_API Tensor cat(const Tensors& tensors, int dim);

@@ -19,8 +19,8 @@ struct AdamWStep {
 /// Changes parameter, m and v in place: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
 /// p -= lr (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps) + weight_decay p), where g is
 /// `gradient` times the one element of `gradient_scale` (f32).
-WEFT_API void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v, const Tensor& gradient,
-                     const Tensor& gradient_scale, const AdamWStep& step);
+WEFT_API void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v,
+                     const Tensor& gradient, const Tensor& gradient_scale, const AdamWStep& step);
 
 /// velocity = momentum * velocity + g, parameter -= lr * velocity.
 WEFT_API void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradient,

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <stdexcept>
+
+#include "cli/train_options.h"
+
+namespace weft::cli {
+
+static constexpr int kFailed = 1, kWrongUsage = 2;
+
+static int run(int argc, char** argv) {
+  CLI::App program("weft: distributed tensors in C++ - the program");
+  program.name("weft");
+  program.set_version_flag("--version", "weft " WEFT_VERSION);
+  program.require_subcommand(1);
+  TrainOptions options;
+  CLI::App* training = add_train(program, options);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? 0 : kWrongUsage;
+  }
+  try {
+    if (training->parsed()) {
+      complete(options);
+      train(options);
+    }
+    return 0;
+  } catch (const std::invalid_argument& error) {
+    std::cerr << "weft: " << error.what() << '\n';
+    return kWrongUsage;
+  } catch (const std::exception& error) {
+    std::cerr << "weft: " << error.what() << '\n';
+    return kFailed;
+  }
+}
+
+}  // namespace weft::cli
+
+int main(int argc, char** argv) { return weft::cli::run(argc, argv); }

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/progress.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "weft/error.h"
+
+namespace weft::cli {
+
+using Clock = std::chrono::steady_clock;
+
+/// Between two lines on the terminal, unless there is news.
+static constexpr auto kQuiet = std::chrono::seconds(2);
+
+Progress::Progress(const std::string& metrics_file, int64_t steps)
+    : path_(metrics_file), steps_(steps) {
+  if (path_.empty()) return;
+  file_.open(path_, std::ios::trunc);
+  if (!file_) fail("--metrics: ", in_quotes(path_), " cannot be written");
+}
+
+void Progress::report(const StepReport& report) {
+  if (file_.is_open()) write_metrics(report);
+  bool is_end = report.step == steps_;
+  bool is_due = !printed_ || Clock::now() - *printed_ >= kQuiet;
+  if (is_end || is_due || report.validation_loss) print_line(report);
+}
+
+void Progress::write_metrics(const StepReport& report) {
+  nlohmann::ordered_json line;
+  line["step"] = report.step;
+  line["loss"] = report.loss;
+  line["val_loss"] = nullptr;
+  if (report.validation_loss) line["val_loss"] = *report.validation_loss;
+  line["lr"] = report.learning_rate;
+  line["grad_norm"] = report.gradient_norm;
+  line["tokens_per_second"] = report.tokens_per_second;
+  line["seconds"] = report.seconds;
+  line["bytes_moved"] = report.bytes_moved;
+  line["peak_bytes"] = report.peak_bytes;
+  file_ << line.dump() << std::endl;
+  if (!file_)
+    fail_call("write", in_quotes(path_), ": the metrics cannot be written; is the disk full?");
+}
+
+/// "1 h 02 min", "3 min 20 s" or "12 s".
+static std::string duration_text(double seconds) {
+  auto whole = static_cast<int64_t>(seconds + 0.5);
+  char text[32];
+  if (whole >= 3600) {
+    std::snprintf(text, sizeof text, "%d h %02d min", int(whole / 3600), int(whole / 60 % 60));
+  } else if (whole >= 60) {
+    std::snprintf(text, sizeof text, "%d min %02d s", int(whole / 60), int(whole % 60));
+  } else {
+    std::snprintf(text, sizeof text, "%d s", int(whole));
+  }
+  return text;
+}
+
+void Progress::print_line(const StepReport& report) {
+  printed_ = Clock::now();
+  double left =
+      report.seconds / static_cast<double>(report.step) * static_cast<double>(steps_ - report.step);
+  std::printf("step %lld/%lld  loss %.4f", static_cast<long long>(report.step),
+              static_cast<long long>(steps_), report.loss);
+  if (report.validation_loss) std::printf("  validation loss %.4f", *report.validation_loss);
+  std::printf("  lr %.2e  %.0f tokens/s  %s left\n", report.learning_rate, report.tokens_per_second,
+              duration_text(left).c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <string>
+
+namespace weft::cli {
+
+/// What is told of one step.
+struct StepReport {
+  int64_t step = 0;
+  double loss = 0;
+  std::optional<double> validation_loss;
+  double learning_rate = 0;
+  double gradient_norm = 0;
+  double tokens_per_second = 0;
+  /// Since the first step began.
+  double seconds = 0;
+  /// Received from other ranks in this step, by rank 0.
+  int64_t bytes_moved = 0;
+  /// Of rank 0's memory so far.
+  int64_t peak_bytes = 0;
+};
+
+/// Writes reports: a JSON object a step to a file, and a line now and then to the terminal.
+class Progress {
+ public:
+  /// std::invalid_argument when the file cannot be written.
+  Progress(const std::string& metrics_file, int64_t steps);
+  void report(const StepReport& report);
+
+ private:
+  void write_metrics(const StepReport& report);
+  void print_line(const StepReport& report);
+
+  std::string path_;
+  std::ofstream file_;
+  int64_t steps_;
+  std::optional<std::chrono::steady_clock::time_point> printed_;
+};
+
+}  // namespace weft::cli

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <optional>
+
+#include "cli/data.h"
+#include "cli/progress.h"
+#include "cli/sample.h"
+#include "cli/train_options.h"
+#include "weft/autograd.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/fsdp.h"
+#include "weft/hugging_face.h"
+#include "weft/llama.h"
+#include "weft/ops.h"
+#include "weft/optimizers.h"
+#include "weft/schedules.h"
+
+namespace weft::cli {
+
+using Clock = std::chrono::steady_clock;
+
+/// Validations in a run, and the batches of each.
+static constexpr int64_t kValidations = 10, kValidationBatches = 4;
+
+namespace {
+
+struct Batch {
+  Tensor ids;
+  Tensor targets;
+};
+
+/// One rank's training.
+class Training {
+ public:
+  Training(const TrainOptions& options, const LlamaConfig& config, const TokenData& data,
+           Progress& progress, const Communicator& world)
+      : options_(options),
+        data_(data),
+        progress_(progress),
+        mesh_(world, parsed_axes(options.mesh)),
+        model_(config) {
+    for (Module* block : model_.blocks()) fully_shard(*block, mesh_);
+    fully_shard(model_, mesh_);
+    model_.materialize();
+    if (!options.init.empty()) load_hugging_face(model_, options.init);
+    optimizer_.emplace(model_.named_parameters(),
+                       AdamWOptions{.learning_rate = options.learning_rate,
+                                    .beta2 = 0.95,
+                                    .weight_decay = options.weight_decay});
+  }
+
+  void run() {
+    if (is_first()) describe();
+    int64_t every = std::max<int64_t>(1, options_.steps / kValidations);
+    started_ = Clock::now();
+    for (int64_t step = 1; step <= options_.steps; ++step) {
+      StepReport report = train_step(step);
+      bool validates = step % every == 0 || step == options_.steps;
+      if (validates) report.validation_loss = validation_loss();
+      if (is_first()) progress_.report(report);
+    }
+    if (options_.sample > 0) print_sample();
+  }
+
+ private:
+  bool is_first() const { return mesh_.rank() == 0; }
+
+  void describe() const {
+    int64_t parameters = 0;
+    for (const ParameterPtr& parameter : model_.parameters())
+      parameters += parameter->shape().product();
+    std::printf("%lld tokens in %lld files; a Llama of %lld parameters on %s, %d thread%s a rank\n",
+                static_cast<long long>(data_.stream().size()),
+                static_cast<long long>(data_.stream().files()), static_cast<long long>(parameters),
+                concat(mesh_).c_str(), Context::current().threads,
+                Context::current().threads == 1 ? "" : "s");
+    std::fflush(stdout);
+  }
+
+  /// This rank's rows of a batch, as parts of the whole.
+  template <class Rows>
+  Batch batch(Rows rows) const {
+    TensorOptions integers{DType::i64, cpu, Sharding(mesh_, {Shard(0)})};
+    Batch batch{empty({options_.batch, options_.seq}, integers),
+                empty({options_.batch, options_.seq}, integers)};
+    auto local = static_cast<size_t>(batch.ids.block().numel());
+    rows(batch.ids.box().offset[0], std::span(batch.ids.block().as<int64_t>(), local),
+         std::span(batch.targets.block().as<int64_t>(), local));
+    return batch;
+  }
+
+  StepReport train_step(int64_t step) {
+    auto began = Clock::now();
+    int64_t moved = mesh_.traffic().bytes;
+    Batch rows = batch([&](int64_t first, std::span<int64_t> ids, std::span<int64_t> targets) {
+      data_.train(step - 1, first, ids, targets);
+    });
+    Tensor loss = model_.loss(rows.ids, rows.targets);
+    loss.backward();
+    Tensor norm = gradient_norm(model_.parameters());
+    optimizer_->set_learning_rate(schedule()(step - 1));
+    optimizer_->step(clip_scale(norm, options_.clip));
+    optimizer_->zero_grad();
+
+    StepReport report;
+    report.step = step;
+    report.loss = loss.full_tensor().item();
+    report.learning_rate = optimizer_->learning_rate();
+    report.gradient_norm = norm.item();
+    auto now = Clock::now();
+    report.tokens_per_second = static_cast<double>(options_.batch * options_.seq) /
+                               std::chrono::duration<double>(now - began).count();
+    report.seconds = std::chrono::duration<double>(now - started_).count();
+    report.bytes_moved = mesh_.traffic().bytes - moved;
+    report.peak_bytes = memory_statistics().total.peak;
+    check_finite(report);
+    return report;
+  }
+
+  void check_finite(const StepReport& report) const {
+    if (report.loss - report.loss == 0) return;
+    fail_call("train", "the loss at step ", report.step, " is ", report.loss,
+              "; a smaller --lr may help");
+  }
+
+  WarmupCosine schedule() const {
+    int64_t warmup = std::min<int64_t>(100, options_.steps / 10);
+    return {options_.learning_rate, warmup, options_.steps, options_.learning_rate / 10};
+  }
+
+  double validation_loss() {
+    NoGrad no_grad;
+    int64_t batches = std::min(data_.validation_rows() / options_.batch, kValidationBatches);
+    double sum = 0;
+    for (int64_t i = 0; i < batches; ++i) {
+      Batch rows = batch([&](int64_t first, std::span<int64_t> ids, std::span<int64_t> targets) {
+        data_.validation(i * options_.batch + first, ids, targets);
+      });
+      sum += model_.loss(rows.ids, rows.targets).full_tensor().item();
+    }
+    return sum / static_cast<double>(batches);
+  }
+
+  /// What the sample begins with: the prompt's bytes, or the first tokens held out.
+  std::vector<int64_t> prompt() const {
+    std::vector<int64_t> tokens(options_.prompt.begin(), options_.prompt.end());
+    for (int64_t& token : tokens) token &= 0xff;
+    if (!tokens.empty()) return tokens;
+    std::vector<int64_t> ids(static_cast<size_t>(options_.seq)), targets(ids.size());
+    data_.validation(0, ids, targets);
+    ids.resize(std::min<size_t>(ids.size(), 64));
+    return ids;
+  }
+
+  void print_sample() {
+    std::vector<int64_t> begin = prompt();
+    SampleOptions options{
+        .tokens = options_.sample, .context = options_.seq, .seed = options_.seed};
+    std::vector<int64_t> tokens = sample(model_, mesh_, begin, options);
+    if (!is_first()) return;
+    std::printf("--- sample, after %zu given tokens\n", begin.size());
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (i == begin.size()) std::printf("|");
+      tokens[i] < 256 ? std::printf("%c", static_cast<char>(tokens[i]))
+                      : std::printf("<%lld>", static_cast<long long>(tokens[i]));
+    }
+    std::printf("\n---\n");
+    std::fflush(stdout);
+  }
+
+  const TrainOptions& options_;
+  const TokenData& data_;
+  Progress& progress_;
+  DeviceMesh mesh_;
+  Llama model_;
+  std::optional<AdamW> optimizer_;
+  Clock::time_point started_;
+};
+
+}  // namespace
+
+void train(const TrainOptions& options) {
+  LlamaConfig config = llama_config(options.model);
+  config.max_sequence = std::max(config.max_sequence, options.seq);
+  TokenData data(options.data, {config.vocabulary, options.batch, options.seq}, options.seed);
+  Progress progress(options.metrics, options.steps);
+  run_ranks(options.ranks,
+            [&](Communicator world) { Training(options, config, data, progress, world).run(); },
+            {.threads_per_rank = options.threads, .seed = options.seed});
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/mesh.h"
+
+namespace CLI {
+class App;
+}
+
+namespace weft::cli {
+
+/// What `weft train` is told.
+struct TrainOptions {
+  std::vector<std::string> data;
+  std::string model;
+  std::string init;
+  int ranks = 0;
+  std::string mesh;
+  int64_t steps = 100;
+  int64_t batch = 16;
+  int64_t seq = 256;
+  uint64_t seed = 0;
+  double learning_rate = 3e-3;
+  double weight_decay = 0.1;
+  double clip = 1;
+  int threads = 0;
+  std::string metrics;
+  std::string prompt;
+  int64_t sample = 0;
+};
+
+/// Adds the subcommand `train` with its flags, which land in `options`.
+CLI::App* add_train(CLI::App& program, TrainOptions& options);
+
+/// The axes that "dp=2,tp=2" says; std::invalid_argument for anything else.
+std::vector<MeshAxis> parsed_axes(const std::string& text);
+
+/// Fills in what was not said and checks what the flags say together.
+void complete(TrainOptions& options);
+
+/// Trains. Throws what went wrong.
+void train(const TrainOptions& options);
+
+}  // namespace weft::cli

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/export.h"
+#include "weft/module.h"
+
+namespace weft {
+
+/// Sizes and numbers of a Llama.
+struct LlamaConfig {
+  int64_t dim = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  /// Heads of keys and values, each shared by heads / kv_heads queries.
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  /// Width of the gated feed-forward.
+  int64_t ffn = 0;
+  int64_t vocabulary = 0;
+  /// The longest sequence that forward takes.
+  int64_t max_sequence = 2048;
+  double rope_theta = 10000;
+  double norm_eps = 1e-5;
+  /// The head computes with the embedding's weight.
+  bool tied = false;
+  /// Of the initial values of all matrices.
+  double deviation = 0.02;
+  bool operator==(const LlamaConfig&) const = default;
+};
+
+/// `source` is "tiny", "small", a Hugging Face config.json or a directory that holds one.
+/// std::invalid_argument names the file, the key and what is wrong: missing, of the wrong type,
+/// sizes that do not fit each other, or something this Llama does not do (scaled rope, biases,
+/// another activation).
+WEFT_API LlamaConfig llama_config(const std::string& source);
+
+/// The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, RMSNorm. Parameters
+/// have Hugging Face's names ("model.layers.0.self_attn.q_proj.weight").
+class WEFT_API Llama final : public Module {
+ public:
+  /// std::invalid_argument when the sizes do not fit each other.
+  explicit Llama(const LlamaConfig& config);
+
+  const LlamaConfig& config() const { return config_; }
+  /// The decoder layers, "model.layers.<i>", first to last.
+  std::vector<Module*> blocks();
+
+  /// Mean cross entropy of the logits of `ids` [batch, sequence] against `targets` (alike);
+  /// negative targets do not count.
+  Tensor loss(const Tensor& ids, const Tensor& targets);
+
+ protected:
+  /// {ids [batch, sequence]} -> {logits [batch, sequence, vocabulary]}.
+  Tensors forward(const Tensors& inputs) override;
+
+ private:
+  LlamaConfig config_;
+  std::shared_ptr<Module> model_;
+  std::shared_ptr<Module> head_;
+};
+
+}  // namespace weft

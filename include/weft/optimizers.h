@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/export.h"
+#include "weft/module.h"
+
+namespace weft {
+
+struct ParameterRuns;
+
+/// Changes the parameters of a module by their gradients. It holds their slots, so parameters may
+/// be sharded, gathered or loaded meanwhile. Parameters whose local values, gradients and state
+/// each lie one after the other in memory are updated by one call over all of it.
+class WEFT_API Optimizer {
+ public:
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+  virtual ~Optimizer();
+
+  /// One update by the gradients times the one element of `gradient_scale` (f32; none means 1).
+  /// Parameters without a gradient stay; std::invalid_argument when none has one, or one lies
+  /// differently than its parameter.
+  void step(const Tensor& gradient_scale = {});
+  void zero_grad();
+
+  double learning_rate() const { return learning_rate_; }
+  void set_learning_rate(double learning_rate) { learning_rate_ = learning_rate; }
+
+  /// The trainable ones it was given.
+  const std::vector<NamedParameter>& parameters() const { return parameters_; }
+  /// What it remembers of a parameter, in the parameter's layout: `moments()` tensors by their
+  /// names. Made, zero, at the first call or step; change them in place only.
+  const Tensors& state(size_t parameter);
+  virtual std::vector<std::string> moments() const = 0;
+  /// How many updates a parameter has had.
+  int64_t steps(size_t parameter) const { return steps_[parameter]; }
+  void set_steps(size_t parameter, int64_t steps);
+
+ protected:
+  Optimizer(std::vector<NamedParameter> parameters, double learning_rate);
+
+  /// One run of memory: flat tensors of one rank.
+  struct Update {
+    Tensor value;
+    Tensor gradient;
+    Tensors state;
+    Tensor gradient_scale;
+    /// A parameter of the run: all have equal `steps` and `kind_of`.
+    size_t parameter;
+    /// Of this update, from 1.
+    int64_t step;
+  };
+  virtual void update(const Update& update) = 0;
+  /// Parameters of different kinds are not updated by one call.
+  virtual int kind_of(size_t parameter) const = 0;
+
+ private:
+  void make_state();
+  void find_runs(const std::vector<size_t>& with_gradient);
+  void update_run(size_t run, const Tensor& gradient_scale);
+
+  std::vector<NamedParameter> parameters_;
+  double learning_rate_;
+  std::vector<int64_t> steps_;
+  std::vector<Tensors> state_;
+  std::unique_ptr<ParameterRuns> runs_;
+};
+
+/// Which parameters decay.
+using DecayPredicate = std::function<bool(const NamedParameter&)>;
+
+struct AdamWOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  /// All unless given.
+  DecayPredicate decays = {};
+};
+
+/// Adam with decoupled weight decay (Loshchilov and Hutter, 2019): `adamw_`. State: "m", "v".
+class WEFT_API AdamW final : public Optimizer {
+ public:
+  explicit AdamW(std::vector<NamedParameter> parameters, AdamWOptions options = {});
+  std::vector<std::string> moments() const override { return {"m", "v"}; }
+
+ protected:
+  void update(const Update& update) override;
+  int kind_of(size_t parameter) const override { return decays_[parameter]; }
+
+ private:
+  AdamWOptions options_;
+  std::vector<bool> decays_;
+};
+
+struct SGDOptions {
+  double learning_rate = 1e-2;
+  double momentum = 0;
+  double weight_decay = 0;
+  /// All unless given.
+  DecayPredicate decays = {};
+};
+
+/// Gradient descent with momentum: `sgd_`. State: "velocity".
+class WEFT_API SGD final : public Optimizer {
+ public:
+  explicit SGD(std::vector<NamedParameter> parameters, SGDOptions options = {});
+  std::vector<std::string> moments() const override { return {"velocity"}; }
+
+ protected:
+  void update(const Update& update) override;
+  int kind_of(size_t parameter) const override { return decays_[parameter]; }
+
+ private:
+  SGDOptions options_;
+  std::vector<bool> decays_;
+};
+
+/// sqrt of the sum of squares of all gradients, whatever their layouts: one element, f32, without a
+/// sharding, equal on each rank. One reduction a mesh. Collective over the parameters' meshes.
+WEFT_API Tensor gradient_norm(const std::vector<ParameterPtr>& parameters);
+/// min(1, max_norm / (norm + 1e-6)): what `Optimizer::step` takes, so that clipping is no pass over
+/// the gradients.
+WEFT_API Tensor clip_scale(const Tensor& norm, double max_norm);
+/// Scales all gradients so that their norm is at most `max_norm`; gives the norm before.
+WEFT_API double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_norm);
+
+}  // namespace weft

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/reductions.h"
+
+#include "ops/dim_names.h"
+#include "ops/promotion.h"
+#include "src/kernels/map.h"
+#include "src/kernels/reduce.h"
+#include "src/math.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+// The one structural attribute of these ops is the set of reduced dims, as bits; results lack them.
+
+static bool is_reduced(const Attributes& attributes, int dim) {
+  return attributes.structure[0] >> dim & 1;
+}
+
+static int64_t reduced_bits(const char* what, const Tensor& a, const std::vector<int>& dims) {
+  if (!a) fail(what, ": no tensor");
+  if (dims.empty()) return (int64_t{1} << a.ndim()) - 1;
+  int64_t bits = 0;
+  for (int dim : dims) {
+    int at = normalized_dim(what, dim, a.ndim());
+    if (bits >> at & 1) fail(what, ": dim ", at, " of ", a.shape(), " is given twice");
+    bits |= int64_t{1} << at;
+  }
+  return bits;
+}
+
+static Dims reduced_dims(const Call& c) {
+  Dims dims;
+  for (int d = 0; d < c.in(0).shape.ndim(); ++d) {
+    if (is_reduced(c.attributes(), d)) dims.push_back(d);
+  }
+  return dims;
+}
+
+/// `shape` with size 1 at the reduced dims.
+static Shape kept_shape(const Attributes& attributes, Shape shape) {
+  for (int d = 0; d < shape.ndim(); ++d) {
+    if (is_reduced(attributes, d)) shape[d] = 1;
+  }
+  return shape;
+}
+
+/// `mark` is ":max", ":min" or nothing.
+static Rule reduction_rule(const Attributes& attributes, std::span<const Shape> shapes,
+                           const char* mark) {
+  std::string in, out;
+  for (int d = 0; d < shapes[0].ndim(); ++d) {
+    bool reduced = is_reduced(attributes, d);
+    in += dim_name(d) + (reduced ? mark : "") + " ";
+    if (!reduced) out += dim_name(d) + " ";
+  }
+  return {array_text(in) + " -> " + array_text(out)};
+}
+
+static Rule sum_rule(const Attributes& attributes, std::span<const Shape> shapes) {
+  return reduction_rule(attributes, shapes, "");
+}
+
+static Tensor reduced(const Op& op, const Tensor& a, int64_t bits, bool keepdims) {
+  const Attributes attributes{.structure = {bits}};
+  Tensor result = op({a}, attributes);
+  return keepdims ? reshape(result, kept_shape(attributes, a.shape())) : result;
+}
+
+/// Elements of the whole operand that one element of the result is made of.
+static double reduced_count(const Attributes& attributes, const Shape& shape) {
+  double count = 1;
+  for (int d = 0; d < shape.ndim(); ++d) {
+    if (is_reduced(attributes, d)) count *= static_cast<double>(shape[d]);
+  }
+  return count;
+}
+
+/// The result's gradient, as often as the operand has elements.
+static Tensor spread(const Grad& g) {
+  return expand(reshape(g.grad(), kept_shape(g.attributes(), g.in_shape(0))), g.in_shape(0));
+}
+
+static const Op sum_op = list({
+    .name = "sum",
+    .rule_of = sum_rule,
+    .linear = {{0}},
+    .dtype = [](const Attributes&, std::span<const DType> dtypes,
+                int) { return is_floating(dtypes[0]) ? dtypes[0] : i64; },
+    .forward =
+        [](const Call& c) {
+          reduce(Reduction::sum, c.out(), c.in(0), reduced_dims(c), 1, c.accumulate());
+        },
+    .backward = [](const Grad& g) { g.give(0, spread(g)); },
+    .saves_in = std::vector<int>{},
+    .accumulates = true,
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
+                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {5}}},
+                {.shapes = {{5, 7}}, .attributes = {.structure = {3}}},
+                {.shapes = {{5, 7}}, .attributes = {.structure = {2}}, .dtypes = {i32}}},
+});
+
+static const Op mean_op = list({
+    .name = "mean",
+    .rule_of = sum_rule,
+    .linear = {{0}},
+    .forward =
+        [](const Call& c) {
+          reduce(Reduction::sum, c.out(), c.in(0), reduced_dims(c),
+                 1 / reduced_count(c.attributes(), c.in_shape(0)), c.accumulate());
+        },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, mul(spread(g), 1 / reduced_count(g.attributes(), g.in_shape(0))));
+        },
+    .saves_in = std::vector<int>{},
+    .accumulates = true,
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
+                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
+                {.shapes = {{5, 7}}, .attributes = {.structure = {3}}}},
+});
+
+/// Equal extremes share the gradient evenly, as in torch.amax.
+static void give_to_extremes(const Grad& g) {
+  const Shape kept = kept_shape(g.attributes(), g.in_shape(0));
+  std::vector<int> dims;
+  for (int d = 0; d < kept.ndim(); ++d) {
+    if (is_reduced(g.attributes(), d)) dims.push_back(d);
+  }
+  Tensor extreme = cast(equal(g.in(0), reshape(g.out(), kept)), g.grad().dtype());
+  Tensor share = dims.empty() ? g.grad() : div(g.grad(), sum(extreme, dims));
+  g.give(0, mul(extreme, reshape(share, kept)));
+}
+
+static Op extreme_reduction(const char* name, Reduction reduction, const char* mark) {
+  return list({
+      .name = name,
+      .rule_of =
+          [mark](const Attributes& attributes, std::span<const Shape> shapes) {
+            return reduction_rule(attributes, shapes, mark);
+          },
+      .forward =
+          [reduction](const Call& c) { reduce(reduction, c.out(), c.in(0), reduced_dims(c)); },
+      .backward = give_to_extremes,
+      .saves_out = {0},
+      .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
+                  {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
+                  {.shapes = {{5, 7}}, .attributes = {.structure = {3}}, .dtypes = {i64}}},
+  });
+}
+
+static const Op max_op = extreme_reduction("max", Reduction::max, ":max");
+static const Op min_op = extreme_reduction("min", Reduction::min, ":min");
+
+static const Op sum_squares_op = list({
+    .name = "sum_squares",
+    .rule_of = sum_rule,
+    .dtype = [](const Attributes&, std::span<const DType> dtypes,
+                int) { return dtypes[0] == f64 ? f64 : f32; },
+    .forward =
+        [](const Call& c) {
+          reduce(Reduction::sum_squares, c.out(), c.in(0), reduced_dims(c), 1, c.accumulate());
+        },
+    .backward =
+        [](const Grad& g) {
+          Tensor doubled = cast(mul(g.grad(), 2), g.in_dtype(0));
+          g.give(0, mul(g.in(0), reshape(doubled, kept_shape(g.attributes(), g.in_shape(0)))));
+        },
+    .accumulates = true,
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
+                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {7}}},
+                {.shapes = {{7}}, .attributes = {.structure = {1}}}},
+});
+
+namespace {
+
+struct Root {
+  template <class T>
+  WEFT_FN T operator()(T x) const {
+    return sqrt(x);
+  }
+};
+/// dy / (2 y); 0 at 0, where the norm has no gradient (torch.linalg.vector_norm gives 0 too).
+struct RootGradient {
+  template <class T>
+  WEFT_FN T operator()(T dy, T y) const {
+    return y == T(0) ? T(0) : dy / (T(2) * y);
+  }
+};
+
+}  // namespace
+
+static const Op norm_root_gradient_op = list({
+    .name = "norm_root_gradient",
+    .rule = "..., ... -> ...",
+    .linear = {{0}},
+    .forward = [](const Call& c) { map_floating(RootGradient{}, c.out(), c.in(0), c.in(1)); },
+    .samples = {{{{5, 7}, {5, 7}}}},
+});
+
+/// The square root of a sum of squares.
+static const Op norm_root_op = list({
+    .name = "norm_root",
+    .rule = "... -> ...",
+    .forward = [](const Call& c) { map_floating(Root{}, c.out(), c.in(0)); },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, norm_root_gradient_op({g.grad(), g.out()}));
+        },
+    .saves_in = std::vector<int>{},
+    .saves_out = {0},
+    .samples = {{.shapes = {{5, 7}}, .low = 0.1}},
+});
+
+Tensor sum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  return reduced(sum_op, a, reduced_bits("sum", a, dims), keepdims);
+}
+
+Tensor mean(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  int64_t bits = reduced_bits("mean", a, dims);
+  return reduced(mean_op, as_floating("mean", a), bits, keepdims);
+}
+
+static Tensor extreme_of(const Op& op, const Tensor& a, const std::vector<int>& dims,
+                         bool keepdims) {
+  const char* what = op.spec().name.c_str();
+  int64_t bits = reduced_bits(what, a, dims);
+  for (int d = 0; d < a.ndim(); ++d) {
+    if (bits >> d & 1 && a.size(d) == 0) {
+      fail(what, ": dim ", d, " of ", a.shape(), " has no elements");
+    }
+  }
+  return reduced(op, a, bits, keepdims);
+}
+
+Tensor max(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  return extreme_of(max_op, a, dims, keepdims);
+}
+
+Tensor min(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  return extreme_of(min_op, a, dims, keepdims);
+}
+
+Tensor sum_squares(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  int64_t bits = reduced_bits("sum_squares", a, dims);
+  return reduced(sum_squares_op, as_floating("sum_squares", a), bits, keepdims);
+}
+
+Tensor norm(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  Tensor x = as_floating("norm", a);
+  return as_dtype(norm_root_op({sum_squares(x, dims, keepdims)}), x.dtype());
+}
+
+}  // namespace weft

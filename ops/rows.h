@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/kernels/reduce.h"
+#include "src/kernels/softmax.h"
+#include "weft/error.h"
+#include "weft/op.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+// What ops on rows (along operand 0's last dim) share.
+
+inline int last_dim(const Call& c) { return c.in(0).shape.ndim() - 1; }
+
+/// Stage 0 of a softmax: each row's largest element.
+inline Stage row_max_stage() {
+  return {.result = "...", .reduce = ReduceOp::max, .run = [](const Call& c) {
+            reduce(Reduction::max, c.stage(0), c.in(0), {last_dim(c)});
+          }};
+}
+
+/// Stage 1: each row's sum of exp(x - max).
+inline Stage row_sum_exp_stage() {
+  return {.result = "...", .reduce = ReduceOp::sum, .run = [](const Call& c) {
+            row_sum_exp(c.stage(1), c.in(0), last_dim(c), c.stage(0));
+          }};
+}
+
+/// f64 for f64, f32 otherwise: what sums over rows are kept in.
+inline DType row_dtype(std::span<const DType> operands) {
+  return operands[0] == DType::f64 ? DType::f64 : DType::f32;
+}
+
+/// A view with `dim`, which is not negative, as the last dim.
+inline Tensor with_last(const Tensor& a, int dim) {
+  if (dim == a.ndim() - 1) return a;
+  std::vector<int> order;
+  for (int d = 0; d < a.ndim(); ++d) {
+    if (d != dim) order.push_back(d);
+  }
+  order.push_back(dim);
+  return permute(a, order);
+}
+
+}  // namespace weft
