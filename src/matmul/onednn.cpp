@@ -146,7 +146,7 @@ class PrimitiveTable {
   dnnl::stream& stream() { return stream_; }
 
  private:
-  static constexpr size_t kSlots = 2048;
+  static constexpr size_t kSlots = 1024;
   static constexpr size_t kPrimitives = kSlots / 2;
 
   dnnl::stream stream_;

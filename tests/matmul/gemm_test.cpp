@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/matmul/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "src/matmul/tasks.h"
+#include "tests/matmul/strided_array.h"
+
+namespace weft {
+
+/// `x` with its last two dims exchanged.
+static Block transposed(Block x) {
+  const int n = x.shape.ndim();
+  std::swap(x.shape[n - 1], x.shape[n - 2]);
+  std::swap(x.strides[n - 1], x.strides[n - 2]);
+  return x;
+}
+
+/// The row-major index into an operand of batch `shape` (aligned right) for batch index `index` of
+/// `out`.
+static int64_t batch_index(const Shape& shape, const Shape& out, int64_t index) {
+  int64_t at = 0, stride = 1;
+  for (int i = out.ndim() - 3; i >= 0; --i) {
+    const int own = i - (out.ndim() - shape.ndim());
+    const int64_t here = index % out[i];
+    index /= out[i];
+    if (own < 0) continue;
+    if (shape[own] != 1) at += here * stride;
+    stride *= shape[own];
+  }
+  return at;
+}
+
+/// a @ b + bias + beta * out in plain double loops over logical indices.
+static std::vector<double> plain_gemm(const StridedArray& a, const StridedArray& b,
+                                      const StridedArray* bias, const StridedArray& out,
+                                      double beta) {
+  const Shape& shape = out.block().shape;
+  const int n_dim = shape.ndim() - 1;
+  const int64_t m = shape[n_dim - 1], n = shape[n_dim], k = a.block().shape.back();
+  const auto a_values = a.values(), b_values = b.values(), old = out.values();
+  std::vector<double> result;
+  for (int64_t i = 0; i < out.numel(); ++i) {
+    const int64_t batch = i / (m * n), row = i / n % m, column = i % n;
+    const int64_t a_at = (batch_index(a.block().shape, shape, batch) * m + row) * k;
+    const int64_t b_at = batch_index(b.block().shape, shape, batch) * k * n + column;
+    double sum = bias ? bias->at(column) : 0;
+    for (int64_t l = 0; l < k; ++l) {
+      sum += a_values[static_cast<size_t>(a_at + l)] * b_values[static_cast<size_t>(b_at + l * n)];
+    }
+    if (beta != 0) sum += beta * old[static_cast<size_t>(i)];
+    result.push_back(out.block().dtype == u8 ? std::fmod(sum, 256) : sum);  // integers wrap
+  }
+  return result;
+}
+
+/// A random shape whose batch dims broadcast to `batch`.
+static Shape broadcastable(const Shape& batch, int64_t rows, int64_t columns,
+                           std::mt19937& random) {
+  const auto skipped = static_cast<int>(random() % static_cast<unsigned>(batch.ndim() + 1));
+  Shape shape;
+  for (int i = skipped; i < batch.ndim(); ++i) shape.push_back(random() % 3 == 0 ? 1 : batch[i]);
+  shape.push_back(rows);
+  shape.push_back(columns);
+  return shape;
+}
+
+/// An array whose dims lie in the usual order, with the last two exchanged, or in any.
+static StridedArray any_layout(DType dtype, const Shape& shape, std::mt19937& random) {
+  std::vector<int> order;
+  for (int i = 0; i < shape.ndim(); ++i) order.push_back(i);
+  const unsigned choice = random() % 4;
+  if (choice == 1) std::swap(order[order.size() - 1], order[order.size() - 2]);
+  if (choice == 2) std::shuffle(order.begin(), order.end(), random);
+  StridedArray array(dtype, shape, order, random() % 3 == 0 ? 3 : 0);
+  array.randomize(random);
+  return array;
+}
+
+static double allowed(DType operands, DType out, int64_t k) {
+  // Sums of products of magnitude up to 1 lose some k / 4 roundings of f32 at the very most.
+  const double sums = operands == DType::f64 ? 1e-15 : is_floating(operands) ? 6e-8 : 0;
+  return tolerance_of(out) + sums * static_cast<double>(k);
+}
+
+class Gemm : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, Gemm, testing::Values(f32, bf16, f16, f64, i32, i64, u8),
+                         [](const auto& p) { return std::string(name_of(p.param)); });
+
+TEST_P(Gemm, EqualsPlainLoopsForAnyShapeAndStrides) {
+  const DType dtype = GetParam();
+  std::mt19937 random(7);
+  constexpr int64_t sizes[] = {0, 1, 1, 2, 3, 5, 7, 8, 16, 17, 31, 33, 48, 64, 100};
+  const auto size = [&] { return sizes[random() % std::size(sizes)]; };
+  for (int round = 0; round < 300; ++round) {
+    const int64_t m = size(), n = size(), k = size();
+    Shape batch;
+    for (unsigned i = random() % 4; i > 1; --i) batch.push_back(sizes[random() % 6]);
+    const bool half = dtype == bf16 || dtype == f16;
+    const DType out_dtype = half && random() % 2 ? f32 : dtype;
+    const StridedArray a = any_layout(dtype, broadcastable(batch, m, k, random), random);
+    const StridedArray b = any_layout(dtype, broadcastable(batch, k, n, random), random);
+    StridedArray bias(random() % 2 ? dtype : out_dtype, {n}, {}, 0);
+    bias.randomize(random);
+    Shape out_shape = batch;
+    out_shape.push_back(m);
+    out_shape.push_back(n);
+    StridedArray out = any_layout(out_dtype, out_shape, random);
+    const bool with_bias = random() % 3 == 0;
+    const float beta = random() % 2 ? static_cast<float>(random() % 3) : 0;
+    const auto expected = plain_gemm(a, b, with_bias ? &bias : nullptr, out, beta);
+    if (beta == 0 && is_floating(dtype)) out.fill(std::nan(""));
+    if (with_bias) {
+      gemm(a.block(), b.block(), bias.block(), out.block(), beta);
+    } else {
+      gemm(a.block(), b.block(), out.block(), beta);
+    }
+    EXPECT_LE(relative_difference(out.values(), expected), allowed(dtype, out_dtype, k))
+        << "round " << round << ": a " << a.block().shape << a.block().strides << " b "
+        << b.block().shape << b.block().strides << " out " << out.block().shape
+        << out.block().strides << " beta " << beta << " bias " << with_bias;
+    EXPECT_TRUE(out.gaps_untouched()) << "round " << round;
+  }
+}
+
+TEST_P(Gemm, TakesTransposedOperandsAndResults) {
+  const DType dtype = GetParam();
+  std::mt19937 random(3);
+  const std::vector<int> rows{0, 1}, columns{1, 0};
+  for (int i = 0; i < 16; ++i) {
+    StridedArray a(dtype, {65, 80}, i & 1 ? columns : rows),
+        b(dtype, {80, 96}, i & 2 ? columns : rows);
+    StridedArray out(dtype, {65, 96}, i & 4 ? columns : rows, 5), bias(dtype, {96});
+    for (StridedArray* each : {&a, &b, &out, &bias}) each->randomize(random);
+    const bool with_bias = i & 8;
+    const auto expected = plain_gemm(a, b, with_bias ? &bias : nullptr, out, 1);
+    if (with_bias) {
+      gemm(a.block(), b.block(), bias.block(), out.block(), 1);
+    } else {
+      gemm(a.block(), b.block(), out.block(), 1);
+    }
+    EXPECT_LE(relative_difference(out.values(), expected), allowed(dtype, dtype, 80)) << i;
+    EXPECT_TRUE(out.gaps_untouched()) << i;
+  }
+}
+
+TEST_P(Gemm, SumsOverLeadingDims) {
+  const DType dtype = GetParam();
+  const DType out_dtype = dtype == bf16 ? f32 : dtype;
+  std::mt19937 random(5);
+  const std::vector<std::vector<int>> orders{{0, 1, 2}, {1, 0, 2}, {2, 0, 1}, {0, 2, 1}};
+  for (const Shape& leading : {Shape{3, 5}, Shape{1, 40}, Shape{20, 30}, Shape{0, 4}}) {
+    for (size_t i = 0; i < orders.size() * orders.size(); ++i) {
+      const auto &a_order = orders[i / orders.size()], &b_order = orders[i % orders.size()];
+      StridedArray a(dtype, {leading[0], leading[1], 33}, a_order, i % 3 == 0 ? 2 : 0);
+      StridedArray b(dtype, {leading[0], leading[1], 47}, b_order, i % 3 == 1 ? 2 : 0);
+      StridedArray out(out_dtype, {33, 47});
+      for (StridedArray* each : {&a, &b, &out}) each->randomize(random);
+      auto expected = out.values();
+      const auto a_values = a.values(), b_values = b.values();
+      for (size_t t = 0; t < static_cast<size_t>(leading.product()); ++t) {
+        for (size_t j = 0; j < expected.size(); ++j) {
+          expected[j] += a_values[t * 33 + j / 47] * b_values[t * 47 + j % 47];
+        }
+      }
+      if (dtype == u8) {
+        for (double& x : expected) x = std::fmod(x, 256);
+      }
+      gemm_over_leading(a.block(), b.block(), out.block(), 1);
+      EXPECT_LE(relative_difference(out.values(), expected), allowed(dtype, out_dtype, 600))
+          << leading << " " << i;
+    }
+  }
+}
+
+TEST(Gemm, ReadsBroadcastOperandsByStrideZero) {
+  std::mt19937 random(11);
+  StridedArray a(f32, {6, 40, 50}), row(f32, {1, 1}), out(f32, {6, 40, 30});
+  a.randomize(random);
+  row.set_at(0, 0.5);
+  Block b = row.block();  // one number seen as [6, 50, 30]
+  b.shape = {6, 50, 30};
+  b.strides = {0, 0, 0};
+  gemm(a.block(), b, out.block());
+  const auto a_values = a.values(), values = out.values();
+  for (size_t i = 0; i < values.size(); ++i) {
+    double sum = 0;
+    for (size_t l = 0; l < 50; ++l) sum += 0.5 * a_values[i / 30 * 50 + l];
+    EXPECT_NEAR(values[i], sum, 1e-5);
+  }
+}
+
+TEST(Gemm, GivesBetaTimesOutWhereNothingIsSummed) {
+  StridedArray a(f32, {3, 0}), b(f32, {0, 4}), out(f32, {3, 4});
+  out.fill(3);
+  gemm(a.block(), b.block(), out.block(), 0.5f);
+  EXPECT_EQ(out.values(), std::vector<double>(12, 1.5));
+  gemm(a.block(), b.block(), out.block());
+  EXPECT_EQ(out.values(), std::vector<double>(12, 0));
+}
+
+TEST(Gemm, KeepsRightWithMoreShapesThanItRemembers) {
+  std::mt19937 random(13);
+  for (int64_t i = 0; i < 560; ++i) {
+    const int64_t n = 26 + i % 540;  // the last ones are the first ones again
+    StridedArray a(f32, {26, 26}), b(f32, {26, n}), out(f32, {26, n});
+    a.randomize(random);
+    b.randomize(random);
+    gemm(a.block(), b.block(), out.block());
+    if (i % 37 != 0 && i < 540) continue;
+    EXPECT_LE(relative_difference(out.values(), plain_gemm(a, b, nullptr, out, 0)), 4e-6) << n;
+  }
+}
+
+/// The products of one thread, of shapes of its own and shared ones.
+static std::vector<double> products_of(unsigned thread, int threads) {
+  ThreadLimit limit(threads);
+  std::mt19937 random(thread);
+  std::vector<double> all;
+  for (int64_t i = 0; i < 40; ++i) {
+    const int64_t m = 64 + 16 * (i % 4), n = 48 + static_cast<int64_t>(thread), k = 128 + i % 3;
+    StridedArray a(f32, {2, m, k}), b(f32, {k, n}, {1, 0}), out(f32, {2, m, n});
+    a.randomize(random);
+    b.randomize(random);
+    gemm(a.block(), b.block(), out.block());
+    const auto values = out.values();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+TEST(Gemm, RunsOnManyThreadsAtOnce) {
+  for (const int threads : {1, 2}) {
+    std::vector<std::vector<double>> alone(4), together(4);
+    for (unsigned i = 0; i < 4; ++i) alone[i] = products_of(i, threads);
+    std::vector<std::thread> ranks;
+    for (unsigned i = 0; i < 4; ++i) {
+      ranks.emplace_back([&, i] { together[i] = products_of(i, threads); });
+    }
+    for (auto& rank : ranks) rank.join();
+    EXPECT_EQ(alone, together) << threads;
+  }
+}
+
+TEST(Gemm, NamesWhatDisagrees) {
+  const StridedArray a(f32, {4, 8}), b(f32, {6, 5}), c(f32, {4, 5}), d(f64, {8, 5}), e(f32, {8, 5});
+  const StridedArray batch(f32, {3, 4, 8}), batched(f32, {2, 4, 5}), bias(f32, {4}),
+      flags(boolean, {2, 2});
+  const auto message = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "nothing thrown";
+  };
+  EXPECT_EQ(message([&] { gemm(a.block(), b.block(), c.block()); }),
+            "gemm: factor k is 8 in a [4, 8] but 6 in b [6, 5]");
+  EXPECT_EQ(message([&] { gemm(a.block(), d.block(), c.block()); }),
+            "gemm: operands are f32 and f64; cast one");
+  EXPECT_EQ(message([&] { gemm(d.block(), d.block(), c.block()); }),
+            "gemm: f64 does not go into f32");
+  EXPECT_EQ(message([&] { gemm(e.block(), transposed(e.block()), c.block()); }),
+            "gemm: a [8, 5] by b [5, 8] does not give out [4, 5]");
+  EXPECT_EQ(message([&] { gemm(batch.block(), e.block(), batched.block()); }),
+            "gemm: dim 0 of a [3, 4, 8] does not broadcast to [2, 4, 5]");
+  EXPECT_EQ(message([&] { gemm(bias.block(), e.block(), c.block()); }),
+            "gemm: needs matrices, not [4] by [8, 5] into [4, 5]");
+  EXPECT_EQ(message([&] { gemm(a.block(), e.block(), bias.block(), c.block()); }),
+            "gemm: bias [4] for rows of 5");
+  EXPECT_EQ(message([&] { gemm(flags.block(), flags.block(), flags.block()); }),
+            "gemm: there is no product of bool");
+  EXPECT_EQ(message([&] { gemm_over_leading(a.block(), b.block(), c.block()); }),
+            "gemm: a [4, 8] over b [6, 5] by their leading dims does not give out [4, 5]");
+}
+
+}  // namespace weft
