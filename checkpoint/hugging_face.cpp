@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/hugging_face.h"
+
+#include <set>
+#include <vector>
+
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops/factories.h"
+#include "weft/safetensors.h"
+
+namespace weft {
+
+/// The names under which `files` holds the parameter: one, or several of a tied one.
+static std::vector<std::string> names_there(const NamedParameter& named, const TensorFiles& files) {
+  std::vector<std::string> there;
+  for (const std::string& name : named.names) {
+    if (files.contains(name)) there.push_back(name);
+  }
+  if (there.empty()) {
+    fail("load_hugging_face: ", files.path(), " holds no tensor ", in_quotes(named.name()),
+         named.names.size() > 1 ? " (or another name of that tied parameter)" : "");
+  }
+  return there;
+}
+
+static void check_fits(const NamedParameter& named, const std::string& name,
+                       const TensorFiles& files) {
+  const SafetensorsEntry& entry = files.entry(name);
+  if (!(entry.shape == named.parameter->shape())) {
+    fail("load_hugging_face: ", files.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
+         " but the parameter ", named.parameter->shape());
+  }
+  if (!is_floating(entry.dtype)) {
+    fail("load_hugging_face: ", files.path(), ": tensor ", in_quotes(name), " is of ", entry.dtype,
+         "; a parameter of ", named.parameter->dtype(), " is read from floating dtypes only");
+  }
+}
+
+/// Old files hold the rope's frequencies, which follow from the config.
+static bool is_left_out(const std::string& name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+static void check_all_known(const TensorFiles& files, const std::set<std::string>& known) {
+  std::vector<std::string> unknown;
+  for (const std::string& name : files.names()) {
+    if (!known.contains(name) && !is_left_out(name)) unknown.push_back(name);
+  }
+  if (unknown.empty()) return;
+  fail("load_hugging_face: ", files.path(), " holds tensor ", in_quotes(unknown[0]),
+       unknown.size() > 1 ? concat(" and ", unknown.size() - 1, " others") : "",
+       ", which the model has no parameter for");
+}
+
+/// This rank's elements as they are in the file.
+static Tensor read_part(const TensorFiles& files, const std::string& name, const Box& box) {
+  Tensor part = empty(box.shape, {.dtype = files.entry(name).dtype});
+  files.read_box(name, box, part.block().data);
+  return part;
+}
+
+static void fill(const Parameter& parameter, const TensorFiles& files, const std::string& name) {
+  const Tensor value = parameter.value().local();
+  const Box box = parameter.value().box();
+  const bool as_it_is = value.dtype() == files.entry(name).dtype && value.block().is_dense() &&
+                        value.device().kind == DeviceKind::cpu;
+  if (as_it_is) {
+    files.read_box(name, box, value.block().data);
+    value.storage()->mark_changed();
+  } else {
+    copy_(value, read_part(files, name, box));
+  }
+}
+
+static void check_equal(const Parameter& parameter, const TensorFiles& files,
+                        const std::vector<std::string>& names) {
+  const Box box = parameter.value().box();
+  const Tensor first = read_part(files, names[0], box);
+  for (size_t i = 1; i < names.size(); ++i) {
+    if (first.to_vector<double>() == read_part(files, names[i], box).to_vector<double>()) continue;
+    fail("load_hugging_face: ", files.path(), ": tensors ", in_quotes(names[0]), " and ",
+         in_quotes(names[i]), " differ but are one tied parameter of the model");
+  }
+}
+
+void load_hugging_face(Module& model, const std::string& path) {
+  const TensorFiles files(path);
+  const std::vector<NamedParameter> parameters = model.named_parameters();
+  std::vector<std::vector<std::string>> sources;
+  std::set<std::string> known;
+  for (const NamedParameter& named : parameters) {
+    sources.push_back(names_there(named, files));
+    for (const std::string& name : sources.back()) {
+      check_fits(named, name, files);
+      known.insert(name);
+    }
+  }
+  check_all_known(files, known);
+  model.materialize();
+  NoGrad no_grad;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& parameter = *parameters[i].parameter;
+    if (sources[i].size() > 1) check_equal(parameter, files, sources[i]);
+    fill(parameter, files, sources[i][0]);
+  }
+}
+
+}  // namespace weft

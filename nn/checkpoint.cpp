@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include "weft/autograd.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/module.h"
+
+namespace weft {
+
+namespace {
+
+/// A run of `function` that backward repeats: its inputs and the surroundings it ran in.
+struct RepeatedRun {
+  std::function<Tensors(const Tensors&)> function;
+  Tensors inputs;
+  std::vector<uint64_t> versions;
+  RandomState random;
+  Traffic traffic;
+};
+
+/// The surroundings of a repeated run, recorded; those of before afterwards.
+class RepeatScope {
+ public:
+  explicit RepeatScope(const RepeatedRun& run)
+      : traffic_(run.traffic),
+        random_(Context::current().random),
+        grad_enabled_(Context::current().grad_enabled) {
+    Context::current().random = run.random;
+    Context::current().grad_enabled = true;
+  }
+  ~RepeatScope() {
+    Context::current().random = random_;
+    Context::current().grad_enabled = grad_enabled_;
+  }
+  RepeatScope(const RepeatScope&) = delete;
+  RepeatScope& operator=(const RepeatScope&) = delete;
+
+ private:
+  TrafficScope traffic_;
+  RandomState random_;
+  bool grad_enabled_;
+};
+
+}  // namespace
+
+/// `input` as the tape of the repeated run begins with it; its gradient goes to `caught` as it is,
+/// where a leaf would copy it.
+static Tensor repeated_input(const Tensor& input, size_t i,
+                             const std::shared_ptr<Tensors>& caught) {
+  if (!input || !input.requires_grad()) return input;
+  return record("checkpoint input", {}, {input}, [i, caught](const Tensors& gradients) {
+    (*caught)[i] = gradients[0];
+    return Tensors();
+  })[0];
+}
+
+static Tensors repeat(const RepeatedRun& run, const std::shared_ptr<Tensors>& caught) {
+  RepeatScope scope(run);
+  Tensors inputs;
+  for (size_t i = 0; i < run.inputs.size(); ++i) {
+    const Tensor& input = run.inputs[i];
+    if (input && input.storage()->version() != run.versions[i]) {
+      fail("checkpoint: input ", i, " ", input.shape(),
+           " is needed for the second run but was changed in place since");
+    }
+    inputs.push_back(repeated_input(input, i, caught));
+  }
+  return run.function(inputs);
+}
+
+static Tensors gradients_of_repeated(const RepeatedRun& run, const Tensors& gradients) {
+  auto caught = std::make_shared<Tensors>(run.inputs.size());
+  const Tensors outputs = repeat(run, caught);
+  if (outputs.size() != gradients.size()) {
+    fail("checkpoint: the second run gives ", outputs.size(), " tensors, the first gave ",
+         gradients.size());
+  }
+  Tensors roots, given;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!gradients[i] || !outputs[i].requires_grad()) continue;
+    roots.push_back(outputs[i]);
+    given.push_back(gradients[i]);
+  }
+  if (!roots.empty()) backward(roots, given);
+  return std::move(*caught);
+}
+
+Tensors checkpoint(const std::function<Tensors(const Tensors&)>& function, const Tensors& inputs) {
+  const Context& context = Context::current();
+  if (!context.grad_enabled) return function(inputs);
+  RepeatedRun run{function, inputs, {}, context.random, context.traffic};
+  for (const Tensor& input : inputs) {
+    run.versions.push_back(input ? input.storage()->version() : 0);
+  }
+  Tensors outputs;
+  {
+    NoGrad no_grad;
+    outputs = function(inputs);
+  }
+  return record("checkpoint", inputs, outputs, [run = std::move(run)](const Tensors& gradients) {
+    return gradients_of_repeated(run, gradients);
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/layers.h"
+
+#include "weft/error.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/networks.h"
+#include "weft/ops/products.h"
+
+namespace weft {
+
+Parameter::Initializer normal_values(double deviation) {
+  return [deviation](const Tensor& tensor) { normal_(tensor, 0, deviation); };
+}
+
+Parameter::Initializer constant_values(double value) {
+  return [value](const Tensor& tensor) { fill_(tensor, value); };
+}
+
+static void check_positive(const char* layer, const char* what, int64_t size) {
+  if (size <= 0) fail(layer, ": ", what, " is ", size, ", not positive");
+}
+
+static const Tensor& only_input(const char* layer, const Tensors& inputs) {
+  if (inputs.size() != 1) fail(layer, ": ", inputs.size(), " inputs; it takes one");
+  return inputs[0];
+}
+
+Linear::Linear(int64_t in, int64_t out, bool bias, double deviation) {
+  check_positive("linear", "in", in);
+  check_positive("linear", "out", out);
+  declare("weight", {out, in}, normal_values(deviation));
+  if (bias) declare("bias", {out}, constant_values(0));
+}
+
+Tensors Linear::forward(const Tensors& inputs) {
+  const Tensor& x = only_input("linear", inputs);
+  return {own_parameters().size() == 1 ? linear(x, used(0)) : linear(x, used(0), used(1))};
+}
+
+Embedding::Embedding(int64_t vocabulary, int64_t dim, double deviation) {
+  check_positive("embedding", "vocabulary", vocabulary);
+  check_positive("embedding", "dim", dim);
+  declare("weight", {vocabulary, dim}, normal_values(deviation));
+}
+
+Tensors Embedding::forward(const Tensors& inputs) {
+  return {embedding(used(0), only_input("embedding", inputs))};
+}
+
+RMSNorm::RMSNorm(int64_t dim, double eps) : eps_(eps) {
+  check_positive("rms_norm", "dim", dim);
+  declare("weight", {dim}, constant_values(1));
+}
+
+Tensors RMSNorm::forward(const Tensors& inputs) {
+  return {rms_norm(only_input("rms_norm", inputs), used(0), eps_)};
+}
+
+LayerNorm::LayerNorm(int64_t dim, double eps) : eps_(eps) {
+  check_positive("layer_norm", "dim", dim);
+  declare("weight", {dim}, constant_values(1));
+  declare("bias", {dim}, constant_values(0));
+}
+
+Tensors LayerNorm::forward(const Tensors& inputs) {
+  return {layer_norm(only_input("layer_norm", inputs), used(0), used(1), eps_)};
+}
+
+void Sequential::append(std::shared_ptr<Module> child) {
+  add(std::to_string(children().size()), std::move(child));
+}
+
+Tensors Sequential::forward(const Tensors& inputs) {
+  Tensors passed = inputs;
+  for (const auto& [name, child] : children()) passed = (*child)(passed);
+  return passed;
+}
+
+}  // namespace weft

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/llama.h"
+
+#include "nn/llama_block.h"
+#include "nn/llama_config.h"
+#include "weft/error.h"
+#include "weft/layers.h"
+#include "weft/ops/networks.h"
+
+namespace weft {
+
+namespace {
+
+/// ids [batch, sequence] -> [batch, sequence, dim]: everything but the head.
+class LlamaModel final : public Module {
+ public:
+  explicit LlamaModel(const LlamaConfig& config) {
+    embed_tokens_ = add("embed_tokens", std::make_shared<Embedding>(config.vocabulary, config.dim,
+                                                                    config.deviation));
+    auto layers = std::make_shared<Sequential>();
+    for (int64_t i = 0; i < config.layers; ++i) layers->append(make_llama_block(config));
+    layers_ = add("layers", layers);
+    norm_ = add("norm", std::make_shared<RMSNorm>(config.dim, config.norm_eps));
+  }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    return (*norm_)((*layers_)((*embed_tokens_)(inputs)));
+  }
+
+ private:
+  std::shared_ptr<Module> embed_tokens_, layers_, norm_;
+};
+
+}  // namespace
+
+Llama::Llama(const LlamaConfig& config) : config_(config) {
+  if (const std::string mistake = mistake_in(config); !mistake.empty()) fail("llama: ", mistake);
+  model_ = add("model", std::make_shared<LlamaModel>(config));
+  head_ = add("lm_head",
+              std::make_shared<Linear>(config.dim, config.vocabulary, false, config.deviation));
+  if (config.tied) {
+    head_->set_parameter("weight", model_->module("embed_tokens").own_parameters()[0].second);
+  }
+}
+
+std::vector<Module*> Llama::blocks() {
+  std::vector<Module*> blocks;
+  for (const auto& [name, block] : module("model.layers").children()) blocks.push_back(block.get());
+  return blocks;
+}
+
+Tensors Llama::forward(const Tensors& inputs) {
+  if (inputs.size() != 1) fail("llama: ", inputs.size(), " inputs; it takes ids");
+  const Tensor& ids = inputs[0];
+  if (ids.ndim() != 2) fail("llama: ids are ", ids.shape(), ", not [batch, sequence]");
+  if (ids.size(1) > config_.max_sequence) {
+    fail("llama: a sequence of ", ids.size(1), " tokens; the model takes at most ",
+         config_.max_sequence);
+  }
+  return (*head_)((*model_)(inputs));
+}
+
+Tensor Llama::loss(const Tensor& ids, const Tensor& targets) {
+  return cross_entropy((*this)(ids), targets);
+}
+
+}  // namespace weft

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/llama_config.h"
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "weft/error.h"
+#include "weft/json.h"
+
+namespace weft {
+
+std::string mistake_in(const LlamaConfig& config) {
+  const std::pair<const char*, int64_t> sizes[] = {{"dim", config.dim},
+                                                   {"layers", config.layers},
+                                                   {"heads", config.heads},
+                                                   {"kv heads", config.kv_heads},
+                                                   {"head dim", config.head_dim},
+                                                   {"ffn", config.ffn},
+                                                   {"vocabulary", config.vocabulary},
+                                                   {"longest sequence", config.max_sequence}};
+  for (const auto& [name, size] : sizes) {
+    if (size > 0 && size <= std::numeric_limits<int32_t>::max()) continue;
+    return concat(name, " = ", size, " is not between 1 and 2^31 - 1");
+  }
+  if (config.heads % config.kv_heads != 0) {
+    return concat(config.heads, " heads are no multiple of ", config.kv_heads, " kv heads");
+  }
+  if (config.head_dim % 2 != 0) {
+    return concat("the head dim ", config.head_dim, " is odd; rope turns pairs");
+  }
+  if (!(config.rope_theta > 0) || !std::isfinite(config.rope_theta)) {
+    return concat("the rope theta ", config.rope_theta, " is not positive");
+  }
+  if (!(config.norm_eps >= 0)) return concat("the norm eps ", config.norm_eps, " is negative");
+  if (!(config.deviation >= 0)) {
+    return concat("the deviation of the initial values ", config.deviation, " is negative");
+  }
+  return "";
+}
+
+namespace {
+
+/// A Hugging Face config.json: every key is asked for with its type.
+class ConfigFile {
+ public:
+  explicit ConfigFile(const std::string& path)
+      : path_(path), json_(nlohmann::json::parse(read_json(kWhat, path))) {}
+
+  int64_t integer(const char* key) const {
+    const nlohmann::json* value = find(key);
+    if (!value) mistake("the key \"", key, "\" is missing");
+    return integer(key, *value);
+  }
+  int64_t integer(const char* key, int64_t otherwise) const {
+    const nlohmann::json* value = find(key);
+    return value ? integer(key, *value) : otherwise;
+  }
+  double number(const char* key, double otherwise) const {
+    return number_in(json_, key, otherwise);
+  }
+  bool flag(const char* key, bool otherwise) const {
+    const nlohmann::json* value = find(key);
+    if (!value) return otherwise;
+    if (!value->is_boolean()) wrong_type(key, *value, "true or false");
+    return value->get<bool>();
+  }
+  std::string text(const char* key, const std::string& otherwise) const {
+    return text_in(json_, key, otherwise);
+  }
+  /// std::nullopt when it is not there or null.
+  std::optional<nlohmann::json> object(const char* key) const {
+    const nlohmann::json* value = find(key);
+    if (!value) return {};
+    if (!value->is_object()) wrong_type(key, *value, "an object");
+    return *value;
+  }
+
+  double number_in(const nlohmann::json& object, const char* key, double otherwise) const {
+    const nlohmann::json* value = find_in(object, key);
+    if (!value) return otherwise;
+    if (!value->is_number()) wrong_type(key, *value, "a number");
+    return value->get<double>();
+  }
+  std::string text_in(const nlohmann::json& object, const char* key,
+                      const std::string& otherwise) const {
+    const nlohmann::json* value = find_in(object, key);
+    if (!value) return otherwise;
+    if (!value->is_string()) wrong_type(key, *value, "a string");
+    return value->get<std::string>();
+  }
+  /// The key, which must be one of what this Llama does.
+  void expect(const char* key, bool is_supported, const std::string& supported) const {
+    if (!is_supported) mistake("\"", key, "\" is unsupported unless it is ", supported);
+  }
+  template <class... Parts>
+  [[noreturn]] void mistake(const Parts&... parts) const {
+    fail(kWhat, ": ", path_, ": ", parts...);
+  }
+
+ private:
+  static constexpr const char* kWhat = "llama config";
+
+  static const nlohmann::json* find_in(const nlohmann::json& object, const char* key) {
+    const auto found = object.find(key);
+    return found == object.end() || found->is_null() ? nullptr : &*found;
+  }
+  const nlohmann::json* find(const char* key) const { return find_in(json_, key); }
+
+  int64_t integer(const char* key, const nlohmann::json& value) const {
+    if (!value.is_number_integer()) wrong_type(key, value, "an integer");
+    if (value.is_number_unsigned() &&
+        value.get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max())) {
+      mistake("\"", key, "\" is ", value.get<uint64_t>(), ", which is too large");
+    }
+    return value.get<int64_t>();
+  }
+  [[noreturn]] void wrong_type(const char* key, const nlohmann::json& value,
+                               const char* wanted) const {
+    mistake("\"", key, "\" is ", value.is_number_float() ? "a fraction" : value.type_name(),
+            ", not ", wanted);
+  }
+
+  std::string path_;
+  nlohmann::json json_;
+};
+
+}  // namespace
+
+/// The rope's base, which stands in "rope_parameters" (transformers 5) or beside "rope_scaling".
+static double rope_theta_in(const ConfigFile& file) {
+  const double beside = file.number("rope_theta", 10000);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto rope = file.object(key);
+    if (!rope) continue;
+    const std::string type =
+        file.text_in(*rope, "rope_type", file.text_in(*rope, "type", "default"));
+    file.expect(key, type == "default", concat("of type \"default\", not ", in_quotes(type)));
+    return file.number_in(*rope, "rope_theta", beside);
+  }
+  return beside;
+}
+
+static void check_supported(const ConfigFile& file) {
+  const std::string type = file.text("model_type", "llama");
+  file.expect("model_type", type == "llama", concat("\"llama\", not ", in_quotes(type)));
+  const std::string activation = file.text("hidden_act", "silu");
+  file.expect("hidden_act", activation == "silu", concat("\"silu\", not ", in_quotes(activation)));
+  for (const char* key : {"attention_bias", "mlp_bias"}) {
+    file.expect(key, !file.flag(key, false), "false");
+  }
+  const double dropout = file.number("attention_dropout", 0);
+  file.expect("attention_dropout", dropout == 0, concat("0, not ", dropout));
+  file.expect("quantization_config", !file.object("quantization_config"), "null");
+}
+
+static LlamaConfig config_in(const std::string& path) {
+  const ConfigFile file(path);
+  check_supported(file);
+  LlamaConfig config;
+  config.dim = file.integer("hidden_size");
+  config.layers = file.integer("num_hidden_layers");
+  config.heads = file.integer("num_attention_heads");
+  config.kv_heads = file.integer("num_key_value_heads", config.heads);
+  config.ffn = file.integer("intermediate_size");
+  config.vocabulary = file.integer("vocab_size");
+  config.max_sequence = file.integer("max_position_embeddings", config.max_sequence);
+  config.rope_theta = rope_theta_in(file);
+  config.norm_eps = file.number("rms_norm_eps", 1e-6);
+  config.tied = file.flag("tie_word_embeddings", false);
+  config.deviation = file.number("initializer_range", config.deviation);
+  config.head_dim = file.integer("head_dim", 0);
+  if (config.head_dim == 0 && config.heads > 0) {
+    if (config.dim % config.heads != 0) {
+      file.mistake("hidden_size ", config.dim, " is no multiple of ", config.heads,
+                   " heads, and there is no \"head_dim\"");
+    }
+    config.head_dim = config.dim / config.heads;
+  }
+  if (const std::string mistake = mistake_in(config); !mistake.empty()) file.mistake(mistake);
+  return config;
+}
+
+LlamaConfig llama_config(const std::string& source) {
+  namespace fs = std::filesystem;
+  if (source == "tiny") {
+    return {.dim = 256,
+            .layers = 4,
+            .heads = 4,
+            .kv_heads = 2,
+            .head_dim = 64,
+            .ffn = 704,
+            .vocabulary = 256};
+  }
+  if (source == "small") {
+    return {.dim = 512,
+            .layers = 8,
+            .heads = 8,
+            .kv_heads = 4,
+            .head_dim = 64,
+            .ffn = 1408,
+            .vocabulary = 4096};
+  }
+  std::error_code ignored;
+  if (fs::is_directory(source, ignored))
+    return config_in((fs::path(source) / "config.json").string());
+  if (!fs::exists(source, ignored)) {
+    fail("llama config: ", in_quotes(source), " is neither tiny, small nor a file that is there");
+  }
+  return config_in(source);
+}
+
+}  // namespace weft

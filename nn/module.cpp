@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/module.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "weft/context.h"
+#include "weft/error.h"
+
+namespace weft {
+
+Tensors Module::run_forward(const Tensors& inputs) {
+  if (!recompute_ || !Context::current().grad_enabled) return forward(inputs);
+  return checkpoint([this](const Tensors& again) { return forward(again); }, inputs);
+}
+
+Tensors Module::operator()(const Tensors& inputs) {
+  if (hooks_.empty()) return run_forward(inputs);
+  Tensors passed = inputs;
+  for (const ModuleHooks& hooks : hooks_) {
+    if (hooks.before) passed = hooks.before(passed);
+  }
+  passed = run_forward(passed);
+  for (auto hooks = hooks_.rbegin(); hooks != hooks_.rend(); ++hooks) {
+    if (hooks->after) passed = hooks->after(passed);
+  }
+  return passed;
+}
+
+Tensor Module::operator()(const Tensor& input) {
+  Tensors outputs = (*this)(Tensors{input});
+  if (outputs.size() != 1) {
+    fail("module: it gives ", outputs.size(), " tensors, not one; call it with Tensors");
+  }
+  return std::move(outputs[0]);
+}
+
+static std::string path_below(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
+/// Parameters in the order they are met, and where each one stands in it.
+struct FoundParameters {
+  std::vector<NamedParameter> list;
+  std::unordered_map<const Parameter*, size_t> places;
+};
+
+static void collect_parameters(const Module& module, const std::string& prefix,
+                               FoundParameters& found) {
+  for (const auto& [name, parameter] : module.own_parameters()) {
+    const auto [place, is_new] = found.places.try_emplace(parameter.get(), found.list.size());
+    if (is_new) found.list.push_back({{}, parameter});
+    found.list[place->second].names.push_back(path_below(prefix, name));
+  }
+  for (const auto& [name, child] : module.children()) {
+    collect_parameters(*child, path_below(prefix, name), found);
+  }
+}
+
+std::vector<NamedParameter> Module::named_parameters() const {
+  FoundParameters found;
+  collect_parameters(*this, "", found);
+  return std::move(found.list);
+}
+
+std::vector<ParameterPtr> Module::parameters() const {
+  std::vector<ParameterPtr> parameters;
+  for (auto& named : named_parameters()) parameters.push_back(std::move(named.parameter));
+  return parameters;
+}
+
+static void collect_modules(Module& module, const std::string& path,
+                            std::unordered_set<const Module*>& seen,
+                            std::vector<std::pair<std::string, Module*>>& found) {
+  if (!seen.insert(&module).second) return;
+  found.emplace_back(path, &module);
+  for (const auto& [name, child] : module.children()) {
+    collect_modules(*child, path_below(path, name), seen, found);
+  }
+}
+
+std::vector<std::pair<std::string, Module*>> Module::named_modules() {
+  std::unordered_set<const Module*> seen;
+  std::vector<std::pair<std::string, Module*>> found;
+  collect_modules(*this, "", seen, found);
+  return found;
+}
+
+Module& Module::module(const std::string& path) {
+  Module* at = this;
+  for (size_t start = 0; start < path.size();) {
+    const size_t end = std::min(path.find('.', start), path.size());
+    const std::string part = path.substr(start, end - start);
+    const auto& children = at->children();
+    const auto found = std::find_if(children.begin(), children.end(),
+                                    [&](const auto& child) { return child.first == part; });
+    if (found == children.end()) {
+      fail("module: ", in_quotes(path), ": there is no ", in_quotes(part), " in ",
+           start == 0 ? "the module" : in_quotes(path.substr(0, start - 1)));
+    }
+    at = found->second.get();
+    start = end + 1;
+  }
+  return *at;
+}
+
+void Module::materialize(Device device) {
+  for (const auto& [path, module] : named_modules()) {
+    for (const auto& make : module->materializers_) make(device);
+  }
+  for (const ParameterPtr& parameter : parameters()) parameter->materialize(device);
+}
+
+/// Names are parts of dotted paths.
+void Module::check_new_name(const std::string& name) const {
+  const auto is_it = [&](const auto& other) { return other.first == name; };
+  if (name.empty() || name.find('.') != name.npos) {
+    fail("module: ", in_quotes(name), " is no name of a parameter or child: empty or with a dot");
+  }
+  if (std::any_of(parameters_.begin(), parameters_.end(), is_it) ||
+      std::any_of(children_.begin(), children_.end(), is_it)) {
+    fail("module: there is a ", in_quotes(name), " already");
+  }
+}
+
+ParameterPtr Module::declare(std::string name, const Shape& shape,
+                             Parameter::Initializer initializer, DType dtype) {
+  check_new_name(name);
+  auto parameter = std::make_shared<Parameter>(shape, dtype, std::move(initializer));
+  parameters_.emplace_back(std::move(name), parameter);
+  return parameter;
+}
+
+void Module::add_child(std::string name, std::shared_ptr<Module> child) {
+  check_new_name(name);
+  if (!child) fail("module: no module for ", in_quotes(name));
+  children_.emplace_back(std::move(name), std::move(child));
+}
+
+void Module::set_parameter(const std::string& name, ParameterPtr parameter) {
+  const auto own = std::find_if(parameters_.begin(), parameters_.end(),
+                                [&](const auto& other) { return other.first == name; });
+  if (own == parameters_.end()) fail("set_parameter: there is no parameter ", in_quotes(name));
+  if (!parameter) fail("set_parameter: no parameter for ", in_quotes(name));
+  if (!(parameter->shape() == own->second->shape())) {
+    fail("set_parameter: ", in_quotes(name), " is ", own->second->shape(), ", not ",
+         parameter->shape());
+  }
+  own->second = std::move(parameter);
+}
+
+}  // namespace weft

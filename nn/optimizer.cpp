@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "nn/adjacency.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops/factories.h"
+#include "weft/optimizers.h"
+
+namespace weft {
+
+/// Which parameters are updated by one call, for as long as they lie so.
+struct ParameterRuns {
+  std::vector<size_t> with_gradient;
+  std::vector<Run> runs;
+  /// Of a step under way, by parameter.
+  Tensors values, gradients;
+  /// By moment, then by parameter.
+  std::vector<Tensors> state;
+  Tensor one;
+
+  bool hold() const {
+    return std::all_of(runs.begin(), runs.end(), [&](const Run& run) {
+      return is_adjacent(values, run) && is_adjacent(gradients, run);
+    });
+  }
+};
+
+Optimizer::~Optimizer() = default;
+
+Optimizer::Optimizer(std::vector<NamedParameter> parameters, double learning_rate)
+    : parameters_(std::move(parameters)),
+      learning_rate_(learning_rate),
+      runs_(std::make_unique<ParameterRuns>()) {
+  std::erase_if(parameters_, [](const auto& named) { return !named.parameter->is_trainable(); });
+  if (parameters_.empty()) fail("optimizer: none of the parameters is trainable");
+  steps_.resize(parameters_.size());
+}
+
+void Optimizer::zero_grad() {
+  for (const NamedParameter& named : parameters_) named.parameter->clear_grad();
+}
+
+void Optimizer::set_steps(size_t parameter, int64_t steps) {
+  steps_[parameter] = steps;
+  runs_->runs.clear();
+  runs_->with_gradient.clear();
+}
+
+/// Zeros, adjacent where the values are.
+static Tensors make_moment(const Tensors& values, const std::vector<Run>& runs) {
+  PurposeScope purpose(Purpose::optimizer);
+  Tensors moment(values.size());
+  for (const Run& run : runs) {
+    const DType dtype = values[run[0]].dtype() == f64 ? f64 : f32;
+    int64_t elements = 0;
+    for (size_t i : run) elements += values[i].block().numel();
+    const Tensor memory = zeros({elements}, {.dtype = dtype, .device = values[run[0]].device()});
+    int64_t offset = 0;
+    for (size_t i : run) {
+      moment[i] =
+          tensor_in(memory.storage(), offset, values[i].shape(), dtype, values[i].sharding());
+      offset += values[i].block().numel();
+    }
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (moment[i]) continue;
+    moment[i] = zeros(values[i].shape(), {.dtype = values[i].dtype() == f64 ? f64 : f32,
+                                          .device = values[i].device(),
+                                          .sharding = values[i].sharding()});
+  }
+  return moment;
+}
+
+static std::vector<size_t> numbers_below(size_t n) {
+  std::vector<size_t> numbers(n);
+  for (size_t i = 0; i < n; ++i) numbers[i] = i;
+  return numbers;
+}
+
+void Optimizer::make_state() {
+  if (!state_.empty()) return;
+  Tensors values;
+  for (const NamedParameter& named : parameters_) {
+    if (!named.parameter->is_materialized()) {
+      fail("optimizer: parameter ", named.name(), " has no memory; call materialize first");
+    }
+    values.push_back(named.parameter->value());
+  }
+  const std::vector<Run> runs =
+      adjacent_runs({&values}, numbers_below(values.size()), [](size_t, size_t) { return true; });
+  for (size_t moment = 0; moment < moments().size(); ++moment) {
+    runs_->state.push_back(make_moment(values, runs));
+  }
+  state_.resize(parameters_.size());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    for (const Tensors& moment : runs_->state) state_[i].push_back(moment[i]);
+  }
+}
+
+const Tensors& Optimizer::state(size_t parameter) {
+  make_state();
+  return state_[parameter];
+}
+
+static void check_layouts(const NamedParameter& named, const Tensor& gradient,
+                          const Tensor& state) {
+  const Tensor& value = named.parameter->value();
+  if (value.sharding() != gradient.sharding()) {
+    fail("optimizer: parameter ", named.name(), " is laid out as ", value.sharding(),
+         " but its gradient as ", gradient.sharding());
+  }
+  if (value.sharding() != state.sharding()) {
+    fail("optimizer: parameter ", named.name(), " was laid out anew, as ", value.sharding(),
+         ", after the optimizer's first step");
+  }
+}
+
+void Optimizer::find_runs(const std::vector<size_t>& with_gradient) {
+  if (with_gradient == runs_->with_gradient && runs_->hold()) return;
+  for (size_t i : with_gradient) {
+    check_layouts(parameters_[i], runs_->gradients[i], state_[i][0]);
+  }
+  std::vector<const Tensors*> lists{&runs_->values, &runs_->gradients};
+  for (const Tensors& moment : runs_->state) lists.push_back(&moment);
+  runs_->runs = adjacent_runs(lists, with_gradient, [this](size_t before, size_t after) {
+    return steps_[before] == steps_[after] && kind_of(before) == kind_of(after);
+  });
+  runs_->with_gradient = with_gradient;
+}
+
+void Optimizer::step(const Tensor& gradient_scale) {
+  make_state();
+  runs_->values.resize(parameters_.size());
+  runs_->gradients.resize(parameters_.size());
+  std::vector<size_t> with_gradient;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    runs_->values[i] = parameters_[i].parameter->value();
+    runs_->gradients[i] = parameters_[i].parameter->grad();
+    if (runs_->gradients[i]) with_gradient.push_back(i);
+  }
+  if (with_gradient.empty()) {
+    fail("optimizer: none of the ", parameters_.size(), " parameters (the first is ",
+         parameters_[0].name(), ") has a gradient; call backward first");
+  }
+  find_runs(with_gradient);
+  NoGrad no_grad;
+  if (!runs_->one) runs_->one = ones({}, {.device = runs_->values[0].device()});
+  const Tensor scale = gradient_scale ? gradient_scale.local() : runs_->one;
+  for (size_t run = 0; run < runs_->runs.size(); ++run) update_run(run, scale);
+  for (size_t i : with_gradient) ++steps_[i];
+  // Not kept until the next step: who clears or exchanges them wants the memory.
+  runs_->values.clear();
+  runs_->gradients.clear();
+}
+
+void Optimizer::update_run(size_t number, const Tensor& gradient_scale) {
+  const Run& run = runs_->runs[number];
+  Tensors state;
+  for (const Tensors& moment : runs_->state) state.push_back(flat(moment, run));
+  update({flat(runs_->values, run), flat(runs_->gradients, run), std::move(state), gradient_scale,
+          run[0], steps_[run[0]] + 1});
+}
+
+}  // namespace weft

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/llama.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/scratch.h"
+#include "weft/ops.h"
+
+namespace weft {
+
+static int64_t elements_of(const Module& module) {
+  int64_t elements = 0;
+  for (const ParameterPtr& parameter : module.parameters())
+    elements += parameter->shape().product();
+  return elements;
+}
+
+TEST(Llama, PresetsHaveTheirSizes) {
+  // embedding and head + layers * (q, o + k, v + gate, up, down + norms) + norm
+  EXPECT_EQ(elements_of(Llama(llama_config("tiny"))),
+            2 * 256 * 256 + 4 * (2 * 256 * 256 + 2 * 128 * 256 + 3 * 704 * 256 + 2 * 256) + 256);
+  EXPECT_EQ(elements_of(Llama(llama_config("small"))),
+            2 * 4096 * 512 + 8 * (2 * 512 * 512 + 2 * 256 * 512 + 3 * 1408 * 512 + 2 * 512) + 512);
+}
+
+TEST(Llama, HasHuggingFacesNames) {
+  LlamaConfig config = llama_config("tiny");
+  config.layers = 1;
+  std::vector<std::string> names;
+  for (const NamedParameter& named : Llama(config).named_parameters())
+    names.push_back(named.name());
+  EXPECT_EQ(
+      names,
+      (std::vector<std::string>{
+          "model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight",
+          "model.layers.0.self_attn.k_proj.weight", "model.layers.0.self_attn.v_proj.weight",
+          "model.layers.0.self_attn.o_proj.weight", "model.layers.0.mlp.gate_proj.weight",
+          "model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.down_proj.weight",
+          "model.layers.0.input_layernorm.weight", "model.layers.0.post_attention_layernorm.weight",
+          "model.norm.weight", "lm_head.weight"}));
+}
+
+TEST(Llama, ReadsAHuggingFaceConfig) {
+  const Scratch scratch;
+  const std::string path = scratch.write("config.json", R"({"model_type": "llama",
+    "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2,
+    "intermediate_size": 96, "vocab_size": 1000, "rms_norm_eps": 1e-6, "rope_theta": 500000,
+    "max_position_embeddings": 8192, "tie_word_embeddings": true, "initializer_range": 0.1,
+    "rope_scaling": null, "hidden_act": "silu", "attention_bias": false, "bos_token_id": 1})");
+  const LlamaConfig expected{.dim = 64,
+                             .layers = 3,
+                             .heads = 8,
+                             .kv_heads = 2,
+                             .head_dim = 8,
+                             .ffn = 96,
+                             .vocabulary = 1000,
+                             .max_sequence = 8192,
+                             .rope_theta = 500000,
+                             .norm_eps = 1e-6,
+                             .tied = true,
+                             .deviation = 0.1};
+  EXPECT_EQ(llama_config(path), expected);
+  EXPECT_EQ(llama_config(scratch.root()), expected);
+}
+
+/// The least that a config.json says, followed by `more`.
+static std::string config_text(const std::string& more, const std::string& without = "") {
+  std::string text;
+  for (const char* entry :
+       {R"("hidden_size": 64)", R"("num_hidden_layers": 3)", R"("num_attention_heads": 8)",
+        R"("intermediate_size": 96)", R"("vocab_size": 1000)"}) {
+    if (!without.empty() && std::string_view(entry).find(without) != std::string_view::npos)
+      continue;
+    text += (text.empty() ? "{" : ", ") + std::string(entry);
+  }
+  return text + more + "}";
+}
+
+TEST(Llama, TakesHuggingFacesDefaults) {
+  const Scratch scratch;
+  const LlamaConfig config = llama_config(scratch.write("config.json", config_text("")));
+  EXPECT_EQ(config.kv_heads, 8);
+  EXPECT_EQ(config.head_dim, 8);
+  EXPECT_EQ(config.norm_eps, 1e-6);
+  EXPECT_EQ(config.rope_theta, 10000);
+  EXPECT_FALSE(config.tied);
+  const auto rope =
+      config_text(R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 7000.0})");
+  EXPECT_EQ(llama_config(scratch.write("config.json", rope)).rope_theta, 7000);
+}
+
+TEST(Llama, NamesWhatIsWrongInAConfig) {
+  const Scratch scratch;
+  struct Case {
+    std::string text, message;
+  };
+  const Case cases[] = {
+      {config_text("", "vocab_size"), "the key \"vocab_size\" is missing"},
+      {config_text(R"(, "rope_theta": "big")"), "\"rope_theta\" is string, not a number"},
+      {config_text(R"(, "vocab_size": 4.5)", "vocab_size"),
+       "\"vocab_size\" is a fraction, not an integer"},
+      {config_text(R"(, "vocab_size": 1e99)", "vocab_size"),
+       "\"vocab_size\" is a fraction, not an integer"},
+      {config_text(R"(, "vocab_size": 18446744073709551615)", "vocab_size"),
+       "\"vocab_size\" is 18446744073709551615, which is too large"},
+      {config_text(R"(, "vocab_size": -5)", "vocab_size"),
+       "vocabulary = -5 is not between 1 and 2^31 - 1"},
+      {config_text(R"(, "num_attention_heads": 0)", "num_attention_heads"),
+       "heads = 0 is not between 1 and 2^31 - 1"},
+      {config_text(R"(, "tie_word_embeddings": 1)"),
+       "\"tie_word_embeddings\" is number, not true or false"},
+      {config_text(R"(, "num_key_value_heads": 3)"), "8 heads are no multiple of 3 kv heads"},
+      {config_text(R"(, "num_attention_heads": 7)", "num_attention_heads"),
+       "hidden_size 64 is no multiple of 7 heads, and there is no \"head_dim\""},
+      {config_text(R"(, "head_dim": 5)"), "the head dim 5 is odd; rope turns pairs"},
+      {config_text(R"(, "hidden_act": "gelu")"),
+       "\"hidden_act\" is unsupported unless it is \"silu\", not \"gelu\""},
+      {config_text(R"(, "attention_bias": true)"),
+       "\"attention_bias\" is unsupported unless it is false"},
+      {config_text(R"(, "mlp_bias": true)"), "\"mlp_bias\" is unsupported unless it is false"},
+      {config_text(R"(, "model_type": "gpt2")"),
+       "\"model_type\" is unsupported unless it is \"llama\", not \"gpt2\""},
+      {config_text(R"(, "rope_scaling": {"type": "linear", "factor": 2.0})"),
+       "\"rope_scaling\" is unsupported unless it is of type \"default\", not \"linear\""},
+      {config_text(R"(, "rope_parameters": {"rope_type": "yarn"})"),
+       "\"rope_parameters\" is unsupported unless it is of type \"default\", not \"yarn\""},
+      {config_text(R"(, "rope_scaling": 2)"), "\"rope_scaling\" is number, not an object"},
+      {config_text(R"(, "attention_dropout": 0.1)"),
+       "\"attention_dropout\" is unsupported unless it is 0, not 0.1"},
+      {config_text(R"(, "quantization_config": {})"),
+       "\"quantization_config\" is unsupported unless it is null"},
+      {config_text(R"(, "rope_theta": 0)"), "the rope theta 0 is not positive"},
+  };
+  for (const Case& c : cases) {
+    const std::string path = scratch.write("config.json", c.text);
+    EXPECT_EQ(error_of([&] { llama_config(path); }), "llama config: " + path + ": " + c.message);
+  }
+}
+
+TEST(Llama, NamesAConfigThatIsNotThere) {
+  EXPECT_EQ(error_of([] { llama_config("large"); }),
+            "llama config: \"large\" is neither tiny, small nor a file that is there");
+  const Scratch scratch;
+  EXPECT_NE(error_of([&] { llama_config(scratch.root()); }).find("config.json"), std::string::npos);
+  const std::string empty = scratch.write("empty.json", "");
+  EXPECT_EQ(error_of([&] { llama_config(empty); }),
+            "llama config: " + empty + " is empty; a JSON object is expected");
+}
+
+TEST(Llama, RefusesSizesThatDoNotFit) {
+  LlamaConfig config = llama_config("tiny");
+  config.kv_heads = 3;
+  EXPECT_EQ(error_of([&] { Llama{config}; }), "llama: 4 heads are no multiple of 3 kv heads");
+  config = llama_config("tiny");
+  config.ffn = 0;
+  EXPECT_EQ(error_of([&] { Llama{config}; }), "llama: ffn = 0 is not between 1 and 2^31 - 1");
+}
+
+TEST(Llama, RefusesIdsThatDoNotFit) {
+  LlamaConfig config = llama_config("tiny");
+  config.max_sequence = 4;
+  Llama llama(config);
+  EXPECT_EQ(error_of([&] { llama(zeros({3}, {.dtype = i64})); }),
+            "llama: ids are [3], not [batch, sequence]");
+  EXPECT_EQ(error_of([&] {
+              llama(zeros({1, 5}, {.dtype = i64}));
+            }),
+            "llama: a sequence of 5 tokens; the model takes at most 4");
+}
+
+TEST(Llama, PlansWithoutMemory) {
+  Llama llama(llama_config("small"));
+  const int64_t before = memory_statistics().total.current;
+  const Tensor logits = llama(zeros({2, 16}, {.dtype = i64, .device = meta}));
+  EXPECT_EQ(logits.shape(), (Shape{2, 16, 4096}));
+  EXPECT_EQ(memory_statistics().total.current, before);
+}
+
+}  // namespace weft

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/module.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/scratch.h"
+#include "weft/context.h"
+#include "weft/layers.h"
+#include "weft/llama.h"
+#include "weft/mesh.h"
+#include "weft/ops.h"
+
+namespace weft {
+
+/// y = (a x) b, with a child that has parameters of its own before and after.
+class Nested final : public Module {
+ public:
+  Nested() {
+    first_ = add("first", std::make_shared<Linear>(3, 2, true));
+    declare("scale", {2}, constant_values(2));
+    last_ = add("last", std::make_shared<Linear>(2, 3));
+  }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    return {(*last_)((*first_)(inputs[0]) * used(0))};
+  }
+
+ private:
+  std::shared_ptr<Module> first_, last_;
+};
+
+/// Gives its inputs back, times `factor`.
+class Times final : public Module {
+ public:
+  explicit Times(double factor) : factor_(factor) {}
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    Tensors outputs;
+    for (const Tensor& input : inputs) outputs.push_back(input * factor_);
+    return outputs;
+  }
+
+ private:
+  double factor_;
+};
+
+static std::vector<std::string> names_of(const Module& module) {
+  std::vector<std::string> names;
+  for (const NamedParameter& named : module.named_parameters()) names.push_back(named.name());
+  return names;
+}
+
+TEST(Module, NamesOwnParametersBeforeTheChildrens) {
+  const Nested nested;
+  EXPECT_EQ(names_of(nested),
+            (std::vector<std::string>{"scale", "first.weight", "first.bias", "last.weight"}));
+  EXPECT_EQ(nested.parameters().size(), 4u);
+}
+
+TEST(Module, ATiedParameterIsOneWithTwoNames) {
+  LlamaConfig config = llama_config("tiny");
+  config.layers = 1;
+  config.tied = true;
+  const Llama llama(config);
+  const auto named = llama.named_parameters();
+  EXPECT_EQ(named[0].names,
+            (std::vector<std::string>{"model.embed_tokens.weight", "lm_head.weight"}));
+  for (size_t i = 1; i < named.size(); ++i) EXPECT_EQ(named[i].names.size(), 1u);
+}
+
+TEST(Module, AChildUnderTwoNamesIsMetOnce) {
+  auto shared = std::make_shared<Linear>(2, 2);
+  Sequential twice;
+  twice.append(shared);
+  twice.append(shared);
+  ASSERT_EQ(twice.named_parameters().size(), 1u);
+  EXPECT_EQ(twice.named_parameters()[0].names, (std::vector<std::string>{"0.weight", "1.weight"}));
+  EXPECT_EQ(twice.named_modules().size(), 2u);
+}
+
+TEST(Module, FindsModulesByPath) {
+  Llama llama(llama_config("tiny"));
+  EXPECT_EQ(&llama.module(""), &llama);
+  EXPECT_EQ(&llama.module("model.layers.2"), llama.blocks()[2]);
+  EXPECT_EQ(llama.named_modules()[1].first, "model");
+  EXPECT_EQ(error_of([&] { llama.module("model.layers.4.mlp"); }),
+            "module: \"model.layers.4.mlp\": there is no \"4\" in \"model.layers\"");
+  EXPECT_EQ(error_of([&] { llama.module("head"); }),
+            "module: \"head\": there is no \"head\" in the module");
+}
+
+TEST(Module, HooksRunAroundForwardInTurn) {
+  Times module(10);
+  std::string order;
+  for (const char name : {'a', 'b'}) {
+    module.add_hooks({.before =
+                          [&order, name](const Tensors& inputs) {
+                            order += name;
+                            return Tensors{inputs[0] + 1};
+                          },
+                      .after =
+                          [&order, name](const Tensors& outputs) {
+                            order += static_cast<char>(name - 'a' + 'A');
+                            return Tensors{outputs[0] * 2};
+                          }});
+  }
+  EXPECT_EQ(module(full({}, 3)).item(), (3 + 1 + 1) * 10 * 2 * 2);
+  EXPECT_EQ(order, "abBA");
+}
+
+TEST(Module, OneTensorCallNeedsOneResult) {
+  Times module(2);
+  EXPECT_EQ(module(Tensors{full({}, 1), full({}, 2)})[1].item(), 4);
+  class Two final : public Module {
+    Tensors forward(const Tensors& inputs) override { return {inputs[0], inputs[0]}; }
+  } two;
+  EXPECT_EQ(error_of([&] { two(full({}, 1)); }),
+            "module: it gives 2 tensors, not one; call it with Tensors");
+}
+
+TEST(Module, RefusesNamesThatNoPathCanHave) {
+  class Named final : public Module {
+   public:
+    void put(const std::string& name) { declare(name, {1}, constant_values(0)); }
+    Tensors forward(const Tensors& inputs) override { return inputs; }
+  } named;
+  named.put("weight");
+  EXPECT_EQ(error_of([&] { named.put("weight"); }), "module: there is a \"weight\" already");
+  EXPECT_EQ(error_of([&] { named.put("a.b"); }),
+            "module: \"a.b\" is no name of a parameter or child: empty or with a dot");
+  EXPECT_EQ(error_of([&] { named.set_parameter("bias", named.parameters()[0]); }),
+            "set_parameter: there is no parameter \"bias\"");
+  const auto other = std::make_shared<Parameter>(Shape{2}, f32, constant_values(0));
+  EXPECT_EQ(error_of([&] { named.set_parameter("weight", other); }),
+            "set_parameter: \"weight\" is [1], not [2]");
+}
+
+TEST(Module, DeclaresWithoutMemoryAndMaterialisesOnce) {
+  Nested nested;
+  const ParameterPtr weight = nested.parameters()[1];
+  EXPECT_FALSE(weight->is_materialized());
+  EXPECT_EQ(weight->value().device(), meta);
+  nested.materialize();
+  EXPECT_TRUE(weight->is_materialized());
+  EXPECT_TRUE(weight->value().requires_grad());
+  const auto values = weight->value().to_vector<float>();
+  EXPECT_NE(values, std::vector<float>(6, 0.0f));
+  EXPECT_EQ(nested.parameters()[0]->value().to_vector<float>(), (std::vector<float>{2, 2}));
+  nested.materialize();
+  EXPECT_EQ(weight->value().to_vector<float>(), values);
+}
+
+TEST(Module, InitialValuesHaveTheirDeviation) {
+  manual_seed(7);
+  Linear linear(200, 300, true, 0.02);
+  linear.materialize();
+  const auto values = linear.parameters()[0]->value().to_vector<double>();
+  double sum = 0, squares = 0;
+  for (const double value : values) {
+    sum += value;
+    squares += value * value;
+  }
+  const auto n = static_cast<double>(values.size());
+  EXPECT_NEAR(sum / n, 0, 5 * 0.02 / std::sqrt(n));
+  EXPECT_NEAR(std::sqrt(squares / n), 0.02, 0.02 * 5 / std::sqrt(2 * n));
+  EXPECT_EQ(linear.parameters()[1]->value().to_vector<float>(), std::vector<float>(300, 0.0f));
+}
+
+TEST(Module, FrozenParametersGetNoGradient) {
+  Nested nested;
+  nested.parameters()[1]->set_trainable(false);
+  nested.materialize();
+  sum(nested(ones({4, 3}))).backward();
+  EXPECT_FALSE(nested.parameters()[1]->grad());
+  EXPECT_TRUE(nested.parameters()[2]->grad());
+  nested.parameters()[2]->clear_grad();
+  EXPECT_FALSE(nested.parameters()[2]->grad());
+}
+
+TEST(Module, ASlotKeepsItsShape) {
+  Parameter parameter({2, 3}, f32, constant_values(1));
+  EXPECT_EQ(error_of([&] {
+              parameter.set_value(zeros({3, 2}));
+            }),
+            "set_value: a tensor [3, 2] does not fit a parameter [2, 3]");
+  EXPECT_EQ(error_of([&] { parameter.set_value({}); }),
+            "set_value: no tensor for a parameter [2, 3]");
+  parameter.set_used(full({2, 3}, 5));
+  EXPECT_EQ(parameter.tensor().to_vector<float>()[0], 5);
+  parameter.set_used({});
+  EXPECT_EQ(parameter.tensor().device(), meta);
+}
+
+/// All weights of a small Llama, sharded by rows where a mesh is given.
+static std::vector<std::vector<float>> initial_weights(const DeviceMesh& mesh) {
+  LlamaConfig config{.dim = 12,
+                     .layers = 2,
+                     .heads = 3,
+                     .kv_heads = 1,
+                     .head_dim = 4,
+                     .ffn = 17,
+                     .vocabulary = 23};
+  Llama llama(config);
+  for (const ParameterPtr& parameter : llama.parameters()) {
+    if (!mesh) break;
+    const TensorOptions options{.device = meta, .sharding = Sharding(mesh, {Shard(0)})};
+    parameter->set_value(empty(parameter->shape(), options));
+  }
+  llama.materialize();
+  std::vector<std::vector<float>> weights;
+  for (const ParameterPtr& parameter : llama.parameters()) {
+    weights.push_back(parameter->value().full_tensor().to_vector<float>());
+  }
+  return weights;
+}
+
+TEST(Module, InitialWeightsAreEqualOnAnyNumberOfRanks) {
+  manual_seed(42);
+  const auto expected = initial_weights({});
+  EXPECT_NE(expected[1], expected[2]);
+  for (const int ranks : {1, 2, 3, 4}) {
+    run_ranks(ranks,
+              [&](Communicator world) {
+                const DeviceMesh mesh(world, {{"dp", ranks}});
+                EXPECT_EQ(initial_weights(mesh), expected) << ranks << " ranks";
+              },
+              {.deadline = std::chrono::seconds(20), .seed = 42});
+  }
+}
+
+}  // namespace weft

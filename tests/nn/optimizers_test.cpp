@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/optimizers.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/scratch.h"
+#include "weft/autograd.h"
+#include "weft/context.h"
+#include "weft/layers.h"
+#include "weft/mesh.h"
+#include "weft/ops.h"
+
+namespace weft {
+
+using Values = std::vector<double>;
+
+static NamedParameter named_parameter(const std::string& name, const Tensor& value) {
+  auto parameter = std::make_shared<Parameter>(value.shape(), value.dtype(), constant_values(0));
+  parameter->set_value(value);
+  return {{name}, parameter};
+}
+
+static NamedParameter vector_parameter(const std::string& name, const Values& values) {
+  return named_parameter(name, from_values(values, {static_cast<int64_t>(values.size())}));
+}
+
+static void give_gradient(const NamedParameter& named, const Values& values) {
+  named.parameter->value().set_grad(from_values(values, named.parameter->shape()));
+}
+
+static void expect_near(const NamedParameter& named, const Values& expected, double bound = 2e-6) {
+  const auto values = named.parameter->value().to_vector<double>();
+  ASSERT_EQ(values.size(), expected.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(values[i], expected[i], bound) << named.name() << " " << i;
+  }
+}
+
+/// Three steps of gradients; q has none in the first.
+static const Values kP{0.5, -1.25, 2.0, 0.0}, kQ{1.0, -3.0};
+static const std::vector<Values> kGradientsOfP{
+    {0.1, -0.2, 0.3, 0.0}, {-0.4, 0.05, 0.6, 1e-3}, {0.25, 0.5, -2.0, 1e-3}};
+static const std::vector<Values> kGradientsOfQ{{}, {2.0, -0.5}, {1.0, 0.25}};
+
+static void three_steps(Optimizer& optimizer, const NamedParameter& p, const NamedParameter& q,
+                        const std::vector<std::pair<Values, Values>>& expected) {
+  for (size_t i = 0; i < 3; ++i) {
+    optimizer.zero_grad();
+    give_gradient(p, kGradientsOfP[i]);
+    if (!kGradientsOfQ[i].empty()) give_gradient(q, kGradientsOfQ[i]);
+    optimizer.step();
+    expect_near(p, expected[i].first);
+    expect_near(q, expected[i].second);
+  }
+}
+
+// The numbers of torch.optim.AdamW(lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1) in f64.
+TEST(Optimizers, AdamWStepsAsPyTorchs) {
+  const auto p = vector_parameter("p", kP), q = vector_parameter("q", kQ);
+  AdamW optimizer(
+      {p, q},
+      {.learning_rate = 0.05, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1});
+  three_steps(optimizer, p, q,
+              {{{0.4475004999950001, -1.19375024999875, 1.940000166666111, 0.0}, {1, -3}},
+               {{0.4754123825836501, -1.1665794921688108, 1.8814833635069363, -0.03873546454462514},
+                {0.9450000249999875, -2.9350000999998}},
+               {{0.4734745381869939, -1.1872947753408485, 1.8939294573911105, -0.0830995374507885},
+                {0.8942422391619783, -2.9097021692630802}}});
+  EXPECT_EQ(optimizer.steps(0), 3);
+  EXPECT_EQ(optimizer.steps(1), 2);
+}
+
+// Those of torch.optim.SGD(lr=0.05, momentum=0.9, weight_decay=0.1).
+TEST(Optimizers, SgdStepsAsPyTorchs) {
+  const auto p = vector_parameter("p", kP), q = vector_parameter("q", kQ);
+  SGD optimizer({p, q}, {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.1});
+  three_steps(optimizer, p, q,
+              {{{0.4925, -1.23375, 1.975, 0.0}, {1, -3}},
+               {{0.5032875, -1.21545625, 1.912625, -5e-05}, {0.895, -2.96}},
+               {{0.4979798125, -1.21791459375, 1.946924375, -0.00014475}, {0.746025, -2.9217}}});
+}
+
+TEST(Optimizers, DecaysWhatThePredicateSays) {
+  const auto p = vector_parameter("p", {1, 2}), q = vector_parameter("q", {1, 2});
+  AdamW optimizer({p, q},
+                  {.learning_rate = 0.1,
+                   .weight_decay = 0.5,
+                   .decays = [](const NamedParameter& named) { return named.name() == "p"; }});
+  give_gradient(p, {0, 0});
+  give_gradient(q, {0, 0});
+  optimizer.step();
+  expect_near(p, {0.95, 1.9});
+  expect_near(q, {1, 2});
+}
+
+TEST(Optimizers, TheRateMayChangeAndTheGradientBeScaled) {
+  const auto p = vector_parameter("p", {1, -1});
+  SGD optimizer({p}, {.learning_rate = 100});
+  optimizer.set_learning_rate(0.5);
+  give_gradient(p, {2, 4});
+  optimizer.step(full({}, 0.25));
+  expect_near(p, {0.75, -1.5});
+}
+
+/// Parameters and gradients whose memory is one block each, as sharding lays them.
+struct AdjacentParameters {
+  explicit AdjacentParameters(int count)
+      : values(from_values(Values(static_cast<size_t>(6 * count), 1.0), {6 * count})),
+        gradients(ones({6 * count})) {
+    for (int i = 0; i < count; ++i) {
+      named.push_back(named_parameter("p" + std::to_string(i),
+                                      tensor_in(values.storage(), 6 * i, {2, 3}, f32)));
+      named.back().parameter->value().set_grad(tensor_in(gradients.storage(), 6 * i, {2, 3}, f32));
+    }
+  }
+  Tensor values, gradients;
+  std::vector<NamedParameter> named;
+};
+
+static int64_t calls_of(const std::function<void()>& function) {
+  const int64_t before = engine_statistics().calls;
+  function();
+  return engine_statistics().calls - before;
+}
+
+TEST(Optimizers, AdjacentParametersAreUpdatedByOneCall) {
+  AdjacentParameters adjacent(5);
+  // Whatever the order they are named in.
+  std::swap(adjacent.named[0], adjacent.named[3]);
+  AdamW optimizer(adjacent.named, {.learning_rate = 0.1, .weight_decay = 0});
+  optimizer.step();
+  EXPECT_EQ(calls_of([&] { optimizer.step(); }), 1);
+  for (const double value : adjacent.values.to_vector<double>()) EXPECT_NEAR(value, 0.8, 1e-5);
+}
+
+TEST(Optimizers, AParameterWithoutGradientPartsARun) {
+  AdjacentParameters adjacent(5);
+  SGD optimizer(adjacent.named, {.learning_rate = 0.25});
+  optimizer.step();
+  const Tensor gradient = adjacent.named[2].parameter->grad();
+  adjacent.named[2].parameter->clear_grad();
+  EXPECT_EQ(calls_of([&] { optimizer.step(); }), 2);
+  expect_near(adjacent.named[2], Values(6, 0.75));
+  expect_near(adjacent.named[3], Values(6, 0.5));
+  adjacent.named[2].parameter->value().set_grad(gradient);
+  optimizer.step();
+  expect_near(adjacent.named[2], Values(6, 0.5));
+  expect_near(adjacent.named[3], Values(6, 0.25));
+}
+
+TEST(Optimizers, FollowsValuesThatMoved) {
+  AdjacentParameters adjacent(3);
+  SGD optimizer(adjacent.named, {.learning_rate = 0.25});
+  optimizer.step();
+  const Tensor gradient = adjacent.named[1].parameter->grad();
+  adjacent.named[1].parameter->set_value(full({2, 3}, 5));
+  adjacent.named[1].parameter->value().set_grad(gradient);
+  optimizer.step();
+  expect_near(adjacent.named[0], Values(6, 0.5));
+  expect_near(adjacent.named[1], Values(6, 4.75));
+  EXPECT_EQ(adjacent.values.to_vector<double>()[6], 0.75);
+}
+
+TEST(Optimizers, StateLiesAsTheParameters) {
+  AdjacentParameters adjacent(2);
+  AdamW optimizer(adjacent.named);
+  EXPECT_EQ(optimizer.moments(), (std::vector<std::string>{"m", "v"}));
+  EXPECT_EQ(optimizer.state(1)[0].shape(), (Shape{2, 3}));
+  EXPECT_EQ(optimizer.state(0)[1].storage().get(), optimizer.state(1)[1].storage().get());
+  optimizer.step();
+  EXPECT_NEAR(optimizer.state(1)[0].to_vector<double>()[5], 0.1, 1e-7);
+  EXPECT_NEAR(optimizer.state(1)[1].to_vector<double>()[5], 0.001, 1e-9);
+}
+
+TEST(Optimizers, NamesWhatIsMissing) {
+  const auto p = vector_parameter("p", {1, 2});
+  AdamW optimizer({p});
+  EXPECT_EQ(error_of([&] { optimizer.step(); }),
+            "optimizer: none of the 1 parameters (the first is p) has a gradient; call backward "
+            "first");
+  const Linear declared(2, 2);
+  SGD early(declared.named_parameters());
+  EXPECT_EQ(error_of([&] { early.step(); }),
+            "optimizer: parameter weight has no memory; call materialize first");
+  p.parameter->set_trainable(false);
+  EXPECT_EQ(error_of([&] { AdamW{{p}}; }), "optimizer: none of the parameters is trainable");
+  EXPECT_EQ(error_of([&] { AdamW({vector_parameter("q", {1})}, {.beta1 = 1}); }),
+            "adamw: the betas 1 and 0.999 are not both in [0, 1)");
+  EXPECT_EQ(error_of([&] { SGD({vector_parameter("q", {1})}, {.learning_rate = -1}); }),
+            "sgd: the learning rate -1, momentum 0 or weight decay 0 is negative");
+}
+
+TEST(Optimizers, ClipsAsPyTorchs) {
+  const auto p = vector_parameter("p", {0, 0, 0, 0}), q = vector_parameter("q", {0, 0});
+  give_gradient(p, {3, 0, 0, 4});
+  give_gradient(q, {12, 0});
+  const std::vector<ParameterPtr> both{p.parameter, q.parameter};
+  EXPECT_NEAR(gradient_norm(both).item(), 13, 1e-5);
+  EXPECT_NEAR(clip_scale(full({}, 13), 6.5).item(), 0.5, 1e-6);
+  EXPECT_EQ(clip_scale(full({}, 3), 6.5).item(), 1);
+  EXPECT_NEAR(clip_grad_norm(both, 6.5), 13, 1e-5);
+  const Values clipped = p.parameter->grad().to_vector<double>();
+  EXPECT_NEAR(clipped[0], 1.4999998846, 1e-6);
+  EXPECT_NEAR(clipped[3], 1.9999998462, 1e-6);
+  EXPECT_NEAR(q.parameter->grad().to_vector<double>()[0], 5.9999995385, 2e-6);
+  EXPECT_EQ(error_of([&] { clip_scale(full({}, 1), 0); }),
+            "clip: the greatest norm 0 is not positive");
+  const auto none = vector_parameter("n", {1});
+  EXPECT_EQ(error_of([&] { gradient_norm({none.parameter}); }),
+            "gradient norm: none of the 1 parameters has a gradient");
+}
+
+/// A parameter [rows, 2] with gradient 1, 2, 3, ..., laid out so.
+static ParameterPtr laid_out(const DeviceMesh& mesh, const Placements& placements, int64_t rows) {
+  Values numbers;
+  for (int64_t i = 0; i < rows * 2; ++i) numbers.push_back(static_cast<double>(i + 1));
+  const Tensor whole = from_values(numbers, {rows, 2});
+  const auto named = named_parameter("p", distribute(zeros({rows, 2}), mesh, placements));
+  named.parameter->value().set_grad(distribute(whole, mesh, placements));
+  return named.parameter;
+}
+
+TEST(Optimizers, TheNormIsThatOfTheWholeGradients) {
+  const auto squares_to = [](int n) { return n * (n + 1) * (2 * n + 1) / 6.0; };
+  const double expected = std::sqrt(squares_to(14) + squares_to(2) + squares_to(10) + 25);
+  for (const auto& [first, second] : {std::pair{1, 1}, {3, 1}, {2, 2}, {1, 4}}) {
+    run_ranks(first * second,
+              [&, a = first, b = second](Communicator world) {
+                const DeviceMesh mesh(world, {{"a", a}, {"b", b}});
+                const auto alone = vector_parameter("alone", {0, 0});
+                give_gradient(alone, {3, 4});
+                const std::vector<ParameterPtr> parameters{
+                    laid_out(mesh, {Shard(0), Shard(0)}, 7),
+                    laid_out(mesh, {Shard(0), Replicate()}, 1),
+                    laid_out(mesh, {Replicate(), Shard(0)}, 5), alone.parameter};
+                EXPECT_NEAR(gradient_norm(parameters).item(), expected, 1e-4);
+                const std::vector<ParameterPtr> whole{laid_out(mesh, {}, 7)};
+                const int64_t bytes = engine_statistics().implicit_bytes;
+                EXPECT_NEAR(gradient_norm(whole).item(), std::sqrt(squares_to(14)), 1e-4);
+                EXPECT_EQ(engine_statistics().implicit_bytes, bytes);
+                clip_grad_norm(parameters, 1);
+                EXPECT_NEAR(gradient_norm(parameters).item(), 1, 1e-4);
+              },
+              {.deadline = std::chrono::seconds(20)});
+  }
+}
+
+TEST(Optimizers, RefusesGradientsThatLieDifferently) {
+  run_ranks(2, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 2}});
+    const auto parameter = laid_out(mesh, {Shard(0)}, 4);
+    parameter->value().set_grad(distribute(ones({4, 2}), mesh, {}));
+    AdamW optimizer({{{"p"}, parameter}});
+    EXPECT_EQ(error_of([&] { optimizer.step(); }),
+              "optimizer: parameter p is laid out as mesh(dp=2)[S(0)] but its gradient as "
+              "mesh(dp=2)[R]");
+    parameter->value().set_grad(from_local(ones({4, 2}), mesh, {Partial()}, {4, 2}));
+    EXPECT_EQ(error_of([&] { gradient_norm({parameter}); }),
+              "gradient norm: a gradient [4, 2] is laid out as mesh(dp=2)[P(sum)]; its parts are "
+              "not added up yet");
+  });
+}
+
+TEST(Optimizers, AnEmptyShardTakesPart) {
+  run_ranks(3, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 3}});
+    const auto parameter = laid_out(mesh, {Shard(0)}, 2);
+    SGD optimizer({{{"p"}, parameter}}, {.learning_rate = 1});
+    optimizer.step(clip_scale(gradient_norm({parameter}), 1e9));
+    EXPECT_EQ(optimizer.steps(0), 1);
+    EXPECT_EQ(optimizer.state(0)[0].shape(), (Shape{2, 2}));
+    EXPECT_EQ(parameter->value().full_tensor().to_vector<float>(),
+              (std::vector<float>{-1, -2, -3, -4}));
+  });
+}
+
+}  // namespace weft
