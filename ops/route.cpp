@@ -70,8 +70,8 @@ class Router {
   }
 
   DType stage_dtype(size_t i) const {
-    if (op_.spec.stages[i].index) return DType::i64;
-    return !dtypes_.empty() && dtypes_[0] == DType::f64 ? DType::f64 : DType::f32;
+    if (op_.spec.stages[i].index || !is_floating(dtypes_[0])) return DType::i64;
+    return dtypes_[0] == DType::f64 ? DType::f64 : DType::f32;
   }
 
   bool is_fetched(size_t operand) const {

@@ -12,7 +12,7 @@ namespace weft {
 /// the route's key; numbers of the computation (scalars, eps, seeds) are values.
 struct Attributes {
   Dims structure = {};
-  std::array<double, 3> values{};
+  std::array<double, 6> values{};
   std::array<uint64_t, 2> random{};
 };
 

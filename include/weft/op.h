@@ -95,7 +95,8 @@ struct Stage {
   std::string result;
   ReduceOp reduce;
   std::function<void(const Call&)> run;
-  /// Writes stage(i) of this number; f64 for f64 operands, i64 when `index`, f32 otherwise.
+  /// Writes stage(i) of this number, by operand 0: i64 for integers and when `index`, f64 for f64,
+  /// f32 otherwise.
   bool index = false;
 };
 

@@ -10,13 +10,17 @@ namespace weft {
 WEFT_API Tensor softmax(const Tensor& a);
 WEFT_API Tensor log_softmax(const Tensor& a);
 
-/// Mean over all rows of -log softmax(logits)[target]. logits [..., vocabulary], targets [...] (i32
-/// or i64). Rows whose target is negative count neither in the sum nor in the mean.
+/// The target of rows that do not count, as in PyTorch and Hugging Face.
+inline constexpr int64_t kIgnoredTarget = -100;
+/// Mean over the rows that count of -log softmax(logits)[target]. logits [..., vocabulary], targets
+/// [...] (i32 or i64), each a class or kIgnoredTarget; std::invalid_argument names another. NaN
+/// when no row counts.
 WEFT_API Tensor cross_entropy(const Tensor& logits, const Tensor& targets);
-/// The same a row: f32 [...], 0 where the target is negative.
+/// The same a row: f32 [...] (f64 for f64 logits), 0 where the row does not count.
 WEFT_API Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets);
 
-/// Rows `ids` [...] (i32 or i64) of weight [vocabulary, d]: [..., d].
+/// Rows `ids` [...] (i32 or i64) of weight [vocabulary, d]: [..., d]. std::invalid_argument names
+/// an id that is no row.
 WEFT_API Tensor embedding(const Tensor& weight, const Tensor& ids);
 
 /// x / sqrt(mean of x^2 along the last dim + eps) * weight [d].
@@ -29,7 +33,7 @@ WEFT_API Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& 
 /// convention: pair (i, i + d/2) turns by position * theta^(-2i/d); positions start at `position`.
 WEFT_API Tensor rope(const Tensor& x, double theta = 10000, int64_t position = 0);
 
-/// silu(gate) * up.
+/// silu(gate) * up, of equal shapes.
 WEFT_API Tensor swiglu(const Tensor& gate, const Tensor& up);
 
 /// softmax(q k^T * scale) v by heads, for q [batch, s, heads, d], k and v [batch, t, kv heads, d]
@@ -38,8 +42,8 @@ WEFT_API Tensor swiglu(const Tensor& gate, const Tensor& up);
 WEFT_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true,
                           double scale = 0);
 
-/// x with elements zeroed with probability p and the others divided by 1 - p. Draws from the rank's
-/// random state; equal for any layout of x.
+/// x with elements zeroed with probability p in [0, 1) and the others divided by 1 - p. Draws from
+/// the rank's random state; equal for any layout of x.
 WEFT_API Tensor dropout(const Tensor& x, double p);
 
 }  // namespace weft

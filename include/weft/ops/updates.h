@@ -6,6 +6,8 @@
 
 namespace weft {
 
+// In place and never recorded. `gradient_scale` and `b` have one element, f32.
+
 /// Numbers of one AdamW step (Loshchilov and Hutter, 2019).
 struct AdamWStep {
   double learning_rate = 1e-3;
@@ -22,7 +24,8 @@ struct AdamWStep {
 WEFT_API void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v,
                      const Tensor& gradient, const Tensor& gradient_scale, const AdamWStep& step);
 
-/// velocity = momentum * velocity + g, parameter -= lr * velocity.
+/// With g = gradient * gradient_scale + weight_decay * parameter: velocity = momentum * velocity +
+/// g, parameter -= lr * velocity. Without momentum there may be no velocity.
 WEFT_API void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradient,
                    const Tensor& gradient_scale, double learning_rate, double momentum,
                    double weight_decay);

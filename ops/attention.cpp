@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/matmul/attention.h"
+
+#include "ops/promotion.h"
+#include "weft/ops/networks.h"
+
+namespace weft {
+
+/// [batch, sequence, heads, d] as the kernel's [batch, heads, sequence, d].
+static Block heads_first(const Block& block) {
+  Block turned = block;
+  std::swap(turned.shape[1], turned.shape[2]);
+  std::swap(turned.strides[1], turned.strides[2]);
+  return turned;
+}
+
+/// structure: causal; values: the scale. The queries are the whole's last ones.
+static AttentionOptions attention_options(const Call& c) {
+  const int64_t first = c.in_shape(1)[1] - c.in_shape(0)[1] + c.in_box(0).offset[1];
+  return {.scale = static_cast<float>(c.value(0)),
+          .causal = c.attribute(0) != 0,
+          .query_offset = first};
+}
+
+static Attributes attention_attributes(bool causal, double scale) {
+  return {.structure = {causal}, .values = {scale}};
+}
+
+/// operands: q, k, v, out, logsumexp, gradient of out. Each query's part of dk and dv is a term of
+/// a sum: over a cut sequence they are Partial.
+static const Op attention_backward_op = list({
+    .name = "attention_backward",
+    .rule = "b s (g r) [d], b [t] g [d], b [t] g [d], b s (g r) [d], b (g r) s, b s (g r) [d] -> "
+            "b s (g r) [d], b [t] g [d], b [t] g [d]",
+    .forward =
+        [](const Call& c) {
+          attention_backward(heads_first(c.in(0)), heads_first(c.in(1)), heads_first(c.in(2)),
+                             heads_first(c.in(3)), c.in(4), heads_first(c.in(5)),
+                             attention_options(c), heads_first(c.out(0)), heads_first(c.out(1)),
+                             heads_first(c.out(2)));
+        },
+    .samples =
+        {{.shapes =
+              {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}, {2, 5, 6, 4}, {2, 6, 5}, {2, 5, 6, 4}},
+          .attributes = attention_attributes(true, 0.5)},
+         {.shapes =
+              {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}, {3, 5, 2, 3}, {3, 2, 5}, {3, 5, 2, 3}},
+          .attributes = attention_attributes(false, 0.5)}},
+});
+
+/// results: out and, for the gradient, the logsumexp of each query's scores.
+static const Op attention_op = list({
+    .name = "attention",
+    .rule = "b s (g r) [d], b [t] g [d], b [t] g [d] -> b s (g r) [d], b (g r) s",
+    .dtype =
+        [](const Attributes&, std::span<const DType> dtypes, int result) {
+          if (result == 0) return dtypes[0];
+          return dtypes[0] == f64 ? f64 : f32;
+        },
+    .forward =
+        [](const Call& c) {
+          attention(heads_first(c.in(0)), heads_first(c.in(1)), heads_first(c.in(2)),
+                    attention_options(c), heads_first(c.out(0)), c.out(1));
+        },
+    .backward =
+        [](const Grad& g) {
+          Tensors gradients = attention_backward_op.call(
+              {g.in(0), g.in(1), g.in(2), g.out(0), g.out(1), g.grad()}, g.attributes());
+          for (int i = 0; i < 3; ++i) g.give(i, gradients[static_cast<size_t>(i)]);
+        },
+    .saves_out = {0, 1},
+    .samples = {{.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}},
+                 .attributes = attention_attributes(true, 0.5)},
+                {.shapes = {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}},
+                 .attributes = attention_attributes(false, 0.5)}},
+});
+
+static void check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (!q || !k || !v) fail("attention: no tensor");
+  if (q.ndim() != 4 || k.ndim() != 4 || !(k.shape() == v.shape())) {
+    fail("attention: q ", q.shape(), ", k ", k.shape(), " and v ", v.shape(),
+         " are not [batch, s, heads, d] and twice [batch, t, kv heads, d]");
+  }
+  if (k.size(2) == 0 || q.size(2) % k.size(2) != 0) {
+    fail("attention: the ", q.size(2), " heads of q ", q.shape(), " are no multiple of the ",
+         k.size(2), " of k ", k.shape());
+  }
+}
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale) {
+  check_heads(q, k, v);
+  const DType dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
+  if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+  return attention_op({as_dtype(q, dtype), as_dtype(k, dtype), as_dtype(v, dtype)},
+                      attention_attributes(causal, scale));
+}
+
+}  // namespace weft

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/random.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/op.h"
+#include "weft/ops/networks.h"
+
+namespace weft {
+
+/// values: p; random: seed and stream. An element's fate depends on its place in the whole alone,
+/// so it is equal on all ranks of a Partial, and in the gradient.
+static const Op dropout_op = list({
+    .name = "dropout",
+    .rule = "... -> ...",
+    .linear = {{0}},
+    .forward =
+        [](const Call& c) {
+          const auto& [seed, stream] = c.attributes().random;
+          dropout(c.out(), c.in(0), c.out_box(), c.out_shape(), {seed, stream}, c.value(0));
+        },
+    .backward = [](const Grad& g) { g.give(0, dropout_op, {g.grad()}, g.attributes()); },
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {0.4}, .random = {1, 2}}},
+                {.shapes = {{2, 5, 3}}, .attributes = {.values = {0.5}, .random = {7, 0}}}},
+});
+
+Tensor dropout(const Tensor& x, double p) {
+  if (!x) fail("dropout: no tensor");
+  if (!(p >= 0 && p < 1)) fail("dropout: the probability ", p, " is not in [0, 1)");
+  if (!is_floating(x.dtype())) fail("dropout: x is ", x.dtype(), "; it must be floating");
+  if (p == 0) return x;
+  RandomState& random = Context::current().random;
+  return dropout_op({x}, {.values = {p}, .random = {random.seed, random.stream++}});
+}
+
+}  // namespace weft

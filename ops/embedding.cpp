@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/embedding.h"
+
+#include "weft/error.h"
+#include "weft/op.h"
+#include "weft/ops/networks.h"
+
+namespace weft {
+
+static Tensor rows_of(const Tensor& weight, const Tensor& ids);
+
+/// The gradient of the weight, whose number of rows is the structural attribute: rows of the
+/// results' gradient added up by id.
+static const Op embedding_backward_op = list({
+    .name = "embedding_backward",
+    .rule_of =
+        [](const Attributes& attributes, std::span<const Shape>) {
+          return Rule{"... d, ... -> +v d", {{"v", attributes.structure[0]}}};
+        },
+    .linear = {{0}},
+    .forward =
+        [](const Call& c) {
+          scatter_add_rows(c.out(), c.in(0), c.in(1), c.out_box().offset[0], c.accumulate());
+        },
+    .backward = [](const Grad& g) { g.give(0, rows_of(g.grad(), g.in(1))); },
+    .saves_in = std::vector<int>{1},
+    .accumulates = true,
+    .samples = {{.shapes = {{5, 3}, {5}},
+                 .attributes = {.structure = {7}},
+                 .dtypes = {f32, i64},
+                 .low = 0,
+                 .high = 7},
+                {.shapes = {{2, 5, 7}, {2, 5}},
+                 .attributes = {.structure = {3}},
+                 .dtypes = {f32, i32},
+                 .low = 0,
+                 .high = 3}},
+});
+
+static void check_ids(const Call& c) {
+  const int64_t rows = c.in_shape(0)[0];
+  auto outside = find_outside(c.in(1), 0, rows);
+  if (!outside) return;
+  fail("embedding: id ", *outside, " is none of the ", rows, " rows of the weight ", c.in_shape(0));
+}
+
+/// Where rows of the weight are on other ranks their ids give zeros: a Partial(sum).
+static const Op embedding_op = list({
+    .name = "embedding",
+    .rule = "v d, ... -> ... d",
+    .linear = {{0}},
+    .forward =
+        [](const Call& c) {
+          check_ids(c);
+          gather_rows(c.out(), c.in(0), c.in(1), c.in_box(0).offset[0]);
+        },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, embedding_backward_op, {g.grad(), g.in(1)}, {.structure = {g.in_shape(0)[0]}});
+        },
+    .saves_in = std::vector<int>{1},
+    .samples = {{.shapes = {{7, 3}, {5}}, .dtypes = {f32, i64}, .low = 0, .high = 7},
+                {.shapes = {{3, 7}, {2, 5}}, .dtypes = {f32, i32}, .low = 0, .high = 3}},
+});
+
+static Tensor rows_of(const Tensor& weight, const Tensor& ids) {
+  return embedding_op({weight, ids});
+}
+
+Tensor embedding(const Tensor& weight, const Tensor& ids) {
+  if (!weight || !ids) fail("embedding: no tensor");
+  if (ids.dtype() != i64 && ids.dtype() != i32) {
+    fail("embedding: the ids are ", ids.dtype(), "; they must be i32 or i64");
+  }
+  return rows_of(weight, ids);
+}
+
+}  // namespace weft

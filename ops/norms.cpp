@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/norm.h"
+
+#include "ops/rows.h"
+#include "weft/op.h"
+#include "weft/ops/networks.h"
+
+namespace weft {
+
+static int64_t row_size(const Call& c) { return c.in_shape(0).back(); }
+
+/// Statistics of rows of which a part is here: the first `count` stages.
+static CutRows cut_rows(const Call& c, int count) {
+  CutRows cut{.size = row_size(c), .sums = {}};
+  for (int i = 0; i < count; ++i) cut.sums[i] = c.stage(i);
+  return cut;
+}
+
+/// dx has x's dtype, the gradients of weight and bias have theirs.
+static DType norm_gradient_dtype(const Attributes&, std::span<const DType> dtypes, int result) {
+  return dtypes[result == 0 ? 1 : 2];
+}
+
+/// A stage that sums over the part of a row.
+static Stage row_sum_stage(std::function<void(const Call&)> run) {
+  return {.result = "...", .reduce = ReduceOp::sum, .run = std::move(run)};
+}
+
+// operands of the gradients: dy, x, weight
+
+static const Op rms_norm_backward_op = list({
+    .name = "rms_norm_backward",
+    .rule = "... d, ... d, d -> ... d, d",
+    .dtype = norm_gradient_dtype,
+    .forward =
+        [](const Call& c) {
+          const CutRows cut = cut_rows(c, c.staged() ? 2 : 0);
+          rms_norm_backward(&c.out(0), &c.out(1), c.in(0), c.in(1), c.in(2), c.value(0),
+                            c.staged() ? &cut : nullptr);
+        },
+    .staged_over = {"d"},
+    .stages = {row_sum_stage([](const Call& c) {
+                 reduce(Reduction::sum_squares, c.stage(0), c.in(1), {last_dim(c)});
+               }),
+               row_sum_stage(
+                   [](const Call& c) { rms_norm_dot(c.stage(1), c.in(0), c.in(1), c.in(2)); })},
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {7}}, .attributes = {.values = {1e-5}}},
+                {.shapes = {{2, 5, 3}, {2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
+});
+
+static const Op rms_norm_op = list({
+    .name = "rms_norm",
+    .rule = "... d, d -> ... d",
+    .forward =
+        [](const Call& c) {
+          const CutRows cut = cut_rows(c, c.staged() ? 1 : 0);
+          rms_norm(c.out(), c.in(0), c.in(1), c.value(0), c.staged() ? &cut : nullptr);
+        },
+    .backward =
+        [](const Grad& g) {
+          Tensors gradients =
+              rms_norm_backward_op.call({g.grad(), g.in(0), g.in(1)}, g.attributes());
+          g.give(0, gradients[0]);
+          g.give(1, gradients[1]);
+        },
+    .staged_over = {"d"},
+    .stages = {row_sum_stage(
+        [](const Call& c) { reduce(Reduction::sum_squares, c.stage(0), c.in(0), {last_dim(c)}); })},
+    .samples = {{.shapes = {{5, 7}, {7}}, .attributes = {.values = {1e-5}}},
+                {.shapes = {{2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
+});
+
+static const Op layer_norm_backward_op = list({
+    .name = "layer_norm_backward",
+    .rule = "... d, ... d, d -> ... d, d, d",
+    .dtype = norm_gradient_dtype,
+    .forward =
+        [](const Call& c) {
+          const CutRows cut = cut_rows(c, c.staged() ? 4 : 0);
+          layer_norm_backward(&c.out(0), &c.out(1), &c.out(2), c.in(0), c.in(1), c.in(2),
+                              c.value(0), c.staged() ? &cut : nullptr);
+        },
+    .staged_over = {"d"},
+    .stages = {row_sum_stage([](const Call& c) {
+                 reduce(Reduction::sum, c.stage(0), c.in(1), {last_dim(c)});
+               }),
+               row_sum_stage(
+                   [](const Call& c) { centered_squares(c.stage(1), c.in(1), cut_rows(c, 1)); }),
+               row_sum_stage([](const Call& c) {
+                 layer_norm_sums(c.stage(2), Block(), c.in(0), c.in(1), c.in(2), c.value(0),
+                                 cut_rows(c, 2));
+               }),
+               row_sum_stage([](const Call& c) {
+                 layer_norm_sums(Block(), c.stage(3), c.in(0), c.in(1), c.in(2), c.value(0),
+                                 cut_rows(c, 2));
+               })},
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {7}}, .attributes = {.values = {1e-5}}},
+                {.shapes = {{2, 5, 3}, {2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
+});
+
+static const Op layer_norm_op = list({
+    .name = "layer_norm",
+    .rule = "... d, d, d -> ... d",
+    .forward =
+        [](const Call& c) {
+          const CutRows cut = cut_rows(c, c.staged() ? 2 : 0);
+          layer_norm(c.out(), c.in(0), c.in(1), c.in(2), c.value(0), c.staged() ? &cut : nullptr);
+        },
+    .backward =
+        [](const Grad& g) {
+          Tensors gradients =
+              layer_norm_backward_op.call({g.grad(), g.in(0), g.in(1)}, g.attributes());
+          for (int i = 0; i < 3; ++i) g.give(i, gradients[static_cast<size_t>(i)]);
+        },
+    .staged_over = {"d"},
+    .stages = {row_sum_stage([](const Call& c) {
+                 reduce(Reduction::sum, c.stage(0), c.in(0), {last_dim(c)});
+               }),
+               row_sum_stage(
+                   [](const Call& c) { centered_squares(c.stage(1), c.in(0), cut_rows(c, 1)); })},
+    .saves_in = std::vector<int>{0, 1},
+    .samples = {{.shapes = {{5, 7}, {7}, {7}}, .attributes = {.values = {1e-5}}},
+                {.shapes = {{2, 5, 3}, {3}, {3}}, .attributes = {.values = {1e-2}}}},
+});
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  return rms_norm_op({x, weight}, {.values = {eps}});
+}
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  return layer_norm_op({x, weight, bias}, {.values = {eps}});
+}
+
+}  // namespace weft

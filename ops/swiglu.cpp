@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/swiglu.h"
+
+#include "ops/promotion.h"
+#include "weft/ops/networks.h"
+
+namespace weft {
+
+/// operands: dy, gate, up.
+static const Op swiglu_backward_op = list({
+    .name = "swiglu_backward",
+    .rule = "..., ..., ... -> ..., ...",
+    .forward =
+        [](const Call& c) { swiglu_backward(c.out(0), c.out(1), c.in(0), c.in(1), c.in(2)); },
+    .samples = {{{{5, 7}, {5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}, {2, 5, 3}}}},
+});
+
+static const Op swiglu_op = list({
+    .name = "swiglu",
+    .rule = "..., ... -> ...",
+    .linear = {{1}},
+    .forward = [](const Call& c) { swiglu(c.out(), c.in(0), c.in(1)); },
+    .backward =
+        [](const Grad& g) {
+          Tensors gradients = swiglu_backward_op.call({g.grad(), g.in(0), g.in(1)});
+          g.give(0, gradients[0]);
+          g.give(1, gradients[1]);
+        },
+    .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
+});
+
+Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  if (!gate || !up) fail("swiglu: no tensor");
+  if (!(gate.shape() == up.shape())) {
+    fail("swiglu: the gate is ", gate.shape(), " but up is ", up.shape());
+  }
+  return call_promoted(swiglu_op, gate, up);
+}
+
+}  // namespace weft

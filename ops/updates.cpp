@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/updates.h"
+
+#include "src/kernels/adamw.h"
+#include "src/kernels/map.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/op.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+namespace {
+
+struct Scale {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+
+}  // namespace
+
+/// operands: parameter, m, v, gradient, its factor; values: as in AdamWStep.
+static const Op adamw_op = list({
+    .name = "adamw_",
+    .rule = "..., ..., ..., ..., . ->",
+    .forward =
+        [](const Call& c) {
+          adamw(c.in(0), c.in(1), c.in(2), c.in(3),
+                {.learning_rate = c.value(0),
+                 .beta1 = c.value(1),
+                 .beta2 = c.value(2),
+                 .eps = c.value(3),
+                 .weight_decay = c.value(4),
+                 .step = static_cast<int64_t>(c.value(5))},
+                &c.in(4));
+        },
+    .writes = {0, 1, 2},
+    .differentiable = false,
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}, {5, 7}, {}},
+                 .attributes = {.values = {0.1, 0.9, 0.99, 1e-8, 0.1, 3}},
+                 .low = 0.1,
+                 .high = 2}},
+});
+
+/// operands: parameter, velocity, gradient, its factor; values: rate, momentum, decay.
+static const Op sgd_momentum_op = list({
+    .name = "sgd_momentum_",
+    .rule = "..., ..., ..., . ->",
+    .forward =
+        [](const Call& c) {
+          sgd(c.in(0), c.in(1), c.in(2),
+              {.learning_rate = c.value(0), .momentum = c.value(1), .weight_decay = c.value(2)},
+              &c.in(3));
+        },
+    .writes = {0, 1},
+    .differentiable = false,
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}, {}},
+                 .attributes = {.values = {0.1, 0.9, 0.01}}}},
+});
+
+/// The same without momentum: operands parameter, gradient, its factor.
+static const Op sgd_op = list({
+    .name = "sgd_",
+    .rule = "..., ..., . ->",
+    .forward =
+        [](const Call& c) {
+          sgd(c.in(0), Block(), c.in(1), {.learning_rate = c.value(0), .weight_decay = c.value(1)},
+              &c.in(2));
+        },
+    .writes = {0},
+    .differentiable = false,
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {}}, .attributes = {.values = {0.1, 0.01}}}},
+});
+
+static const Op scale_op = list({
+    .name = "scale_",
+    .rule = "..., . ->",
+    .linear = {{0}},
+    .forward = [](const Call& c) { map_floating(Scale{}, c.in(0), c.in(0), c.in(1)); },
+    .writes = {0},
+    .differentiable = false,
+    .samples = {{{{5, 7}, {}}}},
+});
+
+/// The one element of `factor` as a tensor without dims.
+static Tensor factor_of(const char* what, const Tensor& factor) {
+  if (!factor) fail(what, ": no factor");
+  if (factor.ndim() == 0) [[likely]]
+    return factor;
+  if (factor.numel() != 1) fail(what, ": the factor ", factor.shape(), " is not one element");
+  return reshape(factor, {});
+}
+
+static void check_shapes(const char* what, const Tensor& parameter, const Tensor& other,
+                         const char* name) {
+  if (!parameter || !other) fail(what, ": no tensor");
+  if (parameter.shape() == other.shape()) [[likely]]
+    return;
+  fail(what, ": the parameter is ", parameter.shape(), " but ", name, " is ", other.shape());
+}
+
+void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v, const Tensor& gradient,
+            const Tensor& gradient_scale, const AdamWStep& step) {
+  check_shapes("adamw_", parameter, m, "m");
+  check_shapes("adamw_", parameter, v, "v");
+  check_shapes("adamw_", parameter, gradient, "the gradient");
+  if (step.step < 1) fail("adamw_: step ", step.step, " is not counted from 1");
+  NoGrad no_grad;
+  adamw_op({parameter, m, v, gradient, factor_of("adamw_", gradient_scale)},
+           {.values = {step.learning_rate, step.beta1, step.beta2, step.eps, step.weight_decay,
+                       static_cast<double>(step.step)}});
+}
+
+void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradient,
+          const Tensor& gradient_scale, double learning_rate, double momentum,
+          double weight_decay) {
+  check_shapes("sgd_", parameter, gradient, "the gradient");
+  if (velocity) check_shapes("sgd_", parameter, velocity, "the velocity");
+  if (!velocity && momentum != 0) fail("sgd_: momentum ", momentum, " needs a velocity");
+  NoGrad no_grad;
+  const Tensor scale = factor_of("sgd_", gradient_scale);
+  if (velocity) {
+    sgd_momentum_op({parameter, velocity, gradient, scale},
+                    {.values = {learning_rate, momentum, weight_decay}});
+  } else {
+    sgd_op({parameter, gradient, scale}, {.values = {learning_rate, weight_decay}});
+  }
+}
+
+void scale_(const Tensor& a, const Tensor& b) {
+  if (!a) fail("scale_: no tensor");
+  NoGrad no_grad;
+  scale_op({a, factor_of("scale_", b)});
+}
+
+}  // namespace weft
