@@ -4,7 +4,15 @@
 #include <array>
 #include <ostream>
 
+#include "weft/error.h"
+#include "weft/shape.h"
+
 namespace weft {
+
+Placement::Placement(Shard shard) : kind_(Kind::shard), dim_(static_cast<int8_t>(shard.dim)) {
+  if (shard.dim >= 0 && shard.dim < kMaxDims) return;
+  fail("placement: Shard(", shard.dim, ") names no dim; dims count from 0 to ", kMaxDims - 1);
+}
 
 Placements Placements::cut_in_order(int dim, std::vector<std::string> axes) const {
   Placements ordered = *this;

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh/search.h"
+
+namespace weft {
+
+using Kind = PlanStep::Kind;
+
+static const Placement kSum = Partial{ReduceOp::sum};
+
+static void finish(const PlanProblem& problem, const PlanState& state, PlanEdge edge,
+                   std::vector<PlanEdge>& edges) {
+  if (edge.to == state) return;
+  const Coordinates first{};
+  Box result = box_of(edge.to.pattern, problem.grid.sizes(), problem.shape, first);
+  edge.seconds = predicted_seconds(problem.grid, problem.shape, state, edge);
+  edge.bytes = result.shape.product() * static_cast<int64_t>(size_of(edge.to.dtype)) +
+               scratch_bytes(problem.grid, problem.shape, state, edge, first);
+  edges.push_back(std::move(edge));
+}
+
+static bool accepts_partial(const Pattern& pattern, const Placement& placement) {
+  Axes partial = pattern.partial_axes();
+  return partial.empty() || pattern[partial[0]] == placement;
+}
+
+void add_local_edges(const PlanProblem& problem, const PlanState& state,
+                     std::vector<PlanEdge>& edges) {
+  const Pattern& goal = problem.to.pattern;
+  for (int axis = 0; axis < goal.axes(); ++axis) {
+    const Placement now = state.pattern[axis], wanted = goal[axis];
+    if (now == wanted) continue;
+    bool slices = now.is_replicate() && wanted.is_shard();
+    bool counts = wanted.is_partial() && accepts_partial(state.pattern, wanted) &&
+                  (now.is_replicate() ||
+                   (wanted == kSum && now.is_shard() && state.pattern.is_innermost(axis)));
+    if (!slices && !counts) continue;
+    PlanEdge edge{.kind = Kind::local, .to = state};
+    edge.to.pattern.set(axis, wanted);
+    finish(problem, state, std::move(edge), edges);
+  }
+}
+
+/// Partial axes that the plan has to reduce.
+static Axes axes_to_reduce(const PlanProblem& problem, const Pattern& pattern) {
+  Axes axes;
+  for (int axis : pattern.partial_axes()) {
+    if (pattern[axis] != problem.to.pattern[axis]) axes.push_back(axis);
+  }
+  return axes;
+}
+
+static ReduceOp op_of(const Pattern& pattern) {
+  Axes partial = pattern.partial_axes();
+  return partial.empty() ? ReduceOp::sum : pattern[partial[0]].op();
+}
+
+/// Two kinds of Partial cannot stand side by side, so that new ones wait for the old to be reduced.
+static void without_new_partials(Pattern& pattern, const Pattern& before) {
+  for (int axis : pattern.partial_axes()) {
+    if (pattern[axis] != before[axis]) pattern.set(axis, Replicate());
+  }
+}
+
+/// True when reading to `to` makes ranks reduce what others reduce too.
+static bool reduces_twice(const PlanProblem& problem, const Pattern& from, const Pattern& to) {
+  if (problem.shape.ndim() == 0) return false;
+  Axes reduced = axes_to_reduce(problem, from);
+  return std::any_of(reduced.begin(), reduced.end(),
+                     [&](int axis) { return !to[axis].is_shard(); });
+}
+
+static void add_exchange(const PlanProblem& problem, const PlanState& state, const Pattern& to,
+                         std::vector<PlanEdge>& edges) {
+  PlanEdge edge{.kind = Kind::exchange, .op = op_of(state.pattern), .to = {to, state.dtype}};
+  edge.axes = talking_axes(problem.grid, state.pattern, to);
+  if (edge.axes.empty()) return;
+  finish(problem, state, std::move(edge), edges);
+}
+
+void add_exchange_edges(const PlanProblem& problem, const PlanState& state,
+                        std::vector<PlanEdge>& edges) {
+  const Pattern& goal = problem.to.pattern;
+  if (!problem.options.two_step || !reduces_twice(problem, state.pattern, goal)) {
+    add_exchange(problem, state, goal, edges);
+  }
+  Axes reduced = axes_to_reduce(problem, state.pattern);
+  if (reduced.empty()) return;
+  Pattern moved = goal;
+  without_new_partials(moved, state.pattern);
+  for (int dim = 0; dim < problem.shape.ndim(); ++dim) {
+    Pattern own = state.pattern, parts = moved;
+    for (int axis : reduced) {
+      own.set(axis, Shard{dim});
+      if (!parts[axis].is_shard()) parts.set(axis, Shard{dim});
+    }
+    add_exchange(problem, state, own, edges);
+    add_exchange(problem, state, parts, edges);
+  }
+}
+
+/// Calls f(axes) for each set of `axes` that is not empty.
+template <class F>
+static void for_subsets(const Axes& axes, F f) {
+  for (unsigned chosen = 1; chosen < 1u << axes.size(); ++chosen) {
+    Axes subset;
+    for (int i = 0; i < axes.size(); ++i) {
+      if (chosen >> i & 1) subset.push_back(axes[i]);
+    }
+    f(subset);
+  }
+}
+
+/// bf16 and f16 stay f32 until the last reduction.
+static DType dtype_after(const PlanProblem& problem, const PlanState& state, const Pattern& to) {
+  if (axes_to_reduce(problem, to).empty()) return problem.to.dtype;
+  ReduceOp op = op_of(state.pattern);
+  bool rounds = op == ReduceOp::sum || op == ReduceOp::avg;
+  return rounds && is_floating(state.dtype) && size_of(state.dtype) < 4 ? f32 : state.dtype;
+}
+
+static void add_gathers(const PlanProblem& problem, const PlanState& state,
+                        std::vector<PlanEdge>& edges) {
+  Axes sharded;
+  for (int dim = 0; dim < kMaxDims; ++dim) {
+    for (int axis : state.pattern.cutting(dim)) {
+      if (!cuts_alike(state.pattern, problem.to.pattern, axis)) sharded.push_back(axis);
+    }
+  }
+  for_subsets(sharded, [&](const Axes& axes) {
+    PlanEdge edge{.kind = Kind::all_gather, .axes = axes, .to = state};
+    for (int i = axes.size(); i-- > 0;) {
+      // Only what nobody cuts further lies in one piece on the group's ranks.
+      if (!edge.to.pattern.is_innermost(axes[i])) return;
+      edge.to.pattern.set(axes[i], Replicate());
+    }
+    finish(problem, state, std::move(edge), edges);
+  });
+}
+
+/// In the order in which the goal cuts with them.
+static Axes in_goal_order(const Pattern& goal, const Axes& axes) {
+  Axes order;
+  for (int depth = 0; depth < kMaxAxes; ++depth) {
+    for (int axis : axes) {
+      if ((goal[axis].is_shard() ? goal.depth(axis) : 0) == depth) order.push_back(axis);
+    }
+  }
+  return order;
+}
+
+static void add_reductions(const PlanProblem& problem, const PlanState& state,
+                           std::vector<PlanEdge>& edges) {
+  const Pattern& goal = problem.to.pattern;
+  auto add = [&](Kind kind, const Axes& axes, auto placement_of) {
+    PlanEdge edge{.kind = kind, .axes = axes, .op = op_of(state.pattern), .to = state};
+    for (int axis : axes) edge.to.pattern.set(axis, placement_of(axis));
+    edge.to.dtype = dtype_after(problem, state, edge.to.pattern);
+    finish(problem, state, std::move(edge), edges);
+  };
+  for_subsets(axes_to_reduce(problem, state.pattern), [&](const Axes& axes) {
+    add(Kind::all_reduce, axes, [](int) { return Placement(); });
+    Axes order = in_goal_order(goal, axes);
+    for (int dim = 0; dim < problem.shape.ndim(); ++dim) {
+      if (problem.shape[dim] < 2) continue;
+      add(Kind::reduce_scatter, order, [&](int) { return Placement(Shard{dim}); });
+    }
+    if (std::all_of(axes.begin(), axes.end(), [&](int axis) { return goal[axis].is_shard(); })) {
+      add(Kind::reduce_scatter, order, [&](int axis) { return goal[axis]; });
+    }
+  });
+}
+
+static void add_all_to_all(const PlanProblem& problem, const PlanState& state, const Pattern& to,
+                           std::vector<PlanEdge>& edges) {
+  PlanEdge edge{.kind = Kind::all_to_all, .to = {to, state.dtype}};
+  edge.axes = talking_axes(problem.grid, state.pattern, to);
+  if (edge.axes.empty()) return;
+  finish(problem, state, std::move(edge), edges);
+}
+
+/// One axis that moves to another dim, and all that are not Partial to where the goal has them.
+static void add_moves(const PlanProblem& problem, const PlanState& state,
+                      std::vector<PlanEdge>& edges) {
+  const Pattern& goal = problem.to.pattern;
+  for (int axis = 0; axis < goal.axes(); ++axis) {
+    bool moves = state.pattern[axis].is_shard() && goal[axis].is_shard() &&
+                 goal[axis] != state.pattern[axis] && state.pattern.is_innermost(axis);
+    if (!moves) continue;
+    Pattern to = state.pattern;
+    to.set(axis, goal[axis]);
+    add_all_to_all(problem, state, to, edges);
+  }
+  Pattern to = goal;
+  without_new_partials(to, state.pattern);
+  for (int axis : state.pattern.partial_axes()) to.set(axis, state.pattern[axis]);
+  add_all_to_all(problem, state, to, edges);
+}
+
+void add_collective_edges(const PlanProblem& problem, const PlanState& state,
+                          std::vector<PlanEdge>& edges) {
+  add_gathers(problem, state, edges);
+  add_reductions(problem, state, edges);
+  add_moves(problem, state, edges);
+}
+
+}  // namespace weft

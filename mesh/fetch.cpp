@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh/program.h"
+#include "mesh/search.h"
+#include "src/comm/transport.h"
+#include "src/kernels/copy.h"
+#include "weft/error.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+namespace {
+
+class FetchReader final : public ExchangeReader {
+ public:
+  FetchReader(const ReadProgram& program, const Block& out) : program_(program), out_(out) {}
+
+  int64_t read(int, std::span<const void* const> published) override {
+    std::vector<Block> members;
+    for (const void* block : published) {
+      members.push_back(block ? *static_cast<const Block*>(block) : Block{});
+    }
+    return read_boxes(program_, ReduceOp::sum, members, out_);
+  }
+
+ private:
+  const ReadProgram& program_;
+  const Block& out_;
+};
+
+}  // namespace
+
+static Axes cutting_axes(const MeshGrid& grid, const Pattern& pattern) {
+  Axes axes;
+  for (int axis = 0; axis < pattern.axes(); ++axis) {
+    if (pattern[axis].is_shard() && grid.size(axis) > 1) axes.push_back(axis);
+  }
+  return axes;
+}
+
+static uint64_t content_of(const Layout& from, std::span<const Box> wishes) {
+  uint64_t content = from.hash;
+  for (const Box& wish : wishes) {
+    for (int64_t offset : wish.offset) content = mixed(content, static_cast<uint64_t>(offset));
+    for (int64_t size : wish.shape) content = mixed(content, static_cast<uint64_t>(size));
+  }
+  return content;
+}
+
+static void add_part(Parts& parts, const Box& box) {
+  parts.boxes.push_back(box);
+  parts.counts.push_back(box.shape.product());
+  parts.total += parts.counts.back();
+}
+
+/// Where ranks do not see each other's memory.
+static void fetch_by_sending(const Communicator& group, const std::vector<int>& members,
+                             const Layout& from, const Block& in, std::span<const Box> wishes,
+                             const Box& wanted, const Block& out) {
+  Parts send, recv;
+  for (size_t m = 0; m < members.size(); ++m) {
+    add_part(send, relative(overlap(from.box, wishes[m]), from.box));
+    add_part(recv, relative(overlap(from.box_of(members[m]), wanted), wanted));
+  }
+  auto bytes_of = [&](const Parts& parts) {
+    return static_cast<size_t>(parts.total) * size_of(from.dtype);
+  };
+  Ref<Storage> sent = Storage::allocate(bytes_of(send), in.device);
+  Ref<Storage> received = Storage::allocate(bytes_of(recv), in.device);
+  pack(in, send, sent->data());
+  Piece piece{
+      .send = sent->data(), .recv = received->data(), .dtype = from.dtype, .counts = send.counts};
+  group.all_to_all(piece, recv.counts).wait();
+  unpack(received->data(), recv, out);
+}
+
+static void fetch_here(const Layout& from, const Block& in, const Box& wanted, const Block& out) {
+  Box both = overlap(from.box, wanted);
+  if (both.shape.product() == 0) return;
+  copy(out.part(relative(both, wanted)), in.part(relative(both, from.box)));
+}
+
+void fetch(const Ref<Layout>& from, const Block& in, const std::function<Box(int rank)>& wanted_of,
+           const Block& out) {
+  if (out.device.kind == DeviceKind::meta) return;
+  if (!from->grid) return fetch_here(*from, in, wanted_of(0), out);
+  MeshGrid& grid = *from->grid;
+  Axes axes = cutting_axes(grid, from->sharding.body()->pattern);
+  Box wanted = wanted_of(grid.rank());
+  if (out.shape != wanted.shape || in.shape != from->box.shape) {
+    fail("fetch: a block ", in.shape, " of ", *from, " and a result ", out.shape, " for a wish of ",
+         wanted.shape);
+  }
+  if (axes.empty()) return fetch_here(*from, in, wanted, out);
+  std::vector<int> members = grid.members(axes, grid.coordinates());
+  std::vector<Box> wishes;
+  for (int rank : members) wishes.push_back(wanted_of(rank));
+  Communicator group = grid.group(axes);
+  if (!grid.in_memory()) {
+    return fetch_by_sending(group, members, *from, in, wishes, wanted, out);
+  }
+  ReadProgram program = reads_of(grid, *from, axes, wanted);
+  FetchReader reader(program, out);
+  Exchange call{.published = &in, .content = content_of(*from, wishes), .words = "fetch"};
+  group.transport()->exchange(call, reader);
+}
+
+}  // namespace weft

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh/grid.h"
+
+#include "src/comm/transport.h"
+
+namespace weft {
+
+MeshGrid::MeshGrid(Communicator ranks, std::vector<MeshAxis> axes, const CostModel& costs)
+    : ranks_(std::move(ranks)), axes_(std::move(axes)), rank_(ranks_.rank()), costs_(costs) {
+  int stride = 1;
+  hash_ = mixed(0, axes_.size());
+  for (size_t axis = axes_.size(); axis-- > 0;) {
+    sizes_[axis] = axes_[axis].size;
+    strides_[axis] = stride;
+    stride *= axes_[axis].size;
+    hash_ = mixed(hash_, static_cast<uint64_t>(axes_[axis].size));
+    for (char letter : axes_[axis].name) hash_ = mixed(hash_, static_cast<uint8_t>(letter));
+  }
+  coordinates_ = coordinates_of(rank_);
+  in_memory_ = ranks_.transport()->in_memory();
+  for (int rank = 0; rank < ranks_.size(); ++rank) {
+    hosts_.push_back(ranks_.transport()->host_of(rank));
+  }
+  for (int axis = 0; axis < ndim(); ++axis) group({axis});
+}
+
+int MeshGrid::size(const Axes& axes) const {
+  int size = 1;
+  for (int axis : axes) size *= this->size(axis);
+  return size;
+}
+
+Coordinates MeshGrid::coordinates_of(int rank) const {
+  Coordinates coordinates{};
+  for (size_t axis = 0; axis < axes_.size(); ++axis) {
+    coordinates[axis] = rank / strides_[axis] % sizes_[axis];
+  }
+  return coordinates;
+}
+
+int MeshGrid::rank_at(const Coordinates& coordinates) const {
+  int rank = 0;
+  for (size_t axis = 0; axis < axes_.size(); ++axis) rank += coordinates[axis] * strides_[axis];
+  return rank;
+}
+
+std::vector<int> MeshGrid::members(const Axes& axes, const Coordinates& coordinates) const {
+  Coordinates first = coordinates;
+  for (int axis : axes) first[static_cast<size_t>(axis)] = 0;
+  std::vector<int> members{rank_at(first)};
+  for (int axis : axes) {
+    std::vector<int> finer;
+    for (int base : members) {
+      for (int i = 0; i < size(axis); ++i) {
+        finer.push_back(base + i * strides_[static_cast<size_t>(axis)]);
+      }
+    }
+    members = std::move(finer);
+  }
+  return members;
+}
+
+Communicator MeshGrid::group(const Axes& axes) {
+  std::vector<int> key(axes.begin(), axes.end());
+  if (auto found = groups_.find(key); found != groups_.end()) return found->second;
+  std::vector<int> ranks = members(axes, coordinates_);
+  bool is_whole =
+      static_cast<int>(ranks.size()) == ranks_.size() && std::is_sorted(ranks.begin(), ranks.end());
+  std::string name = ranks_.name();
+  for (size_t i = 0; i < key.size(); ++i) {
+    name += (i ? '+' : '/') + axes_[static_cast<size_t>(key[i])].name;
+  }
+  Communicator made = is_whole ? ranks_ : ranks_.subgroup(ranks, name);
+  return groups_.emplace(std::move(key), std::move(made)).first->second;
+}
+
+CommunicatorTraffic MeshGrid::traffic() const {
+  CommunicatorTraffic sum = ranks_.traffic();
+  for (const auto& [axes, group] : groups_) {
+    if (group == ranks_) continue;
+    sum.bytes += group.traffic().bytes;
+    sum.collectives += group.traffic().collectives;
+  }
+  return sum;
+}
+
+bool MeshGrid::crosses_hosts(const Axes& axes) const {
+  uint8_t& known = crossing_[axes.mask()];
+  if (known) return known == 2;
+  bool crosses = false;
+  for (int rank = 0; rank < static_cast<int>(hosts_.size()) && !crosses; ++rank) {
+    Coordinates first = coordinates_of(rank);
+    for (int axis : axes) first[static_cast<size_t>(axis)] = 0;
+    crosses = hosts_[static_cast<size_t>(rank)] != hosts_[static_cast<size_t>(rank_at(first))];
+  }
+  known = crosses ? 2 : 1;
+  return crosses;
+}
+
+static std::vector<std::vector<int>> cutting_of(const Pattern& pattern) {
+  std::vector<std::vector<int>> cutting;
+  for (int axis = 0; axis < pattern.axes(); ++axis) {
+    if (!pattern[axis].is_shard()) continue;
+    auto dim = static_cast<size_t>(pattern[axis].dim());
+    if (cutting.size() <= dim) cutting.resize(dim + 1);
+    Axes order = pattern.cutting(pattern[axis].dim());
+    cutting[dim].assign(order.begin(), order.end());
+  }
+  return cutting;
+}
+
+const ShardingBody* MeshGrid::intern(const Pattern& pattern) {
+  std::unique_ptr<ShardingBody>& entry = shardings_[pattern];
+  if (!entry) {
+    std::span<const Placement> placements = pattern.placements();
+    bool replicated = std::all_of(placements.begin(), placements.end(),
+                                  [](const Placement& at) { return at.is_replicate(); });
+    entry = std::make_unique<ShardingBody>(
+        ShardingBody{this, pattern, mixed(hash_, hash_of(pattern)), pattern.has_partial(),
+                     replicated, cutting_of(pattern)});
+  }
+  return entry.get();
+}
+
+}  // namespace weft

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "mesh/pattern.h"
+#include "weft/mesh.h"
+
+namespace weft {
+
+/// A link between ranks in the alpha-beta model.
+struct LinkCost {
+  double seconds_per_message;
+  double seconds_per_byte;
+};
+
+/// What planning believes about the machine: one link a topology level, and copies within a rank.
+struct CostModel {
+  LinkCost within_host;
+  LinkCost across_hosts;
+  double seconds_per_copied_byte;
+};
+
+class MeshGrid;
+
+/// What is believed of the links of a communicator.
+CostModel cost_model_of(const Communicator& ranks);
+
+/// What a Sharding points to.
+struct ShardingBody {
+  MeshGrid* grid;
+  Pattern pattern;
+  /// Of the content; equal on all ranks.
+  uint64_t hash;
+  bool has_partial;
+  bool is_replicated;
+  /// cutting[dim]: axes that cut the dim, outermost first; dims that nobody cuts may be absent.
+  std::vector<std::vector<int>> cutting;
+};
+
+/// The ranks of a mesh in their grid: coordinates, groups along axes, link costs, and the shardings
+/// that exist. Layouts keep it alive; the tables that keep layouts (MeshBody) do not belong to it,
+/// so that there is no cycle.
+class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
+ public:
+  /// Collective: makes the axes' communicators.
+  MeshGrid(Communicator ranks, std::vector<MeshAxis> axes, const CostModel& costs);
+  MeshGrid(const MeshGrid&) = delete;
+  MeshGrid& operator=(const MeshGrid&) = delete;
+
+  const Communicator& ranks() const { return ranks_; }
+  int ndim() const { return static_cast<int>(axes_.size()); }
+  const std::vector<MeshAxis>& axes() const { return axes_; }
+  std::span<const int> sizes() const { return {sizes_.data(), axes_.size()}; }
+  int size(int axis) const { return sizes_[static_cast<size_t>(axis)]; }
+  /// Ranks along all of `axes`.
+  int size(const Axes& axes) const;
+  /// Same communicator and axes.
+  bool is_same(const MeshGrid& other) const {
+    return ranks_ == other.ranks_ && axes_ == other.axes_;
+  }
+
+  /// This rank's.
+  int rank() const { return rank_; }
+  const Coordinates& coordinates() const { return coordinates_; }
+  Coordinates coordinates_of(int rank) const;
+  int rank_at(const Coordinates& coordinates) const;
+  /// Ranks that differ from `coordinates` along `axes` only; the last of `axes` varies fastest.
+  std::vector<int> members(const Axes& axes, const Coordinates& coordinates) const;
+
+  /// This rank's group along `axes`, its members ordered as `members` says. Made at its first use,
+  /// by its members together.
+  Communicator group(const Axes& axes);
+  /// Over all communicators of the mesh.
+  CommunicatorTraffic traffic() const;
+
+  const CostModel& costs() const { return costs_; }
+  /// True when some group along `axes` has members on two hosts.
+  bool crosses_hosts(const Axes& axes) const;
+  const LinkCost& link(const Axes& axes) const {
+    return crosses_hosts(axes) ? costs_.across_hosts : costs_.within_host;
+  }
+  /// Ranks see each other's memory.
+  bool in_memory() const { return in_memory_; }
+  /// Host of each rank.
+  const std::vector<int>& hosts() const { return hosts_; }
+
+  const ShardingBody* intern(const Pattern& pattern);
+  size_t shardings() const { return shardings_.size(); }
+
+  /// The tables in use, if any; see body_of.
+  class MeshBody* body = nullptr;
+
+ private:
+  struct PatternHash {
+    size_t operator()(const Pattern& pattern) const { return hash_of(pattern); }
+  };
+
+  Communicator ranks_;
+  std::vector<MeshAxis> axes_;
+  std::array<int, kMaxAxes> sizes_{};
+  std::array<int, kMaxAxes> strides_{};
+  int rank_ = 0;
+  Coordinates coordinates_{};
+  CostModel costs_;
+  bool in_memory_ = false;
+  std::vector<int> hosts_;
+  uint64_t hash_ = 0;
+  /// 0: not known yet, 1: within, 2: across; by mask of axes.
+  mutable std::array<uint8_t, 1u << kMaxAxes> crossing_{};
+  std::map<std::vector<int>, Communicator> groups_;
+  std::unordered_map<Pattern, std::unique_ptr<ShardingBody>, PatternHash> shardings_;
+};
+
+}  // namespace weft

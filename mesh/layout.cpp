@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh/layout.h"
+
+#include <ostream>
+
+#include "mesh/mesh_body.h"
+#include "weft/error.h"
+
+namespace weft {
+
+void Layout::destroy(Layout* layout) { delete layout; }
+
+Box Layout::box_of(int rank) const {
+  if (!grid) return box;
+  return weft::box_of(sharding.body()->pattern, grid->sizes(), shape, grid->coordinates_of(rank));
+}
+
+Box box_at(const Sharding& sharding, const Shape& shape, std::span<const int> coordinates) {
+  if (!sharding) return {Dims::filled(shape.ndim(), 0), shape};
+  return box_of(sharding.body()->pattern, sharding.body()->grid->sizes(), shape, coordinates);
+}
+
+static void check_dims(const Sharding& sharding, const Shape& shape) {
+  for (int axis = 0; axis < sharding.axes(); ++axis) {
+    if (sharding[axis].dim() < shape.ndim()) continue;
+    fail("layout: ", sharding[axis], " on axis ",
+         in_quotes(sharding.body()->grid->axes()[static_cast<size_t>(axis)].name),
+         " but the shape ", shape, " has ", shape.ndim(), shape.ndim() == 1 ? " dim" : " dims");
+  }
+}
+
+static Ref<Layout> make_layout(const Sharding& sharding, const Shape& shape, DType dtype,
+                               uint64_t hash) {
+  check_dims(sharding, shape);
+  for (int64_t size : shape) {
+    if (size < 0) fail("layout: the shape ", shape, " has a negative size");
+  }
+  Ref<Layout> layout(new Layout);
+  layout->shape = shape;
+  layout->dtype = dtype;
+  layout->sharding = sharding;
+  layout->hash = hash;
+  if (sharding) {
+    layout->grid = sharding.body()->grid->shared_from_this();
+    layout->box = box_at(sharding, shape, layout->grid->coordinates());
+  } else {
+    layout->box = box_at(sharding, shape, {});
+  }
+  layout->local_strides = dense_strides(layout->box.shape);
+  return layout;
+}
+
+/// Layouts without a sharding, of the calling rank.
+static Cache<Layout>& local_layouts() {
+  thread_local Cache<Layout> layouts(1024);
+  return layouts;
+}
+
+Ref<Layout> layout_of(const Sharding& sharding, const Shape& shape, DType dtype) {
+  uint64_t hash = sharding ? sharding.body()->hash : 0;
+  hash = mixed(hash, static_cast<uint64_t>(shape.ndim()) << 8 | static_cast<uint64_t>(dtype));
+  for (int64_t size : shape) hash = mixed(hash, static_cast<uint64_t>(size));
+  Cache<Layout>& cache = sharding ? body_of(sharding).layouts : local_layouts();
+  Layout* found = cache.find(hash, [&](const Layout& layout) {
+    return layout.sharding == sharding && layout.shape == shape && layout.dtype == dtype;
+  });
+  if (found) return Ref<Layout>(found);
+  Ref<Layout> layout = make_layout(sharding, shape, dtype, hash);
+  cache.insert(hash, layout);
+  return layout;
+}
+
+std::ostream& operator<<(std::ostream& out, const Layout& layout) {
+  out << layout.shape << ' ' << layout.dtype;
+  if (layout.sharding) out << ' ' << layout.sharding;
+  return out;
+}
+
+}  // namespace weft

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/mesh.h"
+
+#include <numeric>
+#include <ostream>
+
+#include "mesh/mesh_body.h"
+#include "weft/error.h"
+
+namespace weft {
+
+static std::string printed(std::span<const MeshAxis> axes) {
+  std::string text = "mesh(";
+  for (size_t i = 0; i < axes.size(); ++i) {
+    text += concat(i ? ", " : "", axes[i].name, "=", axes[i].size);
+  }
+  return text + ")";
+}
+
+static void check_axes(const Communicator& ranks, const std::vector<MeshAxis>& axes) {
+  if (axes.empty()) fail("mesh: no axes; name at least one");
+  if (axes.size() > kMaxAxes) fail("mesh: ", axes.size(), " axes; at most ", kMaxAxes);
+  int64_t product = 1;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].name.empty()) fail(printed(axes), ": axis ", i, " has no name");
+    if (axes[i].size < 1) {
+      fail(printed(axes), ": axis ", in_quotes(axes[i].name), " has size ", axes[i].size,
+           "; at least 1");
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (axes[j].name == axes[i].name) {
+        fail(printed(axes), ": two axes are called ", in_quotes(axes[i].name));
+      }
+    }
+    product = std::min<int64_t>(product * axes[i].size, INT32_MAX);
+  }
+  if (product != ranks.size()) {
+    fail(printed(axes), " has ", product, " ranks but the communicator ", in_quotes(ranks.name()),
+         " has ", ranks.size());
+  }
+}
+
+DeviceMesh::DeviceMesh(Communicator ranks, std::vector<MeshAxis> axes) {
+  if (!ranks) return;
+  check_axes(ranks, axes);
+  axes_.resize(axes.size());
+  std::iota(axes_.begin(), axes_.end(), 0);
+  body_ = mesh_body_for(ranks, std::move(axes));
+}
+
+DeviceMesh::DeviceMesh(std::shared_ptr<MeshBody> body) : body_(std::move(body)) {
+  axes_.resize(body_ ? body_->grid().axes().size() : 0);
+  std::iota(axes_.begin(), axes_.end(), 0);
+}
+
+static MeshGrid& grid_of(const std::shared_ptr<MeshBody>& body) {
+  if (!body) fail("mesh: this rank is not in the mesh; check the mesh before using it");
+  return body->grid();
+}
+
+bool DeviceMesh::operator==(const DeviceMesh& other) const {
+  if (axes_ != other.axes_) return false;
+  if (body_ == other.body_) return true;
+  return body_ && other.body_ && body_->grid().is_same(other.body_->grid());
+}
+
+int DeviceMesh::size() const {
+  int size = 1;
+  for (int i = 0; i < ndim(); ++i) size *= axis_size(i);
+  return size;
+}
+
+static void check_axis(const DeviceMesh& mesh, int axis) {
+  if (axis < 0 || axis >= mesh.ndim()) {
+    fail(mesh, ": axis ", axis, " is not one of its ", mesh.ndim(), " axes");
+  }
+}
+
+const std::string& DeviceMesh::axis_name(int axis) const {
+  check_axis(*this, axis);
+  return grid_of(body_).axes()[static_cast<size_t>(root_axis(axis))].name;
+}
+
+int DeviceMesh::axis_size(int axis) const {
+  check_axis(*this, axis);
+  return grid_of(body_).size(root_axis(axis));
+}
+
+int DeviceMesh::axis(std::string_view name) const {
+  for (int i = 0; i < ndim(); ++i) {
+    if (axis_name(i) == name) return i;
+  }
+  fail(*this, ": no axis is called ", in_quotes(name));
+}
+
+int DeviceMesh::coordinate(int axis) const {
+  check_axis(*this, axis);
+  return grid_of(body_).coordinates()[static_cast<size_t>(root_axis(axis))];
+}
+
+int DeviceMesh::rank() const { return grid_of(body_).rank(); }
+
+Communicator DeviceMesh::communicator() const {
+  Axes axes;
+  for (int axis : axes_) axes.push_back(axis);
+  return grid_of(body_).group(axes);
+}
+
+CommunicatorTraffic DeviceMesh::traffic() const { return grid_of(body_).traffic(); }
+
+DeviceMesh DeviceMesh::root() const { return DeviceMesh(body_); }
+
+DeviceMesh DeviceMesh::view(std::span<const std::string_view> names) const {
+  if (names.empty()) fail(*this, ": a view names at least one axis");
+  DeviceMesh view;
+  view.body_ = body_;
+  grid_of(body_);
+  for (std::string_view name : names) {
+    int chosen = root_axis(axis(name));
+    if (std::find(view.axes_.begin(), view.axes_.end(), chosen) != view.axes_.end()) {
+      fail(*this, ": a view names axis ", in_quotes(name), " twice");
+    }
+    view.axes_.push_back(chosen);
+  }
+  return view;
+}
+
+std::ostream& operator<<(std::ostream& out, const DeviceMesh& mesh) {
+  if (!mesh) return out << "no mesh";
+  std::vector<MeshAxis> axes;
+  for (int i = 0; i < mesh.ndim(); ++i) axes.push_back({mesh.axis_name(i), mesh.axis_size(i)});
+  return out << printed(axes);
+}
+
+}  // namespace weft

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh/mesh_body.h"
+
+#include "src/comm/transport.h"
+
+namespace weft {
+
+static constexpr size_t kLayoutCapacity = 4096;
+static constexpr size_t kPlanCapacity = 1024;
+
+namespace {
+
+/// What one rank knows of its meshes: grids to find again, and tables whose DeviceMesh is gone.
+struct RankMeshes {
+  std::vector<std::weak_ptr<MeshGrid>> grids;
+  std::vector<std::shared_ptr<MeshBody>> adopted;
+
+  static RankMeshes& current() {
+    thread_local RankMeshes meshes;
+    return meshes;
+  }
+};
+
+}  // namespace
+
+MeshBody::MeshBody(std::shared_ptr<MeshGrid> grid)
+    : layouts(kLayoutCapacity), plans(kPlanCapacity), grid_(std::move(grid)) {
+  grid_->body = this;
+}
+
+MeshBody::~MeshBody() {
+  // Routes and plans may look the tables up while they go.
+  routes.reset();
+  plans.clear();
+  layouts.clear();
+  if (grid_->body == this) grid_->body = nullptr;
+}
+
+MeshStatistics MeshBody::statistics() const {
+  return {layouts.statistics(), plans.statistics(), static_cast<int64_t>(grid_->shardings())};
+}
+
+MeshBody& adopted(MeshGrid& grid) {
+  auto body = std::make_shared<MeshBody>(grid.shared_from_this());
+  RankMeshes::current().adopted.push_back(body);
+  return *body;
+}
+
+/// The grid that this rank already has, or none.
+static std::shared_ptr<MeshGrid> known_grid(const Communicator& ranks,
+                                            const std::vector<MeshAxis>& axes) {
+  auto& grids = RankMeshes::current().grids;
+  std::erase_if(grids, [](const auto& grid) { return grid.expired(); });
+  for (const auto& weak : grids) {
+    std::shared_ptr<MeshGrid> grid = weak.lock();
+    if (grid->ranks() == ranks && grid->axes() == axes) return grid;
+  }
+  return nullptr;
+}
+
+/// Every rank must have the same grid, or all make a new one: its construction is collective.
+static bool agree(const Communicator& ranks, bool have) {
+  int32_t everybody = have ? 1 : 0;
+  const int64_t one = 1;
+  Piece piece{.send = &everybody, .recv = &everybody, .dtype = i32, .counts = {&one, 1}};
+  ranks.all_reduce({&piece, 1}, ReduceOp::min).wait();
+  return everybody != 0;
+}
+
+/// Rank 0's beliefs: ranks that believed otherwise would plan otherwise.
+static CostModel agreed_costs(const Communicator& ranks) {
+  CostModel costs = cost_model_of(ranks);
+  const int64_t count = sizeof(CostModel) / sizeof(double);
+  Piece piece{.send = &costs, .recv = &costs, .dtype = f64, .counts = {&count, 1}};
+  ranks.broadcast({&piece, 1}, 0).wait();
+  return costs;
+}
+
+std::shared_ptr<MeshBody> mesh_body_for(const Communicator& ranks, std::vector<MeshAxis> axes) {
+  RankMeshes& meshes = RankMeshes::current();
+  meshes.adopted.clear();
+  std::shared_ptr<MeshGrid> grid = known_grid(ranks, axes);
+  if (!agree(ranks, grid != nullptr)) {
+    grid = std::make_shared<MeshGrid>(ranks, std::move(axes), agreed_costs(ranks));
+    meshes.grids.insert(meshes.grids.begin(), grid);
+  }
+  if (grid->body) return grid->body->shared_from_this();
+  return std::make_shared<MeshBody>(std::move(grid));
+}
+
+}  // namespace weft

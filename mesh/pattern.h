@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "mesh/axes.h"
+#include "weft/block.h"
+#include "weft/placement.h"
+
+namespace weft {
+
+/// The content of a sharding, as a small value: a placement an axis and, for axes that cut one dim,
+/// who cuts first. What the planner searches over.
+class Pattern {
+ public:
+  Pattern() = default;
+  /// All axes replicate.
+  explicit Pattern(int axes) : axes_(static_cast<uint8_t>(axes)) {}
+
+  int axes() const { return axes_; }
+  const Placement& operator[](int axis) const { return placements_[static_cast<size_t>(axis)]; }
+  std::span<const Placement> placements() const { return {placements_.data(), axes_}; }
+  /// Of a Shard: how many axes cut its dim before it does.
+  int depth(int axis) const { return depth_[static_cast<size_t>(axis)]; }
+  /// Axes that cut `dim`, outermost first.
+  Axes cutting(int dim) const;
+  bool is_innermost(int axis) const;
+  bool has_partial() const;
+  /// The axes that are Partial, in mesh order.
+  Axes partial_axes() const;
+
+  /// A Shard becomes the innermost cut of its dim; what the axis cut before closes up.
+  void set(int axis, Placement placement);
+  /// `axes` are those that cut `dim`.
+  void set_order(int dim, const Axes& axes);
+
+  bool operator==(const Pattern&) const = default;
+
+ private:
+  std::array<Placement, kMaxAxes> placements_{};
+  std::array<uint8_t, kMaxAxes> depth_{};
+  uint8_t axes_ = 0;
+};
+
+/// Of the content: equal on all ranks.
+uint64_t hash_of(const Pattern& pattern);
+
+/// The part of `shape` at `coordinates` of a mesh of these sizes.
+Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
+           std::span<const int> coordinates);
+
+/// Elements that both boxes hold.
+Box overlap(const Box& a, const Box& b);
+
+/// `box` seen from the first element of `frame`.
+Box relative(const Box& box, const Box& frame);
+
+/// True when every element of `inner` is one of `outer`.
+bool contains(const Box& outer, const Box& inner);
+
+inline uint64_t mixed(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+  return hash ^ (hash >> 32);
+}
+
+}  // namespace weft

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh/plan.h"
+
+#include <cstdio>
+
+#include "mesh/mesh_body.h"
+#include "mesh/program.h"
+#include "mesh/search.h"
+#include "src/comm/reduce.h"
+#include "weft/error.h"
+
+namespace weft {
+
+using Kind = PlanStep::Kind;
+
+void Plan::destroy(Plan* plan) { delete plan; }
+
+bool Plan::is_free() const {
+  return std::all_of(steps.begin(), steps.end(),
+                     [](const PlanStep& step) { return step.kind == Kind::local; });
+}
+
+/// Where an axis has one rank, its placement says nothing.
+static Pattern without_trivial_axes(const MeshGrid& grid, Pattern pattern) {
+  for (int axis = 0; axis < pattern.axes(); ++axis) {
+    if (grid.size(axis) == 1) pattern.set(axis, Replicate());
+  }
+  return pattern;
+}
+
+static void check_plannable(const Layout& from, const Layout& to) {
+  if (from.shape == to.shape && from.dtype == to.dtype &&
+      static_cast<bool>(from.sharding) == static_cast<bool>(to.sharding) &&
+      (from.grid == to.grid || from.grid->is_same(*to.grid))) {
+    return;
+  }
+  fail("redistribute: from ", from, " to ", to, "; shape, dtype and mesh must be equal");
+}
+
+static void check_reducible(const Layout& from, const std::vector<PlanEdge>& edges) {
+  for (const PlanEdge& edge : edges) {
+    if (edge.kind == Kind::local || !from.sharding.has_partial()) continue;
+    check_reduction("redistribute", edge.op, from.dtype, from.dtype);
+  }
+}
+
+/// Neighbouring local steps are one.
+static void append_step(Plan& plan, PlanStep step) {
+  bool joins =
+      step.kind == Kind::local && !plan.steps.empty() && plan.steps.back().kind == Kind::local;
+  if (!joins) {
+    plan.steps.push_back(std::move(step));
+    return;
+  }
+  PlanStep& last = plan.steps.back();
+  last.to = std::move(step.to);
+  last.cost.seconds += step.cost.seconds;
+}
+
+static void build_steps(Plan& plan, const PlanProblem& problem) {
+  std::vector<PlanEdge> edges = cheapest_steps(problem);
+  check_reducible(*plan.from, edges);
+  const Coordinates& here = problem.grid.coordinates();
+  PlanState state = problem.from;
+  Ref<Layout> from = plan.from;
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const PlanEdge& edge = edges[i];
+    PlanStep step{.kind = edge.kind, .axes = edge.axes, .op = edge.op, .from = from};
+    Sharding sharding(plan.to->grid->intern(edge.to.pattern));
+    bool is_last = i + 1 == edges.size();
+    step.to = is_last ? plan.to : layout_of(sharding, plan.to->shape, edge.to.dtype);
+    step.cost.seconds = edge.seconds;
+    step.cost.bytes = received_bytes(problem.grid, problem.shape, state, edge, here);
+    step.cost.peak_bytes =
+        step.to->local_bytes() + scratch_bytes(problem.grid, problem.shape, state, edge, here);
+    from = step.to;
+    state = edge.to;
+    append_step(plan, std::move(step));
+  }
+}
+
+static void sum_costs(Plan& plan) {
+  for (const PlanStep& step : plan.steps) {
+    plan.cost.seconds += step.cost.seconds;
+    plan.cost.bytes += step.cost.bytes;
+    int64_t before = step.from == plan.from ? 0 : step.from->local_bytes();
+    int64_t result = step.to == plan.to ? 0 : plan.to->local_bytes();
+    plan.cost.peak_bytes = std::max(plan.cost.peak_bytes, before + step.cost.peak_bytes + result);
+  }
+}
+
+static Ref<Plan> make_plan(const Ref<Layout>& from, const Ref<Layout>& to,
+                           const PlanOptions& options) {
+  check_plannable(*from, *to);
+  Ref<Plan> plan(new Plan);
+  plan->from = from;
+  plan->to = to;
+  plan->options = options;
+  if (from == to) return plan;
+  MeshGrid& grid = *to->grid;
+  PlanProblem problem{grid, to->shape, {}, {}, options};
+  problem.from = {without_trivial_axes(grid, from->sharding.body()->pattern), from->dtype};
+  problem.to = {without_trivial_axes(grid, to->sharding.body()->pattern), to->dtype};
+  // An empty tensor is anywhere already.
+  if (to->shape.product() != 0) build_steps(*plan, problem);
+  if (plan->steps.empty()) plan->steps.push_back({.kind = Kind::local, .from = from, .to = to});
+  sum_costs(*plan);
+  return plan;
+}
+
+static Ref<Plan> cached_plan(const Ref<Layout>& from, const Ref<Layout>& to,
+                             const PlanOptions& options, uint64_t salt) {
+  if (!to->sharding) return make_plan(from, to, options);
+  Cache<Plan>& plans = body_of(to->sharding).plans;
+  uint64_t hash = mixed(mixed(salt, reinterpret_cast<uintptr_t>(from.get())),
+                        reinterpret_cast<uintptr_t>(to.get()));
+  Plan* found = plans.find(hash, [&](const Plan& plan) {
+    return plan.from == from && plan.to == to && plan.options == options;
+  });
+  if (found) return Ref<Plan>(found);
+  Ref<Plan> plan = make_plan(from, to, options);
+  plans.insert(hash, plan);
+  return plan;
+}
+
+Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to) {
+  return cached_plan(from, to, {}, 0);
+}
+
+Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to, const PlanOptions& options) {
+  uint64_t salt = static_cast<uint64_t>(options.memory_cap) << 2 |
+                  static_cast<uint64_t>(options.two_step) << 1 |
+                  static_cast<uint64_t>(options.collectives);
+  return cached_plan(from, to, options, salt);
+}
+
+std::optional<Box> local_part(const Plan& plan) {
+  if (plan.steps.empty()) return Box{Dims::filled(plan.to->shape.ndim(), 0), plan.to->box.shape};
+  if (plan.steps.size() > 1 || plan.steps[0].kind != Kind::local) return std::nullopt;
+  const Pattern& from = plan.from->sharding.body()->pattern;
+  const Pattern& to = plan.to->sharding.body()->pattern;
+  if (makes_sums(*plan.to->grid, from, to)) return std::nullopt;
+  if (plan.to->box.shape.product() == 0)
+    return Box{Dims::filled(plan.to->shape.ndim(), 0), plan.to->box.shape};
+  return relative(plan.to->box, plan.from->box);
+}
+
+static std::string_view name_of(Kind kind) {
+  static constexpr std::array<std::string_view, 6> names = {
+      "local", "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "exchange"};
+  return names[static_cast<size_t>(kind)];
+}
+
+static std::string bytes_in_words(int64_t bytes) {
+  if (bytes < 1024) return concat(bytes, " B");
+  double amount = static_cast<double>(bytes);
+  size_t unit = 0;
+  constexpr std::array<const char*, 5> units = {"B", "KiB", "MiB", "GiB", "TiB"};
+  for (; amount >= 1024 && unit + 1 < units.size(); ++unit) amount /= 1024;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %s", amount, units[unit]);
+  return text.data();
+}
+
+static std::string seconds_in_words(double seconds) {
+  std::array<char, 32> text{};
+  if (seconds < 1e-3) {
+    std::snprintf(text.data(), text.size(), "%.1f µs", seconds * 1e6);
+  } else if (seconds < 1) {
+    std::snprintf(text.data(), text.size(), "%.2f ms", seconds * 1e3);
+  } else {
+    std::snprintf(text.data(), text.size(), "%.2f s", seconds);
+  }
+  return text.data();
+}
+
+/// The placements of the axes that change: "P(sum) -> S(0)", or all of them when several do.
+static std::string change_in_words(const PlanStep& step) {
+  std::ostringstream before, after;
+  if (step.from->sharding.axes() == 1) {
+    before << step.from->sharding[0];
+    after << step.to->sharding[0];
+  } else {
+    print_placements(before, step.from->sharding);
+    print_placements(after, step.to->sharding);
+  }
+  std::string wide = step.to->dtype == step.from->dtype ? "" : concat(" in ", step.to->dtype);
+  return before.str() + " -> " + after.str() + wide;
+}
+
+static std::string line_of(const PlanStep& step) {
+  std::ostringstream line;
+  line << name_of(step.kind);
+  for (int i = 0; i < step.axes.size(); ++i) {
+    line << (i ? "+" : " over ") << step.to->grid->axes()[static_cast<size_t>(step.axes[i])].name;
+  }
+  line << ": " << change_in_words(step);
+  if (step.kind != Kind::local) line << ", " << bytes_in_words(step.cost.bytes);
+  if (step.cost.seconds > 0) line << ", " << seconds_in_words(step.cost.seconds);
+  return line.str() + "\n";
+}
+
+std::string to_string(const Plan& plan) {
+  std::string text = concat(*plan.from, " -> ", *plan.to, "\n");
+  if (plan.steps.empty()) return text + "nothing to do\n";
+  for (const PlanStep& step : plan.steps) text += line_of(step);
+  return text + concat("received ", bytes_in_words(plan.cost.bytes), ", predicted ",
+                       seconds_in_words(plan.cost.seconds), ", peak memory ",
+                       bytes_in_words(plan.cost.peak_bytes), "\n");
+}
+
+}  // namespace weft

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh/program.h"
+
+#include "mesh/mesh_body.h"
+#include "mesh/search.h"
+#include "weft/error.h"
+
+namespace weft {
+
+using Kind = PlanStep::Kind;
+
+static int index_of(const std::vector<int>& members, int rank) {
+  return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+}
+
+/// Groups members by what they hold: those that differ along Partial axes only hold the same box.
+static std::vector<BoxRead> reads_from(const MeshGrid& grid, const Layout& from,
+                                       const std::vector<int>& members, const Box& wanted,
+                                       const Box& frame) {
+  std::vector<BoxRead> reads;
+  std::vector<Box> held;
+  for (size_t m = 0; m < members.size(); ++m) {
+    Box box = box_of(from.sharding.body()->pattern, grid.sizes(), from.shape,
+                     grid.coordinates_of(members[m]));
+    Box both = overlap(wanted, box);
+    if (both.shape.product() == 0) continue;
+    BoxRead::Source source{static_cast<int>(m), relative(both, box).offset};
+    auto same = std::find(held.begin(), held.end(), box);
+    if (same != held.end()) {
+      reads[static_cast<size_t>(same - held.begin())].sources.push_back(std::move(source));
+      continue;
+    }
+    held.push_back(box);
+    reads.push_back({relative(both, frame), {std::move(source)}});
+  }
+  return reads;
+}
+
+static ReadProgram read_program(const MeshGrid& grid, const PlanStep& step,
+                                const std::vector<int>& members) {
+  const Pattern& from = step.from->sharding.body()->pattern;
+  const Pattern& to = step.to->sharding.body()->pattern;
+  ReadProgram program{
+      .self = index_of(members, grid.rank()), .zeroed = makes_sums(grid, from, to), .reads = {}};
+  if (counts_elsewhere(from, to, grid.coordinates())) return program;
+  const Box& result = step.to->box;
+  program.reads = reads_from(grid, *step.from, members, result, result);
+  return program;
+}
+
+ReadProgram reads_of(const MeshGrid& grid, const Layout& from, const Axes& axes,
+                     const Box& wanted) {
+  std::vector<int> members = grid.members(axes, grid.coordinates());
+  return {.self = index_of(members, grid.rank()),
+          .reads = reads_from(grid, from, members, wanted, wanted)};
+}
+
+static void add_part(Parts& parts, const Box& box) {
+  parts.boxes.push_back(box);
+  parts.counts.push_back(box.shape.product());
+  parts.total += parts.counts.back();
+}
+
+/// True when the boxes, in that order, are what a dense block of that shape holds from its start
+/// on.
+static bool is_in_place(const Parts& parts, const Shape& block) {
+  if (parts.total != block.product()) return false;
+  Strides strides = dense_strides(block);
+  int64_t next = 0;
+  for (const Box& box : parts.boxes) {
+    if (box.shape.product() == 0) continue;
+    int64_t start = 0;
+    for (int d = 0; d < block.ndim(); ++d) start += box.offset[d] * strides[d];
+    if (start != next || !Block{nullptr, f32, cpu, box.shape, strides}.is_dense()) return false;
+    next += box.shape.product();
+  }
+  return true;
+}
+
+static void make_parts(const PlanStep& step, const std::vector<int>& members,
+                       StepProgram& program) {
+  const Box &own = step.from->box, &result = step.to->box;
+  for (int rank : members) {
+    Box theirs = step.from->box_of(rank), made = step.to->box_of(rank);
+    if (step.kind != Kind::all_gather) add_part(program.send, relative(overlap(own, made), own));
+    if (step.kind != Kind::reduce_scatter) {
+      add_part(program.recv, relative(overlap(theirs, result), result));
+    }
+  }
+  if (step.kind == Kind::all_gather) add_part(program.send, relative(own, own));
+  program.send.in_place = is_in_place(program.send, own.shape);
+  program.recv.in_place = is_in_place(program.recv, result.shape);
+}
+
+static StepProgram program_of(MeshGrid& grid, const PlanStep& step) {
+  StepProgram program;
+  std::vector<int> members = grid.members(step.axes, grid.coordinates());
+  if (step.kind != Kind::local) program.group = grid.group(step.axes);
+  switch (step.kind) {
+    case Kind::local:
+    case Kind::exchange:
+      program.read = read_program(grid, step, members);
+      break;
+    case Kind::all_reduce:
+      add_part(program.send, relative(step.from->box, step.from->box));
+      program.send.in_place = true;
+      break;
+    default:
+      make_parts(step, members, program);
+  }
+  return program;
+}
+
+PlanProgram::PlanProgram(const Plan& plan)
+    : words(concat("redistribute(", plan.from->dtype, ", ", plan.from->shape, ", ")),
+      content(mixed(plan.from->hash, plan.to->hash)) {
+  std::ostringstream change;
+  print_placements(change, plan.from->sharding);
+  print_placements(change << " -> ", plan.to->sharding);
+  words += change.str() + ")";
+  for (const PlanStep& step : plan.steps) steps.push_back(program_of(*plan.to->grid, step));
+}
+
+}  // namespace weft

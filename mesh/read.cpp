@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "mesh/program.h"
+#include "src/comm/reduce.h"
+#include "src/kernels/copy.h"
+
+namespace weft {
+
+namespace {
+
+/// Several blocks of one shape seen as rows that are contiguous in each of them.
+class Rows {
+ public:
+  explicit Rows(std::span<const Block> blocks) {
+    const Shape& shape = blocks[0].shape;
+    for (int d = shape.ndim() - 1; d >= 0; --d) {
+      if (shape[d] == 1) continue;
+      if (continues(blocks, d)) {
+        loops_.back().size *= shape[d];
+      } else {
+        loops_.push_back({shape[d], d});
+      }
+      outermost_ = d;
+    }
+    bool contiguous = !loops_.empty() && std::all_of(blocks.begin(), blocks.end(), [&](auto& b) {
+      return b.strides[loops_[0].dim] == 1;
+    });
+    if (contiguous) {
+      row_ = loops_[0].size;
+      loops_.erase(loops_.begin());
+    }
+  }
+
+  /// Calls f(addresses, elements) for each row.
+  template <class F>
+  void for_each(std::span<const Block> blocks, F f) const {
+    std::vector<char*> at;
+    for (const Block& block : blocks) at.push_back(block.as<char>());
+    visit(blocks, at, loops_.size(), f);
+  }
+
+ private:
+  struct Loop {
+    int64_t size;
+    int dim;
+  };
+
+  /// True when dim `d` goes on where the last loop ends, in all blocks.
+  bool continues(std::span<const Block> blocks, int d) const {
+    if (loops_.empty()) return false;
+    const Loop& last = loops_.back();
+    return std::all_of(blocks.begin(), blocks.end(), [&](const Block& block) {
+      return block.strides[d] == block.strides[last.dim] * last.size;
+    });
+  }
+
+  template <class F>
+  void visit(std::span<const Block> blocks, std::vector<char*>& at, size_t depth, F& f) const {
+    if (depth == 0) return f(at, row_);
+    const Loop& loop = loops_[depth - 1];
+    auto move = [&](int64_t steps) {
+      for (size_t b = 0; b < blocks.size(); ++b) {
+        at[b] +=
+            blocks[b].strides[loop.dim] * steps * static_cast<int64_t>(size_of(blocks[b].dtype));
+      }
+    };
+    for (int64_t i = 0; i < loop.size; ++i) {
+      visit(blocks, at, depth - 1, f);
+      move(1);
+    }
+    move(-loop.size);
+  }
+
+  /// Innermost first.
+  std::vector<Loop> loops_;
+  int64_t row_ = 1;
+  int outermost_ = 0;
+};
+
+}  // namespace
+
+void reduce_blocks(ReduceOp op, std::span<const Block> sources, const Block& out) {
+  if (out.numel() == 0) return;
+  std::vector<Block> blocks(sources.begin(), sources.end());
+  blocks.push_back(out);
+  std::vector<const void*> from(sources.size());
+  Rows(blocks).for_each(blocks, [&](const std::vector<char*>& at, int64_t elements) {
+    std::copy(at.begin(), at.end() - 1, from.begin());
+    reduce_n(op, sources[0].dtype, from, {at.back(), out.dtype}, elements);
+  });
+}
+
+static Block source_part(const BoxRead& read, const BoxRead::Source& source,
+                         std::span<const Block> members) {
+  const Block& member = members[static_cast<size_t>(source.member)];
+  return member.part({source.offset, read.into.shape});
+}
+
+static bool is_same_memory(const Block& a, const Block& b) {
+  return a.data == b.data && a.strides == b.strides;
+}
+
+static void read_one(const BoxRead& read, ReduceOp op, std::span<const Block> members,
+                     const Block& out) {
+  std::vector<Block> sources;
+  for (const BoxRead::Source& source : read.sources) {
+    Block part = source_part(read, source, members);
+    if (part.data) sources.push_back(part);
+  }
+  if (sources.empty()) return;
+  if (read.sources.size() > 1) {
+    reduce_blocks(op, sources, out);
+  } else if (!is_same_memory(sources[0], out)) {
+    copy(out, sources[0]);
+  }
+}
+
+int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const Block> members,
+                   const Block& out) {
+  if (program.zeroed) fill(out, 0);
+  const auto element = static_cast<int64_t>(size_of(out.dtype));
+  int64_t bytes = 0;
+  // Each rank begins elsewhere, so that not all read one memory at once.
+  const size_t count = program.reads.size();
+  for (size_t i = 0; i < count; ++i) {
+    const BoxRead& read = program.reads[(i + static_cast<size_t>(program.self)) % count];
+    read_one(read, op, members, out.part(read.into));
+    for (const BoxRead::Source& source : read.sources) {
+      if (source.member != program.self) bytes += read.into.shape.product() * element;
+    }
+  }
+  return bytes;
+}
+
+void pack(const Block& in, const Parts& parts, void* memory) {
+  auto* next = static_cast<char*>(memory);
+  for (const Box& box : parts.boxes) {
+    Block part = in.part(box);
+    if (part.numel() == 0) continue;
+    copy(dense_block(next, in.dtype, box.shape, in.device), part);
+    next += part.numel() * static_cast<int64_t>(size_of(in.dtype));
+  }
+}
+
+void unpack(const void* memory, const Parts& parts, const Block& out) {
+  auto* next = static_cast<char*>(const_cast<void*>(memory));
+  for (const Box& box : parts.boxes) {
+    Block part = out.part(box);
+    if (part.numel() == 0) continue;
+    copy(part, dense_block(next, out.dtype, box.shape, out.device));
+    next += part.numel() * static_cast<int64_t>(size_of(out.dtype));
+  }
+}
+
+}  // namespace weft

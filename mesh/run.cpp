@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh/program.h"
+#include "mesh/search.h"
+#include "src/comm/transport.h"
+#include "src/kernels/copy.h"
+#include "weft/error.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+using Kind = PlanStep::Kind;
+
+namespace {
+
+/// Memory that lives while a plan runs.
+class Scratch {
+ public:
+  Block block(const Shape& shape, DType dtype, Device device) {
+    return dense_block(memory(shape.product(), dtype, device), dtype, shape, device);
+  }
+  void* memory(int64_t elements, DType dtype, Device device) {
+    held_.push_back(Storage::allocate(static_cast<size_t>(elements) * size_of(dtype), device));
+    return held_.back()->data();
+  }
+
+ private:
+  std::vector<Ref<Storage>> held_;
+};
+
+/// Reads phase by phase from what each member publishes: an array of blocks, one a phase.
+class PhaseReader final : public ExchangeReader {
+ public:
+  struct Phase {
+    const ReadProgram& program;
+    ReduceOp op;
+    Block out;
+  };
+  explicit PhaseReader(std::span<const Phase> phases) : phases_(phases) {}
+
+  int64_t read(int phase, std::span<const void* const> published) override {
+    const Phase& now = phases_[static_cast<size_t>(phase)];
+    members_.clear();
+    for (const void* blocks : published) {
+      // A rank that is not there has a block without memory.
+      members_.push_back(blocks ? static_cast<const Block*>(blocks)[phase] : Block{});
+    }
+    return read_boxes(now.program, now.op, members_, now.out);
+  }
+
+ private:
+  std::span<const Phase> phases_;
+  std::vector<Block> members_;
+};
+
+/// One run of a plan.
+class PlanRun {
+ public:
+  PlanRun(const Plan& plan, const Block& out) : plan_(plan), out_(out) {
+    if (!plan.program) plan.program = std::make_shared<PlanProgram>(plan);
+  }
+
+  void run(const Block& in) {
+    Block now = in;
+    for (size_t i = 0; i < plan_.steps.size();) {
+      size_t end = phases_end(i);
+      Block next = result_of(end - 1);
+      if (plan_.steps[i].kind == Kind::exchange) {
+        exchange(i, end, now, next);
+      } else {
+        step(i, now, next);
+      }
+      now = next;
+      i = end;
+    }
+  }
+
+ private:
+  const StepProgram& program(size_t i) const { return plan_.program->steps[i]; }
+  bool is_last(size_t i) const { return i + 1 == plan_.steps.size(); }
+
+  Block result_of(size_t i) {
+    if (is_last(i)) return out_;
+    const Layout& to = *plan_.steps[i].to;
+    return scratch_.block(to.box.shape, to.dtype, out_.device);
+  }
+
+  /// Exchanges over one group that follow each other are phases of one.
+  size_t phases_end(size_t i) const {
+    constexpr size_t most = 6;
+    size_t end = i + 1;
+    if (plan_.steps[i].kind != Kind::exchange) return end;
+    while (end < plan_.steps.size() && end - i < most && plan_.steps[end].kind == Kind::exchange &&
+           plan_.steps[end].axes == plan_.steps[i].axes) {
+      ++end;
+    }
+    return end;
+  }
+
+  void step(size_t i, const Block& in, const Block& out) {
+    if (plan_.steps[i].kind == Kind::local) {
+      read_boxes(program(i).read, plan_.steps[i].op, {&in, 1}, out);
+    } else {
+      collective(plan_.steps[i], program(i), in, out);
+    }
+  }
+
+  void exchange(size_t begin, size_t end, const Block& in, const Block& out) {
+    std::vector<Block> published{readable(in, program(begin).read)};
+    std::vector<PhaseReader::Phase> phases;
+    for (size_t i = begin; i < end; ++i) {
+      Block result = i + 1 == end ? out : intermediate(i, end, out);
+      phases.push_back({program(i).read, plan_.steps[i].op, result});
+      published.push_back(result);
+    }
+    PhaseReader reader(phases);
+    Exchange call{.published = published.data(),
+                  .content = mixed(plan_.program->content, begin),
+                  .phases = static_cast<int>(end - begin),
+                  .words = plan_.program->words};
+    program(begin).group.transport()->exchange(call, reader);
+  }
+
+  /// A part that is completed in the next, last phase is made in its place in the result.
+  Block intermediate(size_t i, size_t end, const Block& out) {
+    const Box &made = plan_.steps[i].to->box, &whole = plan_.steps[end - 1].to->box;
+    const ReadProgram& next = program(i + 1).read;
+    bool read_once =
+        !next.zeroed && std::all_of(next.reads.begin(), next.reads.end(),
+                                    [](const BoxRead& read) { return read.sources.size() == 1; });
+    bool fits = i + 2 == end && read_once && made.shape.product() != 0 && contains(whole, made);
+    if (fits) return out.part(relative(made, whole));
+    return scratch_.block(made.shape, out.dtype, out.device);
+  }
+
+  /// Peers reduce rows: a block whose rows are not contiguous is copied once, by its owner.
+  Block readable(const Block& in, const ReadProgram& program) {
+    bool reduces = std::any_of(program.reads.begin(), program.reads.end(),
+                               [](const BoxRead& read) { return read.sources.size() > 1; });
+    int last = in.shape.ndim() - 1;
+    if (!reduces || last < 0 || in.shape[last] == 1 || in.strides[last] == 1) return in;
+    Block dense = scratch_.block(in.shape, in.dtype, in.device);
+    copy(dense, in);
+    return dense;
+  }
+
+  const void* packed(const Block& in, const Parts& parts) {
+    if (parts.in_place && in.is_dense()) return in.data;
+    void* memory = scratch_.memory(parts.total, in.dtype, in.device);
+    pack(in, parts, memory);
+    return memory;
+  }
+
+  void collective(const PlanStep& step, const StepProgram& program, const Block& in,
+                  const Block& out) {
+    Piece piece{.send = packed(in, program.send),
+                .recv = out.data,
+                .dtype = in.dtype,
+                .counts = program.send.counts,
+                .recv_dtype = out.dtype};
+    bool unpacks = !program.recv.boxes.empty() && !program.recv.in_place;
+    if (unpacks) piece.recv = scratch_.memory(program.recv.total, out.dtype, out.device);
+    const Communicator& group = program.group;
+    if (step.kind == Kind::all_gather) {
+      piece.counts = program.recv.counts;
+      group.all_gather({&piece, 1}).wait();
+    } else if (step.kind == Kind::reduce_scatter) {
+      group.reduce_scatter({&piece, 1}, step.op).wait();
+    } else if (step.kind == Kind::all_reduce) {
+      group.all_reduce({&piece, 1}, step.op).wait();
+    } else {
+      group.all_to_all(piece, program.recv.counts).wait();
+    }
+    if (unpacks) unpack(piece.recv, program.recv, out);
+  }
+
+  const Plan& plan_;
+  const Block& out_;
+  Scratch scratch_;
+};
+
+}  // namespace
+
+static void check_blocks(const Plan& plan, const Block& in, const Block& out) {
+  if (in.shape == plan.from->box.shape && in.dtype == plan.from->dtype &&
+      out.shape == plan.to->box.shape && out.dtype == plan.to->dtype && out.is_dense()) {
+    return;
+  }
+  fail("redistribute: the plan reads a block ", plan.from->box.shape, " ", plan.from->dtype,
+       " and fills a dense one ", plan.to->box.shape, ", but was given ", in.shape, " ", in.dtype,
+       " and ", out.shape, " ", out.dtype);
+}
+
+void run(const Plan& plan, const Block& in, const Block& out) {
+  check_blocks(plan, in, out);
+  if (out.device.kind == DeviceKind::meta) return;
+  if (plan.steps.empty()) {
+    if (out.numel() != 0) copy(out, in);
+  } else {
+    PlanRun(plan, out).run(in);
+  }
+}
+
+}  // namespace weft

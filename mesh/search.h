@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "mesh/grid.h"
+#include "mesh/plan.h"
+
+namespace weft {
+
+/// Where the elements are at one moment of a plan. bf16 and f16 are f32 between two reductions.
+struct PlanState {
+  Pattern pattern;
+  DType dtype = DType::f32;
+  bool operator==(const PlanState&) const = default;
+};
+
+/// From where to where, for what. Axes of size 1 are Replicate in both states.
+struct PlanProblem {
+  const MeshGrid& grid;
+  Shape shape;
+  PlanState from;
+  PlanState to = {};
+  PlanOptions options;
+};
+
+/// A step that may be taken from a state.
+struct PlanEdge {
+  PlanStep::Kind kind = PlanStep::Kind::local;
+  Axes axes = {};
+  ReduceOp op = ReduceOp::sum;
+  PlanState to = {};
+  double seconds = 0;
+  /// Result and scratch memory of the rank that needs most.
+  int64_t bytes = 0;
+};
+
+/// Bytes that the rank at `coordinates` receives from others in a step; what the transports count.
+int64_t received_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
+                       const PlanEdge& edge, const Coordinates& coordinates);
+
+/// Scratch memory of a step on the rank at `coordinates`, from a dense block.
+int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
+                      const PlanEdge& edge, const Coordinates& coordinates);
+
+/// Predicted time of a step of the busiest rank, from a sample of the ranks.
+double predicted_seconds(const MeshGrid& grid, const Shape& shape, const PlanState& from,
+                         const PlanEdge& edge);
+
+/// Steps that every rank does by itself.
+void add_local_edges(const PlanProblem& problem, const PlanState& state,
+                     std::vector<PlanEdge>& edges);
+/// Reading peers' memory: to the target, or to where each rank has reduced its part.
+void add_exchange_edges(const PlanProblem& problem, const PlanState& state,
+                        std::vector<PlanEdge>& edges);
+/// Collectives over an axis or joined axes.
+void add_collective_edges(const PlanProblem& problem, const PlanState& state,
+                          std::vector<PlanEdge>& edges);
+
+/// The steps of least predicted time under the memory cap; std::invalid_argument when there are
+/// none.
+std::vector<PlanEdge> cheapest_steps(const PlanProblem& problem);
+
+/// True when the axis cuts the same dim after the same axes in both.
+bool cuts_alike(const Pattern& a, const Pattern& b, int axis);
+
+/// Axes along which ranks must talk to get from one pattern to the other in one step, in mesh
+/// order.
+Axes talking_axes(const MeshGrid& grid, const Pattern& from, const Pattern& to);
+
+/// True when a rank at `coordinates` adds nothing to a Partial(sum) that `to` has and `from` has
+/// not.
+bool counts_elsewhere(const Pattern& from, const Pattern& to, const Coordinates& coordinates);
+
+/// True when `to` has a Partial(sum) where `from` has none: blocks are zeroed somewhere.
+bool makes_sums(const MeshGrid& grid, const Pattern& from, const Pattern& to);
+
+}  // namespace weft

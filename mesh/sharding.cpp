@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/sharding.h"
+
+#include <ostream>
+
+#include "mesh/mesh_body.h"
+#include "weft/error.h"
+
+namespace weft {
+
+static void place_by_name(Pattern& pattern, const DeviceMesh& mesh,
+                          const std::vector<NamedPlacement>& named) {
+  Axes seen;
+  for (const NamedPlacement& one : named) {
+    int axis = mesh.root_axis(mesh.axis(one.axis));
+    if (seen.contains(axis)) {
+      fail("sharding: the placements name axis ", in_quotes(one.axis), " of ", mesh, " twice");
+    }
+    seen.push_back(axis);
+    pattern.set(axis, one.placement);
+  }
+}
+
+/// Cuts of one dim in mesh order, whatever order they were named in.
+static void cut_in_mesh_order(Pattern& pattern) {
+  for (int dim = 0; dim < kMaxDims; ++dim) {
+    Axes axes;
+    for (int axis = 0; axis < pattern.axes(); ++axis) {
+      if (pattern[axis].is_shard(dim)) axes.push_back(axis);
+    }
+    pattern.set_order(dim, axes);
+  }
+}
+
+static std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return "[" + text + "]";
+}
+
+static void cut_in_stated_order(Pattern& pattern, const DeviceMesh& mesh, const CutOrder& order) {
+  Axes cutting = pattern.cutting(order.dim), stated;
+  for (const std::string& name : order.axes) {
+    int axis = mesh.root_axis(mesh.axis(name));
+    if (cutting.contains(axis) && !stated.contains(axis)) stated.push_back(axis);
+  }
+  if (stated.size() != cutting.size() || order.axes.size() != static_cast<size_t>(stated.size())) {
+    std::vector<std::string> names;
+    for (int axis : cutting) names.push_back(mesh.root().axis_name(axis));
+    fail("sharding: the order ", listed(order.axes), " of dim ", order.dim,
+         " does not name each axis that cuts it once; those are ", listed(names));
+  }
+  pattern.set_order(order.dim, stated);
+}
+
+static void check_partials(const Pattern& pattern, const DeviceMesh& mesh) {
+  Axes partial = pattern.partial_axes();
+  for (int axis : partial) {
+    if (pattern[axis] == pattern[partial[0]]) continue;
+    fail("sharding: Partials of two kinds, ", pattern[partial[0]], " on axis ",
+         in_quotes(mesh.root().axis_name(partial[0])), " and ", pattern[axis], " on axis ",
+         in_quotes(mesh.root().axis_name(axis)));
+  }
+}
+
+Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements) {
+  if (!mesh) fail("sharding: this rank is not in the mesh");
+  MeshGrid& grid = mesh.body()->grid();
+  const std::vector<Placement>& by_position = placements.by_position();
+  if (by_position.size() > static_cast<size_t>(mesh.ndim())) {
+    fail("sharding: ", by_position.size(), " placements for the ", mesh.ndim(),
+         mesh.ndim() == 1 ? " axis of " : " axes of ", mesh);
+  }
+  Pattern pattern(grid.ndim());
+  for (size_t i = 0; i < by_position.size(); ++i) {
+    pattern.set(mesh.root_axis(static_cast<int>(i)), by_position[i]);
+  }
+  place_by_name(pattern, mesh, placements.by_name());
+  cut_in_mesh_order(pattern);
+  for (const CutOrder& order : placements.orders()) cut_in_stated_order(pattern, mesh, order);
+  check_partials(pattern, mesh);
+  body_ = grid.intern(pattern);
+}
+
+DeviceMesh Sharding::mesh() const {
+  if (!body_) return {};
+  return DeviceMesh(body_of(*this).shared_from_this());
+}
+
+int Sharding::axes() const { return body_ ? body_->pattern.axes() : 0; }
+
+const Placement& Sharding::operator[](int axis) const { return body_->pattern[axis]; }
+
+std::span<const Placement> Sharding::placements() const {
+  if (!body_) return {};
+  return body_->pattern.placements();
+}
+
+std::span<const int> Sharding::axes_cutting(int dim) const {
+  if (!body_ || dim < 0 || static_cast<size_t>(dim) >= body_->cutting.size()) return {};
+  return body_->cutting[static_cast<size_t>(dim)];
+}
+
+bool Sharding::has_partial() const { return body_ && body_->has_partial; }
+
+bool Sharding::is_replicated() const { return !body_ || body_->is_replicated; }
+
+std::ostream& operator<<(std::ostream& out, const Sharding& sharding) {
+  if (!sharding) return out << "no sharding";
+  const MeshGrid& grid = *sharding.body()->grid;
+  out << "mesh(";
+  for (int axis = 0; axis < grid.ndim(); ++axis) {
+    const MeshAxis& one = grid.axes()[static_cast<size_t>(axis)];
+    out << (axis ? ", " : "") << one.name << '=' << one.size;
+  }
+  out << ")";
+  return print_placements(out, sharding);
+}
+
+std::ostream& print_placements(std::ostream& out, const Sharding& sharding) {
+  const MeshGrid& grid = *sharding.body()->grid;
+  out << '[';
+  for (int axis = 0; axis < sharding.axes(); ++axis) out << (axis ? ", " : "") << sharding[axis];
+  for (int dim = 0; dim < kMaxDims; ++dim) {
+    std::span<const int> order = sharding.axes_cutting(dim);
+    if (std::is_sorted(order.begin(), order.end())) continue;
+    out << "; dim " << dim << " by ";
+    for (size_t i = 0; i < order.size(); ++i) {
+      out << (i ? ", " : "") << grid.axes()[static_cast<size_t>(order[i])].name;
+    }
+  }
+  return out << ']';
+}
+
+}  // namespace weft
