@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "src/numeric.h"
+
+namespace weft {
+
+/// n elements, `stride` elements apart.
+struct Line {
+  DType dtype;
+  void* data;
+  int64_t stride = 1;
+};
+
+/// Converts n elements: (to, its stride, from, its stride, n).
+using LineConverter = void (*)(void*, int64_t, const void*, int64_t, int64_t);
+LineConverter line_converter(DType to, DType from);
+
+/// to = from, n elements, converted: floats to integers by truncation, anything to bool by "is not
+/// zero". The two do not overlap, unless they are the same.
+inline void convert_line(const Line& to, const Line& from, int64_t n) {
+  line_converter(to.dtype, from.dtype)(to.data, to.stride, from.data, from.stride, n);
+}
+
+/// The same into or from dense elements of a compute type.
+template <class C>
+void load_line(C* to, const Line& from, int64_t n) {
+  convert_line({dtype_of<C>, to}, from, n);
+}
+template <class C>
+void store_line(const Line& to, const C* from, int64_t n) {
+  convert_line(to, {dtype_of<C>, const_cast<C*>(from)}, n);
+}
+
+/// The element at `data`.
+template <class C>
+C load_element(DType dtype, const void* data) {
+  return visit(dtype, [&](auto type) {
+    return static_cast<C>(*static_cast<const typename decltype(type)::type*>(data));
+  });
+}
+template <class C>
+void store_element(DType dtype, void* data, C value) {
+  store_line<C>({dtype, data}, &value, 1);
+}
+
+}  // namespace weft
