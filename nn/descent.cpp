@@ -47,8 +47,13 @@ SGD::SGD(std::vector<NamedParameter> given, SGDOptions options)
   }
 }
 
+std::vector<std::string> SGD::moments() const {
+  return options_.momentum == 0 ? std::vector<std::string>{} : std::vector<std::string>{"velocity"};
+}
+
 void SGD::update(const Update& update) {
-  sgd_(update.value, update.state[0], update.gradient, update.gradient_scale, learning_rate(),
+  const Tensor velocity = update.state.empty() ? Tensor() : update.state[0];
+  sgd_(update.value, velocity, update.gradient, update.gradient_scale, learning_rate(),
        options_.momentum, decays_[update.parameter] ? options_.weight_decay : 0);
 }
 

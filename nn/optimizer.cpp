@@ -104,13 +104,13 @@ const Tensors& Optimizer::state(size_t parameter) {
 }
 
 static void check_layouts(const NamedParameter& named, const Tensor& gradient,
-                          const Tensor& state) {
+                          const Tensors& state) {
   const Tensor& value = named.parameter->value();
   if (value.sharding() != gradient.sharding()) {
     fail("optimizer: parameter ", named.name(), " is laid out as ", value.sharding(),
          " but its gradient as ", gradient.sharding());
   }
-  if (value.sharding() != state.sharding()) {
+  if (!state.empty() && value.sharding() != state[0].sharding()) {
     fail("optimizer: parameter ", named.name(), " was laid out anew, as ", value.sharding(),
          ", after the optimizer's first step");
   }
@@ -119,7 +119,7 @@ static void check_layouts(const NamedParameter& named, const Tensor& gradient,
 void Optimizer::find_runs(const std::vector<size_t>& with_gradient) {
   if (with_gradient == runs_->with_gradient && runs_->hold()) return;
   for (size_t i : with_gradient) {
-    check_layouts(parameters_[i], runs_->gradients[i], state_[i][0]);
+    check_layouts(parameters_[i], runs_->gradients[i], state_[i]);
   }
   std::vector<const Tensors*> lists{&runs_->values, &runs_->gradients};
   for (const Tensors& moment : runs_->state) lists.push_back(&moment);

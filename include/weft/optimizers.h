@@ -106,11 +106,11 @@ struct SGDOptions {
   DecayPredicate decays = {};
 };
 
-/// Gradient descent with momentum: `sgd_`. State: "velocity".
+/// Gradient descent: `sgd_`. State: "velocity", where there is momentum.
 class WEFT_API SGD final : public Optimizer {
  public:
   explicit SGD(std::vector<NamedParameter> parameters, SGDOptions options = {});
-  std::vector<std::string> moments() const override { return {"velocity"}; }
+  std::vector<std::string> moments() const override;
 
  protected:
   void update(const Update& update) override;

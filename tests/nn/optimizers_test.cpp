@@ -174,6 +174,13 @@ TEST(Optimizers, StateLiesAsTheParameters) {
   EXPECT_NEAR(optimizer.state(1)[1].to_vector<double>()[5], 0.001, 1e-9);
 }
 
+TEST(Optimizers, DescentWithoutMomentumRemembersNothing) {
+  AdjacentParameters adjacent(2);
+  SGD optimizer(adjacent.named);
+  EXPECT_TRUE(optimizer.moments().empty());
+  EXPECT_TRUE(optimizer.state(0).empty());
+}
+
 TEST(Optimizers, NamesWhatIsMissing) {
   const auto p = vector_parameter("p", {1, 2});
   AdamW optimizer({p});
@@ -267,7 +274,7 @@ TEST(Optimizers, AnEmptyShardTakesPart) {
   run_ranks(3, [](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 3}});
     const auto parameter = laid_out(mesh, {Shard(0)}, 2);
-    SGD optimizer({{{"p"}, parameter}}, {.learning_rate = 1});
+    SGD optimizer({{{"p"}, parameter}}, {.learning_rate = 1, .momentum = 0.5});
     optimizer.step(clip_scale(gradient_norm({parameter}), 1e9));
     EXPECT_EQ(optimizer.steps(0), 1);
     EXPECT_EQ(optimizer.state(0)[0].shape(), (Shape{2, 2}));
