@@ -39,6 +39,11 @@ SendWork::SendWork(ThreadsTransport& transport, const Collective& call)
   group().mailboxes[static_cast<size_t>(other_)].put(letter_);
 }
 
+std::vector<int> SendWork::missing() const {
+  if (letter_.received.load(std::memory_order_acquire)) return {};
+  return {other_};
+}
+
 void SendWork::retreat() noexcept {
   if (group().mailboxes[static_cast<size_t>(other_)].withdraw(letter_)) return;
   // Taken: the receiver copies now, or fails and says so.

@@ -16,7 +16,6 @@ class MessageWork : public PendingWork {
   MessageWork(ThreadsTransport& transport, const Collective& call);
 
  protected:
-  std::vector<int> missing() const final { return {other_}; }
   std::string words() const final;
   std::string title() const final;
 
@@ -37,6 +36,7 @@ class SendWork final : public MessageWork {
 
  private:
   bool advance() override { return letter_.received.load(std::memory_order_acquire); }
+  std::vector<int> missing() const override;
   const char* missed(int) const override { return "receive it"; }
   void retreat() noexcept override;
 
@@ -49,6 +49,7 @@ class RecvWork final : public MessageWork {
 
  private:
   bool advance() override;
+  std::vector<int> missing() const override { return {other_}; }
   const char* missed(int) const override { return "send it"; }
   void retreat() noexcept override {}
 

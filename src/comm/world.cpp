@@ -45,8 +45,13 @@ static std::string text_of(const std::exception_ptr& cause) {
   }
 }
 
+void World::threw(int rank, const std::exception_ptr& cause) {
+  if (is_aborted()) return;
+  abort({rank, rank, concat("rank ", rank, " threw: ", text_of(cause)), cause, false});
+}
+
 void World::body_threw(int rank, std::exception_ptr cause) {
-  abort({rank, rank, concat("rank ", rank, " threw: ", text_of(cause)), cause});
+  threw(rank, cause);
   const std::lock_guard lock(mutex_);
   // Who gave a collective up because of an exception knew only here which one.
   if (failure_.found_by == rank && !failure_.cause) failure_.cause = std::move(cause);

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "tests/support/scratch.h"
+#include "weft/communicator.h"
+#include "weft/context.h"
+
+namespace weft {
+
+/// Rank 1 of 3: what is wrong is found before anything is sent.
+static Communicator rank_of_three() { return fake_world(1, 3); }
+
+static float memory[64];
+static const std::vector<int64_t> kCounts{2, 3, 1};
+
+static std::string gather_error(const Piece& piece) {
+  return error_of([&] { rank_of_three().all_gather({&piece, 1}).wait(); });
+}
+
+TEST(Arguments, CountsAreOneARank) {
+  const std::vector<int64_t> two{1, 2};
+  EXPECT_EQ(gather_error({.send = memory, .recv = memory + 32, .counts = two}),
+            "all_gather: a piece has 2 counts; it needs 3");
+  const std::vector<int64_t> negative{1, -2, 3};
+  EXPECT_EQ(gather_error({.send = memory, .recv = memory + 32, .counts = negative}),
+            "all_gather: a count is -2");
+  const Piece piece{.send = memory, .recv = memory, .counts = kCounts};
+  EXPECT_EQ(error_of([&] {
+              rank_of_three().broadcast({&piece, 1}, 0).wait();
+            }),
+            "broadcast: a piece has 3 counts; it needs 1");
+  EXPECT_EQ(error_of([&] {
+              const std::vector<int64_t> counts{1, 1};
+              rank_of_three().all_to_all(piece, counts).wait();
+            }),
+            "all_to_all: a piece has 2 counts; it needs 3");
+}
+
+TEST(Arguments, MemoryIsThereWhereItIsNeeded) {
+  EXPECT_EQ(gather_error({.send = nullptr, .recv = memory, .counts = kCounts}),
+            "all_gather: 3 elements to send from nowhere");
+  EXPECT_EQ(gather_error({.send = memory, .recv = nullptr, .counts = kCounts}),
+            "all_gather: 6 elements to receive nowhere");
+  const std::vector<int64_t> none{0, 0, 0};
+  EXPECT_EQ(gather_error({.send = nullptr, .recv = nullptr, .counts = none}), "nothing");
+}
+
+TEST(Arguments, PartsOverlapAtTheirOwnPlaceOnly) {
+  EXPECT_EQ(gather_error({.send = memory + 2, .recv = memory, .counts = kCounts}), "nothing");
+  EXPECT_EQ(gather_error({.send = memory + 3, .recv = memory, .counts = kCounts}),
+            "all_gather: send and recv overlap and are not each other's own place");
+  EXPECT_EQ(gather_error({.send = memory + 6, .recv = memory, .counts = kCounts}), "nothing");
+  const auto scatter_error = [&](const Piece& piece) {
+    return error_of([&] { rank_of_three().reduce_scatter({&piece, 1}, ReduceOp::sum).wait(); });
+  };
+  EXPECT_EQ(scatter_error({.send = memory, .recv = memory + 2, .counts = kCounts}), "nothing");
+  EXPECT_EQ(scatter_error({.send = memory, .recv = memory, .counts = kCounts}),
+            "reduce_scatter: send and recv overlap and are not each other's own place");
+}
+
+TEST(Arguments, ReductionsThatDoNotExist) {
+  const int64_t one = 1;
+  const auto reduce_error = [&](const Piece& piece, ReduceOp op) {
+    return error_of([&] { rank_of_three().all_reduce({&piece, 1}, op).wait(); });
+  };
+  EXPECT_EQ(reduce_error({.send = memory, .recv = memory, .dtype = i32, .counts = {&one, 1}},
+                         ReduceOp::avg),
+            "all_reduce: there is no avg of i32; cast to a floating dtype first");
+  EXPECT_EQ(
+      reduce_error({.send = memory,
+                    .recv = memory + 8,
+                    .dtype = i32,
+                    .counts = {&one, 1},
+                    .recv_dtype = f32},
+                   ReduceOp::sum),
+      "all_reduce: the reduction of i32 cannot be stored as f32; only floating dtypes convert");
+  EXPECT_EQ(
+      reduce_error({.send = memory, .recv = memory + 8, .counts = {&one, 1}, .accumulate = true},
+                   ReduceOp::sum),
+      "all_reduce: only reduce_scatter accumulates");
+  EXPECT_EQ(
+      gather_error({.send = memory, .recv = memory + 8, .counts = kCounts, .recv_dtype = bf16}),
+      "all_gather: recv_dtype bf16 is not dtype f32; only reductions convert");
+}
+
+TEST(Arguments, RanksAreThere) {
+  const int64_t one = 1;
+  const Piece piece{.send = memory, .recv = memory, .counts = {&one, 1}};
+  EXPECT_EQ(error_of([&] {
+              rank_of_three().broadcast({&piece, 1}, 3).wait();
+            }),
+            "broadcast: there is no rank 3 in a group of 3");
+  EXPECT_EQ(error_of([&] { rank_of_three().send(memory, 1, f32, -1).wait(); }),
+            "send: there is no rank -1 in a group of 3");
+  EXPECT_EQ(error_of([&] { rank_of_three().recv(memory, 1, f32, 1).wait(); }),
+            "recv: rank 1 cannot be both ends of a message");
+  EXPECT_EQ(error_of([&] { Communicator().barrier(); }),
+            "communicator: this rank is not in the group");
+}
+
+TEST(Arguments, SubgroupsNameEachRankOnce) {
+  const auto subgroup_error = [](std::vector<int> ranks) {
+    return error_of([&] { rank_of_three().subgroup(ranks, "x"); });
+  };
+  EXPECT_EQ(subgroup_error({0, 1, 3}), "subgroup: there is no rank 3 in a group of 3");
+  EXPECT_EQ(subgroup_error({1, 0, 1}), "subgroup: rank 1 is named twice");
+  EXPECT_EQ(subgroup_error({0, 2}), "subgroup: rank 1 makes a group that it is not in");
+}
+
+}  // namespace weft

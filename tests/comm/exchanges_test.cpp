@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <functional>
+#include <memory>
+
+#include "src/comm/transport.h"
+#include "tests/comm/backends.h"
+#include "tests/support/scratch.h"
+#include "weft/error.h"
+
+namespace weft {
+
+/// Calls a function for each phase.
+class ReaderOf final : public ExchangeReader {
+ public:
+  using Function = std::function<int64_t(int, std::span<const void* const>)>;
+  explicit ReaderOf(Function function) : function_(std::move(function)) {}
+  int64_t read(int phase, std::span<const void* const> published) override {
+    return function_(phase, published);
+  }
+
+ private:
+  Function function_;
+};
+
+class Exchanges : public OnRanks {};
+INSTANTIATE_TEST_SUITE_P(All, Exchanges, on_all_ranks(), case_name);
+
+TEST_P(Exchanges, EachPhaseBeginsWhenAllHaveEndedTheOneBefore) {
+  run([&](Communicator world) {
+    if (world.size() == 1) return;
+    for (int round = 0; round < 100; ++round) {
+      // Each phase adds what all held in the phase before.
+      std::array<int64_t, 4> levels{world.rank() + round, 0, 0, 0};
+      ReaderOf reader([&](int phase, std::span<const void* const> published) {
+        int64_t sum = 0;
+        for (const void* peer : published) {
+          sum += static_cast<const std::array<int64_t, 4>*>(peer)->at(static_cast<size_t>(phase));
+        }
+        levels.at(static_cast<size_t>(phase) + 1) = sum;
+        return int64_t{8};
+      });
+      world.transport()->exchange({.published = &levels, .content = 9, .phases = 3}, reader);
+      const int64_t n = world.size();
+      const int64_t first = n * (n - 1) / 2 + n * round;
+      ASSERT_EQ(levels,
+                (std::array<int64_t, 4>{world.rank() + round, first, first * n, first * n * n}));
+    }
+    EXPECT_EQ(world.traffic().bytes, 100 * 3 * 8);
+    EXPECT_EQ(world.traffic().collectives, 100);
+  });
+}
+
+TEST_P(Exchanges, SeveralAreUnderWay) {
+  run([&](Communicator world) {
+    if (world.size() == 1) return;
+    std::array<int64_t, 10> own{};
+    std::array<int64_t, 10> sums{};
+    std::array<Work, 10> works;
+    for (size_t i = 0; i < own.size(); ++i) {
+      own[i] = world.rank() * static_cast<int64_t>(i);
+      const auto read = [&sums, i](int, std::span<const void* const> published) {
+        for (const void* peer : published) sums[i] += *static_cast<const int64_t*>(peer);
+        return int64_t{0};
+      };
+      works[i] = world.transport()->start_exchange({.published = &own[i], .content = i},
+                                                   std::make_unique<ReaderOf>(read));
+    }
+    for (size_t i = 0; i < works.size(); ++i) works[(i + size_t(world.rank())) % 10].wait();
+    for (size_t i = 0; i < sums.size(); ++i) {
+      ASSERT_EQ(sums[i], static_cast<int64_t>(i) * world.size() * (world.size() - 1) / 2);
+    }
+  });
+}
+
+static std::string failure_of(const std::function<void(Communicator)>& body) {
+  return error_of<std::runtime_error>(
+      [&] { run_ranks(2, body, {.deadline = std::chrono::seconds(5), .threads_per_rank = 1}); });
+}
+
+TEST(Exchanges, OtherContentIsToldInTheCallersWords) {
+  const std::string message = failure_of([](Communicator world) {
+    ReaderOf reader([](int, std::span<const void* const>) { return int64_t{0}; });
+    const bool first = world.rank() == 0;
+    world.transport()->exchange({.published = &reader,
+                                 .content = first ? 1u : 2u,
+                                 .words = first ? "redistribute([4], S(0) -> R)" : "fetch([5])"},
+                                reader);
+  });
+  EXPECT_EQ(message,
+            "world: collective 1: rank 0 called redistribute([4], S(0) -> R) but rank 1 called "
+            "fetch([5])");
+}
+
+TEST(Exchanges, WordsAreOptionalAndClipped) {
+  const std::string message = failure_of([](Communicator world) {
+    ReaderOf reader([](int, std::span<const void* const>) { return int64_t{0}; });
+    const std::string words = world.rank() == 0 ? "" : std::string(200, 'x');
+    world.transport()->exchange(
+        {.published = &reader, .content = static_cast<uint64_t>(world.rank()), .words = words},
+        reader);
+  });
+  EXPECT_EQ(message, "world: collective 1: rank 0 called exchange() but rank 1 called " +
+                         std::string(79, 'x'));
+}
+
+TEST(Exchanges, AReaderThatThrowsEndsTheWorld) {
+  const std::string message = failure_of([](Communicator world) {
+    ReaderOf reader([&](int, std::span<const void* const>) -> int64_t {
+      if (world.rank() == 1) throw std::runtime_error("cannot read");
+      return 0;
+    });
+    world.transport()->exchange({.published = &reader}, reader);
+  });
+  EXPECT_EQ(message, "cannot read");
+}
+
+}  // namespace weft

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/comm/backends.h"
+
+namespace weft {
+
+class Messages : public OnRanks {};
+INSTANTIATE_TEST_SUITE_P(All, Messages, on_all_ranks(), case_name);
+
+TEST_P(Messages, ARingOfAllDTypes) {
+  run([&](Communicator world) {
+    if (world.size() == 1) return;
+    const int next = (world.rank() + 1) % world.size();
+    const int previous = (world.rank() + world.size() - 1) % world.size();
+    for (const DType dtype : kAllDTypes) {
+      for (const int64_t size : {0, 1, 1000}) {
+        Numbers sent = numbers_of(dtype, world.rank(), size);
+        Numbers got(dtype, size);
+        Work sending = world.send(sent.data(), size, dtype, next);
+        world.recv(got.data(), size, dtype, previous).wait();
+        sending.wait();
+        ASSERT_EQ(got, numbers_of(dtype, previous, size));
+      }
+    }
+    EXPECT_EQ(world.traffic().bytes, 1001 * (4 + 2 + 2 + 8 + 4 + 8 + 1 + 1));
+  });
+}
+
+TEST_P(Messages, TagsChooseAndEqualTagsKeepTheirOrder) {
+  run([&](Communicator world) {
+    if (world.size() == 1 || world.rank() > 1) return;
+    if (world.rank() == 0) {
+      int32_t values[] = {10, 11, 12};
+      Work first = world.send(&values[0], 1, i32, 1, 7);
+      Work second = world.send(&values[1], 1, i32, 1, 8);
+      Work third = world.send(&values[2], 1, i32, 1, 7);
+      third.wait();
+      first.wait();
+      second.wait();
+    } else {
+      int32_t got[3] = {};
+      world.recv(&got[0], 1, i32, 0, 8).wait();
+      world.recv(&got[1], 1, i32, 0, 7).wait();
+      world.recv(&got[2], 1, i32, 0, 7).wait();
+      EXPECT_EQ(got[0], 11);
+      EXPECT_EQ(got[1], 10);
+      EXPECT_EQ(got[2], 12);
+    }
+  });
+}
+
+TEST_P(Messages, AMessageWaitsBehindACollectiveThatWaitsForIt) {
+  run([&](Communicator world) {
+    if (world.size() == 1) return;
+    // Rank 0 waits for the collective first, rank 1 joins it only after the message.
+    int64_t value = world.rank() == 0 ? 42 : 0;
+    const int64_t one = 1;
+    int64_t sum = 1;
+    const Piece piece{.send = &sum, .recv = &sum, .dtype = i64, .counts = {&one, 1}};
+    Work message;
+    if (world.rank() == 0) message = world.send(&value, 1, i64, 1);
+    if (world.rank() == 1) world.recv(&value, 1, i64, 0).wait();
+    world.all_reduce({&piece, 1}, ReduceOp::sum).wait();
+    message.wait();
+    EXPECT_EQ(sum, world.size());
+    EXPECT_EQ(value, world.rank() < 2 ? 42 : 0);
+  });
+}
+
+}  // namespace weft

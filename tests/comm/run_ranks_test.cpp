@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "src/comm/world.h"
+#include "tests/support/scratch.h"
+#include "weft/context.h"
+#include "weft/error.h"
+
+#ifdef WEFT_WITH_OPENMP
+#include <omp.h>
+#endif
+
+namespace weft {
+
+TEST(RunRanks, EachRankHasAThreadAndAContextOfItsOwn) {
+  std::mutex mutex;
+  std::set<Context*> contexts;
+  std::set<std::thread::id> threads;
+  run_ranks(
+      4,
+      [&](Communicator world) {
+        EXPECT_EQ(world.size(), 4);
+        EXPECT_EQ(world.name(), "world");
+        Context& context = Context::current();
+        EXPECT_TRUE(context.grad_enabled);
+        EXPECT_EQ(context.random, (RandomState{11, 0}));
+        EXPECT_EQ(context.threads, 1);
+        manual_seed(static_cast<uint64_t>(world.rank()));
+        context.random.stream = 3;
+        context.ops = std::make_shared<int>(world.rank());
+        world.barrier();
+        EXPECT_EQ(Context::current().random, (RandomState{static_cast<uint64_t>(world.rank()), 3}));
+        const std::lock_guard lock(mutex);
+        contexts.insert(&context);
+        threads.insert(std::this_thread::get_id());
+      },
+      {.threads_per_rank = 1, .seed = 11});
+  EXPECT_EQ(contexts.size(), 4u);
+  EXPECT_EQ(threads.size(), 4u);
+}
+
+TEST(RunRanks, CoresAreSharedUnlessSaidOtherwise) {
+  const int cores = available_cores();
+  EXPECT_GE(cores, 1);
+  run_ranks(1, [&](Communicator) { EXPECT_EQ(Context::current().threads, cores); });
+  run_ranks(cores + 1, [&](Communicator) { EXPECT_EQ(Context::current().threads, 1); });
+  run_ranks(2,
+            [&](Communicator) {
+              EXPECT_EQ(Context::current().threads, 3);
+#ifdef WEFT_WITH_OPENMP
+              EXPECT_EQ(omp_get_max_threads(), 3);
+#endif
+            },
+            {.threads_per_rank = 3});
+}
+
+TEST(RunRanks, AThreadWithoutOneHasADefaultContext) {
+  Context& context = Context::current();
+  EXPECT_EQ(&context, &Context::current());
+  EXPECT_TRUE(context.grad_enabled);
+  std::thread([&] { EXPECT_NE(&Context::current(), &context); }).join();
+  {
+    const NoGrad none;
+    const TrafficScope scope(Traffic::forbid);
+    EXPECT_FALSE(Context::current().grad_enabled);
+    EXPECT_EQ(Context::current().traffic, Traffic::forbid);
+    run_ranks(1, [&](Communicator) { EXPECT_TRUE(Context::current().grad_enabled); });
+  }
+  EXPECT_TRUE(context.grad_enabled);
+  EXPECT_EQ(context.traffic, Traffic::allow);
+}
+
+TEST(RunRanks, Nests) {
+  std::atomic<int> inner_ranks{0};
+  run_ranks(2, [&](Communicator world) {
+    run_ranks(3, [&](Communicator inner) {
+      inner.barrier();
+      ++inner_ranks;
+    });
+    world.barrier();
+  });
+  EXPECT_EQ(inner_ranks, 6);
+}
+
+TEST(RunRanks, AnInnerFailureReachesTheOuterCaller) {
+  const std::string message = error_of<std::runtime_error>([] {
+    run_ranks(2, [](Communicator world) {
+      if (world.rank() == 1) {
+        run_ranks(2, [](Communicator inner) {
+          if (inner.rank() == 0) throw std::runtime_error("deep");
+          inner.barrier();
+        });
+      }
+      world.barrier();
+    });
+  });
+  EXPECT_EQ(message, "deep");
+}
+
+TEST(RunRanks, CanRunAgainAfterAFailure) {
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_THROW(run_ranks(2,
+                           [](Communicator world) {
+                             if (world.rank() == 0) throw std::runtime_error("again");
+                             world.barrier();
+                           }),
+                 std::runtime_error);
+    run_ranks(2, [](Communicator world) { world.barrier(); });
+  }
+}
+
+TEST(RunRanks, OptionsAreChecked) {
+  const auto nothing = [](Communicator) {};
+  EXPECT_EQ(error_of([&] { run_ranks(0, nothing); }),
+            "run_ranks: 0 ranks; there must be at least one");
+  EXPECT_EQ(error_of([&] { run_ranks(1, nothing, {.deadline = std::chrono::milliseconds(0)}); }),
+            "run_ranks: the deadline is 0 ms; it must be positive");
+  EXPECT_EQ(error_of([&] { run_ranks(1, nothing, {.threads_per_rank = -1}); }),
+            "run_ranks: -1 threads a rank; 0 shares the cores");
+}
+
+TEST(RunRanks, ARankThatNeverEndsEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(run_ranks(3,
+                        [](Communicator world) {
+                          if (world.rank() == 1) {
+                            for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+                          }
+                          world.barrier();
+                        },
+                        {.deadline = std::chrono::milliseconds(300)}),
+              testing::ExitedWithCode(1),
+              "weft: ending the process, because rank 1 neither ended nor noticed that world: "
+              "collective 1: barrier\\(\\): rank 1 did not call it within 300 ms");
+}
+
+}  // namespace weft
