@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/ops/agreement.h"
+#include "tests/support/scratch.h"
+
+namespace weft {
+
+/// Pair (i, i + d/2) turns by position * theta^(-2i/d); sign -1 turns back.
+static Array plain_rope(const Array& x, double theta, int64_t position, double sign = 1) {
+  Array y = x;
+  const int64_t s = x.shape[1], heads = x.shape[2], d = x.shape[3], half = d / 2;
+  for (int64_t row = 0; row < x.shape[0] * s * heads; ++row) {
+    const double p = static_cast<double>(position + row / heads % s);
+    for (int64_t i = 0; i < half; ++i) {
+      const size_t at = static_cast<size_t>(row * d + i), other = at + static_cast<size_t>(half);
+      const double power = -2.0 * static_cast<double>(i) / static_cast<double>(d);
+      const double angle = sign * p * std::pow(theta, power);
+      y.values[at] = x.values[at] * std::cos(angle) - x.values[other] * std::sin(angle);
+      y.values[other] = x.values[other] * std::cos(angle) + x.values[at] * std::sin(angle);
+    }
+  }
+  return y;
+}
+
+TEST(Rope, EqualsItsDefinition) {
+  for (const Shape& shape : {Shape{2, 5, 3, 8}, Shape{1, 33, 1, 2}}) {
+    Array a = random_array(shape, -2, 2);
+    for (int64_t position : {0, 11}) {
+      expect_close(whole(rope(a.on(), 500, position)), plain_rope(a, 500, position), 1e-5, "rope");
+    }
+  }
+}
+
+TEST(Rope, TurnsItsGradientBack) {
+  Array a = random_array({2, 5, 3, 8}, -2, 2), dy = random_array({2, 5, 3, 8}, -1, 1, f32, 2);
+  Tensor x = a.on();
+  x.set_requires_grad();
+  backward({rope(x, 10000, 3)}, {dy.on()});
+  expect_close(whole(x.grad()), plain_rope(dy, 10000, 3, -1), 1e-5, "gradient");
+}
+
+TEST(Rope, AgreesOnAnyLayout) {
+  expect_agreement([](const Tensors& t) { return Tensors{rope(t[0], 100, 2)}; },
+                   {random_array({2, 7, 3, 4}, -2, 2)},
+                   {
+                       {{{"x", 4}}, {{Shard(1)}}},
+                       {{{"x", 3}}, {{Shard(2)}}},
+                       {{{"x", 2}, {"y", 2}}, {{Shard(1), Shard(1)}}},
+                       {{{"x", 2}, {"y", 2}}, {{Shard(0), Shard(1)}}},
+                       {{{"x", 2}, {"y", 2}}, {{Shard(3), Shard(1)}}},
+                   });
+}
+
+TEST(Rope, SaysWhatIsWrong) {
+  EXPECT_EQ(error_of([] {
+              rope(zeros({2, 5, 3, 7}));
+            }),
+            "rope: x [2, 5, 3, 7] is not [batch, sequence, heads, an even size]");
+  EXPECT_EQ(error_of([] { rope(zeros({2, 5, 3, 8}), 0); }), "rope: theta 0 is not positive");
+}
+
+}  // namespace weft

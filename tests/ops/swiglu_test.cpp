@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/ops/agreement.h"
+#include "tests/support/scratch.h"
+
+namespace weft {
+
+TEST(Swiglu, EqualsPlainLoops) {
+  Array gate = random_array({5, 7}, -6, 6), up = random_array({5, 7}, -2, 2, f32, 2);
+  Array dy = random_array({5, 7}, -1, 1, f32, 3);
+  Array y{{5, 7}, {}}, dgate{{5, 7}, {}}, dup{{5, 7}, {}};
+  for (size_t i = 0; i < 35; ++i) {
+    const double a = gate.values[i], s = 1 / (1 + std::exp(-a)), g = dy.values[i];
+    y.values.push_back(a * s * up.values[i]);
+    dup.values.push_back(g * a * s);
+    dgate.values.push_back(g * up.values[i] * s * (1 + a * (1 - s)));
+  }
+  Tensor a = gate.on(), b = up.on();
+  a.set_requires_grad();
+  b.set_requires_grad();
+  Tensor result = swiglu(a, b);
+  expect_close(whole(result), y, 1e-6, "y");
+  backward({result}, {dy.on()});
+  expect_close(whole(a.grad()), dgate, 1e-6, "gate");
+  expect_close(whole(b.grad()), dup, 1e-6, "up");
+}
+
+TEST(Swiglu, AgreesOnAnyLayout) {
+  expect_agreement([](const Tensors& t) { return Tensors{swiglu(t[0], t[1])}; },
+                   {random_array({5, 3}, -4, 4), random_array({5, 3}, -2, 2, f32, 2)},
+                   {{{{"x", 4}}, {{Shard(1)}, {Shard(1)}}},
+                    {{{"x", 3}}, {{Shard(0)}, {Replicate()}}},
+                    {{{"x", 2}, {"y", 2}}, {{Shard(0), Shard(1)}, {Shard(1), Shard(0)}}}});
+}
+
+TEST(Swiglu, SaysWhatIsWrong) {
+  EXPECT_EQ(error_of([] {
+              swiglu(zeros({5, 7}), zeros({1, 7}));
+            }),
+            "swiglu: the gate is [5, 7] but up is [1, 7]");
+}
+
+}  // namespace weft
