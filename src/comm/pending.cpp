@@ -91,21 +91,21 @@ void PendingWork::advance_others() noexcept {
 void PendingWork::look_around() {
   try {
     const World& world = *group_.world;
-    if (world.is_aborted()) {
-      const WorldFailure failure = world.failure();
-      throw CommError(concat(title(), ": given up: ", failure.text), failure.rank, words(),
-                      number());
-    }
-    const std::vector<int> ranks = missing();
-    check_ended_ranks(ranks);
-    if (waiter_.waited() > world.deadline() && !ranks.empty()) fail_late(ranks);
+    // What ended on the rank that failed ends here too: it came before the failure.
+    if (world.is_aborted() && !(done_ = advance())) throw_echo();
+    if (!done_) check_missing_ranks(missing());
   } catch (...) {
     end_with_current_exception();
-    unlink();
   }
+  if (done_) unlink();
 }
 
-void PendingWork::check_ended_ranks(const std::vector<int>& ranks) {
+void PendingWork::throw_echo() const {
+  const WorldFailure failure = group_.world->failure();
+  throw CommError(concat(title(), ": given up: ", failure.text), failure.rank, words(), number());
+}
+
+void PendingWork::check_missing_ranks(const std::vector<int>& ranks) {
   for (const int rank : ranks) {
     if (!group_.world->has_ended(group_.world_rank(rank))) continue;
     // It may have come between the look at its stage and the look at its end.
@@ -115,6 +115,7 @@ void PendingWork::check_ended_ranks(const std::vector<int>& ranks) {
         concat(title(), ": ", group_.rank_in_words(rank), " ended and did not ", missed(rank)),
         rank);
   }
+  if (waiter_.waited() > group_.world->deadline() && !ranks.empty()) fail_late(ranks);
 }
 
 void PendingWork::fail_late(const std::vector<int>& ranks) {

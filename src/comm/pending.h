@@ -58,7 +58,8 @@ class PendingWork : public Work::State {
  private:
   bool try_to_advance() noexcept;
   void look_around();
-  void check_ended_ranks(const std::vector<int>& ranks);
+  [[noreturn]] void throw_echo() const;
+  void check_missing_ranks(const std::vector<int>& ranks);
   [[noreturn]] void fail_late(const std::vector<int>& ranks);
   void end_with_current_exception() noexcept;
   void advance_others() noexcept;
