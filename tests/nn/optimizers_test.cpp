@@ -171,7 +171,7 @@ TEST(Optimizers, StateLiesAsTheParameters) {
   EXPECT_EQ(optimizer.state(0)[1].storage().get(), optimizer.state(1)[1].storage().get());
   optimizer.step();
   EXPECT_NEAR(optimizer.state(1)[0].to_vector<double>()[5], 0.1, 1e-7);
-  EXPECT_NEAR(optimizer.state(1)[1].to_vector<double>()[5], 0.001, 1e-9);
+  EXPECT_NEAR(optimizer.state(1)[1].to_vector<double>()[5], 0.001, 1e-7);
 }
 
 TEST(Optimizers, DescentWithoutMomentumRemembersNothing) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 namespace weft {
+namespace tests {
 
 /// A directory that goes with the test, and files in it.
 class Scratch {
@@ -45,6 +46,11 @@ class Scratch {
  private:
   std::filesystem::path root_;
 };
+
+}  // namespace tests
+
+// Not weft::Scratch: tests link the library's objects, where that is something else.
+using tests::Scratch;
 
 /// What `call` throws, as text; "nothing" if it does not.
 template <class Error = std::invalid_argument, class Call>
