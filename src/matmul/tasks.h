@@ -44,7 +44,7 @@ class ThreadLimit {
 /// Calls task(i, thread) for each i below `tasks`, thread < `threads`; products inside a task use
 /// one thread. The first exception of a task is rethrown.
 template <class Task>
-void run_tasks(int64_t tasks, int threads, const Task& task) {
+void run_tasks(int64_t tasks, [[maybe_unused]] int threads, const Task& task) {
 #ifdef WEFT_WITH_OPENMP
   if (threads > 1 && tasks > 1) {
     std::exception_ptr error;
