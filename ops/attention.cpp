@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/matmul/attention.h"
 
+#include "ops/dense.h"
 #include "ops/promotion.h"
 #include "weft/ops/networks.h"
 
@@ -34,10 +35,11 @@ static const Op attention_backward_op = list({
             "b s (g r) [d], b [t] g [d], b [t] g [d]",
     .forward =
         [](const Call& c) {
-          attention_backward(heads_first(c.in(0)), heads_first(c.in(1)), heads_first(c.in(2)),
-                             heads_first(c.in(3)), c.in(4), heads_first(c.in(5)),
-                             attention_options(c), heads_first(c.out(0)), heads_first(c.out(1)),
-                             heads_first(c.out(2)));
+          const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
+                           v = DenseBlock::of_rows(c.in(2)), dout = DenseBlock::of_rows(c.in(5));
+          attention_backward(heads_first(q), heads_first(k), heads_first(v), heads_first(c.in(3)),
+                             c.in(4), heads_first(dout), attention_options(c),
+                             heads_first(c.out(0)), heads_first(c.out(1)), heads_first(c.out(2)));
         },
     .samples =
         {{.shapes =
@@ -59,8 +61,10 @@ static const Op attention_op = list({
         },
     .forward =
         [](const Call& c) {
-          attention(heads_first(c.in(0)), heads_first(c.in(1)), heads_first(c.in(2)),
-                    attention_options(c), heads_first(c.out(0)), c.out(1));
+          const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
+                           v = DenseBlock::of_rows(c.in(2));
+          attention(heads_first(q), heads_first(k), heads_first(v), attention_options(c),
+                    heads_first(c.out(0)), c.out(1));
         },
     .backward =
         [](const Grad& g) {

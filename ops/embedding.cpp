@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/embedding.h"
 
+#include "ops/dense.h"
 #include "weft/error.h"
 #include "weft/op.h"
 #include "weft/ops/networks.h"
@@ -20,11 +21,12 @@ static const Op embedding_backward_op = list({
     .linear = {{0}},
     .forward =
         [](const Call& c) {
-          scatter_add_rows(c.out(), c.in(0), c.in(1), c.out_box().offset[0], c.accumulate());
+          scatter_add_rows(c.out(), DenseBlock::of(c.in(0)), c.in(1), c.out_box().offset[0],
+                           c.accumulate());
         },
     .backward = [](const Grad& g) { g.give(0, rows_of(g.grad(), g.in(1))); },
     .saves_in = std::vector<int>{1},
-    .accumulates = true,
+    .accumulates = {0},
     .samples = {{.shapes = {{5, 3}, {5}},
                  .attributes = {.structure = {7}},
                  .dtypes = {f32, i64},
@@ -52,7 +54,7 @@ static const Op embedding_op = list({
     .forward =
         [](const Call& c) {
           check_ids(c);
-          gather_rows(c.out(), c.in(0), c.in(1), c.in_box(0).offset[0]);
+          gather_rows(c.out(), DenseBlock::of_rows(c.in(0)), c.in(1), c.in_box(0).offset[0]);
         },
     .backward =
         [](const Grad& g) {

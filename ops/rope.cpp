@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/rope.h"
 
+#include "ops/dense.h"
 #include "weft/error.h"
 #include "weft/op.h"
 #include "weft/ops/networks.h"
@@ -15,7 +16,7 @@ static const Op rope_op = list({
     .forward =
         [](const Call& c) {
           const int64_t first = static_cast<int64_t>(c.value(1)) + c.in_box(0).offset[1];
-          rope(c.out(), c.in(0), 1,
+          rope(c.out(), DenseBlock::of_rows(c.in(0)), 1,
                {.theta = c.value(0), .offset = first, .inverse = c.value(2) != 0});
         },
     .backward =

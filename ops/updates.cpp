@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/updates.h"
 
+#include "ops/dense.h"
 #include "src/kernels/adamw.h"
 #include "src/kernels/map.h"
 #include "weft/context.h"
@@ -27,7 +28,7 @@ static const Op adamw_op = list({
     .rule = "..., ..., ..., ..., . ->",
     .forward =
         [](const Call& c) {
-          adamw(c.in(0), c.in(1), c.in(2), c.in(3),
+          adamw(c.in(0), c.in(1), c.in(2), DenseBlock::of(c.in(3)),
                 {.learning_rate = c.value(0),
                  .beta1 = c.value(1),
                  .beta2 = c.value(2),
@@ -50,7 +51,7 @@ static const Op sgd_momentum_op = list({
     .rule = "..., ..., ..., . ->",
     .forward =
         [](const Call& c) {
-          sgd(c.in(0), c.in(1), c.in(2),
+          sgd(c.in(0), c.in(1), DenseBlock::of(c.in(2)),
               {.learning_rate = c.value(0), .momentum = c.value(1), .weight_decay = c.value(2)},
               &c.in(3));
         },
@@ -66,8 +67,8 @@ static const Op sgd_op = list({
     .rule = "..., ..., . ->",
     .forward =
         [](const Call& c) {
-          sgd(c.in(0), Block(), c.in(1), {.learning_rate = c.value(0), .weight_decay = c.value(1)},
-              &c.in(2));
+          sgd(c.in(0), Block(), DenseBlock::of(c.in(1)),
+              {.learning_rate = c.value(0), .weight_decay = c.value(1)}, &c.in(2));
         },
     .writes = {0},
     .differentiable = false,

@@ -22,7 +22,7 @@ void cross_entropy(const Block& loss, const Block& ids, const Block& max, const 
 
 /// dlogits[r, j] = dloss[r] * (softmax(logits[r])[j] - (ids[r] == offset + j)), 0 where ids[r] is
 /// `ignored`. `max` and `sum` are statistics of whole rows, where only a slice of the classes is
-/// here. dlogits may be logits.
+/// here; `max` alone is the rows' logsumexp. dlogits may be logits.
 void cross_entropy_backward(const Block& dlogits, const Block& dloss, const Block& logits,
                             const Block& ids, int64_t offset = 0, int64_t ignored = -100,
                             const Block* max = nullptr, const Block* sum = nullptr);

@@ -39,7 +39,7 @@ void layer_norm(const Block& y, const Block& x, const Block& weight, const Block
                 const CutRows* cut = nullptr);
 
 /// sum[r] = sum of dy * weight and dot[r] = sum of dy * weight * (x - mean) * rstd: sums[2] and
-/// sums[3] of layer_norm_backward, from sums[0] and sums[1].
+/// sums[3] of layer_norm_backward, from sums[0] and sums[1]. One without data is left out.
 void layer_norm_sums(const Block& sum, const Block& dot, const Block& dy, const Block& x,
                      const Block& weight, double eps, const CutRows& cut);
 

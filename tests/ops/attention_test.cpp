@@ -143,6 +143,26 @@ TEST(Attention, CutHeadsNeedNoTraffic) {
   });
 }
 
+TEST(Attention, TakesAnyStrides) {
+  const AttentionSizes n{2, 5, 5, 4, 2, 3};
+  const auto qkv = operands_of(n);
+  Tensors dense, turned;
+  for (const Array& a : qkv) {
+    dense.push_back(a.on());
+    // The same values, with the last dim's elements far apart.
+    turned.push_back(permute(permute(a.on(), {0, 1, 3, 2}) * 1.0, {0, 1, 3, 2}).detach());
+    dense.back().set_requires_grad();
+    turned.back().set_requires_grad();
+  }
+  sum(attention(dense[0], dense[1], dense[2])).backward();
+  Tensor out = attention(turned[0], turned[1], turned[2]);
+  expect_close(whole(out), plain_attention(n, qkv, true, 1 / std::sqrt(3.0)), 1e-5, "out");
+  sum(out).backward();
+  for (size_t i = 0; i < 3; ++i) {
+    expect_close(whole(turned[i].grad()), whole(dense[i].grad()), 0, std::to_string(i));
+  }
+}
+
 TEST(Attention, SaysWhatIsWrong) {
   const Tensor q = zeros({2, 5, 6, 4}), k = zeros({2, 7, 4, 4});
   EXPECT_EQ(error_of([&] { attention(q, k, k); }),
