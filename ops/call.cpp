@@ -18,7 +18,7 @@ const Box& Call::in_box(int i) const { return body_.route.operands[static_cast<s
 const Box& Call::out_box(int i) const { return body_.route.results[static_cast<size_t>(i)]->box; }
 
 const Attributes& Call::attributes() const { return body_.attributes; }
-bool Call::accumulate() const { return body_.accumulate; }
+bool Call::accumulate(int i) const { return body_.accumulate[static_cast<size_t>(i)]; }
 bool Call::counts_here() const { return body_.route.counts_here; }
 bool Call::staged() const { return body_.route.staged; }
 

@@ -38,7 +38,7 @@ struct CallBody {
   InlineList<Block, kMaxOperands> ins;
   InlineList<Block, kMaxResults> outs;
   InlineList<Block, kMaxResults> stages;
-  bool accumulate = false;
+  std::array<bool, kMaxResults> accumulate = {};
 };
 
 }  // namespace weft

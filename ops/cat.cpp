@@ -17,7 +17,7 @@ static Rule cat_rule(const Attributes& attributes, std::span<const Shape> shapes
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (i) in += ", ";
     for (int d = 0; d < shapes[0].ndim(); ++d) {
-      in += (d == dim ? "~" + dim_name(static_cast<int>(i), "p") : dim_name(d)) + " ";
+      in += concat(d == dim ? dim_name(static_cast<int>(i), "~p") : dim_name(d), " ");
     }
     total += shapes[i][dim];
   }

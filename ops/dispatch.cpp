@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dispatch.h"
 
+#include <algorithm>
+
 #include "ops/autograd/op_node.h"
 #include "ops/call_body.h"
 #include "ops/engine.h"
@@ -14,7 +16,7 @@ namespace {
 /// One call on its way: operands as they are used, and where their memory starts.
 struct Running {
   explicit Running(const OpBody& body, Route& way, const Attributes& attributes)
-      : op(body), route(way), call{way, attributes, {}, {}, {}, false} {}
+      : op(body), route(way), call{way, attributes, {}, {}, {}, {}} {}
 
   const OpBody& op;
   Route& route;
@@ -189,43 +191,71 @@ static bool lies_alike(const Ref<Layout>& from, const Ref<Layout>& to) {
   return part && part->shape == from->box.shape;
 }
 
-static bool writes_directly(const OpBody& op, const Route& route, const Tensor& destination,
-                            bool accumulate) {
-  if (accumulate && !op.spec.accumulates) return false;
-  if (!op.spec.forward) return false;
-  const Ref<Layout>& result = route.results[0];
-  bool wider = op.spec.accumulates && destination.dtype() == DType::f32 &&
-               (result->dtype == DType::bf16 || result->dtype == DType::f16);
-  if (result->dtype != destination.dtype() && !wider) return false;
-  return lies_alike(result, layout_of(destination));
+static bool honours_accumulate(const OpBody& op, size_t result) {
+  const std::vector<int>& results = op.spec.accumulates;
+  return std::find(results.begin(), results.end(), static_cast<int>(result)) != results.end();
 }
 
-bool dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
-                   const Attributes& attributes, const Tensor& destination, bool accumulate) {
+/// A wider place takes a half-precision result of an op that accumulates in f32 anyway.
+static bool writes_directly(const OpBody& op, const Ref<Layout>& result, size_t index,
+                            const Place& place) {
+  if (!place.tensor) return false;
+  bool honours = honours_accumulate(op, index);
+  if (place.accumulate && !honours) return false;
+  DType to = place.tensor.dtype();
+  bool wider =
+      honours && to == DType::f32 && (result->dtype == DType::bf16 || result->dtype == DType::f16);
+  return (result->dtype == to || wider) && lies_alike(result, layout_of(place.tensor));
+}
+
+static void check_place(const OpBody& op, const Ref<Layout>& result, const Place& place) {
+  if (!place.tensor || result->shape == place.tensor.shape()) return;
+  fail(op.spec.name, ": the result is ", result->shape, " but its destination ",
+       place.tensor.shape());
+}
+
+/// Results go to their places; those that cannot be written there get scratch memory first.
+static void make_placed_results(Running& run, std::span<Place> places) {
+  for (size_t i = 0; i < run.route.results.size(); ++i) {
+    const Ref<Layout>& layout = run.route.results[i];
+    Place* place = i < places.size() ? &places[i] : nullptr;
+    bool direct = place && writes_directly(run.op, layout, i, *place);
+    Tensor& result = run.results.tensors[i];
+    result = direct ? place->tensor : new_tensor(layout, run.device);
+    run.call.outs.add(result.block());
+    run.call.accumulate[i] = direct && place->accumulate;
+    if (place) place->direct = direct;
+  }
+  run.results.count = static_cast<int>(run.route.results.size());
+}
+
+static void fill_places(const Results& results, std::span<Place> places) {
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (!places[i].tensor) continue;
+    if (places[i].direct) {
+      places[i].tensor.storage()->mark_changed();
+    } else {
+      add_into(places[i].tensor, places[i].accumulate, results.tensors[i]);
+    }
+  }
+}
+
+Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
+                      const Attributes& attributes, std::span<Place> places) {
+  NoGrad no_grad;
   Ref<Route> route = route_for(*op, operands, attributes);
-  if (!(route->results[0]->shape == destination.shape())) {
-    fail(op->spec.name, ": the result is ", route->results[0]->shape, " but its destination ",
-         destination.shape());
-  }
-  if (!writes_directly(*op, *route, destination, accumulate)) {
-    NoGrad no_grad;
-    add_into(destination, accumulate, dispatch(op, operands, attributes).tensors[0]);
-    return false;
-  }
+  for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
   Running run(*op, *route, attributes);
   run.device = device_of(*op, operands);
   if (route->moves) count_traffic(*op, *route);
   add_operands(run, operands);
-  if (route->staged) run_stages(run);
-  run.call.outs.add(destination.block());
-  for (size_t i = 1; i < route->results.size(); ++i) {
-    run.results.tensors[i] = new_tensor(route->results[i], run.device);
-    run.call.outs.add(run.results.tensors[i].block());
+  if (!make_view(run)) {
+    if (route->staged) run_stages(run);
+    make_placed_results(run, places);
+    if (run.device.kind != DeviceKind::meta) op->spec.forward(Call(run.call));
   }
-  run.call.accumulate = accumulate;
-  if (run.device.kind != DeviceKind::meta) op->spec.forward(Call(run.call));
-  destination.storage()->mark_changed();
-  return true;
+  fill_places(run.results, places);
+  return std::move(run.results);
 }
 
 void add_into(const Tensor& destination, bool accumulate, const Tensor& value) {

@@ -19,10 +19,18 @@ struct Results {
 Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                  const Attributes& attributes);
 
-/// The same, unrecorded, with result 0 written into `destination`. Returns false when it went
-/// through scratch memory.
-bool dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
-                   const Attributes& attributes, const Tensor& destination, bool accumulate);
+/// Where a result of a call goes, if it is told.
+struct Place {
+  Tensor tensor = {};
+  /// Add to what is there.
+  bool accumulate = false;
+  /// Out: the kernel wrote there, rather than scratch memory that was copied.
+  bool direct = false;
+};
+
+/// The same, unrecorded, with the results that have a place written there. Gives the others.
+Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
+                      const Attributes& attributes, std::span<Place> places);
 
 /// Writes or adds `value` into memory that is there, redistributing it to that layout first.
 void add_into(const Tensor& destination, bool accumulate, const Tensor& value);

@@ -13,11 +13,11 @@ static Rule expand_rule(const Attributes& attributes, std::span<const Shape> sha
   std::vector<std::pair<std::string, int64_t>> sizes;
   for (int d = 0; d < to.ndim(); ++d) {
     bool kept = d >= added && shapes[0][d - added] == to[d];
-    if (d >= added) in += kept ? dim_name(d) + " " : "[" + dim_name(d, "one") + "] ";
-    out += (kept ? "" : "+") + dim_name(d) + " ";
+    if (d >= added) in += kept ? concat(dim_name(d), " ") : concat("[", dim_name(d, "one"), "] ");
+    out += concat(kept ? "" : "+", dim_name(d), " ");
     if (!kept) sizes.emplace_back(dim_name(d), to[d]);
   }
-  return {array_text(in) + " -> " + array_text(out), std::move(sizes)};
+  return {concat(array_text(in), " -> ", array_text(out)), std::move(sizes)};
 }
 
 static const Op expand_op = list({

@@ -36,7 +36,7 @@ static const Op rms_norm_backward_op = list({
         [](const Call& c) {
           const CutRows cut = cut_rows(c, c.staged() ? 2 : 0);
           rms_norm_backward(&c.out(0), &c.out(1), c.in(0), c.in(1), c.in(2), c.value(0),
-                            c.staged() ? &cut : nullptr);
+                            c.staged() ? &cut : nullptr, c.accumulate(1));
         },
     .staged_over = {"d"},
     .stages = {row_sum_stage([](const Call& c) {
@@ -44,6 +44,7 @@ static const Op rms_norm_backward_op = list({
                }),
                row_sum_stage(
                    [](const Call& c) { rms_norm_dot(c.stage(1), c.in(0), c.in(1), c.in(2)); })},
+    .accumulates = {1},
     .samples = {{.shapes = {{5, 7}, {5, 7}, {7}}, .attributes = {.values = {1e-5}}},
                 {.shapes = {{2, 5, 3}, {2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
 });
@@ -58,10 +59,7 @@ static const Op rms_norm_op = list({
         },
     .backward =
         [](const Grad& g) {
-          Tensors gradients =
-              rms_norm_backward_op.call({g.grad(), g.in(0), g.in(1)}, g.attributes());
-          g.give(0, gradients[0]);
-          g.give(1, gradients[1]);
+          g.give_all({0, 1}, rms_norm_backward_op, {g.grad(), g.in(0), g.in(1)}, g.attributes());
         },
     .staged_over = {"d"},
     .stages = {row_sum_stage(
@@ -78,7 +76,8 @@ static const Op layer_norm_backward_op = list({
         [](const Call& c) {
           const CutRows cut = cut_rows(c, c.staged() ? 4 : 0);
           layer_norm_backward(&c.out(0), &c.out(1), &c.out(2), c.in(0), c.in(1), c.in(2),
-                              c.value(0), c.staged() ? &cut : nullptr);
+                              c.value(0), c.staged() ? &cut : nullptr,
+                              c.accumulate(1) && c.accumulate(2));
         },
     .staged_over = {"d"},
     .stages = {row_sum_stage([](const Call& c) {
@@ -108,9 +107,8 @@ static const Op layer_norm_op = list({
         },
     .backward =
         [](const Grad& g) {
-          Tensors gradients =
-              layer_norm_backward_op.call({g.grad(), g.in(0), g.in(1)}, g.attributes());
-          for (int i = 0; i < 3; ++i) g.give(i, gradients[static_cast<size_t>(i)]);
+          g.give_all({0, 1, 2}, layer_norm_backward_op, {g.grad(), g.in(0), g.in(1)},
+                     g.attributes());
         },
     .staged_over = {"d"},
     .stages = {row_sum_stage([](const Call& c) {

@@ -71,7 +71,8 @@ Tensor Op::operator()(std::span<const Tensor> operands, const Attributes& attrib
 
 void Op::into(const Tensor& destination, bool accumulate, std::span<const Tensor> operands,
               const Attributes& attributes) const {
-  dispatch_into(body_, operands, attributes, destination, accumulate);
+  Place place{destination, accumulate};
+  dispatch_into(body_, operands, attributes, std::span(&place, 1));
 }
 
 static std::vector<Op>& built_in_ops() {

@@ -30,7 +30,7 @@ static const Op matmul_op = list({
           if (g.wants(0)) g.give(0, matmul(g.grad(), transpose(g.in(1), -2, -1)));
           if (g.wants(1)) give_right_factor(g);
         },
-    .accumulates = true,
+    .accumulates = {0},
     .samples = {{{{5, 7}, {7, 3}}}, {{{2, 5, 7}, {2, 7, 3}}}, {{{2, 5, 7}, {7, 3}}}},
 });
 
@@ -46,7 +46,7 @@ static const Op linear_weight_gradient_op = list({
           if (g.wants(0)) g.give(0, linear(g.in(1), g.grad()));
           if (g.wants(1)) g.give(1, matmul(g.in(0), g.grad()));
         },
-    .accumulates = true,
+    .accumulates = {0},
     .samples = {{{{5, 7}, {5, 3}}}, {{{2, 5, 7}, {2, 5, 3}}}},
 });
 
@@ -72,7 +72,7 @@ static const Op linear_op = list({
     .forward =
         [](const Call& c) { gemm(c.in(0), transposed_matrix(c.in(1)), c.out(), beta_of(c)); },
     .backward = give_linear,
-    .accumulates = true,
+    .accumulates = {0},
     .samples = {{{{5, 7}, {3, 7}}}, {{{2, 5, 7}, {3, 7}}}},
 });
 
@@ -90,7 +90,7 @@ static const Op linear_bias_op = list({
           g.give(2, g.grad());
         },
     .saves_in = std::vector<int>{0, 1},
-    .accumulates = true,
+    .accumulates = {0},
     .samples = {{{{5, 7}, {3, 7}, {3}}}, {{{2, 5, 7}, {3, 7}, {3}}}},
 });
 

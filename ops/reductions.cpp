@@ -92,7 +92,7 @@ static const Op sum_op = list({
         },
     .backward = [](const Grad& g) { g.give(0, spread(g)); },
     .saves_in = std::vector<int>{},
-    .accumulates = true,
+    .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                 {.shapes = {{5, 3, 7}}, .attributes = {.structure = {5}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {3}}},
@@ -113,7 +113,7 @@ static const Op mean_op = list({
           g.give(0, mul(spread(g), 1 / reduced_count(g.attributes(), g.in_shape(0))));
         },
     .saves_in = std::vector<int>{},
-    .accumulates = true,
+    .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                 {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {3}}}},
@@ -165,7 +165,7 @@ static const Op sum_squares_op = list({
           Tensor doubled = cast(mul(g.grad(), 2), g.in_dtype(0));
           g.give(0, mul(g.in(0), reshape(doubled, kept_shape(g.attributes(), g.in_shape(0)))));
         },
-    .accumulates = true,
+    .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                 {.shapes = {{5, 3, 7}}, .attributes = {.structure = {7}}},
                 {.shapes = {{7}}, .attributes = {.structure = {1}}}},

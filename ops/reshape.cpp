@@ -16,23 +16,23 @@ class ReshapeRule {
 
   Rule make() {
     if (from_.product() == 0) {
-      for (int i = 0; i < from_.ndim(); ++i) in_ += "[" + dim_name(i, "i") + "] ";
+      for (int i = 0; i < from_.ndim(); ++i) in_ += concat("[", dim_name(i, "i"), "] ");
       for (int j = 0; j < to_.ndim(); ++j) create(j);
     } else {
       for (int i = 0, j = 0; i < from_.ndim() || j < to_.ndim();) next_run(i, j);
     }
-    return {array_text(in_) + " -> " + array_text(out_), std::move(sizes_)};
+    return {concat(array_text(in_), " -> ", array_text(out_)), std::move(sizes_)};
   }
 
  private:
   void create(int j) {
-    out_ += "[+" + dim_name(j, "o") + "] ";
+    out_ += concat("[+", dim_name(j, "o"), "] ");
     sizes_.emplace_back(dim_name(j, "o"), to_[j]);
   }
 
   void next_run(int& i, int& j) {
     if (i < from_.ndim() && from_[i] == 1) {
-      in_ += "[" + dim_name(i++, "i") + "] ";
+      in_ += concat("[", dim_name(i++, "i"), "] ");
     } else if (j < to_.ndim() && to_[j] == 1) {
       create(j++);
     } else {
@@ -45,7 +45,7 @@ class ReshapeRule {
     int64_t in = from_[i++], out = to_[j++];
     while (in != out) in < out ? in *= from_[i++] : out *= to_[j++];
     if (i - first_i > 1 && j - first_j > 1) {
-      for (int k = first_i; k < i; ++k) in_ += "[" + dim_name(k, "i") + "] ";
+      for (int k = first_i; k < i; ++k) in_ += concat("[", dim_name(k, "i"), "] ");
       for (int k = first_j; k < j; ++k) create(k);
       return;
     }
@@ -57,8 +57,8 @@ class ReshapeRule {
       sizes_.emplace_back(name, merges ? from_[k] : to_[k]);
       names += name + " ";
     }
-    in_ += splits ? "(" + names + ") " : names;
-    out_ += merges ? "(" + names + ") " : names;
+    in_ += splits ? concat("(", names, ") ") : names;
+    out_ += merges ? concat("(", names, ") ") : names;
   }
 
   const Shape& from_;

@@ -15,10 +15,10 @@ namespace weft {
 static Rule fetched_rule(int dim, int64_t size, const Shape& shape) {
   std::string in, out;
   for (int d = 0; d < shape.ndim(); ++d) {
-    in += (d == dim ? "~" : "") + dim_name(d) + " ";
-    out += (d == dim ? "+" + dim_name(d, "n") : dim_name(d)) + " ";
+    in += concat(d == dim ? "~" : "", dim_name(d), " ");
+    out += concat(d == dim ? dim_name(d, "+n") : dim_name(d), " ");
   }
-  return {in + "-> " + out, {{dim_name(dim, "n"), size}}};
+  return {concat(in, "-> ", out), {{dim_name(dim, "n"), size}}};
 }
 
 static Box slice_needs(const Attributes& attributes, int, std::span<const Shape>,

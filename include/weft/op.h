@@ -41,8 +41,8 @@ class WEFT_API Call {
   int64_t attribute(int i) const { return attributes().structure[i]; }
   double value(int i) const { return attributes().values[static_cast<size_t>(i)]; }
 
-  /// Add to what out(0) holds (only for ops that declare `accumulates`).
-  bool accumulate() const;
+  /// Add to what out(i) holds (only for results that the op `accumulates`).
+  bool accumulate(int i = 0) const;
   /// False where an addend that is no operand (a scalar) must not count: on all but one rank of a
   /// Partial(sum).
   bool counts_here() const;
@@ -82,6 +82,16 @@ class WEFT_API Grad {
   void give(int i, const Op& op, std::initializer_list<Tensor> operands,
             const Attributes& attributes = {}) const {
     give(i, op, std::span(operands.begin(), operands.size()), attributes);
+  }
+
+  /// Result r of that call is the gradient of operand `of[r]`, each written where it belongs when
+  /// it can be.
+  void give_all(std::span<const int> of, const Op& op, std::span<const Tensor> operands,
+                const Attributes& attributes = {}) const;
+  void give_all(std::initializer_list<int> of, const Op& op, std::initializer_list<Tensor> operands,
+                const Attributes& attributes = {}) const {
+    give_all(std::span(of.begin(), of.size()), op, std::span(operands.begin(), operands.size()),
+             attributes);
   }
 
  private:
@@ -147,8 +157,8 @@ struct OpSpec {
   std::vector<int> saves_out = {};
   /// Operands that forward changes in place.
   std::vector<int> writes = {};
-  /// forward honours Call::accumulate.
-  bool accumulates = false;
+  /// Results for which forward honours Call::accumulate.
+  std::vector<int> accumulates = {};
   /// False for results that no gradient flows through (indices, comparisons).
   bool differentiable = true;
   std::vector<OpSample> samples = {};

@@ -157,33 +157,32 @@ void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
   }
 }
 
-bool BackwardRun::pass_in_place(const Node::Edge& edge, const Op& op,
-                                std::span<const Tensor> operands, const Attributes& attributes) {
+Place BackwardRun::place_for(const Node::Edge& edge) {
   OpNode* view = nullptr;
   auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
   if (!leaf) {
     view = dynamic_cast<OpNode*>(edge.node.get());
     bool direct = view && view->op->spec.view && view->edges.size() == 1 && !view->route->moves &&
-                  slots_[view].waiting == 1;
+                  slots_[view].waiting == 1 && slots_[view].gradients.empty();
     if (direct) leaf = dynamic_cast<LeafNode*>(view->edges[0].node.get());
   }
-  if (!leaf || !leaf->sink) return false;
+  if (!leaf || !leaf->sink) return {};
   auto [tensor, accumulate] = leaf->sink->destination();
-  Tensor place = tensor;
-  if (view) {
-    place = Op(view->op)(std::span<const Tensor>(&tensor, 1), view->attributes);
-    if (!(place.storage() == tensor.storage())) return false;
-    slots_[view].delivered = true;
-  }
+  if (!view) return {tensor, accumulate};
+  Tensor seen = Op(view->op)(std::span<const Tensor>(&tensor, 1), view->attributes);
+  slots_[view].delivered = true;
+  return {seen, accumulate};
+}
+
+void BackwardRun::placed(const Place& place) {
   auto& statistics = Engine::current().statistics;
-  if (dispatch_into(op.shared(), operands, attributes, place, accumulate)) {
+  if (place.direct) {
     ++statistics.gradients_in_place;
-  } else {
-    ++statistics.gradient_copies;
-    statistics.gradient_copy_bytes +=
-        place.block().numel() * static_cast<int64_t>(size_of(place.dtype()));
+    return;
   }
-  return true;
+  ++statistics.gradient_copies;
+  statistics.gradient_copy_bytes +=
+      place.tensor.block().numel() * static_cast<int64_t>(size_of(place.tensor.dtype()));
 }
 
 void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/autograd/node.h"
+#include "ops/dispatch.h"
 #include "weft/op.h"
 
 namespace weft {
@@ -16,10 +17,10 @@ class BackwardRun {
 
   /// Adds a contribution to the gradient of what the edge leads to.
   void pass(const Node::Edge& edge, Tensor gradient);
-  /// Lets the op write its result 0 into the gradient memory of the leaf that the edge leads to,
-  /// straight or through one view; false when there is none.
-  bool pass_in_place(const Node::Edge& edge, const Op& op, std::span<const Tensor> operands,
-                     const Attributes& attributes);
+  /// The memory of the leaf's gradient that the edge leads to, straight or through one view; no
+  /// tensor when there is none. The caller writes it and calls `placed`.
+  Place place_for(const Node::Edge& edge);
+  void placed(const Place& place);
 
  private:
   struct Slot {

@@ -96,10 +96,25 @@ void Grad::give(int i, const Tensor& gradient) const {
 
 void Grad::give(int i, const Op& op, std::span<const Tensor> operands,
                 const Attributes& attributes) const {
-  if (!wants(i)) return;
-  const Node::Edge& edge = body_.node.edges[static_cast<size_t>(i)];
-  if (body_.backward.pass_in_place(edge, op, operands, attributes)) return;
-  give(i, op(operands, attributes));
+  if (wants(i)) give_all(std::span(&i, 1), op, operands, attributes);
+}
+
+void Grad::give_all(std::span<const int> of, const Op& op, std::span<const Tensor> operands,
+                    const Attributes& attributes) const {
+  std::array<Place, kMaxResults> places;
+  for (size_t r = 0; r < of.size(); ++r) {
+    const Node::Edge& edge = body_.node.edges[static_cast<size_t>(of[r])];
+    if (edge.node) places[r] = body_.backward.place_for(edge);
+  }
+  Results results =
+      dispatch_into(op.shared(), operands, attributes, std::span(places.data(), of.size()));
+  for (size_t r = 0; r < of.size(); ++r) {
+    if (places[r].tensor) {
+      body_.backward.placed(places[r]);
+    } else {
+      give(of[r], results.tensors[r]);
+    }
+  }
 }
 
 }  // namespace weft
