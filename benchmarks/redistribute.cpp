@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor::redistribute between ranks that are threads: time and GB/s.
+
+#include <algorithm>
+#include <atomic>
+
+#include "benchmarks/report.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops.h"
+
+namespace weft::bench {
+
+namespace {
+
+struct Options {
+  int ranks = 2;
+  int rounds = 0;
+  int warmup = 5;
+};
+
+struct Pair {
+  const char* name;
+  Placement from, to;
+};
+
+struct Size {
+  const char* name;
+  int64_t side;
+  int rounds;
+};
+
+struct Outcome {
+  /// Seconds by rank and round.
+  std::vector<std::vector<double>> times;
+  std::atomic<bool> correct = true;
+};
+
+}  // namespace
+
+/// Counts from 0 up to 1023 and again, [side, side]: sums over ranks are exact in f32.
+static Tensor counting(int64_t side) {
+  Tensor whole = empty({side, side});
+  auto* values = whole.block().as<float>();
+  for (int64_t i = 0; i < side * side; ++i) values[i] = static_cast<float>(i % 1024);
+  return whole;
+}
+
+/// Whether this rank's part is what redistribution of `counting` must give.
+static bool is_correct(const Tensor& result, bool was_partial, int ranks) {
+  const float factor = was_partial ? static_cast<float>(ranks) : 1;
+  const Box box = result.box();
+  const int64_t columns = result.size(1);
+  const std::vector<float> values = result.to_vector<float>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t row = box.offset[0] + static_cast<int64_t>(i) / box.shape[1];
+    const int64_t column = box.offset[1] + static_cast<int64_t>(i) % box.shape[1];
+    if (values[i] != factor * static_cast<float>((row * columns + column) % 1024)) return false;
+  }
+  return true;
+}
+
+/// One rank's rounds.
+static void run_rank(const Communicator& world, const Pair& pair, const Size& size,
+                     const Options& options, Outcome& outcome) {
+  const NoGrad no_grad;
+  const DeviceMesh mesh(world, {{"ranks", world.size()}});
+  const Tensor whole = counting(size.side);
+  const Tensor from = pair.from.is_partial()
+                          ? from_local(whole, mesh, {pair.from}, whole.shape())
+                          : distribute(whole, mesh, {}).redistribute({pair.from});
+  const Placements target{pair.to};
+  auto& times = outcome.times[static_cast<size_t>(world.rank())];
+  const int rounds = options.rounds ? options.rounds : size.rounds;
+  Tensor result;
+  for (int i = 0; i < options.warmup + rounds; ++i) {
+    result = {};
+    world.barrier();
+    const double seconds = seconds_of([&] { result = from.redistribute(target); });
+    if (i >= options.warmup) times.push_back(seconds);
+  }
+  if (!is_correct(result, pair.from.is_partial(), world.size())) outcome.correct = false;
+}
+
+static void measure(const Pair& pair, const Size& size, const Options& options) {
+  Outcome outcome;
+  outcome.times.resize(static_cast<size_t>(options.ranks));
+  run_ranks(options.ranks,
+            [&](const Communicator& world) { run_rank(world, pair, size, options, outcome); },
+            {.threads_per_rank = 1});
+  std::vector<double> slowest = outcome.times[0];
+  for (const auto& times : outcome.times) {
+    for (size_t i = 0; i < slowest.size(); ++i) slowest[i] = std::max(slowest[i], times[i]);
+  }
+  const Spread spread = spread_of(slowest);
+  const int64_t bytes = size.side * size.side * 4;
+  print({{"bench", "weft_redistribute"},
+         {"case", pair.name},
+         {"value", rounded(static_cast<double>(bytes) / spread.median / 1e9, 4)},
+         {"unit", "GB/s"},
+         {"size", size.name},
+         {"bytes", bytes},
+         {"ranks", options.ranks},
+         {"median_us", rounded(spread.median * 1e6, 2)},
+         {"p10_us", rounded(spread.p10 * 1e6, 2)},
+         {"p90_us", rounded(spread.p90 * 1e6, 2)},
+         {"rounds", spread.count},
+         {"threads", 1},
+         {"correct", outcome.correct.load()}});
+  if (!outcome.correct) fail_call("redistribute", pair.name, " of ", size.name, " is wrong");
+}
+
+static void run_redistribute(const Options& options) {
+  const Pair pairs[] = {{"shard0->replicate", Shard(0), Replicate()},
+                        {"shard0->shard1", Shard(0), Shard(1)},
+                        {"partial->replicate", Partial(), Replicate()},
+                        {"partial->shard0", Partial(), Shard(0)},
+                        {"replicate->shard0", Replicate(), Shard(0)}};
+  const Size sizes[] = {{"4KiB", 32, 300}, {"1MiB", 512, 100}, {"64MiB", 4096, 15}};
+  for (const Size& size : sizes) {
+    for (const Pair& pair : pairs) measure(pair, size, options);
+  }
+}
+
+}  // namespace weft::bench
+
+int main(int argc, char** argv) {
+  weft::bench::Options options;
+  CLI::App app(
+      "Redistributes an f32 matrix between N ranks (threads). A barrier precedes each round, "
+      "whose\n"
+      "time is that of the slowest rank; value is bytes of the whole tensor over the median time,\n"
+      "also where fewer move. Every result is checked. One JSON line a case.");
+  app.name("bench_redistribute");
+  app.add_option("--ranks", options.ranks, "Ranks")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--rounds", options.rounds, "Rounds; 0: 300, 100 or 15 by size")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--warmup", options.warmup, "Rounds before, not counted")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_redistribute(options); });
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace weft::bench {
+
+/// Seconds, of several repetitions.
+struct Spread {
+  double median = 0;
+  double p10 = 0;
+  double p90 = 0;
+  size_t count = 0;
+};
+/// At least one time.
+Spread spread_of(std::vector<double> times);
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Seconds of one call of f().
+template <class F>
+double seconds_of(const F& f) {
+  const auto start = Clock::now();
+  f();
+  return seconds_since(start);
+}
+
+/// A line of output: begin with bench, case, value, unit.
+using Line = nlohmann::ordered_json;
+/// Prints the line, at once.
+void print(const Line& line);
+/// Rounded to `digits` decimals.
+double rounded(double value, int digits);
+
+/// Parses the flags and runs the benchmark. The exit code: 0, 1 when it failed, 2 for wrong flags.
+int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& run);
+
+}  // namespace weft::bench

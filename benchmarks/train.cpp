@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training steps of a small Llama: forward, cross entropy, backward, AdamW, zero_grad.
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "benchmarks/report.h"
+#include "weft/context.h"
+#include "weft/fsdp.h"
+#include "weft/llama.h"
+#include "weft/ops.h"
+#include "weft/optimizers.h"
+#include "weft/storage.h"
+
+namespace weft::bench {
+
+namespace {
+
+struct Options {
+  std::string config = "tiny";
+  std::string dtype = "f32";
+  int ranks = 1;
+  int threads = 0;
+  int batch = 0;
+  int steps = 0;
+  int warmup = 3;
+};
+
+/// What a configuration is trained with unless the flags say otherwise.
+struct Defaults {
+  int64_t sequence;
+  int rows;
+  int steps;
+};
+
+/// One step of one rank, in seconds.
+struct StepTimes {
+  double whole = 0, forward = 0, backward = 0, update = 0;
+};
+
+/// What one rank measured.
+struct RankOutcome {
+  std::vector<StepTimes> steps;
+  std::vector<double> losses;
+  double peak_gflops = 0;
+  int64_t peak_bytes = 0;
+  int64_t bytes_moved = 0;
+};
+
+}  // namespace
+
+static Defaults defaults_of(const std::string& config) {
+  return config == "tiny" ? Defaults{256, 4, 20} : Defaults{512, 2, 10};
+}
+
+/// Words picked by the 32-bit generator x = 1664525 x + 1013904223: text of every run alike.
+static std::string made_text(size_t bytes) {
+  static constexpr std::string_view kWords[] = {
+      "the",     "mesh",  "of",        "ranks", "holds", "a",       "shard",  "of", "each",
+      "tensor",  "and",   "every",     "row",   "is",    "read",    "once",   "by", "one",
+      "process", "while", "gradients", "flow",  "back",  "through", "layers", "to", "weights"};
+  std::string text;
+  uint32_t x = 1;
+  while (text.size() < bytes) {
+    x = 1664525u * x + 1013904223u;
+    text += kWords[(x >> 16) % std::size(kWords)];
+    text += ' ';
+  }
+  text.resize(bytes);
+  return text;
+}
+
+/// The rate of this rank in its best large product, all ranks at once.
+static double matmul_gflops(const Communicator& world) {
+  const NoGrad no_grad;
+  double best = 0;
+  for (const int64_t side : {1024, 2048}) {
+    const Tensor a = randn({side, side}), b = randn({side, side});
+    matmul(a, b);
+    world.barrier();
+    for (int i = 0; i < 6; ++i) {
+      const double seconds = seconds_of([&] { matmul(a, b); });
+      best = std::max(best, 2e-9 * static_cast<double>(side * side * side) / seconds);
+    }
+  }
+  return best;
+}
+
+namespace {
+
+/// One rank's training.
+class Training {
+ public:
+  Training(const Communicator& world, const Options& options, const std::string& text)
+      : world_(world),
+        rows_(options.batch),
+        sequence_(defaults_of(options.config).sequence),
+        text_(text),
+        mesh_(world, {{"dp", world.size()}}),
+        model_(llama_config(options.config)) {
+    for (Module* block : model_.blocks()) fully_shard(*block, mesh_);
+    fully_shard(model_, mesh_);
+    model_.materialize();
+    optimizer_.emplace(
+        model_.named_parameters(),
+        AdamWOptions{.learning_rate = 1e-3, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1});
+  }
+
+  RankOutcome run(int steps) {
+    RankOutcome outcome;
+    outcome.peak_gflops = matmul_gflops(world_);
+    for (int step = 0; step < steps; ++step) take(step, outcome);
+    outcome.peak_gflops = std::max(outcome.peak_gflops, matmul_gflops(world_));
+    return outcome;
+  }
+
+ private:
+  /// This rank's rows of a step, by their number in the whole batch.
+  void fill(int step, const Tensor& ids, const Tensor& targets) const {
+    for (int64_t row = 0; row < rows_; ++row) {
+      const int64_t number = (step * world_.size() + world_.rank()) * rows_ + row;
+      const int64_t start =
+          number * sequence_ % (static_cast<int64_t>(text_.size()) - sequence_ - 1);
+      for (int64_t i = 0; i < sequence_; ++i) {
+        const auto at = static_cast<size_t>(start + i);
+        ids.block().as<int64_t>()[row * sequence_ + i] = static_cast<uint8_t>(text_[at]);
+        targets.block().as<int64_t>()[row * sequence_ + i] = static_cast<uint8_t>(text_[at + 1]);
+      }
+    }
+  }
+
+  void take(int step, RankOutcome& outcome) {
+    const TensorOptions integers{DType::i64, cpu, Sharding(mesh_, {Shard(0)})};
+    const Tensor ids = empty({rows_ * world_.size(), sequence_}, integers);
+    const Tensor targets = empty(ids.shape(), integers);
+    fill(step, ids, targets);
+    const int64_t moved = mesh_.traffic().bytes;
+    world_.barrier();
+    StepTimes times;
+    const auto start = Clock::now();
+    Tensor loss = model_.loss(ids, targets);
+    times.forward = seconds_since(start);
+    loss.backward();
+    times.backward = seconds_since(start) - times.forward;
+    optimizer_->step();
+    optimizer_->zero_grad();
+    times.whole = seconds_since(start);
+    times.update = times.whole - times.forward - times.backward;
+    outcome.bytes_moved = mesh_.traffic().bytes - moved;
+    outcome.steps.push_back(times);
+    outcome.losses.push_back(loss.detach().full_tensor().item());
+    outcome.peak_bytes = memory_statistics().total.peak;
+  }
+
+  Communicator world_;
+  int64_t rows_, sequence_;
+  const std::string& text_;
+  DeviceMesh mesh_;
+  Llama model_;
+  std::optional<AdamW> optimizer_;
+};
+
+}  // namespace
+
+/// Seconds of the slowest rank, over the steps after the warm-up.
+static Spread slowest(const std::vector<RankOutcome>& ranks, int warmup, double StepTimes::*part) {
+  std::vector<double> times;
+  for (size_t step = static_cast<size_t>(warmup); step < ranks[0].steps.size(); ++step) {
+    times.push_back(0);
+    for (const RankOutcome& rank : ranks)
+      times.back() = std::max(times.back(), rank.steps[step].*part);
+  }
+  return spread_of(times);
+}
+
+/// Parameters, and those that a token is multiplied with (all but the embedding).
+static std::pair<int64_t, int64_t> count_parameters(const LlamaConfig& config) {
+  int64_t all = 0;
+  for (const ParameterPtr& parameter : Llama(config).parameters())
+    all += parameter->shape().product();
+  return {all, config.tied ? all : all - config.vocabulary * config.dim};
+}
+
+static void report(const Options& options, const std::vector<RankOutcome>& ranks) {
+  const LlamaConfig config = llama_config(options.config);
+  const int64_t sequence = defaults_of(options.config).sequence;
+  const auto [parameters, multiplied] = count_parameters(config);
+  // Forward and backward of products, and of attention as if every position saw every other.
+  const auto flops_a_token =
+      static_cast<double>(6 * multiplied + 12 * config.layers * config.dim * sequence);
+  const Spread step = slowest(ranks, options.warmup, &StepTimes::whole);
+  const double tokens = static_cast<double>(options.batch * options.ranks * sequence) / step.median;
+  double peak = 0;
+  int64_t peak_bytes = 0;
+  for (const RankOutcome& rank : ranks) {
+    peak += rank.peak_gflops;
+    peak_bytes = std::max(peak_bytes, rank.peak_bytes);
+  }
+  const auto median_ms = [&](double StepTimes::*part) {
+    return rounded(slowest(ranks, options.warmup, part).median * 1e3, 2);
+  };
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  print({{"bench", "weft_train"},
+         {"case", options.config + "/fully_shard/" + options.dtype},
+         {"value", rounded(tokens, 1)},
+         {"unit", "tokens/s"},
+         {"ranks", options.ranks},
+         {"threads", options.threads},
+         {"rows_per_rank", options.batch},
+         {"step_ms", rounded(step.median * 1e3, 2)},
+         {"step_ms_p10", rounded(step.p10 * 1e3, 2)},
+         {"step_ms_p90", rounded(step.p90 * 1e3, 2)},
+         {"forward_ms", median_ms(&StepTimes::forward)},
+         {"backward_ms", median_ms(&StepTimes::backward)},
+         {"update_ms", median_ms(&StepTimes::update)},
+         {"gflops", rounded(tokens * flops_a_token / 1e9, 1)},
+         {"matmul_gflops", rounded(peak, 1)},
+         {"fraction_of_matmul", rounded(tokens * flops_a_token / 1e9 / peak, 3)},
+         {"peak_bytes", peak_bytes},
+         {"peak_rss_mib", usage.ru_maxrss / 1024},
+         {"bytes_moved", ranks[0].bytes_moved},
+         {"first_loss", rounded(ranks[0].losses.front(), 5)},
+         {"final_loss", rounded(ranks[0].losses.back(), 5)},
+         {"params", parameters},
+         {"steps", ranks[0].steps.size()}});
+}
+
+static void run_train(Options options) {
+  const Defaults defaults = defaults_of(options.config);
+  if (!options.batch) options.batch = defaults.rows;
+  if (!options.steps) options.steps = defaults.steps;
+  const std::string text = made_text(size_t{1} << 20);
+  std::vector<RankOutcome> outcomes(static_cast<size_t>(options.ranks));
+  run_ranks(options.ranks,
+            [&](const Communicator& world) {
+              if (world.rank() == 0) options.threads = Context::current().threads;
+              outcomes[static_cast<size_t>(world.rank())] =
+                  Training(world, options, text).run(options.warmup + options.steps);
+            },
+            {.threads_per_rank = options.threads});
+  report(options, outcomes);
+}
+
+}  // namespace weft::bench
+
+int main(int argc, char** argv) {
+  weft::bench::Options options;
+  CLI::App app(
+      "Trains a small Llama, fully sharded over N ranks (threads). A step is forward, cross\n"
+      "entropy, backward, AdamW and zero_grad, after a barrier; its time is the slowest rank's.\n"
+      "value is tokens/s over all ranks from the median step; fraction_of_matmul compares its\n"
+      "floating-point operations with those of the best large product in the same run.");
+  app.name("bench_train");
+  app.add_option("--config", options.config, "Model: tiny or small")
+      ->check(CLI::IsMember({"tiny", "small"}))
+      ->capture_default_str();
+  app.add_option("--dtype", options.dtype, "Of parameters and computation")
+      ->check(CLI::IsMember({"f32"}))
+      ->capture_default_str();
+  app.add_option("--ranks", options.ranks, "Ranks")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "Threads a rank; 0: the cores, shared evenly")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--batch", options.batch, "Rows a rank; 0: 4 (tiny) or 2 (small)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--steps", options.steps, "Timed steps; 0: 20 (tiny) or 10 (small)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--warmup", options.warmup, "Steps before, not timed")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_train(options); });
+}
