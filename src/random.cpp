@@ -1,229 +1,294 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiled without contraction to FMA: the bits must be those of every other device.
 #include "src/random.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
+#include "src/kernels/copy.h"
 #include "src/kernels/lines.h"
 #include "src/math.h"
 #include "src/parallel.h"
 #include "weft/error.h"
 
 namespace weft {
-
 namespace {
 
-struct Words {
-  uint32_t w[4];
+/// Counters in work at once, four words each, and the multiple they are computed in.
+constexpr int64_t kCounters = 256, kCounterStep = 16;
+constexpr int64_t kRandomChunk = 4 * (kCounters - 1);
+
+/// One call of Philox: four words in place.
+struct Philox {
+  uint32_t key0, key1;
+
+  WEFT_FN void operator()(uint32_t& c0, uint32_t& c1, uint32_t& c2, uint32_t& c3) const {
+    uint32_t k0 = key0, k1 = key1;
+    for (int round = 0; round < 10; ++round) {
+      const uint64_t p0 = uint64_t{0xD2511F53u} * c0, p1 = uint64_t{0xCD9E8D57u} * c2;
+      const uint32_t next0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
+      const uint32_t next2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+      c1 = static_cast<uint32_t>(p1);
+      c3 = static_cast<uint32_t>(p0);
+      c0 = next0;
+      c2 = next2;
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+  }
 };
 
-inline Words rounds(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0, uint32_t k1) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t a = uint64_t{0xD2511F53u} * c0, b = uint64_t{0xCD9E8D57u} * c2;
-    const uint32_t n0 = static_cast<uint32_t>(b >> 32) ^ c1 ^ k0;
-    const uint32_t n2 = static_cast<uint32_t>(a >> 32) ^ c3 ^ k1;
-    c1 = static_cast<uint32_t>(b);
-    c3 = static_cast<uint32_t>(a);
-    c0 = n0;
-    c2 = n2;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+/// Words of consecutive counters, word by word.
+struct Words {
+  alignas(64) uint32_t w[4][kCounters];
+
+  void fill(const RandomState& state, uint64_t first, int64_t count) {
+    const Philox philox{static_cast<uint32_t>(state.seed), static_cast<uint32_t>(state.seed >> 32)};
+    const auto stream0 = static_cast<uint32_t>(state.stream);
+    const auto stream1 = static_cast<uint32_t>(state.stream >> 32);
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t counter = first + static_cast<uint64_t>(i);
+      auto c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32);
+      uint32_t c2 = stream0, c3 = stream1;
+      philox(c0, c1, c2, c3);
+      w[0][i] = c0;
+      w[1][i] = c1;
+      w[2][i] = c2;
+      w[3][i] = c3;
+    }
   }
-  return {{c0, c1, c2, c3}};
-}
+};
 
-/// Groups of four elements made at once: enough for vectors, and within a first-level cache.
-constexpr int64_t kGroups = 256;
-
-/// Words of groups [first, first + n): word w of group g at words[w][g - first].
-void make_words(uint32_t (*words)[kGroups], uint64_t first, int64_t n, const RandomState& state) {
-  const auto k0 = static_cast<uint32_t>(state.seed), k1 = static_cast<uint32_t>(state.seed >> 32);
-  const auto s0 = static_cast<uint32_t>(state.stream),
-             s1 = static_cast<uint32_t>(state.stream >> 32);
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) {
-    const uint64_t group = first + static_cast<uint64_t>(i);
-    const Words made =
-        rounds(static_cast<uint32_t>(group), static_cast<uint32_t>(group >> 32), s0, s1, k0, k1);
-    words[0][i] = made.w[0];
-    words[1][i] = made.w[1];
-    words[2][i] = made.w[2];
-    words[3][i] = made.w[3];
-  }
-}
-
-/// In [0, 1), 24 bits.
-inline float unit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+/// In [0, 1), a multiple of 2^-24.
+WEFT_FN inline float unit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 struct Uniform {
-  float low, width;
-  void operator()(float* out, const uint32_t (*words)[kGroups], int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) {
-      for (int w = 0; w < 4; ++w) out[4 * i + w] = low + width * unit(words[w][i]);
+  float low, span, last;
+  void operator()(const Words& words, int64_t count, float* out) const {
+    for (int64_t i = 0; i < count; ++i) {
+      for (int j = 0; j < 4; ++j) out[4 * i + j] = at(words.w[j][i]);
+    }
+  }
+  WEFT_FN float at(uint32_t word) const {
+    const float x = low + unit(word) * span;
+    return x < last ? x : last;
+  }
+};
+
+struct Bernoulli {
+  float p, one;
+  void operator()(const Words& words, int64_t count, float* out) const {
+    for (int64_t i = 0; i < count; ++i) {
+      for (int j = 0; j < 4; ++j) out[4 * i + j] = unit(words.w[j][i]) < p ? one : 0.0f;
     }
   }
 };
 
 struct Normal {
-  float mean, deviation;
-  void operator()(float* out, const uint32_t (*words)[kGroups], int64_t n) const {
-    float even[2][kGroups], odd[2][kGroups];
-    for (int pair = 0; pair < 2; ++pair) {
-#pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) {
-        // 1 - u lies in (0, 1]: its log is finite.
-        const float radius = deviation * sqrt(-2.0f * log(1.0f - unit(words[2 * pair][i])));
-        const float angle = 6.28318530718f * unit(words[2 * pair + 1][i]);
-        even[pair][i] = mean + radius * cos(angle);
-        odd[pair][i] = mean + radius * sin(angle);
+  float mean, stddev;
+  void operator()(const Words& words, int64_t count, float* out) const {
+    for (int64_t i = 0; i < count; ++i) {
+      for (int j = 0; j < 4; j += 2) {
+        pair(words.w[j][i], words.w[j + 1][i], out[4 * i + j], out[4 * i + j + 1]);
       }
     }
-    for (int64_t i = 0; i < n; ++i) {
-      out[4 * i] = even[0][i];
-      out[4 * i + 1] = odd[0][i];
-      out[4 * i + 2] = even[1][i];
-      out[4 * i + 3] = odd[1][i];
+  }
+  /// The first word gives the radius, from (0, 1]; the second the angle, counted in quarter turns.
+  [[gnu::always_inline]] WEFT_FN void pair(uint32_t a, uint32_t b, float& first,
+                                           float& second) const {
+    const float radius = stddev * sqrt(-2.0f * log(unit(a) + 0x1p-24f));
+    const NearestInteger quarter = nearest_integer(unit(b) * 4.0f);
+    const float angle = (unit(b) * 4.0f - quarter.value) * 0x1.921fb6p0f;
+    first = mean + radius * sine_in_quadrant(angle, quarter.n + 1);
+    second = mean + radius * sine_in_quadrant(angle, quarter.n);
+  }
+};
+
+/// Integers in [low, low + span).
+struct Integers {
+  double low, span;
+  WEFT_FN int64_t at(uint32_t word) const {
+    return static_cast<int64_t>(std::floor(low + static_cast<double>(word) * 0x1p-32 * span));
+  }
+};
+
+/// A box as runs of consecutive elements of the whole, all of one length.
+struct Runs {
+  Shape outer, outer_offset;
+  Strides outer_strides;
+  int64_t count = 1, length = 1, start = 0;
+
+  Runs(const Box& box, const Shape& shape) {
+    const Strides strides = dense_strides(shape);
+    int last = shape.ndim() - 1;
+    for (; last >= 0; --last) {
+      length *= box.shape[last];
+      start += box.offset[last] * strides[last];
+      if (box.shape[last] != shape[last]) break;
+    }
+    for (int i = 0; i < last; ++i) {
+      outer.push_back(box.shape[i]);
+      outer_strides.push_back(strides[i]);
+      count *= box.shape[i];
+      start += box.offset[i] * strides[i];
     }
   }
-};
-
-struct Bernoulli {
-  float p;
-  void operator()(float* out, const uint32_t (*words)[kGroups], int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) {
-      for (int w = 0; w < 4; ++w) out[4 * i + w] = unit(words[w][i]) < p ? 1.0f : 0.0f;
+  /// The element of the whole that run `run` begins with.
+  int64_t first(int64_t run) const {
+    int64_t element = start;
+    for (int i = outer.ndim() - 1; i >= 0; --i) {
+      element += run % outer[i] * outer_strides[i];
+      run /= outer[i];
     }
+    return element;
   }
 };
 
-}  // namespace
-
-std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
-  const Words made = rounds(counter[0], counter[1], counter[2], counter[3], key[0], key[1]);
-  return {made.w[0], made.w[1], made.w[2], made.w[3]};
-}
-
-/// `values(line, n, first)` gets the numbers of elements [first, first + n) and writes them.
-template <class Distribution, class Values>
-static void each_chunk(int64_t first, int64_t count, const RandomState& state,
-                       const Distribution& distribution, const Values& values) {
-  uint32_t words[4][kGroups];
-  float numbers[4 * kGroups];
-  for (int64_t done = 0; done < count;) {
-    const int64_t element = first + done, group = element / 4, skip = element % 4;
-    const int64_t n = std::min(count - done, 4 * kGroups - skip);
-    const int64_t groups = (skip + n + 3) / 4;
-    make_words(words, static_cast<uint64_t>(group), groups, state);
-    distribution(numbers, words, groups);
-    values(numbers + skip, n, done);
-    done += n;
+void check_box(const char* what, const Block& out, const Box& box, const Shape& shape) {
+  bool fits = out.shape == box.shape && box.shape.ndim() == shape.ndim();
+  for (int i = 0; fits && i < shape.ndim(); ++i) {
+    fits = box.offset[i] >= 0 && box.offset[i] + box.shape[i] <= shape[i];
+  }
+  if (!fits) {
+    fail(what, ": a block of ", out.shape, " for box ", box.offset, " + ", box.shape, " of ",
+         shape);
   }
 }
 
-/// Elements of `block` and of the whole before row `row` of `box`, rows being along the last dim.
-struct RowPlace {
-  int64_t in_block = 0;
-  int64_t in_whole = 0;
-};
-static RowPlace place_of(const Block& block, const Box& box, const Shape& shape, int64_t row) {
-  const int last = shape.ndim() - 1;
-  if (last < 0) return {};
-  const Strides whole = dense_strides(shape);
-  RowPlace place{0, box.offset[last]};
-  for (int d = last - 1; d >= 0; --d) {
-    const int64_t index = row % box.shape[d];
-    place.in_block += index * block.strides[d];
-    place.in_whole += (box.offset[d] + index) * whole[d];
-    row /= box.shape[d];
-  }
-  return place;
-}
-
-static void check_box(const char* what, const Block& out, const Box& box, const Shape& shape) {
-  if (!(out.shape == box.shape) || box.offset.ndim() != shape.ndim()) {
-    fail(what, ": a block ", out.shape, " does not hold the slice ", box.shape, " of ", shape);
-  }
-}
-
-/// Calls `values(row's line, numbers, n, first)` for all elements, row by row.
-template <class Distribution, class Values>
-static void each_row(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                     const Distribution& distribution, const Values& values) {
-  if (out.numel() == 0) return;
-  const int last = shape.ndim() - 1;
-  const int64_t length = last < 0 ? 1 : box.shape[last];
-  parallel_for(out.numel() / length, grain_of(length * 4), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const RowPlace place = place_of(out, box, shape, row);
-      each_chunk(place.in_whole, length, state, distribution,
-                 [&](const float* numbers, int64_t n, int64_t first) {
-                   values(row, place.in_block, numbers, n, first);
-                 });
+/// Calls store(position in the box, first word, n, words) for pieces of the box.
+template <class Store>
+void for_each_piece(const Box& box, const Shape& shape, const RandomState& state,
+                    const Store& store) {
+  const Runs runs(box, shape);
+  if (runs.count * runs.length == 0) return;
+  const int64_t across = (runs.length + kRandomChunk - 1) / kRandomChunk;
+  const int64_t grain = grain_of(8 * std::min(runs.length, kRandomChunk));
+  parallel_for(runs.count * across, grain, [&](int64_t begin, int64_t end) {
+    Words words;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t run = i / across, start = i % across * kRandomChunk;
+      const int64_t n = std::min(kRandomChunk, runs.length - start);
+      const int64_t element = runs.first(run) + start, skipped = element % 4;
+      const int64_t needed = (skipped + n + 3) / 4;
+      // Whole vectors: what is too much is thrown away.
+      const int64_t count =
+          std::min(kCounters, (needed + kCounterStep - 1) / kCounterStep * kCounterStep);
+      words.fill(state, static_cast<uint64_t>(element / 4), count);
+      store(run * runs.length + start, skipped, n, words, count);
     }
   });
 }
 
-static Line line_at(const Block& block, int64_t offset, int64_t first) {
-  const int last = block.shape.ndim() - 1;
-  const int64_t stride = last < 0 ? 1 : block.strides[last];
-  auto* at =
-      block.as<char>() + (offset + first * stride) * static_cast<int64_t>(size_of(block.dtype));
-  return {block.dtype, at, stride};
+/// Fills a dense block from a functor on words.
+template <class F>
+void fill_dense(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                const F& f) {
+  const LineConverter convert = line_converter(out.dtype, DType::f32);
+  const auto bytes = static_cast<int64_t>(size_of(out.dtype));
+  for_each_piece(
+      box, shape, state,
+      [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t count) {
+        alignas(64) float values[4 * kCounters];
+        f(words, count, values);
+        convert(out.as<char>() + position * bytes, 1, values + skipped, 1, n);
+      });
 }
 
-template <class Distribution>
-static void fill_with(const char* what, const Block& out, const Box& box, const Shape& shape,
-                      const RandomState& state, const Distribution& distribution) {
+void fill_dense(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                const Integers& f) {
+  const auto bytes = static_cast<int64_t>(size_of(out.dtype));
+  for_each_piece(box, shape, state,
+                 [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t) {
+                   int64_t values[4 * kCounters];
+                   for (int64_t i = skipped; i < skipped + n; ++i) {
+                     values[i] = f.at(words.w[i % 4][i / 4]);
+                   }
+                   store_line({out.dtype, out.as<char>() + position * bytes}, values + skipped, n);
+                 });
+}
+
+/// Calls f(a dense block) and copies what it wrote to `out`.
+template <class F>
+void through_dense(const Block& out, const F& f) {
+  std::vector<std::byte> memory(static_cast<size_t>(out.numel()) * size_of(out.dtype));
+  const Block dense = dense_block(memory.data(), out.dtype, out.shape);
+  f(dense);
+  copy(out, dense);
+}
+
+template <class F>
+void fill_any(const char* what, const Block& out, const Box& box, const Shape& shape,
+              const RandomState& state, const F& f) {
   check_box(what, out, box, shape);
-  each_row(out, box, shape, state, distribution,
-           [&](int64_t, int64_t offset, const float* numbers, int64_t n, int64_t first) {
-             store_line<float>(line_at(out, offset, first), numbers, n);
-           });
+  if (out.is_dense()) return fill_dense(out, box, shape, state, f);
+  through_dense(out, [&](const Block& dense) { fill_dense(dense, box, shape, state, f); });
+}
+
+template <class C>
+void dropout_dense(const Block& out, const Block& in, const Box& box, const Shape& shape,
+                   const RandomState& state, const Bernoulli& kept) {
+  const auto from = static_cast<int64_t>(size_of(in.dtype));
+  const auto to = static_cast<int64_t>(size_of(out.dtype));
+  for_each_piece(
+      box, shape, state,
+      [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t count) {
+        alignas(64) float factors[4 * kCounters];
+        alignas(64) C values[4 * kCounters];
+        kept(words, count, factors);
+        load_line(values, {in.dtype, in.as<char>() + position * from}, n);
+        for (int64_t i = 0; i < n; ++i) {
+          const float factor = factors[skipped + i];
+          values[i] = factor != 0 ? values[i] * static_cast<C>(factor) : C(0);
+        }
+        store_line({out.dtype, out.as<char>() + position * to}, values, n);
+      });
+}
+
+}  // namespace
+
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+  Philox{key[0], key[1]}(counter[0], counter[1], counter[2], counter[3]);
+  return counter;
 }
 
 void fill_uniform(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
                   double low, double high) {
-  fill_with("uniform", out, box, shape, state,
-            Uniform{static_cast<float>(low), static_cast<float>(high - low)});
+  if (!is_floating(out.dtype)) {
+    return fill_any("uniform", out, box, shape, state, Integers{low, high - low});
+  }
+  const auto first = static_cast<float>(low), end = static_cast<float>(high);
+  const Uniform f{first, static_cast<float>(high - low), std::nextafter(end, first)};
+  fill_any("uniform", out, box, shape, state, f);
 }
 
 void fill_normal(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
                  double mean, double stddev) {
-  fill_with("normal", out, box, shape, state,
-            Normal{static_cast<float>(mean), static_cast<float>(stddev)});
+  const Normal f{static_cast<float>(mean), static_cast<float>(stddev)};
+  fill_any("normal", out, box, shape, state, f);
 }
 
 void fill_bernoulli(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
                     double p) {
-  fill_with("bernoulli", out, box, shape, state, Bernoulli{static_cast<float>(p)});
-}
-
-/// As if the operand had the result's strides: its row begins `offset` elements on.
-static int64_t offset_in(const Block& in, int64_t row) {
-  int64_t offset = 0;
-  for (int d = in.shape.ndim() - 2; d >= 0; --d) {
-    offset += row % in.shape[d] * in.strides[d];
-    row /= in.shape[d];
-  }
-  return offset;
+  fill_any("bernoulli", out, box, shape, state, Bernoulli{static_cast<float>(p), 1});
 }
 
 void dropout(const Block& out, const Block& in, const Box& box, const Shape& shape,
              const RandomState& state, double p) {
   check_box("dropout", out, box, shape);
-  if (!(in.shape == out.shape)) fail("dropout: ", in.shape, " goes to ", out.shape);
-  visit_compute_floating("dropout", out.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
-    const C factor = p < 1 ? static_cast<C>(1 / (1 - p)) : C(0);
-    each_row(out, box, shape, state, Bernoulli{static_cast<float>(1 - p)},
-             [&](int64_t row, int64_t offset, const float* kept, int64_t n, int64_t first) {
-               C values[4 * kGroups];
-               load_line<C>(values, line_at(in, offset_in(in, row), first), n);
-#pragma GCC ivdep
-               for (int64_t i = 0; i < n; ++i) {
-                 values[i] = kept[i] != 0.0f ? values[i] * factor : C(0);
-               }
-               store_line<C>(line_at(out, offset, first), values, n);
-             });
+  check_box("dropout", in, box, shape);
+  if (!out.is_dense()) {
+    return through_dense(out,
+                         [&](const Block& dense) { dropout(dense, in, box, shape, state, p); });
+  }
+  if (!in.is_dense()) {
+    // A dense copy takes the place of the result, which is then dropped in place.
+    copy(out, in);
+    return dropout(out, out, box, shape, state, p);
+  }
+  const Bernoulli kept{static_cast<float>(1 - p), p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f};
+  visit_compute_floating("dropout", in.dtype, [&](auto type) {
+    dropout_dense<typename decltype(type)::type>(out, in, box, shape, state, kept);
   });
 }
 

@@ -1,99 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/adamw.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/kernels/lines.h"
+#include "src/math.h"
 #include "src/parallel.h"
 #include "weft/error.h"
 
 namespace weft {
-
 namespace {
 
-/// Numbers of a step as the loop needs them.
+/// Elements of each array that are in work at once.
+constexpr int64_t kStepChunk = 1024;
+
+/// The factors of one step, for one element after the other.
 template <class C>
-struct AdamWNumbers {
-  C keep;  // 1 - lr * weight decay
-  C beta1, beta2;
-  C rate;  // lr / (1 - beta1^step)
-  C root;  // 1 / sqrt(1 - beta2^step)
-  C eps;
-  C factor;  // of the gradient
+struct AdamWElement {
+  /// of_gradient and of_square are 1 - beta, rounded once.
+  C decay, of_gradient, beta2, of_square, rate, root_correction, eps, grad_factor;
+
+  WEFT_FN void operator()(C& p, C& m, C& v, C g) const {
+    const C scaled = g * grad_factor;
+    m = m + (scaled - m) * of_gradient;
+    v = v * beta2 + scaled * scaled * of_square;
+    p = p * decay - rate * m / (sqrt(v) * root_correction + eps);
+  }
 };
 
 template <class C>
-AdamWNumbers<C> numbers_of(const AdamW& o, double factor) {
-  const auto step = static_cast<double>(o.step);
-  return {static_cast<C>(1 - o.learning_rate * o.weight_decay),
-          static_cast<C>(o.beta1),
-          static_cast<C>(o.beta2),
-          static_cast<C>(o.learning_rate / (1 - std::pow(o.beta1, step))),
-          static_cast<C>(1 / std::sqrt(1 - std::pow(o.beta2, step))),
-          static_cast<C>(o.eps),
-          static_cast<C>(factor)};
+struct SgdElement {
+  C rate, momentum, decay, grad_factor;
+  bool nesterov;
+
+  /// Without momentum `velocity` is nothing but the gradient.
+  WEFT_FN void operator()(C& p, C& velocity, C g) const {
+    const C gradient = g * grad_factor + p * decay;
+    velocity = velocity * momentum + gradient;
+    p = p - rate * (nesterov ? gradient + momentum * velocity : velocity);
+  }
+};
+
+/// A dense array that a step reads, or changes, as dense C.
+template <class C>
+class StepArray {
+ public:
+  explicit StepArray(const Block& block) : block_(block) {}
+  C* load(int64_t begin, int64_t n) {
+    if (!block_.data) return buffer_;
+    const Line line = at(begin);
+    if (line.dtype == dtype_of<C>) return static_cast<C*>(line.data);
+    load_line(buffer_, line, n);
+    return buffer_;
+  }
+  void store(int64_t begin, int64_t n) {
+    if (block_.data && block_.dtype != dtype_of<C>) store_line(at(begin), buffer_, n);
+  }
+
+ private:
+  Line at(int64_t begin) const {
+    return {block_.dtype, block_.as<char>() + begin * static_cast<int64_t>(size_of(block_.dtype))};
+  }
+  const Block& block_;
+  C buffer_[kStepChunk];
+};
+
+void check_step(const char* what, const Block& parameter, const Block& other) {
+  if (!parameter.is_dense() || !other.is_dense() || parameter.numel() != other.numel()) {
+    fail(what, ": arrays of ", parameter.shape, " and ", other.shape,
+         "; it needs dense ones of one size");
+  }
+  if (!is_floating(other.dtype))
+    fail(what, ": dtype is ", other.dtype, "; it needs a floating one");
 }
 
-template <class P, class S, class G, class C>
-void adamw_span(P* p, S* m, S* v, const G* g, int64_t n, const AdamWNumbers<C>& k) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) {
-    const C gradient = static_cast<C>(g[i]) * k.factor;
-    const C mean = k.beta1 * static_cast<C>(m[i]) + (C(1) - k.beta1) * gradient;
-    const C square = k.beta2 * static_cast<C>(v[i]) + (C(1) - k.beta2) * gradient * gradient;
-    m[i] = static_cast<S>(static_cast<Compute<S>>(mean));
-    v[i] = static_cast<S>(static_cast<Compute<S>>(square));
-    p[i] = static_cast<P>(static_cast<C>(p[i]) * k.keep -
-                          k.rate * mean / (std::sqrt(square) * k.root + k.eps));
-  }
+/// Calls f(begin, n) on chunks of all elements.
+template <class F>
+void for_each_chunk(int64_t begin, int64_t end, const F& f) {
+  for (int64_t i = begin; i < end; i += kStepChunk) f(i, std::min(kStepChunk, end - i));
 }
 
-template <class P, class G, class C>
-void sgd_span(P* p, P* velocity, const G* g, int64_t n, const Sgd& o, C factor) {
-  const C rate = static_cast<C>(o.learning_rate), momentum = static_cast<C>(o.momentum);
-  const C decay = static_cast<C>(o.weight_decay);
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) {
-    C step = static_cast<C>(g[i]) * factor + decay * static_cast<C>(p[i]);
-    if (velocity) {
-      const C moved = momentum * static_cast<C>(velocity[i]) + step;
-      velocity[i] = static_cast<P>(moved);
-      step = o.nesterov ? step + momentum * moved : moved;
-    }
-    p[i] = static_cast<P>(static_cast<C>(p[i]) - rate * step);
-  }
+template <class C>
+C factor_of(const Block* factor) {
+  return factor ? load_element<C>(factor->dtype, factor->data) : C(1);
 }
 
 }  // namespace
 
-static void check_update(const char* what, const Block& parameter, const Block& other) {
-  if (other.numel() != parameter.numel()) {
-    fail(what, ": the parameter has ", parameter.numel(), " elements but one of its blocks ",
-         other.numel());
-  }
-  if (!other.is_dense() || !parameter.is_dense()) fail(what, ": the blocks must be dense");
-}
-
-static double factor_of(const Block* grad_factor) {
-  return grad_factor ? load_element<double>(grad_factor->dtype, grad_factor->data) : 1.0;
-}
-
 void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
            const AdamW& options, const Block* grad_factor) {
-  for (const Block* block : {&m, &v, &grad}) check_update("adamw", parameter, *block);
-  if (m.dtype != v.dtype) fail("adamw: m is ", m.dtype, " but v ", v.dtype);
-  const double factor = factor_of(grad_factor);
-  visit_floating("adamw", parameter.dtype, [&](auto parameter_type) {
-    visit_floating("adamw", m.dtype, [&](auto state_type) {
-      visit_floating("adamw", grad.dtype, [&](auto grad_type) {
-        using P = typename decltype(parameter_type)::type;
-        using S = typename decltype(state_type)::type;
-        using G = typename decltype(grad_type)::type;
-        const auto numbers = numbers_of<Compute<P>>(options, factor);
-        parallel_for(parameter.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
-          adamw_span(parameter.as<P>() + begin, m.as<S>() + begin, v.as<S>() + begin,
-                     grad.as<const G>() + begin, end - begin, numbers);
-        });
+  for (const Block* block : {&parameter, &m, &v, &grad}) check_step("adamw", parameter, *block);
+  const auto step = static_cast<double>(options.step);
+  const double correction1 = 1 - std::pow(options.beta1, step);
+  const double correction2 = 1 - std::pow(options.beta2, step);
+  visit_compute_floating("adamw", parameter.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    const AdamWElement<C> f{static_cast<C>(1 - options.learning_rate * options.weight_decay),
+                            static_cast<C>(1 - options.beta1),
+                            static_cast<C>(options.beta2),
+                            static_cast<C>(1 - options.beta2),
+                            static_cast<C>(options.learning_rate / correction1),
+                            static_cast<C>(1 / std::sqrt(correction2)),
+                            static_cast<C>(options.eps),
+                            factor_of<C>(grad_factor)};
+    parallel_for(parameter.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
+      StepArray<C> ps(parameter), ms(m), vs(v), gs(grad);
+      for_each_chunk(begin, end, [&](int64_t i, int64_t n) {
+        C *p = ps.load(i, n), *m1 = ms.load(i, n), *v1 = vs.load(i, n);
+        const C* g = gs.load(i, n);
+#pragma GCC ivdep
+        for (int64_t j = 0; j < n; ++j) f(p[j], m1[j], v1[j], g[j]);
+        ps.store(i, n);
+        ms.store(i, n);
+        vs.store(i, n);
       });
     });
   });
@@ -101,20 +121,24 @@ void adamw(const Block& parameter, const Block& m, const Block& v, const Block& 
 
 void sgd(const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
          const Block* grad_factor) {
-  check_update("sgd", parameter, grad);
-  const bool moves = options.momentum != 0;
-  if (moves) check_update("sgd", parameter, velocity);
-  if (moves && velocity.dtype != parameter.dtype) {
-    fail("sgd: the velocity is ", velocity.dtype, " but the parameter ", parameter.dtype);
-  }
-  const double factor = factor_of(grad_factor);
-  visit_floating("sgd", parameter.dtype, [&](auto parameter_type) {
-    visit_floating("sgd", grad.dtype, [&](auto grad_type) {
-      using P = typename decltype(parameter_type)::type;
-      using G = typename decltype(grad_type)::type;
-      parallel_for(parameter.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
-        sgd_span(parameter.as<P>() + begin, moves ? velocity.as<P>() + begin : nullptr,
-                 grad.as<const G>() + begin, end - begin, options, static_cast<Compute<P>>(factor));
+  check_step("sgd", parameter, grad);
+  if (velocity.data) check_step("sgd", parameter, velocity);
+  if (!velocity.data && options.momentum != 0) fail("sgd: momentum needs a velocity");
+  visit_compute_floating("sgd", parameter.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    const SgdElement<C> f{static_cast<C>(options.learning_rate), static_cast<C>(options.momentum),
+                          static_cast<C>(options.weight_decay), factor_of<C>(grad_factor),
+                          options.nesterov};
+    parallel_for(parameter.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
+      StepArray<C> ps(parameter), vs(velocity), gs(grad);
+      for_each_chunk(begin, end, [&](int64_t i, int64_t n) {
+        C *p = ps.load(i, n), *v = vs.load(i, n);
+        const C* g = gs.load(i, n);
+        if (!velocity.data) std::fill_n(v, n, C(0));
+#pragma GCC ivdep
+        for (int64_t j = 0; j < n; ++j) f(p[j], v[j], g[j]);
+        ps.store(i, n);
+        vs.store(i, n);
       });
     });
   });

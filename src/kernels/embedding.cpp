@@ -1,93 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/embedding.h"
 
-#include <cstring>
 #include <vector>
 
 #include "src/kernels/copy.h"
-#include "src/kernels/lines.h"
+#include "src/kernels/rows.h"
 #include "src/parallel.h"
+#include "weft/error.h"
 
 namespace weft {
 
-/// The ids in row-major order.
-static std::vector<int64_t> flat_ids(const char* what, const Block& ids) {
-  if (ids.dtype != DType::i64 && ids.dtype != DType::i32) {
-    fail(what, ": ids are ", ids.dtype, ", not i32 or i64");
-  }
-  std::vector<int64_t> flat(static_cast<size_t>(ids.numel()));
-  copy(dense_block(flat.data(), DType::i64, ids.shape), ids);
-  return flat;
+static void check_table(const char* what, const Block& table, const Rows& rows) {
+  if (table.shape.ndim() == 2 && table.shape[1] == rows.size()) return;
+  fail(what, ": a table of ", table.shape, " for rows of ", rows.size());
 }
 
-static void check_rows(const char* what, const Block& rows, const Block& table, const Block& ids) {
-  const int64_t width = table.shape.back();
-  if (table.shape.ndim() != 2 || rows.shape.ndim() < 1 || rows.shape.back() != width ||
-      rows.numel() != ids.numel() * width) {
-    fail(what, ": rows ", rows.shape, " do not fit a table ", table.shape, " and ids ", ids.shape);
-  }
-  if (table.strides[1] != 1 && width > 1) fail(what, ": the rows of the table must be dense");
-  if (!rows.is_dense()) fail(what, ": the rows must be dense");
+/// Row `index` of a table.
+static Line table_row(const Block& table, int64_t index) {
+  const int64_t bytes = index * table.strides[0] * static_cast<int64_t>(size_of(table.dtype));
+  return {table.dtype, table.as<char>() + bytes, table.strides[1]};
 }
 
 void gather_rows(const Block& out, const Block& table, const Block& ids, int64_t offset) {
-  check_rows("gather_rows", out, table, ids);
-  if (out.dtype != table.dtype) fail("gather_rows: ", table.dtype, " rows go to ", out.dtype);
-  const std::vector<int64_t> flat = flat_ids("gather_rows", ids);
-  const auto element = static_cast<int64_t>(size_of(table.dtype));
-  const int64_t width = table.shape[1] * element;
-  parallel_for(ids.numel(), grain_of(table.shape[1]), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = flat[static_cast<size_t>(i)] - offset;
-      char* to = out.as<char>() + i * width;
-      if (row < 0 || row >= table.shape[0]) {
-        std::memset(to, 0, static_cast<size_t>(width));
-      } else {
-        std::memcpy(to, table.as<const char>() + row * table.strides[0] * element,
-                    static_cast<size_t>(width));
-      }
+  const Rows rows(out, out.shape.ndim() - 1);
+  const Rows indices = Rows::values("embedding", ids, rows);
+  check_table("embedding", table, rows);
+  const int64_t n = rows.size();
+  const double zero = 0;
+  parallel_for(rows.count(), grain_of(n), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t index = RowValues<int64_t>(indices)[r] - offset;
+      const bool here = index >= 0 && index < table.shape[0];
+      const Line none{DType::f64, const_cast<double*>(&zero), 0};
+      convert_line(rows.line(r), here ? table_row(table, index) : none, n);
     }
   });
 }
 
-/// Columns that one thread adds: a cache line's or more, so that threads share none.
-static constexpr int64_t kColumnChunk = 64;
+/// Indices into the table, -1 for what it does not have.
+static std::vector<int64_t> table_indices(const Block& table, const Rows& ids, int64_t offset,
+                                          std::optional<int64_t> skipped) {
+  std::vector<int64_t> indices(static_cast<size_t>(ids.count()));
+  for (size_t r = 0; r < indices.size(); ++r) {
+    const int64_t id = RowValues<int64_t>(ids)[static_cast<int64_t>(r)], index = id - offset;
+    const bool here = index >= 0 && index < table.shape[0] && id != skipped;
+    indices[r] = here ? index : -1;
+  }
+  return indices;
+}
+
+/// Adds rows to a table of dense C. Each thread has its columns, so that the order of additions is
+/// one.
+template <class C>
+static void scatter_add(C* table, const Rows& rows, const std::vector<int64_t>& indices) {
+  const int64_t n = rows.size();
+  const int64_t grain = std::max<int64_t>(16, grain_of(rows.count()));
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+    std::vector<C> buffer;
+    for (size_t r = 0; r < indices.size(); ++r) {
+      if (indices[r] < 0) continue;
+      Line line = rows.line(static_cast<int64_t>(r));
+      const int64_t bytes = begin * line.stride * static_cast<int64_t>(size_of(line.dtype));
+      line.data = static_cast<char*>(line.data) + bytes;
+      const C* values = static_cast<const C*>(line.data);
+      if (line.dtype != dtype_of<C> || line.stride != 1) {
+        buffer.resize(static_cast<size_t>(end - begin));
+        load_line(buffer.data(), line, end - begin);
+        values = buffer.data();
+      }
+      C* to = table + indices[r] * n + begin;
+#pragma GCC ivdep
+      for (int64_t i = 0; i < end - begin; ++i) to[i] += values[i];
+    }
+  });
+}
 
 void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, int64_t offset,
-                      bool accumulate, std::optional<int64_t> skipped) {
-  check_rows("scatter_add_rows", rows, table, ids);
-  if (!accumulate) fill(table, 0);
-  const std::vector<int64_t> flat = flat_ids("scatter_add_rows", ids);
-  const int64_t width = table.shape[1], chunks = (width + kColumnChunk - 1) / kColumnChunk;
-  visit_floating("scatter_add_rows", table.dtype, [&](auto table_type) {
-    visit_floating("scatter_add_rows", rows.dtype, [&](auto row_type) {
-      using T = typename decltype(table_type)::type;
-      using R = typename decltype(row_type)::type;
-      using C = Compute<T>;
-      const int64_t grain = grain_of(ids.numel() * kColumnChunk);
-      parallel_for(chunks, grain, [&](int64_t begin, int64_t end) {
-        const int64_t first = begin * kColumnChunk, last = std::min(width, end * kColumnChunk);
-        for (size_t i = 0; i < flat.size(); ++i) {
-          const int64_t row = flat[i] - offset;
-          if (row < 0 || row >= table.shape[0] || (skipped && flat[i] == *skipped)) continue;
-          T* to = table.as<T>() + row * table.strides[0];
-          const R* from = rows.as<const R>() + static_cast<int64_t>(i) * width;
-#pragma GCC ivdep
-          for (int64_t j = first; j < last; ++j) {
-            to[j] = static_cast<T>(static_cast<C>(to[j]) + static_cast<C>(from[j]));
-          }
-        }
-      });
-    });
+                      bool accumulates, std::optional<int64_t> skipped) {
+  const Rows in(rows, rows.shape.ndim() - 1);
+  const Rows id_rows = Rows::values("embedding", ids, in);
+  check_table("embedding", table, in);
+  const std::vector<int64_t> indices = table_indices(table, id_rows, offset, skipped);
+  visit_compute_floating("embedding", table.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    if (table.dtype == dtype_of<C> && table.is_dense()) {
+      if (!accumulates) fill(table, 0);
+      return scatter_add(table.as<C>(), in, indices);
+    }
+    std::vector<C> sums(static_cast<size_t>(table.numel()));
+    scatter_add(sums.data(), in, indices);
+    const Block total = dense_block(sums.data(), dtype_of<C>, table.shape);
+    accumulates ? accumulate(table, total) : copy(table, total);
   });
 }
 
 std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
                                     std::optional<int64_t> allowed) {
-  for (int64_t id : flat_ids("ids", ids)) {
-    if ((id < low || id >= high) && !(allowed && id == *allowed)) return id;
+  const Rows rows(ids, ids.shape.ndim());
+  for (int64_t r = 0; r < rows.count(); ++r) {
+    const int64_t id = RowValues<int64_t>(rows)[r];
+    if ((id < low || id >= high) && id != allowed) return id;
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace weft

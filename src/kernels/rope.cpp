@@ -4,97 +4,108 @@
 #include <cmath>
 #include <vector>
 
-#include "src/kernels/iteration.h"
+#include "src/kernels/map.h"
+#include "src/kernels/rows.h"
+#include "src/math.h"
 #include "src/parallel.h"
+#include "weft/error.h"
 
 namespace weft {
 
-namespace {
+/// Cosines and sines of positions offset .. offset + count - 1, half of them a position.
+struct RopeTable {
+  double theta = 0;
+  int64_t offset = 0, count = 0, half = 0;
+  std::vector<float> cosines, sines;
 
-/// cos and sin of the angles of positions [offset, offset + count), a row of D / 2 each.
-template <class C>
-struct Turns {
-  std::vector<C> cosine, sine;
+  bool serves(const Rope& options, int64_t positions, int64_t pairs) const {
+    return theta == options.theta && half == pairs && offset <= options.offset &&
+           options.offset + positions <= offset + count;
+  }
+  void fill(const Rope& options, int64_t positions, int64_t pairs);
+};
 
-  Turns(int64_t count, int64_t pairs, const Rope& options)
-      : cosine(static_cast<size_t>(count * pairs)), sine(cosine.size()) {
-    for (int64_t i = 0; i < pairs; ++i) {
-      const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(2 * pairs);
-      const auto frequency = static_cast<float>(std::pow(options.theta, exponent));
-      for (int64_t p = 0; p < count; ++p) {
-        const auto angle = static_cast<double>(static_cast<float>(options.offset + p) * frequency);
-        const auto at = static_cast<size_t>(p * pairs + i);
-        cosine[at] = static_cast<C>(std::cos(angle));
-        sine[at] = static_cast<C>(options.inverse ? -std::sin(angle) : std::sin(angle));
+/// In f32 where Hugging Face's modelling code is: 1 / theta^(2i/D), and its product with the
+/// position.
+void RopeTable::fill(const Rope& options, int64_t positions, int64_t pairs) {
+  theta = options.theta;
+  offset = options.offset;
+  count = positions;
+  half = pairs;
+  std::vector<float> frequency(static_cast<size_t>(half));
+  for (int64_t i = 0; i < half; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(2 * half);
+    const auto power = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+    frequency[static_cast<size_t>(i)] = 1.0f / power;
+  }
+  cosines.resize(static_cast<size_t>(count * half));
+  sines.resize(cosines.size());
+  parallel_for(count, grain_of(half * 4), [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const auto position = static_cast<float>(offset + p);
+      float *c = &cosines[static_cast<size_t>(p * half)],
+            *s = &sines[static_cast<size_t>(p * half)];
+#pragma GCC ivdep
+      for (int64_t i = 0; i < half; ++i) {
+        const float angle = position * frequency[static_cast<size_t>(i)];
+        c[i] = cos(angle);
+        s[i] = sin(angle);
       }
     }
+  });
+}
+
+/// The table of the last call: all layers of a model, forward and backward, ask for the same.
+static const RopeTable& rope_table(const Rope& options, int64_t positions, int64_t pairs) {
+  static thread_local RopeTable last;
+  if (!last.serves(options, positions, pairs)) last.fill(options, positions, pairs);
+  return last;
+}
+
+template <class C>
+struct Rotation {
+  WEFT_FN Pair<C> operator()(C a, C b, C cosine, C sine) const {
+    return {a * cosine - b * sine, b * cosine + a * sine};
   }
 };
 
-template <class T, class C>
-void turn_row(T* y, const T* x, const C* cosine, const C* sine, int64_t pairs) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < pairs; ++i) {
-    const C a = static_cast<C>(x[i]), b = static_cast<C>(x[i + pairs]);
-    y[i] = static_cast<T>(a * cosine[i] - b * sine[i]);
-    y[i + pairs] = static_cast<T>(b * cosine[i] + a * sine[i]);
-  }
-}
-
-}  // namespace
-
-/// The turns of the last call of this thread: a model calls with the same ones again and again.
 template <class C>
-static const Turns<C>& turns_for(int64_t count, int64_t pairs, const Rope& options) {
-  struct Kept {
-    int64_t count, pairs;
-    Rope options;
-    Turns<C> turns;
-  };
-  static thread_local std::vector<Kept> kept;
-  for (const Kept& k : kept) {
-    if (k.count == count && k.pairs == pairs && k.options.theta == options.theta &&
-        k.options.offset == options.offset && k.options.inverse == options.inverse) {
-      return k.turns;
-    }
+static void rotate_row(int64_t half, C* y, const C* x, const float* cosines, const float* sines,
+                       C sign) {
+  const Rotation<C> rotate;
+#pragma GCC ivdep
+  for (int64_t i = 0; i < half; ++i) {
+    const Pair<C> turned =
+        rotate(x[i], x[i + half], static_cast<C>(cosines[i]), sign * static_cast<C>(sines[i]));
+    y[i] = turned.first;
+    y[i + half] = turned.second;
   }
-  constexpr size_t kMostKept = 4;
-  if (kept.size() >= kMostKept) kept.erase(kept.begin());
-  kept.push_back({count, pairs, options, Turns<C>(count, pairs, options)});
-  return kept.back().turns;
-}
-
-/// Elements from the start of a block to its row number `row`, counted over all dims but the last.
-static int64_t row_offset(const Block& block, int64_t row) {
-  int64_t offset = 0;
-  for (int d = block.shape.ndim() - 2; d >= 0; --d) {
-    offset += row % block.shape[d] * block.strides[d];
-    row /= block.shape[d];
-  }
-  return offset;
 }
 
 void rope(const Block& y, const Block& x, int sequence_dim, const Rope& options) {
   const int last = x.shape.ndim() - 1;
-  const int64_t size = x.shape[last];
-  if (!(y.shape == x.shape)) fail("rope: the result is ", y.shape, " but the operand ", x.shape);
-  if (size % 2 != 0)
-    fail("rope: the last dim of ", x.shape, " has ", size, " elements, an odd number");
-  if (sequence_dim >= last || sequence_dim < 0)
-    fail("rope: dim ", sequence_dim, " of ", x.shape, " is no sequence");
-  if (x.strides[last] != 1 || y.strides[last] != 1) fail("rope: the last dim must be dense");
-  if (x.numel() == 0) return;
-  int64_t inner = 1;
-  for (int d = sequence_dim + 1; d < last; ++d) inner *= x.shape[d];
-  const int64_t positions = x.shape[sequence_dim], pairs = size / 2;
-  visit_floating("rope", x.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    const auto& turns = turns_for<Compute<T>>(positions, pairs, options);
-    parallel_for(x.numel() / size, grain_of(size), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t at = row / inner % positions * pairs;
-        turn_row(y.as<T>() + row_offset(y, row), x.as<const T>() + row_offset(x, row),
-                 turns.cosine.data() + at, turns.sine.data() + at, pairs);
+  if (last < 1 || sequence_dim < 0 || sequence_dim >= last) {
+    fail("rope: dim ", sequence_dim, " of ", x.shape, " does not count positions");
+  }
+  if (x.shape[last] % 2 != 0) fail("rope: a head of ", x.shape[last], " elements has no pairs");
+  const Rows in(x, last), out(y, last);
+  check_rows("rope", in, out);
+  const int64_t half = in.size() / 2, positions = x.shape[sequence_dim];
+  if (half == 0 || in.count() == 0) return;
+  int64_t inside = 1;
+  for (int i = sequence_dim + 1; i < last; ++i) inside *= x.shape[i];
+  const RopeTable& table = rope_table(options, positions, half);
+  const int64_t first = options.offset - table.offset;
+  visit_compute_floating("rope", x.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    parallel_for(in.count(), grain_of(in.size()), [&](int64_t begin, int64_t end) {
+      RowReader<C> read(in);
+      RowWriter<C> write(out);
+      for (int64_t r = begin; r < end; ++r) {
+        const auto at = static_cast<size_t>((first + r / inside % positions) * half);
+        rotate_row(half, write.begin(r), read(r), &table.cosines[at], &table.sines[at],
+                   options.inverse ? C(-1) : C(1));
+        write.end();
       }
     });
   });

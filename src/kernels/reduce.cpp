@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/reduce.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "src/kernels/copy.h"
+#include "src/kernels/reduce_plan.h"
+#include "src/kernels/reducers.h"
+#include "src/kernels/rows.h"
+#include "src/parallel.h"
+
+namespace weft {
+
+/// Elements that are loaded at once where they are not dense C.
+static constexpr int64_t kReduceBuffer = 1024;
+/// Columns add up this many rows before they add to the total: errors grow with the root of it.
+static constexpr int64_t kRowsAtOnce = 256;
+
+/// One reduction in one compute type.
+template <class C>
+struct ReduceLoops {
+  C identity;
+  /// The reduction of n elements.
+  C (*row)(const C* x, int64_t n);
+  /// sums[i] = sums[i] with element x[i].
+  void (*columns)(C* sums, const C* x, int64_t n);
+  /// sums[i] = sums[i] with the reduction part[i].
+  void (*merge)(C* sums, const C* part, int64_t n);
+};
+
+template <class R, class C>
+static C reduced_row(const C* x, int64_t n) {
+  return reduce_row<R, C>(n, AsItIs{}, x);
+}
+
+template <class R, class C>
+static void reduce_columns(C* sums, const C* x, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) sums[i] = R::combine(sums[i], R::element(x[i]));
+}
+
+template <class R, class C>
+static void merge_columns(C* sums, const C* part, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) sums[i] = R::combine(sums[i], part[i]);
+}
+
+template <class R, class C>
+static ReduceLoops<C> loops_of() {
+  return {R::template identity<C>(), reduced_row<R, C>, reduce_columns<R, C>, merge_columns<R, C>};
+}
+
+template <class C>
+static ReduceLoops<C> loops_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+      return loops_of<SumOf, C>();
+    case Reduction::product:
+      return loops_of<ProductOf, C>();
+    case Reduction::max:
+      return loops_of<GreatestOf, C>();
+    case Reduction::min:
+      return loops_of<LeastOf, C>();
+    case Reduction::sum_squares:
+      return loops_of<SquaresOf, C>();
+    case Reduction::any:
+      return loops_of<AnyOf, C>();
+    default:
+      return loops_of<AllOf, C>();
+  }
+}
+
+/// A dense view of `n` elements as C, through `buffer` where they are not that.
+template <class C>
+static const C* dense_line(const Line& line, int64_t n, C* buffer) {
+  if (line.dtype == dtype_of<C> && line.stride == 1) return static_cast<const C*>(line.data);
+  load_line(buffer, line, n);
+  return buffer;
+}
+
+/// values[i] = the reduction of row i of the task.
+template <class C>
+static void reduce_rows(const ReducePlan& plan, const ReduceLoops<C>& loops, const ReduceTask& task,
+                        C* values) {
+  C buffer[kReduceBuffer];
+  for (int64_t j = 0; j < task.width; ++j) {
+    C value = loops.identity;
+    plan.for_each_run(task, j, [&](Line run, int64_t length) {
+      for (int64_t i = 0; i < length; i += kReduceBuffer) {
+        const bool direct = run.dtype == dtype_of<C> && run.stride == 1;
+        const int64_t n = direct ? length - i : std::min(kReduceBuffer, length - i);
+        const C part = loops.row(dense_line(plan.moved(run, i), n, buffer), n);
+        loops.merge(&value, &part, 1);
+        if (direct) break;
+      }
+    });
+    values[j] = value;
+  }
+}
+
+/// The same where neighbours belong to different results: row by row, all columns at once.
+template <class C>
+static void reduce_columns_of(const ReducePlan& plan, const ReduceLoops<C>& loops,
+                              const ReduceTask& task, C* values) {
+  C buffer[ReducePlan::kMaxWidth], sums[ReducePlan::kMaxWidth];
+  std::fill_n(values, task.width, loops.identity);
+  std::fill_n(sums, task.width, loops.identity);
+  int64_t rows = 0;
+  plan.for_each_run(task, 0, [&](Line run, int64_t length) {
+    for (int64_t i = 0; i < length; ++i) {
+      Line line = plan.moved(run, i);
+      line.stride = plan.column_stride();
+      loops.columns(sums, dense_line(line, task.width, buffer), task.width);
+      if (++rows % kRowsAtOnce != 0) continue;
+      loops.merge(values, sums, task.width);
+      std::fill_n(sums, task.width, loops.identity);
+    }
+  });
+  loops.merge(values, sums, task.width);
+}
+
+template <class C>
+static void store_results(const Line& out, C* values, int64_t n, double factor, bool accumulate) {
+  if (factor != 1) {
+    for (int64_t i = 0; i < n; ++i) {
+      values[i] = static_cast<C>(static_cast<double>(values[i]) * factor);
+    }
+  }
+  if (accumulate) {
+    C before[ReducePlan::kMaxWidth];
+    load_line(before, out, n);
+    for (int64_t i = 0; i < n; ++i) values[i] += before[i];
+  }
+  store_line(out, values, n);
+}
+
+template <class C>
+static void run_reduction(const ReducePlan& plan, const ReduceLoops<C>& loops, double factor,
+                          bool accumulate) {
+  const int64_t parts = plan.parts(), width = plan.width();
+  const auto compute = [&](int64_t task, int64_t part, C* values) {
+    const ReduceTask range = plan.task(task, part);
+    plan.by_columns() ? reduce_columns_of(plan, loops, range, values)
+                      : reduce_rows(plan, loops, range, values);
+    return range;
+  };
+  if (parts == 1) {
+    parallel_for(plan.tasks(), grain_of(plan.task_elements()), [&](int64_t begin, int64_t end) {
+      C values[ReducePlan::kMaxWidth];
+      for (int64_t i = begin; i < end; ++i) {
+        const ReduceTask range = compute(i, 0, values);
+        store_results(plan.result(range), values, range.width, factor, accumulate);
+      }
+    });
+    return;
+  }
+  std::vector<C> partial(static_cast<size_t>(plan.tasks() * parts * width));
+  parallel_for(plan.tasks() * parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      compute(i / parts, i % parts, &partial[static_cast<size_t>(i * width)]);
+  });
+  for (int64_t i = 0; i < plan.tasks(); ++i) {
+    const ReduceTask range = plan.task(i, 0);
+    C* first = &partial[static_cast<size_t>(i * parts * width)];
+    for (int64_t part = 1; part < parts; ++part)
+      loops.merge(first, first + part * width, range.width);
+    store_results(plan.result(range), first, range.width, factor, accumulate);
+  }
+}
+
+/// The lowest or greatest number of an integer dtype: what max and min of nothing are there.
+static double extreme_of(DType dtype, bool greatest) {
+  switch (dtype) {
+    case DType::i32:
+      return greatest ? 0x7fffffff : -0x1p31;
+    case DType::u8:
+      return greatest ? 255 : 0;
+    default:
+      return greatest ? 1 : 0;
+  }
+}
+
+void reduce(Reduction reduction, const Block& out, const Block& in, const Dims& dims, double factor,
+            bool accumulate) {
+  const bool extreme = reduction == Reduction::max || reduction == Reduction::min;
+  if (in.numel() == 0 && extreme && !is_floating(out.dtype) && out.dtype != DType::i64) {
+    return fill(out, extreme_of(out.dtype, reduction == Reduction::min));
+  }
+  const ReducePlan plan(out, in, dims);
+  visit_compute(in.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    run_reduction(plan, loops_of<C>(reduction), factor, accumulate);
+  });
+}
+
+double sum_of_squares(std::span<const Block> blocks) {
+  double total = 0;
+  for (const Block& block : blocks) {
+    double sum = 0;
+    const Block out = dense_block(&sum, DType::f64, {});
+    Dims all;
+    for (int i = 0; i < block.shape.ndim(); ++i) all.push_back(i);
+    reduce(Reduction::sum_squares, out, block, all);
+    total += sum;
+  }
+  return total;
+}
+
+}  // namespace weft
