@@ -31,6 +31,9 @@ class InlineList {
   int size_ = 0;
 };
 
+/// Operands as an op computes on them: moved, or as given.
+using UsedOperands = InlineList<const Tensor*, kMaxOperands>;
+
 /// What a Call looks at.
 struct CallBody {
   const Route& route;

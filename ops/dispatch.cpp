@@ -20,10 +20,11 @@ struct Running {
 
   const OpBody& op;
   Route& route;
-  /// Operands as used: moved, or as given.
-  InlineList<Tensor, kMaxOperands> used;
-  /// What a fetch brought, where one did.
+  UsedOperands used;
+  /// What moves and fetches brought, and what stages reduced: kept while forward runs.
+  InlineList<Tensor, kMaxOperands> moved;
   InlineList<Tensor, kMaxOperands> fetched;
+  InlineList<Tensor, kMaxResults> reduced;
   CallBody call;
   Results results;
   Device device;
@@ -98,11 +99,13 @@ static void add_fetched(Running& run, const OperandRoute& operand, const Tensor&
 static void add_operands(Running& run, std::span<const Tensor> operands) {
   for (size_t i = 0; i < operands.size(); ++i) {
     const OperandRoute& route = run.route.operands[i];
-    Tensor& used = run.used.add(route.move ? run_plan(operands[i], route.move) : operands[i]);
+    const Tensor* used = &operands[i];
+    if (route.move) used = &run.moved.add(run_plan(operands[i], route.move));
+    run.used.add(used);
     if (route.fetched) {
-      add_fetched(run, route, used);
+      add_fetched(run, route, *used);
     } else {
-      run.call.ins.add(used.block());
+      run.call.ins.add(used->body()->block());
       run.fetched.add(Tensor());
     }
   }
@@ -114,8 +117,7 @@ static void run_stages(Running& run) {
     Tensor partial = new_tensor(stage.partial, run.device);
     run.call.stages.add(partial.block());
     if (run.device.kind != DeviceKind::meta) run.op.spec.stages[i].run(Call(run.call));
-    Tensor& reduced = run.results.stages[i];
-    reduced = stage.reduce ? run_plan(partial, stage.reduce) : partial;
+    Tensor& reduced = run.reduced.add(stage.reduce ? run_plan(partial, stage.reduce) : partial);
     run.call.stages[static_cast<int>(i)] = reduced.block();
   }
 }
@@ -125,7 +127,7 @@ static bool make_view(Running& run) {
   if (!run.op.spec.view) return false;
   std::optional<View> view = run.op.spec.view(Call(run.call));
   if (!view) return false;
-  const Tensor& operand = run.fetched[0] ? run.fetched[0] : run.used[0];
+  const Tensor& operand = run.fetched[0] ? run.fetched[0] : *run.used[0];
   const TensorBody& body = *operand.body();
   int64_t offset = body.offset + view->offset;
   const OperandRoute& route = run.route.operands[0];

@@ -11,8 +11,6 @@ namespace weft {
 struct Results {
   std::array<Tensor, kMaxResults> tensors;
   int count = 0;
-  /// What stages reduced: kept while forward runs.
-  std::array<Tensor, kMaxResults> stages;
 };
 
 /// One op call: finds or makes the route, moves operands, runs the kernel, records it.

@@ -110,9 +110,7 @@ Tensor& Tensor::set_requires_grad(bool requires_grad) {
     body_->node = {};
     return *this;
   }
-  Ref<Node> node(new LeafNode(next_sequence()));
-  node->results.push_back(body_->layout);
-  body_->node = std::move(node);
+  body_->node = Ref<Node>(new LeafNode(next_sequence(), body_->layout));
   return *this;
 }
 

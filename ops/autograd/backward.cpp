@@ -110,11 +110,11 @@ void BackwardRun::user_done(const Node::Edge& edge) {
 
 void BackwardRun::run_node(const Ref<Node>& node) {
   Slot slot = std::move(slots_[node.get()]);
-  slot.gradients.resize(std::max<size_t>(slot.gradients.size(), node->results.size()));
+  slot.gradients.resize(std::max<size_t>(slot.gradients.size(), node->results().size()));
   bool any = false;
   for (size_t i = 0; i < slot.gradients.size(); ++i) {
     if (!slot.gradients[i]) continue;
-    slot.gradients[i] = brought_to(slot.gradients[i], *node->results[i]);
+    slot.gradients[i] = brought_to(slot.gradients[i], *node->results()[i]);
     any = true;
   }
   bool is_leaf = dynamic_cast<LeafNode*>(node.get()) != nullptr;

@@ -30,8 +30,10 @@ struct FunctionNode final : public Node {
     for (size_t i = 0; i < passed.size(); ++i) backward.pass(edges[i], passed[i]);
   }
   void release() override { function = nullptr; }
+  std::span<const Ref<Layout>> results() const override { return layouts; }
 
   const char* name = "";
+  std::vector<Ref<Layout>> layouts;
   BackwardFunction function;
 };
 
@@ -46,7 +48,7 @@ Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
   Tensors recorded;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const TensorBody& body = *outputs[i].body();
-    node->results.push_back(body.layout);
+    node->layouts.push_back(body.layout);
     Tensor result = make_tensor(body.layout, body.storage, body.offset, body.strides);
     result.body()->node = Ref<Node>(node.get());
     result.body()->result = static_cast<int>(i);

@@ -26,6 +26,8 @@ struct Node : public RefCounted {
   virtual void run(BackwardRun& backward, std::span<const Tensor> gradients) = 0;
   /// Forgets what backward needed.
   virtual void release() = 0;
+  /// Layouts of the results: gradients are brought to them (Partial becomes Replicate).
+  virtual std::span<const Ref<Layout>> results() const = 0;
 
   static void destroy(Node* node) { delete node; }
 
@@ -33,16 +35,16 @@ struct Node : public RefCounted {
   uint64_t sequence;
   /// Where operand i came from; no node when its gradient is not wanted.
   std::vector<Edge> edges;
-  /// Of the results: gradients are brought to them (Partial becomes Replicate).
-  std::vector<Ref<Layout>> results;
 };
 
 /// A tensor that the user marked. Its gradient stays here or goes to the sink.
 struct LeafNode final : public Node {
-  using Node::Node;
+  LeafNode(uint64_t number, Ref<Layout> marked) : Node(number), layout(std::move(marked)) {}
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override;
   void release() override {}
+  std::span<const Ref<Layout>> results() const override { return {&layout, 1}; }
 
+  Ref<Layout> layout;
   Tensor gradient;
   std::shared_ptr<GradientSink> sink;
 };

@@ -19,7 +19,7 @@ static OpNode::Saved saved_result(const Tensor& tensor) {
 
 void record_op(const std::shared_ptr<const OpBody>& op, const Ref<Route>& route,
                const Attributes& attributes, std::span<const Tensor> operands,
-               InlineList<Tensor, kMaxOperands>& used, Results& results) {
+               const UsedOperands& used, Results& results) {
   bool wanted = false;
   for (const Tensor& operand : operands) wanted = wanted || operand.body()->node;
   if (!wanted) return;
@@ -29,18 +29,17 @@ void record_op(const std::shared_ptr<const OpBody>& op, const Ref<Route>& route,
   node->attributes = attributes;
   node->traffic = Context::current().traffic;
   node->edges.reserve(operands.size());
-  node->in.resize(operands.size());
+  if (op->saved_in) node->in.resize(operands.size());
   for (size_t i = 0; i < operands.size(); ++i) {
     node->edges.push_back(edge_of(operands[i]));
     if (!(op->saved_in >> i & 1)) continue;
-    const Tensor& kept = route->operands[i].fetched ? operands[i] : used[static_cast<int>(i)];
+    const Tensor& kept = route->operands[i].fetched ? operands[i] : *used[static_cast<int>(i)];
     node->in[i] = {kept, kept.storage()->version()};
   }
   Ref<Node> shared(node.get());
-  node->out.resize(static_cast<size_t>(results.count));
+  if (op->saved_out) node->out.resize(static_cast<size_t>(results.count));
   for (int i = 0; i < results.count; ++i) {
     Tensor& result = results.tensors[static_cast<size_t>(i)];
-    node->results.push_back(route->results[static_cast<size_t>(i)]);
     if (op->saved_out >> i & 1) node->out[static_cast<size_t>(i)] = saved_result(result);
     result.body()->node = shared;
     result.body()->result = i;
@@ -64,9 +63,11 @@ void OpNode::release() {
 }
 
 Tensor OpNode::saved(const std::vector<Saved>& list, int i, const char* kind) const {
-  const Saved& saved = list[static_cast<size_t>(i)];
-  if (!saved.tensor)
+  const auto at = static_cast<size_t>(i);
+  if (at >= list.size() || !list[at].tensor) {
     fail(op->spec.name, ": its gradient reads ", kind, " ", i, ", which it does not save");
+  }
+  const Saved& saved = list[at];
   if (saved.tensor.storage()->version() != saved.version) {
     fail(op->spec.name, ": ", kind, " ", i, " ", saved.tensor.shape(),
          " is needed for the gradient but was changed in place since");

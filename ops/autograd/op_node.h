@@ -11,6 +11,7 @@ struct OpNode final : public Node {
   using Node::Node;
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override;
   void release() override;
+  std::span<const Ref<Layout>> results() const override { return route->results; }
 
   /// A tensor that backward reads, and its storage's version then.
   struct Saved {
@@ -24,6 +25,7 @@ struct OpNode final : public Node {
   Ref<Route> route;
   Attributes attributes;
   Traffic traffic = Traffic::allow;
+  /// By number; empty where nothing is saved.
   std::vector<Saved> in;
   std::vector<Saved> out;
   bool released = false;
@@ -35,7 +37,7 @@ struct OpNode final : public Node {
 /// Puts a call on the tape when one of its operands wants a gradient.
 void record_op(const std::shared_ptr<const OpBody>& op, const Ref<Route>& route,
                const Attributes& attributes, std::span<const Tensor> operands,
-               InlineList<Tensor, kMaxOperands>& used, Results& results);
+               const UsedOperands& used, Results& results);
 
 /// What a Grad looks at.
 struct GradBody {
