@@ -48,7 +48,6 @@ void layer_norm(const Block& y, const Block& x, const Block& weight, const Block
 
 void centered_squares(const Block& out, const Block& x, const CutRows& cut) {
   const Rows rows = last_rows(x);
-  const int last = x.shape.ndim() - 1;
   const Rows results = Rows::values("centered_squares", out, rows);
   const Rows sums = Rows::values("centered_squares", cut.sums[0], rows);
   visit_compute_floating("centered_squares", x.dtype, [&](auto type) {
@@ -86,8 +85,8 @@ void layer_norm_sums(const Block& sum, const Block& dot, const Block& dy, const 
                      const Block& weight, double eps, const CutRows& cut) {
   const Rows in = last_rows(x), upper = last_rows(dy);
   check_rows("layer_norm_sums", in, upper);
-  const Rows sums = Rows::values("layer_norm_sums", sum, in);
-  const Rows dots = Rows::values("layer_norm_sums", dot, in);
+  const Rows sums = sum.data ? Rows::values("layer_norm_sums", sum, in) : in;
+  const Rows dots = dot.data ? Rows::values("layer_norm_sums", dot, in) : in;
   visit_compute_floating("layer_norm_sums", x.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     const int64_t n = in.size();
@@ -99,7 +98,8 @@ void layer_norm_sums(const Block& sum, const Block& dot, const Block& dy, const 
       for (int64_t r = begin; r < end; ++r) {
         const C *v = read(r), *g = read_upper(r), *w = weights.data();
         const NormRow<C> row = statistics.of(v, r);
-        RowValues<C>(sums).set(r, reduce_row<SumOf, C>(n, Product<C>{}, g, w));
+        if (sum.data) RowValues<C>(sums).set(r, reduce_row<SumOf, C>(n, Product<C>{}, g, w));
+        if (!dot.data) continue;
         RowValues<C>(dots).set(r, reduce_row<SumOf, C>(n, NormDot<C>{row.mean, row.rstd}, g, w, v));
       }
     });
