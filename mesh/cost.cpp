@@ -166,19 +166,20 @@ int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState&
   }
 }
 
+/// Waits for a message: one to begin, then rounds of a tree (twice), or each rank to each.
 static double messages_of(Kind kind, int ranks) {
   double rounds = std::bit_width(static_cast<unsigned>(ranks - 1));
   switch (kind) {
     case Kind::local:
       return 0;
     case Kind::all_reduce:
-      return 2 * rounds;
+      return 1 + 2 * rounds;
     case Kind::all_to_all:
-      return ranks - 1;
+      return ranks;
     case Kind::exchange:
       return 1;
     default:
-      return rounds;
+      return 1 + rounds;
   }
 }
 
@@ -222,7 +223,8 @@ double predicted_exchange_seconds(const DeviceMesh& mesh, int64_t bytes) {
   Axes all;
   for (int axis = 0; axis < grid.ndim(); ++axis) all.push_back(axis);
   const LinkCost& link = grid.link(all);
-  double messages = grid.in_memory() ? 1 : grid.size(all) - 1;
+  double messages =
+      messages_of(grid.in_memory() ? Kind::exchange : Kind::all_to_all, grid.size(all));
   return messages * link.seconds_per_message + static_cast<double>(bytes) * link.seconds_per_byte;
 }
 

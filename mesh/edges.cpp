@@ -183,12 +183,14 @@ static void add_moves(const PlanProblem& problem, const PlanState& state,
                       std::vector<PlanEdge>& edges) {
   const Pattern& goal = problem.to.pattern;
   for (int axis = 0; axis < goal.axes(); ++axis) {
-    bool moves = state.pattern[axis].is_shard() && goal[axis].is_shard() &&
-                 goal[axis] != state.pattern[axis] && state.pattern.is_innermost(axis);
-    if (!moves) continue;
-    Pattern to = state.pattern;
-    to.set(axis, goal[axis]);
-    add_all_to_all(problem, state, to, edges);
+    bool is_free = state.pattern[axis].is_shard() && state.pattern.is_innermost(axis) &&
+                   !cuts_alike(state.pattern, goal, axis);
+    for (int dim = 0; is_free && dim < problem.shape.ndim(); ++dim) {
+      if (state.pattern[axis].is_shard(dim) || problem.shape[dim] < 2) continue;
+      Pattern to = state.pattern;
+      to.set(axis, Shard{dim});
+      add_all_to_all(problem, state, to, edges);
+    }
   }
   Pattern to = goal;
   without_new_partials(to, state.pattern);

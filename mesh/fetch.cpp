@@ -46,20 +46,14 @@ static uint64_t content_of(const Layout& from, std::span<const Box> wishes) {
   return content;
 }
 
-static void add_part(Parts& parts, const Box& box) {
-  parts.boxes.push_back(box);
-  parts.counts.push_back(box.shape.product());
-  parts.total += parts.counts.back();
-}
-
 /// Where ranks do not see each other's memory.
 static void fetch_by_sending(const Communicator& group, const std::vector<int>& members,
                              const Layout& from, const Block& in, std::span<const Box> wishes,
                              const Box& wanted, const Block& out) {
   Parts send, recv;
   for (size_t m = 0; m < members.size(); ++m) {
-    add_part(send, relative(overlap(from.box, wishes[m]), from.box));
-    add_part(recv, relative(overlap(from.box_of(members[m]), wanted), wanted));
+    send.add(relative(overlap(from.box, wishes[m]), from.box));
+    recv.add(relative(overlap(from.box_of(members[m]), wanted), wanted));
   }
   auto bytes_of = [&](const Parts& parts) {
     return static_cast<size_t>(parts.total) * size_of(from.dtype);

@@ -55,6 +55,7 @@ static void append_step(Plan& plan, PlanStep step) {
   PlanStep& last = plan.steps.back();
   last.to = std::move(step.to);
   last.cost.seconds += step.cost.seconds;
+  last.cost.peak_bytes = step.cost.peak_bytes;
 }
 
 static void build_steps(Plan& plan, const PlanProblem& problem) {
@@ -79,13 +80,21 @@ static void build_steps(Plan& plan, const PlanProblem& problem) {
   }
 }
 
+/// Bytes of what step `i` makes that are not the result's.
+static int64_t extra_bytes(const Plan& plan, size_t i) {
+  bool is_result = i + 1 == plan.steps.size() || is_made_in_result(plan, i);
+  return is_result ? 0 : plan.steps[i].to->local_bytes();
+}
+
 static void sum_costs(Plan& plan) {
-  for (const PlanStep& step : plan.steps) {
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const PlanStep& step = plan.steps[i];
     plan.cost.seconds += step.cost.seconds;
     plan.cost.bytes += step.cost.bytes;
-    int64_t before = step.from == plan.from ? 0 : step.from->local_bytes();
-    int64_t result = step.to == plan.to ? 0 : plan.to->local_bytes();
-    plan.cost.peak_bytes = std::max(plan.cost.peak_bytes, before + step.cost.peak_bytes + result);
+    int64_t scratch = step.cost.peak_bytes - step.to->local_bytes();
+    int64_t before = i == 0 ? 0 : extra_bytes(plan, i - 1);
+    plan.cost.peak_bytes = std::max(
+        plan.cost.peak_bytes, plan.to->local_bytes() + before + extra_bytes(plan, i) + scratch);
   }
 }
 
@@ -103,7 +112,10 @@ static Ref<Plan> make_plan(const Ref<Layout>& from, const Ref<Layout>& to,
   problem.to = {without_trivial_axes(grid, to->sharding.body()->pattern), to->dtype};
   // An empty tensor is anywhere already.
   if (to->shape.product() != 0) build_steps(*plan, problem);
-  if (plan->steps.empty()) plan->steps.push_back({.kind = Kind::local, .from = from, .to = to});
+  if (plan->steps.empty()) {
+    plan->steps.push_back({.kind = Kind::local, .from = from, .to = to});
+    plan->steps[0].cost.peak_bytes = to->local_bytes();
+  }
   sum_costs(*plan);
   return plan;
 }

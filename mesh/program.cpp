@@ -55,10 +55,10 @@ ReadProgram reads_of(const MeshGrid& grid, const Layout& from, const Axes& axes,
           .reads = reads_from(grid, from, members, wanted, wanted)};
 }
 
-static void add_part(Parts& parts, const Box& box) {
-  parts.boxes.push_back(box);
-  parts.counts.push_back(box.shape.product());
-  parts.total += parts.counts.back();
+void Parts::add(const Box& box) {
+  boxes.push_back(box);
+  counts.push_back(box.shape.product());
+  total += counts.back();
 }
 
 /// True when the boxes, in that order, are what a dense block of that shape holds from its start
@@ -82,12 +82,12 @@ static void make_parts(const PlanStep& step, const std::vector<int>& members,
   const Box &own = step.from->box, &result = step.to->box;
   for (int rank : members) {
     Box theirs = step.from->box_of(rank), made = step.to->box_of(rank);
-    if (step.kind != Kind::all_gather) add_part(program.send, relative(overlap(own, made), own));
+    if (step.kind != Kind::all_gather) program.send.add(relative(overlap(own, made), own));
     if (step.kind != Kind::reduce_scatter) {
-      add_part(program.recv, relative(overlap(theirs, result), result));
+      program.recv.add(relative(overlap(theirs, result), result));
     }
   }
-  if (step.kind == Kind::all_gather) add_part(program.send, relative(own, own));
+  if (step.kind == Kind::all_gather) program.send.add(relative(own, own));
   program.send.in_place = is_in_place(program.send, own.shape);
   program.recv.in_place = is_in_place(program.recv, result.shape);
 }
@@ -102,7 +102,7 @@ static StepProgram program_of(MeshGrid& grid, const PlanStep& step) {
       program.read = read_program(grid, step, members);
       break;
     case Kind::all_reduce:
-      add_part(program.send, relative(step.from->box, step.from->box));
+      program.send.add(relative(step.from->box, step.from->box));
       program.send.in_place = true;
       break;
     default:
@@ -119,6 +119,19 @@ PlanProgram::PlanProgram(const Plan& plan)
   print_placements(change << " -> ", plan.to->sharding);
   words += change.str() + ")";
   for (const PlanStep& step : plan.steps) steps.push_back(program_of(*plan.to->grid, step));
+}
+
+bool is_made_in_result(const Plan& plan, size_t i) {
+  if (i + 2 != plan.steps.size()) return false;
+  const PlanStep &step = plan.steps[i], &last = plan.steps[i + 1];
+  bool is_one = step.kind == Kind::exchange && last.kind == Kind::exchange &&
+                step.axes == last.axes && step.to->dtype == last.to->dtype;
+  if (!is_one || step.to->box.shape.product() == 0) return false;
+  const Pattern& from = last.from->sharding.body()->pattern;
+  const Pattern& to = last.to->sharding.body()->pattern;
+  bool reduces = std::any_of(last.axes.begin(), last.axes.end(),
+                             [&](int axis) { return from[axis].is_partial(); });
+  return !reduces && !makes_sums(*last.to->grid, from, to) && contains(last.to->box, step.to->box);
 }
 
 }  // namespace weft

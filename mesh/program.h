@@ -33,6 +33,8 @@ struct ReadProgram {
 
 /// Parts of a block that go to, or come from, the members of a group, in their order.
 struct Parts {
+  void add(const Box& box);
+
   std::vector<Box> boxes;
   std::vector<int64_t> counts;
   int64_t total = 0;
@@ -58,6 +60,11 @@ class PlanProgram {
   std::string words;
   uint64_t content;
 };
+
+/// True when what step `i` makes is a part of the plan's result and is made in its place there:
+/// both it and the last step, which follows, are phases of one exchange, and the last one reduces
+/// nothing.
+bool is_made_in_result(const Plan& plan, size_t i);
 
 /// Reads of the boxes that this rank wants of a tensor laid out as `from`, over the axes that cut
 /// it.

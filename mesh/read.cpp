@@ -10,9 +10,9 @@ namespace weft {
 namespace {
 
 /// Several blocks of one shape seen as rows that are contiguous in each of them.
-class Rows {
+class CommonRows {
  public:
-  explicit Rows(std::span<const Block> blocks) {
+  explicit CommonRows(std::span<const Block> blocks) {
     const Shape& shape = blocks[0].shape;
     for (int d = shape.ndim() - 1; d >= 0; --d) {
       if (shape[d] == 1) continue;
@@ -85,7 +85,7 @@ void reduce_blocks(ReduceOp op, std::span<const Block> sources, const Block& out
   std::vector<Block> blocks(sources.begin(), sources.end());
   blocks.push_back(out);
   std::vector<const void*> from(sources.size());
-  Rows(blocks).for_each(blocks, [&](const std::vector<char*>& at, int64_t elements) {
+  CommonRows(blocks).for_each(blocks, [&](const std::vector<char*>& at, int64_t elements) {
     std::copy(at.begin(), at.end() - 1, from.begin());
     reduce_n(op, sources[0].dtype, from, {at.back(), out.dtype}, elements);
   });

@@ -108,7 +108,7 @@ class PlanRun {
     std::vector<Block> published{readable(in, program(begin).read)};
     std::vector<PhaseReader::Phase> phases;
     for (size_t i = begin; i < end; ++i) {
-      Block result = i + 1 == end ? out : intermediate(i, end, out);
+      Block result = i + 1 == end ? out : intermediate(i, out);
       phases.push_back({program(i).read, plan_.steps[i].op, result});
       published.push_back(result);
     }
@@ -120,15 +120,10 @@ class PlanRun {
     program(begin).group.transport()->exchange(call, reader);
   }
 
-  /// A part that is completed in the next, last phase is made in its place in the result.
-  Block intermediate(size_t i, size_t end, const Block& out) {
-    const Box &made = plan_.steps[i].to->box, &whole = plan_.steps[end - 1].to->box;
-    const ReadProgram& next = program(i + 1).read;
-    bool read_once =
-        !next.zeroed && std::all_of(next.reads.begin(), next.reads.end(),
-                                    [](const BoxRead& read) { return read.sources.size() == 1; });
-    bool fits = i + 2 == end && read_once && made.shape.product() != 0 && contains(whole, made);
-    if (fits) return out.part(relative(made, whole));
+  /// What a phase makes that is not the last.
+  Block intermediate(size_t i, const Block& out) {
+    const Box& made = plan_.steps[i].to->box;
+    if (is_made_in_result(plan_, i)) return out.part(relative(made, plan_.to->box));
     return scratch_.block(made.shape, out.dtype, out.device);
   }
 
@@ -186,8 +181,8 @@ static void check_blocks(const Plan& plan, const Block& in, const Block& out) {
     return;
   }
   fail("redistribute: the plan reads a block ", plan.from->box.shape, " ", plan.from->dtype,
-       " and fills a dense one ", plan.to->box.shape, ", but was given ", in.shape, " ", in.dtype,
-       " and ", out.shape, " ", out.dtype);
+       " and fills a dense one ", plan.to->box.shape, " ", plan.to->dtype, ", but was given ",
+       in.shape, " ", in.dtype, " and ", out.shape, " ", out.dtype);
 }
 
 void run(const Plan& plan, const Block& in, const Block& out) {

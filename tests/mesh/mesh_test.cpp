@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/mesh.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "mesh/mesh_body.h"
+#include "weft/context.h"
+
+namespace weft {
+
+/// The message of the std::invalid_argument that `f` throws.
+template <class F>
+static std::string mesh_mistake(F f) {
+  try {
+    f();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Mesh, KnowsItsAxes) {
+  DeviceMesh mesh(fake_world(5, 6), {{"dp", 2}, {"tp", 3}});
+  EXPECT_EQ(mesh.ndim(), 2);
+  EXPECT_EQ(mesh.size(), 6);
+  EXPECT_EQ(mesh.axis_name(1), "tp");
+  EXPECT_EQ(mesh.axis_size(1), 3);
+  EXPECT_EQ(mesh.axis("tp"), 1);
+  EXPECT_EQ(mesh.coordinate(0), 1);
+  EXPECT_EQ(mesh.coordinate(1), 2);
+  EXPECT_EQ(mesh.rank(), 5);
+  std::ostringstream text;
+  text << mesh;
+  EXPECT_EQ(text.str(), "mesh(dp=2, tp=3)");
+}
+
+TEST(Mesh, RefusesWhatIsNoMesh) {
+  Communicator world = fake_world(0, 4);
+  auto mistake = [&](std::vector<MeshAxis> axes) {
+    return mesh_mistake([&] { DeviceMesh mesh(world, axes); });
+  };
+  EXPECT_EQ(mistake({{"dp", 2}, {"tp", 3}}),
+            "mesh(dp=2, tp=3) has 6 ranks but the communicator \"" + world.name() + "\" has 4");
+  EXPECT_EQ(mistake({{"dp", 5}}),
+            "mesh(dp=5) has 5 ranks but the communicator \"" + world.name() + "\" has 4");
+  EXPECT_EQ(mistake({{"dp", 2}, {"dp", 2}}), "mesh(dp=2, dp=2): two axes are called \"dp\"");
+  EXPECT_EQ(mistake({{"", 4}}), "mesh(=4): axis 0 has no name");
+  EXPECT_EQ(mistake({{"dp", 0}}), "mesh(dp=0): axis \"dp\" has size 0; at least 1");
+  EXPECT_EQ(mistake({}), "mesh: no axes; name at least one");
+  EXPECT_EQ(mistake(std::vector<MeshAxis>(9, {"x", 1})), "mesh: 9 axes; at most 8");
+  EXPECT_EQ(mistake({{"a", 1 << 30}, {"b", 1 << 30}, {"c", 16}}).substr(0, 8), "mesh(a=1");
+}
+
+TEST(Mesh, ViewsNameAxesOfTheRoot) {
+  DeviceMesh mesh(fake_world(7, 12), {{"pp", 2}, {"dp", 2}, {"tp", 3}});
+  DeviceMesh tp = mesh["tp"], joined = mesh[{"tp", "pp"}];
+  EXPECT_EQ(tp.ndim(), 1);
+  EXPECT_EQ(tp.size(), 3);
+  EXPECT_EQ(tp.root_axis(0), 2);
+  EXPECT_EQ(tp.root(), mesh);
+  EXPECT_EQ(joined.size(), 6);
+  EXPECT_EQ(joined.axis("pp"), 1);
+  EXPECT_EQ(joined["pp"], mesh["pp"]);
+  EXPECT_FALSE(tp == mesh["dp"]);
+  EXPECT_EQ(mesh[std::string("dp")].coordinate(0), 0);
+  EXPECT_EQ(mesh_mistake([&] { tp["dp"]; }), "mesh(tp=3): no axis is called \"dp\"");
+  EXPECT_EQ(mesh_mistake([&] {
+              mesh[{"dp", "dp"}];
+            }),
+            "mesh(pp=2, dp=2, tp=3): a view names axis \"dp\" twice");
+  EXPECT_EQ(mesh_mistake([&] { tp.axis_size(1); }), "mesh(tp=3): axis 1 is not one of its 1 axes");
+}
+
+TEST(Mesh, AbsentWhereTheCommunicatorIsEmpty) {
+  DeviceMesh mesh(Communicator(), {{"dp", 2}});
+  EXPECT_FALSE(mesh);
+  EXPECT_EQ(mesh, DeviceMesh());
+  EXPECT_THROW(mesh["dp"], std::invalid_argument);
+  EXPECT_THROW(mesh.rank(), std::invalid_argument);
+}
+
+TEST(Mesh, GroupsFollowTheAxes) {
+  run_ranks(6, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}, {"tp", 3}});
+    Communicator dp = mesh["dp"].communicator(), tp = mesh["tp"].communicator();
+    EXPECT_EQ(dp.size(), 2);
+    EXPECT_EQ(tp.size(), 3);
+    EXPECT_EQ(dp.rank(), world.rank() / 3);
+    EXPECT_EQ(tp.rank(), world.rank() % 3);
+    EXPECT_EQ(tp.name(), "world/tp");
+    EXPECT_EQ(mesh.communicator(), world);
+    Communicator turned = mesh[{"tp", "dp"}].communicator();
+    EXPECT_EQ(turned.size(), 6);
+    EXPECT_EQ(turned.rank(), world.rank() % 3 * 2 + world.rank() / 3);
+    EXPECT_EQ(turned, (mesh[{"tp", "dp"}].communicator()));
+  });
+}
+
+TEST(Mesh, JoinedAxesAreMadeByTheirGroupAlone) {
+  run_ranks(8, [](Communicator world) {
+    DeviceMesh mesh(world, {{"a", 2}, {"b", 2}, {"c", 2}});
+    if (mesh.coordinate(1) == 0) return;  // bystanders do nothing
+    Communicator joined = mesh[{"a", "c"}].communicator();
+    EXPECT_EQ(joined.size(), 4);
+    EXPECT_EQ(joined.name(), "world/a+c");
+    joined.barrier();
+  });
+}
+
+TEST(Mesh, EqualMeshesAreOne) {
+  run_ranks(4, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}, {"tp", 2}});
+    DeviceMesh again(world, {{"dp", 2}, {"tp", 2}}), other(world, {{"dp", 4}});
+    EXPECT_EQ(mesh, again);
+    EXPECT_EQ(mesh.body(), again.body());
+    EXPECT_FALSE(mesh == other);
+    EXPECT_FALSE(mesh == mesh["dp"]);
+    EXPECT_EQ(Sharding(mesh, {Shard(0)}), Sharding(again, {Shard(0)}));
+  });
+}
+
+TEST(Mesh, OneRankThatForgotMakesAllMakeItAnew) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh kept;
+    {
+      DeviceMesh mesh(world, {{"dp", 2}});
+      if (world.rank() == 0) kept = mesh;
+    }
+    DeviceMesh again(world, {{"dp", 2}});
+    again["dp"].communicator().barrier();
+    if (kept) {
+      EXPECT_EQ(kept, again);
+    }
+  });
+}
+
+TEST(Mesh, OneRankMayHaveManyAxes) {
+  run_ranks(1, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 1}, {"tp", 1}});
+    EXPECT_EQ(mesh.size(), 1);
+    EXPECT_EQ(mesh["tp"].communicator().size(), 1);
+    EXPECT_EQ(mesh.body()->grid().traffic().collectives, 0);
+  });
+}
+
+TEST(Mesh, NothingOfItStaysWhenTheLastHolderGoes) {
+  std::weak_ptr<MeshBody> body;
+  std::weak_ptr<MeshGrid> grid;
+  Ref<Layout> layout;
+  {
+    DeviceMesh mesh(fake_world(0, 4), {{"dp", 2}, {"tp", 2}});
+    body = mesh.body();
+    grid = mesh.body()->grid().weak_from_this();
+    layout = layout_of(Sharding(mesh, {Shard(0)}), {8}, f32);
+    plan_between(layout, layout_of(Sharding(mesh, {}), {8}, f32));
+    mesh.body()->routes = std::make_shared<Ref<Layout>>(layout);
+  }
+  EXPECT_TRUE(body.expired()) << "the tables go with the last handle of the mesh";
+  EXPECT_FALSE(grid.expired()) << "a layout keeps what it describes";
+  EXPECT_EQ(layout.get()->use_count(), 1u);
+  layout = {};
+  EXPECT_TRUE(grid.expired());
+}
+
+TEST(Mesh, ATensorThatOutlivesItsMeshIsUsable) {
+  std::weak_ptr<MeshGrid> grid;
+  {
+    Ref<Layout> layout;
+    {
+      DeviceMesh mesh(fake_world(1, 4), {{"dp", 4}});
+      grid = mesh.body()->grid().weak_from_this();
+      layout = layout_of(Sharding(mesh, {Shard(0)}), {8}, f32);
+    }
+    DeviceMesh found = layout->sharding.mesh();
+    EXPECT_EQ(found.rank(), 1);
+    Ref<Layout> whole = layout_of(Sharding(found, {}), {8}, f32);
+    EXPECT_GT(plan_between(layout, whole)->cost.bytes, 0);
+    EXPECT_EQ(layout_of(layout->sharding, {8}, f32)->box, layout->box);
+  }
+  DeviceMesh next(fake_world(0, 2), {{"dp", 2}});  // sweeps what was kept for tensors
+  EXPECT_TRUE(grid.expired());
+}
+
+}  // namespace weft

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/sharding.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "weft/context.h"
+
+namespace weft {
+
+static std::string text_of(const Sharding& sharding) {
+  std::ostringstream text;
+  text << sharding;
+  return text.str();
+}
+
+static std::string sharding_mistake(const DeviceMesh& mesh, const Placements& placements) {
+  try {
+    Sharding sharding(mesh, placements);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+/// How users write placements: each call must compile and mean what it says.
+static Sharding laid_out(const DeviceMesh& mesh, const Placements& placements) {
+  return Sharding(mesh, placements);
+}
+
+TEST(Sharding, AllWaysToWritePlacements) {
+  DeviceMesh mesh(fake_world(0, 8), {{"dp", 2}, {"tp", 4}});
+  const std::string dp = "mesh(dp=2, tp=4)[S(0), R]", tp = "mesh(dp=2, tp=4)[R, S(0)]";
+  EXPECT_EQ(text_of(laid_out(mesh, {})), "mesh(dp=2, tp=4)[R, R]");
+  EXPECT_EQ(text_of(laid_out(mesh, {Shard(0)})), dp);
+  EXPECT_EQ(text_of(laid_out(mesh, {Shard(0), Replicate()})), dp);
+  EXPECT_EQ(text_of(laid_out(mesh, {Replicate(), Shard{0}})), tp);
+  EXPECT_EQ(text_of(laid_out(mesh, {{"tp", Shard(0)}})), tp);
+  EXPECT_EQ(text_of(laid_out(mesh, {{"tp", Shard(1)}, {"dp", Partial()}})),
+            "mesh(dp=2, tp=4)[P(sum), S(1)]");
+  EXPECT_EQ(text_of(laid_out(mesh, {Partial(ReduceOp::max), Partial{ReduceOp::max}})),
+            "mesh(dp=2, tp=4)[P(max), P(max)]");
+  const std::vector<Placement> values{Replicate(), Partial(ReduceOp::avg)};
+  EXPECT_EQ(text_of(laid_out(mesh, Placements(std::span(values)))), "mesh(dp=2, tp=4)[R, P(avg)]");
+  EXPECT_EQ(text_of(Sharding()), "no sharding");
+}
+
+TEST(Sharding, AllWaysToWriteViews) {
+  DeviceMesh mesh(fake_world(0, 8), {{"dp", 2}, {"tp", 4}});
+  const std::string name = "dp";
+  EXPECT_EQ(text_of(laid_out(mesh["tp"], {Shard(0)})), "mesh(dp=2, tp=4)[R, S(0)]");
+  EXPECT_EQ(text_of(laid_out(mesh[name], {Shard(1)})), "mesh(dp=2, tp=4)[S(1), R]");
+  EXPECT_EQ(text_of(laid_out(mesh[{"tp", "dp"}], {Shard(0), Shard(1)})),
+            "mesh(dp=2, tp=4)[S(1), S(0)]");
+  EXPECT_EQ(text_of(laid_out(mesh[{"tp"}], {{"tp", Shard(0)}})), "mesh(dp=2, tp=4)[R, S(0)]");
+  EXPECT_EQ(laid_out(mesh["tp"], {Shard(0)}), laid_out(mesh, {{"tp", Shard(0)}}));
+  EXPECT_EQ(laid_out(mesh["tp"], {Shard(0)}).mesh(), mesh);
+}
+
+TEST(Sharding, OrderOfTheCuts) {
+  DeviceMesh mesh(fake_world(0, 8), {{"dp", 2}, {"tp", 4}});
+  Placements both{Shard(0), Shard(0)};
+  Sharding plain(mesh, both), turned(mesh, both.cut_in_order(0, {"tp", "dp"}));
+  EXPECT_EQ(text_of(plain), "mesh(dp=2, tp=4)[S(0), S(0)]");
+  EXPECT_EQ(text_of(turned), "mesh(dp=2, tp=4)[S(0), S(0); dim 0 by tp, dp]");
+  EXPECT_FALSE(plain == turned);
+  EXPECT_EQ(plain, Sharding(mesh, both.cut_in_order(0, {"dp", "tp"})));
+  EXPECT_EQ(plain, Sharding(mesh, {{"tp", Shard(0)}, {"dp", Shard(0)}}));
+  std::span<const int> order = turned.axes_cutting(0);
+  EXPECT_EQ(std::vector<int>(order.begin(), order.end()), (std::vector<int>{1, 0}));
+  EXPECT_TRUE(turned.axes_cutting(1).empty());
+  EXPECT_EQ(Sharding(mesh, Placements{Shard(1)}.cut_in_order(1, {"dp"})),
+            Sharding(mesh, {Shard(1)}));
+}
+
+TEST(Sharding, Questions) {
+  DeviceMesh mesh(fake_world(0, 4), {{"dp", 2}, {"tp", 2}});
+  EXPECT_TRUE(Sharding(mesh, {}).is_replicated());
+  EXPECT_FALSE(Sharding(mesh, {Shard(0)}).is_replicated());
+  EXPECT_TRUE(Sharding(mesh, {{"tp", Partial()}}).has_partial());
+  EXPECT_FALSE(Sharding(mesh, {Shard(0)}).has_partial());
+  EXPECT_EQ(Sharding(mesh, {Shard(0)}).axes(), 2);
+  EXPECT_TRUE(Sharding(mesh, {Shard(3)})[0].is_shard(3));
+  EXPECT_EQ(Sharding(mesh, {}).placements().size(), 2u);
+  EXPECT_TRUE(Sharding().is_replicated());
+}
+
+TEST(Sharding, Mistakes) {
+  DeviceMesh mesh(fake_world(0, 4), {{"dp", 2}, {"tp", 2}});
+  EXPECT_EQ(sharding_mistake(mesh, {Shard(0), Shard(1), Replicate()}),
+            "sharding: 3 placements for the 2 axes of mesh(dp=2, tp=2)");
+  EXPECT_EQ(sharding_mistake(mesh["dp"], {Shard(0), Shard(1)}),
+            "sharding: 2 placements for the 1 axis of mesh(dp=2)");
+  EXPECT_EQ(sharding_mistake(mesh, {{"pp", Shard(0)}}),
+            "mesh(dp=2, tp=2): no axis is called \"pp\"");
+  EXPECT_EQ(sharding_mistake(mesh["dp"], {{"tp", Shard(0)}}),
+            "mesh(dp=2): no axis is called \"tp\"");
+  EXPECT_EQ(sharding_mistake(mesh, {{"tp", Shard(0)}, {"tp", Shard(1)}}),
+            "sharding: the placements name axis \"tp\" of mesh(dp=2, tp=2) twice");
+  EXPECT_EQ(sharding_mistake(mesh, {Partial(), Partial(ReduceOp::max)}),
+            "sharding: Partials of two kinds, P(sum) on axis \"dp\" and P(max) on axis \"tp\"");
+  const std::string order = "does not name each axis that cuts it once; those are ";
+  EXPECT_EQ(sharding_mistake(mesh, Placements{Shard(0)}.cut_in_order(0, {"dp", "tp"})),
+            "sharding: the order [dp, tp] of dim 0 " + order + "[dp]");
+  EXPECT_EQ(sharding_mistake(mesh, Placements{Shard(0), Shard(0)}.cut_in_order(0, {"tp"})),
+            "sharding: the order [tp] of dim 0 " + order + "[dp, tp]");
+  EXPECT_EQ(sharding_mistake(mesh, Placements{Shard(0), Shard(0)}.cut_in_order(0, {"tp", "tp"})),
+            "sharding: the order [tp, tp] of dim 0 " + order + "[dp, tp]");
+  EXPECT_EQ(sharding_mistake(mesh, Placements{Shard(0)}.cut_in_order(1, {"dp"})),
+            "sharding: the order [dp] of dim 1 " + order + "[]");
+  EXPECT_EQ(sharding_mistake(DeviceMesh(), {}), "sharding: this rank is not in the mesh");
+}
+
+TEST(Sharding, DimsOfNoTensorAreRefusedAtOnce) {
+  for (int dim : {-1, 8, 300}) {
+    try {
+      Placement placement = Shard(dim);
+      FAIL() << placement;
+    } catch (const std::invalid_argument& error) {
+      EXPECT_EQ(error.what(), "placement: Shard(" + std::to_string(dim) +
+                                  ") names no dim; dims count from 0 to 7");
+    }
+  }
+}
+
+}  // namespace weft
