@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "tests/support/scratch.h"
+#include "weft/autograd.h"
+#include "weft/context.h"
+#include "weft/fsdp.h"
+#include "weft/layers.h"
+#include "weft/ops.h"
+
+namespace weft {
+namespace {
+
+/// Runs its layers in an order that can be changed, or leaves one out.
+class Chain final : public Module {
+ public:
+  explicit Chain(int layers) {
+    for (int i = 0; i < layers; ++i) {
+      layers_.push_back(add(concat("layer", i), std::make_shared<Linear>(4, 4)));
+      order.push_back(i);
+    }
+  }
+  std::vector<int> order;
+  const std::vector<std::shared_ptr<Linear>>& layers() const { return layers_; }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    Tensor x = inputs[0];
+    for (int i : order) x = (*layers_[static_cast<size_t>(i)])(x);
+    return {x};
+  }
+
+ private:
+  std::vector<std::shared_ptr<Linear>> layers_;
+};
+
+void shard(Chain& chain, const DeviceMesh& mesh) {
+  for (const auto& layer : chain.layers()) fully_shard(*layer, mesh);
+  fully_shard(chain, mesh);
+  chain.materialize();
+}
+
+Tensor input(const DeviceMesh& mesh) {
+  return ones({4, 4}, {DType::f32, cpu, Sharding(mesh, {Shard(0)})});
+}
+
+TEST(Schedule, IsPrintedBeforeItRuns) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    Chain chain(2);
+    shard(chain, mesh);
+    std::string text = explain_schedule(chain);
+    EXPECT_EQ(text.substr(0, text.find("backward")),
+              "forward   gather the root, buffer 0\n"
+              "forward   wait the root, buffer 0\n"
+              "forward   gather layer0, buffer 1\n"
+              "forward   compute the root\n"
+              "forward   wait layer0, buffer 1\n"
+              "forward   gather layer1, buffer 2\n"
+              "forward   compute layer0\n"
+              "forward   free layer0, buffer 1\n"
+              "forward   wait layer1, buffer 2\n"
+              "forward   compute layer1\n"
+              "forward   free layer1, buffer 2\n");
+  });
+}
+
+TEST(Schedule, IsThatOfTheStepBefore) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    Chain chain(3);
+    shard(chain, mesh);
+    std::string expected = explain_schedule(chain);
+    sum((chain)(input(mesh))).backward();
+    EXPECT_EQ(explain_schedule(chain), expected);
+  });
+}
+
+/// Gradients of all layers after a step in which they run in `order`.
+std::vector<std::vector<float>> gradients_in_order(Chain& chain, const DeviceMesh& mesh,
+                                                   std::vector<int> order) {
+  chain.order = std::move(order);
+  for (const ParameterPtr& parameter : chain.parameters()) parameter->clear_grad();
+  sum(chain(input(mesh))).backward();
+  std::vector<std::vector<float>> gradients;
+  for (const ParameterPtr& parameter : chain.parameters()) {
+    gradients.push_back(parameter->grad().full_tensor().to_vector<float>());
+  }
+  return gradients;
+}
+
+TEST(Schedule, SurvivesAnotherOrderAndUnusedUnits) {
+  for (int ranks : {1, 2, 3}) {
+    std::vector<std::vector<std::vector<float>>> fresh, kept;
+    run_ranks(ranks, [&](Communicator world) {
+      DeviceMesh mesh(world, {{"dp", world.size()}});
+      Chain chain(3);
+      shard(chain, mesh);
+      std::vector<std::vector<int>> orders = {{0, 1, 2}, {0, 1, 2}, {2, 0, 1}, {2, 0, 1},
+                                              {0, 2},    {0, 2},    {1, 1, 0}, {1, 1, 0}};
+      for (const auto& order : orders) {
+        auto gradients = gradients_in_order(chain, mesh, order);
+        if (world.rank() == 0) kept.push_back(gradients);
+      }
+    });
+    run_ranks(1, [&](Communicator world) {
+      for (const auto& order : std::vector<std::vector<int>>{{0, 1, 2}, {2, 0, 1}, {0, 2}, {1, 1, 0}}) {
+        manual_seed(0);
+        DeviceMesh mesh(world, {{"dp", 1}});
+        Chain chain(3);
+        shard(chain, mesh);
+        fresh.push_back(gradients_in_order(chain, mesh, order));
+      }
+    });
+    for (size_t i = 0; i < kept.size(); ++i) {
+      for (size_t p = 0; p < kept[i].size(); ++p) {
+        for (size_t j = 0; j < kept[i][p].size(); ++j) {
+          EXPECT_NEAR(kept[i][p][j], fresh[i / 2][p][j], 1e-5) << ranks << " ranks, step " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedule, OneRankCallsNoCollective) {
+  run_ranks(1, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 1}});
+    Chain chain(3);
+    shard(chain, mesh);
+    int64_t before = mesh.traffic().collectives;
+    sum(chain(input(mesh))).backward();
+    EXPECT_EQ(mesh.traffic().collectives, before);
+    EXPECT_EQ(measured_bytes(chain).buffers, 0);
+  });
+}
+
+TEST(Schedule, NamesAParameterThatIsNotGathered) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    Chain chain(1);
+    shard(chain, mesh);
+    std::string message = error_of<std::exception>(
+        [&] { linear(input(mesh), chain.layers()[0]->parameters()[0]->tensor()); });
+    EXPECT_NE(message.find("layer0.weight"), std::string::npos) << message;
+  });
+}
+
+TEST(Schedule, RefusesWhatItCannotShard) {
+  run_ranks(4, [](Communicator world) {
+    DeviceMesh grid(world, {{"dp", 2}, {"tp", 2}});
+    DeviceMesh mesh(world, {{"dp", 4}});
+    Chain chain(1);
+    EXPECT_EQ(error_of([&] { fully_shard(chain, grid); }),
+              "fully_shard: the mesh mesh(dp=2, tp=2) has 2 axes, not 1; give one of them");
+    EXPECT_EQ(error_of([&] { fully_shard(chain, mesh, {.ignored = {"layer7.weight"}}); }),
+              "fully_shard: no parameter is called \"layer7.weight\"");
+    EXPECT_EQ(error_of([&] { predicted_bytes(chain); }),
+              "predicted_bytes: the model is not sharded; call fully_shard on it first");
+    fully_shard(chain, mesh);
+    EXPECT_EQ(error_of([&] { fully_shard(chain, mesh); }),
+              "fully_shard: the module is sharded already");
+  });
+}
+
+}  // namespace
+}  // namespace weft
