@@ -145,9 +145,18 @@ TEST(Optimizers, AParameterWithoutGradientPartsARun) {
   expect_near(adjacent.named[2], Values(6, 0.75));
   expect_near(adjacent.named[3], Values(6, 0.5));
   adjacent.named[2].parameter->value().set_grad(gradient);
-  optimizer.step();
+  EXPECT_EQ(calls_of([&] { optimizer.step(); }), 3) << "its number of steps is another";
   expect_near(adjacent.named[2], Values(6, 0.5));
   expect_near(adjacent.named[3], Values(6, 0.25));
+}
+
+TEST(Optimizers, WhatDecaysOtherwisePartsARun) {
+  AdjacentParameters adjacent(3);
+  const auto decays = [](const NamedParameter& named) { return named.name() == "p1"; };
+  SGD optimizer(adjacent.named, {.learning_rate = 0.5, .weight_decay = 0.5, .decays = decays});
+  EXPECT_EQ(calls_of([&] { optimizer.step(); }), 3);
+  expect_near(adjacent.named[0], Values(6, 0.5));
+  expect_near(adjacent.named[1], Values(6, 0.25));
 }
 
 TEST(Optimizers, FollowsValuesThatMoved) {
