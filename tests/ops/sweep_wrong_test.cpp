@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "tests/support/sweep.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+// Ops on f32 matrices, each right as it stands. A test makes one thing wrong and the sweep must see
+// it.
+
+static float& element(const Block& block, int64_t i, int64_t j) {
+  return block.as<float>()[i * block.strides[0] + j * block.strides[1]];
+}
+
+static void for_elements(const Block& block, const std::function<void(int64_t, int64_t)>& visit) {
+  for (int64_t i = 0; i < block.shape[0]; ++i) {
+    for (int64_t j = 0; j < block.shape[1]; ++j) visit(i, j);
+  }
+}
+
+static float row_sum(const Block& block, int64_t i) {
+  float sum = 0;
+  for (int64_t j = 0; j < block.shape[1]; ++j) sum += element(block, i, j);
+  return sum;
+}
+
+static OpSpec share_of_row() {
+  return {.name = "share_of_row",
+          .rule = "a [b] -> a [b]",
+          .forward =
+              [](const Call& c) {
+                for_elements(c.out(), [&](int64_t i, int64_t j) {
+                  element(c.out(), i, j) = element(c.in(0), i, j) / row_sum(c.in(0), i);
+                });
+              },
+          .samples = {{.shapes = {{5, 7}}, .low = 0.5}}};
+}
+
+static OpSpec exponential() {
+  return {.name = "exponential", .rule = "a b -> a b", .forward = [](const Call& c) {
+            for_elements(c.out(), [&](int64_t i, int64_t j) {
+              element(c.out(), i, j) = std::exp(element(c.in(0), i, j));
+            });
+          }};
+}
+
+static OpSpec product() {
+  return {.name = "product",
+          .rule = "a b, a b -> a b",
+          .linear = {{0}, {1}},
+          .forward = [](const Call& c) {
+            for_elements(c.out(), [&](int64_t i, int64_t j) {
+              element(c.out(), i, j) = element(c.in(0), i, j) * element(c.in(1), i, j);
+            });
+          }};
+}
+
+static OpSpec total() {
+  return {
+      .name = "total", .rule = "a b, a b -> a b", .linear = {{0, 1}}, .forward = [](const Call& c) {
+        for_elements(c.out(), [&](int64_t i, int64_t j) {
+          element(c.out(), i, j) = element(c.in(0), i, j) + element(c.in(1), i, j);
+        });
+      }};
+}
+
+static OpSpec plus_column() {
+  return {.name = "plus_column", .rule = "a b -> a b", .forward = [](const Call& c) {
+            const auto first = static_cast<float>(c.out_box().offset[1]);
+            for_elements(c.out(), [&](int64_t i, int64_t j) {
+              element(c.out(), i, j) = element(c.in(0), i, j) + first + static_cast<float>(j);
+            });
+          }};
+}
+
+static OpSpec plus_one() {
+  return {.name = "plus_one", .rule = "a b -> a b", .linear = {{0}}, .forward = [](const Call& c) {
+            for_elements(c.out(), [&](int64_t i, int64_t j) {
+              element(c.out(), i, j) = element(c.in(0), i, j) + (c.counts_here() ? 1.0f : 0.0f);
+            });
+          }};
+}
+
+static OpSpec row_max() {
+  return {.name = "row_max", .rule = "a b:max -> a", .forward = [](const Call& c) {
+            for (int64_t i = 0; i < c.in(0).shape[0]; ++i) {
+              float most = -INFINITY;
+              for (int64_t j = 0; j < c.in(0).shape[1]; ++j) {
+                most = std::max(most, element(c.in(0), i, j));
+              }
+              c.out().as<float>()[i * c.out().strides[0]] = most;
+            }
+          }};
+}
+
+static OpSpec staged_share_of_row() {
+  OpSpec spec = share_of_row();
+  spec.name = "staged_share_of_row";
+  spec.rule = "a b -> a b";
+  spec.staged_over = {"b"};
+  spec.stages = {{.result = "a", .reduce = ReduceOp::sum, .run = [](const Call& c) {
+                    for (int64_t i = 0; i < c.in(0).shape[0]; ++i) {
+                      c.stage(0).as<float>()[i * c.stage(0).strides[0]] = row_sum(c.in(0), i);
+                    }
+                  }}};
+  spec.forward = [](const Call& c) {
+    for_elements(c.out(), [&](int64_t i, int64_t j) {
+      float sum =
+          c.staged() ? c.stage(0).as<float>()[i * c.stage(0).strides[0]] : row_sum(c.in(0), i);
+      element(c.out(), i, j) = element(c.in(0), i, j) / sum;
+    });
+  };
+  return spec;
+}
+
+static OpSpec row_mean() {
+  return {.name = "row_mean",
+          .rule = "a b -> a",
+          .linear = {{0}},
+          .forward =
+              [](const Call& c) {
+                const auto columns = static_cast<float>(c.in_shape(0)[1]);
+                for (int64_t i = 0; i < c.in(0).shape[0]; ++i) {
+                  c.out().as<float>()[i * c.out().strides[0]] = row_sum(c.in(0), i) / columns;
+                }
+              },
+          .backward =
+              [](const Grad& g) {
+                const auto columns = static_cast<double>(g.in_shape(0)[1]);
+                g.give(0, expand(unsqueeze(div(g.grad(), columns), 1), g.in_shape(0)));
+              }};
+}
+
+/// Columns 2 and on.
+static OpSpec from_column_two() {
+  return {.name = "from_column_two",
+          .rule_of =
+              [](const Attributes&, std::span<const Shape> shapes) {
+                return Rule{"a ~b -> a +c", {{"c", shapes[0][1] - 2}}};
+              },
+          .linear = {{0}},
+          .forward =
+              [](const Call& c) {
+                for_elements(c.out(), [&](int64_t i, int64_t j) {
+                  element(c.out(), i, j) = element(c.in(0), i, j);
+                });
+              },
+          .needs =
+              [](const Attributes&, int, std::span<const Shape>, const Box& result) {
+                Box box = result;
+                box.offset[1] += 2;
+                return box;
+              },
+          .samples = {{{{5, 7}}}}};
+}
+
+static OpSpec swap() {
+  return {.name = "swap_",
+          .rule = "a b, a b ->",
+          .forward =
+              [](const Call& c) {
+                for_elements(c.in(0), [&](int64_t i, int64_t j) {
+                  std::swap(element(c.in(0), i, j), element(c.in(1), i, j));
+                });
+              },
+          .writes = {0, 1},
+          .differentiable = false};
+}
+
+static SweepReport swept(OpSpec spec) {
+  const Op op(std::move(spec));
+  SweepReport report = sweep(op, {.axes = {{"a", 4}}});
+  report += sweep(op, {.axes = {{"a", 2}, {"b", 2}}});
+  return report;
+}
+
+/// Wrong on more than a case or two, and nothing but wrong results: no crash, no hang.
+static void expect_seen(OpSpec spec) {
+  const std::string name = spec.name;
+  SweepReport report = swept(std::move(spec));
+  EXPECT_GT(report.wrong, 0) << name;
+}
+
+TEST(SweepWrong, RightOnesPass) {
+  for (auto make : {share_of_row, exponential, product, total, plus_column, plus_one, row_max,
+                    staged_share_of_row, row_mean, from_column_two, swap}) {
+    SweepReport report = swept(make());
+    EXPECT_EQ(report.wrong, 0) << make().name;
+    EXPECT_GT(report.ran, 0) << make().name;
+    for (const std::string& mismatch : report.mismatches) ADD_FAILURE() << mismatch;
+  }
+}
+
+TEST(SweepWrong, SeesAFactorThatMustBeWhole) {
+  OpSpec spec = share_of_row();
+  spec.rule = "a b -> a b";
+  expect_seen(spec);
+}
+
+TEST(SweepWrong, SeesAFunctionThatIsNotLinear) {
+  OpSpec spec = exponential();
+  spec.linear = {{0}};
+  expect_seen(spec);
+}
+
+TEST(SweepWrong, SeesAProductCalledJointlyLinear) {
+  OpSpec spec = product();
+  spec.linear = {{0, 1}};
+  expect_seen(spec);
+}
+
+TEST(SweepWrong, SeesASumCalledLinearInEach) {
+  OpSpec spec = total();
+  spec.linear = {{0}, {1}};
+  expect_seen(spec);
+}
+
+TEST(SweepWrong, SeesALocalIndex) {
+  OpSpec spec = plus_column();
+  spec.forward = [](const Call& c) {
+    for_elements(c.out(), [&](int64_t i, int64_t j) {
+      element(c.out(), i, j) = element(c.in(0), i, j) + static_cast<float>(j);
+    });
+  };
+  expect_seen(spec);
+}
+
+TEST(SweepWrong, SeesANumberAddedOnEachRank) {
+  OpSpec spec = plus_one();
+  spec.forward = [](const Call& c) {
+    for_elements(c.out(), [&](int64_t i, int64_t j) {
+      element(c.out(), i, j) = element(c.in(0), i, j) + 1;
+    });
+  };
+  expect_seen(spec);
+}
+
+TEST(SweepWrong, SeesAMaxThatIsSummed) {
+  OpSpec spec = row_max();
+  spec.rule = "a b -> a";
+  expect_seen(spec);
+}
+
+TEST(SweepWrong, SeesAStageReducedWrongly) {
+  OpSpec spec = staged_share_of_row();
+  spec.stages[0].reduce = ReduceOp::max;
+  expect_seen(spec);
+}
+
+TEST(SweepWrong, SeesAMeanOverTheLocalSize) {
+  OpSpec spec = row_mean();
+  spec.forward = [](const Call& c) {
+    for (int64_t i = 0; i < c.in(0).shape[0]; ++i) {
+      const auto columns = static_cast<float>(std::max<int64_t>(1, c.in(0).shape[1]));
+      c.out().as<float>()[i * c.out().strides[0]] = row_sum(c.in(0), i) / columns;
+    }
+  };
+  expect_seen(spec);
+}
+
+TEST(SweepWrong, SeesAGradientOverTheLocalSize) {
+  OpSpec spec = row_mean();
+  spec.backward = [](const Grad& g) {
+    const auto columns = static_cast<double>(std::max<int64_t>(1, g.in(0).block().shape[1]));
+    g.give(0, expand(unsqueeze(div(g.grad(), columns), 1), g.in_shape(0)));
+  };
+  expect_seen(spec);
+}
+
+TEST(SweepWrong, SeesAFetchOfTheWrongSlice) {
+  OpSpec spec = from_column_two();
+  spec.needs = [](const Attributes&, int, std::span<const Shape>, const Box& result) {
+    Box box = result;
+    box.offset[1] = 2;
+    return box;
+  };
+  expect_seen(spec);
+}
+
+TEST(SweepWrong, SeesAnOperandThatIsChangedInSecret) {
+  OpSpec spec = swap();
+  spec.writes = {0};
+  expect_seen(spec);
+}
+
+}  // namespace weft

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/sweep.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+
+#include "mesh/mesh_body.h"
+#include "ops/op_body.h"
+#include "tests/support/sweep_cases.h"
+#include "tests/support/sweep_values.h"
+#include "weft/autograd.h"
+#include "weft/error.h"
+#include "weft/ops/factories.h"
+
+namespace weft {
+
+static constexpr size_t kShownMismatches = 6;
+
+SweepReport& SweepReport::operator+=(const SweepReport& other) {
+  all += other.all;
+  ran += other.ran;
+  gradients += other.gradients;
+  free += other.free;
+  refused += other.refused;
+  wrong += other.wrong;
+  for (const std::string& mismatch : other.mismatches) {
+    if (mismatches.size() < kShownMismatches) mismatches.push_back(mismatch);
+  }
+  return *this;
+}
+
+int sweep_percent() {
+  const char* percent = std::getenv("WEFT_SWEEP_PERCENT");
+  return percent ? std::atoi(percent) : 100;
+}
+
+namespace {
+
+/// One tensor as it must be.
+struct Expected {
+  SweepArray array;
+  double greatest = 0;
+  explicit Expected(const Tensor& whole)
+      : array{whole.shape(), whole.dtype(), whole.to_vector<double>()},
+        greatest(array.greatest()) {}
+};
+
+/// A sample on one device: what every layout must give.
+struct Reference {
+  std::vector<SweepArray> operands;
+  std::vector<Expected> results;
+  /// Written operands, by their number.
+  std::vector<std::pair<int, Expected>> written;
+  /// Gradients by operand; none where nothing comes.
+  std::vector<std::optional<Expected>> gradients;
+  Tensor cotangent;
+};
+
+bool has_gradient(const Op& op) { return op.spec().backward && op.spec().differentiable; }
+
+bool is_written(const Op& op, size_t operand) {
+  const auto& writes = op.spec().writes;
+  return std::find(writes.begin(), writes.end(), static_cast<int>(operand)) != writes.end();
+}
+
+Tensor tensor_of(const SweepArray& array) {
+  return from_values(array.values, array.shape, {.dtype = array.dtype});
+}
+
+Reference reference_of(const Op& op, const OpSample& sample, uint64_t seed) {
+  Reference reference;
+  Tensors operands;
+  for (size_t i = 0; i < sample.shapes.size(); ++i) {
+    reference.operands.push_back(operand_of(sample, i, seed));
+    operands.push_back(tensor_of(reference.operands.back()));
+    if (has_gradient(op) && is_floating(operands[i].dtype())) operands[i].set_requires_grad();
+  }
+  Tensors results = op.call(operands, sample.attributes);
+  for (const Tensor& result : results) reference.results.emplace_back(result);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Expected after(operands[i]);
+    if (is_written(op, i)) {
+      reference.written.emplace_back(static_cast<int>(i), std::move(after));
+    } else if (after.array.values != reference.operands[i].values) {
+      fail(op.spec().name, ": changes operand ", i, ", which it does not declare");
+    }
+  }
+  reference.gradients.resize(operands.size());
+  if (!has_gradient(op) || results.empty() || !results[0].requires_grad()) return reference;
+  reference.cotangent =
+      tensor_of(random_array(results[0].shape(), results[0].dtype(), -2, 2, seed + 77));
+  backward({results[0]}, {reference.cotangent});
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].grad()) reference.gradients[i].emplace(operands[i].grad());
+  }
+  return reference;
+}
+
+/// This rank's part of `whole` laid out so.
+Tensor laid_out(const SweepArray& whole, const Sharding& sharding) {
+  const DeviceMesh mesh = sharding.mesh();
+  ReduceOp op = ReduceOp::sum;
+  int parts = 1, index = 0;
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    if (!sharding[axis].is_partial()) continue;
+    op = sharding[axis].op();
+    parts *= mesh.axis_size(axis);
+    index = index * mesh.axis_size(axis) + mesh.coordinate(axis);
+  }
+  const SweepArray mine = parts > 1 ? part_of(whole, op, parts, index) : whole;
+  return from_values(mine.values, mine.shape, {.dtype = mine.dtype, .sharding = sharding});
+}
+
+std::string written_sharding(const Sharding& sharding) {
+  std::string text = concat(sharding);
+  return text.substr(text.find('['));
+}
+
+/// The layout of the gradient of a leaf: S as S, R as R, P as R.
+bool is_gradient_sharding(const Sharding& gradient, const Sharding& leaf) {
+  for (int axis = 0; axis < leaf.axes(); ++axis) {
+    Placement expected = leaf[axis].is_partial() ? Placement(Replicate()) : leaf[axis];
+    if (!(gradient[axis] == expected)) return false;
+  }
+  for (int d = 0; d < kMaxDims; ++d) {
+    std::span<const int> a = gradient.axes_cutting(d), b = leaf.axes_cutting(d);
+    if (!std::equal(a.begin(), a.end(), b.begin(), b.end())) return false;
+  }
+  return true;
+}
+
+/// The sweep of one sample on one rank.
+class SampleSweep {
+ public:
+  SampleSweep(const Op& op, size_t number, const OpSample& sample, const DeviceMesh& mesh,
+              const SweepOptions& options)
+      : op_(op),
+        number_(number),
+        sample_(sample),
+        mesh_(mesh),
+        options_(options),
+        reference_(reference_of(op, sample, options.seed)) {
+    ReadyRule rule = rule_for(op.body(), sample.attributes, sample.shapes);
+    binding_ = bind_rule(op.spec().name, rule.rule, rule.sizes, sample.shapes, rule.stages);
+    staged_ = rule.staged;
+    for (size_t i = 0; i < sample.shapes.size(); ++i) {
+      const SweepArray& whole = reference_.operands[i];
+      shardings_.push_back(all_shardings(mesh, whole.shape.ndim(), whole.dtype));
+      tensors_.emplace_back();
+      for (const Sharding& sharding : shardings_[i]) {
+        tensors_[i].push_back(laid_out(whole, sharding));
+      }
+    }
+  }
+
+  SweepReport run() {
+    SweepCombinations combinations{{}, options_.most, options_.percent, options_.seed};
+    for (const auto& choices : shardings_) combinations.counts.push_back(choices.size());
+    report_.all = combinations.all();
+    combinations.visit([&](std::span<const size_t> choice) { run_case(choice); });
+    return std::move(report_);
+  }
+
+ private:
+  void run_case(std::span<const size_t> choice) {
+    given_.clear();
+    for (size_t i = 0; i < choice.size(); ++i) given_.push_back(shardings_[i][choice[i]]);
+    ++report_.ran;
+    case_is_wrong_ = false;
+    try {
+      SweepTraffic traffic = traffic_by_rule(op_.spec(), binding_, staged_, given_);
+      run_forward(operands_of(choice), traffic);
+      if (reference_.cotangent) run_gradient(operands_of(choice));
+    } catch (const CommError&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (is_refusal(error.what())) {
+        ++report_.refused;
+      } else {
+        mismatch(concat("throws: ", error.what()));
+      }
+    }
+  }
+
+  /// An operand that is changed in place stays where it is; some layouts leave no way then.
+  bool is_refusal(const std::string& message) const {
+    if (op_.spec().writes.empty()) return false;
+    if (message.find("no layout is allowed for its operands in place") == std::string::npos)
+      return false;
+    for (int i : op_.spec().writes) {
+      const Sharding& sharding = given_[static_cast<size_t>(i)];
+      if (sharding.has_partial()) return true;
+      if (sharding != given_[static_cast<size_t>(op_.spec().writes[0])]) return true;
+    }
+    return false;
+  }
+
+  Tensors operands_of(std::span<const size_t> choice) const {
+    Tensors operands;
+    for (size_t i = 0; i < choice.size(); ++i) {
+      const Tensor& tensor = tensors_[i][choice[i]];
+      operands.push_back(is_written(op_, i) ? laid_out(reference_.operands[i], tensor.sharding())
+                                            : tensor.detach());
+    }
+    return operands;
+  }
+
+  void run_forward(const Tensors& operands, SweepTraffic traffic) {
+    NoGrad no_grad;
+    TrafficScope scope(traffic == SweepTraffic::any    ? Traffic::allow
+                       : traffic == SweepTraffic::none ? Traffic::free_only
+                                                       : Traffic::forbid);
+    const int64_t before = mesh_.body()->grid().traffic().bytes;
+    Tensors results = op_.call(operands, sample_.attributes);
+    if (traffic != SweepTraffic::any) {
+      ++report_.free;
+      int64_t moved = mesh_.body()->grid().traffic().bytes - before;
+      if (moved) mismatch(concat("moves ", moved, " bytes; the rule needs none"));
+    }
+    if (results.size() != reference_.results.size()) {
+      return mismatch(concat("gives ", results.size(), " results"));
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      compare(concat("result ", i), results[i], reference_.results[i]);
+    }
+    for (const auto& [i, expected] : reference_.written) {
+      compare(concat("written operand ", i), operands[static_cast<size_t>(i)], expected);
+    }
+  }
+
+  void run_gradient(Tensors operands) {
+    ++report_.gradients;
+    for (Tensor& operand : operands) {
+      if (is_floating(operand.dtype())) operand.set_requires_grad();
+    }
+    Tensors results = op_.call(operands, sample_.attributes);
+    backward({results[0]}, {distribute(reference_.cotangent, mesh_, {})});
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Tensor gradient = operands[i].grad();
+      const auto& expected = reference_.gradients[i];
+      if (expected.has_value() != static_cast<bool>(gradient)) {
+        mismatch(
+            concat("gradient ", i, expected ? " does not come" : " comes, unlike one device's"));
+      } else if (expected) {
+        if (!is_gradient_sharding(gradient.sharding(), given_[i])) {
+          mismatch(concat("gradient ", i, " is laid out as ", gradient.sharding()));
+        }
+        compare(concat("gradient ", i), gradient, *expected);
+      }
+    }
+  }
+
+  /// This rank's part where the ranks hold parts, the whole where they hold terms.
+  void compare(const std::string& what, const Tensor& actual, const Expected& expected) {
+    const SweepArray& whole = expected.array;
+    if (!(actual.shape() == whole.shape) || actual.dtype() != whole.dtype || !actual.is_sharded()) {
+      return mismatch(concat(what, " is ", actual.shape(), " ", actual.dtype(), " instead of ",
+                             whole.shape, " ", whole.dtype));
+    }
+    NoGrad no_grad;
+    TrafficScope scope(Traffic::allow);
+    const bool terms = actual.sharding().has_partial();
+    const Tensor seen = terms ? actual.full_tensor() : actual;
+    const double bound = std::max(bound_of(whole.dtype), bound_of_operands());
+    std::string off = difference(seen.to_vector<double>(),
+                                 terms ? whole.values : elements_of(whole, actual.box()),
+                                 expected.greatest, is_floating(whole.dtype) ? bound : 0);
+    if (!off.empty()) mismatch(concat(what, " ", written_sharding(actual.sharding()), ": ", off));
+  }
+
+  /// A sum of bf16 terms is no better than bf16, whatever the result's dtype.
+  double bound_of_operands() const {
+    double bound = 0;
+    for (const SweepArray& operand : reference_.operands) {
+      bound = std::max(bound, bound_of(operand.dtype));
+    }
+    for (const Expected& result : reference_.results) {
+      bound = std::max(bound, bound_of(result.array.dtype));
+    }
+    return bound;
+  }
+
+  void mismatch(const std::string& what) {
+    if (!case_is_wrong_) ++report_.wrong;
+    case_is_wrong_ = true;
+    if (report_.mismatches.size() >= kShownMismatches) return;
+    std::string text =
+        concat(op_.spec().name, " sample ", number_, " on rank ", mesh_.rank(), " of ", mesh_, ":");
+    for (size_t i = 0; i < given_.size(); ++i) text += " " + written_sharding(given_[i]);
+    report_.mismatches.push_back(text + ": " + what);
+  }
+
+  const Op& op_;
+  const size_t number_;
+  const OpSample& sample_;
+  const DeviceMesh& mesh_;
+  const SweepOptions& options_;
+  const Reference reference_;
+  Binding binding_;
+  std::vector<int> staged_;
+  std::vector<std::vector<Sharding>> shardings_;
+  std::vector<Tensors> tensors_;
+  /// The case that runs.
+  std::vector<Sharding> given_;
+  bool case_is_wrong_ = false;
+  SweepReport report_;
+};
+
+}  // namespace
+
+/// A sample that fails on one device is one mismatch.
+static SweepReport swept(const Op& op, size_t number, const OpSample& sample,
+                         const DeviceMesh& mesh, const SweepOptions& options) {
+  try {
+    return SampleSweep(op, number, sample, mesh, options).run();
+  } catch (const std::invalid_argument& error) {
+    SweepReport report{.ran = 1, .wrong = 1};
+    report.mismatches = {concat(op.spec().name, " sample ", number, ": ", error.what())};
+    return report;
+  }
+}
+
+SweepReport sweep(const Op& op, const SweepOptions& options) {
+  int ranks = 1;
+  for (const MeshAxis& axis : options.axes) ranks *= axis.size;
+  const std::vector<OpSample> samples = samples_of(op);
+  SweepReport report;
+  std::mutex mutex;
+  auto body = [&](Communicator world) {
+    DeviceMesh mesh(world, options.axes);
+    for (size_t i = 0; i < samples.size(); ++i) {
+      SweepReport one = swept(op, i, samples[i], mesh, options);
+      std::lock_guard lock(mutex);
+      if (world.rank() != 0) one.all = one.ran = one.gradients = one.free = one.refused = 0;
+      report += one;
+    }
+  };
+  run_ranks(ranks, body, {.deadline = std::chrono::seconds(20), .threads_per_rank = 1});
+  return report;
+}
+
+}  // namespace weft

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/sweep_cases.h"
+
+#include <algorithm>
+
+#include "tests/support/sweep_values.h"
+
+namespace weft {
+
+static bool can_be_partial(DType dtype, ReduceOp op) {
+  if (is_floating(dtype)) return true;
+  if (op == ReduceOp::avg) return false;
+  return dtype != DType::boolean || op != ReduceOp::sum;
+}
+
+static std::vector<Placement> placements_of_axis(int ndim, DType dtype) {
+  std::vector<Placement> placements = {Replicate()};
+  for (int d = 0; d < ndim; ++d) placements.push_back(Shard{d});
+  for (ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min}) {
+    if (can_be_partial(dtype, op)) placements.push_back(Partial{op});
+  }
+  return placements;
+}
+
+static bool has_two_kinds(const std::vector<Placement>& placements) {
+  const Placement* partial = nullptr;
+  for (const Placement& placement : placements) {
+    if (!placement.is_partial()) continue;
+    if (partial && !(*partial == placement)) return true;
+    partial = &placement;
+  }
+  return false;
+}
+
+/// Also with the axes that cut a dim the other way round, where there are several.
+static void add_with_orders(const DeviceMesh& mesh, const std::vector<Placement>& placements,
+                            std::vector<Sharding>& shardings) {
+  Placements stated{std::span<const Placement>(placements)};
+  shardings.emplace_back(mesh, stated);
+  for (int d = 0; d < kMaxDims; ++d) {
+    std::vector<std::string> names;
+    for (int axis = mesh.ndim() - 1; axis >= 0; --axis) {
+      if (placements[static_cast<size_t>(axis)].is_shard(d)) names.push_back(mesh.axis_name(axis));
+    }
+    if (names.size() > 1) shardings.emplace_back(mesh, stated.cut_in_order(d, names));
+  }
+}
+
+std::vector<Sharding> all_shardings(const DeviceMesh& mesh, int ndim, DType dtype) {
+  const std::vector<Placement> choices = placements_of_axis(ndim, dtype);
+  std::vector<Sharding> shardings;
+  std::vector<size_t> at(static_cast<size_t>(mesh.ndim()), 0);
+  for (size_t axis = 0; axis < at.size();) {
+    std::vector<Placement> placements;
+    for (size_t choice : at) placements.push_back(choices[choice]);
+    if (!has_two_kinds(placements)) add_with_orders(mesh, placements, shardings);
+    for (axis = 0; axis < at.size() && ++at[axis] == choices.size(); ++axis) at[axis] = 0;
+  }
+  return shardings;
+}
+
+int64_t SweepCombinations::all() const {
+  int64_t all = 1;
+  for (size_t count : counts)
+    all = std::min<int64_t>(all * static_cast<int64_t>(count), int64_t{1} << 40);
+  return all;
+}
+
+static size_t next_prime(size_t n) {
+  auto is_prime = [](size_t p) {
+    for (size_t d = 2; d * d <= p; ++d) {
+      if (p % d == 0) return false;
+    }
+    return p > 1;
+  };
+  while (!is_prime(n)) ++n;
+  return n;
+}
+
+void SweepCombinations::visit(const std::function<void(std::span<const size_t>)>& visit) const {
+  SweepRandom random(seed);
+  auto is_chosen = [&] { return percent >= 100 || random.below(100) < percent; };
+  std::vector<size_t> at(counts.size(), 0);
+  if (all() <= most) {
+    for (size_t i = 0; i < at.size() || at.empty();) {
+      if (is_chosen()) visit(at);
+      if (at.empty()) return;
+      for (i = 0; i < at.size() && ++at[i] == counts[i]; ++i) at[i] = 0;
+    }
+    return;
+  }
+  // Rows (a + k b) mod p: for a prime p every two columns show every pair once.
+  size_t p = next_prime(std::max(counts.size(), *std::max_element(counts.begin(), counts.end())));
+  const int64_t rows = static_cast<int64_t>(p * p);
+  const int64_t wanted = std::min(rows, std::max<int64_t>(most, 1));
+  for (size_t a = 0; a < p; ++a) {
+    for (size_t b = 0; b < p; ++b) {
+      if (!is_chosen() || random.below(rows) >= wanted) continue;
+      for (size_t k = 0; k < at.size(); ++k) {
+        size_t value = k == 0 ? a : (b + (k - 1) * a) % p;
+        at[k] = value < counts[k] ? value : static_cast<size_t>(random.below(int64_t(counts[k])));
+      }
+      visit(at);
+    }
+  }
+}
+
+namespace {
+
+/// What one axis does in an op.
+struct AxisRole {
+  int factor = -1;
+  int set = -1;
+  ReduceOp op = ReduceOp::sum;
+};
+
+/// Tells from the rule alone what operands are laid out for.
+class RuleReader {
+ public:
+  RuleReader(const OpSpec& spec, const Binding& binding, std::span<const int> staged,
+             std::span<const Sharding> operands)
+      : spec_(spec), binding_(binding), staged_(staged), operands_(operands) {}
+
+  SweepTraffic read() const {
+    std::vector<std::vector<AxisRole>> roles;
+    for (int axis = 0; axis < operands_[0].axes(); ++axis) roles.push_back(roles_of(axis));
+    SweepTraffic best = SweepTraffic::any;
+    std::vector<AxisRole> chosen(roles.size());
+    search(roles, 0, chosen, best);
+    return best;
+  }
+
+ private:
+  static bool contains(std::span<const int> values, int value) {
+    return std::find(values.begin(), values.end(), value) != values.end();
+  }
+
+  void search(const std::vector<std::vector<AxisRole>>& roles, size_t axis,
+              std::vector<AxisRole>& chosen, SweepTraffic& best) const {
+    if (axis == roles.size()) {
+      best = std::max(best, traffic_of(chosen));
+      return;
+    }
+    for (const AxisRole& role : roles[axis]) {
+      chosen[axis] = role;
+      search(roles, axis + 1, chosen, best);
+    }
+  }
+
+  bool has_fetch() const {
+    return std::any_of(binding_.factors.begin(), binding_.factors.end(),
+                       [](const auto& factor) { return factor.fetched; });
+  }
+
+  /// A factor that stands alone in all its dims; merged dims would need their boundaries compared.
+  bool stands_alone(int factor) const {
+    for (const auto* arrays : {&binding_.operands, &binding_.results, &binding_.stages}) {
+      for (const auto& array : *arrays) {
+        for (const auto& dim : array) {
+          if (dim.size() > 1 && contains(dim, factor)) return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  std::vector<AxisRole> roles_of(int axis) const {
+    std::vector<AxisRole> roles = {{}};
+    for (int f = 0; f < static_cast<int>(binding_.factors.size()); ++f) {
+      const auto& factor = binding_.factors[static_cast<size_t>(f)];
+      bool cuts = !factor.whole && !factor.fetched && !factor.created && !has_fetch() &&
+                  !contains(staged_, f) && stands_alone(f);
+      if (cuts) roles.push_back({f});
+    }
+    for (int s = 0; s < static_cast<int>(spec_.linear.size()); ++s) {
+      for (ReduceOp op : {ReduceOp::sum, ReduceOp::avg}) roles.push_back({-1, s, op});
+    }
+    std::erase_if(roles, [&](const AxisRole& role) { return !lies_for(role, axis); });
+    return roles;
+  }
+
+  int dim_of(size_t operand, int factor) const {
+    const auto& array = binding_.operands[operand];
+    for (size_t d = 0; d < array.size(); ++d) {
+      if (contains(array[d], factor)) return static_cast<int>(d);
+    }
+    return -1;
+  }
+
+  /// A factor of no result, which the operand lacks though one of its linear companions has it: the
+  /// operand counts once.
+  bool is_addend(size_t operand, int factor) const {
+    for (const auto& array : binding_.results) {
+      if (Binding::has(array, factor)) return false;
+    }
+    for (const auto& set : spec_.linear) {
+      if (!contains(set, static_cast<int>(operand))) continue;
+      for (int other : set) {
+        if (other < static_cast<int>(operands_.size()) &&
+            dim_of(static_cast<size_t>(other), factor) >= 0)
+          return true;
+      }
+    }
+    return false;
+  }
+
+  Placement used(const AxisRole& role, size_t operand) const {
+    if (role.set >= 0) {
+      bool linear =
+          contains(spec_.linear[static_cast<size_t>(role.set)], static_cast<int>(operand));
+      return linear ? Placement(Partial{role.op}) : Placement(Replicate());
+    }
+    if (role.factor < 0) return Replicate();
+    int dim = dim_of(operand, role.factor);
+    if (dim >= 0) return Shard{dim};
+    return is_addend(operand, role.factor) ? Placement(Partial{ReduceOp::sum})
+                                           : Placement(Replicate());
+  }
+
+  bool is_pinned(size_t operand) const { return contains(spec_.writes, static_cast<int>(operand)); }
+
+  /// Given as used, or whole where a term of a sum (or, on a mesh of one axis, a slice) is wanted.
+  bool lies_for(const AxisRole& role, int axis) const {
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const Placement& given = operands_[i][axis];
+      Placement wanted = used(role, i);
+      bool one_axis = operands_[0].axes() == 1;
+      bool made_here = given.is_replicate() && !is_pinned(i) && (wanted.is_partial() || one_axis);
+      if (!(given == wanted) && !made_here) return false;
+    }
+    return true;
+  }
+
+  SweepTraffic traffic_of(std::span<const AxisRole> roles) const {
+    bool untouched = true;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      std::vector<Placement> placements;
+      for (size_t axis = 0; axis < roles.size(); ++axis) {
+        placements.push_back(used(roles[axis], i));
+        untouched = untouched && placements.back() == operands_[i][static_cast<int>(axis)];
+      }
+      if (has_two_kinds(placements)) return SweepTraffic::any;
+    }
+    if (!orders_agree(roles) || !results_agree(roles)) return SweepTraffic::any;
+    return untouched ? SweepTraffic::untouched : SweepTraffic::none;
+  }
+
+  bool results_agree(std::span<const AxisRole> roles) const {
+    for (const auto& array : binding_.results) {
+      std::vector<Placement> placements;
+      for (const AxisRole& role : roles) {
+        if (role.set >= 0) {
+          placements.push_back(Partial{role.op});
+        } else if (role.factor >= 0 && !Binding::has(array, role.factor)) {
+          placements.push_back(Partial{binding_.factors[static_cast<size_t>(role.factor)].reduce});
+        }
+      }
+      if (has_two_kinds(placements)) return false;
+    }
+    return true;
+  }
+
+  /// Axes that cut one factor do so in one order in all operands that have it.
+  bool orders_agree(std::span<const AxisRole> roles) const {
+    for (int f = 0; f < static_cast<int>(binding_.factors.size()); ++f) {
+      auto cutting = std::count_if(roles.begin(), roles.end(),
+                                   [&](const AxisRole& role) { return role.factor == f; });
+      if (cutting < 2) continue;
+      std::span<const int> first;
+      for (size_t i = 0; i < operands_.size(); ++i) {
+        int dim = dim_of(i, f);
+        if (dim < 0) continue;
+        std::span<const int> order = operands_[i].axes_cutting(dim);
+        if (first.empty()) first = order;
+        if (!std::equal(order.begin(), order.end(), first.begin(), first.end())) return false;
+      }
+    }
+    return true;
+  }
+
+  const OpSpec& spec_;
+  const Binding& binding_;
+  std::span<const int> staged_;
+  std::span<const Sharding> operands_;
+};
+
+}  // namespace
+
+SweepTraffic traffic_by_rule(const OpSpec& spec, const Binding& binding,
+                             std::span<const int> staged, std::span<const Sharding> operands) {
+  if (operands.empty()) return SweepTraffic::any;
+  return RuleReader(spec, binding, staged, operands).read();
+}
+
+}  // namespace weft
