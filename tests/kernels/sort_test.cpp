@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/sort.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/kernels/array.h"
+
+namespace weft {
+namespace {
+
+TEST(Sort, OrdersRowsAndKeepsTies) {
+  for (DType dtype : {f32, bf16, i64, u8}) {
+    for (bool descending : {false, true}) {
+      for (int64_t k : {0, 1, 7, 50}) {
+        const Array in = Array::random(dtype, {6, 50}, Lie::gaps, 1, 0, 20);
+        const Array values(dtype, {6, k}), indices(i64, {6, k}, Lie::transposed);
+        sort_rows(values.block, indices.block, in.block, descending, 100);
+        for (int64_t r = 0; r < 6; ++r) {
+          std::vector<int64_t> order(50);
+          for (size_t i = 0; i < 50; ++i) order[i] = static_cast<int64_t>(i);
+          std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+            return descending ? in[r * 50 + a] > in[r * 50 + b] : in[r * 50 + a] < in[r * 50 + b];
+          });
+          for (int64_t i = 0; i < k; ++i) {
+            ASSERT_EQ(indices[r * k + i], order[static_cast<size_t>(i)] + 100);
+            ASSERT_EQ(values[r * k + i], in[r * 50 + order[static_cast<size_t>(i)]]);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Sort, NaNIsTheGreatest) {
+  const Array in = Array::of(f32, {4}, {1, std::nan(""), 9, -2}), values(f32, {4}),
+              indices(i32, {4});
+  sort_rows(values.block, indices.block, in.block);
+  EXPECT_EQ(indices.values(), (std::vector<double>{3, 0, 2, 1}));
+  sort_rows(values.block, indices.block, in.block, true);
+  EXPECT_EQ(indices.values(), (std::vector<double>{1, 2, 0, 3}));
+}
+
+TEST(Sort, RefusesMoreThanThereIs) {
+  const Array in(f32, {2, 3}), values(f32, {2, 4}), indices(i64, {2, 4}), few(i64, {2, 3});
+  EXPECT_THROW(sort_rows(values.block, indices.block, in.block), std::invalid_argument);
+  EXPECT_THROW(sort_rows(in.block, indices.block, in.block), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace weft
