@@ -29,10 +29,11 @@ ExchangeWork::ExchangeWork(ThreadsTransport& transport, const Collective& call,
 
 template <class Call>
 void ExchangeWork::publish(const Call& call, const void* published) {
+  sign(call, slot_.signature);
+  const uint64_t hash = slot_.signature.hash;
   // A late reader of the hash that was here sees by the stage that its call is over.
   slot_.stage.store(stage(0), std::memory_order_relaxed);
-  sign(call, slot_.signature);
-  slot_.hash.store(slot_.signature.hash, std::memory_order_release);
+  slot_.hash.store(hash, std::memory_order_release);
   slot_.published = published;
   slot_.stage.store(stage(kPosted), std::memory_order_release);
 }

@@ -2,7 +2,6 @@
 #include "src/comm/signature.h"
 
 #include <algorithm>
-#include <cstring>
 #include <sstream>
 
 #include "weft/error.h"
@@ -69,7 +68,7 @@ void sign(const Exchange& call, Signature& into) {
   into.hash = folded(folded(static_cast<uint64_t>(CollectiveKind::exchange), call.content),
                      static_cast<uint64_t>(call.phases));
   const size_t length = std::min(call.words.size(), into.words.size() - 1);
-  std::memcpy(into.words.data(), call.words.data(), length);
+  std::copy_n(call.words.begin(), length, into.words.begin());
   into.words[length] = '\0';
 }
 

@@ -21,7 +21,8 @@ struct alignas(64) Slot {
   std::atomic<uint64_t> hash{0};
   const void* published = nullptr;
   /// Read only when hashes differ; the call then ends on no rank, and so the slot stays as it is.
-  Signature signature;
+  /// On lines of its own: the others poll the first one.
+  alignas(64) Signature signature;
 };
 
 inline constexpr uint64_t kStages = 16;
