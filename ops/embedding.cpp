@@ -2,22 +2,21 @@
 #include "src/kernels/embedding.h"
 
 #include "ops/dense.h"
+#include "ops/layouts.h"
 #include "weft/error.h"
 #include "weft/op.h"
+#include "weft/ops/factories.h"
 #include "weft/ops/networks.h"
 
 namespace weft {
 
 static Tensor rows_of(const Tensor& weight, const Tensor& ids);
 
-/// The gradient of the weight, whose number of rows is the structural attribute: rows of the
-/// results' gradient added up by id.
+/// The gradient of the weight: rows of the results' gradient added up by id. The last operand has
+/// no values: its layout says which rows each rank makes.
 static const Op embedding_backward_op = list({
     .name = "embedding_backward",
-    .rule_of =
-        [](const Attributes& attributes, std::span<const Shape>) {
-          return Rule{"... d, ... -> +v d", {{"v", attributes.structure[0]}}};
-        },
+    .rule = "... d, ..., v -> v d",
     .linear = {{0}},
     .forward =
         [](const Call& c) {
@@ -27,17 +26,23 @@ static const Op embedding_backward_op = list({
     .backward = [](const Grad& g) { g.give(0, rows_of(g.grad(), g.in(1))); },
     .saves_in = std::vector<int>{1},
     .accumulates = {0},
-    .samples = {{.shapes = {{5, 3}, {5}},
-                 .attributes = {.structure = {7}},
-                 .dtypes = {f32, i64},
-                 .low = 0,
-                 .high = 7},
-                {.shapes = {{2, 5, 7}, {2, 5}},
-                 .attributes = {.structure = {3}},
-                 .dtypes = {f32, i32},
-                 .low = 0,
-                 .high = 3}},
+    .samples =
+        {{.shapes = {{5, 3}, {5}, {7}}, .dtypes = {f32, i64, u8}, .low = 0, .high = 7},
+         {.shapes = {{2, 5, 7}, {2, 5}, {3}}, .dtypes = {f32, i32, u8}, .low = 0, .high = 3}},
 });
+
+/// A byte for each row of the weight, cut as the weight's rows are.
+static Tensor rows_made(const Grad& g) {
+  TensorOptions options{.dtype = u8, .device = g.grad().device()};
+  if (Sharding weight = g.in_sharding(0)) {
+    std::vector<Placement> placements;
+    for (const Placement& placement : weight.placements()) {
+      placements.push_back(placement.is_shard(0) ? placement : Placement(Replicate()));
+    }
+    options.sharding = with_placements(weight, placements);
+  }
+  return empty({g.in_shape(0)[0]}, options);
+}
 
 static void check_ids(const Call& c) {
   const int64_t rows = c.in_shape(0)[0];
@@ -58,7 +63,8 @@ static const Op embedding_op = list({
         },
     .backward =
         [](const Grad& g) {
-          g.give(0, embedding_backward_op, {g.grad(), g.in(1)}, {.structure = {g.in_shape(0)[0]}});
+          if (!g.wants(0)) return;
+          g.give(0, embedding_backward_op, {g.grad(), g.in(1), rows_made(g)});
         },
     .saves_in = std::vector<int>{1},
     .samples = {{.shapes = {{7, 3}, {5}}, .dtypes = {f32, i64}, .low = 0, .high = 7},

@@ -67,6 +67,8 @@ class WEFT_API Grad {
   Tensor out(int i = 0) const;
   const Shape& in_shape(int i) const;
   DType in_dtype(int i) const;
+  /// How operand i was laid out when it was given.
+  Sharding in_sharding(int i) const;
   const Attributes& attributes() const;
   int64_t attribute(int i) const { return attributes().structure[i]; }
   double value(int i) const { return attributes().values[static_cast<size_t>(i)]; }

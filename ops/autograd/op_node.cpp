@@ -82,6 +82,9 @@ Tensor Grad::out(int i) const { return body_.node.saved(body_.node.out, i, "resu
 const Shape& Grad::in_shape(int i) const {
   return body_.node.route->operands[static_cast<size_t>(i)].given->shape;
 }
+Sharding Grad::in_sharding(int i) const {
+  return body_.node.route->operands[static_cast<size_t>(i)].given->sharding;
+}
 DType Grad::in_dtype(int i) const {
   return body_.node.route->operands[static_cast<size_t>(i)].given->dtype;
 }

@@ -49,7 +49,12 @@ TEST(Embedding, LeavesAShardedVocabularyWhereItIs) {
     TrafficScope scope(Traffic::forbid);
     Tensor weight = ones({9, 2}, {.sharding = Sharding(mesh, {Shard(0)})});
     Tensor ids = zeros({3}, {.dtype = i64, .sharding = Sharding(mesh, {Replicate()})});
-    EXPECT_TRUE(embedding(weight, ids).sharding()[0] == Placement(Partial()));
+    weight.set_requires_grad();
+    Tensor rows = embedding(weight, ids);
+    EXPECT_TRUE(rows.sharding()[0] == Placement(Partial()));
+    // Each rank makes its rows of the gradient only: they are not cut out of the whole's memory.
+    backward({rows}, {ones({3, 2}, {.sharding = Sharding(mesh, {Replicate()})})});
+    EXPECT_TRUE(weight.grad().sharding()[0] == Placement(Shard(0)));
   });
 }
 

@@ -93,6 +93,21 @@ TEST(Updates, ScaleChangesInPlace) {
   EXPECT_EQ(a.to_vector<double>(), (std::vector<double>{0.5, -1, 2}));
 }
 
+TEST(Updates, AreSeenByWhatSavedTheirOperands) {
+  Update u;
+  Tensor p = u.parameter.on(), velocity = u.m.on(), gradient = u.gradient.on(), one = ones({});
+  for (int update = 0; update < 3; ++update) {
+    Tensor x = u.gradient.on();
+    x.set_requires_grad();
+    Tensor product = sum(x * p);
+    if (update == 0) sgd_(p, velocity, gradient, one, 0.1, 0.9, 0);
+    if (update == 1) sgd_(p, Tensor(), gradient, one, 0.1, 0, 0);
+    if (update == 2) scale_(p, one);
+    EXPECT_NE(error_of([&] { product.backward(); }).find("was changed in place since"),
+              std::string::npos);
+  }
+}
+
 TEST(Updates, ScaleOfAPartialMovesNothing) {
   run_ranks(3, [](Communicator world) {
     DeviceMesh mesh(world, {{"x", 3}});
