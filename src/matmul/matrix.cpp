@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/matmul/element.h"
+#include "src/parallel.h"
 
 namespace weft {
 
@@ -166,7 +167,16 @@ static void visit_pair(DType from, DType to, const F& f) {
 void copy_matrix(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to,
                  double factor) {
   visit_pair(from.dtype, to.dtype, [&]<class From, class To>(Type<From>, Type<To>) {
-    copy_elements<From, To>(from, rows, columns, to, factor);
+    if (rows * columns <= kParallelGrain) {
+      return copy_elements<From, To>(from, rows, columns, to, factor);
+    }
+    parallel_for(rows, grain_of(columns), [&](int64_t begin, int64_t end) {
+      const auto part = [&](const Matrix& x, auto* data) {
+        return Matrix{data + begin * x.row, x.dtype, x.row, x.column};
+      };
+      copy_elements<From, To>(part(from, static_cast<From*>(from.data)), end - begin, columns,
+                              part(to, static_cast<To*>(to.data)), factor);
+    });
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/matmul/product.h"
 
+#include "src/matmul/narrow.h"
 #include "src/matmul/plain.h"
 
 #ifdef WEFT_WITH_ONEDNN
@@ -14,11 +15,11 @@ static constexpr int64_t kTinyProduct = 16384;
 
 void multiply(const Product& product) {
   if (product.m == 0 || product.n == 0) return;
+  const bool tiny = product.m * product.n * product.k <= kTinyProduct;
+  const bool in_f32 = product.a.dtype <= DType::f16 && product.c.dtype <= DType::f16;
+  if (in_f32 && !tiny && is_narrow(product)) return multiply_narrow(product);
 #ifdef WEFT_WITH_ONEDNN
-  const bool by_onednn = product.a.dtype <= DType::f16 && product.c.dtype <= DType::f16;
-  if (by_onednn && product.m * product.n * product.k > kTinyProduct) {
-    return multiply_onednn(product);
-  }
+  if (in_f32 && !tiny) return multiply_onednn(product);
 #endif
   multiply_plain(product);
 }

@@ -146,6 +146,30 @@ TEST_P(Gemm, TakesTransposedOperandsAndResults) {
   }
 }
 
+TEST_P(Gemm, MultipliesFewRows) {
+  const DType dtype = GetParam();
+  std::mt19937 random(4);
+  const std::vector<int> rows{0, 1}, columns{1, 0};
+  for (int64_t m = 1; m <= 9; ++m) {
+    for (const int64_t k : {301, 64}) {
+      StridedArray a(dtype, {m, k}, rows, 2), b(dtype, {k, 259}, columns, 3), bias(dtype, {259});
+      StridedArray out(dtype, {m, 259}), flipped(dtype, {259, m});
+      for (StridedArray* each : {&a, &b, &out, &bias}) each->randomize(random);
+      const auto plain = plain_gemm(a, b, nullptr, out, 0),
+                 expected = plain_gemm(a, b, &bias, out, 1);
+      gemm(a.block(), b.block(), bias.block(), out.block(), 1);
+      gemm(transposed(b.block()), transposed(a.block()), flipped.block());
+      EXPECT_LE(relative_difference(out.values(), expected), allowed(dtype, dtype, k)) << m;
+      const StridedArray back(dtype, {m, 259});
+      gemm(a.block(), b.block(), back.block());
+      EXPECT_LE(relative_difference(back.values(), plain), allowed(dtype, dtype, k)) << m;
+      for (int64_t i = 0; i < m * 259; ++i) {
+        EXPECT_NEAR(flipped.at(i % 259 * m + i / 259), back.at(i), 0.1) << m;
+      }
+    }
+  }
+}
+
 TEST_P(Gemm, SumsOverLeadingDims) {
   const DType dtype = GetParam();
   const DType out_dtype = dtype == bf16 ? f32 : dtype;
