@@ -89,7 +89,7 @@ C factor_of(const Block* factor) {
 }  // namespace
 
 void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
-           const AdamW& options, const Block* grad_factor) {
+           const AdamWNumbers& options, const Block* grad_factor) {
   for (const Block* block : {&parameter, &m, &v, &grad}) check_step("adamw", parameter, *block);
   const auto step = static_cast<double>(options.step);
   const double correction1 = 1 - std::pow(options.beta1, step);

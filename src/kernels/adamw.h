@@ -8,7 +8,7 @@
 namespace weft {
 
 /// AdamW of Loshchilov and Hutter, as torch.optim.AdamW computes it.
-struct AdamW {
+struct AdamWNumbers {
   double learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
@@ -21,7 +21,7 @@ struct AdamW {
 /// parameters), the gradient of any floating dtype. `grad_factor`, one element, scales the
 /// gradient.
 void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
-           const AdamW& options, const Block* grad_factor = nullptr);
+           const AdamWNumbers& options, const Block* grad_factor = nullptr);
 
 /// Stochastic gradient descent, as torch.optim.SGD computes it.
 struct Sgd {

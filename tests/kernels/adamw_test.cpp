@@ -18,7 +18,7 @@ const std::vector<double> kNesterov = {0.687038839, -2.28099465, 0.28376016};
 
 TEST(Adamw, StepsAsTorchDoes) {
   const Array p = Array::of(f32, {3}, kStart), m(f32, {3}), v(f32, {3});
-  AdamW options{
+  AdamWNumbers options{
       .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
   for (const auto& numbers : kGrads) {
     adamw(p.block, m.block, v.block, Array::of(f32, {3}, numbers).block, options);
@@ -40,7 +40,7 @@ TEST(Adamw, SgdStepsAsTorchDoes) {
 
 /// One step in plain loops.
 std::vector<double> plain(const Array& p, const Array& m, const Array& v, const Array& g,
-                          const AdamW& o, double factor) {
+                          const AdamWNumbers& o, double factor) {
   std::vector<double> result = p.values();
   for (size_t i = 0; i < result.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
@@ -61,7 +61,7 @@ TEST(Adamw, TakesAnyDtypeSizeAndFactor) {
         const Array v = Array::random(f32, {n}, Lie::dense, 3, 0, 2);
         const Array g = Array::random(grad_dtype, {n}, Lie::dense, 4),
                     factor = Array::of(f32, {}, {0.25});
-        AdamW options;
+        AdamWNumbers options;
         options.step = 7;
         const std::vector<double> expected = plain(p, m, v, g, options, 0.25);
         adamw(p.block, m.block, v.block, g.block, options, &factor.block);
