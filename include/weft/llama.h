@@ -51,7 +51,7 @@ class WEFT_API Llama final : public Module {
   std::vector<Module*> blocks();
 
   /// Mean cross entropy of the logits of `ids` [batch, sequence] against `targets` (alike);
-  /// negative targets do not count.
+  /// those that are kIgnoredTarget do not count.
   Tensor loss(const Tensor& ids, const Tensor& targets);
 
  protected:
