@@ -50,8 +50,9 @@ static void move_ties(const std::vector<std::shared_ptr<Unit>>& below, const Nam
     });
     if (inside) return;
     owner->disown(*named.parameter);
-    std::cerr << "fully_shard: parameter " << named.names[0] << " is " << named.names[1]
-              << " too, so it is sharded with their common ancestor\n";
+    if (!unit.is_first_rank()) continue;
+    std::cerr << concat("fully_shard: parameter ", named.names[0], " is ", named.names[1],
+                        " too, so it is sharded with their common ancestor\n");
   }
   unit.adopt(named);
 }

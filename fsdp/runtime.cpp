@@ -5,6 +5,7 @@
 
 #include "weft/autograd.h"
 #include "weft/context.h"
+#include "weft/error.h"
 
 namespace weft::fsdp {
 
@@ -35,9 +36,10 @@ void Runtime::event(Kind kind, Unit& unit) {
       return;
     }
     recording.astray = true;
-    std::cerr << "fully_shard: module \"" << unit.name()
-              << "\" comes in another order than in the step before; this step runs without "
-                 "prefetch\n";
+    if (!unit.is_first_rank()) return;
+    std::cerr << concat("fully_shard: module ", in_quotes(unit.name()),
+                        " comes in another order than in the step before; this step runs without "
+                        "prefetch\n");
   }
 }
 

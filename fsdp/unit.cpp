@@ -69,7 +69,7 @@ void Unit::add_slot(const NamedParameter& named) {
     fail("fully_shard: parameter ", named.name(), " is laid out as ", value.sharding(), " already");
   }
   auto slot = std::make_unique<Slot>();
-  slot->name = named.name();
+  slot->name = name_.empty() ? named.name() : name_ + "." + named.name();
   slot->parameter = named.parameter;
   slot->shape = value.shape();
   slot->dtype = value.dtype();

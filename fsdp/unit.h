@@ -57,6 +57,8 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   Module& module() const { return module_; }
   bool has_gradients() const { return trainable_ > 0; }
   int ranks() const { return ranks_.size(); }
+  /// One rank speaks for all.
+  bool is_first_rank() const { return ranks_.rank() == 0; }
 
   // Bytes, of this rank.
   size_t buffer_bytes() const { return buffer_bytes_; }

@@ -110,7 +110,7 @@ Tensor& Tensor::set_requires_grad(bool requires_grad) {
     body_->node = {};
     return *this;
   }
-  body_->node = Ref<Node>(new LeafNode(next_sequence(), body_->layout));
+  body_->node = Ref<Node>(new LeafNode(kLeafSequence, body_->layout));
   return *this;
 }
 

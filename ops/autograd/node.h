@@ -37,6 +37,9 @@ struct Node : public RefCounted {
   std::vector<Edge> edges;
 };
 
+/// Leaves run as soon as they can: who waits for their gradients must not wait for older nodes.
+inline constexpr uint64_t kLeafSequence = UINT64_MAX;
+
 /// A tensor that the user marked. Its gradient stays here or goes to the sink.
 struct LeafNode final : public Node {
   LeafNode(uint64_t number, Ref<Layout> marked) : Node(number), layout(std::move(marked)) {}

@@ -4,6 +4,7 @@
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
+#include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
 #include "weft/ops.h"
