@@ -200,13 +200,28 @@ static void for_sample(const MeshGrid& grid, F f) {
   visit(visit, 0);
 }
 
+/// Bytes that the busiest rank receives: a gathering one that holds least of the largest whole, a
+/// reducing one of the largest part; of boxes moved at will, the busiest of a sample.
+static int64_t most_received(const MeshGrid& grid, const Shape& shape, const PlanState& from,
+                             const PlanEdge& edge) {
+  Coordinates at{};
+  if (edge.kind == Kind::all_gather) {
+    for (int axis : edge.axes) at[static_cast<size_t>(axis)] = grid.size(axis) - 1;
+  }
+  if (edge.kind != Kind::all_to_all && edge.kind != Kind::exchange) {
+    return received_bytes(grid, shape, from, edge, at);
+  }
+  int64_t most = 0;
+  for_sample(grid, [&](const Coordinates& sample) {
+    most = std::max(most, received_bytes(grid, shape, from, edge, sample));
+  });
+  return most;
+}
+
 double predicted_seconds(const MeshGrid& grid, const Shape& shape, const PlanState& from,
                          const PlanEdge& edge) {
-  int64_t received = 0, scratch = 0;
-  for_sample(grid, [&](const Coordinates& at) {
-    received = std::max(received, received_bytes(grid, shape, from, edge, at));
-    scratch = std::max(scratch, scratch_bytes(grid, shape, from, edge, at));
-  });
+  int64_t received = most_received(grid, shape, from, edge);
+  int64_t scratch = scratch_bytes(grid, shape, from, edge, {});
   const LinkCost& link = grid.link(edge.axes);
   int64_t copied = scratch;
   if (edge.kind == Kind::local && makes_sums(grid, from.pattern, edge.to.pattern)) {

@@ -53,7 +53,7 @@ static std::shared_ptr<MeshGrid> known_grid(const Communicator& ranks,
   std::erase_if(grids, [](const auto& grid) { return grid.expired(); });
   for (const auto& weak : grids) {
     std::shared_ptr<MeshGrid> grid = weak.lock();
-    if (grid->ranks() == ranks && grid->axes() == axes) return grid;
+    if (grid && grid->ranks() == ranks && grid->axes() == axes) return grid;
   }
   return nullptr;
 }

@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <sstream>
-
 #include "mesh/mesh_body.h"
 #include "weft/context.h"
 
