@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/comm/transport.h"
 #include "tests/support/scratch.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
@@ -306,7 +307,18 @@ TEST(Failures, MemoryIsLeftAloneWhenItsOwnerThrows) {
   }
 }
 
-TEST(Failures, AUserEndsTheWorld) {
+TEST(Failures, ATransportIsAborted) {
+  const Outcome outcome = outcome_of([](Communicator world) {
+    if (world.rank() == 1) return world.transport()->abort("no data left");
+    world.barrier();
+  });
+  EXPECT_EQ(outcome.thrown, "rank 1 gave up: no data left");
+  EXPECT_EQ(outcome.at_fault, 1);
+  EXPECT_EQ(outcome.seen[2],
+            "world: collective 1: barrier(): given up: rank 1 gave up: no data left");
+}
+
+TEST(Failures, AUsersOwnCommErrorIsACauseLikeAnyOther) {
   const Outcome outcome = outcome_of([](Communicator world) {
     if (world.rank() == 1) throw CommError("lost the cable", 1, "mine", 5);
     world.barrier();
