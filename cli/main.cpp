@@ -16,6 +16,10 @@ static int run(int argc, char** argv) {
   program.require_subcommand(1);
   TrainOptions options;
   CLI::App* training = add_train(program, options);
+  if (argc > 1 && argv[1][0] != '-' && argv[1] != training->get_name()) {
+    std::cerr << "weft: there is no command \"" << argv[1] << "\"; see weft --help\n";
+    return kWrongUsage;
+  }
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -20,6 +20,7 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
           "Files or directories of text (bytes are the tokens), or llm.c .bin token shards")
       ->required()
       ->type_name("PATH...");
+  train->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   train
       ->add_option("--model", o.model,
                    "tiny, small or a Hugging Face config.json (default: tiny, or that of --init)")

@@ -63,7 +63,8 @@ TEST_P(FullyShard, EqualsTransformers) {
   }
 }
 
-/// The prediction holds before the first step and after; no copy of a parameter or gradient is made.
+/// The prediction holds before the first step and after; no copy of a parameter or gradient is
+/// made.
 TEST_P(FullyShard, MovesAndHoldsWhatItPredicts) {
   for (bool reshard : {true, false}) {
     run_ranks(GetParam(), [&](Communicator world) {
@@ -119,7 +120,8 @@ TEST_P(FullyShard, LearnsAsOneRank) {
   };
   run_ranks(1, learn(alone));
   run_ranks(GetParam(), learn(together));
-  for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(together[i], alone[i], 1e-3) << "step " << i;
+  for (size_t i = 0; i < alone.size(); ++i)
+    EXPECT_NEAR(together[i], alone[i], 1e-3) << "step " << i;
   EXPECT_LT(alone.back(), alone.front());
 }
 

@@ -105,7 +105,8 @@ TEST(Schedule, SurvivesAnotherOrderAndUnusedUnits) {
       }
     });
     run_ranks(1, [&](Communicator world) {
-      for (const auto& order : std::vector<std::vector<int>>{{0, 1, 2}, {2, 0, 1}, {0, 2}, {1, 1, 0}}) {
+      for (const auto& order :
+           std::vector<std::vector<int>>{{0, 1, 2}, {2, 0, 1}, {0, 2}, {1, 1, 0}}) {
         manual_seed(0);
         DeviceMesh mesh(world, {{"dp", 1}});
         Chain chain(3);

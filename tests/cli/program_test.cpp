@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/scratch.h"
+
+namespace weft {
+namespace {
+
+struct Outcome {
+  int code;
+  std::string text;
+};
+
+/// Runs the program with those arguments, errors and output together.
+Outcome run(const std::string& arguments) {
+  const std::string command = std::string(WEFT_PROGRAM) + " " + arguments + " 2>&1";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  Outcome outcome{-1, ""};
+  std::array<char, 4096> buffer;
+  while (size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    outcome.text.append(buffer.data(), n);
+  }
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+class Program : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += concat("line ", i, " of a text that repeats itself\n");
+    text_ = scratch_.write("text.txt", text);
+  }
+  template <class... Parts>
+  static std::string concat(const Parts&... parts) {
+    std::ostringstream out;
+    (out << ... << parts);
+    return out.str();
+  }
+  /// A run that is as small as one can be.
+  std::string small(const std::string& more) const {
+    return concat("train --data ", text_, " --steps 2 --batch 3 --seq 16 ", more);
+  }
+  void expect_usage_error(const std::string& arguments, const std::string& sentence) const {
+    Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.text;
+    EXPECT_NE(outcome.text.find(sentence), std::string::npos) << arguments << "\n" << outcome.text;
+  }
+
+  Scratch scratch_;
+  std::string text_;
+};
+
+TEST_F(Program, TellsHowItIsUsed) {
+  Outcome help = run("--help");
+  EXPECT_EQ(help.code, 0);
+  EXPECT_NE(help.text.find("train"), std::string::npos);
+  Outcome train = run("train --help");
+  EXPECT_EQ(train.code, 0);
+  for (const char* flag : {"--data", "--model", "--init", "--ranks", "--mesh", "--steps", "--batch",
+                           "--seq", "--seed", "--metrics"}) {
+    EXPECT_NE(train.text.find(flag), std::string::npos) << flag;
+  }
+  EXPECT_EQ(run("--version").code, 0);
+}
+
+TEST_F(Program, RefusesWrongFlags) {
+  expect_usage_error("", "subcommand");
+  expect_usage_error("trian", "trian");
+  expect_usage_error("train", "--data");
+  expect_usage_error(small("--nonsense 3"), "--nonsense");
+  expect_usage_error(small("--steps many"), "--steps");
+  expect_usage_error(small("--steps 0"), "--steps is 0; at least 1");
+  expect_usage_error(small("--batch -1"), "--batch is -1; at least 1");
+  expect_usage_error(small("--lr 0"), "--lr is 0; above 0");
+  expect_usage_error(small("--ranks 0"), "--ranks");
+}
+
+TEST_F(Program, RefusesImpossibleMeshes) {
+  expect_usage_error(small("--ranks 4 --mesh dp=5"), "--mesh dp=5 has 5 ranks but --ranks is 4");
+  expect_usage_error(small("--mesh dp"), "\"dp\" is no axis; write for example dp=4");
+  expect_usage_error(small("--mesh dp=0"), "\"dp=0\" is no axis");
+  expect_usage_error(small("--mesh dp=2,tp=2"), "has 2 axes; training shards over one");
+}
+
+TEST_F(Program, RefusesFilesThatAreNotThereOrMalformed) {
+  expect_usage_error("train --data /no/such/file", "/no/such/file");
+  expect_usage_error(concat("train --data ", scratch_.write("empty.txt", "")), "empty");
+  expect_usage_error(small("--model /no/such/config.json"), "/no/such/config.json");
+  expect_usage_error(small("--model " + scratch_.write("bad.json", "{\"hidden_size\": ")),
+                     "bad.json");
+  expect_usage_error(small("--init /no/such/folder"), "/no/such/folder");
+  expect_usage_error(small("--metrics /no/such/folder/metrics.jsonl"), "--metrics");
+  expect_usage_error(concat("train --data ", text_, " --seq 100000"), "tokens");
+  const std::string init = std::string(WEFT_SOURCE_DIR) + "/tests/reference/heads";
+  scratch_.write("hf/model.safetensors", "no header");
+  std::filesystem::copy_file(init + "/config.json", scratch_.path("hf/config.json"));
+  // The reference's vocabulary ends before the letters.
+  std::string digits;
+  for (int i = 0; i < 4000; ++i) digits += static_cast<char>('0' + i % 10);
+  const std::string numbers =
+      concat("train --data ", scratch_.write("numbers.txt", digits), " --batch 2 --seq 8 --init ");
+  expect_usage_error(numbers + scratch_.path("hf"), "model.safetensors");
+  expect_usage_error(
+      small("--model tiny --init " + init),
+      "tensor \"model.embed_tokens.weight\" is [97, 32] but the parameter [256, 256]");
+}
+
+TEST_F(Program, TrainsAndWritesMetrics) {
+  for (const char* ranks : {"1", "3"}) {
+    const std::string metrics = scratch_.path("metrics.jsonl");
+    Outcome outcome = run(small(concat("--ranks ", ranks, " --sample 5 --metrics ", metrics)));
+    ASSERT_EQ(outcome.code, 0) << outcome.text;
+    EXPECT_NE(outcome.text.find("step 2/2"), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find("--- sample"), std::string::npos) << outcome.text;
+    std::ifstream file(metrics);
+    int64_t step = 0;
+    for (std::string line; std::getline(file, line);) {
+      const auto json = nlohmann::json::parse(line);
+      EXPECT_EQ(json["step"], ++step);
+      for (const char* key : {"loss", "lr", "grad_norm", "tokens_per_second", "seconds",
+                              "bytes_moved", "peak_bytes"}) {
+        EXPECT_TRUE(json[key].is_number()) << key;
+      }
+      EXPECT_TRUE(json.contains("val_loss"));
+      EXPECT_EQ(json["bytes_moved"] > 0, ranks[0] != '1');
+    }
+    EXPECT_EQ(step, 2);
+  }
+}
+
+TEST_F(Program, StartsFromAHuggingFaceModel) {
+  const std::string init = std::string(WEFT_SOURCE_DIR) + "/tests/reference/grouped";
+  // Its vocabulary is smaller than a byte: token shards would fit, text does not.
+  expect_usage_error(small("--init " + init), "vocabulary");
+}
+
+}  // namespace
+}  // namespace weft
