@@ -17,7 +17,7 @@ static constexpr int64_t kReduceBlock = 2048;
 
 /// What elements of T are reduced in.
 template <class T>
-using Sum = std::conditional_t<is_half<T>, float, T>;
+using SumOf = std::conditional_t<is_half<T>, float, T>;
 
 struct AddParts {
   template <class S>
@@ -47,25 +47,26 @@ struct MinOfParts {
 
 /// sums[i] (or the first source, when there are no sums yet) combined with K sources in order.
 template <int K, bool kFirst, class Op, class T>
-[[gnu::noinline]] static void combine_sources(Sum<T>* sums, const T* const* from, int64_t count) {
+[[gnu::noinline]] static void combine_sources(SumOf<T>* sums, const T* const* from, int64_t count) {
   std::array<const T*, K> sources;
   std::copy_n(from, K, sources.begin());
 // Sums may be one of the sources, never a shifted one.
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
-    Sum<T> sum = kFirst ? static_cast<Sum<T>>(sources[0][i]) : sums[i];
-    for (size_t k = kFirst ? 1 : 0; k < K; ++k) sum = Op()(sum, static_cast<Sum<T>>(sources[k][i]));
+    SumOf<T> sum = kFirst ? static_cast<SumOf<T>>(sources[0][i]) : sums[i];
+    for (size_t k = kFirst ? 1 : 0; k < K; ++k)
+      sum = Op()(sum, static_cast<SumOf<T>>(sources[k][i]));
     sums[i] = sum;
   }
 }
 
 /// Reduces one block of all sources to `sums`.
 template <class Op, class T>
-static void reduce_block(Sum<T>* sums, std::span<const T* const> sources, int64_t count) {
+static void reduce_block(SumOf<T>* sums, std::span<const T* const> sources, int64_t count) {
   const T* const* from = sources.data();
   const size_t n = sources.size();
   size_t done = 0;
-  if constexpr (std::is_floating_point_v<Sum<T>>) {
+  if constexpr (std::is_floating_point_v<SumOf<T>>) {
     if (n >= 4) {
       combine_sources<4, true, Op, T>(sums, from, count);
       done = 4;
@@ -123,7 +124,7 @@ struct Reducing {
 
 template <class Op, class T, class Out>
 static void reduce_blocks(const Reducing& task) {
-  using S = Sum<T>;
+  using S = SumOf<T>;
   alignas(64) std::array<S, kReduceBlock> scratch;
   const size_t n = task.sources.size();
   std::array<const T*, 32> few;
