@@ -43,6 +43,7 @@ static bool is_below(const std::string& name, const std::string& module) {
 /// ancestor, which is the module sharded now.
 static void move_ties(const std::vector<std::shared_ptr<Unit>>& below, const NamedParameter& named,
                       Unit& unit) {
+  bool moved = false;
   for (const auto& owner : below) {
     if (!owner->owns(*named.parameter)) continue;
     bool inside = std::all_of(named.names.begin(), named.names.end(), [&](const std::string& name) {
@@ -50,7 +51,9 @@ static void move_ties(const std::vector<std::shared_ptr<Unit>>& below, const Nam
     });
     if (inside) return;
     owner->disown(*named.parameter);
-    if (!unit.is_first_rank()) continue;
+    moved = true;
+  }
+  if (moved && unit.is_first_rank()) {
     std::cerr << concat("fully_shard: parameter ", named.names[0], " is ", named.names[1],
                         " too, so it is sharded with their common ancestor\n");
   }

@@ -124,6 +124,30 @@ TEST(Schedule, SurvivesAnotherOrderAndUnusedUnits) {
   }
 }
 
+/// A weight that two sharded layers share belongs to their common ancestor.
+TEST(Schedule, MovesTiesToTheCommonAncestor) {
+  std::vector<std::vector<float>> gradients[2];
+  for (int ranks : {1, 3}) {
+    run_ranks(ranks, [&](Communicator world) {
+      DeviceMesh mesh(world, {{"dp", world.size()}});
+      Chain chain(3);
+      chain.layers()[2]->set_parameter("weight", chain.layers()[0]->parameters()[0]);
+      shard(chain, mesh);
+      ASSERT_EQ(chain.parameters().size(), 2u);
+      for (int step = 0; step < 2; ++step) {
+        auto found = gradients_in_order(chain, mesh, {0, 1, 2});
+        if (world.rank() == 0) gradients[ranks == 1 ? 0 : 1] = found;
+      }
+    });
+  }
+  ASSERT_EQ(gradients[0].size(), gradients[1].size());
+  for (size_t p = 0; p < gradients[0].size(); ++p) {
+    for (size_t j = 0; j < gradients[0][p].size(); ++j) {
+      EXPECT_NEAR(gradients[0][p][j], gradients[1][p][j], 1e-5);
+    }
+  }
+}
+
 TEST(Schedule, OneRankCallsNoCollective) {
   run_ranks(1, [](Communicator world) {
     DeviceMesh mesh(world, {{"dp", 1}});
