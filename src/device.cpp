@@ -26,9 +26,12 @@ Device device_named(std::string_view name) {
 
 std::ostream& operator<<(std::ostream& out, Device device) {
   switch (device.kind) {
-    case DeviceKind::cpu: return out << "cpu";
-    case DeviceKind::meta: return out << "meta";
-    case DeviceKind::cuda: break;
+    case DeviceKind::cpu:
+      return out << "cpu";
+    case DeviceKind::meta:
+      return out << "meta";
+    case DeviceKind::cuda:
+      break;
   }
   return out << "cuda:" << int{device.index};
 }

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-static constexpr std::array<std::string_view, kDTypes> kDTypeNames = {
-    "f32", "bf16", "f16", "f64", "i32", "i64", "u8", "bool"};
+static constexpr std::array<std::string_view, kDTypes> kDTypeNames = {"f32", "bf16", "f16", "f64",
+                                                                      "i32", "i64",  "u8",  "bool"};
 
 std::string_view name_of(DType dtype) { return kDTypeNames[static_cast<size_t>(dtype)]; }
 
@@ -23,10 +23,14 @@ DType dtype_named(std::string_view name) {
 /// Integers in the order in which one holds the other; u8 fits into i32.
 static int integer_rank(DType dtype) {
   switch (dtype) {
-    case DType::boolean: return 0;
-    case DType::u8: return 1;
-    case DType::i32: return 2;
-    default: return 3;
+    case DType::boolean:
+      return 0;
+    case DType::u8:
+      return 1;
+    case DType::i32:
+      return 2;
+    default:
+      return 3;
   }
 }
 
