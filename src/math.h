@@ -58,9 +58,9 @@ WEFT_MATH float log(float x) {
   const bool denormal = x < 0x1p-126f;
   const float normal = denormal ? x * 0x1p23f : x;
   // The exponent is counted so that the fraction lies in [sqrt(1/2), sqrt(2)).
-  const int32_t bits = std::bit_cast<int32_t>(normal) - 0x3f3504f3;
-  const int32_t exponent = bits >> 23;
-  const float f = std::bit_cast<float>((bits & 0x007fffff) + 0x3f3504f3) - 1.0f;
+  const uint32_t bits = std::bit_cast<uint32_t>(normal) - 0x3f3504f3u;
+  const int32_t exponent = static_cast<int32_t>(bits) >> 23;
+  const float f = std::bit_cast<float>((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
   const float e = static_cast<float>(exponent - (denormal ? 23 : 0));
   float p = 0x1.14760cp-4f;
   p = p * f - 0x1.de02bcp-4f;
@@ -130,7 +130,7 @@ WEFT_MATH float erf(float x) {
 WEFT_MATH double erf(double x) { return ::erf(x); }
 
 /// Sine or cosine of r + quadrant * pi / 2, |r| <= pi / 4.
-WEFT_MATH float sine_in_quadrant(float r, int32_t quadrant) {
+WEFT_MATH float sine_in_quadrant(float r, uint32_t quadrant) {
   const float s = r * r;
   float p = 0x1.7c3226p-19f;
   p = p * s - 0x1.a0595ep-13f;
@@ -148,14 +148,14 @@ WEFT_MATH float sine_in_quadrant(float r, int32_t quadrant) {
 /// x - n * pi / 2 and n: reduced in double, exact enough for |x| <= 10^6.
 struct Quadrant {
   float r;
-  int32_t n;
+  uint32_t n;
 };
 WEFT_MATH Quadrant quadrant_of(float x) {
   const double wide = static_cast<double>(x);
   const double shifted = wide * 0x1.45f306dc9c883p-1 + 0x1.8p52;
   const double n = shifted - 0x1.8p52;
   const double r = (wide - n * 0x1.921fb544p0) - n * 0x1.0b4611a626331p-34;
-  return {static_cast<float>(r), static_cast<int32_t>(std::bit_cast<int64_t>(shifted))};
+  return {static_cast<float>(r), static_cast<uint32_t>(std::bit_cast<uint64_t>(shifted))};
 }
 
 /// 2 ulp for |x| <= 10^6; NaN for infinities.

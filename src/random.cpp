@@ -100,8 +100,9 @@ struct Normal {
     const float radius = stddev * sqrt(-2.0f * log(unit(a) + 0x1p-24f));
     const NearestInteger quarter = nearest_integer(unit(b) * 4.0f);
     const float angle = (unit(b) * 4.0f - quarter.value) * 0x1.921fb6p0f;
-    first = mean + radius * sine_in_quadrant(angle, quarter.n + 1);
-    second = mean + radius * sine_in_quadrant(angle, quarter.n);
+    const auto quadrant = static_cast<uint32_t>(quarter.n);
+    first = mean + radius * sine_in_quadrant(angle, quadrant + 1);
+    second = mean + radius * sine_in_quadrant(angle, quadrant);
   }
 };
 

@@ -51,6 +51,7 @@ static int64_t convert_halves(To* to, const From* from, int64_t n) {
 template <class To, class From>
 static void convert_elements(void* to_data, int64_t to_stride, const void* from_data,
                              int64_t from_stride, int64_t n) {
+  if (n <= 0) return;
   auto* to = static_cast<Stored<To>*>(to_data);
   const auto* from = static_cast<const Stored<From>*>(from_data);
   if (to_stride == 1 && from_stride == 1) {
@@ -62,7 +63,6 @@ static void convert_elements(void* to_data, int64_t to_stride, const void* from_
       for (; i < n; ++i) to[i] = converted<To, From>(from[i]);
     }
   } else if (to_stride == 1 && from_stride == 0) {
-    if (n <= 0) return;
     const Stored<To> value = converted<To, From>(from[0]);
     for (int64_t i = 0; i < n; ++i) to[i] = value;
   } else {
