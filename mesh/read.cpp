@@ -21,7 +21,6 @@ class CommonRows {
       } else {
         loops_.push_back({shape[d], d});
       }
-      outermost_ = d;
     }
     bool contiguous = !loops_.empty() && std::all_of(blocks.begin(), blocks.end(), [&](auto& b) {
       return b.strides[loops_[0].dim] == 1;
@@ -75,7 +74,6 @@ class CommonRows {
   /// Innermost first.
   std::vector<Loop> loops_;
   int64_t row_ = 1;
-  int outermost_ = 0;
 };
 
 }  // namespace
