@@ -111,7 +111,7 @@ void cross_entropy_backward(const Block& dlogits, const Block& dloss, const Bloc
   const Rows out(dlogits, dlogits.shape.ndim() - 1), upper = rows.values(kWhat, dloss);
   check_rows(kWhat, rows.logits, out);
   const Rows maxima = max ? rows.values(kWhat, *max) : out;
-  const Rows sums = max ? rows.values(kWhat, *sum) : out;
+  const Rows sums = sum ? rows.values(kWhat, *sum) : out;
   const int64_t n = rows.logits.size();
   visit_compute_floating(kWhat, logits.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
@@ -127,7 +127,9 @@ void cross_entropy_backward(const Block& dlogits, const Block& dloss, const Bloc
           std::fill_n(row, n, C(0));
         } else {
           std::optional<SoftmaxRow<C>> given;
-          if (max) given = {finite_or_zero(RowValues<C>(maxima)[r]), RowValues<C>(sums)[r]};
+          if (max) {
+            given = {finite_or_zero(RowValues<C>(maxima)[r]), sum ? RowValues<C>(sums)[r] : C(1)};
+          }
           cross_entropy_row(n, row, x, factor, given);
           if (id >= offset && id < offset + n) row[id - offset] -= factor;
         }
