@@ -38,7 +38,7 @@ class Chooser {
       for (size_t a = 0; a < at.size(); ++a) axes.push_back(choices[a][at[a]]);
       consider(axes);
     } while (advance(at, choices));
-    if (!best_) fail("op: no layout is allowed for its operands in place");
+    if (!best_) refuse();
     return std::move(*best_);
   }
 
@@ -50,6 +50,15 @@ class Chooser {
       at[a] = 0;
     }
     return false;
+  }
+
+  [[noreturn]] void refuse() const {
+    std::string layouts;
+    for (int operand : query_.pinned) {
+      const Sharding& sharding = query_.operands[static_cast<size_t>(operand)]->sharding;
+      layouts += concat(layouts.empty() ? "" : ", ", "operand ", operand, " ", sharding);
+    }
+    fail(query_.name, ": no layout is allowed for its operands in place: ", layouts);
   }
 
   void consider(std::span<const AxisChoice> axes) {

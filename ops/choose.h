@@ -12,6 +12,8 @@ namespace weft {
 
 /// What a route must know of an op to choose layouts.
 struct ChoiceQuery {
+  /// The op's, for errors.
+  const std::string& name;
   const Binding& binding;
   std::span<const Ref<Layout>> operands;
   std::span<const DType> result_dtypes;
@@ -35,6 +37,7 @@ struct Choice {
 
 /// The allowed layouts of least predicted time, jointly over the axes of the mesh; ties keep
 /// operands as they are. All operands are laid out over the same mesh. Equal on all ranks.
+/// std::invalid_argument when operands that are changed in place do not go together.
 Choice choose_layouts(const ChoiceQuery& query, const DeviceMesh& mesh);
 
 }  // namespace weft

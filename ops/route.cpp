@@ -100,7 +100,8 @@ class Router {
 
   void lay_out_over(const DeviceMesh& mesh, const ReadyRule& rule) {
     std::vector<std::vector<int>> linear = linear_sets();
-    ChoiceQuery query{binding_,
+    ChoiceQuery query{op_.spec.name,
+                      binding_,
                       layouts_,
                       result_dtypes_,
                       linear,

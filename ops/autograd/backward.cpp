@@ -44,6 +44,9 @@ Tensor brought_to(const Tensor& gradient, const Layout& layout) {
          gradient.is_sharded() ? "laid out over a mesh" : "not laid out over the mesh",
          " as the tensor is", layout.sharding ? "" : " not");
   }
+  if (!(gradient.shape() == layout.shape)) {
+    fail("backward: the gradient of a tensor ", layout.shape, " is ", gradient.shape());
+  }
   Ref<Layout> target = gradient_layout(layout, gradient.dtype());
   Tensor brought = gradient;
   if (!(target == layout_of(gradient))) {
@@ -235,6 +238,10 @@ static void run_counted(const Tensors& roots, const Tensors& gradients) {
 }
 
 void backward(const Tensors& roots, const Tensors& gradients) {
+  if (gradients.size() > roots.size()) {
+    fail("backward: ", gradients.size(), " gradients for ", roots.size(), " roots");
+  }
+  for (const Tensor& root : roots) check_tensor("backward", root);
   Tensors complete = gradients;
   complete.resize(roots.size());
   for (size_t i = 0; i < roots.size(); ++i) {
