@@ -151,6 +151,7 @@ void gemm(const Block& a, const Block& b, const Block& bias, const Block& out, f
 static Matrix leading_as_rows(const Block& x, Scratch& scratch) {
   const int last = x.shape.ndim() - 1;
   Matrix rows{x.data, x.dtype, 0, x.strides[last]};
+  if (x.numel() == 0) return rows;
   int64_t count = 1;
   int dim = last - 1;
   for (; dim >= 0; --dim) {
@@ -160,7 +161,7 @@ static Matrix leading_as_rows(const Block& x, Scratch& scratch) {
     count *= x.shape[dim];
   }
   if (dim < 0) return rows;
-  const int64_t columns = x.shape[last], total = x.numel() / std::max<int64_t>(columns, 1);
+  const int64_t columns = x.shape[last], total = x.numel() / columns;
   void* data = scratch.take_bytes(static_cast<size_t>(total * columns) * size_of(x.dtype));
   const Matrix copy{data, x.dtype, columns, 1};
   for (int64_t i = 0; i < total / count; ++i) {

@@ -199,6 +199,16 @@ TEST_P(Gemm, SumsOverLeadingDims) {
   }
 }
 
+TEST(Gemm, SumsOverAnEmptyPartOfLeadingDims) {
+  StridedArray a(f32, {2, 5, 3}), b(f32, {2, 5, 4}), out(f32, {3, 4});
+  for (int64_t i = 0; i < 12; ++i) out.set_at(i, 7);
+  const Box none_of_a{{0, 2, 0}, {2, 0, 3}}, none_of_b{{0, 2, 0}, {2, 0, 4}};
+  gemm_over_leading(a.block().part(none_of_a), b.block().part(none_of_b), out.block(), 1);
+  EXPECT_EQ(out.values(), std::vector<double>(12, 7));
+  gemm_over_leading(a.block().part(none_of_a), b.block().part(none_of_b), out.block());
+  EXPECT_EQ(out.values(), std::vector<double>(12, 0));
+}
+
 TEST(Gemm, ReadsBroadcastOperandsByStrideZero) {
   std::mt19937 random(11);
   StridedArray a(f32, {6, 40, 50}), row(f32, {1, 1}), out(f32, {6, 40, 30});
