@@ -17,7 +17,8 @@ namespace {
 
 /// Counters in work at once, four words each, and the multiple they are computed in.
 constexpr int64_t kCounters = 256, kCounterStep = 16;
-constexpr int64_t kRandomChunk = 4 * (kCounters - 1);
+/// Elements in work at once: whole cache lines, so that pieces stay aligned.
+constexpr int64_t kRandomChunk = 4 * (kCounters - kCounterStep);
 
 /// One call of Philox: four words in place.
 struct Philox {
@@ -80,9 +81,11 @@ struct Bernoulli {
   float p, one;
   void operator()(const Words& words, int64_t count, float* out) const {
     for (int64_t i = 0; i < count; ++i) {
-      for (int j = 0; j < 4; ++j) out[4 * i + j] = unit(words.w[j][i]) < p ? one : 0.0f;
+      for (int j = 0; j < 4; ++j) out[4 * i + j] = at(words.w[j][i]);
     }
   }
+  /// A product, because the compiler makes a branch of a choice, and it is mispredicted.
+  WEFT_FN float at(uint32_t word) const { return static_cast<float>(unit(word) < p) * one; }
 };
 
 struct Normal {
@@ -237,12 +240,19 @@ void dropout_dense(const Block& out, const Block& in, const Box& box, const Shap
         alignas(64) float factors[4 * kCounters];
         alignas(64) C values[4 * kCounters];
         kept(words, count, factors);
-        load_line(values, {in.dtype, in.as<char>() + position * from}, n);
+        const Line source{in.dtype, in.as<char>() + position * from};
+        const Line target{out.dtype, out.as<char>() + position * to};
+        const bool reads = in.dtype == dtype_of<C>, writes = out.dtype == dtype_of<C>;
+        if (!reads) load_line(values, source, n);
+        const C* x = reads ? static_cast<const C*>(source.data) : values;
+        C* y = writes ? static_cast<C*>(target.data) : values;
+        const float* mine = factors + skipped;
+#pragma GCC ivdep
         for (int64_t i = 0; i < n; ++i) {
-          const float factor = factors[skipped + i];
-          values[i] = factor != 0 ? values[i] * static_cast<C>(factor) : C(0);
+          const C factor = static_cast<C>(mine[i]), scaled = x[i] * factor;
+          y[i] = factor != 0 ? scaled : C(0);
         }
-        store_line({out.dtype, out.as<char>() + position * to}, values, n);
+        if (!writes) store_line(target, values, n);
       });
 }
 
