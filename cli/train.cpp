@@ -187,6 +187,10 @@ void train(const TrainOptions& options) {
   LlamaConfig config = llama_config(options.model);
   config.max_sequence = std::max(config.max_sequence, options.seq);
   TokenData data(options.data, {config.vocabulary, options.batch, options.seq}, options.seed);
+  for (char byte : options.prompt) {
+    if ((byte & 0xff) < config.vocabulary) continue;
+    fail("--prompt: byte ", byte & 0xff, " is no token of the model's ", config.vocabulary);
+  }
   Progress progress(options.metrics, options.steps);
   run_ranks(options.ranks,
             [&](Communicator world) { Training(options, config, data, progress, world).run(); },

@@ -15,13 +15,32 @@ Runtime::Runtime(std::vector<std::shared_ptr<Unit>> units) : units_(std::move(un
   for (const auto& unit : units_) unit->runtime = this;
 }
 
-void Runtime::begin(bool training) {
-  training_ = training;
+/// A step that was left on its way (no backward came, or it threw) gives back what it held: its
+/// parameters may change before the next one.
+void Runtime::abandon() {
+  for (const auto& unit : units_) unit->abandon(pool_);
+  if (running_ && !running_->complete) *running_ = {};
+  running_ = nullptr;
+  scattering_ = nullptr;
   backward_begun_ = false;
+}
+
+void Runtime::begin(bool training) {
+  abandon();
+  training_ = training;
   received_ = 0;
   running_ = &recordings_[training ? 1 : 0];
   if (running_->astray) *running_ = {};
   running_->at = 0;
+}
+
+/// A backward whose forward is not the last one: it follows no schedule and writes none.
+void Runtime::begin_unscheduled() {
+  unscheduled_ = {};
+  unscheduled_.complete = unscheduled_.astray = true;
+  training_ = true;
+  received_ = 0;
+  running_ = &unscheduled_;
 }
 
 /// Follows the recording, or writes it.
@@ -72,10 +91,11 @@ void Runtime::after_forward(Unit& unit) {
 void Runtime::expect_backward() {
   backward_begun_ = true;
   for (const auto& unit : units_) unit->expect_gradients();
-  after_backward([this] { finish_backward(); });
+  after_backward([this](bool failed) { failed ? abandon() : finish_backward(); });
 }
 
 void Runtime::before_backward(Unit& unit) {
+  if (!running_) begin_unscheduled();
   if (!backward_begun_) expect_backward();
   event(Kind::backward, unit);
   gather(unit);
@@ -88,7 +108,7 @@ void Runtime::before_backward(Unit& unit) {
 
 void Runtime::gradients_complete(Unit& unit) {
   event(Kind::gradients_done, unit);
-  unit.free_gathered(pool_);
+  if (!unit.has_frozen()) unit.free_gathered(pool_);
   scatter(unit);
 }
 

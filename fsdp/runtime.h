@@ -32,6 +32,8 @@ class Runtime {
 
  private:
   void begin(bool training);
+  void begin_unscheduled();
+  void abandon();
   void event(Event::Kind kind, Unit& unit);
   void gather(Unit& unit);
   void scatter(Unit& unit);
@@ -43,6 +45,7 @@ class Runtime {
   BufferPool pool_;
   /// By kind of step: without and with gradients.
   std::array<Recording, 2> recordings_;
+  Recording unscheduled_;
   Recording* running_ = nullptr;
   bool training_ = false;
   bool backward_begun_ = false;

@@ -78,7 +78,7 @@ class Player {
         if (unit != &root_ && unit->options().reshard_after_forward) release(unit);
         break;
       case Event::Kind::gradients_done:
-        release(unit);
+        if (!unit->has_frozen()) release(unit);
         scatter(unit);
         break;
       case Event::Kind::end:

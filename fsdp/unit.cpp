@@ -82,11 +82,13 @@ void Unit::add_slot(const NamedParameter& named) {
     slot->counts.push_back((end - begin) * row);
   }
   slot->buffer_offset = buffer_bytes_;
-  slot->slice_offset = slice_bytes_;
   auto element = size_of(slot->dtype);
+  slice_bytes_ = rounded_up(slice_bytes_, element);
+  slot->slice_offset = slice_bytes_;
   buffer_bytes_ += rounded_up(static_cast<size_t>(most * ranks() * row) * element, kSlotAlignment);
   slice_bytes_ += static_cast<size_t>(slot->slice_elements(ranks_.rank())) * element;
   trainable_ += slot->trainable;
+  frozen_ += !slot->trainable;
   slots_.push_back(std::move(slot));
 }
 
@@ -236,6 +238,16 @@ void Unit::wait_scattered(BufferPool& pool) {
     pool.give(std::exchange(gradient_buffer_, {}));
   }
   scattering_ = false;
+}
+
+void Unit::abandon(BufferPool& pool) {
+  try {
+    wait_scattered(pool);
+    free_gathered(pool);
+  } catch (const std::exception&) {
+    // The ranks are beyond help, and an error is on its way that says why.
+  }
+  if (gradient_buffer_ && !scattering_) pool.give(std::exchange(gradient_buffer_, {}));
 }
 
 int64_t Unit::gradient_bytes() const { return has_gradients() ? slice_bytes() : 0; }

@@ -45,6 +45,8 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   void start_scatter(BufferPool& pool);
   void wait_scattered(BufferPool& pool);
   bool is_scattering() const { return scattering_; }
+  /// Gives everything back after a step that did not end.
+  void abandon(BufferPool& pool);
   /// Parameters whose gradients are not complete in this backward.
   int incomplete() const { return incomplete_; }
   void expect_gradients();
@@ -56,6 +58,8 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   const FullyShardOptions& options() const { return options_; }
   Module& module() const { return module_; }
   bool has_gradients() const { return trainable_ > 0; }
+  /// Its whole parameters may be needed after the last gradient is complete.
+  bool has_frozen() const { return frozen_ > 0; }
   int ranks() const { return ranks_.size(); }
   /// One rank speaks for all.
   bool is_first_rank() const { return ranks_.rank() == 0; }
@@ -121,6 +125,7 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   size_t buffer_bytes_ = 0;
   size_t slice_bytes_ = 0;
   int trainable_ = 0;
+  int frozen_ = 0;
   int incomplete_ = 0;
 
   Ref<Storage> slices_;

@@ -16,7 +16,7 @@ namespace {
 /// One call on its way: operands as they are used, and where their memory starts.
 struct Running {
   explicit Running(const OpBody& body, Route& way, const Attributes& attributes)
-      : op(body), route(way), call{way, attributes, {}, {}, {}, {}} {}
+      : op(body), route(way), call(way, attributes) {}
 
   const OpBody& op;
   Route& route;
@@ -105,7 +105,7 @@ static void add_operands(Running& run, std::span<const Tensor> operands) {
     if (route.fetched) {
       add_fetched(run, route, *used);
     } else {
-      run.call.ins.add(used->body()->block());
+      run.call.ins.add_made([used] { return used->body()->block(); });
       run.fetched.add(Tensor());
     }
   }
@@ -145,7 +145,7 @@ static void make_results(Running& run) {
   for (const Ref<Layout>& layout : run.route.results) {
     Tensor& result = run.results.tensors[static_cast<size_t>(run.results.count++)];
     result = new_tensor(layout, run.device);
-    run.call.outs.add(result.block());
+    run.call.outs.add_made([&] { return result.body()->block(); });
   }
 }
 
@@ -177,7 +177,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   }
   mark_writes(*op, operands);
   if (Context::current().grad_enabled && op->spec.differentiable) {
-    record_op(op, route, attributes, operands, run.used, run.results);
+    record_op(op, std::move(route), attributes, operands, run.used, run.results);
   }
   return std::move(run.results);
 }
@@ -224,7 +224,7 @@ static void make_placed_results(Running& run, std::span<Place> places) {
     bool direct = place && writes_directly(run.op, layout, i, *place);
     Tensor& result = run.results.tensors[i];
     result = direct ? place->tensor : new_tensor(layout, run.device);
-    run.call.outs.add(result.block());
+    run.call.outs.add_made([&] { return result.body()->block(); });
     run.call.accumulate[i] = direct && place->accumulate;
     if (place) place->direct = direct;
   }

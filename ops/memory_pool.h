@@ -2,7 +2,7 @@
 #pragma once
 
 #include <new>
-#include <vector>
+#include <utility>
 
 namespace weft {
 
@@ -10,51 +10,50 @@ namespace weft {
 template <class T>
 class MemoryPool {
  public:
-  ~MemoryPool() {
-    for (void* memory : free_) ::operator delete(memory);
-    alive() = false;
+  static void* take() {
+    Kept* first = kept_.first;
+    if (!first) return ::operator new(sizeof(T));
+    kept_.first = first->next;
+    --kept_.count;
+    return first;
   }
 
-  static MemoryPool* of_thread() {
-    static thread_local MemoryPool pool;
-    return alive() ? &pool : nullptr;
-  }
-
-  void* take() {
-    if (free_.empty()) return ::operator new(sizeof(T));
-    void* memory = free_.back();
-    free_.pop_back();
-    return memory;
-  }
-
-  void give(void* memory) {
-    if (free_.size() < kMost) {
-      free_.push_back(memory);
-    } else {
-      ::operator delete(memory);
+  static void give(void* memory) {
+    if (kept_.count >= kept_.most) [[unlikely]] {
+      if (!may_keep()) return ::operator delete(memory);
     }
+    kept_.first = new (memory) Kept{kept_.first};
+    ++kept_.count;
   }
 
  private:
-  static constexpr size_t kMost = 4096;
-  /// False once the thread's pool is gone: objects may outlive it.
-  static bool& alive() {
-    static thread_local bool flag = true;
-    return flag;
+  struct Kept {
+    Kept* next;
+  };
+  struct List {
+    Kept* first = nullptr;
+    int count = 0;
+    /// 0 before the first object and after the thread's end.
+    int most = 0;
+    bool ended = false;
+  };
+  /// Frees the list when its thread ends; objects may outlive it.
+  struct Owner {
+    ~Owner() {
+      while (kept_.first) ::operator delete(std::exchange(kept_.first, kept_.first->next));
+      kept_ = {.ended = true};
+    }
+  };
+  static constexpr int kMost = 4096;
+
+  static bool may_keep() {
+    if (kept_.most > 0 || kept_.ended) return false;
+    static thread_local Owner owner;
+    kept_.most = kMost;
+    return true;
   }
-  std::vector<void*> free_;
+
+  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local List kept_{};
 };
-
-template <class T>
-void* pool_allocate() {
-  MemoryPool<T>* pool = MemoryPool<T>::of_thread();
-  return pool ? pool->take() : ::operator new(sizeof(T));
-}
-
-template <class T>
-void pool_free(void* memory) {
-  MemoryPool<T>* pool = MemoryPool<T>::of_thread();
-  pool ? pool->give(memory) : ::operator delete(memory);
-}
 
 }  // namespace weft

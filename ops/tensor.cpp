@@ -14,8 +14,8 @@ void release_handle(TensorBody* body) {
   if (body->release()) TensorBody::destroy(body);
 }
 
-void* TensorBody::operator new(size_t) { return pool_allocate<TensorBody>(); }
-void TensorBody::operator delete(void* memory) { pool_free<TensorBody>(memory); }
+void* TensorBody::operator new(size_t) { return MemoryPool<TensorBody>::take(); }
+void TensorBody::operator delete(void* memory) { MemoryPool<TensorBody>::give(memory); }
 
 Block TensorBody::block() const {
   auto* start = static_cast<char*>(storage->data());
@@ -65,6 +65,7 @@ Tensor Tensor::local() const {
 Tensor Tensor::detach() const { return relabeled(*this, body_->layout); }
 
 double Tensor::item() const {
+  check_tensor("item", *this);
   if (numel() != 1) fail("item: a tensor ", shape(), " has not one element");
   if (is_sharded() && !sharding().is_replicated()) {
     fail("item: the element of a tensor laid out as ", sharding(),

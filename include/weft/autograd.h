@@ -36,8 +36,8 @@ WEFT_API Tensors record(const char* name, const Tensors& inputs, const Tensors& 
                         BackwardFunction function);
 
 /// Runs `function` when the outermost backward under way on this rank has ended (at once when there
-/// is none).
-WEFT_API void after_backward(std::function<void()> function);
+/// is none), and tells it whether it threw.
+WEFT_API void after_backward(std::function<void(bool failed)> function);
 
 /// What the calling rank's tape and engine did, since the rank began.
 struct EngineStatistics {

@@ -13,17 +13,15 @@ namespace weft {
 
 // How the dims of an op's operands and results belong together, in factor notation:
 //
-//   "... m k, ... k n -> ... m n"     equal names are one factor; one that no result names is
-//   summed
-//   "... v:max -> ..."                reduced by max (or min)
-//   "... [d] -> ... [d]"              whole on each device
-//   "v d, ... -> ... d"               `...` is any number of dims, an operand's first ones,
-//   broadcast
-//                                     from the right
-//   "... -> +v ..."                   a factor the op creates (its size is told with the rule)
-//   "b s (h d) -> b s h d"            merged dims; a cut passes to h where chunk boundaries
-//   coincide "a ~b -> a +c"                    the engine fetches the slice of b that a slice of c
-//   needs "a b -> ."                        a result without dims; nothing after -> is no result
+//   "... m k, ... k n -> ... m n"   equal names are one factor; one that no result names is summed
+//   "... v:max -> ..."              reduced by max (or min)
+//   "... [d] -> ... [d]"            whole on each device
+//   "... -> +v ..."                 a factor that the op creates; its size comes with the rule
+//   "b s (h d) -> b s h d"          merged dims; a cut passes to h where chunk boundaries coincide
+//   "a ~b -> a +c"                  the engine fetches the slice of b that a slice of c needs
+//   "a b -> ."                      a result without dims; nothing after -> is no result
+//
+// `...` is any number of an operand's first dims, broadcast from the right.
 
 /// Null when `text` is a rule; otherwise what is wrong with it.
 constexpr const char* rule_mistake(std::string_view text);

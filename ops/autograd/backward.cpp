@@ -96,7 +96,7 @@ void BackwardRun::count_users(const Ref<Node>& root) {
   while (!todo.empty()) {
     Node* node = todo.back();
     todo.pop_back();
-    for (const Node::Edge& edge : node->edges) {
+    for (const Node::Edge& edge : node->edges()) {
       if (!edge.node) continue;
       auto [found, fresh] = slots_.try_emplace(edge.node.get());
       ++found->second.waiting;
@@ -123,7 +123,7 @@ void BackwardRun::run_node(const Ref<Node>& node) {
   bool is_leaf = dynamic_cast<LeafNode*>(node.get()) != nullptr;
   if ((any && !slot.delivered) || is_leaf) node->run(*this, slot.gradients);
   node->release();
-  for (const Node::Edge& edge : node->edges) {
+  for (const Node::Edge& edge : node->edges()) {
     if (edge.node) user_done(edge);
   }
 }
@@ -160,14 +160,20 @@ void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
   }
 }
 
+static bool shows_each_element_once(const Route& route) {
+  return route.results[0]->shape.product() == route.operands[0].used->shape.product();
+}
+
 Place BackwardRun::place_for(const Node::Edge& edge) {
   OpNode* view = nullptr;
   auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
   if (!leaf) {
     view = dynamic_cast<OpNode*>(edge.node.get());
-    bool direct = view && view->op->spec.view && view->edges.size() == 1 && !view->route->moves &&
-                  slots_[view].waiting == 1 && slots_[view].gradients.empty();
-    if (direct) leaf = dynamic_cast<LeafNode*>(view->edges[0].node.get());
+    // A view of some elements, or of some twice, is no place for the whole gradient.
+    bool direct = view && view->op->spec.view && view->edges().size() == 1 && !view->route->moves &&
+                  slots_[view].waiting == 1 && slots_[view].gradients.empty() &&
+                  shows_each_element_once(*view->route);
+    if (direct) leaf = dynamic_cast<LeafNode*>(view->edges()[0].node.get());
   }
   if (!leaf || !leaf->sink) return {};
   auto [tensor, accumulate] = leaf->sink->destination();
@@ -199,6 +205,10 @@ void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {
     return;
   }
   // Somebody else's elements may change; a leaf's gradient is its own.
+  if (is_ours(gradients[0]) && gradients[0].block().is_dense()) {
+    gradient = gradients[0];
+    return;
+  }
   gradient = new_tensor(layout_of(gradients[0]), gradients[0].device());
   if (gradient.device().kind != DeviceKind::meta) copy(gradient.block(), gradients[0].block());
 }
@@ -208,7 +218,7 @@ namespace {
 /// The backwards under way on a rank, and what runs when the outermost has ended.
 struct BackwardStack {
   int depth = 0;
-  std::vector<std::function<void()>> afterwards;
+  std::vector<std::function<void(bool)>> afterwards;
 };
 
 }  // namespace
@@ -218,23 +228,27 @@ static BackwardStack& backward_stack() {
   return stack;
 }
 
-void after_backward(std::function<void()> function) {
+void after_backward(std::function<void(bool)> function) {
   BackwardStack& stack = backward_stack();
-  if (stack.depth == 0) return function();
+  if (stack.depth == 0) return function(false);
   stack.afterwards.push_back(std::move(function));
 }
 
-static void run_counted(const Tensors& roots, const Tensors& gradients) {
+static void end_backward(bool failed) {
   BackwardStack& stack = backward_stack();
-  ++stack.depth;
+  if (--stack.depth > 0) return;
+  for (auto& function : std::exchange(stack.afterwards, {})) function(failed);
+}
+
+static void run_counted(const Tensors& roots, const Tensors& gradients) {
+  ++backward_stack().depth;
   try {
     BackwardRun().run(roots, gradients);
   } catch (...) {
-    if (--stack.depth == 0) stack.afterwards.clear();
+    end_backward(true);
     throw;
   }
-  if (--stack.depth > 0) return;
-  for (auto& function : std::exchange(stack.afterwards, {})) function();
+  end_backward(false);
 }
 
 void backward(const Tensors& roots, const Tensors& gradients) {

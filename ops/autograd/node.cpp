@@ -7,10 +7,9 @@
 
 namespace weft {
 
-uint64_t next_sequence() {
-  static thread_local uint64_t sequence = 0;
-  return ++sequence;
-}
+[[gnu::tls_model("initial-exec")]] static constinit thread_local uint64_t last_sequence = 0;
+
+uint64_t next_sequence() { return ++last_sequence; }
 
 Node::Edge edge_of(const Tensor& tensor) { return {tensor.body()->node, tensor.body()->result}; }
 
@@ -23,16 +22,17 @@ struct FunctionNode final : public Node {
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override {
     if (!function) fail(name, ": backward ran through it before");
     Tensors passed = function(Tensors(gradients.begin(), gradients.end()));
-    if (passed.size() != edges.size()) {
-      fail(name, ": its backward gives ", passed.size(), " gradients for ", edges.size(),
-           " inputs");
+    if (passed.size() != from.size()) {
+      fail(name, ": its backward gives ", passed.size(), " gradients for ", from.size(), " inputs");
     }
-    for (size_t i = 0; i < passed.size(); ++i) backward.pass(edges[i], passed[i]);
+    for (size_t i = 0; i < passed.size(); ++i) backward.pass(from[i], passed[i]);
   }
   void release() override { function = nullptr; }
+  std::span<const Edge> edges() const override { return from; }
   std::span<const Ref<Layout>> results() const override { return layouts; }
 
   const char* name = "";
+  std::vector<Edge> from;
   std::vector<Ref<Layout>> layouts;
   BackwardFunction function;
 };
@@ -44,7 +44,7 @@ Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
   Ref<FunctionNode> node(new FunctionNode(next_sequence()));
   node->name = name;
   node->function = std::move(function);
-  for (const Tensor& input : inputs) node->edges.push_back(input ? edge_of(input) : Node::Edge{});
+  for (const Tensor& input : inputs) node->from.push_back(input ? edge_of(input) : Node::Edge{});
   Tensors recorded;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const TensorBody& body = *outputs[i].body();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "mesh/layout.h"
 #include "weft/autograd.h"
@@ -26,6 +26,8 @@ struct Node : public RefCounted {
   virtual void run(BackwardRun& backward, std::span<const Tensor> gradients) = 0;
   /// Forgets what backward needed.
   virtual void release() = 0;
+  /// Where operand i came from; no node when its gradient is not wanted.
+  virtual std::span<const Edge> edges() const = 0;
   /// Layouts of the results: gradients are brought to them (Partial becomes Replicate).
   virtual std::span<const Ref<Layout>> results() const = 0;
 
@@ -33,8 +35,6 @@ struct Node : public RefCounted {
 
   /// Grows with time: backward runs the youngest node first.
   uint64_t sequence;
-  /// Where operand i came from; no node when its gradient is not wanted.
-  std::vector<Edge> edges;
 };
 
 /// Leaves run as soon as they can: who waits for their gradients must not wait for older nodes.
@@ -45,6 +45,7 @@ struct LeafNode final : public Node {
   LeafNode(uint64_t number, Ref<Layout> marked) : Node(number), layout(std::move(marked)) {}
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override;
   void release() override {}
+  std::span<const Edge> edges() const override { return {}; }
   std::span<const Ref<Layout>> results() const override { return {&layout, 1}; }
 
   Ref<Layout> layout;

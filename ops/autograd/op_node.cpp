@@ -7,8 +7,8 @@
 
 namespace weft {
 
-void* OpNode::operator new(size_t) { return pool_allocate<OpNode>(); }
-void OpNode::operator delete(void* memory) { pool_free<OpNode>(memory); }
+void* OpNode::operator new(size_t) { return MemoryPool<OpNode>::take(); }
+void OpNode::operator delete(void* memory) { MemoryPool<OpNode>::give(memory); }
 
 /// The same elements without what computed them: a saved result must not keep its own node alive.
 static OpNode::Saved saved_result(const Tensor& tensor) {
@@ -17,31 +17,28 @@ static OpNode::Saved saved_result(const Tensor& tensor) {
           body.storage->version()};
 }
 
-void record_op(const std::shared_ptr<const OpBody>& op, const Ref<Route>& route,
+void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,
                const Attributes& attributes, std::span<const Tensor> operands,
                const UsedOperands& used, Results& results) {
   bool wanted = false;
   for (const Tensor& operand : operands) wanted = wanted || operand.body()->node;
   if (!wanted) return;
-  Ref<OpNode> node(new OpNode(next_sequence()));
-  node->op = op;
-  node->route = route;
-  node->attributes = attributes;
-  node->traffic = Context::current().traffic;
-  node->edges.reserve(operands.size());
-  if (op->saved_in) node->in.resize(operands.size());
+  auto* node = new OpNode(op, std::move(route), attributes);
+  Ref<Node> shared(node);
   for (size_t i = 0; i < operands.size(); ++i) {
-    node->edges.push_back(edge_of(operands[i]));
-    if (!(op->saved_in >> i & 1)) continue;
-    const Tensor& kept = route->operands[i].fetched ? operands[i] : *used[static_cast<int>(i)];
-    node->in[i] = {kept, kept.storage()->version()};
+    node->from.add_made([&] { return edge_of(operands[i]); });
+    if (!op->saved_in) continue;
+    const bool fetched = node->route->operands[i].fetched;
+    const Tensor& kept = fetched ? operands[i] : *used[static_cast<int>(i)];
+    const bool saves = op->saved_in >> i & 1;
+    node->in.add(saves ? OpNode::Saved{kept, kept.storage()->version()} : OpNode::Saved());
   }
-  Ref<Node> shared(node.get());
-  if (op->saved_out) node->out.resize(static_cast<size_t>(results.count));
   for (int i = 0; i < results.count; ++i) {
     Tensor& result = results.tensors[static_cast<size_t>(i)];
-    if (op->saved_out >> i & 1) node->out[static_cast<size_t>(i)] = saved_result(result);
-    result.body()->node = shared;
+    const bool saves = op->saved_out >> i & 1;
+    if (op->saved_out) node->out.add(saves ? saved_result(result) : OpNode::Saved());
+    const bool last = i + 1 == results.count;
+    result.body()->node = last ? std::move(shared) : shared;
     result.body()->result = i;
   }
 }
@@ -62,7 +59,7 @@ void OpNode::release() {
   released = true;
 }
 
-Tensor OpNode::saved(const std::vector<Saved>& list, int i, const char* kind) const {
+Tensor OpNode::saved(std::span<const Saved> list, int i, const char* kind) const {
   const auto at = static_cast<size_t>(i);
   if (at >= list.size() || !list[at].tensor) {
     fail(op->spec.name, ": its gradient reads ", kind, " ", i, ", which it does not save");
@@ -75,10 +72,10 @@ Tensor OpNode::saved(const std::vector<Saved>& list, int i, const char* kind) co
   return saved.tensor;
 }
 
-int Grad::operands() const { return static_cast<int>(body_.node.edges.size()); }
+int Grad::operands() const { return body_.node.from.size(); }
 const Tensor& Grad::grad(int i) const { return body_.gradients[static_cast<size_t>(i)]; }
-Tensor Grad::in(int i) const { return body_.node.saved(body_.node.in, i, "operand"); }
-Tensor Grad::out(int i) const { return body_.node.saved(body_.node.out, i, "result"); }
+Tensor Grad::in(int i) const { return body_.node.saved(body_.node.in.all(), i, "operand"); }
+Tensor Grad::out(int i) const { return body_.node.saved(body_.node.out.all(), i, "result"); }
 const Shape& Grad::in_shape(int i) const {
   return body_.node.route->operands[static_cast<size_t>(i)].given->shape;
 }
@@ -89,13 +86,11 @@ DType Grad::in_dtype(int i) const {
   return body_.node.route->operands[static_cast<size_t>(i)].given->dtype;
 }
 const Attributes& Grad::attributes() const { return body_.node.attributes; }
-bool Grad::wants(int i) const {
-  return static_cast<bool>(body_.node.edges[static_cast<size_t>(i)].node);
-}
+bool Grad::wants(int i) const { return static_cast<bool>(body_.node.from[i].node); }
 
 void Grad::give(int i, const Tensor& gradient) const {
   if (!wants(i)) return;
-  body_.backward.pass(body_.node.edges[static_cast<size_t>(i)], summed_to(gradient, in_shape(i)));
+  body_.backward.pass(body_.node.from[i], summed_to(gradient, in_shape(i)));
 }
 
 void Grad::give(int i, const Op& op, std::span<const Tensor> operands,
@@ -107,7 +102,7 @@ void Grad::give_all(std::span<const int> of, const Op& op, std::span<const Tenso
                     const Attributes& attributes) const {
   std::array<Place, kMaxResults> places;
   for (size_t r = 0; r < of.size(); ++r) {
-    const Node::Edge& edge = body_.node.edges[static_cast<size_t>(of[r])];
+    const Node::Edge& edge = body_.node.from[of[r]];
     if (edge.node) places[r] = body_.backward.place_for(edge);
   }
   Results results =

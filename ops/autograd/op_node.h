@@ -8,9 +8,15 @@ namespace weft {
 
 /// An op call on the tape.
 struct OpNode final : public Node {
-  using Node::Node;
+  OpNode(std::shared_ptr<const OpBody> called, Ref<Route> way, const Attributes& given)
+      : Node(next_sequence()),
+        op(std::move(called)),
+        route(std::move(way)),
+        attributes(given),
+        traffic(Context::current().traffic) {}
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override;
   void release() override;
+  std::span<const Edge> edges() const override { return from.all(); }
   std::span<const Ref<Layout>> results() const override { return route->results; }
 
   /// A tensor that backward reads, and its storage's version then.
@@ -19,15 +25,16 @@ struct OpNode final : public Node {
     uint64_t version = 0;
   };
   /// Throws when it was changed in place since.
-  Tensor saved(const std::vector<Saved>& list, int i, const char* kind) const;
+  Tensor saved(std::span<const Saved> list, int i, const char* kind) const;
 
   std::shared_ptr<const OpBody> op;
   Ref<Route> route;
   Attributes attributes;
-  Traffic traffic = Traffic::allow;
+  Traffic traffic;
+  InlineList<Edge, kMaxOperands> from;
   /// By number; empty where nothing is saved.
-  std::vector<Saved> in;
-  std::vector<Saved> out;
+  InlineList<Saved, kMaxOperands> in;
+  InlineList<Saved, kMaxResults> out;
   bool released = false;
 
   static void* operator new(size_t bytes);
@@ -35,7 +42,7 @@ struct OpNode final : public Node {
 };
 
 /// Puts a call on the tape when one of its operands wants a gradient.
-void record_op(const std::shared_ptr<const OpBody>& op, const Ref<Route>& route,
+void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,
                const Attributes& attributes, std::span<const Tensor> operands,
                const UsedOperands& used, Results& results);
 

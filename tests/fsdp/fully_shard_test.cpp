@@ -176,6 +176,7 @@ TEST_P(FullyShard, LeavesFrozenAndIgnoredParametersAlone) {
     DeviceMesh mesh(world, {{"dp", world.size()}});
     Llama model(little_llama());
     model.module("model.layers.1").parameters()[0]->set_trainable(false);
+    model.module("model.layers.2.input_layernorm").parameters()[0]->set_trainable(false);
     for (const ParameterPtr& p : model.module("model.embed_tokens").parameters()) {
       p->set_trainable(false);
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
@@ -145,6 +147,103 @@ TEST(Schedule, MovesTiesToTheCommonAncestor) {
     for (size_t j = 0; j < gradients[0][p].size(); ++j) {
       EXPECT_NEAR(gradients[0][p][j], gradients[1][p][j], 1e-5);
     }
+  }
+}
+
+double weight_gradient_sum(const Chain& chain) {
+  double total = 0;
+  for (const ParameterPtr& parameter : chain.parameters()) {
+    total += sum(parameter->grad()).full_tensor().item();
+  }
+  return total;
+}
+
+/// Backwards may come late, in another order than forwards, and around a forward without gradients.
+TEST(Schedule, TakesBackwardsAsTheyCome) {
+  for (int ranks : {1, 2, 3}) {
+    run_ranks(ranks, [](Communicator world) {
+      DeviceMesh mesh(world, {{"dp", world.size()}});
+      Chain chain(2);
+      shard(chain, mesh);
+      for (int step = 0; step < 3; ++step) {
+        for (const ParameterPtr& parameter : chain.parameters()) parameter->clear_grad();
+        sum(chain(input(mesh))).backward();
+        const double once = weight_gradient_sum(chain);
+        for (const ParameterPtr& parameter : chain.parameters()) parameter->clear_grad();
+        Tensor first = sum(chain(input(mesh))), second = sum(chain(input(mesh)));
+        {
+          NoGrad no_grad;
+          chain(input(mesh));
+        }
+        first.backward();
+        second.backward();
+        EXPECT_NEAR(weight_gradient_sum(chain), 2 * once, 1e-4 * std::abs(once));
+      }
+    });
+  }
+}
+
+TEST(Schedule, SeesParametersThatChangedAfterAForward) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    Chain chain(2);
+    shard(chain, mesh);
+    chain(input(mesh));
+    {
+      NoGrad no_grad;
+      for (const ParameterPtr& parameter : chain.parameters()) fill_(parameter->value(), 0);
+    }
+    EXPECT_EQ(sum(chain(input(mesh))).full_tensor().item(), 0);
+  });
+}
+
+TEST(Schedule, GoesOnAfterABackwardThatThrew) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    Chain chain(3);
+    shard(chain, mesh);
+    sum(chain(input(mesh))).backward();
+    const double expected = weight_gradient_sum(chain);
+    chain.order = {0, 1};
+    Tensor middle = chain(input(mesh));
+    Tensors broken = record("broken", {middle}, {middle}, [](const Tensors&) -> Tensors {
+      throw std::runtime_error("no gradient today");
+    });
+    chain.order = {0, 1, 2};
+    Tensor last = sum(broken[0]);
+    EXPECT_EQ(error_of<std::runtime_error>([&] { last.backward(); }), "no gradient today");
+    for (const ParameterPtr& parameter : chain.parameters()) parameter->clear_grad();
+    sum(chain(input(mesh))).backward();
+    EXPECT_NEAR(weight_gradient_sum(chain), expected, 1e-5 * std::abs(expected));
+  });
+}
+
+/// Uses parts of one weight, as a fused projection does.
+class Parts final : public Module {
+ public:
+  Parts() { weight_ = declare("weight", {6, 4}, normal_values(1)); }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    Tensor first = slice(weight_->tensor(), 0, 0, 2), rest = slice(weight_->tensor(), 0, 2, 6);
+    return {cat({linear(inputs[0], first), linear(inputs[0], rest) * 2.0}, 1)};
+  }
+
+ private:
+  ParameterPtr weight_;
+};
+
+TEST(Schedule, SumsGradientsOfPartsOfAWeight) {
+  for (int ranks : {1, 3}) {
+    run_ranks(ranks, [](Communicator world) {
+      DeviceMesh mesh(world, {{"dp", world.size()}});
+      Parts parts;
+      fully_shard(parts, mesh);
+      parts.materialize();
+      sum(parts(ones({6, 4}, {DType::f32, cpu, Sharding(mesh, {Shard(0)})}))).backward();
+      std::vector<float> gradient = parts.parameters()[0]->grad().full_tensor().to_vector<float>();
+      for (size_t i = 0; i < gradient.size(); ++i) EXPECT_EQ(gradient[i], i < 8 ? 6 : 12);
+    });
   }
 }
 

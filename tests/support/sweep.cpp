@@ -315,7 +315,8 @@ static SweepReport swept(const Op& op, size_t number, const OpSample& sample,
   try {
     return SampleSweep(op, number, sample, mesh, options).run();
   } catch (const std::invalid_argument& error) {
-    SweepReport report{.ran = 1, .wrong = 1};
+    SweepReport report;
+    report.ran = report.wrong = 1;
     report.mismatches = {concat(op.spec().name, " sample ", number, ": ", error.what())};
     return report;
   }
