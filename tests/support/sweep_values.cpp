@@ -61,13 +61,13 @@ static double term_of(double total, double step, int parts, int index, uint64_t 
 }
 
 /// Element i of part `index`: the value on one part, something beyond it on the others.
-static double extreme_of(double value, double step, bool max, bool boolean, int parts, int index,
+static double extreme_of(double value, double step, bool max, bool truth, int parts, int index,
                          uint64_t element) {
   SweepRandom random(element * 0x2545f4ull + 3);
   if (random.below(parts) == index) return value;
   for (int skipped = 0; skipped < index; ++skipped) random.next();
   double beyond = static_cast<double>(random.below(static_cast<int64_t>(2 / step))) * step;
-  if (boolean) return max ? std::min(value, beyond) : std::max(value, beyond);
+  if (truth) return max ? std::min(value, beyond) : std::max(value, beyond);
   return max ? value - beyond : value + beyond;
 }
 
