@@ -41,7 +41,7 @@ static bool can_be_cut(const Binding& binding, int factor) {
   return true;
 }
 
-std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, const DeviceMesh&, int axis) {
+std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis) {
   const Binding& binding = query.binding;
   std::vector<AxisChoice> choices(1);
   for (size_t f = 0; f < binding.factors.size(); ++f) {

@@ -17,8 +17,7 @@ struct AxisChoice {
 };
 
 /// What axis `axis` can do by itself, "nothing" first.
-std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, const DeviceMesh& mesh,
-                                         int axis);
+std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis);
 
 /// The layouts that the axes' choices give; nothing when they do not go together.
 std::optional<Choice> combine(const ChoiceQuery& query, const DeviceMesh& mesh,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "mesh/pattern.h"
 #include "ops/dim_names.h"
 #include "ops/fetch.h"
 #include "ops/op_body.h"
@@ -38,7 +39,7 @@ static Box cat_needs(const Attributes& attributes, int operand, std::span<const 
   Box shifted = result;
   shifted.offset[dim] -= start_of(dim, operand, shapes);
   const Shape& shape = shapes[static_cast<size_t>(operand)];
-  return intersection({Dims::filled(shape.ndim(), 0), shape}, shifted);
+  return overlap({Dims::filled(shape.ndim(), 0), shape}, shifted);
 }
 
 static void cat_forward(const Call& c) {

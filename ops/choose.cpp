@@ -30,7 +30,7 @@ class Chooser {
   Choice choose() {
     std::vector<std::vector<AxisChoice>> choices;
     for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-      choices.push_back(choices_for_axis(query_, mesh_, axis));
+      choices.push_back(choices_for_axis(query_, axis));
     }
     std::vector<size_t> at(choices.size(), 0);
     do {

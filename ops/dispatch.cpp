@@ -67,13 +67,7 @@ static Ref<Route> route_for(const OpBody& op, std::span<const Tensor> operands,
 
 static void count_traffic(const OpBody& op, const Route& route) {
   check_policy(op.spec.name, route.moves, route.communicates);
-  if (!route.communicates) return;
-  Engine& engine = Engine::current();
-  ++engine.statistics.implicit_redistributions;
-  engine.statistics.implicit_bytes += route.bytes;
-  auto& moved = engine.implicit[op.spec.name];
-  ++moved.count;
-  moved.bytes += route.bytes;
+  if (route.communicates) count_implicit(op.spec.name, route.bytes);
 }
 
 /// The slice of operand i that the op computes on, fetched from other ranks if need be.
@@ -126,7 +120,8 @@ static void run_stages(Running& run) {
 static bool make_view(Running& run) {
   if (!run.op.spec.view) return false;
   std::optional<View> view = run.op.spec.view(Call(run.call));
-  if (!view) return false;
+  if (!view && run.op.spec.forward) return false;
+  if (!view) fail(run.op.spec.name, ": its view gives none here, and it has no forward");
   const Tensor& operand = run.fetched[0] ? run.fetched[0] : *run.used[0];
   const TensorBody& body = *operand.body();
   int64_t offset = body.offset + view->offset;

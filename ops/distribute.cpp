@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "mesh/plan.h"
@@ -37,12 +39,31 @@ static Tensor moved_recorded(const char* name, const Tensor& tensor, const Ref<L
                   [](const Tensors& gradients) { return gradients; });
 }
 
+/// What every rank is said to hold must be one and the same.
+static void check_equal_on_ranks(const Tensor& whole, const DeviceMesh& mesh) {
+  if (!Context::current().checks_equality || whole.device().kind == DeviceKind::meta) return;
+  const Communicator& ranks = mesh.communicator();
+  std::vector<std::byte> bytes(static_cast<size_t>(whole.numel()) * size_of(whole.dtype()));
+  copy(dense_block(bytes.data(), whole.dtype(), whole.shape()), whole.block());
+  std::string_view content(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  auto own = static_cast<int64_t>(std::hash<std::string_view>{}(content));
+  std::vector<int64_t> all(static_cast<size_t>(ranks.size())), counts(all.size(), 1);
+  Piece piece{&own, all.data(), DType::i64, counts};
+  ranks.all_gather({&piece, 1}).wait();
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    fail("distribute: the tensor ", whole.shape(), " of rank ", rank, " is not that of rank 0; ",
+         "give all ranks the same values, or use scatter or from_local");
+  }
+}
+
 Tensor distribute(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements) {
   check_for_mesh("distribute", whole, mesh);
   Sharding sharding(mesh, placements);
   if (sharding.has_partial()) {
     fail("distribute: every rank holds the whole, which is no Partial; use from_local");
   }
+  check_equal_on_ranks(whole, mesh);
   Ref<Layout> everywhere = replicated_layout(mesh, whole.shape(), whole.dtype());
   Ref<Layout> target = layout_of(sharding, whole.shape(), whole.dtype());
   Tensor result = moved_to(relabeled(whole, everywhere), target);

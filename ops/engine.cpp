@@ -42,6 +42,15 @@ void check_policy(const std::string& what, bool moves, bool communicates) {
   }
 }
 
+void count_implicit(const std::string& what, int64_t bytes) {
+  Engine& engine = Engine::current();
+  ++engine.statistics.implicit_redistributions;
+  engine.statistics.implicit_bytes += bytes;
+  auto& moved = engine.implicit[what];
+  ++moved.count;
+  moved.bytes += bytes;
+}
+
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan) {
   const TensorBody& body = *tensor.body();
   if (std::optional<Box> part = local_part(*plan)) {

@@ -31,6 +31,9 @@ Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan);
 /// Throws when the context's traffic policy forbids what the plan does. `what` names the op.
 void check_policy(const std::string& what, bool moves, bool communicates);
 
+/// Counts traffic that an op caused: `bytes` received.
+void count_implicit(const std::string& what, int64_t bytes);
+
 /// `tensor` in that layout, unrecorded.
 Tensor moved_to(const Tensor& tensor, const Ref<Layout>& layout);
 

@@ -3,33 +3,23 @@
 
 #include <algorithm>
 
+#include "mesh/pattern.h"
 #include "mesh/plan.h"
 
 namespace weft {
-
-Box intersection(const Box& a, const Box& b) {
-  Box both = a;
-  for (int d = 0; d < a.shape.ndim(); ++d) {
-    int64_t begin = std::max(a.offset[d], b.offset[d]);
-    int64_t end = std::min(a.offset[d] + a.shape[d], b.offset[d] + b.shape[d]);
-    both.offset[d] = begin;
-    both.shape[d] = std::max<int64_t>(0, end - begin);
-  }
-  return both;
-}
 
 std::vector<Box> needed_boxes(const Layout& operand, const Layout& result, const Needs& needs) {
   Box whole{Dims::filled(operand.shape.ndim(), 0), operand.shape};
   std::vector<Box> boxes;
   for (int rank = 0; rank < operand.sharding.mesh().size(); ++rank) {
-    boxes.push_back(intersection(whole, needs(result.box_of(rank))));
+    boxes.push_back(overlap(whole, needs(result.box_of(rank))));
   }
   return boxes;
 }
 
 bool is_local_fetch(const Layout& operand, const std::vector<Box>& needed) {
   for (size_t rank = 0; rank < needed.size(); ++rank) {
-    Box own = intersection(needed[rank], operand.box_of(static_cast<int>(rank)));
+    Box own = overlap(needed[rank], operand.box_of(static_cast<int>(rank)));
     if (own.shape.product() != needed[rank].shape.product()) return false;
   }
   return true;
@@ -39,7 +29,7 @@ double predicted_fetch_seconds(const Layout& operand, const Layout& result, cons
   std::vector<Box> needed = needed_boxes(operand, result, needs);
   int64_t most = 0;
   for (size_t rank = 0; rank < needed.size(); ++rank) {
-    Box own = intersection(needed[rank], operand.box_of(static_cast<int>(rank)));
+    Box own = overlap(needed[rank], operand.box_of(static_cast<int>(rank)));
     most = std::max(most, needed[rank].shape.product() - own.shape.product());
   }
   if (most == 0) return 0;

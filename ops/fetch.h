@@ -20,7 +20,4 @@ bool is_local_fetch(const Layout& operand, const std::vector<Box>& needed);
 /// What fetching costs: the bytes of the rank that needs most from others.
 double predicted_fetch_seconds(const Layout& operand, const Layout& result, const Needs& needs);
 
-/// Elements that both boxes hold.
-Box intersection(const Box& a, const Box& b);
-
 }  // namespace weft

@@ -34,6 +34,25 @@ static uint32_t mask_of(const std::vector<int>& numbers) {
   return mask;
 }
 
+static void check_numbers(const OpSpec& spec, const char* what, const std::vector<int>& numbers,
+                          int count) {
+  for (int number : numbers) {
+    if (number >= 0 && number < count) continue;
+    fail(spec.name, ": ", what, " names number ", number, " of ", count);
+  }
+}
+
+/// Numbers of operands and results, `rule` being known only when it does not depend on attributes.
+static void check_all_numbers(const OpSpec& spec, const ReadyRule* rule) {
+  int operands = rule ? static_cast<int>(rule->rule.operands.size()) : kMaxOperands;
+  int results = rule ? static_cast<int>(rule->rule.results.size()) : kMaxResults;
+  for (const auto& set : spec.linear) check_numbers(spec, "linear", set, operands);
+  check_numbers(spec, "writes", spec.writes, operands);
+  check_numbers(spec, "saves_in", spec.saves_in.value_or(std::vector<int>{}), operands);
+  check_numbers(spec, "saves_out", spec.saves_out, results);
+  check_numbers(spec, "accumulates", spec.accumulates, results);
+}
+
 static void check_spec(const OpSpec& spec) {
   int rules = !spec.rule.text().empty() + !spec.rule_text.empty() + (spec.rule_of != nullptr);
   if (spec.name.empty()) fail("op: it has no name");
@@ -43,6 +62,9 @@ static void check_spec(const OpSpec& spec) {
   if (spec.stages.empty() != spec.staged_over.empty()) {
     fail(spec.name, ": stages and staged_over go together");
   }
+  if (spec.stages.size() > kMaxResults) {
+    fail(spec.name, ": ", spec.stages.size(), " stages; at most ", kMaxResults);
+  }
 }
 
 Op::Op(OpSpec spec) {
@@ -51,6 +73,7 @@ Op::Op(OpSpec spec) {
   auto body = std::make_shared<OpBody>();
   std::string text = spec.rule_text.empty() ? std::string(spec.rule.text()) : spec.rule_text;
   if (!spec.rule_of) body->fixed_rule = ready_rule(spec, text, {});
+  check_all_numbers(spec, body->fixed_rule ? &*body->fixed_rule : nullptr);
   body->saved_in = spec.saves_in ? mask_of(*spec.saves_in) : (spec.backward ? ~0u : 0u);
   body->saved_out = mask_of(spec.saves_out);
   body->spec = std::move(spec);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "mesh/pattern.h"
+#include "ops/candidate.h"
 #include "ops/choose.h"
 #include "ops/fetch.h"
 #include "ops/tensor_body.h"
@@ -16,7 +18,7 @@ namespace {
 class Router {
  public:
   Router(const OpBody& op, const Attributes& attributes, std::span<const Tensor> operands)
-      : op_(op), attributes_(attributes), operands_(operands), route_(new Route) {
+      : op_(op), attributes_(attributes), route_(new Route) {
     route_->op = op.id;
     route_->structure = attributes.structure;
     for (const Tensor& operand : operands) {
@@ -74,13 +76,6 @@ class Router {
     return dtypes_[0] == DType::f64 ? DType::f64 : DType::f32;
   }
 
-  bool is_fetched(size_t operand) const {
-    for (const auto& dim : binding_.operands[operand]) {
-      if (dim.size() == 1 && binding_.factors[static_cast<size_t>(dim[0])].fetched) return true;
-    }
-    return false;
-  }
-
   void lay_out_here() {
     for (size_t i = 0; i < binding_.results.size(); ++i) {
       route_->results.push_back(
@@ -89,10 +84,9 @@ class Router {
     for (size_t i = 0; i < layouts_.size(); ++i) {
       OperandRoute operand{layouts_[i], layouts_[i]};
       operand.box = layouts_[i]->box;
-      if (is_fetched(i)) {
+      if (is_fetched(binding_, i)) {
         operand.fetched = operand.fetch_is_local = true;
-        operand.box =
-            intersection(operand.box, needs_of(static_cast<int>(i))(route_->results[0]->box));
+        operand.box = overlap(operand.box, needs_of(static_cast<int>(i))(route_->results[0]->box));
       }
       route_->operands.push_back(std::move(operand));
     }
@@ -100,16 +94,11 @@ class Router {
 
   void lay_out_over(const DeviceMesh& mesh, const ReadyRule& rule) {
     std::vector<std::vector<int>> linear = linear_sets();
-    ChoiceQuery query{op_.spec.name,
-                      binding_,
-                      layouts_,
-                      result_dtypes_,
-                      linear,
-                      rule.staged,
-                      op_.spec.writes,
-                      [this](int operand, const Box& box) {
-                        return op_.spec.needs(attributes_, operand, shapes_, box);
-                      }};
+    ChoiceQuery query{
+        op_.spec.name,   binding_,
+        layouts_,        result_dtypes_,
+        linear,          rule.staged,
+        op_.spec.writes, [this](int operand, const Box& box) { return needs_of(operand)(box); }};
     Choice choice = choose_layouts(query, mesh);
     for (size_t i = 0; i < binding_.results.size(); ++i) {
       route_->results.push_back(
@@ -138,7 +127,7 @@ class Router {
       route_->moves = route_->moves || !operand.move->steps.empty();
       route_->communicates = route_->communicates || !operand.move->is_free();
     }
-    if (is_fetched(i)) add_fetch(i, operand);
+    if (is_fetched(binding_, i)) add_fetch(i, operand);
     route_->operands.push_back(std::move(operand));
   }
 
@@ -148,9 +137,8 @@ class Router {
         needed_boxes(*operand.used, *route_->results[0], needs_of(static_cast<int>(i)));
     operand.fetch_is_local = is_local_fetch(*operand.used, operand.fetched_boxes);
     operand.box = operand.fetched_boxes[static_cast<size_t>(operand.used->sharding.mesh().rank())];
-    operand.fetched_strides = dense_strides(operand.box.shape);
     if (operand.fetch_is_local) return;
-    int64_t own = intersection(operand.box, operand.used->box).shape.product();
+    int64_t own = overlap(operand.box, operand.used->box).shape.product();
     int64_t missing = operand.box.shape.product() - own;
     route_->bytes += missing * static_cast<int64_t>(size_of(dtypes_[i]));
     route_->moves = route_->communicates = true;
@@ -207,7 +195,6 @@ class Router {
 
   const OpBody& op_;
   const Attributes& attributes_;
-  std::span<const Tensor> operands_;
   Ref<Route> route_;
   std::vector<Ref<Layout>> layouts_;
   std::vector<Shape> shapes_;

@@ -23,8 +23,6 @@ struct OperandRoute {
   bool fetch_is_local = false;
   Box box = {};
   std::vector<Box> fetched_boxes = {};
-  /// Strides of the fetched slice when it is copied.
-  Strides fetched_strides = {};
 };
 
 struct StageRoute {

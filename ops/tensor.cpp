@@ -49,20 +49,26 @@ Tensor relabeled(const Tensor& tensor, Ref<Layout> layout) {
   return make_tensor(std::move(layout), body.storage, body.offset, body.strides);
 }
 
-const Shape& Tensor::shape() const { return body_->layout->shape; }
-int64_t Tensor::size(int dim) const { return shape()[normalized_dim("size", dim, ndim())]; }
-DType Tensor::dtype() const { return body_->layout->dtype; }
-Device Tensor::device() const { return body_->storage->device(); }
-Sharding Tensor::sharding() const { return body_->layout->sharding; }
-Box Tensor::box() const { return body_->layout->box; }
-Block Tensor::block() const { return body_->block(); }
-const Ref<Storage>& Tensor::storage() const { return body_->storage; }
-
-Tensor Tensor::local() const {
-  return relabeled(*this, layout_of(Sharding(), body_->layout->box.shape, dtype()));
+static const TensorBody& checked(const char* what, const Tensor& tensor) {
+  check_tensor(what, tensor);
+  return *tensor.body();
 }
 
-Tensor Tensor::detach() const { return relabeled(*this, body_->layout); }
+const Shape& Tensor::shape() const { return checked("shape", *this).layout->shape; }
+int64_t Tensor::size(int dim) const { return shape()[normalized_dim("size", dim, ndim())]; }
+DType Tensor::dtype() const { return checked("dtype", *this).layout->dtype; }
+Device Tensor::device() const { return checked("device", *this).storage->device(); }
+Sharding Tensor::sharding() const { return checked("sharding", *this).layout->sharding; }
+Box Tensor::box() const { return checked("box", *this).layout->box; }
+Block Tensor::block() const { return checked("block", *this).block(); }
+const Ref<Storage>& Tensor::storage() const { return checked("storage", *this).storage; }
+
+Tensor Tensor::local() const {
+  const Layout& layout = *checked("local", *this).layout;
+  return relabeled(*this, layout_of(Sharding(), layout.box.shape, layout.dtype));
+}
+
+Tensor Tensor::detach() const { return relabeled(*this, checked("detach", *this).layout); }
 
 double Tensor::item() const {
   check_tensor("item", *this);
@@ -93,10 +99,12 @@ template WEFT_API std::vector<float> Tensor::to_vector() const;
 template WEFT_API std::vector<double> Tensor::to_vector() const;
 template WEFT_API std::vector<int64_t> Tensor::to_vector() const;
 
-bool Tensor::requires_grad() const { return static_cast<bool>(body_->node); }
+bool Tensor::requires_grad() const {
+  return static_cast<bool>(checked("requires_grad", *this).node);
+}
 
 bool Tensor::is_leaf() const {
-  return !body_->node || dynamic_cast<LeafNode*>(body_->node.get()) != nullptr;
+  return !checked("is_leaf", *this).node || dynamic_cast<LeafNode*>(body_->node.get()) != nullptr;
 }
 
 Tensor& Tensor::set_requires_grad(bool requires_grad) {
@@ -116,13 +124,13 @@ Tensor& Tensor::set_requires_grad(bool requires_grad) {
 }
 
 static LeafNode& leaf_of(const char* what, const Tensor& tensor) {
-  auto* leaf = dynamic_cast<LeafNode*>(tensor.body()->node.get());
+  auto* leaf = dynamic_cast<LeafNode*>(checked(what, tensor).node.get());
   if (!leaf) fail(what, ": a tensor ", tensor.shape(), " is no leaf that requires a gradient");
   return *leaf;
 }
 
 Tensor Tensor::grad() const {
-  auto* leaf = dynamic_cast<LeafNode*>(body_->node.get());
+  auto* leaf = dynamic_cast<LeafNode*>(checked("grad", *this).node.get());
   return leaf ? leaf->gradient : Tensor();
 }
 

@@ -32,6 +32,9 @@ struct WEFT_API Context {
   Stream stream;
   /// Threads that this rank's kernels may use.
   int threads = 1;
+  /// Check, by a collective, what is said to be equal on all ranks (the values given to
+  /// distribute).
+  bool checks_equality = false;
   /// What the floors above keep for the rank (route tables, caches), by floor.
   std::shared_ptr<void> ops;
 
@@ -82,6 +85,8 @@ struct RunOptions {
   /// Threads of each rank's kernels; 0 shares the machine's cores evenly, at least one each.
   int threads_per_rank = 0;
   uint64_t seed = 0;
+  /// For debugging: see Context::checks_equality.
+  bool checks_equality = false;
 };
 
 /// Runs `body` on `ranks` threads of this process, each with its own Context, over one `threads`

@@ -38,7 +38,9 @@ static Ref<Layout> gradient_layout(const Layout& layout, DType dtype) {
   return layout_of(reduced_sharding(layout.sharding), layout.shape, dtype);
 }
 
-Tensor brought_to(const Tensor& gradient, const Layout& layout) {
+/// `gradient` as the gradient of a result of `what` laid out so: its dtype, Partial become
+/// Replicate.
+static Tensor brought_to(const Tensor& gradient, const Layout& layout, const std::string& what) {
   if (static_cast<bool>(layout.sharding) != gradient.is_sharded()) {
     fail("backward: the gradient of a tensor ", layout.shape, " is ",
          gradient.is_sharded() ? "laid out over a mesh" : "not laid out over the mesh",
@@ -51,15 +53,8 @@ Tensor brought_to(const Tensor& gradient, const Layout& layout) {
   Tensor brought = gradient;
   if (!(target == layout_of(gradient))) {
     Ref<Plan> plan = plan_between(layout_of(gradient), target);
-    check_policy("backward", !plan->steps.empty(), !plan->is_free());
-    if (!plan->is_free()) {
-      auto& engine = Engine::current();
-      ++engine.statistics.implicit_redistributions;
-      engine.statistics.implicit_bytes += plan->cost.bytes;
-      auto& moved = engine.implicit["backward"];
-      ++moved.count;
-      moved.bytes += plan->cost.bytes;
-    }
+    check_policy(what, !plan->steps.empty(), !plan->is_free());
+    if (!plan->is_free()) count_implicit(what, plan->cost.bytes);
     brought = run_plan(gradient, plan);
   }
   return brought.dtype() == layout.dtype ? brought : brought.to(layout.dtype);
@@ -114,10 +109,11 @@ void BackwardRun::user_done(const Node::Edge& edge) {
 void BackwardRun::run_node(const Ref<Node>& node) {
   Slot slot = std::move(slots_[node.get()]);
   slot.gradients.resize(std::max<size_t>(slot.gradients.size(), node->results().size()));
+  TrafficScope scope(node->traffic);
   bool any = false;
   for (size_t i = 0; i < slot.gradients.size(); ++i) {
     if (!slot.gradients[i]) continue;
-    slot.gradients[i] = brought_to(slot.gradients[i], *node->results()[i]);
+    slot.gradients[i] = brought_to(slot.gradients[i], *node->results()[i], node->name());
     any = true;
   }
   bool is_leaf = dynamic_cast<LeafNode*>(node.get()) != nullptr;

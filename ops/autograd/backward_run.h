@@ -43,7 +43,4 @@ class BackwardRun {
 /// `gradient` summed over the dims that broadcasting added or stretched.
 Tensor summed_to(const Tensor& gradient, const Shape& shape);
 
-/// `gradient` as the gradient of a tensor laid out so: its dtype, Partial become Replicate.
-Tensor brought_to(const Tensor& gradient, const Layout& layout);
-
 }  // namespace weft

@@ -11,6 +11,20 @@ namespace weft {
 
 uint64_t next_sequence() { return ++last_sequence; }
 
+void Node::destroy(Node* node) {
+  static thread_local std::vector<Node*>* waiting = nullptr;
+  if (waiting) return waiting->push_back(node);
+  std::vector<Node*> nodes;
+  waiting = &nodes;
+  delete node;
+  while (!nodes.empty()) {
+    Node* next = nodes.back();
+    nodes.pop_back();
+    delete next;
+  }
+  waiting = nullptr;
+}
+
 Node::Edge edge_of(const Tensor& tensor) { return {tensor.body()->node, tensor.body()->result}; }
 
 namespace {
@@ -20,18 +34,19 @@ struct FunctionNode final : public Node {
   using Node::Node;
 
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override {
-    if (!function) fail(name, ": backward ran through it before");
+    if (!function) fail(what, ": backward ran through it before");
     Tensors passed = function(Tensors(gradients.begin(), gradients.end()));
     if (passed.size() != from.size()) {
-      fail(name, ": its backward gives ", passed.size(), " gradients for ", from.size(), " inputs");
+      fail(what, ": its backward gives ", passed.size(), " gradients for ", from.size(), " inputs");
     }
     for (size_t i = 0; i < passed.size(); ++i) backward.pass(from[i], passed[i]);
   }
+  std::string name() const override { return what; }
   void release() override { function = nullptr; }
   std::span<const Edge> edges() const override { return from; }
   std::span<const Ref<Layout>> results() const override { return layouts; }
 
-  const char* name = "";
+  const char* what = "";
   std::vector<Edge> from;
   std::vector<Ref<Layout>> layouts;
   BackwardFunction function;
@@ -42,7 +57,7 @@ struct FunctionNode final : public Node {
 Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
                BackwardFunction function) {
   Ref<FunctionNode> node(new FunctionNode(next_sequence()));
-  node->name = name;
+  node->what = name;
   node->function = std::move(function);
   for (const Tensor& input : inputs) node->from.push_back(input ? edge_of(input) : Node::Edge{});
   Tensors recorded;

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "mesh/layout.h"
 #include "weft/autograd.h"
+#include "weft/context.h"
 #include "weft/ref.h"
 
 namespace weft {
@@ -20,10 +22,12 @@ struct Node : public RefCounted {
     int result = 0;
   };
 
-  explicit Node(uint64_t number) : sequence(number) {}
+  explicit Node(uint64_t number) : sequence(number), traffic(Context::current().traffic) {}
   virtual ~Node() = default;
   /// Runs once per backward, when all results' gradients are complete (no tensor: none came).
   virtual void run(BackwardRun& backward, std::span<const Tensor> gradients) = 0;
+  /// What is on the tape, as its traffic is counted.
+  virtual std::string name() const = 0;
   /// Forgets what backward needed.
   virtual void release() = 0;
   /// Where operand i came from; no node when its gradient is not wanted.
@@ -31,10 +35,13 @@ struct Node : public RefCounted {
   /// Layouts of the results: gradients are brought to them (Partial becomes Replicate).
   virtual std::span<const Ref<Layout>> results() const = 0;
 
-  static void destroy(Node* node) { delete node; }
+  /// Not recursive, however long the tape.
+  static void destroy(Node* node);
 
   /// Grows with time: backward runs the youngest node first.
   uint64_t sequence;
+  /// The policy when it was recorded holds for its results' gradients.
+  Traffic traffic;
 };
 
 /// Leaves run as soon as they can: who waits for their gradients must not wait for older nodes.
@@ -44,6 +51,7 @@ inline constexpr uint64_t kLeafSequence = UINT64_MAX;
 struct LeafNode final : public Node {
   LeafNode(uint64_t number, Ref<Layout> marked) : Node(number), layout(std::move(marked)) {}
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override;
+  std::string name() const override { return "backward"; }
   void release() override {}
   std::span<const Edge> edges() const override { return {}; }
   std::span<const Ref<Layout>> results() const override { return {&layout, 1}; }

@@ -9,12 +9,9 @@ namespace weft {
 /// An op call on the tape.
 struct OpNode final : public Node {
   OpNode(std::shared_ptr<const OpBody> called, Ref<Route> way, const Attributes& given)
-      : Node(next_sequence()),
-        op(std::move(called)),
-        route(std::move(way)),
-        attributes(given),
-        traffic(Context::current().traffic) {}
+      : Node(next_sequence()), op(std::move(called)), route(std::move(way)), attributes(given) {}
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override;
+  std::string name() const override { return op->spec.name; }
   void release() override;
   std::span<const Edge> edges() const override { return from.all(); }
   std::span<const Ref<Layout>> results() const override { return route->results; }
@@ -30,7 +27,6 @@ struct OpNode final : public Node {
   std::shared_ptr<const OpBody> op;
   Ref<Route> route;
   Attributes attributes;
-  Traffic traffic;
   InlineList<Edge, kMaxOperands> from;
   /// By number; empty where nothing is saved.
   InlineList<Saved, kMaxOperands> in;

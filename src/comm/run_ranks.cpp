@@ -19,8 +19,8 @@ static int threads_of_rank(int ranks, const RunOptions& options) {
 }
 
 /// The life of one rank's thread.
-static void run_rank(World& world, std::shared_ptr<Transport> transport, int threads, uint64_t seed,
-                     const std::function<void(Communicator)>& body) {
+static void run_rank(World& world, std::shared_ptr<Transport> transport, int threads,
+                     const RunOptions& options, const std::function<void(Communicator)>& body) {
   const int rank = transport->rank();
 #ifdef WEFT_WITH_OPENMP
   omp_set_num_threads(threads);
@@ -28,7 +28,8 @@ static void run_rank(World& world, std::shared_ptr<Transport> transport, int thr
   try {
     Context context;
     context.threads = threads;
-    context.random = {seed, 0};
+    context.random = {options.seed, 0};
+    context.checks_equality = options.checks_equality;
     const ContextScope scope(context);
     body(Communicator(std::move(transport)));
   } catch (...) {
@@ -53,7 +54,7 @@ void run_ranks(int ranks, const std::function<void(Communicator)>& body,
     const int rank = end->rank();
     try {
       threads.emplace_back(run_rank, std::ref(*world), std::move(end), threads_per_rank,
-                           options.seed, std::cref(body));
+                           std::cref(options), std::cref(body));
     } catch (...) {  // the system has no thread left
       world->body_threw(rank, std::current_exception());
       world->end(rank);

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "tests/support/ranks.h"
+#include "tests/support/scratch.h"
+#include "weft/autograd.h"
+#include "weft/op.h"
+
+namespace weft {
+
+TEST(Tape, AVeryLongOneIsForgottenWithoutRecursion) {
+  Tensor x = numbers({1});
+  x.set_requires_grad();
+  Tensor y = x;
+  for (int i = 0; i < 200'000; ++i) y = neg(y);
+  y = Tensor();
+  EXPECT_FALSE(x.grad());
+  // The same through what each node saves.
+  y = x;
+  for (int i = 0; i < 200'000; ++i) y = exp(y);
+  y = Tensor();
+  EXPECT_FALSE(x.grad());
+}
+
+/// x laid out by rows is used by columns (under `forward`), and its gradient comes by rows.
+static std::string error_of_gradient_that_moves(const DeviceMesh& mesh, Traffic recorded) {
+  Tensor x = numbers({8, 4}, 1, Sharding(mesh, {Shard(0)}));
+  x.set_requires_grad();
+  Tensor y;
+  {
+    TrafficScope scope(recorded);
+    y = mul(x, 2.0);
+  }
+  Tensor by_columns = numbers({8, 4}, 2, Sharding(mesh, {Shard(1)}));
+  return error_of([&] { backward({y}, {by_columns}); });
+}
+
+TEST(Tape, ThePolicyOfAResultHoldsForItsGradientsLayout) {
+  on_mesh({{"a", 4}}, [](const DeviceMesh& mesh) {
+    EXPECT_EQ(error_of_gradient_that_moves(mesh, Traffic::allow), "nothing");
+    EXPECT_EQ(error_of_gradient_that_moves(mesh, Traffic::free_only),
+              "mul_number: its operands are not laid out for it and would be redistributed over "
+              "the ranks, which the traffic policy in force forbids; redistribute them explicitly");
+  });
+}
+
+TEST(Tape, GradientsThatMoveAreCountedByTheOpWhoseResultTheyAre) {
+  on_mesh({{"a", 4}}, [](const DeviceMesh& mesh) {
+    EXPECT_EQ(error_of_gradient_that_moves(mesh, Traffic::allow), "nothing");
+    EXPECT_EQ(implicit_traffic(), "mul_number: 1 times, 24 bytes\n");
+  });
+}
+
+TEST(Tape, SpecsThatNameWhatIsNotThereAreRefused) {
+  auto refused = [](OpSpec spec) {
+    spec.rule_text = "a, a -> a";
+    spec.forward = [](const Call&) {};
+    return error_of([&] { Op op(spec); });
+  };
+  EXPECT_EQ(refused({.name = "wrong", .writes = {2}}), "wrong: writes names number 2 of 2");
+  EXPECT_EQ(refused({.name = "wrong", .saves_in = std::vector<int>{0, -1}}),
+            "wrong: saves_in names number -1 of 2");
+  EXPECT_EQ(refused({.name = "wrong", .saves_out = {1}}), "wrong: saves_out names number 1 of 1");
+  EXPECT_EQ(refused({.name = "wrong", .accumulates = {1}}),
+            "wrong: accumulates names number 1 of 1");
+  EXPECT_EQ(refused({.name = "wrong", .linear = {{0}, {5}}}), "wrong: linear names number 5 of 2");
+}
+
+TEST(Tape, WhatIsDistributedMustBeEqualWhenThatIsChecked) {
+  auto error = [](bool checked, bool equal) {
+    std::string said;
+    run_ranks(3,
+              [&](Communicator world) {
+                DeviceMesh mesh(world, {{"a", 3}});
+                Tensor whole = numbers({4, 2}, equal || world.rank() < 2 ? 1 : 2);
+                std::string mine = error_of([&] { distribute(whole, mesh, {Shard(0)}); });
+                if (world.rank() == 0) said = mine;
+              },
+              {.deadline = std::chrono::seconds(10), .checks_equality = checked});
+    return said;
+  };
+  EXPECT_EQ(error(false, false), "nothing");
+  EXPECT_EQ(error(true, true), "nothing");
+  EXPECT_EQ(error(true, false),
+            "distribute: the tensor [4, 2] of rank 2 is not that of rank 0; give all ranks the "
+            "same values, or use scatter or from_local");
+}
+
+TEST(Tape, NoTensorHasNoProperties) {
+  const Tensor none;
+  EXPECT_EQ(error_of([&] { none.shape(); }), "shape: no tensor");
+  EXPECT_EQ(error_of([&] { none.size(0); }), "shape: no tensor");
+  EXPECT_EQ(error_of([&] { none.local(); }), "local: no tensor");
+  EXPECT_EQ(error_of([&] { none.grad(); }), "grad: no tensor");
+  EXPECT_EQ(error_of([&] { none.detach(); }), "detach: no tensor");
+  EXPECT_EQ(error_of([&] { none.requires_grad(); }), "requires_grad: no tensor");
+  EXPECT_EQ(error_of([&] { none.block(); }), "block: no tensor");
+}
+
+}  // namespace weft
