@@ -157,7 +157,7 @@ std::optional<Box> local_part(const Plan& plan) {
   return relative(plan.to->box, plan.from->box);
 }
 
-static std::string_view name_of(Kind kind) {
+std::string_view name_of(Kind kind) {
   static constexpr std::array<std::string_view, 6> names = {
       "local", "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "exchange"};
   return names[static_cast<size_t>(kind)];

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mesh/axes.h"
@@ -98,6 +99,9 @@ void run(const Plan& plan, const Block& in, const Block& out);
 /// Along axes where `from` is Partial or Replicate a rank reads from peers of its own coordinate.
 void fetch(const Ref<Layout>& from, const Block& in, const std::function<Box(int rank)>& wanted_of,
            const Block& out);
+
+/// "all_gather", ...
+std::string_view name_of(PlanStep::Kind kind);
 
 /// One line a step, e.g. "reduce_scatter over tp: P(sum) -> S(0), 32.0 KiB, 8.1 µs", and a total.
 std::string to_string(const Plan& plan);

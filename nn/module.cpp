@@ -16,6 +16,7 @@ Tensors Module::run_forward(const Tensors& inputs) {
 }
 
 Tensors Module::operator()(const Tensors& inputs) {
+  RunScope scope(this);
   if (hooks_.empty()) return run_forward(inputs);
   Tensors passed = inputs;
   for (const ModuleHooks& hooks : hooks_) {

@@ -80,6 +80,8 @@ static void add_fetched(Running& run, const OperandRoute& operand, const Tensor&
     run.fetched.add(Tensor());
     return;
   }
+  if (MovementLog* log = Engine::current().log) [[unlikely]]
+    log_fetch(*log, run.op.spec.name, *operand.used, operand.fetched_bytes);
   Tensor slice = new_tensor(layout_of(Sharding(), operand.box.shape, used.dtype()), run.device);
   if (run.device.kind != DeviceKind::meta) {
     fetch(
@@ -94,7 +96,7 @@ static void add_operands(Running& run, std::span<const Tensor> operands) {
   for (size_t i = 0; i < operands.size(); ++i) {
     const OperandRoute& route = run.route.operands[i];
     const Tensor* used = &operands[i];
-    if (route.move) used = &run.moved.add(run_plan(operands[i], route.move));
+    if (route.move) used = &run.moved.add(run_plan(operands[i], route.move, run.op.spec.name));
     run.used.add(used);
     if (route.fetched) {
       add_fetched(run, route, *used);
@@ -111,7 +113,7 @@ static void run_stages(Running& run) {
     Tensor partial = new_tensor(stage.partial, run.device);
     run.call.stages.add(partial.block());
     if (run.device.kind != DeviceKind::meta) run.op.spec.stages[i].run(Call(run.call));
-    Tensor& reduced = run.reduced.add(stage.reduce ? run_plan(partial, stage.reduce) : partial);
+    Tensor& reduced = run.reduced.add(stage.reduce ? run_plan(partial, stage.reduce, run.op.spec.name) : partial);
     run.call.stages[static_cast<int>(i)] = reduced.block();
   }
 }

@@ -33,10 +33,12 @@ static Tensor recorded(const char* name, const Tensor& input, const Tensor& resu
   return record(name, {input}, {result}, std::move(function))[0];
 }
 
-static Tensor moved_recorded(const char* name, const Tensor& tensor, const Ref<Layout>& to) {
-  if (layout_of(tensor) == to) return tensor;
-  return recorded(name, tensor, moved_to(tensor, to),
-                  [](const Tensors& gradients) { return gradients; });
+/// `gradient` as that of a tensor laid out so, by one plan: its dtype, Partial become Replicate.
+static Tensor gradient_moved_to(const Tensor& gradient, const Layout& layout) {
+  const Sharding& sharding = layout.sharding;
+  const Sharding target = sharding.has_partial() ? reduced_sharding(sharding) : sharding;
+  const Tensor moved = moved_to(gradient, layout_of(target, layout.shape, gradient.dtype()));
+  return moved.dtype() == layout.dtype ? moved : moved.to(layout.dtype);
 }
 
 /// What every rank is said to hold must be one and the same.
@@ -80,7 +82,12 @@ Tensor Tensor::redistribute(const Placements& placements) const {
     fail("redistribute: the tensor ", shape(), " is not laid out over a mesh; use distribute");
   }
   Sharding target(sharding().mesh(), placements);
-  return moved_recorded("redistribute", *this, layout_of(target, shape(), dtype()));
+  Tensor moved = moved_to(*this, layout_of(target, shape(), dtype()));
+  if (!Context::current().grad_enabled || !requires_grad()) return moved;
+  return record_move("redistribute", *this, moved,
+                     [from = layout_of(*this)](const Tensors& gradients) {
+                       return Tensors{gradient_moved_to(gradients[0], *from)};
+                     });
 }
 
 Tensor Tensor::full_tensor() const {

@@ -51,7 +51,9 @@ void count_implicit(const std::string& what, int64_t bytes) {
   moved.bytes += bytes;
 }
 
-Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan) {
+Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& what) {
+  if (MovementLog* log = Engine::current().log) [[unlikely]]
+    log_plan(*log, what, *plan);
   const TensorBody& body = *tensor.body();
   if (std::optional<Box> part = local_part(*plan)) {
     int64_t offset = body.offset;

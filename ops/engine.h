@@ -8,6 +8,7 @@
 #include "ops/route.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
+#include "weft/movements.h"
 
 namespace weft {
 
@@ -19,6 +20,7 @@ struct Engine {
     int64_t bytes = 0;
   };
   std::map<std::string, Moved> implicit;
+  MovementLog* log = nullptr;
   /// Routes of calls without a mesh.
   RouteTable local_routes;
 
@@ -26,7 +28,13 @@ struct Engine {
 };
 
 /// `tensor` after the plan, unrecorded; shares memory where the plan only slices or relabels.
-Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan);
+/// `what` asks for it.
+Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan,
+                const std::string& what = "redistribute");
+
+/// Adds what crosses ranks to the log: a plan, or a fetch of `bytes` from a tensor laid out so.
+void log_plan(MovementLog& log, const std::string& what, const Plan& plan);
+void log_fetch(MovementLog& log, const std::string& what, const Layout& from, int64_t bytes);
 
 /// Throws when the context's traffic policy forbids what the plan does. `what` names the op.
 void check_policy(const std::string& what, bool moves, bool communicates);

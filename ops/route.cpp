@@ -140,7 +140,8 @@ class Router {
     if (operand.fetch_is_local) return;
     int64_t own = overlap(operand.box, operand.used->box).shape.product();
     int64_t missing = operand.box.shape.product() - own;
-    route_->bytes += missing * static_cast<int64_t>(size_of(dtypes_[i]));
+    operand.fetched_bytes = missing * static_cast<int64_t>(size_of(dtypes_[i]));
+    route_->bytes += operand.fetched_bytes;
     route_->moves = route_->communicates = true;
   }
 

@@ -23,6 +23,8 @@ struct OperandRoute {
   bool fetch_is_local = false;
   Box box = {};
   std::vector<Box> fetched_boxes = {};
+  /// Of the slice, what other ranks have.
+  int64_t fetched_bytes = 0;
 };
 
 struct StageRoute {

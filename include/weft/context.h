@@ -35,6 +35,8 @@ struct WEFT_API Context {
   /// Check, by a collective, what is said to be equal on all ranks (the values given to
   /// distribute).
   bool checks_equality = false;
+  /// What runs now, by its address (a module in its forward, or in the gradient of it), for reports.
+  const void* scope = nullptr;
   /// What the floors above keep for the rank (route tables, caches), by floor.
   std::shared_ptr<void> ops;
 
@@ -59,6 +61,20 @@ class WEFT_API NoGrad {
 
  private:
   bool before_;
+};
+
+/// Says what runs, while it does.
+class RunScope {
+ public:
+  explicit RunScope(const void* scope) : before_(Context::current().scope) {
+    Context::current().scope = scope;
+  }
+  ~RunScope() { Context::current().scope = before_; }
+  RunScope(const RunScope&) = delete;
+  RunScope& operator=(const RunScope&) = delete;
+
+ private:
+  const void* before_;
 };
 
 /// Sets the traffic policy for a scope.

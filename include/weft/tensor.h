@@ -61,7 +61,8 @@ class WEFT_API Tensor {
   template <class T>
   std::vector<T> to_vector() const;
 
-  /// The same values in another layout; runs the plan that `explain` prints.
+  /// The same values in another layout; runs the plan that `explain` prints. Whatever the layout of
+  /// the gradient, one plan brings it back to this one, also where the tensor lies so already.
   Tensor redistribute(const Placements& placements) const;
   /// The whole on each rank, as a tensor without a sharding.
   Tensor full_tensor() const;

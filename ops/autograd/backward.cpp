@@ -55,7 +55,7 @@ static Tensor brought_to(const Tensor& gradient, const Layout& layout, const std
     Ref<Plan> plan = plan_between(layout_of(gradient), target);
     check_policy(what, !plan->steps.empty(), !plan->is_free());
     if (!plan->is_free()) count_implicit(what, plan->cost.bytes);
-    brought = run_plan(gradient, plan);
+    brought = run_plan(gradient, plan, what);
   }
   return brought.dtype() == layout.dtype ? brought : brought.to(layout.dtype);
 }
@@ -109,12 +109,14 @@ void BackwardRun::user_done(const Node::Edge& edge) {
 void BackwardRun::run_node(const Ref<Node>& node) {
   Slot slot = std::move(slots_[node.get()]);
   slot.gradients.resize(std::max<size_t>(slot.gradients.size(), node->results().size()));
-  TrafficScope scope(node->traffic);
+  TrafficScope policy(node->traffic);
+  RunScope scope(node->scope);
   bool any = false;
   for (size_t i = 0; i < slot.gradients.size(); ++i) {
     if (!slot.gradients[i]) continue;
-    slot.gradients[i] = brought_to(slot.gradients[i], *node->results()[i], node->name());
     any = true;
+    if (node->takes_any_layout()) continue;
+    slot.gradients[i] = brought_to(slot.gradients[i], *node->results()[i], node->name());
   }
   bool is_leaf = dynamic_cast<LeafNode*>(node.get()) != nullptr;
   if ((any && !slot.delivered) || is_leaf) node->run(*this, slot.gradients);
@@ -223,6 +225,8 @@ static BackwardStack& backward_stack() {
   static thread_local BackwardStack stack;
   return stack;
 }
+
+bool is_in_backward() { return backward_stack().depth > 0; }
 
 void after_backward(std::function<void(bool)> function) {
   BackwardStack& stack = backward_stack();

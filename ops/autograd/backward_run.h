@@ -40,6 +40,9 @@ class BackwardRun {
   std::vector<std::pair<uint64_t, Ref<Node>>> ready_;
 };
 
+/// Whether a backward is under way on this rank.
+bool is_in_backward();
+
 /// `gradient` summed over the dims that broadcasting added or stretched.
 Tensor summed_to(const Tensor& gradient, const Shape& shape);
 

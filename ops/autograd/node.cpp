@@ -45,8 +45,10 @@ struct FunctionNode final : public Node {
   void release() override { function = nullptr; }
   std::span<const Edge> edges() const override { return from; }
   std::span<const Ref<Layout>> results() const override { return layouts; }
+  bool takes_any_layout() const override { return any_layout; }
 
   const char* what = "";
+  bool any_layout = false;
   std::vector<Edge> from;
   std::vector<Ref<Layout>> layouts;
   BackwardFunction function;
@@ -54,9 +56,10 @@ struct FunctionNode final : public Node {
 
 }  // namespace
 
-Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
-               BackwardFunction function) {
+static Tensors recorded_function(const char* name, const Tensors& inputs, const Tensors& outputs,
+                                 BackwardFunction function, bool any_layout) {
   Ref<FunctionNode> node(new FunctionNode(next_sequence()));
+  node->any_layout = any_layout;
   node->what = name;
   node->function = std::move(function);
   for (const Tensor& input : inputs) node->from.push_back(input ? edge_of(input) : Node::Edge{});
@@ -70,6 +73,16 @@ Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
     recorded.push_back(std::move(result));
   }
   return recorded;
+}
+
+Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
+               BackwardFunction function) {
+  return recorded_function(name, inputs, outputs, std::move(function), false);
+}
+
+Tensor record_move(const char* name, const Tensor& input, const Tensor& output,
+                   BackwardFunction function) {
+  return recorded_function(name, {input}, {output}, std::move(function), true)[0];
 }
 
 }  // namespace weft

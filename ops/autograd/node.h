@@ -22,7 +22,8 @@ struct Node : public RefCounted {
     int result = 0;
   };
 
-  explicit Node(uint64_t number) : sequence(number), traffic(Context::current().traffic) {}
+  explicit Node(uint64_t number)
+      : sequence(number), traffic(Context::current().traffic), scope(Context::current().scope) {}
   virtual ~Node() = default;
   /// Runs once per backward, when all results' gradients are complete (no tensor: none came).
   virtual void run(BackwardRun& backward, std::span<const Tensor> gradients) = 0;
@@ -34,6 +35,8 @@ struct Node : public RefCounted {
   virtual std::span<const Edge> edges() const = 0;
   /// Layouts of the results: gradients are brought to them (Partial becomes Replicate).
   virtual std::span<const Ref<Layout>> results() const = 0;
+  /// Takes its results' gradients in whatever layout they come.
+  virtual bool takes_any_layout() const { return false; }
 
   /// Not recursive, however long the tape.
   static void destroy(Node* node);
@@ -42,6 +45,8 @@ struct Node : public RefCounted {
   uint64_t sequence;
   /// The policy when it was recorded holds for its results' gradients.
   Traffic traffic;
+  /// What ran when it was recorded.
+  const void* scope;
 };
 
 /// Leaves run as soon as they can: who waits for their gradients must not wait for older nodes.
@@ -62,6 +67,11 @@ struct LeafNode final : public Node {
 };
 
 uint64_t next_sequence();
+
+/// Records `output` as `input` in another layout: its gradient comes to `function` in whatever
+/// layout it has.
+Tensor record_move(const char* name, const Tensor& input, const Tensor& output,
+                   BackwardFunction function);
 
 /// The edge to what computed `tensor`.
 Node::Edge edge_of(const Tensor& tensor);
