@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+#include <set>
+
+#include "tp/paths.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/movements.h"
+#include "weft/ops/factories.h"
+#include "weft/tensor_parallel.h"
+
+namespace weft {
+
+namespace {
+
+/// While it lives, forward uses parameters without memory, laid out as they are; the gradients that
+/// they get are dropped. Random numbers go on from where they were.
+class WithoutMemory {
+ public:
+  explicit WithoutMemory(const tp::NamedModules& modules) : random_(Context::current().random) {
+    for (const auto& [path, module] : modules) {
+      for (const auto& [name, parameter] : module->own_parameters()) {
+        if (parameter->tensor().body() == parameter->value().body()) continue;
+        fail("explain: parameter ", in_quotes(path + "." + name),
+             " is used otherwise than it rests; explain the model before fully_shard");
+      }
+    }
+    for (const auto& [path, module] : modules) {
+      RunScope scope(module);
+      for (const auto& [name, parameter] : module->own_parameters()) replace(*parameter);
+    }
+  }
+  ~WithoutMemory() {
+    for (Parameter* parameter : replaced_) parameter->set_used({});
+    Context::current().random = random_;
+  }
+  WithoutMemory(const WithoutMemory&) = delete;
+  WithoutMemory& operator=(const WithoutMemory&) = delete;
+
+ private:
+  /// A tied one belongs to the module that has it first.
+  void replace(Parameter& parameter) {
+    if (!replaced_.insert(&parameter).second) return;
+    Tensor stand_in = empty(
+        parameter.shape(),
+        {.dtype = parameter.dtype(), .device = meta, .sharding = parameter.value().sharding()});
+    if (parameter.is_trainable()) stand_in.set_requires_grad();
+    parameter.set_used(std::move(stand_in));
+  }
+
+  std::set<Parameter*> replaced_;
+  RandomState random_;
+};
+
+/// What is printed of one layer, or of what is in none.
+struct LayerText {
+  std::string name;
+  std::string lines;
+  int64_t bytes = 0;
+  /// The last of the layers that follow and are alike.
+  std::string last = {};
+};
+
+}  // namespace
+
+static std::vector<PlannedCollective> collectives_of(const MovementLog& log,
+                                                     const tp::NamedModules& modules) {
+  std::map<const void*, std::string> paths;
+  for (const auto& [path, module] : modules) paths[module] = path;
+  std::vector<PlannedCollective> collectives;
+  for (const Movement& movement : log.movements) {
+    for (const MovementStep& step : movement.steps) {
+      const auto at = paths.find(movement.scope);
+      collectives.push_back({.module = at == paths.end() ? "" : at->second,
+                             .backward = movement.backward,
+                             .op = movement.what,
+                             .step = step});
+    }
+  }
+  return collectives;
+}
+
+std::vector<PlannedCollective> planned_collectives(Module& model,
+                                                   const std::function<Tensor()>& loss) {
+  const tp::NamedModules modules = model.named_modules();
+  WithoutMemory parameters(modules);
+  MovementLog log;
+  const Tensor result = loss();
+  if (result.device().kind != DeviceKind::meta) {
+    fail("explain: the loss is computed on ", result.device(), "; give the model tensors on meta");
+  }
+  if (result.requires_grad()) result.backward();
+  return collectives_of(log, modules);
+}
+
+/// "model.layers.3" of "model.layers.3.mlp"; all of a path without a number.
+static std::string layer_of(const std::string& path) {
+  std::string layer;
+  for (const std::string& part : tp::parts_of(path)) {
+    layer += layer.empty() ? part : "." + part;
+    if (tp::is_number(part)) break;
+  }
+  return layer;
+}
+
+static std::string line_of(const PlannedCollective& collective, const std::string& layer) {
+  std::string inside = collective.module.substr(layer.size());
+  if (!inside.empty() && inside[0] == '.') inside.erase(0, 1);
+  return concat("  ", collective.backward ? "backward " : "forward  ", inside,
+                inside.empty() ? "" : ", ", collective.op, ": ", collective.step.kind, " over ",
+                collective.step.axes, ", ", collective.step.from, " -> ", collective.step.to, ", ",
+                collective.step.bytes, " B\n");
+}
+
+/// Layers in the order of the model, those that are alike and follow each other as one.
+static std::vector<LayerText> layer_texts(Module& model,
+                                          const std::vector<PlannedCollective>& collectives) {
+  std::vector<LayerText> layers;
+  for (const auto& [path, module] : model.named_modules()) {
+    const std::string name = layer_of(path);
+    if (layers.empty() || layers.back().name != name) layers.push_back({.name = name, .lines = ""});
+  }
+  for (LayerText& layer : layers) {
+    for (const PlannedCollective& collective : collectives) {
+      if (layer_of(collective.module) != layer.name) continue;
+      layer.lines += line_of(collective, layer.name);
+      layer.bytes += collective.step.bytes;
+    }
+  }
+  std::erase_if(layers, [](const LayerText& layer) { return layer.lines.empty(); });
+  std::vector<LayerText> different;
+  for (LayerText& layer : layers) {
+    const auto is_layer = [](const LayerText& of) {
+      return tp::is_number(tp::parts_of("." + of.name).back());
+    };
+    const bool alike = !different.empty() && is_layer(layer) && is_layer(different.back()) &&
+                       different.back().lines == layer.lines;
+    if (alike) {
+      different.back().last = layer.name;
+    } else {
+      different.push_back(std::move(layer));
+    }
+  }
+  return different;
+}
+
+std::string explain(Module& model, const std::function<Tensor()>& loss) {
+  const std::vector<PlannedCollective> collectives = planned_collectives(model, loss);
+  int64_t bytes = 0;
+  for (const PlannedCollective& collective : collectives) bytes += collective.step.bytes;
+  std::string text =
+      concat(collectives.size(), " collectives a step, ", bytes, " B received by this rank\n");
+  for (const LayerText& layer : layer_texts(model, collectives)) {
+    text += layer.name.empty() ? "the model itself" : layer.name;
+    if (!layer.last.empty()) text += concat(" to ", layer.last, ", each");
+    text += concat(": ", layer.bytes, " B\n", layer.lines);
+  }
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+
+#include "tp/paths.h"
+#include "tp/styles.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops/factories.h"
+
+namespace weft {
+
+using tp::ModuleLayouts;
+using tp::Target;
+
+namespace {
+
+/// An entry of the styles as it is for one module.
+struct StyledModule {
+  std::string path;
+  Module* module;
+  ModuleLayouts layouts;
+};
+
+/// How a parameter lies along the axis, and which module says so.
+struct StatedPlacement {
+  Placement placement = Replicate();
+  std::string path = {};
+  bool stated = false;
+};
+
+/// By parameter; tied names are one.
+using StatedPlacements = std::map<const Parameter*, StatedPlacement>;
+
+}  // namespace
+
+static void check_axis(const DeviceMesh& axis) {
+  if (!axis) fail("parallelize: this rank is not in the mesh");
+  if (axis.ndim() == 1) return;
+  fail("parallelize: ", axis, " has ", axis.ndim(), " axes; give one of them, as mesh[\"",
+       axis.axis_name(axis.ndim() - 1), "\"]");
+}
+
+static std::vector<StyledModule> styled_modules(Module& module, const DeviceMesh& axis,
+                                                const std::vector<ModuleStyle>& styles) {
+  const tp::NamedModules modules = module.named_modules();
+  std::vector<StyledModule> styled;
+  for (const ModuleStyle& style : styles) {
+    for (const auto& [path, at] : tp::matching(modules, style.path)) {
+      styled.push_back({path, at, tp::layouts_of(style.style, path, *at)});
+      const int64_t heads = styled.back().layouts.heads;
+      if (heads % axis.size() == 0) continue;
+      fail("parallelize: ", in_quotes(path), " has ", heads, " heads, which the ", axis.size(),
+           " ranks of axis ", axis.axis_name(0), " do not divide");
+    }
+  }
+  return styled;
+}
+
+static StatedPlacements stated_placements(const std::vector<StyledModule>& styled) {
+  StatedPlacements result;
+  for (const StyledModule& at : styled) {
+    for (const auto& [name, parameter] : at.module->own_parameters()) {
+      const auto& own = at.layouts.parameters;
+      const auto says = std::find_if(own.begin(), own.end(),
+                                     [&](const auto& entry) { return entry.first == name; });
+      if (says == own.end()) continue;
+      StatedPlacement& stated = result[parameter.get()];
+      if (stated.stated && stated.placement != says->second) {
+        fail("parallelize: parameter ", in_quotes(name), " of ", in_quotes(at.path), " is to be ",
+             says->second, " but ", stated.placement, " by the style of ", in_quotes(stated.path));
+      }
+      stated = {says->second, at.path, true};
+    }
+  }
+  return result;
+}
+
+static void check_unsharded(const NamedParameter& named, const DeviceMesh& axis) {
+  const Parameter& parameter = *named.parameter;
+  const Sharding sharding = parameter.value().sharding();
+  if (!sharding && parameter.tensor().body() == parameter.value().body()) return;
+  const bool here = sharding && sharding.mesh() == axis.root();
+  if (here && sharding[axis.root_axis(0)].is_shard()) {
+    fail("parallelize: parameter ", named.name(), " is sharded over ", axis.axis_name(0),
+         " already, as ", sharding);
+  }
+  if (here && sharding.is_replicated()) return;
+  fail("parallelize: parameter ", named.name(), " is laid out as ", sharding,
+       " already; parallelize first, shard over other axes afterwards");
+}
+
+/// The value in memory of its own: the whole one may go.
+static Tensor laid_out(const Tensor& value, const Sharding& sharding) {
+  PurposeScope purpose(Purpose::parameters);
+  Tensor part = empty(value.shape(),
+                      {.dtype = value.dtype(), .device = value.device(), .sharding = sharding});
+  if (part.device().kind == DeviceKind::meta) return part;
+  NoGrad no_grad;
+  const Tensor before = value.detach();
+  copy_(part, before.is_sharded() ? before : distribute(before, sharding.mesh(), {}));
+  return part;
+}
+
+static std::string module_at(const std::string& path) {
+  return path.empty() ? "the module" : in_quotes(path);
+}
+
+/// `tensor` laid out so along the axis, as it is along the others.
+static Tensor brought_along(const Tensor& tensor, const DeviceMesh& axis, const Target& target,
+                            const std::string& what) {
+  const Sharding sharding = tensor.sharding();
+  if (!sharding || !(sharding.mesh() == axis.root())) {
+    fail("parallelize: ", what, ", a tensor ", tensor.shape(), ", is not laid out over ",
+         axis.root(), "; use distribute");
+  }
+  const int number = axis.root_axis(0);
+  const Placement placement = target.last_dim ? Shard(tensor.ndim() - 1) : *target.layout;
+  if (placement.dim() >= tensor.ndim()) {
+    fail("parallelize: ", what, ", a tensor ", tensor.shape(), ", cannot be laid out as ",
+         placement);
+  }
+  if (sharding[number] == placement && !target.states_gradient) return tensor;
+  std::vector<Placement> placements(sharding.placements().begin(), sharding.placements().end());
+  placements[static_cast<size_t>(number)] = placement;
+  Placements stated{std::span<const Placement>(placements)};
+  for (int d = 0; d < tensor.ndim(); ++d) {
+    std::vector<std::string> order;
+    for (int cutting : sharding.axes_cutting(d)) {
+      if (cutting != number) order.push_back(axis.root().axis_name(cutting));
+    }
+    if (placement.is_shard(d)) order.push_back(axis.axis_name(0));
+    if (order.size() > 1) stated = stated.cut_in_order(d, std::move(order));
+  }
+  return tensor.redistribute(stated);
+}
+
+static Tensors all_brought_along(const Tensors& tensors, const DeviceMesh& axis,
+                                 const std::vector<Target>& targets, const char* kind,
+                                 const std::string& path) {
+  if (tensors.size() < targets.size()) {
+    fail("parallelize: number of ", kind, "s of ", module_at(path), ": ", tensors.size(),
+         ", but its style is for ", targets.size());
+  }
+  Tensors brought = tensors;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (!targets[i] || !tensors[i]) continue;
+    brought[i] =
+        brought_along(tensors[i], axis, targets[i], concat(kind, " ", i, " of ", module_at(path)));
+  }
+  return brought;
+}
+
+static void add_layout_hooks(const StyledModule& at, const DeviceMesh& axis) {
+  const auto asks = [](const Target& target) { return static_cast<bool>(target); };
+  const auto& [parameters, inputs, outputs, heads] = at.layouts;
+  ModuleHooks hooks;
+  if (std::any_of(inputs.begin(), inputs.end(), asks)) {
+    hooks.before = [axis, path = at.path, targets = inputs](const Tensors& tensors) {
+      return all_brought_along(tensors, axis, targets, "input", path);
+    };
+  }
+  if (std::any_of(outputs.begin(), outputs.end(), asks)) {
+    hooks.after = [axis, path = at.path, targets = outputs](const Tensors& tensors) {
+      return all_brought_along(tensors, axis, targets, "output", path);
+    };
+  }
+  if (hooks.before || hooks.after) at.module->add_hooks(std::move(hooks));
+}
+
+void parallelize(Module& module, const DeviceMesh& axis, const std::vector<ModuleStyle>& styles) {
+  check_axis(axis);
+  const std::vector<StyledModule> styled = styled_modules(module, axis, styles);
+  StatedPlacements stated = stated_placements(styled);
+  const std::vector<NamedParameter> parameters = module.named_parameters();
+  for (const NamedParameter& named : parameters) check_unsharded(named, axis);
+  for (const NamedParameter& named : parameters) {
+    const Placement placement = stated[named.parameter.get()].placement;
+    named.parameter->set_value(laid_out(named.parameter->value(), Sharding(axis, {placement})));
+  }
+  for (const StyledModule& at : styled) add_layout_hooks(at, axis);
+}
+
+}  // namespace weft

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tp/styles.h"
+
+#include <algorithm>
+
+#include "weft/error.h"
+#include "weft/layers.h"
+
+namespace weft::tp {
+
+namespace {
+
+enum class Layer { linear, embedding };
+
+}  // namespace
+
+static Layer layer_of(const char* style, const std::string& path, const Module& module) {
+  if (dynamic_cast<const Linear*>(&module)) return Layer::linear;
+  if (dynamic_cast<const Embedding*>(&module)) return Layer::embedding;
+  fail("parallelize: ", in_quotes(path), " is neither a Linear nor an Embedding, which ", style,
+       " is for; say with Layouts how its parameters lie");
+}
+
+static std::vector<Target> targets(const std::vector<AxisLayout>& layouts, bool states_gradient) {
+  std::vector<Target> result;
+  for (const AxisLayout& layout : layouts) {
+    result.push_back({.layout = layout, .states_gradient = states_gradient});
+  }
+  return result;
+}
+
+static ModuleLayouts resolved(const Colwise& style, const std::string& path, const Module& module) {
+  const bool linear = layer_of("Colwise", path, module) == Layer::linear;
+  return {.parameters = linear
+                            ? std::vector<std::pair<std::string, Placement>>{{"weight", Shard(0)},
+                                                                             {"bias", Shard(0)}}
+                            : std::vector<std::pair<std::string, Placement>>{{"weight", Shard(1)}},
+          .inputs = {{.layout = Replicate()}},
+          .outputs = {{.layout = style.output}},
+          .heads = style.heads};
+}
+
+static ModuleLayouts resolved(const Rowwise& style, const std::string& path, const Module& module) {
+  const bool linear = layer_of("Rowwise", path, module) == Layer::linear;
+  return {.parameters = {{"weight", linear ? Shard(1) : Shard(0)}},
+          .inputs = {linear ? Target{.last_dim = true} : Target{.layout = Replicate()}},
+          .outputs = {{.layout = style.output}},
+          .heads = style.heads};
+}
+
+static ModuleLayouts resolved(const SequenceParallel& style, const std::string&, const Module&) {
+  return {.inputs = {{.layout = Shard(style.dim)}}};
+}
+
+static ModuleLayouts resolved(const PrepareInput& style, const std::string&, const Module&) {
+  return {.inputs = targets(style.inputs, true)};
+}
+
+static ModuleLayouts resolved(const PrepareOutput& style, const std::string&, const Module&) {
+  return {.outputs = targets(style.outputs, false)};
+}
+
+static ModuleLayouts resolved(const Layouts& style, const std::string& path, const Module& module) {
+  const auto& own = module.own_parameters();
+  for (const auto& [name, placement] : style.parameters) {
+    const auto found = std::find_if(own.begin(), own.end(),
+                                    [&](const auto& other) { return other.first == name; });
+    if (found == own.end()) {
+      fail("parallelize: ", in_quotes(path), " has no parameter of its own called ",
+           in_quotes(name));
+    }
+    const Shape& shape = found->second->shape();
+    if (placement.is_partial() || placement.dim() >= shape.ndim()) {
+      fail("parallelize: parameter ", in_quotes(name), " ", shape, " of ", in_quotes(path),
+           " cannot be laid out as ", placement);
+    }
+  }
+  return {.parameters = style.parameters,
+          .inputs = targets(style.inputs, true),
+          .outputs = targets(style.outputs, false)};
+}
+
+ModuleLayouts layouts_of(const Style& style, const std::string& path, const Module& module) {
+  return std::visit([&](const auto& stated) { return resolved(stated, path, module); }, style);
+}
+
+}  // namespace weft::tp
