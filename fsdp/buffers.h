@@ -7,21 +7,21 @@
 
 namespace weft::fsdp {
 
-/// Numbered buffers for whole parameters and gradients, used again and again: no step makes memory
-/// after the first.
+/// Buffers for whole parameters and gradients, used again and again: no step makes memory after the
+/// first.
 class BufferPool {
  public:
   /// A free buffer of exactly so many bytes, or a new one.
   Ref<Storage> take(size_t bytes);
   void give(Ref<Storage> buffer);
+  /// Where new buffers are, from now on.
+  void set_device(Device device) { device_ = device; }
   /// Of all buffers made.
   int64_t bytes() const { return bytes_; }
-  /// The number of a buffer, from 0 in the order they were made.
-  int number(const Storage& buffer) const;
 
  private:
-  std::vector<Ref<Storage>> all_;
   std::vector<Ref<Storage>> free_;
+  Device device_ = cpu;
   int64_t bytes_ = 0;
 };
 

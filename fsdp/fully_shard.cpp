@@ -3,24 +3,14 @@
 #include <iostream>
 
 #include "fsdp/runtime.h"
+#include "weft/context.h"
 #include "weft/error.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
 
-using fsdp::Runtime;
 using fsdp::Unit;
-
-namespace {
-
-/// Keeps the runtime with the outermost module.
-struct RuntimeAttachment final : public ModuleAttachment {
-  explicit RuntimeAttachment(std::vector<std::shared_ptr<Unit>> units)
-      : runtime(std::move(units)) {}
-  Runtime runtime;
-};
-
-}  // namespace
 
 /// The units of the modules below `module`, in the modules' order, that one excluded.
 static std::vector<std::shared_ptr<Unit>> units_below(Module& module) {
@@ -61,13 +51,19 @@ static void move_ties(const std::vector<std::shared_ptr<Unit>>& below, const Nam
 }
 
 /// Each rank keeps an ignored parameter whole; its gradient is reduced by the tape.
-static void replicate(Parameter& parameter, const DeviceMesh& mesh) {
-  if (parameter.value().is_sharded()) return;
-  if (parameter.is_materialized()) {
-    parameter.set_value(distribute(parameter.value().detach(), mesh, {}));
-  } else {
-    parameter.set_value(empty(parameter.shape(), {parameter.dtype(), meta, Sharding(mesh, {})}));
+static void replicate(Parameter& parameter, const DeviceMesh& mesh, const MixedPrecision& dtypes) {
+  const bool floats = is_floating(parameter.dtype());
+  const DType dtype = floats ? dtypes.buffers.value_or(parameter.dtype()) : parameter.dtype();
+  const NoGrad no_grad;
+  if (!parameter.is_materialized()) {
+    const Sharding before = parameter.value().sharding();
+    parameter.set_value(
+        empty(parameter.shape(), {dtype, meta, before ? before : Sharding(mesh.root(), {})}));
+    return;
   }
+  Tensor value = parameter.value().detach();
+  if (!value.is_sharded()) value = distribute(value, mesh.root(), {});
+  parameter.set_value(value.to(dtype).detach());
 }
 
 static void take_parameters(Module& module, const DeviceMesh& mesh,
@@ -79,7 +75,7 @@ static void take_parameters(Module& module, const DeviceMesh& mesh,
         std::find_first_of(unknown.begin(), unknown.end(), named.names.begin(), named.names.end());
     if (ignored != unknown.end()) {
       unknown.erase(ignored);
-      replicate(*named.parameter, mesh);
+      replicate(*named.parameter, mesh, options.precision);
       unit.ignore(named.parameter);
       continue;
     }
@@ -91,80 +87,71 @@ static void take_parameters(Module& module, const DeviceMesh& mesh,
   if (!unknown.empty()) fail("fully_shard: no parameter is called ", in_quotes(unknown[0]));
 }
 
+/// Floating ones as `dtype`, if there is one.
+static Tensors cast_all(const Tensors& tensors, const std::optional<DType>& dtype) {
+  if (!dtype) return tensors;
+  Tensors cast;
+  for (const Tensor& tensor : tensors) {
+    cast.push_back(tensor && is_floating(tensor.dtype()) ? tensor.to(*dtype) : tensor);
+  }
+  return cast;
+}
+
+/// The gradients divided as the outermost unit says.
+static Tensors divided(const Unit& unit, const Tensors& gradients) {
+  const double factor = unit.options().gradient_divide_factor;
+  if (&unit != &unit.runtime->root() || factor == 1) return gradients;
+  Tensors scaled;
+  for (const Tensor& gradient : gradients) {
+    scaled.push_back(gradient ? gradient * (1 / factor) : gradient);
+  }
+  return scaled;
+}
+
 /// Backward begins where the outputs' gradients arrive.
-static Tensors hooked_outputs(Unit& unit, const Tensors& outputs) {
+static Tensors hooked_outputs(Unit& unit, const Tensors& given) {
   unit.runtime->after_forward(unit);
+  const Tensors outputs = cast_all(given, unit.options().precision.outputs);
   bool recorded = Context::current().grad_enabled &&
                   std::any_of(outputs.begin(), outputs.end(),
                               [](const Tensor& output) { return output.requires_grad(); });
   if (!recorded) return outputs;
   return record("fully_shard", outputs, outputs, [&unit](const Tensors& gradients) {
     unit.runtime->before_backward(unit);
-    return gradients;
+    return divided(unit, gradients);
   });
 }
 
 static void add_hooks(Module& module, Unit& unit) {
-  module.add_materializer([&unit](Device device) { unit.materialize(device); });
+  module.add_materializer([&unit](Device device) {
+    unit.runtime->set_device(device);
+    unit.materialize(device);
+  });
   module.add_hooks(
       {.before =
            [&unit](const Tensors& inputs) {
              unit.runtime->before_forward(unit);
-             return inputs;
+             return cast_all(inputs, unit.options().precision.inputs);
            },
        .after = [&unit](const Tensors& outputs) { return hooked_outputs(unit, outputs); }});
 }
 
 void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions& options) {
   if (!mesh) fail("fully_shard: this rank is not in the mesh");
-  if (mesh.ndim() != 1) {
-    fail("fully_shard: the mesh ", mesh, " has ", mesh.ndim(), " axes, not 1; give one of them");
-  }
   if (module.attachment<Unit>()) fail("fully_shard: the module is sharded already");
   if (options.prefetch < 0) fail("fully_shard: prefetch is ", options.prefetch, "; at least 0");
+  if (options.bucket_bytes < 1) fail("fully_shard: buckets of ", options.bucket_bytes, " bytes");
+  if (!(options.gradient_divide_factor > 0)) {
+    fail("fully_shard: gradients are divided by ", options.gradient_divide_factor, "; above 0");
+  }
   auto below = units_below(module);
-  auto unit = std::make_shared<Unit>(module, mesh, options);
+  fsdp::Roles roles = fsdp::roles_of(mesh, options.strategy, options.reshard_after_forward);
+  auto unit = std::make_shared<Unit>(module, std::move(roles), options);
   take_parameters(module, mesh, options, below, *unit);
   module.attach(unit);
   add_hooks(module, *unit);
   below.push_back(unit);
-  module.attach(std::make_shared<RuntimeAttachment>(std::move(below)));
-}
-
-static Runtime& runtime_of(const char* what, Module& model) {
-  auto attached = model.attachment<RuntimeAttachment>();
-  if (!attached) fail(what, ": the model is not sharded; call fully_shard on it first");
-  for (const auto& unit : attached->runtime.units()) unit->build();
-  return attached->runtime;
-}
-
-FullyShardBytes predicted_bytes(Module& model) {
-  Runtime& runtime = runtime_of("predicted_bytes", model);
-  FullyShardBytes bytes;
-  for (const auto& unit : runtime.units()) {
-    bytes.parameters += unit->slice_bytes();
-    bytes.gradients += unit->gradient_bytes();
-  }
-  fsdp::Schedule schedule = runtime.training_schedule();
-  bytes.buffers = schedule.buffer_bytes;
-  bytes.received = schedule.received;
-  return bytes;
-}
-
-FullyShardBytes measured_bytes(Module& model) {
-  Runtime& runtime = runtime_of("measured_bytes", model);
-  FullyShardBytes bytes;
-  for (const auto& unit : runtime.units()) {
-    bytes.parameters += unit->measured_slice_bytes();
-    bytes.gradients += unit->measured_gradient_bytes();
-  }
-  bytes.buffers = runtime.pool().bytes();
-  bytes.received = runtime.received();
-  return bytes;
-}
-
-std::string explain_schedule(Module& model) {
-  return runtime_of("explain_schedule", model).training_schedule().text();
+  module.attach(std::make_shared<fsdp::RuntimeAttachment>(std::move(below)));
 }
 
 }  // namespace weft

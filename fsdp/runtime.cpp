@@ -9,26 +9,81 @@
 
 namespace weft::fsdp {
 
-using Kind = Event::Kind;
+Runtime::Runtime(Units units)
+    : units_(std::move(units)), conductor_(units_, [this](const Action& action) { hear(action); }) {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    units_[i]->runtime = this;
+    units_[i]->index = i;
+  }
+}
 
-Runtime::Runtime(std::vector<std::shared_ptr<Unit>> units) : units_(std::move(units)) {
-  for (const auto& unit : units_) unit->runtime = this;
+void Runtime::build() {
+  for (const auto& unit : units_) unit->build();
+}
+
+void Runtime::moved(const std::string& axes, int64_t bytes, int64_t copied) {
+  traffic_.copied += copied;
+  traffic_.received += bytes;
+  add_traffic(traffic_.by_axes, axes, bytes);
+}
+
+/// Does what the conductor says.
+void Runtime::hear(const Action& action) {
+  Unit& unit = *action.unit;
+  Gradients& gradients = unit.gradients();
+  switch (action.kind) {
+    case Action::Kind::gather: {
+      const Level& level = unit.levels()[action.step];
+      moved(level.group().axes, level.traffic(), level.copied());
+      unit.gather(action.step, pool_);
+      break;
+    }
+    case Action::Kind::wait:
+      unit.wait();
+      break;
+    case Action::Kind::compute:
+      break;
+    case Action::Kind::free:
+      unit.free(action.step, pool_);
+      break;
+    case Action::Kind::take_gradients:
+      gradients.take(pool_);
+      break;
+    case Action::Kind::give_gradients:
+      gradients.give(pool_);
+      break;
+    case Action::Kind::settle:
+      gradients.settle(action.bucket, syncs_);
+      break;
+    case Action::Kind::reduce:
+      moved(gradients.reductions()[action.step].group.axes,
+            gradients.traffic(action.bucket, action.step), gradients.copied(action.step));
+      gradients.start(action.bucket, action.step);
+      break;
+    case Action::Kind::wait_reduced:
+      gradients.wait(action.bucket);
+      break;
+  }
 }
 
 /// A step that was left on its way (no backward came, or it threw) gives back what it held: its
 /// parameters may change before the next one.
 void Runtime::abandon() {
-  for (const auto& unit : units_) unit->abandon(pool_);
+  for (const auto& unit : units_) unit->finish_quietly();
+  conductor_.begin(training_);
   if (running_ && !running_->complete) *running_ = {};
   running_ = nullptr;
-  scattering_ = nullptr;
   backward_begun_ = false;
 }
 
 void Runtime::begin(bool training) {
-  abandon();
   training_ = training;
-  received_ = 0;
+  abandon();
+  build();
+  for (const auto& unit : units_) {
+    if (unit->slices_changed()) conductor_.update(*unit);
+  }
+  if (!training) traffic_ = {};
   running_ = &recordings_[training ? 1 : 0];
   if (running_->astray) *running_ = {};
   running_->at = 0;
@@ -39,14 +94,13 @@ void Runtime::begin_unscheduled() {
   unscheduled_ = {};
   unscheduled_.complete = unscheduled_.astray = true;
   training_ = true;
-  received_ = 0;
   running_ = &unscheduled_;
 }
 
 /// Follows the recording, or writes it.
-void Runtime::event(Kind kind, Unit& unit) {
+void Runtime::event(Event::Kind kind, Unit& unit, int bucket) {
   Recording& recording = *running_;
-  Event event{kind, &unit};
+  Event event{kind, &unit, bucket};
   if (!recording.complete) {
     recording.events.push_back(event);
   } else if (!recording.astray) {
@@ -62,89 +116,66 @@ void Runtime::event(Kind kind, Unit& unit) {
   }
 }
 
-void Runtime::gather(Unit& unit) {
-  if (unit.is_held()) return;
-  received_ += unit.gather_traffic();
-  unit.start_gather(pool_);
+std::vector<Unit*> Runtime::ahead(const Unit& unit) const {
+  if (!running_->is_followed()) return {};
+  return running_->ahead(running_->at - 1, unit.options().prefetch);
 }
 
-static bool follows(const Recording& recording) { return recording.complete && !recording.astray; }
-
 void Runtime::before_forward(Unit& unit) {
-  if (&unit == &root() && !backward_begun_) begin(Context::current().grad_enabled);
-  if (!running_) begin(Context::current().grad_enabled);
-  if (!unit.is_built()) unit.build();
-  event(Kind::forward, unit);
-  gather(unit);
-  unit.wait_gathered();
-  if (!follows(*running_)) return;
-  for (Unit* next : running_->ahead(running_->at - 1, unit.options().prefetch)) gather(*next);
+  const bool starts = &unit == &root() && !backward_begun_;
+  if (starts || !running_) begin(Context::current().grad_enabled);
+  event(Event::Kind::forward, unit);
+  conductor_.forward(unit, ahead(unit));
 }
 
 void Runtime::after_forward(Unit& unit) {
-  event(Kind::forward_done, unit);
-  bool is_root = &unit == &root();
-  if (!is_root && unit.options().reshard_after_forward) unit.free_gathered(pool_);
-  if (is_root && !training_) end();
+  event(Event::Kind::forward_done, unit);
+  conductor_.forward_done(unit);
+  if (&unit == &root() && !training_) end();
 }
 
 void Runtime::expect_backward() {
   backward_begun_ = true;
-  for (const auto& unit : units_) unit->expect_gradients();
+  conductor_.set_sync(syncs_);
+  conductor_.begin_backward();
+  for (const auto& unit : units_) unit->gradients().expect();
   after_backward([this](bool failed) { failed ? abandon() : finish_backward(); });
 }
 
 void Runtime::before_backward(Unit& unit) {
   if (!running_) begin_unscheduled();
   if (!backward_begun_) expect_backward();
-  event(Kind::backward, unit);
-  gather(unit);
-  unit.wait_gathered();
-  if (follows(*running_)) {
-    for (Unit* next : running_->ahead(running_->at - 1, unit.options().prefetch)) gather(*next);
-  }
-  unit.take_gradient_buffer(pool_);
+  event(Event::Kind::backward, unit);
+  conductor_.backward(unit, ahead(unit));
 }
 
-void Runtime::gradients_complete(Unit& unit) {
-  event(Kind::gradients_done, unit);
-  if (!unit.has_frozen()) unit.free_gathered(pool_);
-  scatter(unit);
-}
+void Runtime::need_gradient_memory(Unit& unit) { conductor_.take_gradients(unit); }
 
-void Runtime::scatter(Unit& unit) {
-  if (scattering_) scattering_->wait_scattered(pool_);
-  received_ += unit.scatter_traffic();
-  unit.start_scatter(pool_);
-  scattering_ = &unit;
+void Runtime::gradients_complete(Unit& unit, int bucket) {
+  event(Event::Kind::gradients_done, unit, bucket);
+  conductor_.gradients_done(unit, bucket);
 }
 
 void Runtime::finish_backward() {
-  for (const auto& unit : units_) {
-    if (unit->incomplete() == 0) continue;
-    unit->free_gathered(pool_);
-    scatter(*unit);
-  }
-  if (scattering_) scattering_->wait_scattered(pool_);
-  scattering_ = nullptr;
   end();
-  received_last_ = received_;
+  if (!syncs_) return;
+  traffic_last_ = traffic_;
+  traffic_ = {};
 }
 
 void Runtime::end() {
-  event(Kind::end, root());
-  for (const auto& unit : units_) unit->free_gathered(pool_);
+  event(Event::Kind::end, root());
+  conductor_.end();
   running_->complete = true;
   backward_begun_ = false;
   running_ = nullptr;
 }
 
-Schedule Runtime::training_schedule() const {
-  if (recordings_[1].complete && !recordings_[1].astray) return compiled(recordings_[1], units_);
-  Recording expected;
-  expected.events = expected_events(units_);
-  expected.complete = true;
-  return compiled(expected, units_);
+Schedule Runtime::schedule(const std::vector<StepKind>& steps) const {
+  const bool training = steps[0].training;
+  const Recording& recorded = recordings_[training ? 1 : 0];
+  if (recorded.is_followed()) return compiled(recorded, units_, steps);
+  return compiled(expected_step(units_, training), units_, steps);
 }
 
 }  // namespace weft::fsdp

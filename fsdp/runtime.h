@@ -3,9 +3,10 @@
 
 #include <array>
 #include <memory>
-#include <string>
 #include <vector>
 
+#include "fsdp/buffers.h"
+#include "fsdp/conductor.h"
 #include "fsdp/schedule.h"
 #include "fsdp/unit.h"
 
@@ -16,42 +17,59 @@ namespace weft::fsdp {
 class Runtime {
  public:
   /// `units` in the order of the modules, the outermost last.
-  explicit Runtime(std::vector<std::shared_ptr<Unit>> units);
+  explicit Runtime(Units units);
 
   void before_forward(Unit& unit);
   void after_forward(Unit& unit);
   void before_backward(Unit& unit);
-  void gradients_complete(Unit& unit);
+  void gradients_complete(Unit& unit, int bucket);
+  /// A gradient comes to a unit whose module's backward has not begun.
+  void need_gradient_memory(Unit& unit);
 
-  BufferPool& pool() { return pool_; }
-  const std::vector<std::shared_ptr<Unit>>& units() const { return units_; }
+  void build();
+  void set_device(Device device) { pool_.set_device(device); }
+  bool syncs() const { return syncs_; }
+  void set_syncs(bool syncs) { syncs_ = syncs; }
+
+  const Units& units() const { return units_; }
   Unit& root() const { return *units_.back(); }
-  /// Of the last training step, or as expected from the modules' order.
-  Schedule training_schedule() const;
-  int64_t received() const { return received_last_; }
+  /// Of such steps in the order of the last one, or as expected from the modules' order.
+  Schedule schedule(const std::vector<StepKind>& steps) const;
+  /// Bytes of all buffers; received up to the last sync; copied meanwhile.
+  int64_t buffer_bytes() const { return pool_.bytes(); }
+  const FullyShardBytes& traffic() const { return traffic_last_; }
 
  private:
   void begin(bool training);
   void begin_unscheduled();
   void abandon();
-  void event(Event::Kind kind, Unit& unit);
-  void gather(Unit& unit);
-  void scatter(Unit& unit);
+  void event(Event::Kind kind, Unit& unit, int bucket = 0);
+  std::vector<Unit*> ahead(const Unit& unit) const;
+  void hear(const Action& action);
+  void moved(const std::string& axes, int64_t bytes, int64_t copied);
   void finish_backward();
   void end();
   void expect_backward();
 
-  std::vector<std::shared_ptr<Unit>> units_;
+  Units units_;
   BufferPool pool_;
+  Conductor conductor_;
   /// By kind of step: without and with gradients.
   std::array<Recording, 2> recordings_;
   Recording unscheduled_;
   Recording* running_ = nullptr;
   bool training_ = false;
+  bool syncs_ = true;
   bool backward_begun_ = false;
-  Unit* scattering_ = nullptr;
-  int64_t received_ = 0;
-  int64_t received_last_ = 0;
+  /// Since the last sync, and up to it.
+  FullyShardBytes traffic_;
+  FullyShardBytes traffic_last_;
+};
+
+/// Keeps the runtime with the outermost module.
+struct RuntimeAttachment final : public ModuleAttachment {
+  explicit RuntimeAttachment(Units units) : runtime(std::move(units)) {}
+  Runtime runtime;
 };
 
 }  // namespace weft::fsdp

@@ -3,12 +3,21 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <sstream>
 
+#include "fsdp/conductor.h"
 #include "fsdp/unit.h"
+#include "weft/error.h"
 
 namespace weft::fsdp {
+
+void add_traffic(std::vector<AxisTraffic>& by_axes, const std::string& axes, int64_t bytes) {
+  if (bytes == 0) return;
+  auto found = std::find_if(by_axes.begin(), by_axes.end(),
+                            [&](const AxisTraffic& other) { return other.axes == axes; });
+  if (found == by_axes.end()) found = by_axes.insert(found, {axes, 0});
+  found->bytes += bytes;
+}
 
 static bool needs(const Event& event) {
   return event.kind == Event::Kind::forward || event.kind == Event::Kind::backward;
@@ -26,166 +35,230 @@ std::vector<Unit*> Recording::ahead(size_t index, int depth) const {
   return units;
 }
 
-std::vector<Event> expected_events(const std::vector<std::shared_ptr<Unit>>& units) {
-  using Kind = Event::Kind;
+static void expect_gradients(std::vector<Event>& events, Unit& unit) {
+  if (!unit.has_gradients()) return;
+  for (int bucket = 0; bucket < unit.gradients().buckets(); ++bucket) {
+    events.push_back({Event::Kind::gradients_done, &unit, bucket});
+  }
+}
+
+Recording expected_step(const Units& units, bool training) {
   Unit* root = units.back().get();
-  std::vector<Event> events{{Kind::forward, root}};
+  std::vector<Event> events{{Event::Kind::forward, root}};
   for (const auto& unit : units) {
     if (unit.get() == root) continue;
-    events.push_back({Kind::forward, unit.get()});
-    events.push_back({Kind::forward_done, unit.get()});
+    events.push_back({Event::Kind::forward, unit.get()});
+    events.push_back({Event::Kind::forward_done, unit.get()});
   }
-  events.push_back({Kind::forward_done, root});
-  events.push_back({Kind::backward, root});
-  for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
-    if (unit->get() == root) continue;
-    events.push_back({Kind::backward, unit->get()});
-    if ((*unit)->has_gradients()) events.push_back({Kind::gradients_done, unit->get()});
+  events.push_back({Event::Kind::forward_done, root});
+  if (training) {
+    events.push_back({Event::Kind::backward, root});
+    for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
+      if (unit->get() == root) continue;
+      events.push_back({Event::Kind::backward, unit->get()});
+      expect_gradients(events, **unit);
+    }
+    expect_gradients(events, *root);
   }
-  if (root->has_gradients()) events.push_back({Kind::gradients_done, root});
-  events.push_back({Kind::end, root});
-  return events;
+  events.push_back({Event::Kind::end, root});
+  return {.events = std::move(events), .complete = true};
 }
 
 namespace {
 
-/// Plays the events through without doing anything, as the runtime would.
+/// Plays events through without doing anything: writes down what the conductor says.
 class Player {
  public:
-  Player(const Recording& recording, const std::vector<std::shared_ptr<Unit>>& units)
-      : recording_(recording), units_(units), root_(*units.back()) {}
+  Player(const Recording& recording, const Units& units)
+      : recording_(recording),
+        units_(units),
+        conductor_(units, [this](const Action& action) { hear(action); }) {}
 
-  Schedule play() {
-    for (size_t i = 0; i < recording_.events.size(); ++i) step(i);
-    return std::move(schedule_);
+  void play(const StepKind& kind) {
+    conductor_.begin(kind.training);
+    conductor_.set_sync(kind.sync);
+    for (const auto& unit : units_) {
+      if (kind.updated) conductor_.update(*unit);
+    }
+    bool backward = false;
+    for (size_t i = 0; i < recording_.events.size(); ++i) {
+      if (recording_.events[i].kind == Event::Kind::backward && !std::exchange(backward, true)) {
+        conductor_.begin_backward();
+      }
+      step(i);
+    }
   }
+
+  /// Forgets what was done, but not the buffers.
+  void forget() {
+    schedule_.actions.clear();
+    schedule_.received = schedule_.copied = 0;
+    schedule_.by_axes.clear();
+  }
+
+  Schedule schedule() { return std::move(schedule_); }
 
  private:
+  using Kind = ScheduledAction::Kind;
+
   void step(size_t i) {
     const Event& event = recording_.events[i];
-    Unit* unit = event.unit;
-    backward_ = backward_ || event.kind == Event::Kind::backward;
+    Unit& unit = *event.unit;
     switch (event.kind) {
       case Event::Kind::forward:
+        conductor_.forward(unit, recording_.ahead(i, unit.options().prefetch));
+        break;
       case Event::Kind::backward:
-        gather(unit);
-        add(Action::Kind::wait, unit, held_.at(unit));
-        for (Unit* next : recording_.ahead(i, unit->options().prefetch)) gather(next);
-        if (event.kind == Event::Kind::backward && unit->has_gradients()) gradient_buffer(unit);
-        add(Action::Kind::compute, unit);
+        conductor_.backward(unit, recording_.ahead(i, unit.options().prefetch));
         break;
       case Event::Kind::forward_done:
-        if (unit != &root_ && unit->options().reshard_after_forward) release(unit);
+        conductor_.forward_done(unit);
         break;
       case Event::Kind::gradients_done:
-        if (!unit->has_frozen()) release(unit);
-        scatter(unit);
+        conductor_.gradients_done(unit, event.bucket);
         break;
       case Event::Kind::end:
-        finish();
+        conductor_.end();
         break;
     }
   }
 
-  void add(Action::Kind kind, Unit* unit, int buffer = -1) {
-    schedule_.actions.push_back({kind, unit, backward_, buffer});
+  void hear(const Action& action) {
+    const Unit& unit = *action.unit;
+    const std::vector<Level>& levels = unit.levels();
+    switch (action.kind) {
+      case Action::Kind::gather:
+        gather(action, levels[action.step]);
+        break;
+      case Action::Kind::wait:
+        if (!levels.empty()) add(action, Kind::wait, buffer_of(unit, levels.size() - 1));
+        break;
+      case Action::Kind::compute:
+        add(action, Kind::compute, -1);
+        break;
+      case Action::Kind::free:
+        add(action, Kind::free, give(unit, action.step, levels[action.step].bytes()));
+        break;
+      case Action::Kind::take_gradients:
+        if (!unit.gradients().is_direct()) take(unit, kGradients, unit.gradients().buffer_bytes());
+        break;
+      case Action::Kind::give_gradients:
+        give(unit, kGradients, unit.gradients().buffer_bytes());
+        break;
+      case Action::Kind::settle:
+        break;
+      case Action::Kind::reduce:
+        reduce(action);
+        break;
+      case Action::Kind::wait_reduced:
+        add(action, Kind::wait_reduced, action.step ? -1 : buffer_of(unit, kGradients));
+        break;
+    }
   }
 
-  int take(const Unit* unit) {
-    if (unit->ranks() == 1) return -1;
-    auto& free = free_[unit->buffer_bytes()];
-    if (!free.empty()) {
-      int number = free.front();
+  void gather(const Action& action, const Level& level) {
+    schedule_.copied += level.copied();
+    ScheduledAction& added =
+        add(action, Kind::gather, take(*action.unit, action.step, level.bytes()));
+    move(added, level.group().axes, level.traffic());
+  }
+
+  void reduce(const Action& action) {
+    const Gradients& gradients = action.unit->gradients();
+    const Reduction& reduction = gradients.reductions()[action.step];
+    schedule_.copied += gradients.copied(action.step);
+    ScheduledAction& added = add(action, reduction.scatters ? Kind::scatter : Kind::all_reduce,
+                                 action.step ? -1 : buffer_of(*action.unit, kGradients));
+    move(added, reduction.group.axes, gradients.traffic(action.bucket, action.step));
+  }
+
+  ScheduledAction& add(const Action& action, Kind kind, int buffer) {
+    std::string module = action.unit->name();
+    const bool buckets = action.unit->gradients().buckets() > 1;
+    if (buckets && kind >= Kind::scatter) module += concat("#", action.bucket);
+    schedule_.actions.push_back({kind, action.backward, std::move(module), "", 0, buffer});
+    return schedule_.actions.back();
+  }
+
+  void move(ScheduledAction& action, const std::string& axes, int64_t bytes) {
+    action.axes = axes;
+    action.bytes = bytes;
+    schedule_.received += bytes;
+    add_traffic(schedule_.by_axes, axes, bytes);
+  }
+
+  /// The gradients' buffer, beside those of the levels.
+  static constexpr size_t kGradients = SIZE_MAX;
+
+  int buffer_of(const Unit& unit, size_t which) const {
+    auto found = held_.find({&unit, which});
+    return found == held_.end() ? -1 : found->second;
+  }
+
+  int take(const Unit& unit, size_t which, size_t bytes) {
+    if (const int number = buffer_of(unit, which); number >= 0) return number;
+    auto& free = free_[bytes];
+    int number = made_;
+    if (free.empty()) {
+      ++made_;
+      schedule_.buffer_bytes += static_cast<int64_t>(bytes);
+    } else {
+      number = free.front();
       free.erase(free.begin());
-      return number;
     }
-    schedule_.buffer_bytes += static_cast<int64_t>(unit->buffer_bytes());
-    return made_++;
+    return held_[{&unit, which}] = number;
   }
 
-  void give(const Unit* unit, int buffer) {
-    if (buffer >= 0) free_[unit->buffer_bytes()].push_back(buffer);
-  }
-
-  void gather(Unit* unit) {
-    if (held_.contains(unit)) return;
-    held_[unit] = take(unit);
-    schedule_.received += unit->gather_traffic();
-    add(Action::Kind::gather, unit, held_[unit]);
-  }
-
-  void release(Unit* unit) {
-    auto found = held_.find(unit);
-    if (found == held_.end()) return;
-    give(unit, found->second);
-    add(Action::Kind::free, unit, found->second);
-    held_.erase(found);
-  }
-
-  void scatter(Unit* unit) {
-    wait_scatter();
-    schedule_.received += unit->scatter_traffic();
-    scattering_ = unit;
-    scattered_.insert(unit);
-    add(Action::Kind::scatter, unit, gradient_buffer(unit));
-  }
-
-  int gradient_buffer(Unit* unit) {
-    auto found = gradient_buffers_.find(unit);
-    if (found != gradient_buffers_.end()) return found->second;
-    return gradient_buffers_[unit] = take(unit);
-  }
-
-  void wait_scatter() {
-    if (!scattering_) return;
-    add(Action::Kind::wait_scatter, scattering_, gradient_buffers_[scattering_]);
-    give(scattering_, gradient_buffers_[scattering_]);
-    gradient_buffers_.erase(scattering_);
-    scattering_ = nullptr;
-  }
-
-  void finish() {
-    if (backward_) {
-      for (const auto& unit : units_) {
-        if (scattered_.contains(unit.get()) || !unit->has_gradients()) continue;
-        release(unit.get());
-        scatter(unit.get());
-      }
-      wait_scatter();
-    }
-    for (const auto& unit : units_) release(unit.get());
+  int give(const Unit& unit, size_t which, size_t bytes) {
+    const int number = buffer_of(unit, which);
+    if (number < 0) return number;
+    free_[bytes].push_back(number);
+    held_.erase({&unit, which});
+    return number;
   }
 
   const Recording& recording_;
-  const std::vector<std::shared_ptr<Unit>>& units_;
-  const Unit& root_;
+  const Units& units_;
   Schedule schedule_;
-  bool backward_ = false;
-  std::map<Unit*, int> held_;
-  std::map<Unit*, int> gradient_buffers_;
+  Conductor conductor_;
+  std::map<std::pair<const Unit*, size_t>, int> held_;
   std::map<size_t, std::vector<int>> free_;
-  std::set<Unit*> scattered_;
-  Unit* scattering_ = nullptr;
   int made_ = 0;
 };
 
 }  // namespace
 
-Schedule compiled(const Recording& recording, const std::vector<std::shared_ptr<Unit>>& units) {
-  return Player(recording, units).play();
+Schedule compiled(const Recording& recording, const Units& units,
+                  const std::vector<StepKind>& steps) {
+  Player player(recording, units);
+  // What is kept from one update to the next is there before a step without one.
+  if (!steps[0].updated) {
+    player.play({.training = steps[0].training});
+    player.forget();
+  }
+  for (const StepKind& kind : steps) player.play(kind);
+  return player.schedule();
 }
 
 std::string Schedule::text() const {
-  static constexpr const char* kVerbs[] = {"gather", "wait",    "compute",
-                                           "free",   "scatter", "wait for scatter of"};
+  static constexpr const char* kVerbs[] = {"gather",  "wait",       "compute",        "free",
+                                           "scatter", "all-reduce", "wait for sum of"};
   std::ostringstream out;
-  for (const Action& action : actions) {
+  for (const ScheduledAction& action : actions) {
+    const std::string& module = action.module;
+    const bool of_root = module.empty() || module[0] == '#';
     out << (action.backward ? "backward  " : "forward   ") << kVerbs[static_cast<int>(action.kind)]
-        << ' ' << (action.unit->name().empty() ? "the root" : action.unit->name());
+        << ' ' << (of_root ? "the root" : "") << module;
+    if (!action.axes.empty()) out << " over " << action.axes;
     if (action.buffer >= 0) out << ", buffer " << action.buffer;
+    if (action.bytes > 0) out << ", " << action.bytes << " bytes";
     out << '\n';
   }
-  out << "buffers: " << buffer_bytes << " bytes; received a step: " << received << " bytes\n";
+  out << "buffers: " << buffer_bytes << " bytes; received: " << received << " bytes";
+  for (const AxisTraffic& part : by_axes) {
+    if (by_axes.size() > 1) out << ", over " << part.axes << ' ' << part.bytes;
+  }
+  out << '\n';
   return out.str();
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/fsdp.h"
+
 namespace weft::fsdp {
 
 class Unit;
@@ -14,27 +16,8 @@ class Unit;
 struct Event {
   enum class Kind : uint8_t { forward, forward_done, backward, gradients_done, end } kind;
   Unit* unit;
+  int bucket = 0;
   bool operator==(const Event&) const = default;
-};
-
-/// What the runtime does.
-struct Action {
-  enum class Kind : uint8_t { gather, wait, compute, free, scatter, wait_scatter } kind;
-  Unit* unit;
-  bool backward = false;
-  /// The buffer that a gather or scatter takes or gives; -1 for none.
-  int buffer = -1;
-};
-
-/// The actions of a step, worked out from its events before it runs.
-struct Schedule {
-  std::vector<Action> actions;
-  /// Bytes of all buffers, and bytes received from other ranks.
-  int64_t buffer_bytes = 0;
-  int64_t received = 0;
-
-  /// One line an action.
-  std::string text() const;
 };
 
 /// Events of a step, and how far the present one has followed them.
@@ -45,15 +28,35 @@ struct Recording {
   /// The present step left the recorded order.
   bool astray = false;
 
+  bool is_followed() const { return complete && !astray; }
   /// Units to gather ahead after the event at `index` that needs a unit: the next `depth` needed
   /// ones in the same direction.
   std::vector<Unit*> ahead(size_t index, int depth) const;
 };
 
-/// The events of a training step in which modules run in their order.
-std::vector<Event> expected_events(const std::vector<std::shared_ptr<Unit>>& units);
+/// The actions of some steps one after the other, and what they take.
+struct Schedule {
+  std::vector<ScheduledAction> actions;
+  /// Of all buffers.
+  int64_t buffer_bytes = 0;
+  int64_t received = 0;
+  int64_t copied = 0;
+  std::vector<AxisTraffic> by_axes;
 
-/// The actions that follow from events: exactly what the runtime does for them. `units` as there.
-Schedule compiled(const Recording& recording, const std::vector<std::shared_ptr<Unit>>& units);
+  /// One line an action.
+  std::string text() const;
+};
+
+/// Adds bytes received over `axes` to a list.
+void add_traffic(std::vector<AxisTraffic>& by_axes, const std::string& axes, int64_t bytes);
+
+using Units = std::vector<std::shared_ptr<Unit>>;
+
+/// The events of a step in which modules run in their order.
+Recording expected_step(const Units& units, bool training);
+
+/// What the runtime does in steps with these events, without doing it. `units` as there.
+Schedule compiled(const Recording& recording, const Units& units,
+                  const std::vector<StepKind>& steps);
 
 }  // namespace weft::fsdp

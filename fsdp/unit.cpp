@@ -2,33 +2,39 @@
 #include "fsdp/unit.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "fsdp/runtime.h"
+#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
 
 namespace weft::fsdp {
 
-/// Slots of a buffer start at cache lines.
-static constexpr size_t kSlotAlignment = 64;
-
-static size_t rounded_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
-
-/// Leads a parameter's gradients into its slot.
+/// Leads a parameter's gradients into the unit's memory.
 class Unit::Sink final : public GradientSink {
  public:
-  Sink(Unit& unit, Slot& slot) : unit_(unit), slot_(slot) {}
-  Destination destination() override { return unit_.destination(slot_); }
-  void complete() override { unit_.complete(slot_); }
+  Sink(Unit& unit, size_t number) : unit_(unit), number_(number) {}
+  Destination destination() override {
+    unit_.runtime->need_gradient_memory(unit_);
+    return unit_.gradients_.destination(number_);
+  }
+  void complete() override {
+    const int bucket = unit_.gradients_.complete(number_);
+    if (bucket >= 0) unit_.runtime->gradients_complete(unit_, bucket);
+  }
 
  private:
   Unit& unit_;
-  Slot& slot_;
+  size_t number_;
 };
 
-Unit::Unit(Module& module, const DeviceMesh& mesh, const FullyShardOptions& options)
-    : module_(module), mesh_(mesh), ranks_(mesh.communicator()), options_(options) {}
+Unit::Unit(Module& module, Roles roles, const FullyShardOptions& options)
+    : module_(module),
+      roles_(std::move(roles)),
+      options_(options),
+      gradients_(roles_, options.bucket_bytes) {}
+
+bool Unit::is_first_rank() const { return roles_.mesh.root().rank() == 0; }
 
 bool Unit::owns(const Parameter& parameter) const {
   return std::any_of(parameters_.begin(), parameters_.end(), [&](const NamedParameter& named) {
@@ -50,225 +56,194 @@ void Unit::adopt(NamedParameter parameter) { parameters_.push_back(std::move(par
 
 void Unit::build() {
   if (built_) return;
-  for (const NamedParameter& named : parameters_) add_slot(named);
   built_ = true;
+  // Trainable ones lie together, so that they are updated by one call.
+  std::stable_partition(parameters_.begin(), parameters_.end(),
+                        [](const auto& named) { return named.parameter->is_trainable(); });
+  for (const NamedParameter& named : parameters_) add_slot(named);
+  gradients_.close();
+  make_levels();
   bool declared = std::any_of(slots_.begin(), slots_.end(),
                               [](const auto& slot) { return !slot->parameter->is_materialized(); });
-  slices_ = declared ? Storage::unbound(slice_bytes_, cpu, name_) : Ref<Storage>();
-  if (!declared) {
+  if (declared) {
+    slices_ = Storage::unbound(slice_bytes_, cpu, concat("slices of ", name_));
+  } else {
     PurposeScope purpose(Purpose::parameters);
     slices_ = Storage::allocate(slice_bytes_);
   }
   for (auto& slot : slots_) take_value(*slot);
 }
 
+/// What is gathered once an update or step, and at each use. Ranks that hold all there is need no
+/// level, or one that casts.
+void Unit::make_levels() {
+  if (slots_.empty()) return;
+  AxisGroup before = roles_.group(roles_.at_use, roles_.cut.size());
+  AxisGroup use = roles_.group(0, roles_.at_use);
+  bool casts = std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) {
+    return slot->types.storage != slot->types.compute;
+  });
+  if (before.size > 1 || (use.size == 1 && casts)) {
+    levels_.emplace_back(
+        before, roles_.keeps_gathered || before.size == 1 ? Lifetime::update : Lifetime::step);
+  }
+  if (use.size > 1) levels_.emplace_back(use, Lifetime::use);
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    const bool top = i + 1 == levels_.size();
+    for (const auto& slot : slots_) {
+      Shape shape = slot->part;
+      if (!top)
+        shape[slot->dim] = parts_of(shape[slot->dim], use.sizes)[static_cast<size_t>(use.rank)];
+      const SlotTypes& types = slot->types;
+      levels_[i].add(shape, slot->dim, top ? types.compute : types.gather, types.gather);
+    }
+  }
+}
+
+void Unit::check_layout(const std::string& name, const Tensor& value, int dim) const {
+  const bool cuts = !roles_.cut.empty();
+  if (cuts && value.ndim() == 0) fail("fully_shard: parameter ", name, " has no dims to shard");
+  if (dim < 0 || (cuts && dim >= value.ndim())) {
+    fail("fully_shard: parameter ", name, " ", value.shape(), " has no dim ", dim, " to shard");
+  }
+  if (!value.is_sharded()) return;
+  const Sharding sharding = value.sharding();
+  const DeviceMesh root = roles_.mesh.root();
+  if (sharding.mesh() != root) {
+    fail("fully_shard: parameter ", name, " is laid out as ", sharding, ", over another mesh than ",
+         root);
+  }
+  bool taken = sharding.has_partial();
+  for (int axis = 0; axis < roles_.mesh.ndim(); ++axis) {
+    taken = taken || !sharding[roles_.mesh.root_axis(axis)].is_replicate();
+  }
+  if (taken) fail("fully_shard: parameter ", name, " is laid out as ", sharding, " already");
+}
+
 void Unit::add_slot(const NamedParameter& named) {
   const Tensor& value = named.parameter->value();
-  if (value.ndim() == 0) fail("fully_shard: parameter ", named.name(), " has no dims to shard");
-  if (value.is_sharded()) {
-    fail("fully_shard: parameter ", named.name(), " is laid out as ", value.sharding(), " already");
-  }
   auto slot = std::make_unique<Slot>();
-  slot->name = name_.empty() ? named.name() : name_ + "." + named.name();
+  slot->name = name_.empty() ? named.name() : concat(name_, ".", named.name());
   slot->parameter = named.parameter;
-  slot->shape = value.shape();
-  slot->dtype = value.dtype();
   slot->trainable = named.parameter->is_trainable();
-  int64_t rows = slot->shape[0], row = 1;
-  for (int d = 1; d < slot->shape.ndim(); ++d) row *= slot->shape[d];
-  int64_t most = (rows + ranks() - 1) / ranks();
-  for (int rank = 0; rank < ranks(); ++rank) {
-    int64_t begin = std::min(rows, rank * most), end = std::min(rows, begin + most);
-    slot->counts.push_back((end - begin) * row);
-  }
-  slot->buffer_offset = buffer_bytes_;
-  auto element = size_of(slot->dtype);
-  slice_bytes_ = rounded_up(slice_bytes_, element);
-  slot->slice_offset = slice_bytes_;
-  buffer_bytes_ += rounded_up(static_cast<size_t>(most * ranks() * row) * element, kSlotAlignment);
-  slice_bytes_ += static_cast<size_t>(slot->slice_elements(ranks_.rank())) * element;
-  trainable_ += slot->trainable;
+  slot->dim = options_.shard_dim ? options_.shard_dim(named) : 0;
+  check_layout(slot->name, value, slot->dim);
+  slot->types = types_of(options_.precision, value.dtype());
+  slot->shape = value.shape();
+  slot->before = value.sharding();
+  const size_t cut = roles_.cut.size();
+  const auto layout = [&](size_t cuts, Placement others) {
+    return layout_for(roles_, slot->before, slot->dim, cuts, others, others);
+  };
+  slot->slice_layout = layout_for(roles_, slot->before, slot->dim, cut, Replicate(), Replicate());
+  slot->gradient_layout = layout(0, Partial());
+  const auto part_of = [&](const Sharding& sharding) {
+    return empty(slot->shape, {slot->types.storage, meta, sharding}).box().shape;
+  };
+  slot->part = part_of(layout(0, Replicate()));
+  slot->slice = part_of(slot->slice_layout);
+  const size_t element = size_of(slot->types.storage);
+  slot->slice_offset = (slice_bytes_ + element - 1) / element * element;
+  slice_bytes_ = slot->slice_offset + static_cast<size_t>(slot->slice_elements()) * element;
   frozen_ += !slot->trainable;
+  if (slot->trainable) gradients_.add(*slot);
   slots_.push_back(std::move(slot));
+}
+
+void Unit::make_whole(Slot& slot, Device device) {
+  const auto bytes = static_cast<size_t>(slot.part_elements()) * size_of(slot.types.compute);
+  Ref<Storage> memory = Storage::unbound(bytes, device, concat("parameter ", slot.name));
+  slot.whole = tensor_in(memory, 0, slot.shape, slot.types.compute,
+                         layout_for(roles_, slot.before, slot.dim, 0, Replicate(), Replicate()));
+  if (slot.trainable) {
+    size_t number = 0;
+    while (slots_[number].get() != &slot) ++number;
+    slot.whole.set_requires_grad(true);
+    slot.whole.set_gradient_sink(std::make_shared<Sink>(*this, number));
+  }
+  slot.parameter->set_used(slot.whole);
+}
+
+Tensor Unit::slice_in(const Ref<Storage>& memory, const Slot& slot) const {
+  return tensor_in(memory, static_cast<int64_t>(slot.slice_offset / size_of(slot.types.storage)),
+                   slot.shape, slot.types.storage, slot.slice_layout);
 }
 
 /// The value becomes a slice in the unit's memory, and forward uses the slot.
 void Unit::take_value(Slot& slot) {
   Tensor before = slot.parameter->value().detach();
-  auto element = static_cast<int64_t>(size_of(slot.dtype));
-  Tensor slice = tensor_in(slices_, static_cast<int64_t>(slot.slice_offset) / element, slot.shape,
-                           slot.dtype, Sharding(mesh_, {Shard(0)}));
+  Tensor slice = slice_in(slices_, slot);
   if (slot.parameter->is_materialized()) {
-    NoGrad no_grad;
-    copy_(slice, distribute(before, mesh_, {Shard(0)}));
+    const NoGrad no_grad;
+    copy_(slice, before.is_sharded() ? before : distribute(before, roles_.mesh.root(), {}));
   }
   slot.parameter->set_value(slice);
-  Ref<Storage> memory = Storage::unbound(static_cast<size_t>(slot.elements() * element), cpu,
-                                         "parameter " + slot.name);
-  slot.whole = tensor_in(memory, 0, slot.shape, slot.dtype, Sharding(mesh_, {}));
-  if (slot.trainable) {
-    slot.whole.set_requires_grad(true);
-    slot.whole.set_gradient_sink(std::make_shared<Sink>(*this, slot));
-  }
-  slot.parameter->set_used(slot.whole);
+  make_whole(slot, cpu);
 }
 
 void Unit::materialize(Device device) {
   build();
-  if (slices_->is_bound() || device.kind == DeviceKind::meta) return;
+  if (slices_->is_bound()) return;
   PurposeScope purpose(Purpose::parameters);
-  Ref<Storage> memory = Storage::allocate(slice_bytes_, device);
+  slices_ = Storage::allocate(slice_bytes_, device);
+  gradients_.set_device(device);
+  bound_ = false;
   for (auto& slot : slots_) {
-    auto element = static_cast<int64_t>(size_of(slot->dtype));
-    slot->parameter->set_value(tensor_in(memory, static_cast<int64_t>(slot->slice_offset) / element,
-                                         slot->shape, slot->dtype, Sharding(mesh_, {Shard(0)})));
+    slot->parameter->set_value(slice_in(slices_, *slot));
+    make_whole(*slot, device);
   }
-  slices_ = memory;
 }
 
-char* Unit::slice(const Slot& slot) const {
-  return static_cast<char*>(slices_->data()) + slot.slice_offset;
+bool Unit::slices_changed() {
+  const bool same = slices_.get() == seen_slices_.get() && slices_->version() == seen_version_;
+  seen_slices_ = slices_;
+  seen_version_ = slices_->version();
+  stale_ = stale_ || !same;
+  return !same;
 }
 
-void Unit::start_gather(BufferPool& pool) {
-  if (state_ != State::sharded) return;
-  state_ = State::gathering;
-  if (ranks() == 1) return;
-  gather_buffer_ = pool.take(buffer_bytes_);
-  auto* start = static_cast<char*>(gather_buffer_->data());
-  std::vector<Piece> pieces;
-  for (auto& slot : slots_) {
-    pieces.push_back({slice(*slot), start + slot->buffer_offset, slot->dtype, slot->counts});
+void Unit::gather(size_t level, BufferPool& pool) {
+  std::vector<Level::Source> sources;
+  if (level > 0) levels_[level - 1].wait();
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    sources.push_back(
+        level > 0 ? levels_[level - 1].source(i)
+                  : Level::Source{slices_, slots_[i]->slice_offset, slots_[i]->types.storage});
   }
-  gather_ = ranks_.all_gather(pieces);
+  levels_[level].start(sources, pool);
 }
 
-void Unit::wait_gathered() {
-  if (state_ != State::gathering) return;
-  if (ranks() > 1) gather_.wait();
-  auto* start = ranks() > 1 ? static_cast<char*>(gather_buffer_->data()) : nullptr;
-  for (auto& slot : slots_) {
-    slot->whole.storage()->bind(start ? start + slot->buffer_offset : slice(*slot));
+void Unit::wait() {
+  for (Level& level : levels_) level.wait();
+  const bool changed = std::exchange(stale_, false);
+  const bool binds = !std::exchange(bound_, true);
+  if (!binds && !changed) return;
+  const Ref<Storage>& memory = levels_.empty() ? slices_ : levels_.back().memory();
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Storage& whole = *slots_[i]->whole.storage();
+    if (changed) whole.mark_changed();
+    if (whole.device().kind == DeviceKind::meta) continue;
+    const size_t offset =
+        levels_.empty() ? slots_[i]->slice_offset : levels_.back().region(i).offset;
+    whole.bind(static_cast<char*>(memory->data()) + offset);
   }
-  state_ = State::gathered;
 }
 
-void Unit::free_gathered(BufferPool& pool) {
-  wait_gathered();
-  if (state_ == State::sharded) return;
-  for (auto& slot : slots_) slot->whole.storage()->unbind();
-  if (ranks() > 1) pool.give(std::exchange(gather_buffer_, {}));
-  state_ = State::sharded;
-}
-
-void Unit::expect_gradients() {
-  incomplete_ = trainable_;
-  for (auto& slot : slots_) slot->contributed = false;
-}
-
-void Unit::take_gradient_buffer(BufferPool& pool) {
-  if (ranks() > 1 && has_gradients() && !gradient_buffer_)
-    gradient_buffer_ = pool.take(buffer_bytes_);
-}
-
-void Unit::make_gradient_memory() {
-  if (gradients_) return;
-  PurposeScope purpose(Purpose::gradients);
-  gradients_ = Storage::allocate(slice_bytes_);
-}
-
-Tensor Unit::gradient_slice(const Slot& slot) const {
-  auto element = static_cast<int64_t>(size_of(slot.dtype));
-  return tensor_in(gradients_, static_cast<int64_t>(slot.slice_offset) / element, slot.shape,
-                   slot.dtype, Sharding(mesh_, {Shard(0)}));
-}
-
-/// Where a contribution goes: on one rank the gradient itself, else the slot of a buffer.
-GradientSink::Destination Unit::destination(Slot& slot) {
-  auto element = static_cast<int64_t>(size_of(slot.dtype));
-  Sharding parts(mesh_, {Partial()});
-  bool accumulate = std::exchange(slot.contributed, true);
-  if (ranks() == 1) {
-    make_gradient_memory();
-    bool earlier = static_cast<bool>(slot.parameter->grad());
-    Tensor place = tensor_in(gradients_, static_cast<int64_t>(slot.slice_offset) / element,
-                             slot.shape, slot.dtype, parts);
-    if (!earlier) slot.parameter->value().set_grad(gradient_slice(slot));
-    return {place, accumulate || earlier};
+void Unit::free(size_t level, BufferPool& pool) {
+  levels_[level].wait();
+  if (level + 1 == levels_.size() && std::exchange(bound_, false)) {
+    for (auto& slot : slots_) slot->whole.storage()->unbind();
   }
-  take_gradient_buffer(runtime->pool());
-  return {tensor_in(gradient_buffer_, static_cast<int64_t>(slot.buffer_offset) / element,
-                    slot.shape, slot.dtype, parts),
-          accumulate};
+  levels_[level].free(pool);
 }
 
-void Unit::complete(Slot& slot) {
-  (void)slot;
-  if (--incomplete_ == 0) runtime->gradients_complete(*this);
-}
-
-void Unit::start_scatter(BufferPool& pool) {
-  make_gradient_memory();
-  scattering_ = true;
-  take_gradient_buffer(pool);
-  auto* from = ranks() > 1 ? static_cast<char*>(gradient_buffer_->data()) : nullptr;
-  auto* to = static_cast<char*>(gradients_->data());
-  std::vector<Piece> pieces;
-  for (auto& slot : slots_) {
-    if (!slot->trainable) continue;
-    bool earlier = static_cast<bool>(slot->parameter->grad());
-    if (!slot->contributed) {
-      if (ranks() == 1 && !earlier) fill_(gradient_slice(*slot), 0);
-      auto bytes = static_cast<size_t>(slot->elements()) * size_of(slot->dtype);
-      if (from) std::memset(from + slot->buffer_offset, 0, bytes);
-    }
-    if (!earlier) slot->parameter->value().set_grad(gradient_slice(*slot));
-    if (!from) continue;
-    Piece piece{from + slot->buffer_offset, to + slot->slice_offset, slot->dtype, slot->counts};
-    piece.accumulate = earlier;
-    pieces.push_back(piece);
-  }
-  if (from) scatter_ = ranks_.reduce_scatter(pieces, ReduceOp::sum);
-}
-
-void Unit::wait_scattered(BufferPool& pool) {
-  if (!scattering_) return;
-  if (ranks() > 1) {
-    scatter_.wait();
-    pool.give(std::exchange(gradient_buffer_, {}));
-  }
-  scattering_ = false;
-}
-
-void Unit::abandon(BufferPool& pool) {
+void Unit::finish_quietly() noexcept {
   try {
-    wait_scattered(pool);
-    free_gathered(pool);
+    gradients_.wait_all();
+    for (Level& level : levels_) level.wait();
   } catch (const std::exception&) {
     // The ranks are beyond help, and an error is on its way that says why.
   }
-  if (gradient_buffer_ && !scattering_) pool.give(std::exchange(gradient_buffer_, {}));
-}
-
-int64_t Unit::gradient_bytes() const { return has_gradients() ? slice_bytes() : 0; }
-
-int64_t Unit::gather_traffic() const {
-  int64_t bytes = 0;
-  for (const auto& slot : slots_) {
-    int64_t others = slot->elements() - slot->slice_elements(ranks_.rank());
-    bytes += others * static_cast<int64_t>(size_of(slot->dtype));
-  }
-  return bytes;
-}
-
-int64_t Unit::scatter_traffic() const {
-  int64_t bytes = 0;
-  for (const auto& slot : slots_) {
-    if (!slot->trainable) continue;
-    int64_t own = slot->slice_elements(ranks_.rank()) * (ranks() - 1);
-    bytes += own * static_cast<int64_t>(size_of(slot->dtype));
-  }
-  return bytes;
 }
 
 }  // namespace weft::fsdp

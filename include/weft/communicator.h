@@ -86,6 +86,9 @@ class WEFT_API Communicator {
   Work reduce_scatter(std::span<const Piece> pieces, ReduceOp op) const;
   /// send and recv: counts[0] elements.
   Work all_reduce(std::span<const Piece> pieces, ReduceOp op) const;
+  /// Elements of an all_reduce of `count` that this rank reduces; it receives the other ranks' of
+  /// these, and the results of the others.
+  int64_t reduced_share(int64_t count) const;
   /// send: own part, recv: the whole on root, nothing elsewhere.
   Work gather(std::span<const Piece> pieces, int root) const;
   /// send: the whole on root, recv: own part.

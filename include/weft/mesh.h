@@ -63,6 +63,8 @@ class WEFT_API DeviceMesh {
   DeviceMesh operator[](const char* axis) const { return view({std::string_view(axis)}); }
   DeviceMesh operator[](const std::string& axis) const { return view({std::string_view(axis)}); }
   DeviceMesh operator[](std::initializer_list<std::string_view> axes) const { return view(axes); }
+  /// The same for axes that are known at run time only.
+  DeviceMesh view(std::span<const std::string_view> names) const;
 
   /// The mesh this one is a view of (itself if it is none).
   DeviceMesh root() const;
@@ -72,7 +74,6 @@ class WEFT_API DeviceMesh {
   const std::shared_ptr<MeshBody>& body() const { return body_; }
 
  private:
-  DeviceMesh view(std::span<const std::string_view> names) const;
   DeviceMesh view(std::initializer_list<std::string_view> names) const {
     return view(std::span(names.begin(), names.size()));
   }

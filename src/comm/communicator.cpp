@@ -3,6 +3,7 @@
 
 #include "src/comm/absent_peers.h"
 #include "src/comm/check.h"
+#include "src/comm/read_collective.h"
 #include "src/comm/transport.h"
 #include "src/comm/work_state.h"
 #include "weft/error.h"
@@ -75,6 +76,10 @@ Work Communicator::reduce_scatter(std::span<const Piece> pieces, ReduceOp op) co
 
 Work Communicator::all_reduce(std::span<const Piece> pieces, ReduceOp op) const {
   return started(transport_, {.kind = CollectiveKind::all_reduce, .op = op, .pieces = pieces});
+}
+
+int64_t Communicator::reduced_share(int64_t count) const {
+  return share_of(count, size(), rank()).count;
 }
 
 Work Communicator::gather(std::span<const Piece> pieces, int root) const {

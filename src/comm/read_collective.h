@@ -38,6 +38,15 @@ int64_t read_all_to_all(const CollectiveRead& read);
 int64_t read_reduce_scatter(const CollectiveRead& read);
 int64_t read_all_reduce(const CollectiveRead& read);
 
+/// The elements of a piece that one rank reduces.
+struct ReducedRange {
+  int64_t begin;
+  int64_t count;
+};
+
+/// Rank r's share of an all_reduce: whole cache lines, so that ranks do not write the same one.
+ReducedRange share_of(int64_t elements, int ranks, int rank);
+
 /// Elements before rank r's part.
 int64_t part_offset(std::span<const int64_t> counts, int rank);
 

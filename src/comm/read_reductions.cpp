@@ -6,14 +6,7 @@
 
 namespace weft {
 
-/// The elements of a piece that one rank reduces.
-struct ReducedRange {
-  int64_t begin;
-  int64_t count;
-};
-
-/// Rank r's share of an all_reduce: whole cache lines, so that ranks do not write the same one.
-static ReducedRange share_of(int64_t elements, int ranks, int rank) {
+ReducedRange share_of(int64_t elements, int ranks, int rank) {
   constexpr int64_t line = 64;
   const int64_t each = ((elements + ranks - 1) / ranks + line - 1) / line * line;
   const int64_t begin = std::min(elements, each * rank);

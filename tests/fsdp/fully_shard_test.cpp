@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tests/fsdp/little_llama.h"
 #include "tests/support/llama_reference.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
@@ -15,39 +16,6 @@
 
 namespace weft {
 namespace {
-
-LlamaConfig little_llama(bool tied = false) {
-  LlamaConfig config;
-  config.dim = 24;
-  config.layers = 3;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = 6;
-  config.ffn = 22;
-  config.vocabulary = 37;
-  config.deviation = 0.2;
-  config.tied = tied;
-  return config;
-}
-
-/// Rows of ids that all ranks agree on.
-std::vector<double> some_ids(int64_t count, int64_t vocabulary, int64_t salt) {
-  std::vector<double> ids;
-  for (int64_t i = 0; i < count; ++i) {
-    ids.push_back(static_cast<double>((i * i * 7 + i * 13 + salt * 31) % vocabulary));
-  }
-  return ids;
-}
-
-Tensor batch_of(const DeviceMesh& mesh, int64_t rows, int64_t salt) {
-  std::vector<double> ids = some_ids(rows * 8, 37, salt);
-  return from_values(ids, {rows, 8}, {DType::i64, cpu, Sharding(mesh, {Shard(0)})});
-}
-
-void shard(Llama& model, const DeviceMesh& mesh, const FullyShardOptions& options = {}) {
-  for (Module* block : model.blocks()) fully_shard(*block, mesh, options);
-  fully_shard(model, mesh, options);
-}
 
 class FullyShard : public testing::TestWithParam<int> {};
 

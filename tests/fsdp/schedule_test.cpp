@@ -54,17 +54,15 @@ TEST(Schedule, IsPrintedBeforeItRuns) {
     shard(chain, mesh);
     std::string text = explain_schedule(chain);
     EXPECT_EQ(text.substr(0, text.find("backward")),
-              "forward   gather the root, buffer 0\n"
-              "forward   wait the root, buffer 0\n"
-              "forward   gather layer0, buffer 1\n"
+              "forward   gather layer0 over dp, buffer 0, 32 bytes\n"
               "forward   compute the root\n"
-              "forward   wait layer0, buffer 1\n"
-              "forward   gather layer1, buffer 2\n"
+              "forward   wait layer0, buffer 0\n"
+              "forward   gather layer1 over dp, buffer 1, 32 bytes\n"
               "forward   compute layer0\n"
-              "forward   free layer0, buffer 1\n"
-              "forward   wait layer1, buffer 2\n"
+              "forward   free layer0, buffer 0\n"
+              "forward   wait layer1, buffer 1\n"
               "forward   compute layer1\n"
-              "forward   free layer1, buffer 2\n");
+              "forward   free layer1, buffer 1\n");
   });
 }
 
@@ -275,8 +273,21 @@ TEST(Schedule, RefusesWhatItCannotShard) {
     DeviceMesh grid(world, {{"dp", 2}, {"tp", 2}});
     DeviceMesh mesh(world, {{"dp", 4}});
     Chain chain(1);
-    EXPECT_EQ(error_of([&] { fully_shard(chain, grid); }),
-              "fully_shard: the mesh mesh(dp=2, tp=2) has 2 axes, not 1; give one of them");
+    EXPECT_EQ(error_of([&] { fully_shard(chain, mesh, {.strategy = Strategy::hsdp()}); }),
+              "fully_shard: the strategy \"hsdp\" has rows for 2 axes but mesh(dp=4) has 1");
+    EXPECT_EQ(error_of([&] { Strategy::named("zero4"); }),
+              "strategy: \"zero4\" is none of full_shard, zero2, zero1, ddp, hsdp");
+    Strategy row{"mine", {{Replicate(), Shard(0), Replicate()}}};
+    EXPECT_EQ(error_of([&] { fully_shard(chain, mesh, {.strategy = row}); }),
+              "fully_shard: axis \"dp\" has parameter / gradient / state as R / S(0) / R; a whole "
+              "state needs whole parameters and partial gradients");
+    Strategy crossed{"mine", {{Replicate(), Shard(0), Shard(0)}, {Shard(0), Partial(), Shard(0)}}};
+    EXPECT_EQ(error_of([&] { fully_shard(chain, grid, {.strategy = crossed}); }),
+              "fully_shard: on mesh(dp=2, tp=2) axis \"tp\" would have to cut outside \"dp\" for "
+              "one of parameter and gradient, and inside for the other");
+    EXPECT_EQ(error_of([&] { fully_shard(chain, grid, {.reshard_after_forward = "host"}); }),
+              "fully_shard: parameters are kept over axis \"host\" after forward, but mesh(dp=2, "
+              "tp=2) has no such axis or not all its axes shard parameters");
     EXPECT_EQ(error_of([&] { fully_shard(chain, mesh, {.ignored = {"layer7.weight"}}); }),
               "fully_shard: no parameter is called \"layer7.weight\"");
     EXPECT_EQ(error_of([&] { predicted_bytes(chain); }),

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/gradients.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "weft/context.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+
+namespace weft::fsdp {
+
+Gradients::Gradients(const Roles& roles, int64_t bucket_bytes)
+    : roles_(roles), bucket_bytes_(bucket_bytes), replicas_(roles.replica_group()) {
+  AxisGroup each = roles.group(0, roles.each_step);
+  AxisGroup late = roles.group(roles.each_step, roles.cut.size());
+  if (each.size > 1) reductions_.push_back({std::move(each), true, false});
+  if (late.size > 1) reductions_.push_back({std::move(late), true, true});
+  if (replicas_.size > 1) reductions_.push_back({replicas_, false, true});
+}
+
+bool Gradients::scatters_twice() const { return reductions_.size() > 1 && reductions_[1].scatters; }
+
+void Gradients::add(Slot& slot) {
+  if (reductions_.empty()) slot.types.reduce = slot.types.accumulate;
+  parts_.emplace_back();
+  parts_.back().slot = &slot;
+}
+
+void Gradients::close() {
+  const bool scatters = !reductions_.empty() && reductions_[0].scatters;
+  direct_ = !scatters && std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
+    return part.slot->types.reduce == part.slot->types.accumulate;
+  });
+  for (Part& part : parts_) {
+    const Slot& slot = *part.slot;
+    const DType rests = slot.types.accumulate;
+    AxisGroup first = scatters ? reductions_[0].group : AxisGroup();
+    part.whole =
+        region_of(slot.part, slot.dim, slot.types.reduce, slot.types.reduce, first, buffer_bytes_);
+    if (scatters_twice()) {
+      Shape middle = slot.part;
+      middle[slot.dim] = part.whole.lengths[static_cast<size_t>(first.rank)];
+      part.middle = region_of(middle, slot.dim, rests, rests, reductions_[1].group, middle_bytes_);
+    }
+    const size_t element = size_of(rests);
+    part.offset = (final_bytes_ + element - 1) / element * element;
+    final_bytes_ = part.offset + static_cast<size_t>(slot.slice_elements()) * element;
+  }
+  if (direct_) buffer_bytes_ = 0;
+  cut_into_buckets();
+}
+
+/// From the last parameter to the first, as their gradients become complete.
+void Gradients::cut_into_buckets() {
+  const bool cuts = !reductions_.empty() && !reductions_[0].scatters;
+  int64_t bytes = 0;
+  int bucket = 0;
+  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
+    if (cuts && bytes >= bucket_bytes_) {
+      ++bucket;
+      bytes = 0;
+    }
+    part->bucket = bucket;
+    bytes += part->whole.bytes();
+  }
+  buckets_ = bucket + 1;
+  incomplete_.resize(static_cast<size_t>(buckets_));
+  works_.resize(static_cast<size_t>(buckets_));
+}
+
+int64_t Gradients::measured_bytes() const {
+  int64_t bytes = 0;
+  for (const Ref<Storage>& memory : {final_, middle_}) {
+    if (memory) bytes += static_cast<int64_t>(memory->bytes());
+  }
+  return bytes;
+}
+
+void Gradients::make_memory() {
+  if (final_) return;
+  PurposeScope purpose(Purpose::gradients);
+  final_ = Storage::allocate(final_bytes_, device_);
+  if (middle_bytes_) middle_ = Storage::allocate(middle_bytes_, device_);
+}
+
+void Gradients::take(BufferPool& pool) {
+  if (is_empty()) return;
+  make_memory();
+  if (!direct_ && !buffer_) buffer_ = pool.take(buffer_bytes_);
+}
+
+void Gradients::give(BufferPool& pool) {
+  if (buffer_) pool.give(std::exchange(buffer_, {}));
+}
+
+/// A gradient that was cleared since takes what was summed for it along.
+void Gradients::expect() {
+  std::fill(incomplete_.begin(), incomplete_.end(), 0);
+  for (Part& part : parts_) {
+    ++incomplete_[static_cast<size_t>(part.bucket)];
+    part.contributed = false;
+    if (!part.slot->parameter->grad()) {
+      part.held = part.partial = part.final = part.reduced = false;
+    }
+  }
+}
+
+bool Gradients::counts_here(const Part& part) const { return !part.reduced || replicas_.rank == 0; }
+
+/// What backward adds to holds sums of earlier micro-steps.
+bool Gradients::holds_earlier(const Part& part) const {
+  return direct_ ? part.final && counts_here(part) : part.held;
+}
+
+GradientSink::Destination Gradients::destination(size_t i) {
+  Part& part = parts_[i];
+  const Slot& slot = *part.slot;
+  const bool adds = std::exchange(part.contributed, true) || holds_earlier(part);
+  const DType dtype = part.whole.dtype;
+  const size_t offset = direct_ ? part.offset : part.whole.offset;
+  return {tensor_in(direct_ ? final_ : buffer_, static_cast<int64_t>(offset / size_of(dtype)),
+                    slot.shape, dtype, slot.gradient_layout),
+          adds};
+}
+
+int Gradients::complete(size_t i) {
+  const int bucket = parts_[i].bucket;
+  return --incomplete_[static_cast<size_t>(bucket)] == 0 ? bucket : -1;
+}
+
+void Gradients::settle(int bucket, bool sync) {
+  for (Part& part : parts_) {
+    if (part.bucket != bucket) continue;
+    if (!part.contributed && !holds_earlier(part) && device_.kind != DeviceKind::meta) {
+      auto* base = static_cast<char*>((direct_ ? final_ : buffer_)->data());
+      std::memset(base + (direct_ ? part.offset : part.whole.offset), 0,
+                  static_cast<size_t>(part.whole.bytes()));
+    }
+    if (direct_) {
+      part.final = true;
+      part.reduced = false;
+    }
+    const bool waits = !reductions_.empty() && reductions_[0].at_sync && !sync;
+    if (!direct_ && waits) part.held = true;
+    show(part, sync);
+  }
+}
+
+Tensor Gradients::final_tensor(const Part& part, const Sharding& layout) const {
+  const DType dtype = part.slot->types.accumulate;
+  return tensor_in(final_, static_cast<int64_t>(part.offset / size_of(dtype)), part.slot->shape,
+                   dtype, layout);
+}
+
+/// Sets the parameter's gradient to what there is of it, in the layout that it has.
+void Gradients::show(Part& part, bool sync) const {
+  const Slot& slot = *part.slot;
+  Tensor seen;
+  const auto element = [](size_t offset, DType dtype) {
+    return static_cast<int64_t>(offset / size_of(dtype));
+  };
+  if (sync || reductions_.empty() || !reductions_.back().at_sync) {
+    seen = final_tensor(part, slot.slice_layout);
+  } else if (part.held) {
+    seen = tensor_in(buffer_, element(part.whole.offset, part.whole.dtype), slot.shape,
+                     part.whole.dtype, slot.gradient_layout);
+  } else if (scatters_twice()) {
+    seen = tensor_in(
+        middle_, element(part.middle.offset, part.middle.dtype), slot.shape, part.middle.dtype,
+        layout_for(roles_, slot.before, slot.dim, roles_.each_step, Partial(), Partial()));
+  } else {
+    seen = final_tensor(
+        part, layout_for(roles_, slot.before, slot.dim, roles_.cut.size(), Replicate(), Partial()));
+  }
+  slot.parameter->value().set_grad(seen);
+}
+
+/// A scatter's piece: from the buffer or the middle to the middle or the final memory.
+Piece Gradients::scattered(Part& part, size_t step) {
+  const Region& from = step == 0 ? part.whole : part.middle;
+  const Ref<Storage>& memory = step == 0 ? buffer_ : middle_;
+  if (from.packs) pack(from, memory);
+  Piece piece;
+  piece.send = static_cast<char*>(memory->data()) + from.start();
+  piece.dtype = from.wire;
+  piece.counts = from.counts;
+  piece.recv_dtype = part.slot->types.accumulate;
+  if (step == 0 && scatters_twice()) {
+    piece.recv = static_cast<char*>(middle_->data()) + part.middle.offset;
+    piece.accumulate = std::exchange(part.partial, true);
+    return piece;
+  }
+  piece.recv = static_cast<char*>(final_->data()) + part.offset;
+  piece.accumulate = part.final && counts_here(part);
+  part.final = true;
+  part.reduced = part.held = part.partial = false;
+  return piece;
+}
+
+/// Whole gradients of another dtype than that in which they rest.
+void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
+  const NoGrad no_grad;
+  for (Part& part : parts_) {
+    if (part.bucket != bucket) continue;
+    const DType dtype = part.slot->types.accumulate;
+    counts_.push_back(part.whole.elements());
+    if (part.final && counts_here(part)) {
+      Tensor sum = local_in(buffer_, part.whole.offset, part.whole.shape, part.whole.dtype);
+      copy_(sum, sum + local_in(final_, part.offset, part.whole.shape, dtype));
+    }
+    Piece piece;
+    piece.send = static_cast<char*>(buffer_->data()) + part.whole.offset;
+    piece.dtype = part.whole.dtype;
+    piece.recv = static_cast<char*>(final_->data()) + part.offset;
+    piece.recv_dtype = dtype;
+    piece.counts = {&counts_.back(), 1};
+    pieces.push_back(piece);
+    part.held = false;
+    part.final = part.reduced = true;
+  }
+}
+
+/// Final sums, adjacent ones together.
+void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
+  for (Part& part : parts_) {
+    if (part.bucket != bucket) continue;
+    part.reduced = true;
+    const DType dtype = part.slot->types.accumulate;
+    auto* data = static_cast<char*>(final_->data()) + part.offset;
+    const int64_t count = part.slot->slice_elements();
+    const bool joins = !pieces.empty() && pieces.back().dtype == dtype &&
+                       static_cast<char*>(pieces.back().recv) +
+                               counts_.back() * static_cast<int64_t>(size_of(dtype)) ==
+                           data;
+    if (joins) {
+      counts_.back() += count;
+      continue;
+    }
+    counts_.push_back(count);
+    Piece piece;
+    piece.send = piece.recv = data;
+    piece.dtype = piece.recv_dtype = dtype;
+    piece.counts = {&counts_.back(), 1};
+    pieces.push_back(piece);
+  }
+}
+
+void Gradients::start(int bucket, size_t step) {
+  if (device_.kind == DeviceKind::meta) return;
+  const Reduction& reduction = reductions_[step];
+  std::vector<Piece> pieces;
+  counts_.clear();
+  counts_.reserve(parts_.size());
+  Work& work = works_[static_cast<size_t>(bucket)];
+  if (reduction.scatters) {
+    for (Part& part : parts_) pieces.push_back(scattered(part, step));
+    work = reduction.group.ranks.reduce_scatter(pieces, ReduceOp::sum);
+    return;
+  }
+  step == 0 && !direct_ ? reduce_buffer(bucket, pieces) : reduce_in_place(bucket, pieces);
+  work = reduction.group.ranks.all_reduce(pieces, ReduceOp::sum);
+}
+
+void Gradients::wait(int bucket) { works_[static_cast<size_t>(bucket)].wait(); }
+
+void Gradients::wait_all() {
+  for (Work& work : works_) work.wait();
+}
+
+int64_t Gradients::traffic(int bucket, size_t step) const {
+  const Reduction& reduction = reductions_[step];
+  int64_t bytes = 0, run = 0;
+  DType run_dtype = DType::f32;
+  const auto end_run = [&](DType sent, DType received) {
+    const int64_t share = reduction.group.ranks.reduced_share(run);
+    bytes += share * (reduction.group.size - 1) * static_cast<int64_t>(size_of(sent)) +
+             (run - share) * static_cast<int64_t>(size_of(received));
+    run = 0;
+  };
+  for (const Part& part : parts_) {
+    if (part.bucket != bucket) continue;
+    const DType rests = part.slot->types.accumulate;
+    const Region& from = step == 0 ? part.whole : part.middle;
+    if (reduction.scatters) {
+      bytes += from.counts[static_cast<size_t>(reduction.group.rank)] * (reduction.group.size - 1) *
+               static_cast<int64_t>(size_of(from.wire));
+    } else if (step == 0 && !direct_) {
+      run = part.whole.elements();
+      end_run(part.whole.dtype, rests);
+    } else {
+      if (run > 0 && rests != run_dtype) end_run(run_dtype, run_dtype);
+      run += part.slot->slice_elements();
+      run_dtype = rests;
+    }
+  }
+  if (run > 0) end_run(run_dtype, run_dtype);
+  return bytes;
+}
+
+int64_t Gradients::copied(size_t step) const {
+  int64_t bytes = 0;
+  if (!reductions_[step].scatters) return bytes;
+  for (const Part& part : parts_) {
+    const Region& from = step == 0 ? part.whole : part.middle;
+    bytes += from.packs ? from.bytes() : 0;
+  }
+  return bytes;
+}
+
+}  // namespace weft::fsdp

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/fsdp.h"
+#include "weft/llama.h"
+#include "weft/ops/factories.h"
+
+namespace weft {
+
+/// No size is divided by 2, 3 and 4.
+inline LlamaConfig little_llama(bool tied = false) {
+  LlamaConfig config;
+  config.dim = 24;
+  config.layers = 3;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 6;
+  config.ffn = 22;
+  config.vocabulary = 37;
+  config.deviation = 0.2;
+  config.tied = tied;
+  return config;
+}
+
+/// Ids [rows, 8] that all ranks agree on, cut over all axes of `mesh`.
+inline Tensor batch_of(const DeviceMesh& mesh, int64_t rows, int64_t salt) {
+  std::vector<double> ids;
+  for (int64_t i = 0; i < rows * 8; ++i) {
+    ids.push_back(static_cast<double>((i * i * 7 + i * 13 + salt * 31) % 37));
+  }
+  std::vector<Placement> cut(static_cast<size_t>(mesh.ndim()), Shard(0));
+  const Placements placements{std::span<const Placement>(cut)};
+  return from_values(ids, {rows, 8}, {DType::i64, cpu, Sharding(mesh, placements)});
+}
+
+inline void shard(Llama& model, const DeviceMesh& mesh, const FullyShardOptions& options = {}) {
+  for (Module* block : model.blocks()) fully_shard(*block, mesh, options);
+  fully_shard(model, mesh, options);
+}
+
+}  // namespace weft

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/fsdp/little_llama.h"
+#include "weft/autograd.h"
+#include "weft/ops.h"
+#include "weft/optimizers.h"
+
+namespace weft {
+namespace {
+
+/// One way of sharding on one mesh.
+struct Way {
+  const char* name;
+  std::vector<MeshAxis> axes;
+  FullyShardOptions options = {};
+
+  int ranks() const {
+    int ranks = 1;
+    for (const MeshAxis& axis : axes) ranks *= axis.size;
+    return ranks;
+  }
+};
+
+void PrintTo(const Way& way, std::ostream* out) { *out << way.name << " on " << way.ranks(); }
+
+std::vector<Way> ways(int n) {
+  const Strategy deferring{"deferring", {{Shard(0), Partial(), Shard(0)}}};
+  const Strategy hosts{"hosts",
+                       {{Replicate(), Shard(0), Shard(0)}, {Shard(0), Shard(0), Shard(0)}}};
+  const Strategy late{"late", {{Replicate(), Partial(), Shard(0)}, {Shard(0), Shard(0), Shard(0)}}};
+  std::vector<Way> all = {
+      {"full_shard", {{"dp", n}}},
+      {"grad_op", {{"dp", n}}, {.reshard_after_forward = false}},
+      {"zero2", {{"dp", n}}, {.strategy = Strategy::zero2()}},
+      {"zero1", {{"dp", n}}, {.strategy = Strategy::zero1()}},
+      {"ddp", {{"dp", n}}, {.strategy = Strategy::ddp(), .bucket_bytes = 3000}},
+      {"deferring", {{"dp", n}}, {.strategy = deferring}},
+  };
+  if (n != 4) return all;
+  const std::vector<MeshAxis> grid{{"across", 2}, {"within", 2}};
+  all.push_back({"hsdp", grid, {.strategy = Strategy::hsdp()}});
+  all.push_back({"full_shard2", grid, {.prefetch = 2}});
+  all.push_back({"kept_within", grid, {.reshard_after_forward = "within"}});
+  all.push_back({"kept_across", grid, {.reshard_after_forward = "across"}});
+  all.push_back({"ddp2", grid, {.strategy = Strategy::ddp()}});
+  all.push_back({"zero1_2", grid, {.strategy = Strategy::zero1()}});
+  all.push_back({"hosts", grid, {.strategy = hosts}});
+  all.push_back({"late", grid, {.strategy = late}});
+  return all;
+}
+
+std::vector<Way> all_ways() {
+  std::vector<Way> all;
+  for (int n : {1, 3, 4}) {
+    for (Way& way : ways(n)) all.push_back(std::move(way));
+  }
+  return all;
+}
+
+class Strategies : public testing::TestWithParam<Way> {};
+
+std::string name_of_way(const testing::TestParamInfo<Way>& info) {
+  return concat(info.param.name, "_", info.param.ranks());
+}
+
+/// Bytes of all whole parameters.
+double bytes_of_parameters(const Llama& model) {
+  double bytes = 0;
+  for (const ParameterPtr& p : model.parameters())
+    bytes += 4.0 * static_cast<double>(p->value().numel());
+  return bytes;
+}
+
+/// Trains some steps of `micro_steps`; gives losses, and checks bytes in each step.
+void train(const Way& way, int micro_steps, std::vector<double>* losses) {
+  run_ranks(way.ranks(), [&](Communicator world) {
+    DeviceMesh mesh(world, way.axes);
+    Llama model(little_llama());
+    shard(model, mesh, way.options);
+    const FullyShardBytes predicted = predicted_bytes(model, micro_steps);
+    model.materialize();
+    AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
+    for (int step = 0; step < 4; ++step) {
+      const int64_t before = mesh.traffic().bytes;
+      const int64_t copies = engine_statistics().gradient_copies;
+      const int64_t implicit = engine_statistics().implicit_bytes;
+      Tensors parts;
+      for (int micro = 0; micro < micro_steps; ++micro) {
+        NoSync hold(model, micro + 1 < micro_steps);
+        const int salt = step % 2 * micro_steps + micro;
+        Tensor loss = model.loss(batch_of(mesh, 4, salt), batch_of(mesh, 4, salt + 1));
+        loss.backward();
+        parts.push_back(loss.detach());
+      }
+      const int64_t others = engine_statistics().implicit_bytes - implicit;
+      EXPECT_EQ(mesh.traffic().bytes - before - others, predicted.received) << "step " << step;
+      EXPECT_EQ(engine_statistics().gradient_copies, copies) << "step " << step;
+      optimizer.step();
+      optimizer.zero_grad();
+      double total = 0;
+      for (const Tensor& part : parts) total += part.full_tensor().item();
+      if (world.rank() == 0 && losses) losses->push_back(total / micro_steps);
+    }
+    const FullyShardBytes measured = measured_bytes(model);
+    EXPECT_EQ(measured.parameters, predicted.parameters);
+    EXPECT_EQ(measured.gradients, predicted.gradients);
+    EXPECT_EQ(measured.buffers, predicted.buffers);
+    EXPECT_EQ(measured.received, predicted.received);
+    EXPECT_EQ(measured.by_axes, predicted.by_axes);
+    EXPECT_EQ(measured.copied, 0);
+    EXPECT_EQ(predicted_bytes(model, micro_steps).received, predicted.received);
+    if (way.ranks() == 1) {
+      EXPECT_EQ(predicted.received + predicted.buffers, 0);
+    }
+  });
+}
+
+TEST_P(Strategies, LearnAsOneRankAndMoveWhatTheyPredict) {
+  for (int micro_steps : {1, 4}) {
+    std::vector<double> alone, together;
+    train({"alone", {{"dp", 1}}}, micro_steps, &alone);
+    train(GetParam(), micro_steps, &together);
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_NEAR(together[i], alone[i], 1e-4) << micro_steps << " micro-steps, step " << i;
+    }
+  }
+}
+
+/// All ranks' bytes in units of the parameters times (N - 1).
+double units_moved(const Way& way, int micro_steps) {
+  double units = 0;
+  run_ranks(way.ranks(), [&](Communicator world) {
+    DeviceMesh mesh(world, way.axes);
+    Llama model(little_llama());
+    shard(model, mesh, way.options);
+    const double own = static_cast<double>(predicted_bytes(model, micro_steps).received);
+    std::vector<double> all(static_cast<size_t>(world.size()));
+    std::vector<int64_t> counts(all.size(), 1);
+    Piece piece{&own, all.data(), f64, counts};
+    world.all_gather({&piece, 1}).wait();
+    double bytes = 0;
+    for (double each : all) bytes += each;
+    if (world.rank() == 0) units = bytes / bytes_of_parameters(model) / (world.size() - 1);
+  });
+  return units;
+}
+
+/// The strategies' table; the outermost unit is gathered once a step.
+TEST(Strategies, MoveAsTheTableSays) {
+  const auto plain = [](Strategy strategy, bool reshard) {
+    return Way{"", {{"dp", 4}}, {.reshard_after_forward = reshard, .strategy = strategy}};
+  };
+  for (int a : {1, 4}) {
+    EXPECT_DOUBLE_EQ(units_moved(plain(Strategy::ddp(), true), a), 2);
+    EXPECT_DOUBLE_EQ(units_moved(plain(Strategy::zero1(), true), a), 2);
+    EXPECT_DOUBLE_EQ(units_moved(plain(Strategy::zero2(), true), a), a + 1);
+    EXPECT_DOUBLE_EQ(units_moved(plain(Strategy::full_shard(), false), a), 2 * a);
+    const double thrice = units_moved(plain(Strategy::full_shard(), true), a);
+    EXPECT_LT(thrice, 3 * a);
+    EXPECT_GT(thrice, 2.5 * a);
+  }
+}
+
+/// Across: 2 x the 1/shard once; within: as full_shard.
+TEST(Strategies, HybridDefersTheSumAcross) {
+  run_ranks(4, [](Communicator world) {
+    DeviceMesh mesh(world, {{"across", 2}, {"within", 2}});
+    Llama model(little_llama());
+    shard(model, mesh, {.reshard_after_forward = false, .strategy = Strategy::hsdp()});
+    for (int a : {1, 4}) {
+      const FullyShardBytes bytes = predicted_bytes(model, a);
+      ASSERT_EQ(bytes.by_axes.size(), 2u);
+      EXPECT_EQ(bytes.by_axes[0].axes, "within");
+      EXPECT_EQ(bytes.by_axes[1].axes, "across");
+      double sums[2] = {};
+      for (int i = 0; i < 2; ++i) {
+        std::vector<int64_t> all(4), counts(4, 1);
+        Piece piece{&bytes.by_axes[static_cast<size_t>(i)].bytes, all.data(), i64, counts};
+        world.all_gather({&piece, 1}).wait();
+        for (int64_t each : all) sums[i] += static_cast<double>(each);
+      }
+      const double whole = bytes_of_parameters(model);
+      EXPECT_DOUBLE_EQ(sums[0], 2 * a * whole * 2 * (2 - 1));  // two groups of two
+      EXPECT_DOUBLE_EQ(sums[1], 2 * whole * (2 - 1));
+    }
+  });
+}
+
+std::vector<std::vector<float>> gradients_of(const Llama& model) {
+  std::vector<std::vector<float>> values;
+  for (const ParameterPtr& p : model.parameters()) {
+    values.push_back(p->grad().full_tensor().to_vector<float>());
+  }
+  return values;
+}
+
+/// Backward after backward without clearing: sums go on, whether both sync or one does not; a
+/// cleared gradient takes along what was held for it.
+TEST_P(Strategies, SumGradientsUntilTheyAreCleared) {
+  run_ranks(GetParam().ranks(), [&](Communicator world) {
+    DeviceMesh mesh(world, GetParam().axes);
+    Llama model(little_llama());
+    shard(model, mesh, GetParam().options);
+    model.materialize();
+    AdamW optimizer(model.named_parameters());
+    const auto backward = [&](bool sync) {
+      NoSync hold(model, !sync);
+      model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
+    };
+    const auto expect_times = [&](double times, const std::vector<std::vector<float>>& once) {
+      const auto found = gradients_of(model);
+      for (size_t i = 0; i < once.size(); ++i) {
+        for (size_t j = 0; j < once[i].size(); ++j) {
+          ASSERT_NEAR(found[i][j], times * once[i][j], 1e-5 * (1 + std::abs(times * once[i][j])));
+        }
+      }
+    };
+    backward(true);
+    const auto once = gradients_of(model);
+    backward(true);
+    expect_times(2, once);
+    backward(false);
+    backward(true);
+    expect_times(4, once);
+    optimizer.zero_grad();
+    backward(false);
+    optimizer.zero_grad();
+    backward(true);
+    expect_times(1, once);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Strategies, testing::ValuesIn(all_ways()), name_of_way);
+
+}  // namespace
+}  // namespace weft
