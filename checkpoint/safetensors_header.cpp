@@ -26,6 +26,13 @@ static constexpr std::array<std::pair<std::string_view, DType>, kDTypes> kSafete
     {"BOOL", DType::boolean},
 }};
 
+std::string_view safetensors_name_of(DType dtype) {
+  for (const auto& [name, known] : kSafetensorsDTypes) {
+    if (known == dtype) return name;
+  }
+  return "";
+}
+
 /// Turns one member of the header after the other into an entry, so that no more than one of them
 /// is ever held as a JSON tree.
 class HeaderParser {

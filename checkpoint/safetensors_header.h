@@ -17,6 +17,9 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
+/// The name that safetensors gives the dtype: "F32".
+std::string_view safetensors_name_of(DType dtype);
+
 /// Parses and checks the header `text` of the file `path`, whose tensors lie in its bytes from
 /// `data_start` to `file_size`. std::invalid_argument as SafetensorsFile says.
 SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_view text,

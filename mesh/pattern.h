@@ -5,6 +5,7 @@
 
 #include "mesh/axes.h"
 #include "weft/block.h"
+#include "weft/cuts.h"
 #include "weft/placement.h"
 
 namespace weft {
@@ -48,15 +49,6 @@ uint64_t hash_of(const Pattern& pattern);
 /// The part of `shape` at `coordinates` of a mesh of these sizes.
 Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
            std::span<const int> coordinates);
-
-/// Elements that both boxes hold.
-Box overlap(const Box& a, const Box& b);
-
-/// `box` seen from the first element of `frame`.
-Box relative(const Box& box, const Box& frame);
-
-/// True when every element of `inner` is one of `outer`.
-bool contains(const Box& outer, const Box& inner);
 
 inline uint64_t mixed(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;

@@ -74,6 +74,11 @@ void File::read(int64_t offset, std::span<std::byte> into) const {
   body_->bytes_read.fetch_add(static_cast<int64_t>(done), std::memory_order_relaxed);
 }
 
+void File::expect(int64_t offset, int64_t bytes) const {
+  // Advice: that it is not taken is no error.
+  (void)::posix_fadvise(body_->descriptor, offset, bytes, POSIX_FADV_WILLNEED);
+}
+
 std::shared_ptr<const std::byte> File::map() const {
   if (body_->size == 0) return nullptr;
   const auto bytes = static_cast<size_t>(body_->size);

@@ -24,6 +24,8 @@ class WEFT_API File {
   /// Fills `into` with the bytes from `offset` on. std::runtime_error names the file when it has
   /// become shorter or cannot be read.
   void read(int64_t offset, std::span<std::byte> into) const;
+  /// Lets the system read those bytes ahead.
+  void expect(int64_t offset, int64_t bytes) const;
   /// Bytes that `read` has read.
   int64_t bytes_read() const;
   /// The whole file mapped read-only, until the last handle of the mapping is gone; none if it is

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/file_writer.h"
+#include "checkpoint/read_parts.h"
+#include "checkpoint/safetensors_header.h"
+#include "weft/error.h"
+#include "weft/hugging_face.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A file of the model, and what stands in it in order.
+struct ModelFile {
+  std::string name;
+  std::vector<std::string> tensors;
+  int64_t bytes = 0;
+  std::string header;
+};
+
+/// Rows of a tensor and their place in a file.
+struct ExportUnit {
+  std::string key;
+  size_t file;
+  int64_t offset;
+  Box box;
+  int64_t bytes;
+};
+
+/// What the files will be; equal on all ranks.
+class ExportPlan {
+ public:
+  ExportPlan(const CheckpointSource& source, const ExportOptions& options)
+      : source_(source), options_(options) {
+    choose_files();
+    name_files();
+    for (ModelFile& file : files) write_header(file);
+  }
+
+  std::vector<ModelFile> files;
+  std::vector<ExportUnit> units;
+
+  /// Of model.safetensors.index.json.
+  std::string index() const {
+    nlohmann::ordered_json map = nlohmann::ordered_json::object();
+    int64_t bytes = 0;
+    for (const ModelFile& file : files) {
+      for (const std::string& tensor : file.tensors) map[tensor] = file.name;
+      bytes += file.bytes;
+    }
+    return nlohmann::ordered_json{{"metadata", {{"total_size", bytes}}}, {"weight_map", map}}.dump(
+        2);
+  }
+
+ private:
+  static constexpr int64_t kUnitBytes = int64_t{16} << 20;
+
+  const CheckpointSource::Entry& entry(const std::string& tensor) const {
+    return source_.tensors().at(options_.prefix + tensor);
+  }
+  int64_t bytes_of(const std::string& tensor) const {
+    const auto& [dtype, shape] = entry(tensor);
+    return shape.product() * static_cast<int64_t>(size_of(dtype));
+  }
+
+  void choose_files() {
+    for (const auto& [key, entry] : source_.tensors()) {
+      if (!key.starts_with(options_.prefix)) continue;
+      const std::string tensor = key.substr(options_.prefix.size());
+      const int64_t bytes = bytes_of(tensor);
+      if (files.empty() ||
+          (files.back().bytes > 0 && files.back().bytes + bytes > options_.file_bytes)) {
+        files.emplace_back();
+      }
+      files.back().tensors.push_back(tensor);
+      files.back().bytes += bytes;
+    }
+    if (files.empty()) {
+      fail("export: ", source_.path(), " holds no tensor whose key begins with ",
+           in_quotes(options_.prefix));
+    }
+  }
+
+  void name_files() {
+    for (size_t i = 0; i < files.size(); ++i) {
+      char name[64] = "model.safetensors";
+      if (files.size() > 1) {
+        std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, files.size());
+      }
+      files[i].name = name;
+    }
+  }
+
+  void write_header(ModelFile& file) {
+    // Larger elements first, so that all are aligned.
+    std::stable_sort(file.tensors.begin(), file.tensors.end(),
+                     [&](const std::string& a, const std::string& b) {
+                       return size_of(entry(a).dtype) > size_of(entry(b).dtype);
+                     });
+    nlohmann::ordered_json header{{"__metadata__", {{"format", "pt"}}}};
+    int64_t at = 0;
+    for (const std::string& tensor : file.tensors) {
+      const auto& [dtype, shape] = entry(tensor);
+      const int64_t end = at + bytes_of(tensor);
+      header[tensor] = {{"dtype", safetensors_name_of(dtype)},
+                        {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
+                        {"data_offsets", {at, end}}};
+      at = end;
+    }
+    file.header = header.dump();
+    file.header.resize((file.header.size() + 7) / 8 * 8, ' ');
+    const auto length = static_cast<uint64_t>(file.header.size());
+    file.header.insert(0, reinterpret_cast<const char*>(&length), sizeof length);
+    add_units(file);
+  }
+
+  void add_units(const ModelFile& file) {
+    auto at = static_cast<int64_t>(file.header.size());
+    for (const std::string& tensor : file.tensors) {
+      const auto& [dtype, shape] = entry(tensor);
+      const int64_t bytes = bytes_of(tensor);
+      const int64_t rows = shape.empty() ? 1 : shape[0];
+      const int64_t row = rows ? bytes / rows : 0;
+      const int64_t step = std::max<int64_t>(1, row ? kUnitBytes / row : rows);
+      for (int64_t from = 0; bytes > 0 && from < rows; from += step) {
+        Box box{Dims::filled(shape.ndim(), 0), shape};
+        const int64_t count = std::min(step, rows - from);
+        if (!shape.empty()) box.offset[0] = from, box.shape[0] = count;
+        units.push_back({options_.prefix + tensor, static_cast<size_t>(&file - files.data()),
+                         at + from * row, box, count * row});
+      }
+      at += bytes;
+    }
+  }
+
+  const CheckpointSource& source_;
+  const ExportOptions& options_;
+};
+
+/// A file that is written from several ranks; closed when it goes.
+class SharedFile {
+ public:
+  SharedFile(const std::string& path, int flags) : path_(path) {
+    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
+    if (descriptor_ < 0) fail_call("open", "export: ", path, ": ", std::strerror(errno));
+  }
+  SharedFile(const SharedFile&) = delete;
+  SharedFile& operator=(const SharedFile&) = delete;
+  ~SharedFile() { ::close(descriptor_); }
+
+  void write(int64_t offset, std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t done = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
+      if (done < 0 && errno == EINTR) continue;
+      if (done <= 0) fail_call("pwrite", "export: ", path_, ": ", std::strerror(errno));
+      offset += done;
+      bytes = bytes.subspan(static_cast<size_t>(done));
+    }
+  }
+  void sync() const {
+    if (::fsync(descriptor_) != 0) {
+      fail_call("fsync", "export: ", path_, ": ", std::strerror(errno));
+    }
+  }
+
+ private:
+  std::string path_;
+  int descriptor_;
+};
+
+}  // namespace
+
+static std::string path_while_written(const std::string& directory, const std::string& name) {
+  return concat(directory, "/.", name, ".tmp");
+}
+
+static constexpr const char* kIndexName = "model.safetensors.index.json";
+
+static void check_no_model(const std::string& directory) {
+  std::error_code ignored;
+  for (fs::directory_iterator at(directory, ignored), end; !ignored && at != end;
+       at.increment(ignored)) {
+    const std::string name = at->path().filename().string();
+    if (!name.ends_with(".safetensors") && name != kIndexName) continue;
+    fail("export: ", directory, " holds ", name, " already; nothing is overwritten");
+  }
+}
+
+static void begin_files(const ExportPlan& plan, const std::string& directory) {
+  make_directory(directory);
+  for (const ModelFile& file : plan.files) {
+    const SharedFile out(path_while_written(directory, file.name), O_CREAT | O_TRUNC);
+    out.write(0, std::as_bytes(std::span(file.header)));
+  }
+}
+
+static void write_units(const ExportPlan& plan, const CheckpointSource& source,
+                        const std::string& directory, const Communicator& world,
+                        const ExportOptions& options) {
+  std::vector<std::unique_ptr<SharedFile>> files;
+  for (const ModelFile& file : plan.files) {
+    files.push_back(std::make_unique<SharedFile>(path_while_written(directory, file.name), 0));
+  }
+  int64_t most = 0, written = 0;
+  for (const ExportUnit& unit : plan.units) most = std::max(most, unit.bytes);
+  const Ref<Storage> memory = Storage::allocate(static_cast<size_t>(most));
+  auto* bytes = static_cast<std::byte*>(memory->data());
+  const auto ranks = static_cast<size_t>(world.size());
+  const auto rank = static_cast<size_t>(world.rank());
+  // Neighbouring rows to one rank: each reads its own part of the files.
+  const size_t first = plan.units.size() * rank / ranks;
+  const size_t last = plan.units.size() * (rank + 1) / ranks;
+  for (size_t i = first; i < last; ++i) {
+    const ExportUnit& unit = plan.units[i];
+    read_wishes(source, {{unit.key, unit.box, bytes}});
+    files[unit.file]->write(unit.offset, {bytes, static_cast<size_t>(unit.bytes)});
+    written += unit.bytes;
+    if (options.progress) options.progress(written);
+  }
+  for (const auto& file : files) file->sync();
+}
+
+/// The index last: who finds it finds all files.
+static void name_finished(const ExportPlan& plan, const std::string& directory) {
+  for (const ModelFile& file : plan.files) {
+    fs::rename(path_while_written(directory, file.name), directory + "/" + file.name);
+  }
+  if (plan.files.size() > 1) {
+    const std::string temporary = path_while_written(directory, kIndexName);
+    const SharedFile out(temporary, O_CREAT | O_TRUNC);
+    const std::string text = plan.index() + "\n";
+    out.write(0, std::as_bytes(std::span(text)));
+    out.sync();
+    fs::rename(temporary, directory + "/" + kIndexName);
+  }
+  sync_directory(directory);
+}
+
+void export_hugging_face(const std::string& checkpoint, const std::string& directory,
+                         const Communicator& world, const ExportOptions& options) {
+  const auto source = open_source(checkpoint);
+  const ExportPlan plan(*source, options);
+  check_no_model(directory);
+  world.barrier();
+  if (world.rank() == 0) begin_files(plan, directory);
+  world.barrier();
+  write_units(plan, *source, directory, world, options);
+  world.barrier();
+  if (world.rank() == 0) name_finished(plan, directory);
+  world.barrier();
+}
+
+}  // namespace weft

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/file_writer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "weft/error.h"
+
+namespace weft {
+
+/// Hashed and written while it is in the cache.
+static constexpr size_t kPiece = size_t{1} << 20;
+/// The disk begins with what was written when there is so much of it.
+static constexpr int64_t kFlushed = int64_t{16} << 20;
+
+/// Calls again what a signal interrupted.
+template <class Call>
+static auto uninterrupted(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+void sync_directory(const std::string& path) {
+  const int descriptor =
+      uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (descriptor < 0) fail_call("open", "checkpoint: ", path, ": ", std::strerror(errno));
+  const int failed = uninterrupted([&] { return ::fsync(descriptor); });
+  const int reason = errno;
+  ::close(descriptor);
+  if (failed != 0) fail_call("fsync", "checkpoint: ", path, ": ", std::strerror(reason));
+}
+
+void make_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0777) == 0) {
+    const auto parent = std::filesystem::path(path).parent_path().string();
+    sync_directory(parent.empty() ? "." : parent);
+    return;
+  }
+  const int reason = errno;
+  struct stat status {};
+  const bool there = reason == EEXIST && ::stat(path.c_str(), &status) == 0;
+  if (there && S_ISDIR(status.st_mode)) return;
+  fail_call("mkdir", "checkpoint: ", path, ": ",
+            there ? "it is there and no directory" : std::strerror(reason));
+}
+
+FileWriter::FileWriter(const std::string& directory, const std::string& name, int64_t start,
+                       int64_t bytes)
+    : directory_(directory),
+      path_(directory + "/" + name),
+      temporary_(directory + "/." + name + ".tmp"),
+      at_(start),
+      flushed_(0) {
+  struct stat status {};
+  if (::lstat(path_.c_str(), &status) == 0) {
+    fail("checkpoint: ", path_, " is there already; nothing is overwritten");
+  }
+  const auto open = [&] {
+    return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  };
+  descriptor_ = uninterrupted(open);
+  if (descriptor_ < 0) {
+    fail_call("open", "checkpoint: ", temporary_, ": ", std::strerror(errno));
+  }
+  // Tells at once that there is no space; file systems that cannot are left to write.
+  const auto reserve = [&] { return ::fallocate(descriptor_, 0, 0, start + bytes); };
+  if (uninterrupted(reserve) == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return;
+  const int reason = errno;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+  fail_call("fallocate", "checkpoint: ", temporary_, " of ", start + bytes,
+            " bytes: ", std::strerror(reason));
+}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void FileWriter::write_at(int64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done =
+        uninterrupted([&] { return ::pwrite(descriptor_, bytes.data(), bytes.size(), offset); });
+    if (done <= 0) {
+      fail_call("pwrite", "checkpoint: ", temporary_, " at byte ", offset, ": ",
+                done == 0 ? "nothing was written" : std::strerror(errno));
+    }
+    offset += done;
+    bytes = bytes.subspan(static_cast<size_t>(done));
+  }
+}
+
+void FileWriter::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto piece = bytes.first(std::min(kPiece, bytes.size()));
+    hashes_.add(piece);
+    write_at(at_, piece);
+    at_ += static_cast<int64_t>(piece.size());
+    bytes = bytes.subspan(piece.size());
+    if (at_ - flushed_ < kFlushed) continue;
+    // Only a hint: errors show at fsync.
+    ::sync_file_range(descriptor_, flushed_, at_ - flushed_, SYNC_FILE_RANGE_WRITE);
+    flushed_ = at_;
+  }
+}
+
+void FileWriter::finish(std::string_view header) {
+  write_at(0, std::as_bytes(std::span(header)));
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) {
+    fail_call("fsync", "checkpoint: ", temporary_, ": ", std::strerror(errno));
+  }
+  const auto rename = [&] {
+    return ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
+  };
+  if (uninterrupted(rename) != 0) {
+    // Some network file systems know no such flag; `link` refuses to overwrite too.
+    const bool unknown = errno == EINVAL || errno == ENOSYS;
+    if (!unknown || ::link(temporary_.c_str(), path_.c_str()) != 0) {
+      fail_call("rename", "checkpoint: ", temporary_, " to ", path_, ": ", std::strerror(errno));
+    }
+    ::unlink(temporary_.c_str());
+  }
+  ::close(std::exchange(descriptor_, -1));
+  sync_directory(directory_);
+}
+
+}  // namespace weft

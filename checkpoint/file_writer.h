@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "checkpoint/blocks.h"
+
+namespace weft {
+
+/// Makes the directory `path` (its parent must be there) and lets it survive a crash; one that is
+/// there is kept. std::runtime_error naming the path otherwise.
+void make_directory(const std::string& path);
+/// Lets the entries of a directory survive a crash.
+void sync_directory(const std::string& path);
+
+/// Writes a new file that is either there, whole and on the disk, or not: its bytes go to a
+/// temporary name, and `finish` syncs them, gives them their name and syncs the directory. What is
+/// there is never overwritten. Each error is a std::runtime_error with call, file and reason; the
+/// temporary file goes then.
+class FileWriter {
+ public:
+  /// std::invalid_argument when `directory` holds `name` already. `start` is where the data begins.
+  FileWriter(const std::string& directory, const std::string& name, int64_t start, int64_t bytes);
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  ~FileWriter();
+
+  /// The data that follow.
+  void write(std::span<const std::byte> bytes);
+  /// Of all data; nothing more may be written.
+  const std::vector<uint64_t>& block_hashes() { return hashes_.finish(); }
+  /// `header` are the bytes before the data.
+  void finish(std::string_view header);
+
+ private:
+  void write_at(int64_t offset, std::span<const std::byte> bytes);
+
+  std::string directory_, path_, temporary_;
+  int descriptor_ = -1;
+  int64_t at_;
+  int64_t flushed_;
+  BlockHashes hashes_;
+};
+
+}  // namespace weft

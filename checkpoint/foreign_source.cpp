@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/foreign_source.h"
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/coverage.h"
+#include "weft/error.h"
+#include "weft/json.h"
+
+namespace weft {
+
+namespace {
+
+/// Tensors that lie in boxes which the files themselves tell.
+class ShardSource final : public CheckpointSource {
+ public:
+  ShardSource(const std::string& path, const std::vector<std::string>& names)
+      : CheckpointSource(path) {
+    for (const std::string& name : names) add(path + "/" + name);
+    infer_shapes();
+  }
+
+  explicit ShardSource(const TensorFiles& files) : CheckpointSource(files.path()) {
+    for (const SafetensorsFile& file : files.files()) {
+      files_.push_back(open_foreign_file(file.path()));
+      for (const SafetensorsEntry& entry : file.entries()) {
+        add_part(entry, {Dims::filled(entry.shape.ndim(), 0), entry.shape});
+      }
+    }
+    infer_shapes();
+  }
+
+  std::vector<Part> parts(const std::string& name, const Box& wanted) const override {
+    std::vector<Part> found;
+    for (const Part& part : parts_.at(name)) {
+      if (overlap(part.box, wanted).shape.product() > 0) found.push_back(part);
+    }
+    return found;
+  }
+
+ protected:
+  std::shared_ptr<const OpenedFile> open(size_t number) const override { return files_[number]; }
+
+ private:
+  void add(const std::string& path);
+  Dims offset_of(const std::string& path, const nlohmann::json& info,
+                 const SafetensorsEntry& entry) const;
+  void add_part(const SafetensorsEntry& entry, const Box& box);
+  void infer_shapes();
+
+  std::vector<std::shared_ptr<const OpenedFile>> files_;
+  std::map<std::string, std::vector<Part>> parts_;
+};
+
+Dims ShardSource::offset_of(const std::string& path, const nlohmann::json& info,
+                            const SafetensorsEntry& entry) const {
+  const auto found = info.find(entry.name);
+  const bool known = found != info.end() && found->is_object() &&
+                     found->contains("saved_offsets") && (*found)["saved_offsets"].is_array();
+  Dims offset;
+  if (known && (*found)["saved_offsets"].size() == static_cast<size_t>(entry.shape.ndim())) {
+    for (const auto& value : (*found)["saved_offsets"]) {
+      const bool good = value.is_number_unsigned() && value.get<uint64_t>() < uint64_t{1} << 62;
+      if (!good) break;
+      offset.push_back(value.get<int64_t>());
+    }
+  }
+  if (!known || offset.ndim() != entry.shape.ndim()) {
+    fail("checkpoint: ", path, ": DCP_SHARDING_INFO has no saved_offsets of tensor ",
+         in_quotes(entry.name), " of shape ", entry.shape);
+  }
+  for (int dim = 0; dim < offset.ndim(); ++dim) {
+    if (entry.shape[dim] < int64_t{1} << 62) continue;
+    fail("checkpoint: ", path, ": tensor ", in_quotes(entry.name), " of shape ", entry.shape,
+         " is too large to lie at ", offset);
+  }
+  return offset;
+}
+
+void ShardSource::add(const std::string& path) {
+  files_.push_back(open_foreign_file(path));
+  const SafetensorsFile& file = files_.back()->tensors;
+  const auto text = file.metadata().find("DCP_SHARDING_INFO");
+  nlohmann::json info;
+  if (text != file.metadata().end()) {
+    check_json("checkpoint", concat(path, ": DCP_SHARDING_INFO"), text->second);
+    info = nlohmann::json::parse(text->second);
+  }
+  for (const SafetensorsEntry& entry : file.entries()) {
+    const Dims start = Dims::filled(entry.shape.ndim(), 0);
+    add_part(entry, {info.is_null() ? start : offset_of(path, info, entry), entry.shape});
+  }
+}
+
+void ShardSource::add_part(const SafetensorsEntry& entry, const Box& box) {
+  const size_t file = files_.size() - 1;
+  const auto [known, is_new] = tensors_.try_emplace(entry.name, Entry{entry.dtype, entry.shape});
+  if (known->second.dtype != entry.dtype || known->second.shape.ndim() != entry.shape.ndim()) {
+    fail("checkpoint: ", files_.back()->file.path(), ": tensor ", in_quotes(entry.name), " is ",
+         entry.dtype, ' ', entry.shape, " but ", known->second.dtype, " of ",
+         known->second.shape.ndim(), " dims in another file");
+  }
+  parts_[entry.name].push_back({file, box});
+}
+
+void ShardSource::infer_shapes() {
+  for (auto& [name, entry] : tensors_) {
+    auto bound = static_cast<int64_t>(size_of(entry.dtype));
+    for (int dim = 0; dim < entry.shape.ndim(); ++dim) {
+      int64_t end = 0;
+      for (const Part& part : parts_[name]) {
+        end = std::max(end, part.box.offset[dim] + part.box.shape[dim]);
+      }
+      entry.shape[dim] = end;
+      if (__builtin_mul_overflow(bound, std::max<int64_t>(end, 1), &bound)) {
+        fail("checkpoint: ", path(), ": tensor ", in_quotes(name),
+             " has more bytes than 64 bits count");
+      }
+    }
+    std::vector<Box> boxes;
+    for (const Part& part : parts_[name]) boxes.push_back(part.box);
+    check_covers_once(concat(path(), ": tensor ", in_quotes(name)),
+                      {Dims::filled(entry.shape.ndim(), 0), entry.shape}, boxes);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<CheckpointSource> open_shards(const std::string& path,
+                                              const std::vector<std::string>& names) {
+  return std::make_unique<ShardSource>(path, names);
+}
+
+std::unique_ptr<CheckpointSource> open_model(const std::string& path) {
+  return std::make_unique<ShardSource>(TensorFiles(path));
+}
+
+}  // namespace weft

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "weft/state_dict.h"
+
+namespace weft {
+
+/// Keys of `to` that `from` lacks, and the other way round, in order.
+template <class A, class B>
+void add_unmatched_keys(const std::map<std::string, A>& to, const std::map<std::string, B>& from,
+                        SkippedKeys& skipped) {
+  for (const auto& [key, value] : to) {
+    if (!from.contains(key)) skipped.missing.push_back(key);
+  }
+  for (const auto& [key, value] : from) {
+    if (!to.contains(key)) skipped.unexpected.push_back(key);
+  }
+}
+
+/// std::invalid_argument "<what>: ..." naming the first keys of each list, when there are any;
+/// `source` is where the keys were looked for.
+void check_no_keys_skipped(const char* what, const std::string& source, const SkippedKeys& skipped);
+
+}  // namespace weft

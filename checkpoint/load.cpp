@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "checkpoint/keys.h"
+#include "checkpoint/read_parts.h"
+#include "weft/checkpoint.h"
+#include "weft/error.h"
+#include "weft/ops/factories.h"
+
+namespace weft {
+
+static void check_fits_source(const CheckpointSource& source, const std::string& name,
+                              const Tensor& tensor) {
+  const CheckpointSource::Entry& entry = source.tensors().at(name);
+  if (entry.shape == tensor.shape() && entry.dtype == tensor.dtype()) return;
+  fail("load: ", source.path(), ": tensor ", in_quotes(name), " is ", entry.shape, ' ', entry.dtype,
+       " but ", tensor.shape(), ' ', tensor.dtype(), " is expected");
+}
+
+static void check_can_be_filled(const std::string& name, const Tensor& tensor) {
+  if (tensor.device().kind == DeviceKind::meta) {
+    fail("load: tensor ", in_quotes(name), " has no memory; call materialize first");
+  }
+  if (tensor.is_sharded() && tensor.sharding().has_partial()) {
+    fail("load: tensor ", in_quotes(name), " is ", tensor.sharding(),
+         "; its terms cannot be loaded");
+  }
+}
+
+/// Fills the tensors that the source has; those that are not dense go by way of a copy.
+static void fill_tensors(const CheckpointSource& source, const StateDict& into) {
+  const NoGrad no_grad;
+  std::vector<Wish> wishes;
+  std::vector<std::pair<Tensor, Tensor>> copies;
+  std::vector<Tensor> filled;
+  for (const auto& [name, tensor] : into.tensors) {
+    if (!source.tensors().contains(name)) continue;
+    check_fits_source(source, name, tensor);
+    check_can_be_filled(name, tensor);
+    Tensor local = tensor.local();
+    if (local.numel() == 0) continue;
+    if (!local.block().is_dense() || local.device().kind != DeviceKind::cpu) {
+      const Tensor dense = empty(local.shape(), {.dtype = local.dtype()});
+      copies.emplace_back(local, dense);
+      local = dense;
+    }
+    wishes.push_back({name, tensor.box(), static_cast<std::byte*>(local.block().data)});
+    filled.push_back(local);
+  }
+  read_wishes(source, wishes);
+  for (const Tensor& local : filled) local.storage()->mark_changed();
+  for (const auto& [local, dense] : copies) copy_(local, dense);
+}
+
+static SkippedKeys skipped_keys(const CheckpointSource& source, const StateDict& into) {
+  SkippedKeys skipped;
+  add_unmatched_keys(into.tensors, source.tensors(), skipped);
+  add_unmatched_keys(into.numbers, source.numbers(), skipped);
+  return skipped;
+}
+
+static void fill(const CheckpointSource& source, StateDict& into) {
+  fill_tensors(source, into);
+  for (auto& [key, number] : into.numbers) {
+    const auto found = source.numbers().find(key);
+    if (found != source.numbers().end()) number = found->second;
+  }
+}
+
+CheckpointContents checkpoint_contents(const std::string& path) {
+  const auto source = open_source(path);
+  CheckpointContents contents{.tensors = {}, .numbers = source->numbers()};
+  for (const auto& [name, entry] : source->tensors()) {
+    contents.tensors.emplace(name, CheckpointContents::Entry{entry.dtype, entry.shape});
+  }
+  return contents;
+}
+
+void load(const std::string& path, StateDict& into) {
+  const auto source = open_source(path);
+  check_no_keys_skipped("load", path, skipped_keys(*source, into));
+  fill(*source, into);
+}
+
+SkippedKeys load_common_keys(const std::string& path, StateDict& into) {
+  const auto source = open_source(path);
+  SkippedKeys skipped = skipped_keys(*source, into);
+  fill(*source, into);
+  return skipped;
+}
+
+void load(const std::string& path, const TrainingState& into) {
+  StateDict state = into.state_dict();
+  load(path, state);
+  into.take_numbers(state.numbers);
+}
+
+}  // namespace weft

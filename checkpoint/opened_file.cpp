@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
+
+#include "checkpoint/blocks.h"
+#include "checkpoint/source.h"
+#include "weft/error.h"
+
+namespace weft {
+
+static std::string name_in(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+template <class... Parts>
+[[noreturn]] static void fail_corrupt(const std::string& path, const Parts&... parts) {
+  throw BadFile(Verdict::corrupt, concat("checkpoint: ", path, ": ", parts...), name_in(path));
+}
+
+void OpenedFile::read_block(int64_t number, std::span<std::byte> into) const {
+  try {
+    file.read(data_start + number * kBlockBytes, into);
+  } catch (const std::runtime_error& error) {
+    throw BadFile(Verdict::corrupt, error.what(), name_in(file.path()), tensor_in(number), number);
+  }
+  if (hashes.empty() || xxh3_of(into) == hashes[static_cast<size_t>(number)]) return;
+  const std::string tensor = tensor_in(number);
+  throw BadFile(Verdict::corrupt,
+                concat("checkpoint: ", file.path(), ": block ", number, " (tensor ",
+                       in_quotes(tensor), ") does not have its checksum"),
+                name_in(file.path()), tensor, number);
+}
+
+std::string OpenedFile::tensor_in(int64_t block) const {
+  const int64_t begin = data_start + block * kBlockBytes;
+  for (const SafetensorsEntry& entry : tensors.entries()) {
+    if (entry.bytes > 0 && entry.offset + entry.bytes > begin) return entry.name;
+  }
+  return {};
+}
+
+static std::string bytes_before_data(const File& file, int64_t data_start) {
+  std::string bytes(static_cast<size_t>(data_start), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
+/// Its JSON is sound; but a changed byte need not break that.
+static void check_header_hash(const OpenedFile& opened) {
+  const std::string& path = opened.file.path();
+  const auto& metadata = opened.tensors.metadata();
+  const auto stated = metadata.find(kHeaderKey);
+  std::vector<uint64_t> hash;
+  uint64_t actual = 0;
+  const bool known = stated != metadata.end() && parse_hex(stated->second, hash) &&
+                     hash.size() == 1 &&
+                     hash_header(bytes_before_data(opened.file, opened.data_start), actual);
+  if (!known) fail_corrupt(path, "the header has no checksum");
+  if (actual != hash[0]) fail_corrupt(path, "the header does not have its checksum");
+}
+
+static OpenedFile opened_as_it_is(const std::string& path) {
+  OpenedFile opened{File("checkpoint", path), SafetensorsFile(path), 0, {}, {}};
+  int64_t bytes = 0;
+  for (const SafetensorsEntry& entry : opened.tensors.entries()) bytes += entry.bytes;
+  opened.data_start = opened.file.size() - bytes;
+  return opened;
+}
+
+static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) {
+    throw BadFile(Verdict::incomplete, concat("checkpoint: ", path, " is missing"), name_in(path));
+  }
+  if (std::filesystem::is_symlink(path, ignored)) fail_corrupt(path, "it is a link, not a file");
+  try {
+    return std::make_shared<OpenedFile>(opened_as_it_is(path));
+  } catch (const std::exception& error) {
+    throw BadFile(Verdict::corrupt, error.what(), name_in(path));
+  }
+}
+
+std::shared_ptr<const OpenedFile> open_rank_file(const std::string& path) {
+  const auto opened = opened_safetensors(path);
+  check_header_hash(*opened);
+  const auto& metadata = opened->tensors.metadata();
+  for (const char* key : {kManifestKey, kBlocksKey, kRankKey}) {
+    if (!metadata.contains(key)) fail_corrupt(path, "the header has no ", in_quotes(key));
+  }
+  opened->manifest_text = metadata.at(kManifestKey);
+  const auto blocks = static_cast<size_t>(blocks_in(opened->data_bytes()));
+  if (!parse_hex(metadata.at(kBlocksKey), opened->hashes) || opened->hashes.size() != blocks) {
+    fail_corrupt(path, "the checksums are not those of ", blocks, " blocks");
+  }
+  return opened;
+}
+
+static bool has_entries(const OpenedFile& opened, const RankFiles& world, int rank) {
+  const auto& actual = opened.tensors.entries();
+  const std::vector<RankFiles::Entry> expected = world.entries(rank);
+  if (actual.size() != expected.size()) return false;
+  for (const RankFiles::Entry& entry : expected) {
+    const SavedTensor& tensor = world.manifest().tensors[entry.tensor];
+    const SafetensorsEntry* found = opened.tensors.find(tensor.name);
+    const bool same = found && found->dtype == tensor.dtype && found->shape == entry.box->shape &&
+                      found->offset == opened.data_start + entry.offset;
+    if (!same) return false;
+  }
+  return true;
+}
+
+void check_rank_file(const OpenedFile& opened, const RankFiles& world, int rank) {
+  const std::string& path = opened.file.path();
+  const std::string& own_rank = opened.tensors.metadata().at(kRankKey);
+  if (opened.manifest_text != world.manifest_text() || own_rank != std::to_string(rank)) {
+    throw BadFile(Verdict::mixed,
+                  concat("checkpoint: ", path, " is not of step ", world.manifest().step,
+                         " of generation ", world.manifest().generation, ", rank ", rank, " of ",
+                         world.manifest().ranks, ", as the others are"),
+                  name_in(path));
+  }
+  if (!has_entries(opened, world, rank)) {
+    fail_corrupt(path, "its tensors are not those that its manifest says");
+  }
+}
+
+std::shared_ptr<const OpenedFile> open_foreign_file(const std::string& path) {
+  return std::make_shared<const OpenedFile>(opened_as_it_is(path));
+}
+
+}  // namespace weft

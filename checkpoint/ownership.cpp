@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/ownership.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "weft/error.h"
+
+namespace weft {
+
+static std::vector<int64_t> content_of_box(const Box& box) {
+  std::vector<int64_t> content(box.offset.begin(), box.offset.end());
+  content.insert(content.end(), box.shape.begin(), box.shape.end());
+  return content;
+}
+
+static std::shared_ptr<const Partition> partition_of(const Cuts& cuts, const Shape& shape,
+                                                     int ranks) {
+  auto partition = std::make_shared<Partition>();
+  partition->box_of_rank.assign(static_cast<size_t>(ranks), -1);
+  const bool is_empty = shape.product() == 0;
+  std::map<std::vector<int64_t>, int> numbers;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Box box{Dims::filled(shape.ndim(), 0), shape};
+    if (!cuts.axes.empty() && !is_empty) box = box_of(cuts, shape, rank);
+    if (!is_empty && box.shape.product() == 0) continue;
+    const auto [at, is_new] =
+        numbers.try_emplace(content_of_box(box), static_cast<int>(partition->boxes.size()));
+    if (is_new) {
+      partition->boxes.push_back(box);
+      partition->holders.emplace_back();
+    }
+    partition->holders[static_cast<size_t>(at->second)].push_back(rank);
+    partition->box_of_rank[static_cast<size_t>(rank)] = at->second;
+  }
+  return partition;
+}
+
+static int64_t bytes_of_box(const Box& box, DType dtype) {
+  return box.shape.product() * static_cast<int64_t>(size_of(dtype));
+}
+
+static bool is_shared(const Partition& partition) {
+  return std::any_of(partition.holders.begin(), partition.holders.end(),
+                     [](const auto& holders) { return holders.size() > 1; });
+}
+
+Ownership::Ownership(const Manifest& manifest) {
+  constexpr int64_t most = int64_t{1} << 28;
+  const auto tensors = static_cast<int64_t>(manifest.tensors.size());
+  if (tensors * manifest.ranks > most) {
+    fail("checkpoint: ", tensors, " tensors on ", manifest.ranks, " ranks; at most ", most,
+         " parts are planned");
+  }
+  std::map<std::pair<size_t, std::vector<int64_t>>, std::shared_ptr<const Partition>> known;
+  for (const SavedTensor& tensor : manifest.tensors) {
+    auto& partition = known[{tensor.layout, {tensor.shape.begin(), tensor.shape.end()}}];
+    if (!partition) {
+      partition = partition_of(manifest.layouts[tensor.layout], tensor.shape, manifest.ranks);
+    }
+    partitions_.push_back(partition);
+  }
+  owners_.resize(manifest.tensors.size());
+  bytes_.assign(static_cast<size_t>(manifest.ranks), 0);
+  give_single_holders(manifest);
+  give_shared(manifest);
+}
+
+void Ownership::give_single_holders(const Manifest& manifest) {
+  for (size_t i = 0; i < partitions_.size(); ++i) {
+    const Partition& partition = *partitions_[i];
+    for (size_t box = 0; box < partition.boxes.size(); ++box) {
+      if (partition.holders[box].size() > 1) continue;
+      bytes_[static_cast<size_t>(partition.holders[box][0])] +=
+          bytes_of_box(partition.boxes[box], manifest.tensors[i].dtype);
+    }
+  }
+}
+
+void Ownership::give_shared(const Manifest& manifest) {
+  std::vector<size_t> shared;
+  for (size_t i = 0; i < partitions_.size(); ++i) {
+    if (is_shared(*partitions_[i])) shared.push_back(i);
+  }
+  const auto first_bytes = [&](size_t i) {
+    return bytes_of_box(partitions_[i]->boxes[0], manifest.tensors[i].dtype);
+  };
+  std::stable_sort(shared.begin(), shared.end(),
+                   [&](size_t a, size_t b) { return first_bytes(a) > first_bytes(b); });
+  for (size_t i : shared) {
+    const Partition& partition = *partitions_[i];
+    for (size_t box = 0; box < partition.boxes.size(); ++box) {
+      const auto& holders = partition.holders[box];
+      const int owner = *std::min_element(holders.begin(), holders.end(), [&](int a, int b) {
+        return bytes_[static_cast<size_t>(a)] < bytes_[static_cast<size_t>(b)];
+      });
+      owners_[i].push_back(owner);
+      if (holders.size() == 1) continue;
+      bytes_[static_cast<size_t>(owner)] +=
+          bytes_of_box(partition.boxes[box], manifest.tensors[i].dtype);
+    }
+  }
+}
+
+int Ownership::owner(size_t tensor, size_t box) const {
+  return owners_[tensor].empty() ? partitions_[tensor]->holders[box][0] : owners_[tensor][box];
+}
+
+const Box* Ownership::box_of(size_t tensor, int rank) const {
+  const Partition& partition = *partitions_[tensor];
+  const int box = partition.box_of_rank[static_cast<size_t>(rank)];
+  if (box < 0 || owner(tensor, static_cast<size_t>(box)) != rank) return nullptr;
+  return &partition.boxes[static_cast<size_t>(box)];
+}
+
+}  // namespace weft

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/rank_file.h"
+
+#include <charconv>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/blocks.h"
+#include "checkpoint/safetensors_header.h"
+
+namespace weft {
+
+static constexpr int64_t kLengthField = 8;
+
+/// A JSON string, with its quotes; `text` is UTF-8.
+static std::string json_string(const std::string& text) { return nlohmann::json(text).dump(); }
+
+static std::string without_quotes(const std::string& text) {
+  return text.substr(1, text.size() - 2);
+}
+
+namespace {
+
+struct HeaderText {
+  std::string text;
+  void add(std::string_view part) { text += part; }
+  void add(int64_t number) {
+    char digits[20];
+    const auto end = std::to_chars(digits, digits + sizeof digits, number).ptr;
+    text.append(digits, end);
+  }
+};
+
+/// Only how long the text would be.
+struct HeaderLength {
+  int64_t length = 0;
+  void add(std::string_view part) { length += static_cast<int64_t>(part.size()); }
+  void add(int64_t number) {
+    ++length;
+    while (number >= 10) {
+      number /= 10;
+      ++length;
+    }
+  }
+};
+
+}  // namespace
+
+RankFiles::RankFiles(const Manifest& manifest)
+    : manifest_(manifest), text_(text_of(manifest)), ownership_(manifest) {
+  text_in_string_ = json_string(text_);
+  for (const SavedTensor& tensor : manifest_.tensors) {
+    names_.push_back(json_string(tensor.name));
+    names_in_string_.push_back(without_quotes(json_string(names_.back())));
+  }
+}
+
+std::vector<RankFiles::Entry> RankFiles::entries(int rank) const {
+  std::vector<Entry> entries;
+  int64_t offset = 0;
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
+    const Box* box = ownership_.box_of(i, rank);
+    if (!box) continue;
+    const int64_t bytes =
+        box->shape.product() * static_cast<int64_t>(size_of(manifest_.tensors[i].dtype));
+    entries.push_back({i, box, offset, bytes});
+    offset += bytes;
+  }
+  return entries;
+}
+
+template <class Sink>
+static void add_dims(const Dims& dims, Sink& sink) {
+  sink.add("[");
+  for (int dim = 0; dim < dims.ndim(); ++dim) {
+    if (dim) sink.add(",");
+    sink.add(dims[dim]);
+  }
+  sink.add("]");
+}
+
+template <class Sink>
+void RankFiles::write_header(int rank, const std::string& hashes, Sink& sink) const {
+  sink.add(R"({"__metadata__":{"DCP_SHARDING_INFO":"{)");
+  bool first = true;
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
+    const Box* box = ownership_.box_of(i, rank);
+    if (!box) continue;
+    if (!first) sink.add(",");
+    first = false;
+    sink.add(names_in_string_[i]);
+    sink.add(R"(:{\"saved_offsets\":)");
+    add_dims(box->offset, sink);
+    sink.add("}");
+  }
+  sink.add(R"(}","DCP_VERSION":"1.0","format":"pt","weft":)");
+  sink.add(text_in_string_);
+  sink.add(R"(,"weft.blocks":")");
+  sink.add(hashes);
+  sink.add(R"(","weft.header":"0000000000000000","weft.rank":")");
+  sink.add(rank);
+  sink.add("\"}");
+  int64_t offset = 0;
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
+    const Box* box = ownership_.box_of(i, rank);
+    if (!box) continue;
+    const DType dtype = manifest_.tensors[i].dtype;
+    sink.add(",");
+    sink.add(names_[i]);
+    sink.add(R"(:{"dtype":")");
+    sink.add(safetensors_name_of(dtype));
+    sink.add(R"(","shape":)");
+    add_dims(box->shape, sink);
+    sink.add(R"(,"data_offsets":[)");
+    sink.add(offset);
+    sink.add(",");
+    offset += box->shape.product() * static_cast<int64_t>(size_of(dtype));
+    sink.add(offset);
+    sink.add("]}");
+  }
+  sink.add("}");
+}
+
+int64_t RankFiles::data_start(int rank) const {
+  HeaderLength length{kLengthField + 16 * blocks_in(data_bytes(rank))};
+  write_header(rank, {}, length);
+  return (length.length + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::string RankFiles::header(int rank, std::span<const uint64_t> block_hashes) const {
+  HeaderText header{std::string(kLengthField, '\0')};
+  write_header(rank, hex_of(block_hashes), header);
+  std::string& text = header.text;
+  const auto size = static_cast<int64_t>(text.size());
+  const int64_t padded = (size + kAlignment - 1) / kAlignment * kAlignment;
+  text.resize(static_cast<size_t>(padded), ' ');
+  const auto length = static_cast<uint64_t>(padded - kLengthField);
+  std::memcpy(text.data(), &length, sizeof length);
+  const uint64_t hash = xxh3_of(std::as_bytes(std::span(text)));
+  // The last of its kind: a tensor's name cannot look like it, for its quotes are escaped.
+  text.replace(text.find(R"("weft.header":")") + 15, 16, hex_of({&hash, 1}));
+  return text;
+}
+
+bool hash_header(std::string before_data, uint64_t& hash) {
+  const size_t at = before_data.find(R"("weft.header":")");
+  if (at == before_data.npos || at + 31 > before_data.size()) return false;
+  before_data.replace(at + 15, 16, 16, '0');
+  hash = xxh3_of(std::as_bytes(std::span(before_data)));
+  return true;
+}
+
+}  // namespace weft

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/manifest.h"
+#include "checkpoint/ownership.h"
+
+namespace weft {
+
+/// The files of a world, by arithmetic: what stands in each, where, and how long it is.
+class RankFiles {
+ public:
+  /// A tensor's box in a rank's file: `offset` counts from the start of the data.
+  struct Entry {
+    size_t tensor;
+    const Box* box;
+    int64_t offset;
+    int64_t bytes;
+  };
+  /// The data of a file starts at a multiple of so many bytes.
+  static constexpr int64_t kAlignment = 4096;
+
+  explicit RankFiles(const Manifest& manifest);
+
+  const Manifest& manifest() const { return manifest_; }
+  const std::string& manifest_text() const { return text_; }
+  const Ownership& ownership() const { return ownership_; }
+
+  std::vector<Entry> entries(int rank) const;
+  /// Of the length, the header and its padding.
+  int64_t data_start(int rank) const;
+  int64_t data_bytes(int rank) const { return ownership_.bytes_of(rank); }
+  int64_t file_bytes(int rank) const { return data_start(rank) + data_bytes(rank); }
+  /// The bytes before the data: length, header with the hashes of the blocks and its own, padding.
+  std::string header(int rank, std::span<const uint64_t> block_hashes) const;
+
+ private:
+  template <class Sink>
+  void write_header(int rank, const std::string& hashes, Sink& sink) const;
+
+  Manifest manifest_;
+  std::string text_;
+  Ownership ownership_;
+  /// By tensor: its name as JSON, and that as a part of a JSON string.
+  std::vector<std::string> names_, names_in_string_;
+  std::string text_in_string_;
+};
+
+/// XXH3 of the bytes before the data with zeros ('0') where the header's own hash stands; false
+/// when there is no such place.
+bool hash_header(std::string before_data, uint64_t& hash);
+
+/// Keys of the header's __metadata__.
+inline constexpr const char* kManifestKey = "weft";
+inline constexpr const char* kRankKey = "weft.rank";
+inline constexpr const char* kBlocksKey = "weft.blocks";
+inline constexpr const char* kHeaderKey = "weft.header";
+
+}  // namespace weft

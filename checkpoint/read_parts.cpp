@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/read_parts.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "checkpoint/blocks.h"
+#include "checkpoint/coverage.h"
+#include "checkpoint/runs.h"
+#include "weft/error.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+namespace {
+
+/// Elements of one file that go to one wish: the same box, as runs on both sides.
+struct FilePart {
+  /// From the start of the data.
+  int64_t offset;
+  BoxRuns in_file;
+  BoxRuns in_memory;
+  std::byte* into;
+};
+
+/// Fills the parts of one file, block by block.
+class FileReader {
+ public:
+  FileReader(const OpenedFile& file, std::vector<FilePart> parts,
+             const std::function<void(int64_t)>& on_bytes)
+      : file_(file), parts_(std::move(parts)), on_bytes_(on_bytes) {
+    std::sort(parts_.begin(), parts_.end(), [](const FilePart& a, const FilePart& b) {
+      return a.offset + a.in_file.begin() < b.offset + b.in_file.begin();
+    });
+  }
+
+  void read() {
+    const int64_t blocks = blocks_in(file_.data_bytes());
+    size_t first = 0;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t begin = block * kBlockBytes;
+      const int64_t end = std::min(begin + kBlockBytes, file_.data_bytes());
+      while (first < parts_.size() && end_of(parts_[first]) <= begin) ++first;
+      if (first == parts_.size()) break;
+      read_block(block, begin, end, first);
+    }
+  }
+
+ private:
+  static int64_t end_of(const FilePart& part) { return part.offset + part.in_file.end(); }
+
+  /// The bytes in [begin, end) that the part wants: none, or from the first to the last.
+  static std::pair<int64_t, int64_t> wanted(const FilePart& part, int64_t begin, int64_t end) {
+    const int64_t run = part.in_file.first_after(begin - part.offset);
+    if (run == part.in_file.count()) return {end, begin};
+    const int64_t from = std::max(begin, part.offset + part.in_file.start(run));
+    return {from, std::min(end, end_of(part))};
+  }
+
+  void read_block(int64_t block, int64_t begin, int64_t end, size_t first) {
+    int64_t low = end, high = begin;
+    size_t last = first;
+    for (; last < parts_.size() && parts_[last].offset + parts_[last].in_file.begin() < end;
+         ++last) {
+      const auto [from, to] = wanted(parts_[last], begin, end);
+      low = std::min(low, from);
+      high = std::max(high, to);
+    }
+    if (low >= high) return;
+    file_.file.expect(file_.data_start + end, kReadAhead);
+    // Without checksums nothing but what is wanted needs to be read.
+    if (file_.hashes.empty()) begin = low, end = high;
+    std::byte* whole = destination(first, last, begin, end);
+    std::byte* to = whole ? whole : buffer();
+    const std::span<std::byte> bytes(to, static_cast<size_t>(end - begin));
+    if (file_.hashes.empty()) {
+      file_.file.read(file_.data_start + begin, bytes);
+    } else {
+      file_.read_block(block, bytes);
+    }
+    if (on_bytes_) on_bytes_(end - begin);
+    for (size_t i = first; !whole && i < last; ++i) copy_part(parts_[i], begin, end, to);
+  }
+
+  /// Where all of [begin, end) goes as it is, or nullptr: then no copy is needed.
+  std::byte* destination(size_t first, size_t last, int64_t begin, int64_t end) const {
+    for (size_t i = first; i < last; ++i) {
+      const FilePart& part = parts_[i];
+      if (part.in_file.count() != 1 || part.in_memory.count() != 1) continue;
+      const int64_t start = part.offset + part.in_file.begin();
+      if (start > begin || start + part.in_file.bytes() < end) continue;
+      return part.into + part.in_memory.begin() + (begin - start);
+    }
+    return nullptr;
+  }
+
+  /// The elements of the part that lie in the bytes [begin, end) of the data, which are at `from`.
+  static void copy_part(const FilePart& part, int64_t begin, int64_t end, const std::byte* from) {
+    const BoxRuns &in = part.in_file, &out = part.in_memory;
+    for (int64_t run = in.first_after(begin - part.offset); run < in.count(); ++run) {
+      const int64_t start = part.offset + in.start(run);
+      if (start >= end) break;
+      // The same elements, counted in the order of the box.
+      int64_t at = run * in.bytes() + std::max<int64_t>(0, begin - start);
+      const int64_t stop = run * in.bytes() + std::min(in.bytes(), end - start);
+      while (at < stop) {
+        const int64_t within = at % out.bytes();
+        const int64_t count = std::min(stop - at, out.bytes() - within);
+        const int64_t source = start + (at - run * in.bytes()) - begin;
+        std::memcpy(part.into + out.start(at / out.bytes()) + within, from + source,
+                    static_cast<size_t>(count));
+        at += count;
+      }
+    }
+  }
+
+  std::byte* buffer() {
+    if (!buffer_) buffer_ = Storage::allocate(static_cast<size_t>(kBlockBytes));
+    return static_cast<std::byte*>(buffer_->data());
+  }
+
+  static constexpr int64_t kReadAhead = 4 * kBlockBytes;
+
+  const OpenedFile& file_;
+  std::vector<FilePart> parts_;
+  const std::function<void(int64_t)>& on_bytes_;
+  Ref<Storage> buffer_;
+};
+
+}  // namespace
+
+static FilePart file_part(const OpenedFile& file, const Wish& wish,
+                          const CheckpointSource::Part& part, DType dtype) {
+  const SafetensorsEntry* entry = file.tensors.find(wish.name);
+  if (!entry || entry->dtype != dtype || !(entry->shape == part.box.shape)) {
+    fail("checkpoint: ", file.file.path(), " does not hold ", part.box.shape, ' ', dtype,
+         " of tensor ", in_quotes(wish.name));
+  }
+  const Box both = overlap(part.box, wish.box);
+  return {entry->offset - file.data_start, BoxRuns(part.box.shape, relative(both, part.box), dtype),
+          BoxRuns(wish.box.shape, relative(both, wish.box), dtype), wish.into};
+}
+
+void read_wishes(const CheckpointSource& source, const std::vector<Wish>& wishes,
+                 const std::function<void(int64_t)>& on_bytes) {
+  std::map<size_t, std::vector<std::pair<const Wish*, CheckpointSource::Part>>> by_file;
+  for (const Wish& wish : wishes) {
+    std::vector<Box> boxes;
+    for (const CheckpointSource::Part& part : source.parts(wish.name, wish.box)) {
+      boxes.push_back(overlap(part.box, wish.box));
+      by_file[part.file].emplace_back(&wish, part);
+    }
+    check_covers_once(concat(source.path(), ": tensor ", in_quotes(wish.name)), wish.box, boxes);
+  }
+  for (const auto& [number, wanted] : by_file) {
+    const auto file = source.file(number);
+    std::vector<FilePart> parts;
+    for (const auto& [wish, part] : wanted) {
+      parts.push_back(file_part(*file, *wish, part, source.tensors().at(wish->name).dtype));
+    }
+    FileReader(*file, std::move(parts), on_bytes).read();
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/retention.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <tuple>
+
+#include "checkpoint/file_writer.h"
+#include "checkpoint/manifest.h"
+#include "weft/checkpoint.h"
+#include "weft/error.h"
+
+namespace weft {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> list_checkpoints(const std::string& directory) {
+  std::error_code error;
+  std::vector<std::tuple<int64_t, fs::file_time_type, std::string>> found;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    int64_t step = 0;
+    std::string generation;
+    std::error_code ignored;
+    if (!parse_directory_name(at->path().filename().string(), step, generation)) continue;
+    if (at->is_symlink(ignored) || !at->is_directory(ignored)) continue;
+    found.emplace_back(step, at->last_write_time(ignored), at->path().string());
+  }
+  if (error) fail("checkpoint: ", directory, ": ", error.message());
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> paths;
+  for (const auto& [step, time, path] : found) paths.push_back(path);
+  return paths;
+}
+
+std::string newest_complete_checkpoint(
+    const std::string& directory,
+    const std::function<void(const std::string&, const CheckpointReport&)>& passed_over) {
+  for (const std::string& path : list_checkpoints(directory)) {
+    const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
+    if (report.verdict == Verdict::complete) return path;
+    if (passed_over) passed_over(path, report);
+  }
+  return {};
+}
+
+void retain_newest(const std::string& directory, int64_t step, int keep) {
+  int complete = 0;
+  std::vector<std::string> old;
+  for (const std::string& path : list_checkpoints(directory)) {
+    int64_t its_step = 0;
+    std::string generation;
+    parse_directory_name(fs::path(path).filename().string(), its_step, generation);
+    if (its_step >= step) continue;
+    if (complete == keep) {
+      old.push_back(path);
+    } else if (inspect_checkpoint(path, {.depth = Inspection::headers}).verdict ==
+               Verdict::complete) {
+      // Another rank may have given its file its name and not synced that yet.
+      sync_directory(path);
+      ++complete;
+    }
+  }
+  for (const std::string& path : old) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) fail_call("remove", "checkpoint: ", path, ": ", error.message());
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <random>
+#include <thread>
+
+#include "checkpoint/file_writer.h"
+#include "checkpoint/retention.h"
+#include "checkpoint/snapshot.h"
+#include "weft/checkpoint.h"
+#include "weft/error.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+/// A rank's file being written, in this thread or another.
+struct CheckpointSaver::Saving {
+  std::string path;
+  std::shared_ptr<const RankFiles> files;
+  Snapshot snapshot;
+  FileWriter writer;
+  int rank;
+  std::thread thread;
+  std::atomic<bool> done = false;
+  std::exception_ptr error;
+
+  void write(int64_t begin, int64_t end) {
+    snapshot.for_bytes(begin, end, [&](std::span<const std::byte> piece) { writer.write(piece); });
+  }
+  void finish() { writer.finish(files->header(rank, writer.block_hashes())); }
+};
+
+struct CheckpointSaver::Plans {
+  std::shared_ptr<const RankFiles> files;
+  Ref<Storage> copies;
+};
+
+static uint64_t drawn_generation() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& directory,
+                                 const CheckpointOptions& options)
+    : world_(world), directory_(directory), options_(options), plans_(std::make_unique<Plans>()) {
+  if (directory.empty()) fail("checkpoint: the directory has no name");
+  if (options.keep < 0) fail("checkpoint: ", options.keep, " to keep; 0 keeps all");
+  uint64_t generation = world.rank() == 0 ? drawn_generation() : 0;
+  const std::array<int64_t, 1> count{1};
+  const Piece piece{.send = &generation, .recv = &generation, .dtype = DType::i64, .counts = count};
+  world_.broadcast({&piece, 1}, 0).wait();
+  generation_ = hex_of({&generation, 1});
+  make_directory(directory_);
+}
+
+CheckpointSaver::~CheckpointSaver() {
+  if (under_way_ && under_way_->thread.joinable()) under_way_->thread.join();
+}
+
+bool CheckpointSaver::is_saving() const { return under_way_ && !under_way_->done; }
+
+void CheckpointSaver::wait() {
+  if (!under_way_) return;
+  if (under_way_->thread.joinable()) under_way_->thread.join();
+  const std::unique_ptr<Saving> ended = std::move(under_way_);
+  if (ended->error) std::rethrow_exception(ended->error);
+}
+
+static void check_ranks(const StateDict& state, int rank) {
+  for (const auto& [name, tensor] : state.tensors) {
+    if (!tensor.is_sharded() || tensor.sharding().mesh().rank() == rank) continue;
+    fail("save: tensor ", in_quotes(name), " lies on a mesh that counts rank ", rank, " as ",
+         tensor.sharding().mesh().rank());
+  }
+}
+
+std::unique_ptr<CheckpointSaver::Saving> CheckpointSaver::start(int64_t step,
+                                                                const StateDict& state) {
+  wait();
+  if (step < 0) fail("save: step ", step, "; steps count from 0");
+  const int rank = world_.rank();
+  plans_->files =
+      std::make_shared<const RankFiles>(manifest_of(state, world_.size(), step, generation_));
+  check_ranks(state, rank);
+  if (rank == 0 && options_.keep > 0) retain_newest(directory_, step, options_.keep);
+  const std::string path = directory_ + "/" + directory_name_of(step, generation_);
+  make_directory(path);
+  const RankFiles& files = *plans_->files;
+  return std::unique_ptr<Saving>(
+      new Saving{.path = path,
+                 .files = plans_->files,
+                 .snapshot = Snapshot(files, rank, state),
+                 .writer = FileWriter(path, file_name_of(rank, world_.size()),
+                                      files.data_start(rank), files.data_bytes(rank)),
+                 .rank = rank,
+                 .thread = {},
+                 .error = {}});
+}
+
+std::string CheckpointSaver::save(int64_t step, const StateDict& state) {
+  const std::unique_ptr<Saving> saving = start(step, state);
+  saving->write(0, saving->files->data_bytes(saving->rank));
+  saving->finish();
+  return saving->path;
+}
+
+std::string CheckpointSaver::save_async(int64_t step, const StateDict& state) {
+  std::unique_ptr<Saving> saving = start(step, state);
+  const int64_t bytes = saving->files->data_bytes(saving->rank);
+  const int64_t most = options_.async_bytes < 0 ? bytes : std::min(options_.async_bytes, bytes);
+  const int64_t direct = bytes - most;
+  saving->write(0, direct);
+  if (!plans_->copies || static_cast<int64_t>(plans_->copies->bytes()) < most) {
+    plans_->copies = {};
+    plans_->copies = Storage::allocate(static_cast<size_t>(most));
+  }
+  auto* to = static_cast<std::byte*>(plans_->copies->data());
+  saving->snapshot.for_bytes(direct, bytes, [&](std::span<const std::byte> piece) {
+    std::memcpy(to, piece.data(), piece.size());
+    to += piece.size();
+  });
+  under_way_ = std::move(saving);
+  under_way_->thread = std::thread([job = under_way_.get(), copies = plans_->copies, most] {
+    try {
+      job->writer.write({static_cast<const std::byte*>(copies->data()), static_cast<size_t>(most)});
+      job->finish();
+    } catch (...) {
+      job->error = std::current_exception();
+    }
+    job->done = true;
+  });
+  return under_way_->path;
+}
+
+}  // namespace weft

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/source.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "checkpoint/foreign_source.h"
+#include "weft/error.h"
+
+namespace weft {
+
+namespace fs = std::filesystem;
+
+std::shared_ptr<const OpenedFile> CheckpointSource::file(size_t number) const {
+  const std::lock_guard lock(mutex_);
+  auto& opened = opened_[number];
+  if (!opened) opened = open(number);
+  return opened;
+}
+
+RankFileNames rank_files_in(const std::string& directory) {
+  RankFileNames found;
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    int rank = 0, ranks = 0;
+    if (parse_file_name(name, rank, ranks)) {
+      found.names.push_back(name);
+    } else if (name.ends_with(".safetensors")) {
+      found.strangers.push_back(name);
+    }
+  }
+  if (error) fail("checkpoint: ", directory, ": ", error.message());
+  std::sort(found.names.begin(), found.names.end());
+  std::sort(found.strangers.begin(), found.strangers.end());
+  return found;
+}
+
+static bool is_named(const std::string& directory, const Manifest& manifest) {
+  fs::path path = fs::path(directory).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  return path.filename().string() == directory_name_of(manifest.step, manifest.generation);
+}
+
+AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames& names) {
+  AgreedManifest agreed;
+  std::map<std::string, std::vector<std::string>> by_text;
+  for (const std::string& name : names.names) {
+    try {
+      const auto opened = open_rank_file(directory + "/" + name);
+      by_text[opened->manifest_text].push_back(name);
+      agreed.sound.emplace(name, opened);
+    } catch (const BadFile& bad) {
+      agreed.bad.push_back(bad);
+    }
+  }
+  size_t most = 0;
+  for (const auto& [text, files] : by_text) {
+    try {
+      const Manifest manifest = parsed_manifest(directory + "/" + files[0], text);
+      const size_t votes = files.size() + (is_named(directory, manifest) ? names.names.size() : 0);
+      if (votes <= most) continue;
+      agreed.world = std::make_shared<const RankFiles>(manifest);
+      most = votes;
+    } catch (const std::invalid_argument& error) {
+      agreed.bad.emplace_back(Verdict::corrupt, error.what(), files[0]);
+    }
+  }
+  if (!agreed.world && agreed.bad.empty()) {
+    throw BadFile(Verdict::incomplete, concat("checkpoint: ", directory, " holds no rank's file"),
+                  {});
+  }
+  if (!agreed.world) throw agreed.bad.front();
+  return agreed;
+}
+
+namespace {
+
+/// What a CheckpointSaver wrote. Only the files that are used are opened.
+class SavedSource final : public CheckpointSource {
+ public:
+  SavedSource(const std::string& path, const RankFileNames& names) : CheckpointSource(path) {
+    world_ = first_sound(names);
+    const Manifest& manifest = world_->manifest();
+    numbers_ = manifest.numbers;
+    for (size_t i = 0; i < manifest.tensors.size(); ++i) {
+      const SavedTensor& tensor = manifest.tensors[i];
+      tensors_.emplace(tensor.name, Entry{tensor.dtype, tensor.shape});
+      numbers_of_tensors_.emplace(tensor.name, i);
+    }
+  }
+
+  std::vector<Part> parts(const std::string& name, const Box& wanted) const override {
+    const size_t tensor = numbers_of_tensors_.at(name);
+    const std::vector<Box>& boxes = world_->ownership().boxes_of(tensor);
+    std::vector<Part> parts;
+    for (size_t box = 0; box < boxes.size(); ++box) {
+      if (overlap(boxes[box], wanted).shape.product() == 0) continue;
+      parts.push_back({static_cast<size_t>(world_->ownership().owner(tensor, box)), boxes[box]});
+    }
+    return parts;
+  }
+
+ protected:
+  std::shared_ptr<const OpenedFile> open(size_t rank) const override {
+    const auto number = static_cast<int>(rank);
+    auto opened = open_rank_file(path() + "/" + file_name_of(number, world_->manifest().ranks));
+    check_rank_file(*opened, *world_, number);
+    return opened;
+  }
+
+ private:
+  /// Of the file of the lowest rank; the others must agree when they are opened.
+  std::shared_ptr<const RankFiles> first_sound(const RankFileNames& names) const {
+    const auto opened = open_rank_file(path() + "/" + names.names.front());
+    return std::make_shared<const RankFiles>(
+        parsed_manifest(opened->file.path(), opened->manifest_text));
+  }
+
+  std::shared_ptr<const RankFiles> world_;
+  std::map<std::string, size_t> numbers_of_tensors_;
+};
+
+}  // namespace
+
+std::unique_ptr<CheckpointSource> open_source(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return open_model(path);
+  const RankFileNames names = rank_files_in(path);
+  if (!names.names.empty()) return std::make_unique<SavedSource>(path, names);
+  const bool is_model = fs::exists(path + "/model.safetensors", ignored) ||
+                        fs::exists(path + "/model.safetensors.index.json", ignored);
+  if (is_model || names.strangers.empty()) return open_model(path);
+  return open_shards(path, names.strangers);
+}
+
+}  // namespace weft

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "checkpoint/rank_file.h"
+#include "weft/checkpoint.h"
+#include "weft/cuts.h"
+#include "weft/file.h"
+#include "weft/safetensors.h"
+
+namespace weft {
+
+/// What is wrong with a file of a checkpoint, as a reader reports it.
+class BadFile : public std::invalid_argument {
+ public:
+  BadFile(Verdict kind, const std::string& what, std::string name, std::string in_tensor = {},
+          int64_t number = -1)
+      : std::invalid_argument(what),
+        verdict(kind),
+        file(std::move(name)),
+        tensor(std::move(in_tensor)),
+        block(number) {}
+
+  Verdict verdict;
+  std::string file, tensor;
+  int64_t block;
+};
+
+/// A file that is open, its header checked.
+struct OpenedFile {
+  File file;
+  SafetensorsFile tensors;
+  int64_t data_start = 0;
+  /// Of the blocks of the data; none where nobody wrote them.
+  std::vector<uint64_t> hashes;
+  std::string manifest_text;
+
+  int64_t data_bytes() const { return file.size() - data_start; }
+  /// The bytes of block `number`, read to `into` and checked. BadFile names tensor and block.
+  void read_block(int64_t number, std::span<std::byte> into) const;
+  /// The first tensor that has bytes in the block.
+  std::string tensor_in(int64_t block) const;
+};
+
+/// A rank's file of a save, its own checks done: that of its header's hash, and that its entries
+/// are whole. BadFile otherwise; INCOMPLETE when it is not there.
+std::shared_ptr<const OpenedFile> open_rank_file(const std::string& path);
+/// That such a file is the one of `rank` in this world.
+void check_rank_file(const OpenedFile& opened, const RankFiles& world, int rank);
+
+/// Any safetensors file; nothing in it is hashed.
+std::shared_ptr<const OpenedFile> open_foreign_file(const std::string& path);
+
+/// Where tensors lie: in boxes, in files. Several threads may ask at once.
+class CheckpointSource {
+ public:
+  struct Entry {
+    DType dtype;
+    Shape shape;
+  };
+  struct Part {
+    size_t file;
+    Box box;
+  };
+
+  virtual ~CheckpointSource() = default;
+  const std::map<std::string, Entry>& tensors() const { return tensors_; }
+  const std::map<std::string, int64_t>& numbers() const { return numbers_; }
+  /// Parts that hold elements of `wanted`.
+  virtual std::vector<Part> parts(const std::string& name, const Box& wanted) const = 0;
+  /// Opens it at the first call.
+  std::shared_ptr<const OpenedFile> file(size_t number) const;
+  const std::string& path() const { return path_; }
+
+ protected:
+  explicit CheckpointSource(std::string path) : path_(std::move(path)) {}
+  virtual std::shared_ptr<const OpenedFile> open(size_t number) const = 0;
+
+  std::map<std::string, Entry> tensors_;
+  std::map<std::string, int64_t> numbers_;
+
+ private:
+  std::string path_;
+  mutable std::mutex mutex_;
+  mutable std::map<size_t, std::shared_ptr<const OpenedFile>> opened_;
+};
+
+/// The files of a directory that look like a save's, by rank and world: names only.
+struct RankFileNames {
+  /// In order.
+  std::vector<std::string> names;
+  /// Other .safetensors files.
+  std::vector<std::string> strangers;
+};
+RankFileNames rank_files_in(const std::string& directory);
+
+/// The manifest that the files of a directory agree on: that of the step and generation which its
+/// name says, else of most files. BadFile when no file has a sound header.
+struct AgreedManifest {
+  std::shared_ptr<const RankFiles> world;
+  /// Sound files by name, whatever they say.
+  std::map<std::string, std::shared_ptr<const OpenedFile>> sound;
+  std::vector<BadFile> bad;
+};
+AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames& names);
+
+/// A save, a directory of PyTorch's shards, or a model in safetensors form.
+std::unique_ptr<CheckpointSource> open_source(const std::string& path);
+
+}  // namespace weft

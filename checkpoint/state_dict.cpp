@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/state_dict.h"
+
+#include <bit>
+#include <set>
+
+#include "checkpoint/keys.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops/factories.h"
+
+namespace weft {
+
+StateDict state_dict(const Module& module) {
+  StateDict state;
+  for (const NamedParameter& named : module.named_parameters()) {
+    if (!named.parameter->is_materialized()) {
+      fail("state_dict: parameter ", in_quotes(named.name()),
+           " has no memory; call materialize first");
+    }
+    state.tensors.emplace(named.name(), named.parameter->value());
+  }
+  return state;
+}
+
+StateDict state_dict(Optimizer& optimizer) {
+  StateDict state;
+  const std::vector<std::string> moments = optimizer.moments();
+  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    const std::string& name = optimizer.parameters()[i].name();
+    for (size_t m = 0; m < moments.size(); ++m) {
+      state.tensors.emplace(concat(name, '.', moments[m]), optimizer.state(i)[m]);
+    }
+    state.numbers.emplace(concat(name, ".steps"), optimizer.steps(i));
+  }
+  state.numbers.emplace("learning_rate", std::bit_cast<int64_t>(optimizer.learning_rate()));
+  return state;
+}
+
+static void check_same_kind(const std::string& key, const Tensor& to, const Tensor& from) {
+  if (to.shape() == from.shape() && to.dtype() == from.dtype()) return;
+  fail("load_state_dict: tensor ", in_quotes(key), " is ", from.shape(), ' ', from.dtype(), " but ",
+       to.shape(), ' ', to.dtype(), " is expected");
+}
+
+/// Pairs of what is filled and what is taken; keys of both that have no pair.
+struct StateMatch {
+  std::vector<std::pair<Tensor, Tensor>> pairs;
+  SkippedKeys skipped;
+};
+
+static StateMatch matched(const std::map<std::string, Tensor>& to,
+                          const std::map<std::string, Tensor>& from,
+                          const std::map<std::string, std::string>& first_names = {}) {
+  StateMatch match;
+  std::set<std::string> found;
+  for (const auto& [key, tensor] : from) {
+    const auto tied = first_names.find(key);
+    const auto receiver = to.find(tied == first_names.end() ? key : tied->second);
+    if (receiver == to.end()) {
+      match.skipped.unexpected.push_back(key);
+      continue;
+    }
+    check_same_kind(key, receiver->second, tensor);
+    if (found.insert(receiver->first).second) {
+      match.pairs.emplace_back(receiver->second, tensor);
+    }
+  }
+  for (const auto& [key, tensor] : to) {
+    if (!found.contains(key)) match.skipped.missing.push_back(key);
+  }
+  return match;
+}
+
+static void copy_pairs(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
+  const NoGrad no_grad;
+  for (const auto& [to, from] : pairs) {
+    const bool same = to.storage() == from.storage() && to.sharding() == from.sharding() &&
+                      to.block().data == from.block().data;
+    if (same) continue;
+    if (to.sharding() == from.sharding()) {
+      copy_(to.local(), from.local());
+    } else {
+      copy_(to, from);
+    }
+  }
+}
+
+static StateMatch match_module(const Module& module, const StateDict& from) {
+  std::map<std::string, std::string> first_names;
+  for (const NamedParameter& named : module.named_parameters()) {
+    for (const std::string& name : named.names) first_names.emplace(name, named.name());
+  }
+  StateMatch match = matched(state_dict(module).tensors, from.tensors, first_names);
+  for (const auto& [key, number] : from.numbers) match.skipped.unexpected.push_back(key);
+  return match;
+}
+
+static StateMatch match_optimizer(Optimizer& optimizer, const StateDict& from) {
+  const StateDict to = state_dict(optimizer);
+  StateMatch match = matched(to.tensors, from.tensors);
+  add_unmatched_keys(to.numbers, from.numbers, match.skipped);
+  return match;
+}
+
+static void take_optimizer_numbers(Optimizer& optimizer,
+                                   const std::map<std::string, int64_t>& numbers) {
+  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    const auto steps = numbers.find(concat(optimizer.parameters()[i].name(), ".steps"));
+    if (steps != numbers.end()) optimizer.set_steps(i, steps->second);
+  }
+  const auto rate = numbers.find("learning_rate");
+  if (rate != numbers.end()) optimizer.set_learning_rate(std::bit_cast<double>(rate->second));
+}
+
+void load_state_dict(Module& module, const StateDict& from) {
+  const StateMatch match = match_module(module, from);
+  check_no_keys_skipped("load_state_dict", "the dict", match.skipped);
+  copy_pairs(match.pairs);
+}
+
+void load_state_dict(Optimizer& optimizer, const StateDict& from) {
+  const StateMatch match = match_optimizer(optimizer, from);
+  check_no_keys_skipped("load_state_dict", "the dict", match.skipped);
+  copy_pairs(match.pairs);
+  take_optimizer_numbers(optimizer, from.numbers);
+}
+
+SkippedKeys load_common_keys(Module& module, const StateDict& from) {
+  StateMatch match = match_module(module, from);
+  copy_pairs(match.pairs);
+  return std::move(match.skipped);
+}
+
+SkippedKeys load_common_keys(Optimizer& optimizer, const StateDict& from) {
+  StateMatch match = match_optimizer(optimizer, from);
+  copy_pairs(match.pairs);
+  take_optimizer_numbers(optimizer, from.numbers);
+  return std::move(match.skipped);
+}
+
+void TrainingState::add(const std::string& name, Optimizer& optimizer) {
+  add(name, Part{.give = [&optimizer] { return weft::state_dict(optimizer); },
+                 .take = [&optimizer](
+                             const auto& numbers) { take_optimizer_numbers(optimizer, numbers); }});
+}
+
+}  // namespace weft

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/communicator.h"
+#include "weft/export.h"
+#include "weft/state_dict.h"
+
+namespace weft {
+
+struct CheckpointOptions {
+  /// Complete checkpoints of earlier steps to keep beside the one being saved; a save removes those
+  /// that are older. 0: all.
+  int keep = 0;
+  /// Memory for copies that `save_async` writes from, a rank; what does not fit is written before
+  /// it returns. -1: as much as there is to save.
+  int64_t async_bytes = -1;
+};
+
+/// Saves states of a run to "<directory>/step-<step>-<generation>/", a file a rank, and a
+/// replicated part by one of its holders. A save makes no collective and overwrites nothing;
+/// whether a checkpoint is complete is for its readers to say. Belongs to its rank's thread.
+class WEFT_API CheckpointSaver {
+ public:
+  /// Collective over all ranks that hold the state: they agree on the run's generation.
+  /// std::runtime_error when the directory cannot be made.
+  CheckpointSaver(const Communicator& world, const std::string& directory,
+                  const CheckpointOptions& options = {});
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+  /// Waits for a save under way; what it would throw is lost.
+  ~CheckpointSaver();
+
+  /// Writes this rank's part; call it on all ranks, in any order. Returns the checkpoint's path
+  /// when this rank's file is on the disk. A save under way is waited for first, and throws here
+  /// what went wrong with it. std::invalid_argument for a state that cannot be saved, or when the
+  /// file is there already; std::runtime_error naming file, call and reason.
+  std::string save(int64_t step, const StateDict& state);
+  std::string save(int64_t step, const TrainingState& state) {
+    return save(step, state.state_dict());
+  }
+  /// Returns as soon as the elements are copied, so that they may change, and writes them
+  /// meanwhile.
+  std::string save_async(int64_t step, const StateDict& state);
+  std::string save_async(int64_t step, const TrainingState& state) {
+    return save_async(step, state.state_dict());
+  }
+  /// Until nothing is under way; throws what went wrong.
+  void wait();
+  bool is_saving() const;
+
+  /// 16 hexadecimal digits, different in each run.
+  const std::string& generation() const { return generation_; }
+
+ private:
+  struct Saving;
+  std::unique_ptr<Saving> start(int64_t step, const StateDict& state);
+
+  Communicator world_;
+  std::string directory_;
+  CheckpointOptions options_;
+  std::string generation_;
+  /// What the last save was planned for, and where copies lie.
+  struct Plans;
+  std::unique_ptr<Plans> plans_;
+  std::unique_ptr<Saving> under_way_;
+};
+
+/// What a reader says of a checkpoint.
+enum class Verdict : uint8_t { complete, incomplete, mixed, corrupt };
+/// "COMPLETE", "INCOMPLETE", "MIXED", "CORRUPT".
+WEFT_API std::string_view name_of(Verdict verdict);
+
+struct CheckpointReport {
+  Verdict verdict = Verdict::incomplete;
+  /// One sentence for people: what is wrong, and where.
+  std::string reason;
+  /// incomplete: files that are missing; mixed: those that do not belong; corrupt: the bad ones.
+  std::vector<std::string> files;
+  /// corrupt: the first bad file, its first bad tensor and its first bad block of 4 MiB, where they
+  /// are known.
+  std::string file, tensor;
+  int64_t block = -1;
+  /// What the files say.
+  int64_t step = -1;
+  std::string generation;
+  int ranks = 0;
+  int64_t tensors = 0;
+  int64_t bytes = 0;
+};
+
+/// How far a reader looks: names and sizes and headers, or all data as well.
+enum class Inspection : uint8_t { headers, data };
+
+struct InspectOptions {
+  Inspection depth = Inspection::data;
+  int threads = 1;
+  /// Called now and then with the bytes read so far and in all; from one thread at a time.
+  std::function<void(int64_t done, int64_t all)> progress = {};
+};
+
+/// Never throws for what lies in the directory. std::invalid_argument when it is not there.
+WEFT_API CheckpointReport inspect_checkpoint(const std::string& path,
+                                             const InspectOptions& options = {});
+
+/// The checkpoints of a directory that a CheckpointSaver wrote to, newest first: by step, then by
+/// when they were written.
+WEFT_API std::vector<std::string> list_checkpoints(const std::string& directory);
+/// The newest complete one by names, sizes and headers, or "". `passed_over` is called for each
+/// newer one that is not.
+WEFT_API std::string newest_complete_checkpoint(
+    const std::string& directory,
+    const std::function<void(const std::string& path, const CheckpointReport&)>& passed_over = {});
+
+/// What a checkpoint (whatever `load` reads) holds.
+struct CheckpointContents {
+  struct Entry {
+    DType dtype = DType::f32;
+    Shape shape;
+  };
+  std::map<std::string, Entry> tensors;
+  std::map<std::string, int64_t> numbers;
+};
+WEFT_API CheckpointContents checkpoint_contents(const std::string& path);
+
+/// Fills the tensors of `into`, wherever and however they lie, and its numbers, from a checkpoint:
+/// a directory of a CheckpointSaver, one of .safetensors shards of PyTorch's distributed
+/// checkpoint, or a model in safetensors form. Each rank reads the blocks that hold its own
+/// elements, checks them, and uses no more memory than the tensors have and two blocks; no
+/// communication. Each element is proven to be written exactly once before any is.
+/// std::invalid_argument naming file, tensor and block for missing or unexpected keys, shapes and
+/// dtypes that do not fit, and whatever the verdict would be; what was filled until then is
+/// undefined.
+WEFT_API void load(const std::string& path, StateDict& into);
+/// The same for the keys that both have; gives the others.
+[[nodiscard]] WEFT_API SkippedKeys load_common_keys(const std::string& path, StateDict& into);
+/// Fills the tensors of all parts and gives them their numbers.
+WEFT_API void load(const std::string& path, const TrainingState& into);
+
+}  // namespace weft

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "weft/context.h"
+#include "weft/export.h"
+#include "weft/module.h"
+#include "weft/optimizers.h"
+
+namespace weft {
+
+/// What something remembers, by name: tensors, which share their elements with it, each in its
+/// layout, and whole numbers, equal on all ranks.
+struct StateDict {
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, int64_t> numbers;
+};
+
+/// Every parameter by its first name, as it is at rest. No traffic. std::invalid_argument when one
+/// has no memory yet.
+WEFT_API StateDict state_dict(const Module& module);
+/// "<parameter>.<moment>" by tensor; "<parameter>.steps" and the bits of "learning_rate" as
+/// numbers.
+WEFT_API StateDict state_dict(Optimizer& optimizer);
+
+/// Keys that were not loaded, sorted.
+struct SkippedKeys {
+  /// The receiver has them, the dict does not.
+  std::vector<std::string> missing;
+  /// The dict has them, the receiver does not.
+  std::vector<std::string> unexpected;
+  bool empty() const { return missing.empty() && unexpected.empty(); }
+  bool operator==(const SkippedKeys&) const = default;
+};
+
+/// Copies the elements of `from` into the module; a tensor that already is the module's own is left
+/// alone. Elements move where the layouts differ. A tied parameter goes by any of its names.
+/// std::invalid_argument, before anything is changed, for a shape or dtype that does not fit, and
+/// naming the keys when one is missing or unexpected.
+WEFT_API void load_state_dict(Module& module, const StateDict& from);
+WEFT_API void load_state_dict(Optimizer& optimizer, const StateDict& from);
+/// The same for the keys that both have; gives the others.
+[[nodiscard]] WEFT_API SkippedKeys load_common_keys(Module& module, const StateDict& from);
+[[nodiscard]] WEFT_API SkippedKeys load_common_keys(Optimizer& optimizer, const StateDict& from);
+
+/// What is saved and loaded together, part by part: models, optimizers, and whatever else can give
+/// and take a StateDict. Keys are "<part>/<key>". Parts must outlive it.
+class WEFT_API TrainingState {
+ public:
+  /// How a part gives its state, and takes the numbers back when its tensors have been filled.
+  struct Part {
+    std::function<StateDict()> give;
+    std::function<void(const std::map<std::string, int64_t>& numbers)> take;
+  };
+
+  /// std::invalid_argument when there is a part of that name, or it is empty or has a slash.
+  void add(const std::string& name, Part part);
+  void add(const std::string& name, Module& module);
+  void add(const std::string& name, Optimizer& optimizer);
+  /// Key "<part>/value".
+  void add(const std::string& name, const Tensor& tensor);
+  void add(const std::string& name, int64_t& number);
+  /// Keys "<part>/seed" and "<part>/stream".
+  void add(const std::string& name, RandomState& random);
+
+  /// All parts; the tensors alias. No traffic.
+  StateDict state_dict() const;
+  /// Gives each part its numbers; strict both ways.
+  void take_numbers(const std::map<std::string, int64_t>& numbers) const;
+
+ private:
+  std::map<std::string, Part> parts_;
+};
+
+}  // namespace weft

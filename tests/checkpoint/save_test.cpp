@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/support/ranks.h"
+#include "tests/support/scratch.h"
+#include "weft/checkpoint.h"
+#include "weft/error.h"
+#include "weft/safetensors.h"
+
+namespace weft {
+namespace {
+
+/// How a tensor of two dims may lie over meshes of one and two axes.
+std::vector<Placements> layouts_of(int axes) {
+  if (axes == 1) return {{Replicate()}, {Shard(0)}, {Shard(1)}};
+  return {{Replicate(), Replicate()}, {Shard(0), Shard(1)},
+          {Shard(1), Replicate()},    {Replicate(), Shard(0)},
+          {Shard(0), Shard(0)},       Placements{Shard(0), Shard(0)}.cut_in_order(0, {"b", "a"})};
+}
+
+std::vector<MeshAxis> named_axes(const std::vector<int>& sizes) {
+  std::vector<MeshAxis> axes;
+  for (size_t i = 0; i < sizes.size(); ++i) axes.push_back({std::string(1, "abc"[i]), sizes[i]});
+  return axes;
+}
+
+struct World {
+  std::vector<int> sizes;
+  int salt;
+};
+
+/// Tensors whose names and values do not depend on the mesh, laid out in ways that do.
+StateDict state_on(const DeviceMesh& mesh, int salt, bool zero) {
+  StateDict state;
+  const std::vector<Placements> layouts = layouts_of(mesh.ndim());
+  size_t number = static_cast<size_t>(salt);
+  int64_t value = 1;
+  for (const Shape& shape : {Shape{5, 7}, Shape{1, 3}, Shape{16, 2}, Shape{0, 4}, Shape{3, 129}}) {
+    for (const DType dtype : {f32, bf16, i64, boolean}) {
+      Tensor tensor =
+          numbers(shape, value++, Sharding(mesh, layouts[number++ % layouts.size()]), dtype);
+      if (zero) fill_(tensor, 0);
+      state.tensors.emplace(concat("t", shape, dtype), tensor);
+    }
+  }
+  state.tensors.emplace("scalar", zero ? zeros({}) : full({}, 2.5));
+  state.tensors.emplace("whole", zero ? zeros({3, 2}) : numbers({3, 2}, 4));
+  state.numbers = {{"step", zero ? 0 : 41}, {"seed", zero ? 0 : INT64_MIN}};
+  return state;
+}
+
+void on_world(const World& world, const std::function<void(const DeviceMesh&)>& body) {
+  on_mesh(named_axes(world.sizes), body);
+}
+
+TEST(Save, LoadsOntoAnyMeshAndLayout) {
+  const std::vector<World> worlds = {{{1}, 0},    {{3}, 1},    {{4}, 2},
+                                     {{2, 2}, 0}, {{2, 2}, 3}, {{3, 2}, 1}};
+  for (const World& from : worlds) {
+    const Scratch scratch;
+    std::string path;
+    on_world(from, [&](const DeviceMesh& mesh) {
+      CheckpointSaver saver(mesh.communicator(), scratch.path("saved"));
+      const std::string saved = saver.save(7, state_on(mesh, from.salt, false));
+      if (mesh.rank() == 0) path = saved;
+    });
+    EXPECT_EQ(inspect_checkpoint(path).reason, "");
+    ASSERT_EQ(inspect_checkpoint(path).verdict, Verdict::complete);
+    for (const World& to : worlds) {
+      on_world(to, [&](const DeviceMesh& mesh) {
+        const StateDict expected = state_on(mesh, to.salt + 1, false);
+        StateDict loaded = state_on(mesh, to.salt + 1, true);
+        load(path, loaded);
+        EXPECT_EQ(loaded.numbers, expected.numbers);
+        for (const auto& [name, tensor] : expected.tensors) {
+          EXPECT_EQ(loaded.tensors.at(name).to_vector<double>(), tensor.to_vector<double>())
+              << name << " on rank " << mesh.rank();
+        }
+      });
+    }
+  }
+}
+
+TEST(Save, MakesNoCollective) {
+  const Scratch scratch;
+  on_mesh({{"a", 2}, {"b", 2}}, [&](const DeviceMesh& mesh) {
+    const Communicator world = mesh.communicator();
+    CheckpointSaver saver(world, scratch.path("saved"), {.keep = 1});
+    const StateDict state = state_on(mesh, 0, false);
+    const int64_t collectives = mesh.traffic().collectives + world.traffic().collectives;
+    const int64_t bytes = mesh.traffic().bytes + world.traffic().bytes;
+    const std::string path = saver.save(1, state);
+    saver.save_async(2, state);
+    saver.wait();
+    saver.save(3, state);
+    EXPECT_EQ(mesh.traffic().collectives + world.traffic().collectives, collectives);
+    EXPECT_EQ(mesh.traffic().bytes + world.traffic().bytes, bytes);
+    // Neither does a rank that loads.
+    world.barrier();
+    StateDict into = state_on(mesh, 1, true);
+    const int64_t before = mesh.traffic().collectives + world.traffic().collectives;
+    load(newest_complete_checkpoint(scratch.path("saved")), into);
+    EXPECT_EQ(mesh.traffic().collectives + world.traffic().collectives, before);
+  });
+}
+
+TEST(Save, WritesReplicatedPartsOnceAndEvenly) {
+  const Scratch scratch;
+  std::string path;
+  on_mesh({{"dp", 4}}, [&](const DeviceMesh& mesh) {
+    StateDict state;
+    for (int i = 0; i < 8; ++i) state.tensors.emplace(concat("w", i), numbers({64, 64}, i));
+    CheckpointSaver saver(mesh.communicator(), scratch.path("saved"));
+    const std::string saved = saver.save(0, state);
+    if (mesh.rank() == 0) path = saved;
+  });
+  std::set<std::string> names;
+  for (int rank = 0; rank < 4; ++rank) {
+    const SafetensorsFile file(concat(path, "/rank-0000", rank, "-of-00004.safetensors"));
+    EXPECT_EQ(file.entries().size(), 2u);
+    for (const auto& entry : file.entries()) EXPECT_TRUE(names.insert(entry.name).second);
+    EXPECT_EQ(file.metadata().at("DCP_VERSION"), "1.0");
+  }
+  EXPECT_EQ(names.size(), 8u);
+}
+
+TEST(Save, OverwritesNothing) {
+  const Scratch scratch;
+  run_ranks(1, [&](Communicator world) {
+    StateDict state;
+    state.tensors.emplace("w", numbers({3}));
+    CheckpointSaver saver(world, scratch.path("saved"));
+    const std::string path = saver.save(5, state);
+    EXPECT_EQ(error_of([&] { saver.save(5, state); }),
+              concat("checkpoint: ", path,
+                     "/rank-00000-of-00001.safetensors is there already; "
+                     "nothing is overwritten"));
+    EXPECT_EQ(error_of([&] { saver.save(-1, state); }), "save: step -1; steps count from 0");
+  });
+}
+
+TEST(Save, RefusesWhatIsNoState) {
+  const Scratch scratch;
+  on_mesh({{"dp", 2}}, [&](const DeviceMesh& mesh) {
+    CheckpointSaver saver(mesh.communicator(), scratch.path("saved"));
+    const auto error = [&](const Tensor& tensor) {
+      StateDict state;
+      state.tensors.emplace("w", tensor);
+      return error_of([&] { saver.save(0, state); });
+    };
+    EXPECT_EQ(error(from_local(ones({2}), mesh, {Partial()}, {2})),
+              "save: tensor \"w\" is mesh(dp=2)[P(sum)]; its terms are no values, redistribute it "
+              "first");
+    EXPECT_EQ(error(empty({2}, {.device = meta})),
+              "save: tensor \"w\" has no memory; call materialize first");
+    EXPECT_EQ(error({}), "save: there is no tensor \"w\" on this rank");
+  });
+}
+
+TEST(Save, KeepsTheNewestCompleteOnes) {
+  const Scratch scratch;
+  on_mesh({{"dp", 2}}, [&](const DeviceMesh& mesh) {
+    const Communicator world = mesh.communicator();
+    StateDict state;
+    state.tensors.emplace("w", numbers({4}, 0, Sharding(mesh, {Shard(0)})));
+    CheckpointSaver saver(world, scratch.path("saved"), {.keep = 2});
+    for (int step = 1; step <= 5; ++step) {
+      saver.save(step, state);
+      world.barrier();
+      // An incomplete one counts for nothing, and goes with those that are as old.
+      if (step == 2 && mesh.rank() == 1) {
+        std::filesystem::remove(
+            concat(list_checkpoints(scratch.path("saved"))[0], "/rank-00001-of-00002.safetensors"));
+      }
+      world.barrier();
+    }
+    std::vector<std::string> names;
+    for (const std::string& path : list_checkpoints(scratch.path("saved"))) {
+      names.push_back(std::filesystem::path(path).filename().string().substr(0, 13));
+    }
+    EXPECT_EQ(names, (std::vector<std::string>{"step-00000005", "step-00000004", "step-00000003"}));
+  });
+}
+
+TEST(Save, TellsTheGenerationsOfRunsApart) {
+  const Scratch scratch;
+  std::set<std::string> generations;
+  for (int i = 0; i < 3; ++i) {
+    on_mesh({{"dp", 3}}, [&](const DeviceMesh& mesh) {
+      CheckpointSaver saver(mesh.communicator(), scratch.path("saved"));
+      StateDict state;
+      state.tensors.emplace("w", numbers({4}));
+      EXPECT_NE(saver.save(1, state).find(saver.generation()), std::string::npos);
+      EXPECT_EQ(saver.generation().size(), 16u);
+      if (mesh.rank() == 0) generations.insert(saver.generation());
+    });
+  }
+  EXPECT_EQ(generations.size(), 3u);
+  EXPECT_EQ(list_checkpoints(scratch.path("saved")).size(), 3u);
+}
+
+}  // namespace
+}  // namespace weft

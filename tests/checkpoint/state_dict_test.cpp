@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/state_dict.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/checkpoint/sharded_model.h"
+#include "tests/support/ranks.h"
+#include "tests/support/scratch.h"
+#include "weft/layers.h"
+
+namespace weft {
+namespace {
+
+TEST(StateDict, SharesTheElementsAndMovesNothing) {
+  on_mesh({{"dp", 3}}, [](const DeviceMesh& mesh) {
+    ShardedModel model(mesh, {Shard(0)});
+    const int64_t bytes = bytes_received(mesh, [&] {
+      const StateDict state = state_dict(*model.module);
+      ASSERT_EQ(state.tensors.size(), 5u);
+      EXPECT_TRUE(state.numbers.empty());
+      for (const NamedParameter& named : model.module->named_parameters()) {
+        const Tensor& tensor = state.tensors.at(named.name());
+        EXPECT_EQ(tensor.storage().get(), named.parameter->value().storage().get());
+        EXPECT_EQ(tensor.sharding(), named.parameter->value().sharding());
+      }
+      const StateDict moments = state_dict(*model.optimizer);
+      EXPECT_EQ(moments.tensors.size(), 10u);
+      EXPECT_EQ(moments.numbers.at("0.weight.steps"), 0);
+      EXPECT_EQ(moments.tensors.at("0.weight.m").block().data,
+                model.optimizer->state(0)[0].block().data);
+    });
+    EXPECT_EQ(bytes, 0);
+  });
+}
+
+TEST(StateDict, GoesIntoAnotherModelOfAnotherLayout) {
+  on_mesh({{"dp", 2}, {"tp", 2}}, [](const DeviceMesh& mesh) {
+    ShardedModel from(mesh, {Shard(0), Shard(1)});
+    ShardedModel to(mesh, {Replicate(), Shard(0)}, 7);
+    from.train(3);
+    load_state_dict(*to.module, state_dict(*from.module));
+    load_state_dict(*to.optimizer, state_dict(*from.optimizer));
+    EXPECT_EQ(to.values(), from.values());
+    EXPECT_EQ(to.optimizer->steps(0), 3);
+    to.step = from.step;
+    expect_values(to.train(2), from.train(2), 1e-5);
+  });
+}
+
+TEST(StateDict, LoadingItselfChangesNothing) {
+  on_mesh({{"dp", 2}}, [](const DeviceMesh& mesh) {
+    ShardedModel model(mesh, {Shard(0)});
+    model.train(1);
+    const std::vector<double> before = model.values();
+    load_state_dict(*model.module, state_dict(*model.module));
+    load_state_dict(*model.optimizer, state_dict(*model.optimizer));
+    EXPECT_EQ(model.values(), before);
+  });
+}
+
+TEST(StateDict, TakesATiedParameterByAnyName) {
+  Sequential model;
+  auto first = std::make_shared<Linear>(3, 3), second = std::make_shared<Linear>(3, 3);
+  second->set_parameter("weight", first->own_parameters()[0].second);
+  model.append(first);
+  model.append(second);
+  model.materialize();
+  StateDict state = state_dict(model);
+  ASSERT_EQ(state.tensors.size(), 1u);
+  const Tensor other = full({3, 3}, 2);
+  load_state_dict(model, {{{"1.weight", other}}, {}});
+  EXPECT_EQ(first->own_parameters()[0].second->value().to_vector<float>(),
+            std::vector<float>(9, 2));
+}
+
+TEST(StateDict, IsStrictUnlessAskedForTheSkippedKeys) {
+  Sequential model;
+  model.append(std::make_shared<Linear>(3, 2, true));
+  model.materialize();
+  AdamW optimizer(model.named_parameters());
+  StateDict state = state_dict(model);
+  state.tensors.erase("0.bias");
+  state.tensors.emplace("0.extra", zeros({1}));
+  state.tensors["0.weight"] = full({2, 3}, 5);
+  EXPECT_EQ(error_of([&] { load_state_dict(model, state); }),
+            "load_state_dict: the dict lacks \"0.bias\" and holds \"0.extra\", which nothing "
+            "expects");
+  EXPECT_NE(state_dict(model).tensors.at("0.weight").to_vector<float>()[0], 5);
+  const SkippedKeys skipped = load_common_keys(model, state);
+  EXPECT_EQ(skipped, (SkippedKeys{{"0.bias"}, {"0.extra"}}));
+  EXPECT_EQ(state_dict(model).tensors.at("0.weight").to_vector<float>()[0], 5);
+
+  StateDict moments = state_dict(optimizer);
+  moments.numbers.erase("learning_rate");
+  moments.numbers["0.weight.steps"] = 4;
+  EXPECT_EQ(error_of([&] { load_state_dict(optimizer, moments); }),
+            "load_state_dict: the dict lacks \"learning_rate\"");
+  EXPECT_EQ(load_common_keys(optimizer, moments), (SkippedKeys{{"learning_rate"}, {}}));
+  EXPECT_EQ(optimizer.steps(0), 4);
+}
+
+TEST(StateDict, RejectsWhatDoesNotFit) {
+  Sequential model;
+  model.append(std::make_shared<Linear>(3, 2));
+  EXPECT_EQ(error_of([&] { state_dict(model); }),
+            "state_dict: parameter \"0.weight\" has no memory; call materialize first");
+  model.materialize();
+  EXPECT_EQ(error_of([&] {
+              load_state_dict(model, {{{"0.weight", zeros({2, 2})}}, {}});
+            }),
+            "load_state_dict: tensor \"0.weight\" is [2, 2] f32 but [2, 3] f32 is expected");
+  EXPECT_EQ(error_of([&] {
+              load_state_dict(model, {{{"0.weight", zeros({2, 3}, {.dtype = bf16})}}, {}});
+            }),
+            "load_state_dict: tensor \"0.weight\" is [2, 3] bf16 but [2, 3] f32 is expected");
+}
+
+TEST(StateDict, JoinsPartsUnderTheirNames) {
+  Sequential model;
+  model.append(std::make_shared<Linear>(3, 2));
+  model.materialize();
+  SGD optimizer(model.named_parameters(), {.momentum = 0.5});
+  int64_t step = 12;
+  RandomState random{.seed = ~uint64_t{0}, .stream = 3};
+  TrainingState state;
+  state.add("model", model);
+  state.add("optimizer", optimizer);
+  state.add("step", step);
+  state.add("random", random);
+  state.add("mask", ones({4}));
+  StateDict dict = state.state_dict();
+  std::vector<std::string> keys;
+  for (const auto& [key, tensor] : dict.tensors) keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"mask/value", "model/0.weight",
+                                            "optimizer/0.weight.velocity"}));
+  dict.numbers["step/value"] = 30;
+  dict.numbers["optimizer/0.weight.steps"] = 30;
+  dict.numbers["random/seed"] = 5;
+  state.take_numbers(dict.numbers);
+  EXPECT_EQ(step, 30);
+  EXPECT_EQ(random, (RandomState{5, 3}));
+  EXPECT_EQ(optimizer.steps(0), 30);
+  dict.numbers.erase("step/value");
+  EXPECT_EQ(error_of([&] { state.take_numbers(dict.numbers); }),
+            "training state: what is loaded lacks \"step/value\"");
+  EXPECT_EQ(error_of([&] { state.add("step", step); }),
+            "training state: there is a part \"step\" already");
+  EXPECT_EQ(error_of([&] { state.add("a/b", step); }),
+            "training state: \"a/b\" is no name of a part; it has a slash or nothing");
+}
+
+}  // namespace
+}  // namespace weft
