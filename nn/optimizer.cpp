@@ -47,12 +47,13 @@ void Optimizer::set_steps(size_t parameter, int64_t steps) {
   runs_->with_gradient.clear();
 }
 
-/// Zeros, adjacent where the values are.
-static Tensors make_moment(const Tensors& values, const std::vector<Run>& runs) {
+/// Zeros, adjacent where the values are; `asked` but f64 for f64 values.
+static Tensors make_moment(const Tensors& values, const std::vector<Run>& runs, DType asked) {
   PurposeScope purpose(Purpose::optimizer);
+  const auto dtype_of = [&](const Tensor& value) { return value.dtype() == f64 ? f64 : asked; };
   Tensors moment(values.size());
   for (const Run& run : runs) {
-    const DType dtype = values[run[0]].dtype() == f64 ? f64 : f32;
+    const DType dtype = dtype_of(values[run[0]]);
     int64_t elements = 0;
     for (size_t i : run) elements += values[i].block().numel();
     const Tensor memory = zeros({elements}, {.dtype = dtype, .device = values[run[0]].device()});
@@ -65,7 +66,7 @@ static Tensors make_moment(const Tensors& values, const std::vector<Run>& runs) 
   }
   for (size_t i = 0; i < values.size(); ++i) {
     if (moment[i]) continue;
-    moment[i] = zeros(values[i].shape(), {.dtype = values[i].dtype() == f64 ? f64 : f32,
+    moment[i] = zeros(values[i].shape(), {.dtype = dtype_of(values[i]),
                                           .device = values[i].device(),
                                           .sharding = values[i].sharding()});
   }
@@ -90,7 +91,7 @@ void Optimizer::make_state() {
   const std::vector<Run> runs =
       adjacent_runs({&values}, numbers_below(values.size()), [](size_t, size_t) { return true; });
   for (size_t moment = 0; moment < moments().size(); ++moment) {
-    runs_->state.push_back(make_moment(values, runs));
+    runs_->state.push_back(make_moment(values, runs, moment_dtype()));
   }
   state_.resize(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -147,19 +148,35 @@ void Optimizer::step(const Tensor& gradient_scale) {
   NoGrad no_grad;
   if (!runs_->one) runs_->one = ones({}, {.device = runs_->values[0].device()});
   const Tensor scale = gradient_scale ? gradient_scale.local() : runs_->one;
-  for (size_t run = 0; run < runs_->runs.size(); ++run) update_run(run, scale);
-  for (size_t i : with_gradient) ++steps_[i];
+  std::vector<Update> updates;
+  for (size_t run = 0; run < runs_->runs.size(); ++run) {
+    updates.push_back(update_of_run(run, scale));
+  }
+  update_all(updates);
+  for (size_t i : with_gradient) {
+    ++steps_[i];
+    // Also where this rank holds no element: all ranks alike see that the parameter changed.
+    parameters_[i].parameter->value().storage()->mark_changed();
+  }
   // Not kept until the next step: who clears or exchanges them wants the memory.
   runs_->values.clear();
   runs_->gradients.clear();
 }
 
-void Optimizer::update_run(size_t number, const Tensor& gradient_scale) {
+Optimizer::Update Optimizer::update_of_run(size_t number, const Tensor& gradient_scale) {
   const Run& run = runs_->runs[number];
   Tensors state;
   for (const Tensors& moment : runs_->state) state.push_back(flat(moment, run));
-  update({flat(runs_->values, run), flat(runs_->gradients, run), std::move(state), gradient_scale,
-          run[0], steps_[run[0]] + 1});
+  return {flat(runs_->values, run),
+          flat(runs_->gradients, run),
+          std::move(state),
+          gradient_scale,
+          run[0],
+          steps_[run[0]] + 1};
+}
+
+void Optimizer::update_all(std::span<const Update> updates) {
+  for (const Update& run : updates) update(run);
 }
 
 }  // namespace weft

@@ -20,6 +20,14 @@ struct Scale {
   }
 };
 
+struct AddScaled {
+  double factor;
+  template <class T>
+  WEFT_FN T operator()(T a, T x, T b) const {
+    return a + x * (b * T(factor));
+  }
+};
+
 }  // namespace
 
 /// operands: parameter, m, v, gradient, its factor; values: as in AdamWStep.
@@ -85,6 +93,20 @@ static const Op scale_op = list({
     .samples = {{{{5, 7}, {}}}},
 });
 
+/// operands: a, x, b of one element; values: the factor.
+static const Op add_scaled_op = list({
+    .name = "add_scaled_",
+    .rule = "..., ..., . ->",
+    .linear = {{0, 1}},
+    .forward =
+        [](const Call& c) {
+          map_floating(AddScaled{c.value(0)}, c.in(0), c.in(0), c.in(1), c.in(2));
+        },
+    .writes = {0},
+    .differentiable = false,
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {}}, .attributes = {.values = {0.5}}}},
+});
+
 /// The one element of `factor` as a tensor without dims.
 static Tensor factor_of(const char* what, const Tensor& factor) {
   if (!factor) fail(what, ": no factor");
@@ -134,6 +156,12 @@ void scale_(const Tensor& a, const Tensor& b) {
   if (!a) fail("scale_: no tensor");
   NoGrad no_grad;
   scale_op({a, factor_of("scale_", b)});
+}
+
+void add_scaled_(const Tensor& a, const Tensor& x, const Tensor& b, double factor) {
+  check_shapes("add_scaled_", a, x, "x");
+  NoGrad no_grad;
+  add_scaled_op({a, x, factor_of("add_scaled_", b)}, {.values = {factor}});
 }
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,13 +57,17 @@ class WEFT_API Optimizer {
     int64_t step;
   };
   virtual void update(const Update& update) = 0;
+  /// All updates of one step; a rank may have none.
+  virtual void update_all(std::span<const Update> updates);
   /// Parameters of different kinds are not updated by one call.
   virtual int kind_of(size_t parameter) const = 0;
+  /// Of the state of parameters that are not f64 (whose state is f64).
+  virtual DType moment_dtype() const { return f32; }
 
  private:
   void make_state();
   void find_runs(const std::vector<size_t>& with_gradient);
-  void update_run(size_t run, const Tensor& gradient_scale);
+  Update update_of_run(size_t run, const Tensor& gradient_scale);
 
   std::vector<NamedParameter> parameters_;
   double learning_rate_;
@@ -81,6 +86,8 @@ struct AdamWOptions {
   double weight_decay = 0.01;
   /// All unless given.
   DecayPredicate decays = {};
+  /// Of m and v. bf16 halves their memory; v then decays only while 1 - beta2 is above 2^-9.
+  DType moments = f32;
 };
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019): `adamw_`. State: "m", "v".
@@ -92,6 +99,7 @@ class WEFT_API AdamW final : public Optimizer {
  protected:
   void update(const Update& update) override;
   int kind_of(size_t parameter) const override { return decays_[parameter]; }
+  DType moment_dtype() const override { return options_.moments; }
 
  private:
   AdamWOptions options_;
@@ -121,8 +129,40 @@ class WEFT_API SGD final : public Optimizer {
   std::vector<bool> decays_;
 };
 
-/// sqrt of the sum of squares of all gradients, whatever their layouts: one element, f32, without a
-/// sharding, equal on each rank. One reduction a mesh. Collective over the parameters' meshes.
+struct LambOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-6;
+  double weight_decay = 0.01;
+  /// All unless given.
+  DecayPredicate decays = {};
+};
+
+/// Layer-wise adapted Adam (You et al., 2020): with u = m / (1 - beta1^step) / (sqrt(v / (1 -
+/// beta2^step)) + eps) + weight_decay p of a whole parameter p, p -= lr |p| / |u| u (lr u where one
+/// of the norms is 0). One all-reduce gives the norms of all parameters, which all ranks of their
+/// meshes call. A step takes memory of a gradient more. State: "m", "v".
+class WEFT_API Lamb final : public Optimizer {
+ public:
+  explicit Lamb(std::vector<NamedParameter> parameters, LambOptions options = {});
+  std::vector<std::string> moments() const override { return {"m", "v"}; }
+
+ protected:
+  void update(const Update& update) override;
+  void update_all(std::span<const Update> updates) override;
+  /// Each has its own norms.
+  int kind_of(size_t parameter) const override { return static_cast<int>(parameter); }
+
+ private:
+  Tensor direction(const Update& update) const;
+
+  LambOptions options_;
+  std::vector<bool> decays_;
+};
+
+/// sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one element,
+/// f32, without a sharding, equal on each rank. One all-reduce; the ranks of the largest mesh take
+/// part, which must be, or have among them, those of the others.
 WEFT_API Tensor gradient_norm(const std::vector<ParameterPtr>& parameters);
 /// min(1, max_norm / (norm + 1e-6)): what `Optimizer::step` takes, so that clipping is no pass over
 /// the gradients.

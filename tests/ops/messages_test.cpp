@@ -181,6 +181,8 @@ TEST(Messages, OfUpdates) {
       {[&] { sgd_(a, kNone, a, one, 0.1, 0.9, 0); }, "sgd_: momentum 0.9 needs a velocity"},
       {[&] { scale_(kNone, one); }, "scale_: no tensor"},
       {[&] { scale_(a, kNone); }, "scale_: no factor"},
+      {[&] { add_scaled_(a, two, one); }, "add_scaled_: the parameter is [2, 3] but x is [2]"},
+      {[&] { add_scaled_(a, a, two); }, "add_scaled_: the factor [2] is not one element"},
   });
 }
 

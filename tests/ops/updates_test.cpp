@@ -93,6 +93,12 @@ TEST(Updates, ScaleChangesInPlace) {
   EXPECT_EQ(a.to_vector<double>(), (std::vector<double>{0.5, -1, 2}));
 }
 
+TEST(Updates, AddScaledChangesInPlace) {
+  Tensor a = Array{{3}, {1, -2, 4}}.on(), x = Array{{3}, {2, 2, -6}}.on();
+  add_scaled_(a, x, full({1}, 0.5), 3);
+  EXPECT_EQ(a.to_vector<double>(), (std::vector<double>{4, 1, -5}));
+}
+
 TEST(Updates, AreSeenByWhatSavedTheirOperands) {
   Update u;
   Tensor p = u.parameter.on(), velocity = u.m.on(), gradient = u.gradient.on(), one = ones({});

@@ -33,4 +33,7 @@ WEFT_API void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor
 /// a *= b, one element.
 WEFT_API void scale_(const Tensor& a, const Tensor& b);
 
+/// a += x * b * factor, where b has one element.
+WEFT_API void add_scaled_(const Tensor& a, const Tensor& x, const Tensor& b, double factor = 1);
+
 }  // namespace weft

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "nn/squares.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/reductions.h"
+#include "weft/ops/shapes.h"
+#include "weft/ops/updates.h"
+#include "weft/optimizers.h"
+
+namespace weft {
+
+Lamb::Lamb(std::vector<NamedParameter> given, LambOptions options)
+    : Optimizer(std::move(given), options.learning_rate), options_(std::move(options)) {
+  for (const NamedParameter& named : parameters()) {
+    decays_.push_back(!options_.decays || options_.decays(named));
+  }
+  const auto [rate, beta1, beta2, eps, decay, predicate] = options_;
+  if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1)) {
+    fail("lamb: the betas ", beta1, " and ", beta2, " are not both in [0, 1)");
+  }
+  if (!(rate >= 0) || !(eps >= 0) || !(decay >= 0)) {
+    fail("lamb: the learning rate ", rate, ", eps ", eps, " or weight decay ", decay,
+         " is negative");
+  }
+}
+
+void Lamb::update(const Update& update) { update_all({&update, 1}); }
+
+/// -u of a parameter's local part, and its moments a step on: an AdamW step from zero.
+Tensor Lamb::direction(const Update& update) const {
+  const DType dtype = update.value.dtype() == f64 ? f64 : f32;
+  const Tensor direction =
+      zeros(update.value.shape(), {.dtype = dtype, .device = update.value.device()});
+  adamw_(direction, update.state[0], update.state[1], update.gradient, update.gradient_scale,
+         {.learning_rate = 1,
+          .beta1 = options_.beta1,
+          .beta2 = options_.beta2,
+          .eps = options_.eps,
+          .weight_decay = 0,
+          .step = update.step});
+  const double decay = decays_[update.parameter] ? options_.weight_decay : 0;
+  if (decay != 0) {
+    add_scaled_(direction, update.value, ones({}, {.device = direction.device()}), -decay);
+  }
+  return direction;
+}
+
+/// Row `row` of [parameters, 2]: the squares of a parameter and of its direction.
+static void put_squares(const Tensor& squares, size_t row, const Tensor& value,
+                        const Tensor& direction) {
+  const auto at = static_cast<int64_t>(row);
+  const Tensor both = slice(squares, 0, at, at + 1);
+  copy_(slice(both, 1, 0, 1), reshape(sum_squares(value), {1, 1}));
+  copy_(slice(both, 1, 1, 2), reshape(sum_squares(direction), {1, 1}));
+}
+
+/// |p| / |u| by parameter, 1 where one of them is 0.
+static Tensor trust_ratios(const Tensor& squares) {
+  const Tensor norms = sqrt(squares);
+  const Tensor of_value = slice(norms, 1, 0, 1), of_direction = slice(norms, 1, 1, 2);
+  const Tensor one = ones_like(of_value), zero = zeros_like(of_value);
+  const Tensor usable = greater(minimum(of_value, of_direction), zero);
+  return where(usable, of_value / where(usable, of_direction, one), one);
+}
+
+void Lamb::update_all(std::span<const Update> updates) {
+  Tensors values;
+  for (const NamedParameter& named : parameters()) values.push_back(named.parameter->value());
+  const SquaresReduction reduction("lamb", values);
+  const bool exact = std::any_of(values.begin(), values.end(),
+                                 [](const Tensor& value) { return value.dtype() == f64; });
+  const Tensor squares = zeros({static_cast<int64_t>(values.size()), 2},
+                               {.dtype = exact ? f64 : f32, .device = values[0].device()});
+  Tensors directions;
+  for (const Update& update : updates) {
+    directions.push_back(direction(update));
+    if (!reduction.counts_here(update.parameter)) continue;
+    put_squares(squares, update.parameter, update.value, directions.back());
+  }
+  reduction.reduce(squares);
+  const Tensor ratios = trust_ratios(squares);
+  for (size_t i = 0; i < updates.size(); ++i) {
+    const auto at = static_cast<int64_t>(updates[i].parameter);
+    add_scaled_(updates[i].value, directions[i], slice(ratios, 0, at, at + 1), learning_rate());
+  }
+}
+
+}  // namespace weft

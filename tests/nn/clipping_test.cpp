@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/ranks.h"
+#include "tests/support/scratch.h"
+#include "weft/layers.h"
+#include "weft/optimizers.h"
+
+namespace weft {
+namespace {
+
+/// A parameter whose gradient is `numbers`, laid out so; a mesh that is not there: of one device.
+ParameterPtr with_gradient(const Shape& shape, const DeviceMesh& mesh,
+                           const Placements& placements) {
+  auto parameter = std::make_shared<Parameter>(shape, f32, constant_values(0));
+  const auto laid = [&](const Tensor& whole) {
+    return mesh ? distribute(whole, mesh, placements) : whole;
+  };
+  parameter->set_value(laid(zeros(shape)));
+  parameter->value().set_grad(laid(numbers(shape)));
+  return parameter;
+}
+
+double squares_of(const std::vector<ParameterPtr>& parameters) {
+  double squares = 0;
+  for (const ParameterPtr& parameter : parameters) {
+    for (double value : small_numbers(parameter->shape())) squares += value * value;
+  }
+  return squares;
+}
+
+/// The norm, equal on all ranks, by `collectives` collectives of all these meshes, which lie over
+/// one communicator.
+void expect_norm(const std::vector<ParameterPtr>& parameters, const std::vector<DeviceMesh>& meshes,
+                 int64_t collectives) {
+  const auto calls = [&] {
+    int64_t sum = 0;
+    for (const DeviceMesh& mesh : meshes) sum += mesh.traffic().collectives;
+    return sum - (static_cast<int64_t>(meshes.size()) - 1) *
+                     meshes[0].communicator().traffic().collectives;
+  };
+  const int64_t before = calls();
+  const double norm = gradient_norm(parameters).item();
+  EXPECT_EQ(calls() - before, collectives);
+  const double expected = std::sqrt(squares_of(parameters));
+  EXPECT_NEAR(norm, expected, 1e-5 * expected);
+}
+
+/// Tensor-parallel, data-parallel, both, whole, of one device; uneven, some ranks with nothing.
+TEST(Clipping, TakesOneAllReduceForAnyLayouts) {
+  for (const auto& [dp, tp] : {std::pair{2, 2}, {3, 1}, {1, 3}, {1, 1}}) {
+    on_mesh({{"dp", dp}, {"tp", tp}}, [](const DeviceMesh& mesh) {
+      const bool cut = mesh.size() > 1;
+      const std::vector<ParameterPtr> parameters = {
+          with_gradient({7, 3}, mesh, {{"tp", Shard(0)}}),
+          with_gradient({5, 4}, mesh, {{"dp", Shard(0)}}),
+          with_gradient({3, 5}, mesh,
+                        Placements({Shard(0), Shard(0)}).cut_in_order(0, {"tp", "dp"})),
+          with_gradient({1, 2}, mesh, {Shard(0), Shard(0)}),
+          with_gradient({6}, mesh, {}),
+          with_gradient({2, 2}, {}, {}),
+      };
+      expect_norm(parameters, {mesh}, cut);
+      expect_norm({parameters[4], parameters[5]}, {mesh}, 0);
+      expect_norm({parameters[0], parameters[4]}, {mesh}, mesh.axis_size(1) > 1);
+      EXPECT_NEAR(clip_grad_norm(parameters, 1), std::sqrt(squares_of(parameters)), 1e-4);
+      EXPECT_NEAR(gradient_norm(parameters).item(), 1, 1e-5);
+    });
+  }
+}
+
+TEST(Clipping, TakesThreeAxes) {
+  on_mesh({{"replicate", 2}, {"shard", 1}, {"tp", 2}}, [](const DeviceMesh& mesh) {
+    expect_norm({with_gradient({5, 3}, mesh, {{"replicate", Shard(0)}, {"tp", Shard(1)}}),
+                 with_gradient({5, 3}, mesh, {{"shard", Shard(0)}, {"tp", Shard(1)}}),
+                 with_gradient({3}, mesh, {{"shard", Shard(0)}})},
+                {mesh}, 1);
+  });
+}
+
+TEST(Clipping, TakesSeveralMeshesOfTheSameRanks) {
+  run_ranks(4, [](Communicator world) {
+    const DeviceMesh flat(world, {{"dp", 4}}), grid(world, {{"ep", 2}, {"dp", 2}});
+    expect_norm(
+        {with_gradient({7, 3}, flat, {Shard(0)}), with_gradient({5}, grid, {{"ep", Shard(0)}}),
+         with_gradient({4}, grid, {}), with_gradient({2}, flat, {})},
+        {flat, grid}, 1);
+  });
+}
+
+/// Ranks 0 and 1 hold the one, 2 and 3 the other; all hold the third.
+TEST(Clipping, TakesMeshesOfSomeRanks) {
+  run_ranks(4, [](Communicator world) {
+    const int half = world.rank() / 2;
+    const DeviceMesh all(world, {{"dp", 4}});
+    const DeviceMesh some(world.split(half, world.rank(), "half"), {{"ep", 2}});
+    const std::vector<ParameterPtr> parameters{with_gradient({7, 3}, all, {Shard(0)}),
+                                               with_gradient({5}, some, {Shard(0)})};
+    const double both = squares_of(parameters) + squares_of({parameters[1]});
+    EXPECT_NEAR(gradient_norm(parameters).item(), std::sqrt(both), 1e-5 * std::sqrt(both));
+  });
+}
+
+TEST(Clipping, NamesMeshesThatHaveNothingInCommon) {
+  run_ranks(2, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 2}});
+    const DeviceMesh other(world.split(0, world.rank(), "other"), {{"ep", 2}});
+    const std::vector<ParameterPtr> parameters{with_gradient({4}, mesh, {Shard(0)}),
+                                               with_gradient({4}, other, {Shard(0)})};
+    const std::string error = error_of([&] { gradient_norm(parameters); });
+    EXPECT_NE(error.find("gradient norm: tensors are cut over mesh(dp=2) of "), error.npos)
+        << error;
+    EXPECT_NE(error.find("of which neither is known to have the other's ranks"), error.npos);
+  });
+}
+
+}  // namespace
+}  // namespace weft
