@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "tests/support/llama_reference.h"
+#include "tests/support/ranks.h"
+#include "tests/tp/little_llama.h"
+#include "weft/fsdp.h"
+#include "weft/optimizers.h"
+
+namespace weft {
+namespace {
+
+/// Parallelized first, then fully sharded over the other axes.
+void shard_twice(Llama& model, const DeviceMesh& mesh, const DeviceMesh& data,
+                 bool sequence_parallel, const Strategy& strategy) {
+  parallelize(model, mesh["tp"],
+              llama_styles(model.config(), {.sequence_parallel = sequence_parallel}));
+  FullyShardOptions options;
+  options.strategy = strategy;
+  for (Module* block : model.blocks()) fully_shard(*block, data, options);
+  fully_shard(model, data, options);
+}
+
+TEST(FullySharded, OverTensorParallelEqualsTransformers) {
+  for (const char* name : {"grouped", "grouped_tied"}) {
+    for (bool sequence_parallel : {false, true}) {
+      on_mesh({{"dp", 2}, {"tp", 2}}, [&](const DeviceMesh& mesh) {
+        LlamaSetup setup;
+        setup.shard = [&](Llama& model) {
+          shard_twice(model, mesh, mesh["dp"], sequence_parallel, Strategy::full_shard());
+        };
+        setup.batch = [&](const Tensor& whole) {
+          return distribute(whole, mesh, {{"dp", Shard(0)}});
+        };
+        expect_as_transformers(name, setup);
+      });
+    }
+  }
+}
+
+TEST(FullySharded, HybridOverTensorParallelEqualsTransformers) {
+  on_mesh({{"replicate", 2}, {"shard", 2}, {"tp", 2}}, [](const DeviceMesh& mesh) {
+    LlamaSetup setup;
+    setup.shard = [&](Llama& model) {
+      shard_twice(model, mesh, mesh[{"replicate", "shard"}], true, Strategy::hsdp());
+    };
+    setup.batch = [&](const Tensor& whole) {
+      return distribute(whole, mesh, {{"replicate", Shard(0)}, {"shard", Shard(0)}});
+    };
+    expect_as_transformers("grouped", setup);
+  });
+}
+
+/// The norm counts each element of the gradients once, and clips alike on all ranks.
+TEST(FullySharded, ClipsAsOneRank) {
+  double alone = 0;
+  const auto norm_on = [](const DeviceMesh& mesh) {
+    Llama model(little_llama(4, 2));
+    shard_twice(model, mesh, mesh["dp"], true, Strategy::full_shard());
+    model.materialize();
+    const TensorOptions rows{.dtype = i64, .sharding = Sharding(mesh, {{"dp", Shard(0)}})};
+    model.loss(some_ids({4, 7}, 1, rows), some_ids({4, 7}, 2, rows)).backward();
+    const int64_t calls = mesh.traffic().collectives;
+    const double norm = gradient_norm(model.parameters()).item();
+    EXPECT_EQ(mesh.traffic().collectives - calls, mesh.size() > 1);
+    return norm;
+  };
+  on_mesh({{"dp", 1}, {"tp", 1}}, [&](const DeviceMesh& mesh) { alone = norm_on(mesh); });
+  for (const auto& [dp, tp] : {std::pair{2, 2}, {3, 1}, {1, 2}}) {
+    on_mesh({{"dp", dp}, {"tp", tp}},
+            [&](const DeviceMesh& mesh) { EXPECT_NEAR(norm_on(mesh), alone, 1e-5 * alone); });
+  }
+}
+
+}  // namespace
+}  // namespace weft
