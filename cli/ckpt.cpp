@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/ckpt.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+#include <thread>
+
+#include "weft/error.h"
+
+namespace weft::cli {
+
+static CLI::App* add_command(CLI::App& ckpt, CkptOptions& options, const char* name,
+                             const char* about) {
+  CLI::App* command = ckpt.add_subcommand(name, about);
+  command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  command->callback([&options, name] { options.command = name; });
+  return command;
+}
+
+static void add_ranks(CLI::App* command, CkptOptions& options, const char* about) {
+  command->add_option("--ranks", options.ranks, about)->check(CLI::Range(1, 1024));
+}
+
+static void add_readers(CLI::App& ckpt, CkptOptions& o) {
+  CLI::App* ls =
+      add_command(ckpt, o, "ls", "List the checkpoints of a directory, or one's tensors");
+  ls->add_option("PATH", o.path, "What `train --save` wrote to, or one checkpoint")->required();
+
+  CLI::App* verify =
+      add_command(ckpt, o, "verify", "Read a checkpoint and check every block of it");
+  verify->add_option("PATH", o.path, "A checkpoint, or a directory of several: all of them")
+      ->required();
+  add_ranks(verify, o, "Threads that read (default: the cores)");
+  verify->add_flag("--headers", o.headers_only, "Only names, sizes and headers");
+  verify->footer(
+      "Prints COMPLETE, INCOMPLETE, MIXED or CORRUPT with file, tensor and block.\n"
+      "Exit codes: 0 all complete, 1 one is not, 2 wrong usage.");
+
+  CLI::App* diff = add_command(ckpt, o, "diff", "Compare two checkpoints tensor by tensor");
+  diff->add_option("A", o.path, "A checkpoint")->required();
+  diff->add_option("B", o.other, "Another, of any world")->required();
+  add_ranks(diff, o, "Threads that read (default: the cores)");
+  diff->add_option("--tolerance", o.tolerance,
+                   "Largest difference that counts as equal (0: the same bits)")
+      ->check(CLI::NonNegativeNumber);
+  diff->footer("Exit codes: 0 equal, 1 they differ, 2 wrong usage.");
+}
+
+static void add_writers(CLI::App& ckpt, CkptOptions& o) {
+  CLI::App* reshard = add_command(ckpt, o, "reshard", "Write a checkpoint anew for other ranks");
+  reshard->add_option("FROM", o.path, "A checkpoint, or PyTorch's safetensors shards")->required();
+  reshard->add_option("TO", o.other, "Directory to save to")->required();
+  add_ranks(reshard, o, "Ranks to write for, each tensor cut along its first dim");
+  reshard->get_option("--ranks")->required();
+
+  CLI::App* out = add_command(ckpt, o, "export", "Write the model as Hugging Face safetensors");
+  out->add_option("FROM", o.path, "A checkpoint, or PyTorch's safetensors shards")->required();
+  out->add_option("TO", o.other, "Directory; other files in it are left alone")->required();
+  add_ranks(out, o, "Threads that write, each its part of the files (default: the cores)");
+  out->add_option("--prefix", o.prefix, "Keys to export, without it")->capture_default_str();
+  out->add_option("--file-gb", o.file_gigabytes, "Start another file beyond so many GiB")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+
+  CLI::App* in = add_command(ckpt, o, "import", "Make a checkpoint of a Hugging Face model");
+  in->add_option("FROM", o.path, "Directory, index or .safetensors file")->required();
+  in->add_option("TO", o.other, "Directory to save to")->required();
+  add_ranks(in, o, "Ranks to write for (default: the cores)");
+  in->add_option("--prefix", o.prefix, "What the keys get before them")->capture_default_str();
+}
+
+CLI::App* add_ckpt(CLI::App& program, CkptOptions& options) {
+  CLI::App* ckpt = program.add_subcommand("ckpt", "Look at checkpoints, verify and convert them");
+  ckpt->require_subcommand(1);
+  add_readers(*ckpt, options);
+  add_writers(*ckpt, options);
+  return ckpt;
+}
+
+int run_ckpt(const CkptOptions& given) {
+  static const std::map<std::string, int (*)(const CkptOptions&)> commands = {
+      {"ls", list_checkpoint},       {"verify", verify_checkpoint},
+      {"diff", compare_checkpoints}, {"reshard", reshard_checkpoint},
+      {"export", export_checkpoint}, {"import", import_checkpoint}};
+  CkptOptions options = given;
+  if (options.ranks == 0) {
+    options.ranks = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  }
+  return commands.at(options.command)(options);
+}
+
+std::string readable_bytes(int64_t bytes) {
+  static constexpr const char* units[] = {"B", "KB", "MB", "GB", "TB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1000 && unit + 1 < std::size(units)) value /= 1000, ++unit;
+  char text[32];
+  std::snprintf(text, sizeof text, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  return text;
+}
+
+CkptProgress::CkptProgress(std::string what, int64_t all)
+    : what_(std::move(what)),
+      all_(all),
+      started_(std::chrono::steady_clock::now()),
+      shown_(started_) {}
+
+void CkptProgress::add(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  done_ += bytes;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - shown_ < std::chrono::milliseconds(500) || !::isatty(STDERR_FILENO)) return;
+  shown_ = now;
+  const double seconds = std::chrono::duration<double>(now - started_).count();
+  std::fprintf(stderr, "\r%s: %s of %s, %.2f GB/s ", what_.c_str(), readable_bytes(done_).c_str(),
+               readable_bytes(all_).c_str(), static_cast<double>(done_) / seconds / 1e9);
+}
+
+std::string CkptProgress::finish() {
+  const std::lock_guard lock(mutex_);
+  if (shown_ != started_) std::fprintf(stderr, "\n");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started_;
+  char text[96];
+  std::snprintf(text, sizeof text, "%s in %.2f s, %.2f GB/s", readable_bytes(done_).c_str(),
+                took.count(), static_cast<double>(done_) / took.count() / 1e9);
+  return text;
+}
+
+}  // namespace weft::cli

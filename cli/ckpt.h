@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace weft::cli {
+
+/// What `weft ckpt` is told.
+struct CkptOptions {
+  std::string command;
+  std::string path, other;
+  int ranks = 0;
+  std::string prefix = "model/";
+  double tolerance = 0;
+  int64_t file_gigabytes = 5;
+  bool headers_only = false;
+};
+
+/// Adds the subcommand `ckpt` with its own, whose flags land in `options`.
+CLI::App* add_ckpt(CLI::App& program, CkptOptions& options);
+
+/// Does what `options` say; the exit code. Throws what went wrong: std::invalid_argument for what
+/// the user can mend.
+int run_ckpt(const CkptOptions& options);
+
+int list_checkpoint(const CkptOptions& options);
+int verify_checkpoint(const CkptOptions& options);
+int compare_checkpoints(const CkptOptions& options);
+int reshard_checkpoint(const CkptOptions& options);
+int export_checkpoint(const CkptOptions& options);
+int import_checkpoint(const CkptOptions& options);
+
+/// "12 B", "3.4 GB".
+std::string readable_bytes(int64_t bytes);
+
+/// Tells on stderr how far some work is, twice a second; several threads may report.
+class CkptProgress {
+ public:
+  CkptProgress(std::string what, int64_t all);
+  void add(int64_t bytes);
+  /// Ends the line; "3.4 GB in 1.2 s, 2.8 GB/s".
+  std::string finish();
+
+ private:
+  std::string what_;
+  int64_t all_, done_ = 0;
+  std::mutex mutex_;
+  std::chrono::steady_clock::time_point started_, shown_;
+};
+
+}  // namespace weft::cli

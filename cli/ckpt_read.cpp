@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "cli/ckpt.h"
+#include "weft/checkpoint.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops/factories.h"
+
+namespace weft::cli {
+
+/// The checkpoints that a path means: those in it, or itself.
+static std::vector<std::string> checkpoints_at(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) {
+    fail("ckpt: ", path, " is no directory of checkpoints");
+  }
+  const std::vector<std::string> found = list_checkpoints(path);
+  return found.empty() ? std::vector<std::string>{path} : found;
+}
+
+static void print_report(const std::string& path, const CheckpointReport& report) {
+  std::printf("%-10s %s", std::string(name_of(report.verdict)).c_str(), path.c_str());
+  if (report.ranks > 0) {
+    std::printf("  step %lld, %d rank%s, %lld tensors, %s", static_cast<long long>(report.step),
+                report.ranks, report.ranks == 1 ? "" : "s", static_cast<long long>(report.tensors),
+                readable_bytes(report.bytes).c_str());
+  }
+  if (!report.reason.empty()) std::printf("\n           %s", report.reason.c_str());
+  std::printf("\n");
+}
+
+static void print_contents(const std::string& path) {
+  const CheckpointContents contents = checkpoint_contents(path);
+  for (const auto& [name, tensor] : contents.tensors) {
+    std::printf("%-6s %-20s %s\n", std::string(name_of(tensor.dtype)).c_str(),
+                concat(tensor.shape).c_str(), name.c_str());
+  }
+  for (const auto& [name, number] : contents.numbers) {
+    std::printf("number %-20lld %s\n", static_cast<long long>(number), name.c_str());
+  }
+}
+
+int list_checkpoint(const CkptOptions& options) {
+  if (!std::filesystem::exists(options.path)) fail("ckpt ls: ", options.path, " is not there");
+  const bool directory = std::filesystem::is_directory(options.path);
+  const auto found = directory ? list_checkpoints(options.path) : std::vector<std::string>{};
+  if (found.empty()) {
+    print_contents(options.path);
+    return 0;
+  }
+  for (const std::string& path : found) {
+    print_report(path, inspect_checkpoint(path, {.depth = Inspection::headers}));
+  }
+  return 0;
+}
+
+int verify_checkpoint(const CkptOptions& options) {
+  bool all_complete = true;
+  for (const std::string& path : checkpoints_at(options.path)) {
+    InspectOptions inspect{.depth = options.headers_only ? Inspection::headers : Inspection::data,
+                           .threads = options.ranks};
+    const CheckpointReport sizes = inspect_checkpoint(path, {.depth = Inspection::headers});
+    CkptProgress progress("verify", sizes.bytes);
+    int64_t before = 0;
+    inspect.progress = [&](int64_t done, int64_t) {
+      progress.add(done - before);
+      before = done;
+    };
+    const CheckpointReport report = inspect_checkpoint(path, inspect);
+    const std::string speed = progress.finish();
+    print_report(path, report);
+    if (!options.headers_only) std::printf("           read %s\n", speed.c_str());
+    all_complete = all_complete && report.verdict == Verdict::complete;
+  }
+  return all_complete ? 0 : 1;
+}
+
+namespace {
+
+/// What two tensors differ by, over the elements of one rank.
+struct Difference {
+  std::atomic<int64_t> elements = 0;
+  std::atomic<double> largest = 0;
+};
+
+/// Tensors that both have, in groups of bounded size.
+std::vector<std::vector<std::string>> groups_of(const CheckpointContents& a,
+                                                const std::vector<std::string>& names) {
+  constexpr int64_t most = int64_t{256} << 20;
+  std::vector<std::vector<std::string>> groups;
+  int64_t bytes = most;
+  for (const std::string& name : names) {
+    const auto& [dtype, shape] = a.tensors.at(name);
+    const int64_t own = shape.product() * static_cast<int64_t>(size_of(dtype));
+    if (bytes + own > most) groups.emplace_back(), bytes = 0;
+    groups.back().push_back(name);
+    bytes += own;
+  }
+  return groups;
+}
+
+void compare_parts(const Tensor& a, const Tensor& b, double tolerance, Difference& difference) {
+  const Tensor here = a.local(), there = b.local();
+  const auto bytes = static_cast<size_t>(here.numel()) * size_of(here.dtype());
+  if (bytes == 0 || std::memcmp(here.block().data, there.block().data, bytes) == 0) return;
+  const std::vector<double> left = here.to_vector<double>(), right = there.to_vector<double>();
+  const size_t size = size_of(here.dtype());
+  const auto* x = static_cast<const std::byte*>(here.block().data);
+  const auto* y = static_cast<const std::byte*>(there.block().data);
+  for (size_t i = 0; i < left.size(); ++i) {
+    if (std::memcmp(x + i * size, y + i * size, size) == 0) continue;
+    const double distance = std::abs(left[i] - right[i]);
+    // A NaN on one side is no small difference.
+    if (tolerance > 0 && distance <= tolerance) continue;
+    ++difference.elements;
+    double before = difference.largest;
+    while (distance > before && !difference.largest.compare_exchange_weak(before, distance)) {
+    }
+  }
+}
+
+}  // namespace
+
+/// Keys, shapes and dtypes: the names of the tensors that can be compared.
+static std::vector<std::string> comparable(const CheckpointContents& a, const CheckpointContents& b,
+                                           int64_t& differences) {
+  std::vector<std::string> names;
+  const auto differs = [&](const std::string& sentence) {
+    ++differences;
+    std::printf("%s\n", sentence.c_str());
+  };
+  for (const auto& [name, tensor] : a.tensors) {
+    const auto other = b.tensors.find(name);
+    if (other == b.tensors.end()) {
+      differs(concat("only in A: tensor ", name));
+    } else if (!(other->second.shape == tensor.shape) || other->second.dtype != tensor.dtype) {
+      differs(concat("tensor ", name, " is ", tensor.shape, ' ', tensor.dtype, " in A and ",
+                     other->second.shape, ' ', other->second.dtype, " in B"));
+    } else {
+      names.push_back(name);
+    }
+  }
+  for (const auto& [name, tensor] : b.tensors) {
+    if (!a.tensors.contains(name)) differs(concat("only in B: tensor ", name));
+  }
+  for (const auto& [name, number] : a.numbers) {
+    const auto other = b.numbers.find(name);
+    if (other != b.numbers.end() && other->second == number) continue;
+    differs(concat("number ", name, " is ", number, " in A and ",
+                   other == b.numbers.end() ? "absent" : std::to_string(other->second), " in B"));
+  }
+  for (const auto& [name, number] : b.numbers) {
+    if (!a.numbers.contains(name)) differs(concat("only in B: number ", name));
+  }
+  return names;
+}
+
+static Tensor zeros_for(const CheckpointContents::Entry& entry, const DeviceMesh& mesh) {
+  const Placements placements = entry.shape.empty() ? Placements{} : Placements{Shard(0)};
+  return empty(entry.shape, {.dtype = entry.dtype, .sharding = Sharding(mesh, placements)});
+}
+
+int compare_checkpoints(const CkptOptions& options) {
+  const CheckpointContents a = checkpoint_contents(options.path);
+  const CheckpointContents b = checkpoint_contents(options.other);
+  int64_t differences = 0, bytes = 0;
+  const std::vector<std::string> names = comparable(a, b, differences);
+  for (const std::string& name : names) {
+    const auto& [dtype, shape] = a.tensors.at(name);
+    bytes += 2 * shape.product() * static_cast<int64_t>(size_of(dtype));
+  }
+  std::map<std::string, Difference> found;
+  for (const std::string& name : names) found[name].elements = 0;
+  CkptProgress progress("diff", bytes);
+  run_ranks(options.ranks, [&](Communicator world) {
+    const DeviceMesh mesh(world, {{"ranks", world.size()}});
+    for (const auto& group : groups_of(a, names)) {
+      StateDict left, right;
+      for (const std::string& name : group) {
+        left.tensors.emplace(name, zeros_for(a.tensors.at(name), mesh));
+        right.tensors.emplace(name, zeros_for(a.tensors.at(name), mesh));
+      }
+      (void)load_common_keys(options.path, left);
+      (void)load_common_keys(options.other, right);
+      for (const std::string& name : group) {
+        const Tensor& tensor = left.tensors.at(name);
+        if (tensor.ndim() > 0 || world.rank() == 0) {
+          compare_parts(tensor, right.tensors.at(name), options.tolerance, found.at(name));
+          progress.add(2 * tensor.local().numel() * static_cast<int64_t>(size_of(tensor.dtype())));
+        }
+      }
+    }
+  });
+  const std::string speed = progress.finish();
+  for (const auto& [name, difference] : found) {
+    if (difference.elements == 0) continue;
+    ++differences;
+    std::printf("tensor %s differs in %lld of %lld elements, by at most %g\n", name.c_str(),
+                static_cast<long long>(difference.elements),
+                static_cast<long long>(a.tensors.at(name).shape.product()),
+                difference.largest.load());
+  }
+  std::printf("%zu tensors compared, %lld difference%s; read %s\n", names.size(),
+              static_cast<long long>(differences), differences == 1 ? "" : "s", speed.c_str());
+  return differences == 0 ? 0 : 1;
+}
+
+}  // namespace weft::cli
