@@ -66,6 +66,16 @@ Tensors LayerNorm::forward(const Tensors& inputs) {
   return {layer_norm(only_input("layer_norm", inputs), used(0), used(1), eps_)};
 }
 
+Dropout::Dropout(double probability) : probability_(probability) {
+  if (probability >= 0 && probability < 1) return;
+  fail("dropout: the probability ", probability, " is not in [0, 1)");
+}
+
+Tensors Dropout::forward(const Tensors& inputs) {
+  const Tensor& x = only_input("dropout", inputs);
+  return {is_training() ? dropout(x, probability_) : x};
+}
+
 void Sequential::append(std::shared_ptr<Module> child) {
   add(std::to_string(children().size()), std::move(child));
 }

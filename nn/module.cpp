@@ -106,6 +106,10 @@ Module& Module::module(const std::string& path) {
   return *at;
 }
 
+void Module::set_training(bool training) {
+  for (const auto& [path, module] : named_modules()) module->training_ = training;
+}
+
 void Module::materialize(Device device) {
   for (const auto& [path, module] : named_modules()) {
     for (const auto& make : module->materializers_) make(device);

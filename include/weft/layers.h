@@ -54,6 +54,19 @@ class WEFT_API LayerNorm final : public Module {
   double eps_;
 };
 
+/// [...] -> [...]: `dropout` while training, what it gets otherwise.
+class WEFT_API Dropout final : public Module {
+ public:
+  /// std::invalid_argument when the probability is not in [0, 1).
+  explicit Dropout(double probability);
+
+ protected:
+  Tensors forward(const Tensors& inputs) override;
+
+ private:
+  double probability_;
+};
+
 /// Children "0", "1", ..., each called with what the one before gave.
 class WEFT_API Sequential final : public Module {
  public:

@@ -126,6 +126,14 @@ class WEFT_API Module {
 
   /// Lets own parameter `name` be `parameter` (a tie).
   void set_parameter(const std::string& name, ParameterPtr parameter);
+  /// Adds a child that forward does not know: hooks call it, as those of an adapter.
+  void adopt(std::string name, std::shared_ptr<Module> child) {
+    add_child(std::move(name), std::move(child));
+  }
+
+  /// Of this module and all below it: while not training, `Dropout` passes everything.
+  void set_training(bool training);
+  bool is_training() const { return training_; }
 
  protected:
   virtual Tensors forward(const Tensors& inputs) = 0;
@@ -151,6 +159,7 @@ class WEFT_API Module {
   std::vector<std::function<void(Device)>> materializers_;
   std::vector<std::shared_ptr<ModuleAttachment>> attachments_;
   bool recompute_ = false;
+  bool training_ = true;
 };
 
 /// Runs `function` without recording it, and again, recorded, in backward: memory for time. Random

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/support/scratch.h"
@@ -179,6 +180,50 @@ TEST(Module, FrozenParametersGetNoGradient) {
   EXPECT_TRUE(nested.parameters()[2]->grad());
   nested.parameters()[2]->clear_grad();
   EXPECT_FALSE(nested.parameters()[2]->grad());
+}
+
+/// Bytes in use grow by the gradients of those that learn, and by nothing else.
+TEST(Module, FrozenParametersTakeNoGradientMemory) {
+  Nested nested;
+  nested.materialize();
+  for (const ParameterPtr& parameter : nested.parameters()) parameter->set_trainable(false);
+  nested.parameters()[1]->set_trainable(true);
+  const Tensor x = ones({4, 3});
+  const int64_t before = memory_statistics().total.current;
+  sum(nested(x)).backward();
+  EXPECT_EQ(memory_statistics().total.current - before, 3 * 2 * 4);
+}
+
+TEST(Module, HooksCallAdoptedChildren) {
+  auto linear = std::make_shared<Linear>(3, 3);
+  auto extra = std::make_shared<Linear>(3, 3);
+  linear->adopt("extra", extra);
+  linear->add_hooks({.before = {}, .after = [extra](const Tensors& outputs) {
+                       return Tensors{outputs[0] + (*extra)(outputs[0])};
+                     }});
+  EXPECT_EQ(names_of(*linear), (std::vector<std::string>{"weight", "extra.weight"}));
+  linear->materialize();
+  sum((*linear)(ones({2, 3}))).backward();
+  EXPECT_TRUE(extra->parameters()[0]->grad());
+  EXPECT_EQ(error_of([&] { linear->adopt("weight", extra); }),
+            "module: there is a \"weight\" already");
+}
+
+TEST(Module, DropsOutWhileTraining) {
+  Sequential model;
+  model.append(std::make_shared<Dropout>(0.5));
+  const Tensor x = ones({40, 25});
+  const auto zeros_in = [&] {
+    const auto values = model(x).to_vector<float>();
+    return std::count(values.begin(), values.end(), 0.0f);
+  };
+  EXPECT_NEAR(static_cast<double>(zeros_in()), 500, 80);
+  model.set_training(false);
+  EXPECT_FALSE(model.module("0").is_training());
+  EXPECT_EQ(zeros_in(), 0);
+  model.set_training(true);
+  EXPECT_GT(zeros_in(), 0);
+  EXPECT_EQ(error_of([] { Dropout(1); }), "dropout: the probability 1 is not in [0, 1)");
 }
 
 TEST(Module, ASlotKeepsItsShape) {
