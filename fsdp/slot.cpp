@@ -16,8 +16,8 @@ SlotTypes types_of(const MixedPrecision& precision, DType declared) {
   types.storage = precision.storage.value_or(declared);
   types.compute = precision.compute.value_or(types.storage);
   types.gather = precision.gather.value_or(types.compute);
-  types.reduce = precision.reduce.value_or(types.compute);
   types.accumulate = precision.accumulate.value_or(types.storage);
+  types.reduce = precision.reduce.value_or(types.accumulate);
   return types;
 }
 

@@ -70,10 +70,11 @@ struct MixedPrecision {
   std::optional<DType> storage = {};
   /// Of what forward and backward compute with; that of storage unless given.
   std::optional<DType> compute = {};
-  /// On the wire: of parameters (another one than `compute` costs a pass over the whole ones), and
-  /// of gradients, which is also what a backward writes; both as `compute` unless given. Sums are
-  /// always made in f32.
+  /// Of parameters on the wire; as `compute` unless given, and another one costs a pass over the
+  /// whole parameters.
   std::optional<DType> gather = {};
+  /// Of gradients on the wire, which is also what a backward writes; as `accumulate` unless given.
+  /// Sums are made in f32 in any case.
   std::optional<DType> reduce = {};
   /// Of reduced gradients; that of storage unless given.
   std::optional<DType> accumulate = {};

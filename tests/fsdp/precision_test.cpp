@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/fsdp/little_llama.h"
+#include "weft/autograd.h"
+#include "weft/layers.h"
+#include "weft/ops.h"
+#include "weft/optimizers.h"
+
+namespace weft {
+namespace {
+
+constexpr MixedPrecision kHalf{.compute = bf16, .reduce = bf16};
+constexpr MixedPrecision kWideSums{.compute = bf16};
+
+struct Learning {
+  std::vector<MeshAxis> axes;
+  FullyShardOptions options;
+  int steps;
+  int micro_steps = 1;
+};
+
+/// The losses of some steps; what is predicted holds in each.
+std::vector<double> losses_of(const Learning& learning) {
+  std::vector<double> losses;
+  int ranks = 1;
+  for (const MeshAxis& axis : learning.axes) ranks *= axis.size;
+  run_ranks(ranks, [&](Communicator world) {
+    DeviceMesh mesh(world, learning.axes);
+    LlamaConfig config = little_llama();
+    config.deviation = 0.05;
+    Llama model(config);
+    shard(model, mesh, learning.options);
+    const FullyShardBytes predicted = predicted_bytes(model, learning.micro_steps);
+    model.materialize();
+    AdamW optimizer(model.named_parameters(), {.learning_rate = 5e-4});
+    for (int step = 0; step < learning.steps; ++step) {
+      const int64_t before = mesh.traffic().bytes;
+      const int64_t implicit = engine_statistics().implicit_bytes;
+      Tensors parts;
+      for (int micro = 0; micro < learning.micro_steps; ++micro) {
+        NoSync hold(model, micro + 1 < learning.micro_steps);
+        const int salt = step % 29 + micro;
+        parts.push_back(model.loss(batch_of(mesh, 4, salt), batch_of(mesh, 4, salt + 1)));
+        parts.back().backward();
+      }
+      const int64_t others = engine_statistics().implicit_bytes - implicit;
+      ASSERT_EQ(mesh.traffic().bytes - before - others, predicted.received) << "step " << step;
+      optimizer.step();
+      optimizer.zero_grad();
+      double total = 0;
+      for (const Tensor& part : parts) total += part.detach().full_tensor().item();
+      if (world.rank() == 0) losses.push_back(total / learning.micro_steps);
+    }
+    const FullyShardBytes measured = measured_bytes(model);
+    EXPECT_EQ(measured.parameters, predicted.parameters);
+    EXPECT_EQ(measured.gradients, predicted.gradients);
+    EXPECT_EQ(measured.buffers, predicted.buffers);
+    EXPECT_EQ(measured.copied, predicted.copied);
+    EXPECT_EQ(engine_statistics().gradient_copies, 0);
+  });
+  return losses;
+}
+
+TEST(Precision, HalfLearnsAsF32AndAsOneRank) {
+  const auto f32_losses = losses_of({{{"dp", 1}}, {}, 200});
+  const auto alone = losses_of({{{"dp", 1}}, {.precision = kWideSums}, 200});
+  const auto together = losses_of({{{"dp", 4}}, {.precision = kWideSums}, 200});
+  ASSERT_EQ(alone.size(), 200u);
+  for (size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_NEAR(alone[i], f32_losses[i], 0.01 * f32_losses[i]) << "step " << i;
+    EXPECT_NEAR(together[i], alone[i], 1e-3 * alone[i]) << "step " << i;
+  }
+  EXPECT_LT(alone.back(), 0.8 * alone.front());
+}
+
+class HalfStrategies : public testing::TestWithParam<std::tuple<const char*, bool>> {};
+
+/// As one rank does; parameters as bf16 on the wire, gradients as told.
+TEST_P(HalfStrategies, LearnAsOneRank) {
+  const auto [name, wide] = GetParam();
+  const MixedPrecision precision = wide ? kWideSums : kHalf;
+  std::vector<MeshAxis> axes{{"dp", 3}};
+  if (std::string(name) == "hsdp") axes = {{"across", 2}, {"within", 2}};
+  for (int micro_steps : {1, 4}) {
+    const auto alone = losses_of({{{"dp", 1}}, {.precision = precision}, 5, micro_steps});
+    const auto together = losses_of(
+        {axes,
+         {.strategy = Strategy::named(name), .precision = precision, .bucket_bytes = 2000},
+         5,
+         micro_steps});
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_NEAR(together[i], alone[i], 1e-2) << "step " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precision, HalfStrategies,
+                         testing::Combine(testing::Values("full_shard", "zero2", "zero1", "ddp",
+                                                          "hsdp"),
+                                          testing::Bool()));
+
+/// f32 masters of the same bits for any ranks; half as many bytes on the wires.
+TEST(Precision, WiresCarryTheirDtypes) {
+  run_ranks(4, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 4}});
+    const auto bytes = [&](const MixedPrecision& precision) {
+      Llama model(little_llama());
+      shard(model, mesh, {.reshard_after_forward = false, .precision = precision});
+      return predicted_bytes(model);
+    };
+    const FullyShardBytes whole = bytes({}), half = bytes(kHalf), wide = bytes(kWideSums);
+    EXPECT_EQ(2 * half.received, whole.received);
+    EXPECT_EQ(half.parameters, whole.parameters);
+    EXPECT_EQ(half.gradients, whole.gradients);
+    EXPECT_GT(wide.received, half.received);
+    EXPECT_LT(wide.received, whole.received);
+    EXPECT_EQ(half.copied, 0);
+    const FullyShardBytes narrow = bytes({.storage = bf16});
+    EXPECT_EQ(2 * narrow.parameters, whole.parameters);
+    EXPECT_EQ(2 * narrow.gradients, whole.gradients);
+    // A wire that is not computed in costs a pass over the whole parameters, in f32.
+    const FullyShardBytes wired = bytes({.gather = bf16});
+    EXPECT_LT(wired.received, whole.received);
+    EXPECT_GT(wired.copied, 0);
+  });
+}
+
+/// Notes the dtypes that come in; its buffer takes part.
+class Noting final : public Module {
+ public:
+  Noting() {
+    weight_ = declare("weight", {4, 4}, normal_values(1));
+    buffer_ = declare("buffer", {4}, normal_values(1));
+    buffer_->set_trainable(false);
+  }
+  DType input = f32, weight = f32, buffer = f32;
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    input = inputs[0].dtype();
+    weight = weight_->tensor().dtype();
+    buffer = buffer_->tensor().dtype();
+    return {linear(inputs[0].to(bf16), weight_->tensor()), inputs[1]};
+  }
+
+ private:
+  ParameterPtr weight_, buffer_;
+};
+
+TEST(Precision, CastsInputsAndOutputsOnlyWhereToldAndLeavesBuffers) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    const Sharding rows(mesh, {Shard(0)});
+    const auto run = [&](const MixedPrecision& precision, Noting& module) {
+      fully_shard(module, mesh, {.ignored = {"buffer"}, .precision = precision});
+      module.materialize();
+      return module({ones({4, 4}, {f32, cpu, rows}), zeros({4}, {i64, cpu, rows})});
+    };
+    Noting plain, cast, buffers;
+    Tensors outputs = run(kHalf, plain);
+    EXPECT_EQ(plain.input, f32);
+    EXPECT_EQ(plain.weight, bf16);
+    EXPECT_EQ(plain.buffer, f32);
+    EXPECT_EQ(outputs[0].dtype(), bf16);
+    outputs = run({.compute = bf16, .inputs = bf16, .outputs = f32}, cast);
+    EXPECT_EQ(cast.input, bf16);
+    EXPECT_EQ(outputs[0].dtype(), f32);
+    EXPECT_EQ(outputs[1].dtype(), i64);
+    sum(outputs[0]).backward();
+    EXPECT_EQ(cast.parameters()[0]->grad().dtype(), f32);
+    run({.compute = bf16, .buffers = bf16}, buffers);
+    EXPECT_EQ(buffers.buffer, bf16);
+  });
+}
+
+TEST(Precision, DividesGradientsWhenTold) {
+  std::vector<float> gradients[2];
+  for (int ranks : {1, 3}) {
+    run_ranks(ranks, [&](Communicator world) {
+      DeviceMesh mesh(world, {{"dp", world.size()}});
+      std::vector<float> found[2];
+      for (double factor : {1.0, 4.0}) {
+        manual_seed(5);
+        Linear layer(4, 4);
+        fully_shard(layer, mesh, {.gradient_divide_factor = factor});
+        layer.materialize();
+        sum(layer(ones({6, 4}, {f32, cpu, Sharding(mesh, {Shard(0)})}))).backward();
+        found[factor == 4.0] = layer.parameters()[0]->grad().full_tensor().to_vector<float>();
+      }
+      for (size_t i = 0; i < found[0].size(); ++i) EXPECT_EQ(found[1][i], found[0][i] / 4);
+      if (world.rank() == 0) gradients[ranks == 1 ? 0 : 1] = found[0];
+    });
+  }
+  EXPECT_EQ(gradients[0], gradients[1]);
+}
+
+}  // namespace
+}  // namespace weft
