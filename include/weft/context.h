@@ -35,7 +35,7 @@ struct WEFT_API Context {
   /// Check, by a collective, what is said to be equal on all ranks (the values given to
   /// distribute).
   bool checks_equality = false;
-  /// What runs now, by its address (a module in its forward, or in the gradient of it), for reports.
+  /// What runs now, by its address: a module in its forward, or in the gradient of it. For reports.
   const void* scope = nullptr;
   /// What the floors above keep for the rank (route tables, caches), by floor.
   std::shared_ptr<void> ops;
