@@ -3,6 +3,8 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "cli/ckpt.h"
+#include "cli/estimate.h"
 #include "cli/train_options.h"
 
 namespace weft::cli {
@@ -16,7 +18,12 @@ static int run(int argc, char** argv) {
   program.require_subcommand(1);
   TrainOptions options;
   CLI::App* training = add_train(program, options);
-  if (argc > 1 && argv[1][0] != '-' && argv[1] != training->get_name()) {
+  EstimateOptions estimated;
+  CLI::App* estimating = add_estimate(program, estimated);
+  CkptOptions ckpt_options;
+  CLI::App* ckpt = add_ckpt(program, ckpt_options);
+  const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && program.get_subcommands(is_named).empty()) {
     std::cerr << "weft: there is no command \"" << argv[1] << "\"; see weft --help\n";
     return kWrongUsage;
   }
@@ -30,7 +37,8 @@ static int run(int argc, char** argv) {
       complete(options);
       train(options);
     }
-    return 0;
+    if (estimating->parsed()) estimate(estimated);
+    return ckpt->parsed() ? run_ckpt(ckpt_options) : 0;
   } catch (const std::invalid_argument& error) {
     std::cerr << "weft: " << error.what() << '\n';
     return kWrongUsage;

@@ -41,10 +41,9 @@ class Training {
       : options_(options),
         data_(data),
         progress_(progress),
-        mesh_(world, parsed_axes(options.mesh)),
-        model_(config) {
-    for (Module* block : model_.blocks()) fully_shard(*block, mesh_);
-    fully_shard(model_, mesh_);
+        llama_(world, config, options.parallel),
+        mesh_(llama_.mesh()),
+        model_(llama_.model()) {
     model_.materialize();
     if (!options.init.empty()) load_hugging_face(model_, options.init);
     optimizer_.emplace(model_.named_parameters(),
@@ -84,23 +83,31 @@ class Training {
   /// This rank's rows of a batch, as parts of the whole.
   template <class Rows>
   Batch batch(Rows rows) const {
-    TensorOptions integers{DType::i64, cpu, Sharding(mesh_, {Shard(0)})};
-    Batch batch{empty({options_.batch, options_.seq}, integers),
-                empty({options_.batch, options_.seq}, integers)};
+    TensorOptions integers{DType::i64, cpu, llama_.rows()};
+    Shape shape{llama_.micro_batch(), options_.parallel.seq};
+    Batch batch{empty(shape, integers), empty(shape, integers)};
     auto local = static_cast<size_t>(batch.ids.block().numel());
     rows(batch.ids.box().offset[0], std::span(batch.ids.block().as<int64_t>(), local),
          std::span(batch.targets.block().as<int64_t>(), local));
     return batch;
   }
 
+  double micro_step_loss(int64_t step, int64_t micro_step) {
+    int64_t before = micro_step * llama_.micro_batch();
+    Batch rows = batch([&](int64_t first, std::span<int64_t> ids, std::span<int64_t> targets) {
+      data_.train(step - 1, before + first, ids, targets);
+    });
+    return llama_.train(rows.ids, rows.targets, micro_step).full_tensor().item();
+  }
+
   StepReport train_step(int64_t step) {
     auto began = Clock::now();
     int64_t moved = mesh_.traffic().bytes;
-    Batch rows = batch([&](int64_t first, std::span<int64_t> ids, std::span<int64_t> targets) {
-      data_.train(step - 1, first, ids, targets);
-    });
-    Tensor loss = model_.loss(rows.ids, rows.targets);
-    loss.backward();
+    double loss = 0;
+    PurposeScope purpose(Purpose::activations);
+    for (int64_t micro_step = 0; micro_step < options_.parallel.accumulate; ++micro_step) {
+      loss += micro_step_loss(step, micro_step);
+    }
     Tensor norm = gradient_norm(model_.parameters());
     optimizer_->set_learning_rate(schedule()(step - 1));
     optimizer_->step(clip_scale(norm, options_.clip));
@@ -108,12 +115,13 @@ class Training {
 
     StepReport report;
     report.step = step;
-    report.loss = loss.full_tensor().item();
+    report.loss = loss / static_cast<double>(options_.parallel.accumulate);
     report.learning_rate = optimizer_->learning_rate();
     report.gradient_norm = norm.item();
     auto now = Clock::now();
-    report.tokens_per_second = static_cast<double>(options_.batch * options_.seq) /
-                               std::chrono::duration<double>(now - began).count();
+    report.tokens_per_second =
+        static_cast<double>(options_.parallel.batch * options_.parallel.seq) /
+        std::chrono::duration<double>(now - began).count();
     report.seconds = std::chrono::duration<double>(now - started_).count();
     report.bytes_moved = mesh_.traffic().bytes - moved;
     report.peak_bytes = memory_statistics().total.peak;
@@ -134,11 +142,12 @@ class Training {
 
   double validation_loss() {
     NoGrad no_grad;
-    int64_t batches = std::min(data_.validation_rows() / options_.batch, kValidationBatches);
+    int64_t batches = std::min(data_.validation_rows() / llama_.micro_batch(),
+                               kValidationBatches * options_.parallel.accumulate);
     double sum = 0;
     for (int64_t i = 0; i < batches; ++i) {
       Batch rows = batch([&](int64_t first, std::span<int64_t> ids, std::span<int64_t> targets) {
-        data_.validation(i * options_.batch + first, ids, targets);
+        data_.validation(i * llama_.micro_batch() + first, ids, targets);
       });
       sum += model_.loss(rows.ids, rows.targets).full_tensor().item();
     }
@@ -150,7 +159,7 @@ class Training {
     std::vector<int64_t> tokens(options_.prompt.begin(), options_.prompt.end());
     for (int64_t& token : tokens) token &= 0xff;
     if (!tokens.empty()) return tokens;
-    std::vector<int64_t> ids(static_cast<size_t>(options_.seq)), targets(ids.size());
+    std::vector<int64_t> ids(static_cast<size_t>(options_.parallel.seq)), targets(ids.size());
     data_.validation(0, ids, targets);
     ids.resize(std::min<size_t>(ids.size(), 64));
     return ids;
@@ -159,7 +168,7 @@ class Training {
   void print_sample() {
     std::vector<int64_t> begin = prompt();
     SampleOptions options{
-        .tokens = options_.sample, .context = options_.seq, .seed = options_.seed};
+        .tokens = options_.sample, .context = options_.parallel.seq, .seed = options_.seed};
     std::vector<int64_t> tokens = sample(model_, mesh_, begin, options);
     if (!is_first()) return;
     std::printf("--- sample, after %zu given tokens\n", begin.size());
@@ -175,8 +184,9 @@ class Training {
   const TrainOptions& options_;
   const TokenData& data_;
   Progress& progress_;
-  DeviceMesh mesh_;
-  Llama model_;
+  ParallelLlama llama_;
+  const DeviceMesh mesh_;
+  Llama& model_;
   std::optional<AdamW> optimizer_;
   Clock::time_point started_;
 };
@@ -184,9 +194,10 @@ class Training {
 }  // namespace
 
 void train(const TrainOptions& options) {
-  LlamaConfig config = llama_config(options.model);
-  config.max_sequence = std::max(config.max_sequence, options.seq);
-  TokenData data(options.data, {config.vocabulary, options.batch, options.seq}, options.seed);
+  LlamaConfig config = llama_config(options.parallel.model);
+  config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
+  TokenData data(options.data, {config.vocabulary, options.parallel.batch, options.parallel.seq},
+                 options.seed);
   for (char byte : options.prompt) {
     if ((byte & 0xff) < config.vocabulary) continue;
     fail("--prompt: byte ", byte & 0xff, " is no token of the model's ", config.vocabulary);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/mesh.h"
+#include "cli/parallel_llama.h"
 
 namespace CLI {
 class App;
@@ -15,14 +15,11 @@ namespace weft::cli {
 
 /// What `weft train` is told.
 struct TrainOptions {
+  ParallelOptions parallel;
   std::vector<std::string> data;
-  std::string model;
   std::string init;
   int ranks = 0;
-  std::string mesh;
   int64_t steps = 100;
-  int64_t batch = 16;
-  int64_t seq = 256;
   uint64_t seed = 0;
   double learning_rate = 3e-3;
   double weight_decay = 0.1;
@@ -35,9 +32,6 @@ struct TrainOptions {
 
 /// Adds the subcommand `train` with its flags, which land in `options`.
 CLI::App* add_train(CLI::App& program, TrainOptions& options);
-
-/// The axes that "dp=2,tp=2" says; std::invalid_argument for anything else.
-std::vector<MeshAxis> parsed_axes(const std::string& text);
 
 /// Fills in what was not said and checks what the flags say together.
 void complete(TrainOptions& options);

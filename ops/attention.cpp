@@ -41,6 +41,7 @@ static const Op attention_backward_op = list({
                              c.in(4), heads_first(dout), attention_options(c),
                              heads_first(c.out(0)), heads_first(c.out(1)), heads_first(c.out(2)));
         },
+    .products = [](const Attributes& a) { return a.structure[0] ? 2.5 : 5; },
     .samples =
         {{.shapes =
               {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}, {2, 5, 6, 4}, {2, 6, 5}, {2, 5, 6, 4}},
@@ -73,6 +74,7 @@ static const Op attention_op = list({
           for (int i = 0; i < 3; ++i) g.give(i, gradients[static_cast<size_t>(i)]);
         },
     .saves_out = {0, 1},
+    .products = [](const Attributes& a) { return a.structure[0] ? 1.0 : 2.0; },
     .samples = {{.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}},
                  .attributes = attention_attributes(true, 0.5)},
                 {.shapes = {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}},

@@ -6,6 +6,7 @@
 #include "ops/autograd/op_node.h"
 #include "ops/call_body.h"
 #include "ops/engine.h"
+#include "ops/work_log.h"
 #include "src/kernels/copy.h"
 #include "weft/error.h"
 
@@ -113,8 +114,17 @@ static void run_stages(Running& run) {
     Tensor partial = new_tensor(stage.partial, run.device);
     run.call.stages.add(partial.block());
     if (run.device.kind != DeviceKind::meta) run.op.spec.stages[i].run(Call(run.call));
-    Tensor& reduced = run.reduced.add(stage.reduce ? run_plan(partial, stage.reduce, run.op.spec.name) : partial);
+    Tensor& reduced =
+        run.reduced.add(stage.reduce ? run_plan(partial, stage.reduce, run.op.spec.name) : partial);
     run.call.stages[static_cast<int>(i)] = reduced.block();
+  }
+}
+
+static void compute(Running& run) {
+  if (run.device.kind != DeviceKind::meta) {
+    run.op.spec.forward(Call(run.call));
+  } else if (WorkLog* log = Engine::current().work) {
+    log_work(*log, run.op, run.route, run.call);
   }
 }
 
@@ -170,7 +180,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   if (!make_view(run)) {
     if (route->staged) run_stages(run);
     make_results(run);
-    if (run.device.kind != DeviceKind::meta) op->spec.forward(Call(run.call));
+    compute(run);
   }
   mark_writes(*op, operands);
   if (Context::current().grad_enabled && op->spec.differentiable) {
@@ -251,7 +261,7 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
   if (!make_view(run)) {
     if (route->staged) run_stages(run);
     make_placed_results(run, places);
-    if (run.device.kind != DeviceKind::meta) op->spec.forward(Call(run.call));
+    compute(run);
   }
   fill_places(run.results, places);
   return std::move(run.results);

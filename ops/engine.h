@@ -9,6 +9,7 @@
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/movements.h"
+#include "weft/work_log.h"
 
 namespace weft {
 
@@ -21,6 +22,7 @@ struct Engine {
   };
   std::map<std::string, Moved> implicit;
   MovementLog* log = nullptr;
+  WorkLog* work = nullptr;
   /// Routes of calls without a mesh.
   RouteTable local_routes;
 

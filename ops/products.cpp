@@ -7,6 +7,8 @@
 
 namespace weft {
 
+static double one_product(const Attributes&) { return 1; }
+
 static float beta_of(const Call& c) { return c.accumulate() ? 1.0f : 0.0f; }
 
 /// The last two dims exchanged.
@@ -31,6 +33,7 @@ static const Op matmul_op = list({
           if (g.wants(1)) give_right_factor(g);
         },
     .accumulates = {0},
+    .products = one_product,
     .samples = {{{{5, 7}, {7, 3}}}, {{{2, 5, 7}, {2, 7, 3}}}, {{{2, 5, 7}, {7, 3}}}},
 });
 
@@ -47,6 +50,7 @@ static const Op linear_weight_gradient_op = list({
           if (g.wants(1)) g.give(1, matmul(g.in(0), g.grad()));
         },
     .accumulates = {0},
+    .products = one_product,
     .samples = {{{{5, 7}, {5, 3}}}, {{{2, 5, 7}, {2, 5, 3}}}},
 });
 
@@ -73,6 +77,7 @@ static const Op linear_op = list({
         [](const Call& c) { gemm(c.in(0), transposed_matrix(c.in(1)), c.out(), beta_of(c)); },
     .backward = give_linear,
     .accumulates = {0},
+    .products = one_product,
     .samples = {{{{5, 7}, {3, 7}}}, {{{2, 5, 7}, {3, 7}}}},
 });
 
@@ -91,6 +96,7 @@ static const Op linear_bias_op = list({
         },
     .saves_in = std::vector<int>{0, 1},
     .accumulates = {0},
+    .products = one_product,
     .samples = {{{{5, 7}, {3, 7}, {3}}}, {{{2, 5, 7}, {3, 7}, {3}}}},
 });
 

@@ -8,6 +8,7 @@
 #include "ops/choose.h"
 #include "ops/fetch.h"
 #include "ops/tensor_body.h"
+#include "ops/work_log.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -37,6 +38,7 @@ class Router {
     }
     for (size_t i = 0; i < binding_.results.size(); ++i) result_dtypes_.push_back(result_dtype(i));
     mesh ? lay_out_over(mesh, rule) : lay_out_here();
+    if (op_.spec.products) count_combinations();
     return route_;
   }
 
@@ -58,6 +60,12 @@ class Router {
       }
     }
     return mesh;
+  }
+
+  void count_combinations() {
+    std::vector<Ref<Layout>> used;
+    for (const OperandRoute& operand : route_->operands) used.push_back(operand.used);
+    route_->combinations = factor_combinations(binding_, used, route_->results);
   }
 
   DType result_dtype(size_t i) const {

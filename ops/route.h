@@ -48,6 +48,8 @@ struct Route final : public RefCounted {
   bool communicates = false;
   bool staged = false;
   bool counts_here = true;
+  /// Of indices of all factors, on this rank; 0 for an op without products.
+  double combinations = 0;
   /// Received from other ranks by operands' moves, fetches and stages.
   int64_t bytes = 0;
 

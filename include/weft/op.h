@@ -81,6 +81,9 @@ struct OpSpec {
   std::vector<int> writes = {};
   /// Results for which forward honours Call::accumulate.
   std::vector<int> accumulates = {};
+  /// Matrix products that forward takes for each combination of the rule's factors (a fraction
+  /// where it leaves some out); none: it is bound by bytes.
+  std::function<double(const Attributes&)> products = {};
   /// False for results that no gradient flows through (indices, comparisons).
   bool differentiable = true;
   std::vector<OpSample> samples = {};

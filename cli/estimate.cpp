@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/estimate.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/machine.h"
+#include "cli/step_cost.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/llama.h"
+
+namespace weft::cli {
+
+CLI::App* add_estimate(CLI::App& program, EstimateOptions& o) {
+  CLI::App* estimate = program.add_subcommand(
+      "estimate", "Memory, traffic and time of a training step on a world that need not be there");
+  estimate->footer(
+      "Example: weft estimate --model 70b.json --mesh dp=64,tp=8 --dtype bf16 --machine h100\n"
+      "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong.");
+  estimate->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_parallel_flags(*estimate, o.parallel);
+  estimate->add_option("--world", o.world, "Ranks (default: those of --mesh, or 1)")
+      ->check(CLI::Range(1, 1 << 20));
+  estimate->add_option("--rank", o.rank, "The rank whose memory and traffic are told")
+      ->capture_default_str();
+  estimate->add_option("--ranks-per-host", o.ranks_per_host, "Ranks that share fast links")
+      ->capture_default_str();
+  estimate
+      ->add_option("--machine", o.machine,
+                   "this (measured now, ranks as threads), h100, h200 or a100")
+      ->capture_default_str();
+  estimate->add_flag("--schedule", o.schedule, "Print what is gathered, computed and freed when");
+  return estimate;
+}
+
+/// "12.3 MB".
+static std::string in_words(double amount, const char* unit) {
+  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P"};
+  size_t prefix = 0;
+  while (amount >= 1000 && prefix + 1 < std::size(kPrefixes)) {
+    amount /= 1000;
+    ++prefix;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, amount < 10 && prefix > 0 ? "%.2f" : "%.1f", amount);
+  return concat(text, " ", kPrefixes[prefix], unit);
+}
+
+static void print_memory(const StepCost& cost) {
+  std::printf("memory of a rank, bytes\n");
+  for (int i = 0; i < kPurposes; ++i) {
+    const int64_t bytes = cost.memory[static_cast<size_t>(i)];
+    if (bytes == 0) continue;
+    std::printf("  %-14s %16lld  %s\n", std::string(name_of(static_cast<Purpose>(i))).c_str(),
+                static_cast<long long>(bytes), in_words(static_cast<double>(bytes), "B").c_str());
+  }
+  std::printf("  %-14s %16lld  %s\n", "together", static_cast<long long>(cost.peak_bytes()),
+              in_words(static_cast<double>(cost.peak_bytes()), "B").c_str());
+}
+
+static void print_traffic(const StepCost& cost) {
+  std::printf("received by a rank in a step, bytes\n");
+  for (const AxisCost& axis : cost.traffic) {
+    if (axis.bytes == 0) continue;
+    std::printf("  over %-12s %-14s %16lld  %s of %s\n", axis.axes.c_str(),
+                axis.crosses_hosts ? "across hosts" : "within a host",
+                static_cast<long long>(axis.bytes),
+                in_words(static_cast<double>(axis.bytes), "B").c_str(), axis.of);
+  }
+}
+
+static void print_time(const StepCost& cost, const Machine& machine, double tokens, int ranks) {
+  const StepSeconds seconds = step_seconds(cost, machine);
+  const double rate = cost.operations() / seconds.total;
+  std::printf("time of a step on %s: %.4g s\n", machine.name.c_str(), seconds.total);
+  std::printf("  computing %.4g s: %s in products at %s/s\n", seconds.compute,
+              in_words(cost.operations(), "op").c_str(),
+              in_words(machine.operations, "op").c_str());
+  std::printf("  communicating %.4g s, of which %.4g s are hidden\n", seconds.communication,
+              seconds.compute + seconds.communication - seconds.total);
+  std::printf("  %.5g tokens/s in all, %.5g a rank; %s/s a rank in products\n",
+              tokens / seconds.total, tokens / seconds.total / ranks, in_words(rate, "op").c_str());
+}
+
+void estimate(EstimateOptions o) {
+  const int ranks = complete(o.parallel, o.world, "--world");
+  if (o.rank < 0 || o.rank >= ranks) {
+    fail("--rank is ", o.rank, "; the ranks are 0 to ", ranks - 1);
+  }
+  if (o.ranks_per_host < 1) fail("--ranks-per-host is ", o.ranks_per_host, "; at least 1");
+  LlamaConfig config = llama_config(o.parallel.model);
+  config.max_sequence = std::max(config.max_sequence, o.parallel.seq);
+  const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
+  const Communicator world = fake_world(o.rank, ranks, o.ranks_per_host, !machine.overlaps);
+  ParallelLlama llama(world, config, o.parallel);
+  int64_t parameters = 0;
+  for (const ParameterPtr& parameter : llama.model().parameters()) {
+    parameters += parameter->shape().product();
+  }
+  std::printf(
+      "a Llama of %lld parameters on %s, %d ranks, %s, %s; %lld rows of %lld tokens a step\n",
+      static_cast<long long>(parameters), concat(llama.mesh()).c_str(), ranks,
+      o.parallel.strategy.c_str(), o.parallel.dtype.c_str(),
+      static_cast<long long>(o.parallel.batch), static_cast<long long>(o.parallel.seq));
+  const StepCost cost = step_cost(llama, o.parallel, o.ranks_per_host);
+  print_memory(cost);
+  print_traffic(cost);
+  print_time(cost, machine, static_cast<double>(o.parallel.batch * o.parallel.seq), ranks);
+  if (o.schedule) std::fputs(explain_schedule(llama.model()).c_str(), stdout);
+}
+
+}  // namespace weft::cli

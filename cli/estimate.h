@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "cli/parallel_llama.h"
+
+namespace weft::cli {
+
+/// What `weft estimate` is told.
+struct EstimateOptions {
+  ParallelOptions parallel;
+  int world = 0;
+  int rank = 0;
+  int ranks_per_host = 8;
+  std::string machine = "this";
+  bool schedule = false;
+};
+
+/// Adds the subcommand `estimate` with its flags, which land in `options`.
+CLI::App* add_estimate(CLI::App& program, EstimateOptions& options);
+
+/// Checks what the flags say together, and prints what a training step would take.
+void estimate(EstimateOptions options);
+
+}  // namespace weft::cli

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/machine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops.h"
+
+namespace weft::cli {
+
+/// Seconds of one call, of as many as fit into a fifth of a second.
+template <class F>
+static double seconds_of(const F& call) {
+  using Clock = std::chrono::steady_clock;
+  call();
+  int calls = 0;
+  const auto began = Clock::now();
+  std::chrono::duration<double> took{0};
+  while (took.count() < 0.2) {
+    call();
+    ++calls;
+    took = Clock::now() - began;
+  }
+  return took.count() / calls;
+}
+
+/// The machine this runs on, shared by the ranks: each measures while the others do.
+static Machine measured_machine(const std::string& dtype, int ranks) {
+  Machine machine{.name = "this machine", .latency = 5e-6};
+  // More ranks than cores take turns; measuring with all of them would measure the same.
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int busy = std::min(ranks, cores);
+  run_ranks(busy, [&](Communicator world) {
+    NoGrad no_grad;
+    const TensorOptions options{.dtype = dtype == "bf16" ? DType::bf16 : DType::f32};
+    constexpr int64_t kRows = 512, kWidth = 1024, kElements = 1 << 22;
+    const Tensor x = zeros({kRows, kWidth}, options), w = zeros({kWidth, kWidth}, options);
+    const Tensor a = zeros({kElements}, options), b = zeros({kElements}, options);
+    world.barrier();
+    const double product = seconds_of([&] { linear(x, w); });
+    world.barrier();
+    const double sum = seconds_of([&] { add(a, b); });
+    if (world.rank() != 0) return;
+    machine.operations = 2.0 * kRows * kWidth * kWidth / product;
+    machine.memory_bytes = 3.0 * kElements * static_cast<double>(size_of(options.dtype)) / sum;
+  });
+  const double share = static_cast<double>(busy) / ranks;
+  machine.operations *= share;
+  machine.memory_bytes *= share;
+  // Ranks that are threads read each other's memory.
+  machine.host_bytes = machine.network_bytes = machine.memory_bytes / 2;
+  return machine;
+}
+
+Machine machine_named(const std::string& name, const std::string& dtype, int ranks) {
+  if (name == "this") return measured_machine(dtype, ranks);
+  // Dense products reach about 70 % of the peak, memory and links about 80 %; between hosts, eight
+  // 400 Gbit/s ports for eight ranks.
+  const bool narrow = dtype == "bf16";
+  if (name == "h100") return {"h100", narrow ? 690e12 : 45e12, 2.7e12, 360e9, 40e9, 2e-5, true};
+  if (name == "h200") return {"h200", narrow ? 690e12 : 45e12, 3.8e12, 360e9, 40e9, 2e-5, true};
+  if (name == "a100") return {"a100", narrow ? 220e12 : 14e12, 1.6e12, 240e9, 20e9, 2e-5, true};
+  fail("--machine is ", in_quotes(name), "; this, h100, h200 or a100");
+}
+
+}  // namespace weft::cli

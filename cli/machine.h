@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace weft::cli {
+
+/// What one rank of a machine does in a second, all ranks busy.
+struct Machine {
+  std::string name;
+  /// Operations of matrix products, in the dtype that is computed in.
+  double operations = 0;
+  /// Of memory read and written by all other ops.
+  double memory_bytes = 0;
+  /// Received from ranks of the same host, and of others.
+  double host_bytes = 0;
+  double network_bytes = 0;
+  /// A collective's wait, in seconds.
+  double latency = 0;
+  /// Communication goes on while the rank computes; otherwise it takes the rank's own time.
+  bool overlaps = false;
+};
+
+/// "this": measured now, for a second, with `ranks` ranks as threads of this process; "h100",
+/// "h200", "a100": what products and links reach in practice. `dtype` is "f32" or "bf16".
+/// std::invalid_argument for any other name.
+Machine machine_named(const std::string& name, const std::string& dtype, int ranks);
+
+}  // namespace weft::cli

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/parallel_llama.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "weft/error.h"
+#include "weft/fsdp.h"
+#include "weft/ops.h"
+#include "weft/tensor_parallel.h"
+
+namespace weft::cli {
+
+/// The mesh axis of tensor parallelism; all others carry rows of the batch.
+static constexpr const char* kTensorAxis = "tp";
+
+void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
+  command
+      .add_option("--model", o.model,
+                  "tiny, small or a Hugging Face config.json (default: tiny, or that of --init)")
+      ->type_name("MODEL");
+  command
+      .add_option("--mesh", o.mesh,
+                  "Axes of the ranks, e.g. dp=4 or replicate=2,shard=2,tp=2 (default: dp over all "
+                  "ranks); tp is tensor parallelism, the others carry rows of the batch")
+      ->type_name("AXIS=N,...");
+  command
+      .add_option("--strategy", o.strategy,
+                  "full_shard, zero2, zero1, ddp or hsdp (of two axes: replicate, shard)")
+      ->capture_default_str();
+  command
+      .add_option("--dtype", o.dtype,
+                  "f32, or bf16: compute and gather in bf16 over f32 weights, reduce in f32")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  command
+      .add_option("--activation-checkpointing", o.recompute,
+                  "none; full: every block runs again in backward; selective: every second")
+      ->check(CLI::IsMember({"none", "full", "selective"}))
+      ->capture_default_str();
+  command.add_flag("--sequence-parallel", o.sequence_parallel,
+                   "Between products each rank of tp has a part of the sequence");
+  command.add_flag("--keep-gathered", o.keep_gathered,
+                   "Keep whole parameters from forward to backward: more memory, less traffic");
+  command.add_option("--batch", o.batch, "Rows of a step, over all ranks")->capture_default_str();
+  command.add_option("--accumulate", o.accumulate, "Micro-steps that a step's rows are split into")
+      ->capture_default_str();
+  command.add_option("--seq", o.seq, "Tokens of a row")->capture_default_str();
+}
+
+std::vector<MeshAxis> parsed_axes(const std::string& text) {
+  std::vector<MeshAxis> axes;
+  size_t at = 0;
+  while (at <= text.size()) {
+    size_t comma = std::min(text.find(',', at), text.size());
+    std::string axis = text.substr(at, comma - at);
+    size_t equals = axis.find('=');
+    int size = 0;
+    const char* first = axis.data() + std::min(axis.size(), equals + 1);
+    const char* last = axis.data() + axis.size();
+    auto [stop, error] = std::from_chars(first, last, size);
+    bool good = equals != std::string::npos && equals > 0 && error == std::errc() && stop == last;
+    if (!good || size < 1) {
+      fail("--mesh ", in_quotes(text), ": ", in_quotes(axis),
+           " is no axis; write for example dp=4");
+    }
+    axes.push_back({axis.substr(0, equals), size});
+    at = comma + 1;
+  }
+  return axes;
+}
+
+static void check_positive(const char* flag, int64_t value) {
+  if (value < 1) fail(flag, " is ", value, "; at least 1");
+}
+
+static bool is_tensor_axis(const MeshAxis& axis) { return axis.name == kTensorAxis; }
+
+int complete(ParallelOptions& o, int ranks, const char* flag) {
+  check_positive("--batch", o.batch);
+  check_positive("--seq", o.seq);
+  check_positive("--accumulate", o.accumulate);
+  if (o.batch % o.accumulate != 0) {
+    fail("--batch ", o.batch, " rows do not split into --accumulate ", o.accumulate, " parts");
+  }
+  if (o.model.empty()) o.model = "tiny";
+  if (o.mesh.empty()) o.mesh = concat("dp=", std::max(1, ranks));
+  std::vector<MeshAxis> axes = parsed_axes(o.mesh);
+  int size = 1;
+  for (const MeshAxis& axis : axes) size *= axis.size;
+  if (ranks != 0 && size != ranks) {
+    fail("--mesh ", o.mesh, " has ", size, " ranks but ", flag, " is ", ranks);
+  }
+  Strategy strategy = Strategy::named(o.strategy);
+  auto data = axes.size() - static_cast<size_t>(std::ranges::count_if(axes, is_tensor_axis));
+  if (strategy.rows.size() > 1 && strategy.rows.size() != data) {
+    fail("--strategy ", o.strategy, " is of ", strategy.rows.size(), " axes but --mesh ", o.mesh,
+         " has ", data, " that carry rows; write for example replicate=2,shard=2");
+  }
+  if (o.sequence_parallel && std::ranges::none_of(axes, is_tensor_axis)) {
+    fail("--sequence-parallel needs an axis tp in --mesh, which is ", o.mesh);
+  }
+  return size;
+}
+
+/// With an axis for the rows, which may have one rank: precision and slots are FSDP's.
+static std::vector<MeshAxis> axes_with_rows(const std::string& text) {
+  std::vector<MeshAxis> axes = parsed_axes(text);
+  if (std::ranges::all_of(axes, is_tensor_axis)) axes.insert(axes.begin(), {"dp", 1});
+  return axes;
+}
+
+ParallelLlama::ParallelLlama(const Communicator& world, const LlamaConfig& config,
+                             const ParallelOptions& options)
+    : options_(options), mesh_(world, axes_with_rows(options.mesh)), model_(config) {
+  std::vector<std::string_view> data;
+  std::vector<Placement> rows;
+  for (int axis = 0; axis < mesh_.ndim(); ++axis) {
+    bool carries_rows = mesh_.axis_name(axis) != kTensorAxis;
+    if (carries_rows) data.push_back(mesh_.axis_name(axis));
+    rows.push_back(carries_rows ? Placement(Shard(0)) : Placement(Replicate()));
+  }
+  rows_ = Sharding(mesh_, Placements(std::span<const Placement>(rows)));
+  if (static_cast<int>(data.size()) < mesh_.ndim()) {
+    parallelize(model_, mesh_[kTensorAxis],
+                llama_styles(config, {.sequence_parallel = options.sequence_parallel}));
+  }
+  shard(mesh_.view(data));
+}
+
+void ParallelLlama::shard(const DeviceMesh& data) {
+  FullyShardOptions options;
+  options.strategy = Strategy::named(options_.strategy);
+  options.reshard_after_forward = !options_.keep_gathered;
+  if (options_.dtype == "bf16") {
+    options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
+  }
+  int number = 0;
+  for (Module* block : model_.blocks()) {
+    bool every_second = options_.recompute == "selective" && number++ % 2 == 0;
+    block->set_recompute(options_.recompute == "full" || every_second);
+    fully_shard(*block, data, options);
+  }
+  fully_shard(model_, data, options);
+}
+
+Tensor ParallelLlama::train(const Tensor& ids, const Tensor& targets, int64_t micro_step) {
+  NoSync no_sync(model_, micro_step + 1 < options_.accumulate);
+  Tensor loss = model_.loss(ids, targets);
+  if (options_.accumulate == 1) {
+    loss.backward();
+  } else {
+    mul(loss, 1.0 / static_cast<double>(options_.accumulate)).backward();
+  }
+  return loss.detach();
+}
+
+}  // namespace weft::cli

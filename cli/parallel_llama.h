@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "weft/communicator.h"
+#include "weft/llama.h"
+#include "weft/mesh.h"
+#include "weft/sharding.h"
+
+namespace CLI {
+class App;
+}
+
+namespace weft::cli {
+
+/// How a Llama lies over its ranks and what it computes with: flags of `train` and `estimate`.
+struct ParallelOptions {
+  std::string model;
+  std::string mesh;
+  std::string strategy = "full_shard";
+  std::string dtype = "f32";
+  std::string recompute = "none";
+  bool sequence_parallel = false;
+  bool keep_gathered = false;
+  int64_t accumulate = 1;
+  int64_t batch = 16;
+  int64_t seq = 256;
+};
+
+void add_parallel_flags(CLI::App& command, ParallelOptions& options);
+
+/// The axes that "dp=2,tp=2" says; std::invalid_argument for anything else.
+std::vector<MeshAxis> parsed_axes(const std::string& text);
+
+/// Gives `mesh` its default over so many ranks (0: those it has itself), checks what the flags say
+/// together, and returns the number of ranks. `flag` is where `ranks` comes from.
+int complete(ParallelOptions& options, int ranks, const char* flag);
+
+/// A Llama over the ranks of a mesh, declared: cut along the axis "tp" by its styles, sharded along
+/// all others by the strategy.
+class ParallelLlama {
+ public:
+  ParallelLlama(const Communicator& world, const LlamaConfig& config,
+                const ParallelOptions& options);
+
+  const DeviceMesh& mesh() const { return mesh_; }
+  Llama& model() { return model_; }
+  /// Rows of a batch: cut along all axes but "tp".
+  const Sharding& rows() const { return rows_; }
+  /// Rows of one micro-step, over all ranks.
+  int64_t micro_batch() const { return options_.batch / options_.accumulate; }
+
+  /// Leaves the gradients of one micro-step, of `accumulate`, and returns its mean loss.
+  Tensor train(const Tensor& ids, const Tensor& targets, int64_t micro_step);
+
+ private:
+  void shard(const DeviceMesh& data);
+
+  const ParallelOptions options_;
+  DeviceMesh mesh_;
+  Llama model_;
+  Sharding rows_;
+};
+
+}  // namespace weft::cli

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "cli/machine.h"
+#include "cli/parallel_llama.h"
+#include "weft/fsdp.h"
+#include "weft/movements.h"
+#include "weft/storage.h"
+#include "weft/work_log.h"
+
+namespace weft::cli {
+
+/// Bytes that a rank receives over axes, in a step.
+struct AxisCost {
+  std::string axes;
+  /// The ranks that differ along the axes are of several hosts.
+  bool crosses_hosts = false;
+  /// "parameters and gradients" or "activations".
+  const char* of = "";
+  int64_t bytes = 0;
+  int64_t collectives = 0;
+};
+
+/// What one training step of one rank takes, worked out without memory or communication.
+struct StepCost {
+  /// Most bytes at once, by purpose.
+  std::array<int64_t, kPurposes> memory = {};
+  std::vector<AxisCost> traffic;
+  std::vector<OpWork> work;
+  FullyShardBytes sharding;
+
+  int64_t peak_bytes() const;
+  double operations() const;
+};
+
+/// `llama` is declared, over a world that need not be there.
+StepCost step_cost(ParallelLlama& llama, const ParallelOptions& options, int ranks_per_host);
+
+/// Seconds of a step: of computing, of communication by itself, and of both as they overlap.
+struct StepSeconds {
+  double compute = 0;
+  double communication = 0;
+  double total = 0;
+};
+StepSeconds step_seconds(const StepCost& cost, const Machine& machine);
+
+}  // namespace weft::cli
