@@ -106,10 +106,11 @@ static std::string layer_of(const std::string& path) {
 static std::string line_of(const PlannedCollective& collective, const std::string& layer) {
   std::string inside = collective.module.substr(layer.size());
   if (!inside.empty() && inside[0] == '.') inside.erase(0, 1);
-  return concat("  ", collective.backward ? "backward " : "forward  ", inside,
-                inside.empty() ? "" : ", ", collective.op, ": ", collective.step.kind, " over ",
-                collective.step.axes, ", ", collective.step.from, " -> ", collective.step.to, ", ",
-                collective.step.bytes, " B\n");
+  const MovementStep& step = collective.step;
+  return concat(
+      "  ", collective.backward ? "backward " : "forward  ", inside, inside.empty() ? "" : ", ",
+      collective.op == "backward" ? "parameter's gradient" : collective.op, ": ", step.kind,
+      " over ", step.axes, ", ", step.from, " -> ", step.to, ", ", step.bytes, " B\n");
 }
 
 /// Layers in the order of the model, those that are alike and follow each other as one.
