@@ -81,7 +81,7 @@ void Gradients::make_memory() {
   if (final_) return;
   PurposeScope purpose(Purpose::gradients);
   final_ = Storage::allocate(final_bytes_, device_);
-  if (middle_bytes_) middle_ = Storage::allocate(middle_bytes_, device_);
+  if (scatters_twice()) middle_ = Storage::allocate(middle_bytes_, device_);
 }
 
 void Gradients::take(BufferPool& pool) {

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "tests/fsdp/little_llama.h"
+#include "tests/support/scratch.h"
+#include "weft/autograd.h"
+#include "weft/layers.h"
+#include "weft/ops.h"
+#include "weft/optimizers.h"
+
+namespace weft {
+namespace {
+
+/// Few rows, some fewer than ranks, odd sizes, and a unit that may be left out; weights 0 and 3 are
+/// one when tied.
+class Odd final : public Module {
+ public:
+  explicit Odd(bool tied) {
+    const std::pair<int64_t, int64_t> sizes[] = {{5, 7}, {7, 1}, {1, 5}, {5, 7}, {7, 7}};
+    for (const auto& [in, out] : sizes) {
+      layers_.push_back(
+          add(concat("layer", layers_.size()), std::make_shared<Linear>(in, out, true)));
+    }
+    if (tied) layers_[3]->set_parameter("weight", layers_[0]->own_parameters()[0].second);
+  }
+  bool skips = false;
+  const std::vector<std::shared_ptr<Linear>>& layers() const { return layers_; }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    Tensor x = inputs[0];
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      if (!(skips && i == 4)) x = tanh((*layers_[i])(x));
+    }
+    return {x};
+  }
+
+ private:
+  std::vector<std::shared_ptr<Linear>> layers_;
+};
+
+struct Case {
+  const char* name;
+  std::vector<MeshAxis> axes;
+  FullyShardOptions options = {};
+  /// Cut matrices along dim 1.
+  bool across = false;
+};
+
+void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
+
+std::vector<Case> cases() {
+  const Strategy late{"late", {{Replicate(), Partial(), Shard(0)}, {Shard(0), Shard(0), Shard(0)}}};
+  std::vector<Case> all;
+  for (bool across : {false, true}) {
+    const auto add = [&](const char* name, std::vector<MeshAxis> axes, FullyShardOptions options) {
+      if (across) {
+        options.shard_dim = [](const NamedParameter& p) {
+          return p.parameter->shape().ndim() > 1 ? 1 : 0;
+        };
+      }
+      all.push_back({name, std::move(axes), std::move(options), across});
+    };
+    add("full_shard", {{"dp", 4}}, {});
+    add("zero2", {{"dp", 3}}, {.strategy = Strategy::zero2()});
+    add("zero1", {{"dp", 4}}, {.strategy = Strategy::zero1()});
+    add("ddp", {{"dp", 3}}, {.strategy = Strategy::ddp(), .bucket_bytes = 100});
+    add("hsdp", {{"r", 2}, {"s", 2}}, {.strategy = Strategy::hsdp()});
+    add("late", {{"r", 2}, {"s", 2}}, {.strategy = late});
+    add("kept", {{"r", 2}, {"s", 2}}, {.reshard_after_forward = "s"});
+    add("half", {{"dp", 4}}, {.precision = {.compute = bf16}});
+  }
+  return all;
+}
+
+Tensor rows_over(const DeviceMesh& mesh) {
+  std::vector<double> values;
+  for (int i = 0; i < 6 * 5; ++i) values.push_back(std::sin(i));
+  std::vector<Placement> cut(static_cast<size_t>(mesh.ndim()), Shard(0));
+  return from_values(values, {6, 5},
+                     {f32, cpu, Sharding(mesh, Placements(std::span<const Placement>(cut)))});
+}
+
+using Values = std::vector<std::vector<float>>;
+
+/// Parameters after some steps, the last without a unit.
+Values trained(const DeviceMesh& mesh, const Case& one, bool tied) {
+  manual_seed(3);
+  Odd model(tied);
+  model.layers()[1]->own_parameters()[0].second->set_trainable(false);
+  FullyShardOptions options = one.options;
+  for (const auto& layer : model.layers()) fully_shard(*layer, mesh, options);
+  fully_shard(model, mesh, options);
+  const FullyShardBytes predicted = predicted_bytes(model);
+  model.materialize();
+  AdamW optimizer(model.named_parameters(), {.learning_rate = 0.05});
+  for (int step = 0; step < 4; ++step) {
+    model.skips = step == 3;
+    const int64_t before = mesh.root().traffic().bytes;
+    const int64_t implicit = engine_statistics().implicit_bytes;
+    Tensor x = rows_over(mesh);
+    if (one.options.precision.compute) x = x.to(bf16);
+    sum(square(model(x))).backward();
+    if (!model.skips) {
+      const int64_t others = engine_statistics().implicit_bytes - implicit;
+      EXPECT_EQ(mesh.root().traffic().bytes - before - others, predicted.received) << one.name;
+      EXPECT_EQ(measured_bytes(model).copied, predicted.copied) << one.name;
+    }
+    EXPECT_FALSE(model.layers()[1]->own_parameters()[0].second->grad());
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  EXPECT_EQ(predicted.copied > 0, one.across && mesh.size() > 1 &&
+                                      !one.options.strategy.rows.empty() &&
+                                      one.options.strategy.name != "ddp");
+  Values values;
+  for (const ParameterPtr& p : model.parameters()) {
+    values.push_back(p->value().full_tensor().to_vector<float>());
+  }
+  return values;
+}
+
+class Edges : public testing::TestWithParam<Case> {};
+
+/// Empty slices, ties, frozen parameters and a unit left out, cut along either dim.
+TEST_P(Edges, TrainAsOneRank) {
+  const Case& one = GetParam();
+  int ranks = 1;
+  for (const MeshAxis& axis : one.axes) ranks *= axis.size;
+  for (bool tied : {false, true}) {
+    Values alone, together;
+    run_ranks(1, [&](Communicator world) {
+      DeviceMesh mesh(world, {{"dp", 1}});
+      alone = trained(mesh, {"alone", {}, {.precision = one.options.precision}}, tied);
+    });
+    run_ranks(ranks, [&](Communicator world) {
+      DeviceMesh mesh(world, one.axes);
+      Values values = trained(mesh, one, tied);
+      if (world.rank() == 0) together = std::move(values);
+    });
+    const double bound = one.options.precision.compute ? 2e-2 : 2e-5;
+    ASSERT_EQ(alone.size(), together.size());
+    for (size_t i = 0; i < alone.size(); ++i) {
+      for (size_t j = 0; j < alone[i].size(); ++j) {
+        EXPECT_NEAR(together[i][j], alone[i][j], bound) << "parameter " << i << ", " << j;
+      }
+    }
+  }
+}
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  return concat(info.param.name, info.param.across ? "_dim1" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Edges, testing::ValuesIn(cases()), case_name);
+
+/// Parameters that lie over another axis of the root mesh, unevenly and with empty parts.
+TEST(Edges, CutWhatAnotherAxisLeaves) {
+  run_ranks(8, [](Communicator world) {
+    DeviceMesh mesh(world, {{"r", 2}, {"s", 2}, {"tp", 2}});
+    for (int dim : {0, 1}) {
+      Values found[2];
+      for (bool sharded : {false, true}) {
+        manual_seed(1);
+        Linear layer(5, 3, false);
+        layer.materialize();
+        const ParameterPtr weight = layer.parameters()[0];
+        weight->set_value(distribute(weight->value().detach(), mesh, {{"tp", Shard(dim)}}));
+        if (sharded) {
+          fully_shard(layer, mesh[{"r", "s"}], {.strategy = Strategy::hsdp()});
+        }
+        const Tensor x = ones({4, 5}, {f32, cpu, Sharding(mesh, {Shard(0), Shard(0)})});
+        sum(square(layer(x))).backward();
+        if (sharded) {
+          std::vector<std::string> order;
+          for (int axis : weight->value().sharding().axes_cutting(0)) {
+            order.push_back(mesh.axis_name(axis));
+          }
+          EXPECT_EQ(order, dim == 0 ? std::vector<std::string>({"tp", "s"})
+                                    : std::vector<std::string>({"s"}));
+        }
+        for (const Tensor& t : {weight->value(), weight->grad()}) {
+          found[sharded].push_back(t.full_tensor().to_vector<float>());
+        }
+      }
+      EXPECT_EQ(found[0], found[1]);
+    }
+  });
+}
+
+TEST(Edges, RefuseLayoutsTheyCannotCut) {
+  run_ranks(4, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}, {"tp", 2}}), other(world, {{"dp", 4}});
+    const auto refused = [&](const DeviceMesh& over, const Placements& placements) {
+      Linear layer(4, 4, false);
+      layer.materialize();
+      const ParameterPtr weight = layer.parameters()[0];
+      weight->set_value(distribute(weight->value().detach(), over, placements));
+      fully_shard(layer, mesh["dp"]);
+      return error_of([&] { predicted_bytes(layer); });
+    };
+    EXPECT_EQ(refused(other, {}),
+              "fully_shard: parameter weight is laid out as mesh(dp=4)[R], over "
+              "another mesh than mesh(dp=2, tp=2)");
+    EXPECT_EQ(refused(mesh, {Shard(0)}),
+              "fully_shard: parameter weight is laid out as mesh(dp=2, tp=2)[S(0), R] already");
+    Linear layer(4, 4, false);
+    fully_shard(layer, other, {.shard_dim = [](const NamedParameter&) { return 2; }});
+    EXPECT_EQ(error_of([&] { predicted_bytes(layer); }),
+              "fully_shard: parameter weight [4, 4] has no dim 2 to shard");
+  });
+}
+
+/// The sums of the last layers run while backward goes on.
+TEST(Edges, BucketsAreReducedWhileBackwardGoesOn) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    Odd model(false);
+    fully_shard(model, mesh, {.strategy = Strategy::ddp(), .bucket_bytes = 100});
+    std::vector<std::string> sums;
+    for (const ScheduledAction& action : schedule_of(model)) {
+      if (action.kind == ScheduledAction::Kind::all_reduce) sums.push_back(action.module);
+    }
+    EXPECT_EQ(sums, std::vector<std::string>({"#0", "#1", "#2", "#3"}));
+    EXPECT_NE(explain_schedule(model).find("backward  all-reduce the root#1 over dp, "),
+              std::string::npos);
+    model.materialize();
+    sum(model(rows_over(mesh))).backward();
+    EXPECT_EQ(schedule_of(model, {.sync = false}).back().kind, ScheduledAction::Kind::compute);
+  });
+}
+
+/// One rank of many that are not there, without memory.
+TEST(Edges, PlanAndRunWithoutMemory) {
+  const auto began = std::chrono::steady_clock::now();
+  const int64_t held = memory_statistics().total.current;
+  Communicator world = fake_world(0, 512);
+  DeviceMesh mesh(world, {{"across", 64}, {"within", 8}});
+  LlamaConfig config = little_llama();
+  config.dim = 8192;
+  config.layers = 80;
+  config.heads = 64;
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.ffn = 28672;
+  config.vocabulary = 128256;
+  Llama model(config);
+  shard(model, mesh, {.strategy = Strategy::hsdp(), .precision = {.compute = bf16}});
+  const FullyShardBytes bytes = predicted_bytes(model, 4);
+  EXPECT_NEAR(static_cast<double>(bytes.parameters), 70.55e9 * 4 / 8, 0.01e9);
+  EXPECT_EQ(schedule_of(model).back().backward, true);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+  model.materialize(meta);
+  const Tensor ids = empty({512, 8}, {i64, meta, Sharding(mesh, {Shard(0), Shard(0)})});
+  for (int step = 0; step < 2; ++step) model.loss(ids, ids).backward();
+  EXPECT_EQ(model.parameters()[0]->grad().dtype(), f32);
+  EXPECT_EQ(measured_bytes(model).received, predicted_bytes(model).received);
+  EXPECT_EQ(measured_bytes(model).buffers, predicted_bytes(model).buffers);
+  EXPECT_LT(memory_statistics().total.current - held, 1 << 20);
+}
+
+TEST(Edges, AUnitWhoseSlicesAreAllEmptyElsewhereIsGatheredByAll) {
+  run_ranks(3, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 3}});
+    Linear layer(4, 1, false);
+    fully_shard(layer, mesh, {.strategy = Strategy::zero1()});
+    layer.materialize();
+    SGD optimizer(layer.named_parameters(), {.learning_rate = 0.1});
+    const Tensor x = ones({3, 4}, {f32, cpu, Sharding(mesh, {Shard(0)})});
+    double before = 0;
+    for (int step = 0; step < 3; ++step) {
+      const Tensor loss = sum(layer(x));
+      loss.backward();
+      optimizer.step();
+      optimizer.step();
+      optimizer.zero_grad();
+      const double now = loss.detach().full_tensor().item();
+      if (step > 0) {
+        EXPECT_NEAR(now, before - 2 * 0.1 * 3 * 3 * 4, 1e-4);
+      }
+      before = now;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace weft
