@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 
 #include "tests/support/scratch.h"
@@ -70,6 +71,44 @@ TEST(Optimizers, AdamWStepsAsPyTorchs) {
                 {0.8942422391619783, -2.9097021692630802}}});
   EXPECT_EQ(optimizer.steps(0), 3);
   EXPECT_EQ(optimizer.steps(1), 2);
+}
+
+/// Rounded to nearest, ties to even, as bf16 has it.
+float as_bf16(float x) {
+  auto bits = std::bit_cast<uint32_t>(x);
+  bits += 0x7fff + (bits >> 16 & 1);
+  return std::bit_cast<float>(bits & 0xffff0000);
+}
+
+/// A plain loop that rounds m and v after each step.
+TEST(Optimizers, AdamWKeepsItsMomentsInBf16) {
+  std::vector<float> value = {0.5f, -1.25f, 2.0f}, m(3), v(3);
+  const auto p = vector_parameter("p", {0.5, -1.25, 2.0});
+  AdamW optimizer({p}, {.learning_rate = 0.05,
+                        .beta1 = 0.8,
+                        .beta2 = 0.95,
+                        .eps = 1e-6,
+                        .weight_decay = 0,
+                        .moments = bf16});
+  EXPECT_EQ(optimizer.state(0)[1].dtype(), bf16);
+  for (int step = 1; step <= 5; ++step) {
+    std::vector<double> gradient;
+    for (size_t i = 0; i < 3; ++i) {
+      const float g = static_cast<float>(step) * 0.37f - 1.1f * static_cast<float>(i);
+      gradient.push_back(g);
+      const float m1 = m[i] + (g - m[i]) * 0.2f, v1 = v[i] * 0.95f + g * g * 0.05f;
+      const double root = std::sqrt(v1 / (1 - std::pow(0.95, step)));
+      value[i] -= static_cast<float>(0.05 / (1 - std::pow(0.8, step)) * m1 / (root + 1e-6));
+      m[i] = as_bf16(m1);
+      v[i] = as_bf16(v1);
+    }
+    give_gradient(p, gradient);
+    optimizer.step();
+    expect_near(p, {value.begin(), value.end()});
+  }
+  EXPECT_EQ(optimizer.state(0)[0].to_vector<float>(), m);
+  EXPECT_EQ(error_of([&] { AdamW({p}, {.moments = i32}); }),
+            "adamw: moments of i32; a floating dtype");
 }
 
 // Those of torch.optim.SGD(lr=0.05, momentum=0.9, weight_decay=0.1).
