@@ -94,21 +94,16 @@ void estimate(EstimateOptions o) {
   config.max_sequence = std::max(config.max_sequence, o.parallel.seq);
   const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
   const Communicator world = fake_world(o.rank, ranks, o.ranks_per_host, !machine.overlaps);
-  ParallelLlama llama(world, config, o.parallel);
-  int64_t parameters = 0;
-  for (const ParameterPtr& parameter : llama.model().parameters()) {
-    parameters += parameter->shape().product();
-  }
-  std::printf(
-      "a Llama of %lld parameters on %s, %d ranks, %s, %s; %lld rows of %lld tokens a step\n",
-      static_cast<long long>(parameters), concat(llama.mesh()).c_str(), ranks,
-      o.parallel.strategy.c_str(), o.parallel.dtype.c_str(),
-      static_cast<long long>(o.parallel.batch), static_cast<long long>(o.parallel.seq));
-  const StepCost cost = step_cost(llama, o.parallel, o.ranks_per_host);
+  const DeviceMesh mesh(world, parsed_axes(o.parallel.mesh));
+  std::printf("%s on %s, %d ranks, %s, %s; %lld rows of %lld tokens a step\n",
+              o.parallel.model.c_str(), concat(mesh).c_str(), ranks, o.parallel.strategy.c_str(),
+              o.parallel.dtype.c_str(), static_cast<long long>(o.parallel.batch),
+              static_cast<long long>(o.parallel.seq));
+  const StepCost cost = step_cost(world, config, o.parallel, o.ranks_per_host);
   print_memory(cost);
   print_traffic(cost);
   print_time(cost, machine, static_cast<double>(o.parallel.batch * o.parallel.seq), ranks);
-  if (o.schedule) std::fputs(explain_schedule(llama.model()).c_str(), stdout);
+  if (o.schedule) std::fputs(cost.schedule.c_str(), stdout);
 }
 
 }  // namespace weft::cli

@@ -126,23 +126,23 @@ ParallelLlama::ParallelLlama(const Communicator& world, const LlamaConfig& confi
     parallelize(model_, mesh_[kTensorAxis],
                 llama_styles(config, {.sequence_parallel = options.sequence_parallel}));
   }
-  shard(mesh_.view(data));
+  data_ = mesh_.view(data);
+  int number = 0;
+  for (Module* block : model_.blocks()) {
+    bool every_second = options_.recompute == "selective" && number++ % 2 == 0;
+    block->set_recompute(options_.recompute == "full" || every_second);
+  }
 }
 
-void ParallelLlama::shard(const DeviceMesh& data) {
+void ParallelLlama::shard() {
   FullyShardOptions options;
   options.strategy = Strategy::named(options_.strategy);
   options.reshard_after_forward = !options_.keep_gathered;
   if (options_.dtype == "bf16") {
     options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
   }
-  int number = 0;
-  for (Module* block : model_.blocks()) {
-    bool every_second = options_.recompute == "selective" && number++ % 2 == 0;
-    block->set_recompute(options_.recompute == "full" || every_second);
-    fully_shard(*block, data, options);
-  }
-  fully_shard(model_, data, options);
+  for (Module* block : model_.blocks()) fully_shard(*block, data_, options);
+  fully_shard(model_, data_, options);
 }
 
 Tensor ParallelLlama::train(const Tensor& ids, const Tensor& targets, int64_t micro_step) {

@@ -38,12 +38,13 @@ std::vector<MeshAxis> parsed_axes(const std::string& text);
 /// together, and returns the number of ranks. `flag` is where `ranks` comes from.
 int complete(ParallelOptions& options, int ranks, const char* flag);
 
-/// A Llama over the ranks of a mesh, declared: cut along the axis "tp" by its styles, sharded along
-/// all others by the strategy.
+/// A Llama over the ranks of a mesh, declared: cut along the axis "tp" by its styles and, once
+/// `shard` is called, along all others by the strategy.
 class ParallelLlama {
  public:
   ParallelLlama(const Communicator& world, const LlamaConfig& config,
                 const ParallelOptions& options);
+  void shard();
 
   const DeviceMesh& mesh() const { return mesh_; }
   Llama& model() { return model_; }
@@ -52,14 +53,15 @@ class ParallelLlama {
   /// Rows of one micro-step, over all ranks.
   int64_t micro_batch() const { return options_.batch / options_.accumulate; }
 
-  /// Leaves the gradients of one micro-step, of `accumulate`, and returns its mean loss.
+  /// Leaves the gradients of one micro-step, of `accumulate`, and returns its mean loss. The model
+  /// is sharded.
   Tensor train(const Tensor& ids, const Tensor& targets, int64_t micro_step);
 
  private:
-  void shard(const DeviceMesh& data);
-
   const ParallelOptions options_;
   DeviceMesh mesh_;
+  /// The view of all axes but "tp".
+  DeviceMesh data_;
   Llama model_;
   Sharding rows_;
 };

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include "weft/autograd.h"
 #include "weft/ops.h"
 
 namespace weft::cli {
@@ -31,35 +33,78 @@ static AxisCost& cost_over(StepCost& cost, const std::string& axes, const char* 
   return cost.traffic.emplace_back(AxisCost{.axes = axes, .of = of});
 }
 
-/// Activations, and what ops and their redistributions take, by a step on `meta`.
+namespace {
+
+/// Takes the gradients of a parameter on `meta`, as FSDP's memory would.
+class MetaSink final : public GradientSink {
+ public:
+  explicit MetaSink(Tensor gradient) : gradient_(std::move(gradient)) {}
+  Destination destination() override { return {gradient_, std::exchange(accumulate_, true)}; }
+  void complete() override {}
+
+ private:
+  Tensor gradient_;
+  bool accumulate_ = false;
+};
+
+}  // namespace
+
+/// The parameters as forward uses them under FSDP: gathered over all axes but "tp", on `meta`, in
+/// the dtype that is computed in; their gradients addends of a sum.
+static void use_gathered(ParallelLlama& llama, const ParallelOptions& options) {
+  PurposeScope purpose(Purpose::gathered);
+  const DType dtype = options.dtype == "bf16" ? DType::bf16 : DType::f32;
+  const DeviceMesh& mesh = llama.mesh();
+  for (const ParameterPtr& parameter : llama.model().parameters()) {
+    const Tensor& value = parameter->value();
+    Sharding sharding = value.is_sharded() ? value.sharding() : Sharding(mesh, {});
+    std::vector<Placement> sums(sharding.placements().begin(), sharding.placements().end());
+    for (int axis = 0; axis < mesh.ndim(); ++axis) {
+      if (llama.rows()[axis].is_shard()) sums[static_cast<size_t>(axis)] = Partial();
+    }
+    Tensor whole = empty(value.shape(), {dtype, meta, sharding});
+    whole.set_requires_grad();
+    whole.set_gradient_sink(std::make_shared<MetaSink>(
+        empty(value.shape(),
+              {DType::f32, meta, Sharding(mesh, Placements(std::span<const Placement>(sums)))})));
+    parameter->set_value(whole);
+  }
+}
+
+/// Activations, and what ops and their redistributions take, by one micro-step on `meta`.
 static void run_without_memory(ParallelLlama& llama, const ParallelOptions& options,
                                StepCost& cost) {
+  use_gathered(llama, options);
   const Shape shape{llama.micro_batch(), options.seq};
+  const TensorOptions integers{DType::i64, meta, llama.rows()};
   MovementLog movements;
   WorkLog work;
   reset_peak_memory(DeviceKind::meta);
-  const MemoryStatistics before = memory_statistics(DeviceKind::meta);
-  PurposeScope purpose(Purpose::activations);
-  for (int64_t micro_step = 0; micro_step < options.accumulate; ++micro_step) {
-    const TensorOptions integers{DType::i64, meta, llama.rows()};
-    llama.train(empty(shape, integers), empty(shape, integers), micro_step);
+  {
+    PurposeScope purpose(Purpose::activations);
+    llama.model().loss(empty(shape, integers), empty(shape, integers)).backward();
   }
-  const MemoryStatistics after = memory_statistics(DeviceKind::meta);
-  const auto at = static_cast<size_t>(Purpose::activations);
-  cost.memory[at] = after.by_purpose[at].peak - before.by_purpose[at].current;
+  cost.memory[static_cast<size_t>(Purpose::activations)] =
+      memory_statistics(DeviceKind::meta)
+          .by_purpose[static_cast<size_t>(Purpose::activations)]
+          .peak;
   cost.work = work.ops;
+  for (OpWork& op : cost.work) {
+    op.calls *= options.accumulate;
+    op.operations *= static_cast<double>(options.accumulate);
+    op.bytes *= options.accumulate;
+  }
   for (const Movement& movement : movements.movements) {
     for (const MovementStep& step : movement.steps) {
       AxisCost& over = cost_over(cost, step.axes, "activations");
-      over.bytes += step.bytes;
-      ++over.collectives;
+      over.bytes += step.bytes * options.accumulate;
+      over.collectives += options.accumulate;
     }
   }
 }
 
-StepCost step_cost(ParallelLlama& llama, const ParallelOptions& options, int ranks_per_host) {
-  StepCost cost;
-  run_without_memory(llama, options, cost);
+/// What FSDP owns and moves, and the optimizer's state.
+static void add_sharding(ParallelLlama& llama, const ParallelOptions& options, StepCost& cost) {
   cost.sharding = predicted_bytes(llama.model(), static_cast<int>(options.accumulate));
   auto of = [&](Purpose purpose) -> int64_t& { return cost.memory[static_cast<size_t>(purpose)]; };
   of(Purpose::parameters) = cost.sharding.parameters;
@@ -79,8 +124,19 @@ StepCost step_cost(ParallelLlama& llama, const ParallelOptions& options, int ran
     over.bytes += axis.bytes;
     over.collectives += collectives * options.accumulate;
   }
+}
+
+StepCost step_cost(const Communicator& world, const LlamaConfig& config,
+                   const ParallelOptions& options, int ranks_per_host) {
+  StepCost cost;
+  ParallelLlama gathered(world, config, options);
+  run_without_memory(gathered, options, cost);
+  ParallelLlama sharded(world, config, options);
+  sharded.shard();
+  add_sharding(sharded, options, cost);
+  cost.schedule = explain_schedule(sharded.model());
   for (AxisCost& over : cost.traffic) {
-    over.crosses_hosts = crosses_hosts(llama.mesh(), over.axes, ranks_per_host);
+    over.crosses_hosts = crosses_hosts(sharded.mesh(), over.axes, ranks_per_host);
   }
   return cost;
 }

@@ -32,13 +32,15 @@ struct StepCost {
   std::vector<AxisCost> traffic;
   std::vector<OpWork> work;
   FullyShardBytes sharding;
+  std::string schedule;
 
   int64_t peak_bytes() const;
   double operations() const;
 };
 
-/// `llama` is declared, over a world that need not be there.
-StepCost step_cost(ParallelLlama& llama, const ParallelOptions& options, int ranks_per_host);
+/// Of a rank of a world that need not be there.
+StepCost step_cost(const Communicator& world, const LlamaConfig& config,
+                   const ParallelOptions& options, int ranks_per_host);
 
 /// Seconds of a step: of computing, of communication by itself, and of both as they overlap.
 struct StepSeconds {

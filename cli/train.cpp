@@ -7,6 +7,7 @@
 
 #include "cli/data.h"
 #include "cli/progress.h"
+#include "cli/resume.h"
 #include "cli/sample.h"
 #include "cli/train_options.h"
 #include "weft/autograd.h"
@@ -44,23 +45,31 @@ class Training {
         llama_(world, config, options.parallel),
         mesh_(llama_.mesh()),
         model_(llama_.model()) {
+    llama_.shard();
     model_.materialize();
     if (!options.init.empty()) load_hugging_face(model_, options.init);
     optimizer_.emplace(model_.named_parameters(),
                        AdamWOptions{.learning_rate = options.learning_rate,
                                     .beta2 = 0.95,
                                     .weight_decay = options.weight_decay});
+    saver_.emplace(options.checkpoints, world, model_, *optimizer_,
+                   RunNumbers{{"seed", static_cast<int64_t>(options.seed)},
+                              {"batch", options.parallel.batch},
+                              {"seq", options.parallel.seq},
+                              {"tokens", data.stream().size()}});
   }
 
   void run() {
     if (is_first()) describe();
     int64_t every = std::max<int64_t>(1, options_.steps / kValidations);
+    int64_t done = saver_->resume();
     started_ = Clock::now();
-    for (int64_t step = 1; step <= options_.steps; ++step) {
+    for (int64_t step = done + 1; step <= options_.steps; ++step) {
       StepReport report = train_step(step);
       bool validates = step % every == 0 || step == options_.steps;
       if (validates) report.validation_loss = validation_loss();
       if (is_first()) progress_.report(report);
+      if (saver_->after_step(step, step == options_.steps)) return;
     }
     if (options_.sample > 0) print_sample();
   }
@@ -188,6 +197,7 @@ class Training {
   const DeviceMesh mesh_;
   Llama& model_;
   std::optional<AdamW> optimizer_;
+  std::optional<RunSaver> saver_;
   Clock::time_point started_;
 };
 

@@ -37,6 +37,7 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
   train->add_option("--weight-decay", o.weight_decay, "Of AdamW")->capture_default_str();
   train->add_option("--clip", o.clip, "Largest norm of the gradients")->capture_default_str();
   train->add_option("--threads", o.threads, "Threads a rank (default: the cores, shared evenly)");
+  add_resume_flags(*train, o.checkpoints);
   train->add_option("--metrics", o.metrics, "Write one JSON object a step to FILE")
       ->type_name("FILE");
   train->add_option("--sample", o.sample, "Tokens to generate when done")->capture_default_str();
@@ -55,6 +56,7 @@ void complete(TrainOptions& o) {
   if (o.weight_decay < 0) fail("--weight-decay is ", o.weight_decay, "; at least 0");
   if (o.threads < 0) fail("--threads is ", o.threads, "; at least 1, or 0 to share the cores");
   if (o.sample < 0) fail("--sample is ", o.sample, "; at least 0");
+  complete(o.checkpoints);
   if (o.parallel.model.empty()) o.parallel.model = o.init;
   o.ranks = complete(o.parallel, o.ranks, "--ranks");
 }

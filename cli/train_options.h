@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/parallel_llama.h"
+#include "cli/resume.h"
 
 namespace CLI {
 class App;
@@ -16,6 +17,7 @@ namespace weft::cli {
 /// What `weft train` is told.
 struct TrainOptions {
   ParallelOptions parallel;
+  ResumeOptions checkpoints;
   std::vector<std::string> data;
   std::string init;
   int ranks = 0;
