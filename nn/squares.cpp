@@ -2,6 +2,7 @@
 #include "nn/squares.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "weft/error.h"
 #include "weft/mesh.h"
@@ -45,12 +46,13 @@ static std::vector<CutMesh> cut_meshes(const char* what, const Tensors& tensors)
   return meshes;
 }
 
-/// The one axis along which tensors are cut; -1 when there are several.
-static int only_cut_axis(const std::vector<CutMesh>& meshes) {
-  if (meshes.size() != 1) return -1;
-  const std::vector<bool>& cut = meshes[0].cut;
-  if (std::count(cut.begin(), cut.end(), true) != 1) return -1;
-  return static_cast<int>(std::find(cut.begin(), cut.end(), true) - cut.begin());
+/// Ranks that differ along the axes that cut something.
+static Communicator ranks_along_cuts(const CutMesh& of) {
+  std::vector<std::string_view> names;
+  for (int axis = 0; axis < of.mesh.ndim(); ++axis) {
+    if (of.cut[static_cast<size_t>(axis)]) names.push_back(of.mesh.axis_name(axis));
+  }
+  return of.mesh.view(names).communicator();
 }
 
 /// The ranks of the largest mesh: those of the others are among them.
@@ -71,13 +73,13 @@ static Communicator widest_ranks(const char* what, const std::vector<CutMesh>& m
   return ranks;
 }
 
-/// Of the ranks that hold the same elements, along `only_axis` or all axes, the first.
-static bool is_first_holder(const Tensor& tensor, int only_axis) {
-  const Sharding sharding = tensor.sharding();
+/// Of the ranks that hold the same elements and take part, the first: those that do not take part
+/// differ along axes that cut nothing.
+static bool is_first_holder(const Sharding& sharding, const std::vector<bool>& taking_part) {
   const DeviceMesh mesh = sharding.mesh();
   for (int axis = 0; axis < mesh.ndim(); ++axis) {
-    if (only_axis >= 0 && axis != only_axis) continue;
-    if (!sharding[axis].is_shard() && mesh.coordinate(axis) > 0) return false;
+    if (!taking_part[static_cast<size_t>(axis)] || sharding[axis].is_shard()) continue;
+    if (mesh.coordinate(axis) > 0) return false;
   }
   return true;
 }
@@ -86,13 +88,16 @@ SquaresReduction::SquaresReduction(const char* what, const Tensors& tensors)
     : counts_(tensors.size(), true) {
   const std::vector<CutMesh> meshes = cut_meshes(what, tensors);
   if (meshes.empty()) return;
-  const int axis = only_cut_axis(meshes);
-  const DeviceMesh& first = meshes[0].mesh;
-  ranks_ = axis >= 0 ? first[first.axis_name(axis)].communicator() : widest_ranks(what, meshes);
+  const bool one_mesh = meshes.size() == 1;
+  ranks_ = one_mesh ? ranks_along_cuts(meshes[0]) : widest_ranks(what, meshes);
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Sharding sharding = tensors[i].sharding();
-    const bool here = sharding && (axis < 0 || sharding.mesh() == first);
-    counts_[i] = here ? is_first_holder(tensors[i], axis) : ranks_.rank() == 0;
+    if (sharding && (!one_mesh || sharding.mesh() == meshes[0].mesh)) {
+      const std::vector<bool> all(static_cast<size_t>(sharding.axes()), true);
+      counts_[i] = is_first_holder(sharding, one_mesh ? meshes[0].cut : all);
+    } else {
+      counts_[i] = ranks_.rank() == 0;
+    }
   }
 }
 

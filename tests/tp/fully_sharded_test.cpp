@@ -72,5 +72,37 @@ TEST(FullySharded, ClipsAsOneRank) {
   }
 }
 
+/// Parameters after three steps of LAMB, whose norms are of what is cut twice.
+TEST(FullySharded, LambStepsAsOnOneRank) {
+  std::vector<std::vector<double>> alone;
+  const auto learned_on = [](const DeviceMesh& mesh, const Strategy& strategy) {
+    Llama model(little_llama(4, 2));
+    shard_twice(model, mesh, mesh["dp"], true, strategy);
+    model.materialize();
+    Lamb optimizer(model.named_parameters(), {.learning_rate = 2e-2});
+    const TensorOptions rows{.dtype = i64, .sharding = Sharding(mesh, {{"dp", Shard(0)}})};
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      model.loss(some_ids({4, 7}, step, rows), some_ids({4, 7}, step + 1, rows)).backward();
+      const int64_t calls = mesh.traffic().collectives;
+      optimizer.step();
+      EXPECT_EQ(mesh.traffic().collectives - calls, mesh.size() > 1);
+    }
+    std::vector<std::vector<double>> values;
+    for (const ParameterPtr& parameter : model.parameters()) {
+      values.push_back(whole_values(parameter->value()));
+    }
+    return values;
+  };
+  on_mesh({{"dp", 1}, {"tp", 1}},
+          [&](const DeviceMesh& mesh) { alone = learned_on(mesh, Strategy::full_shard()); });
+  for (const Strategy& strategy : {Strategy::full_shard(), Strategy::zero1()}) {
+    on_mesh({{"dp", 2}, {"tp", 2}}, [&](const DeviceMesh& mesh) {
+      const auto together = learned_on(mesh, strategy);
+      for (size_t i = 0; i < alone.size(); ++i) expect_values(together[i], alone[i], 2e-5);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace weft
