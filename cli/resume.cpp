@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/resume.h"
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <bit>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+
+#include "weft/context.h"
+#include "weft/error.h"
+
+namespace weft::cli {
+
+static constexpr const char* kConfigPart = "config";
+
+void add_resume_flags(CLI::App& command, ResumeOptions& o) {
+  command.add_option("--save", o.save, "Save checkpoints to this directory")->type_name("DIR");
+  command.add_option("--save-every", o.save_every, "Steps between them (default: only the last)");
+  command.add_option("--keep", o.keep, "Complete ones to keep; 0: all")->capture_default_str();
+  command
+      .add_option("--resume", o.resume,
+                  "Go on from the newest complete checkpoint of this directory (a new run if it "
+                  "has none)")
+      ->type_name("DIR");
+}
+
+void complete(ResumeOptions& o) {
+  if (o.save_every < 0) fail("--save-every is ", o.save_every, "; at least 1");
+  if (o.keep < 0) fail("--keep is ", o.keep, "; at least 1, or 0 for all");
+  if (o.save_every > 0 && o.save.empty()) fail("--save-every needs --save DIR");
+}
+
+/// Both are one word: they become numbers of a checkpoint.
+static RunNumbers numbers_of(const LlamaConfig& config) {
+  return {{"dim", config.dim},
+          {"layers", config.layers},
+          {"heads", config.heads},
+          {"kv_heads", config.kv_heads},
+          {"head_dim", config.head_dim},
+          {"ffn", config.ffn},
+          {"vocabulary", config.vocabulary},
+          {"max_sequence", config.max_sequence},
+          {"tied", config.tied},
+          {"rope_theta", std::bit_cast<int64_t>(config.rope_theta)},
+          {"norm_eps", std::bit_cast<int64_t>(config.norm_eps)}};
+}
+
+LlamaConfig saved_config(const std::string& checkpoint) {
+  const CheckpointContents contents = checkpoint_contents(checkpoint);
+  const auto number = [&](const std::string& name) {
+    const auto found = contents.numbers.find(concat(kConfigPart, '/', name));
+    if (found == contents.numbers.end()) {
+      fail(checkpoint, " says nothing of the model's ", name, "; was it saved by weft train?");
+    }
+    return found->second;
+  };
+  return {.dim = number("dim"),
+          .layers = number("layers"),
+          .heads = number("heads"),
+          .kv_heads = number("kv_heads"),
+          .head_dim = number("head_dim"),
+          .ffn = number("ffn"),
+          .vocabulary = number("vocabulary"),
+          .max_sequence = number("max_sequence"),
+          .rope_theta = std::bit_cast<double>(number("rope_theta")),
+          .norm_eps = std::bit_cast<double>(number("norm_eps")),
+          .tied = number("tied") != 0};
+}
+
+/// A part that is saved, and must be the same when it is loaded.
+static TrainingState::Part fixed_part(const char* what, RunNumbers numbers) {
+  return {.give =
+              [numbers] {
+                return StateDict{{}, numbers};
+              },
+          .take =
+              [what, numbers](const RunNumbers& saved) {
+                for (const auto& [name, number] : numbers) {
+                  const int64_t before = saved.at(name);
+                  if (before == number) continue;
+                  fail("--resume: the checkpoint's ", what, " has ", name, ' ', before,
+                       " but this run ", number);
+                }
+              }};
+}
+
+/// Rank 0's text on all ranks.
+static std::string told_by_first(const Communicator& world, std::string text) {
+  auto length = static_cast<int64_t>(text.size());
+  const auto tell = [&](void* data, int64_t count, DType dtype) {
+    const std::array<int64_t, 1> counts{count};
+    const Piece piece{.send = data, .recv = data, .dtype = dtype, .counts = counts};
+    world.broadcast({&piece, 1}, 0).wait();
+  };
+  tell(&length, 1, DType::i64);
+  text.resize(static_cast<size_t>(length));
+  if (length > 0) tell(text.data(), length, DType::u8);
+  return text;
+}
+
+std::string chosen_checkpoint(const std::string& directory, const Communicator& world) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(directory, ignored)) {
+    fail("--resume ", directory, " is no directory");
+  }
+  std::string chosen;
+  if (world.rank() == 0) {
+    const bool several = !list_checkpoints(directory).empty();
+    const auto passed_over = [](const std::string& path, const CheckpointReport& report) {
+      std::fprintf(stderr, "weft: passed over %s, which is %s: %s\n", path.c_str(),
+                   std::string(name_of(report.verdict)).c_str(), report.reason.c_str());
+    };
+    chosen = newest_complete_checkpoint(directory, passed_over);
+    if (!several && inspect_checkpoint(directory, {.depth = Inspection::headers}).verdict ==
+                        Verdict::complete) {
+      chosen = directory;
+    }
+  }
+  return told_by_first(world, chosen);
+}
+
+static volatile std::sig_atomic_t stop_signal = 0;
+
+static void note_signal(int signal) {
+  stop_signal = signal;
+  // The second one ends the program at once.
+  std::signal(signal, SIG_DFL);
+}
+
+RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llama& model,
+                   Optimizer& optimizer, RunNumbers numbers)
+    : options_(options), world_(world) {
+  state_.add("model", model);
+  state_.add("optimizer", optimizer);
+  state_.add("random", Context::current().random);
+  state_.add("step", step_);
+  state_.add(kConfigPart, fixed_part("model", numbers_of(model.config())));
+  state_.add("run", fixed_part("run", std::move(numbers)));
+  if (options.save.empty()) return;
+  saver_.emplace(world, options.save, CheckpointOptions{.keep = options.keep});
+  if (world.rank() != 0) return;
+  std::signal(SIGTERM, note_signal);
+  std::signal(SIGINT, note_signal);
+}
+
+int64_t RunSaver::resume() {
+  if (options_.resume.empty()) return 0;
+  const std::string path = chosen_checkpoint(options_.resume, world_);
+  if (path.empty()) {
+    if (world_.rank() == 0) {
+      std::fprintf(stderr, "weft: %s has no complete checkpoint; the run starts at step 1\n",
+                   options_.resume.c_str());
+    }
+    return 0;
+  }
+  load(path, state_);
+  if (world_.rank() == 0) {
+    std::printf("resumed from %s after step %lld\n", path.c_str(), static_cast<long long>(step_));
+  }
+  return step_;
+}
+
+/// All ranks stop after the same step: the one at which rank 0 saw the signal.
+bool RunSaver::is_stopping() {
+  int64_t stopping = stop_signal != 0;
+  const std::array<int64_t, 1> counts{1};
+  const Piece piece{.send = &stopping, .recv = &stopping, .dtype = DType::i64, .counts = counts};
+  world_.broadcast({&piece, 1}, 0).wait();
+  return stopping != 0;
+}
+
+bool RunSaver::after_step(int64_t step, bool is_last) {
+  if (!saver_) return false;
+  step_ = step;
+  const bool stopping = is_stopping();
+  const bool due = options_.save_every > 0 && step % options_.save_every == 0;
+  if (!stopping && !is_last && !due) return false;
+  const std::string path = saver_->save_async(step, state_);
+  if (!stopping && !is_last) return false;
+  saver_->wait();
+  if (world_.rank() == 0) std::printf("saved %s\n", path.c_str());
+  return stopping;
+}
+
+}  // namespace weft::cli
