@@ -76,10 +76,10 @@ TEST(Precision, HalfLearnsAsF32AndAsOneRank) {
   EXPECT_LT(alone.back(), 0.8 * alone.front());
 }
 
-class HalfStrategies : public testing::TestWithParam<std::tuple<const char*, bool>> {};
+class Precision : public testing::TestWithParam<std::tuple<const char*, bool>> {};
 
 /// As one rank does; parameters as bf16 on the wire, gradients as told.
-TEST_P(HalfStrategies, LearnAsOneRank) {
+TEST_P(Precision, LearnAsOneRank) {
   const auto [name, wide] = GetParam();
   const MixedPrecision precision = wide ? kWideSums : kHalf;
   std::vector<MeshAxis> axes{{"dp", 3}};
@@ -97,7 +97,7 @@ TEST_P(HalfStrategies, LearnAsOneRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Precision, HalfStrategies,
+INSTANTIATE_TEST_SUITE_P(Strategies, Precision,
                          testing::Combine(testing::Values("full_shard", "zero2", "zero1", "ddp",
                                                           "hsdp"),
                                           testing::Bool()));

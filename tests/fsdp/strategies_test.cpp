@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/fsdp/little_llama.h"
+#include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
@@ -232,6 +233,90 @@ TEST_P(Strategies, SumGradientsUntilTheyAreCleared) {
     backward(true);
     expect_times(1, once);
   });
+}
+
+/// Two forwards, one without gradients, then both backwards.
+TEST_P(Strategies, TakeBackwardsAsTheyCome) {
+  run_ranks(GetParam().ranks(), [&](Communicator world) {
+    DeviceMesh mesh(world, GetParam().axes);
+    Llama model(little_llama());
+    shard(model, mesh, GetParam().options);
+    model.materialize();
+    const auto loss = [&](int salt) {
+      return model.loss(batch_of(mesh, 4, salt), batch_of(mesh, 4, salt + 1));
+    };
+    loss(1).backward();
+    loss(2).backward();
+    const auto expected = gradients_of(model);
+    for (const ParameterPtr& p : model.parameters()) p->clear_grad();
+    Tensor first = loss(1), second = loss(2);
+    {
+      NoGrad no_grad;
+      loss(3);
+    }
+    first.backward();
+    second.backward();
+    const auto found = gradients_of(model);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      for (size_t j = 0; j < expected[i].size(); ++j) {
+        ASSERT_NEAR(found[i][j], expected[i][j], 1e-5 * (1 + std::abs(expected[i][j])));
+      }
+    }
+  });
+}
+
+/// What is whole between uses is gathered when parameters have changed, and only then.
+TEST(Strategies, GatherWholeParametersOnceAnUpdate) {
+  for (const char* name : {"zero1", "zero2"}) {
+    run_ranks(4, [&](Communicator world) {
+      DeviceMesh mesh(world, {{"dp", 4}});
+      Llama model(little_llama());
+      shard(model, mesh, {.strategy = Strategy::named(name)});
+      model.materialize();
+      AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
+      const auto evaluate = [&] {
+        NoGrad no_grad;
+        const int64_t before = mesh.traffic().bytes;
+        const int64_t implicit = engine_statistics().implicit_bytes;
+        const Tensor loss = model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2));
+        const int64_t moved = mesh.traffic().bytes - before;
+        const int64_t others = engine_statistics().implicit_bytes - implicit;
+        return std::pair(loss.full_tensor().item(), moved - others);
+      };
+      const auto [first, gathered] = evaluate();
+      EXPECT_GT(gathered, 0);
+      EXPECT_EQ(evaluate(), std::pair(first, int64_t{0}));
+      model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
+      EXPECT_EQ(evaluate(), std::pair(first, int64_t{0}));
+      optimizer.step();
+      const auto [after, again] = evaluate();
+      EXPECT_LT(after, first);
+      EXPECT_EQ(again, gathered);
+      {
+        NoGrad no_grad;
+        for (const ParameterPtr& p : model.parameters()) fill_(p->value(), 0);
+      }
+      EXPECT_NEAR(evaluate().first, std::log(37), 1e-5);
+    });
+  }
+}
+
+/// Sums of one rank's own are no gradients yet.
+TEST(Strategies, NoOptimizerTakesGradientsThatWaitForTheSync) {
+  for (const char* name : {"zero1", "ddp"}) {
+    run_ranks(2, [&](Communicator world) {
+      DeviceMesh mesh(world, {{"dp", 2}});
+      Llama model(little_llama());
+      shard(model, mesh, {.strategy = Strategy::named(name)});
+      model.materialize();
+      AdamW optimizer(model.named_parameters());
+      NoSync hold(model);
+      model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
+      const std::string message = error_of([&] { optimizer.step(); });
+      EXPECT_NE(message.find("but its gradient as mesh(dp=2)[P(sum)]"), std::string::npos)
+          << message;
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Strategies, testing::ValuesIn(all_ways()), name_of_way);
