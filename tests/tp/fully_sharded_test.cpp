@@ -21,32 +21,14 @@ void shard_twice(Llama& model, const DeviceMesh& mesh, const DeviceMesh& data,
   fully_shard(model, data, options);
 }
 
+/// Other strategies and models: tests/fsdp.
 TEST(FullySharded, OverTensorParallelEqualsTransformers) {
-  for (const char* name : {"grouped", "grouped_tied"}) {
-    for (bool sequence_parallel : {false, true}) {
-      on_mesh({{"dp", 2}, {"tp", 2}}, [&](const DeviceMesh& mesh) {
-        LlamaSetup setup;
-        setup.shard = [&](Llama& model) {
-          shard_twice(model, mesh, mesh["dp"], sequence_parallel, Strategy::full_shard());
-        };
-        setup.batch = [&](const Tensor& whole) {
-          return distribute(whole, mesh, {{"dp", Shard(0)}});
-        };
-        expect_as_transformers(name, setup);
-      });
-    }
-  }
-}
-
-TEST(FullySharded, HybridOverTensorParallelEqualsTransformers) {
-  on_mesh({{"replicate", 2}, {"shard", 2}, {"tp", 2}}, [](const DeviceMesh& mesh) {
+  on_mesh({{"dp", 2}, {"tp", 2}}, [&](const DeviceMesh& mesh) {
     LlamaSetup setup;
     setup.shard = [&](Llama& model) {
-      shard_twice(model, mesh, mesh[{"replicate", "shard"}], true, Strategy::hsdp());
+      shard_twice(model, mesh, mesh["dp"], true, Strategy::full_shard());
     };
-    setup.batch = [&](const Tensor& whole) {
-      return distribute(whole, mesh, {{"replicate", Shard(0)}, {"shard", Shard(0)}});
-    };
+    setup.batch = [&](const Tensor& whole) { return distribute(whole, mesh, {{"dp", Shard(0)}}); };
     expect_as_transformers("grouped", setup);
   });
 }
