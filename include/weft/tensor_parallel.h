@@ -26,7 +26,7 @@ namespace weft {
 using AxisLayout = std::optional<Placement>;
 
 /// A Linear cut along its outputs (weight and bias S(0)), an Embedding along its width (weight
-/// S(1)): a whole input gives an output that is cut along its last dim, without traffic.
+/// S(1)). The input, whole or brought to be, gives an output that is cut along its last dim.
 struct Colwise {
   AxisLayout output = {};
   /// The outputs are so many heads that stay whole: the ranks must divide them. 0: any cut.
@@ -34,8 +34,8 @@ struct Colwise {
 };
 
 /// A Linear cut along its inputs (weight S(1), bias whole), an Embedding along its vocabulary
-/// (weight S(0)): an input that is cut along its last dim (ids: a whole one) gives addends of the
-/// output, which are added up to `output`; Shard(1) leaves each rank a part of the sequence.
+/// (weight S(0)). The input, cut along its last dim or brought to be (ids: whole), gives addends of
+/// the output, which are added up to `output`; Shard(1) leaves each rank a part of the sequence.
 struct Rowwise {
   AxisLayout output = Replicate();
   /// The inputs are so many heads that stay whole.
