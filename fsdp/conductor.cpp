@@ -141,6 +141,8 @@ void Conductor::gradients_done(Unit& unit, int bucket) {
   flights_.push_back({&unit, bucket, 0});
 }
 
+void Conductor::backward_done(Unit& unit) { release(unit, true); }
+
 void Conductor::end() {
   if (backward_) {
     for (const auto& unit : units_) {

@@ -49,6 +49,8 @@ class Conductor {
   void begin_backward();
   void backward(Unit& unit, const std::vector<Unit*>& ahead);
   void gradients_done(Unit& unit, int bucket);
+  /// Its inputs' gradients are complete too.
+  void backward_done(Unit& unit);
   void end();
 
   void take_gradients(Unit& unit);

@@ -122,17 +122,34 @@ static Tensors hooked_outputs(Unit& unit, const Tensors& given) {
   });
 }
 
+/// Frozen parameters may be needed until the inputs' gradients are complete.
+static Tensors hooked_inputs(Unit& unit, const Tensors& given) {
+  unit.runtime->before_forward(unit);
+  Tensors inputs = cast_all(given, unit.options().precision.inputs);
+  if (!unit.has_frozen() || !Context::current().grad_enabled) return inputs;
+  Tensors wanted;
+  for (const Tensor& input : inputs) {
+    if (input && input.requires_grad()) wanted.push_back(input);
+  }
+  if (wanted.empty()) return inputs;
+  const Tensors recorded = record("fully_shard", wanted, wanted, [&unit](const Tensors& gradients) {
+    unit.runtime->after_backward(unit);
+    return gradients;
+  });
+  auto next = recorded.begin();
+  for (Tensor& input : inputs) {
+    if (input && input.requires_grad()) input = *next++;
+  }
+  return inputs;
+}
+
 static void add_hooks(Module& module, Unit& unit) {
   module.add_materializer([&unit](Device device) {
     unit.runtime->set_device(device);
     unit.materialize(device);
   });
   module.add_hooks(
-      {.before =
-           [&unit](const Tensors& inputs) {
-             unit.runtime->before_forward(unit);
-             return cast_all(inputs, unit.options().precision.inputs);
-           },
+      {.before = [&unit](const Tensors& inputs) { return hooked_inputs(unit, inputs); },
        .after = [&unit](const Tensors& outputs) { return hooked_outputs(unit, outputs); }});
 }
 

@@ -139,7 +139,7 @@ void Runtime::expect_backward() {
   conductor_.set_sync(syncs_);
   conductor_.begin_backward();
   for (const auto& unit : units_) unit->gradients().expect();
-  after_backward([this](bool failed) { failed ? abandon() : finish_backward(); });
+  weft::after_backward([this](bool failed) { failed ? abandon() : finish_backward(); });
 }
 
 void Runtime::before_backward(Unit& unit) {
@@ -154,6 +154,11 @@ void Runtime::need_gradient_memory(Unit& unit) { conductor_.take_gradients(unit)
 void Runtime::gradients_complete(Unit& unit, int bucket) {
   event(Event::Kind::gradients_done, unit, bucket);
   conductor_.gradients_done(unit, bucket);
+}
+
+void Runtime::after_backward(Unit& unit) {
+  event(Event::Kind::backward_done, unit);
+  conductor_.backward_done(unit);
 }
 
 void Runtime::finish_backward() {

@@ -23,6 +23,7 @@ class Runtime {
   void after_forward(Unit& unit);
   void before_backward(Unit& unit);
   void gradients_complete(Unit& unit, int bucket);
+  void after_backward(Unit& unit);
   /// A gradient comes to a unit whose module's backward has not begun.
   void need_gradient_memory(Unit& unit);
 

@@ -57,6 +57,7 @@ Recording expected_step(const Units& units, bool training) {
       if (unit->get() == root) continue;
       events.push_back({Event::Kind::backward, unit->get()});
       expect_gradients(events, **unit);
+      if ((*unit)->has_frozen()) events.push_back({Event::Kind::backward_done, unit->get()});
     }
     expect_gradients(events, *root);
   }
@@ -116,6 +117,9 @@ class Player {
         break;
       case Event::Kind::gradients_done:
         conductor_.gradients_done(unit, event.bucket);
+        break;
+      case Event::Kind::backward_done:
+        conductor_.backward_done(unit);
         break;
       case Event::Kind::end:
         conductor_.end();

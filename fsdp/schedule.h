@@ -14,7 +14,14 @@ class Unit;
 
 /// What happens to a unit in a step, as the modules' hooks see it.
 struct Event {
-  enum class Kind : uint8_t { forward, forward_done, backward, gradients_done, end } kind;
+  enum class Kind : uint8_t {
+    forward,
+    forward_done,
+    backward,
+    gradients_done,
+    backward_done,
+    end
+  } kind;
   Unit* unit;
   int bucket = 0;
   bool operator==(const Event&) const = default;

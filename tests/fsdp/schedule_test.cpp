@@ -257,6 +257,24 @@ TEST(Schedule, OneRankCallsNoCollective) {
   });
 }
 
+/// What only frozen parameters keep whole is freed when their module's backward is over.
+TEST(Schedule, FreesFrozenParametersOnTheWay) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    Chain chain(6);
+    for (const auto& layer : chain.layers()) {
+      layer->own_parameters()[0].second->set_trainable(false);
+    }
+    chain.layers()[0]->own_parameters()[0].second->set_trainable(true);
+    shard(chain, mesh);
+    for (int step = 0; step < 2; ++step) sum(chain(input(mesh))).backward();
+    const FullyShardBytes bytes = measured_bytes(chain);
+    EXPECT_EQ(bytes.gradients, 8 * 4);
+    EXPECT_EQ(bytes.buffers, 2 * 16 * 4);
+    EXPECT_EQ(bytes.buffers, predicted_bytes(chain).buffers);
+  });
+}
+
 TEST(Schedule, NamesAParameterThatIsNotGathered) {
   run_ranks(2, [](Communicator world) {
     DeviceMesh mesh(world, {{"dp", 2}});
