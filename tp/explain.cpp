@@ -20,9 +20,10 @@ class WithoutMemory {
   explicit WithoutMemory(const tp::NamedModules& modules) : random_(Context::current().random) {
     for (const auto& [path, module] : modules) {
       for (const auto& [name, parameter] : module->own_parameters()) {
-        if (parameter->tensor().body() == parameter->value().body()) continue;
+        if (!is_gathered(*parameter) || has_no_memory(*parameter)) continue;
         fail("explain: parameter ", in_quotes(path + "." + name),
-             " is used otherwise than it rests; explain the model before fully_shard");
+             " is used otherwise than it rests; explain the model before fully_shard, or without "
+             "memory: materialize(meta)");
       }
     }
     for (const auto& [path, module] : modules) {
@@ -38,9 +39,17 @@ class WithoutMemory {
   WithoutMemory& operator=(const WithoutMemory&) = delete;
 
  private:
+  /// Whoever shards it decides what is used.
+  static bool is_gathered(const Parameter& parameter) {
+    return parameter.tensor().body() != parameter.value().body();
+  }
+  static bool has_no_memory(const Parameter& parameter) {
+    return parameter.tensor().device().kind == DeviceKind::meta;
+  }
+
   /// A tied one belongs to the module that has it first.
   void replace(Parameter& parameter) {
-    if (!replaced_.insert(&parameter).second) return;
+    if (is_gathered(parameter) || !replaced_.insert(&parameter).second) return;
     Tensor stand_in = empty(
         parameter.shape(),
         {.dtype = parameter.dtype(), .device = meta, .sharding = parameter.value().sharding()});

@@ -113,7 +113,8 @@ struct PlannedCollective {
 /// The collectives of one training step of a parallelized model, in their order, found by running
 /// `loss` and its backward without memory: its parameters are on `meta` meanwhile, and so must be
 /// the tensors that `loss` gives the model. Nothing is communicated, so that it works on
-/// `fake_world`. Call it before `fully_shard`, whose own traffic `explain_schedule` lists.
+/// `fake_world`. A model that is fully sharded too must be without memory itself
+/// (`materialize(meta)`); what `fully_shard` moves by its schedule is in `explain_schedule`.
 WEFT_API std::vector<PlannedCollective> planned_collectives(Module& model,
                                                             const std::function<Tensor()>& loss);
 

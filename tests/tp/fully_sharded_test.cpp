@@ -60,6 +60,35 @@ TEST(FullySharded, ClipsAsOneRank) {
   }
 }
 
+/// What a step moves besides FSDP's schedule is what is listed for the same model without memory.
+TEST(FullySharded, ExplainListsWhatIsNotScheduled) {
+  for (const auto& axes : {std::vector<MeshAxis>{{"dp", 2}, {"tp", 2}}, {{"dp", 1}, {"tp", 3}}}) {
+    for (bool sequence_parallel : {false, true}) {
+      on_mesh(axes, [&](const DeviceMesh& mesh) {
+        const auto loss_of = [&](Llama& model, Device device) {
+          const TensorOptions rows{
+              .dtype = i64, .device = device, .sharding = Sharding(mesh, {{"dp", Shard(0)}})};
+          return model.loss(some_ids({4, 7}, 1, rows), some_ids({4, 7}, 2, rows));
+        };
+        Llama planned(little_llama(6, 6)), model(little_llama(6, 6));
+        for (Llama* one : {&planned, &model}) {
+          shard_twice(*one, mesh, mesh["dp"], sequence_parallel, Strategy::full_shard());
+        }
+        planned.materialize(meta);
+        int64_t listed = 0;
+        for (const PlannedCollective& collective :
+             planned_collectives(planned, [&] { return loss_of(planned, meta); })) {
+          listed += collective.step.bytes;
+        }
+        model.materialize();
+        const int64_t moved = bytes_received(mesh, [&] { loss_of(model, cpu).backward(); });
+        EXPECT_EQ(moved - measured_bytes(model).received, listed);
+        EXPECT_GT(listed, 0);
+      });
+    }
+  }
+}
+
 /// Parameters after three steps of LAMB, whose norms are of what is cut twice.
 TEST(FullySharded, LambStepsAsOnOneRank) {
   std::vector<std::vector<double>> alone;
