@@ -157,7 +157,9 @@ void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions
   if (!mesh) fail("fully_shard: this rank is not in the mesh");
   if (module.attachment<Unit>()) fail("fully_shard: the module is sharded already");
   if (options.prefetch < 0) fail("fully_shard: prefetch is ", options.prefetch, "; at least 0");
-  if (options.bucket_bytes < 1) fail("fully_shard: buckets of ", options.bucket_bytes, " bytes");
+  if (options.bucket_bytes < 1) {
+    fail("fully_shard: buckets of ", options.bucket_bytes, " bytes; at least 1");
+  }
   if (!(options.gradient_divide_factor > 0)) {
     fail("fully_shard: gradients are divided by ", options.gradient_divide_factor, "; above 0");
   }

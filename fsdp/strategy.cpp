@@ -115,6 +115,11 @@ Roles roles_of(const DeviceMesh& mesh, const Strategy& strategy, const Reshard& 
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string& name = mesh.axis_name(static_cast<int>(i));
     if (rows[i].state.is_shard()) {
+      if (cut.empty()) roles.dim = rows[i].state.dim();
+      if (rows[i].state.dim() != roles.dim) {
+        fail("fully_shard: axis ", in_quotes(name), " cuts dim ", rows[i].state.dim(), " but ",
+             in_quotes(cut[0].first), " dim ", roles.dim);
+      }
       cut.emplace_back(name, rows[i]);
     } else {
       roles.replicas.push_back(name);

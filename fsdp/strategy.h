@@ -27,6 +27,8 @@ struct AxisGroup {
 struct Roles {
   DeviceMesh mesh;
   std::vector<std::string> cut;
+  /// Along which parameters that have it are cut.
+  int dim = 0;
   size_t at_use = 0;
   /// What is gathered before is kept until the parameters change, else until the gradients of the
   /// step are complete.

@@ -126,7 +126,8 @@ void Unit::add_slot(const NamedParameter& named) {
   slot->name = name_.empty() ? named.name() : concat(name_, ".", named.name());
   slot->parameter = named.parameter;
   slot->trainable = named.parameter->is_trainable();
-  slot->dim = options_.shard_dim ? options_.shard_dim(named) : 0;
+  slot->dim = value.ndim() > roles_.dim ? roles_.dim : 0;
+  if (options_.shard_dim) slot->dim = options_.shard_dim(named);
   check_layout(slot->name, value, slot->dim);
   slot->types = types_of(options_.precision, value.dtype());
   slot->shape = value.shape();

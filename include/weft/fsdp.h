@@ -96,8 +96,8 @@ struct FullyShardOptions {
   std::vector<std::string> ignored = {};
   Strategy strategy = Strategy::full_shard();
   MixedPrecision precision = {};
-  /// The dim along which a parameter is cut; 0 unless given. Another one costs a copy of the whole
-  /// parameter and gradient.
+  /// The dim along which a parameter is cut; the rows' unless given, 0 where it has no such dim.
+  /// Another one than 0 costs a copy of the whole parameter and gradient.
   std::function<int(const NamedParameter&)> shard_dim = {};
   /// Gradients of whole parameters are reduced together, so many bytes at a time, while backward
   /// goes on.

@@ -214,6 +214,53 @@ TEST(Edges, RefuseLayoutsTheyCannotCut) {
   });
 }
 
+TEST(Edges, RefuseWhatMakesNoSense) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    Odd model(false);
+    const auto refused = [&](const FullyShardOptions& options) {
+      return error_of([&] { fully_shard(model, mesh, options); });
+    };
+    const auto row = [&](Placement parameter, Placement gradient, Placement state) {
+      return refused({.strategy = {"mine", {{parameter, gradient, state}}}});
+    };
+    const std::string axis = "fully_shard: axis \"dp\" has parameter / gradient / state as ";
+    EXPECT_EQ(row(Partial(), Shard(0), Shard(0)),
+              concat(axis, "P(sum) / S(0) / S(0); parameters are whole or cut"));
+    EXPECT_EQ(row(Shard(0), Replicate(), Shard(0)),
+              concat(axis, "S(0) / R / S(0); between micro-steps gradients are cut or partial"));
+    EXPECT_EQ(row(Shard(0), Partial(ReduceOp::max), Shard(0)),
+              concat(axis, "S(0) / P(max) / S(0); gradients are summed"));
+    EXPECT_EQ(row(Shard(0), Shard(0), Partial()),
+              concat(axis, "S(0) / S(0) / P(sum); the state is whole or cut"));
+    EXPECT_EQ(row(Shard(1), Shard(0), Shard(0)),
+              concat(axis, "S(1) / S(0) / S(0); all are cut along one dim"));
+    DeviceMesh grid(world, {{"a", 2}, {"b", 1}});
+    const StrategyRow rows{Shard(0), Shard(0), Shard(0)}, columns{Shard(1), Shard(1), Shard(1)};
+    EXPECT_EQ(error_of([&] {
+                fully_shard(model, grid, {.strategy = {"mine", {rows, columns}}});
+              }),
+              "fully_shard: axis \"b\" cuts dim 1 but \"a\" dim 0");
+    Linear layer(4, 4);
+    fully_shard(layer, mesh, {.strategy = {"mine", {columns}}});
+    layer.materialize();
+    EXPECT_TRUE(layer.parameters()[0]->value().sharding()[0].is_shard(1));
+    EXPECT_TRUE(layer.parameters()[1]->value().sharding()[0].is_shard(0));
+    EXPECT_EQ(refused({.prefetch = -1}), "fully_shard: prefetch is -1; at least 0");
+    EXPECT_EQ(refused({.bucket_bytes = 0}), "fully_shard: buckets of 0 bytes; at least 1");
+    EXPECT_EQ(refused({.gradient_divide_factor = 0}),
+              "fully_shard: gradients are divided by 0; above 0");
+    EXPECT_EQ(error_of([&] { NoSync hold(model); }),
+              "NoSync: the model is not sharded; call fully_shard on it first");
+    fully_shard(*model.layers()[0], mesh);
+    fully_shard(model, mesh);
+    EXPECT_EQ(error_of([&] { explain_schedule(*model.layers()[0]); }),
+              "explain_schedule: the model is a part of a sharded one; give the outermost");
+    EXPECT_EQ(error_of([&] { predicted_bytes(model, 0); }),
+              "predicted_bytes: 0 micro-steps; at least 1");
+  });
+}
+
 /// The sums of the last layers run while backward goes on.
 TEST(Edges, BucketsAreReducedWhileBackwardGoesOn) {
   run_ranks(2, [](Communicator world) {

@@ -18,6 +18,8 @@ struct Way {
   const char* name;
   std::vector<MeshAxis> axes;
   FullyShardOptions options = {};
+  /// Layers run forward again in backward: each, or all within one.
+  bool recomputes = false, recomputes_all = false;
 
   int ranks() const {
     int ranks = 1;
@@ -40,6 +42,9 @@ std::vector<Way> ways(int n) {
       {"zero1", {{"dp", n}}, {.strategy = Strategy::zero1()}},
       {"ddp", {{"dp", n}}, {.strategy = Strategy::ddp(), .bucket_bytes = 3000}},
       {"deferring", {{"dp", n}}, {.strategy = deferring}},
+      {"unprefetched", {{"dp", n}}, {.prefetch = 0}},
+      {"recomputing", {{"dp", n}}, {}, true},
+      {"recomputing_all", {{"dp", n}}, {}, false, true},
   };
   if (n != 4) return all;
   const std::vector<MeshAxis> grid{{"across", 2}, {"within", 2}};
@@ -81,9 +86,18 @@ void train(const Way& way, int micro_steps, std::vector<double>* losses) {
   run_ranks(way.ranks(), [&](Communicator world) {
     DeviceMesh mesh(world, way.axes);
     Llama model(little_llama());
+    for (Module* block : model.blocks()) block->set_recompute(way.recomputes);
+    model.module("model.layers").set_recompute(way.recomputes_all);
     shard(model, mesh, way.options);
-    const FullyShardBytes predicted = predicted_bytes(model, micro_steps);
+    FullyShardBytes predicted = predicted_bytes(model, micro_steps);
     model.materialize();
+    if (way.recomputes_all) {
+      // Layers within a second run are needed twice in backward, as the first step shows.
+      model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
+      for (const ParameterPtr& p : model.parameters()) p->clear_grad();
+      EXPECT_GE(predicted_bytes(model, micro_steps).received, predicted.received);
+      predicted = predicted_bytes(model, micro_steps);
+    }
     AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
     for (int step = 0; step < 4; ++step) {
       const int64_t before = mesh.traffic().bytes;
