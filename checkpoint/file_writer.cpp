@@ -40,7 +40,7 @@ void sync_directory(const std::string& path) {
 }
 
 void make_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0777) == 0) {
+  if (uninterrupted([&] { return ::mkdir(path.c_str(), 0777); }) == 0) {
     const auto parent = std::filesystem::path(path).parent_path().string();
     sync_directory(parent.empty() ? "." : parent);
     return;

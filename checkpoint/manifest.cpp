@@ -1,58 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/manifest.h"
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
-#include <tuple>
-
-#include "weft/error.h"
 
 namespace weft {
-
-static size_t layout_number(Manifest& manifest, const Cuts& cuts) {
-  std::vector<Cuts>& layouts = manifest.layouts;
-  const auto found = std::find(layouts.begin(), layouts.end(), cuts);
-  const auto number = static_cast<size_t>(found - layouts.begin());
-  if (number == layouts.size()) layouts.push_back(cuts);
-  return number;
-}
-
-static void check_can_be_saved(const std::string& name, const Tensor& tensor, int ranks) {
-  if (!tensor) fail("save: there is no tensor ", in_quotes(name), " on this rank");
-  if (tensor.device().kind == DeviceKind::meta) {
-    fail("save: tensor ", in_quotes(name), " has no memory; call materialize first");
-  }
-  if (!tensor.is_sharded()) return;
-  if (tensor.sharding().has_partial()) {
-    fail("save: tensor ", in_quotes(name), " is ", tensor.sharding(),
-         "; its terms are no values, redistribute it first");
-  }
-  if (const int size = tensor.sharding().mesh().size(); size != ranks) {
-    fail("save: tensor ", in_quotes(name), " lies on ", size, " ranks but ", ranks,
-         " save; every mesh must have all of them");
-  }
-}
-
-Manifest manifest_of(const StateDict& state, int ranks, int64_t step,
-                     const std::string& generation) {
-  Manifest manifest{.ranks = ranks,
-                    .step = step,
-                    .generation = generation,
-                    .layouts = {},
-                    .tensors = {},
-                    .numbers = state.numbers};
-  for (const auto& [name, tensor] : state.tensors) {
-    check_can_be_saved(name, tensor, ranks);
-    const size_t layout = layout_number(manifest, cuts_of(tensor.sharding()));
-    manifest.tensors.push_back({name, tensor.dtype(), tensor.shape(), layout});
-  }
-  std::stable_sort(manifest.tensors.begin(), manifest.tensors.end(),
-                   [](const SavedTensor& a, const SavedTensor& b) {
-                     return size_of(a.dtype) > size_of(b.dtype);
-                   });
-  return manifest;
-}
 
 std::string file_name_of(int rank, int ranks) {
   char name[64];

@@ -62,7 +62,9 @@ void retain_newest(const std::string& directory, int64_t step, int keep) {
   }
   for (const std::string& path : old) {
     std::error_code error;
-    fs::remove_all(path, error);
+    do {
+      fs::remove_all(path, error);
+    } while (error == std::errc::interrupted);
     if (error) fail_call("remove", "checkpoint: ", path, ": ", error.message());
   }
 }

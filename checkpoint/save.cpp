@@ -23,6 +23,8 @@ struct CheckpointSaver::Saving {
   Snapshot snapshot;
   FileWriter writer;
   int rank;
+  std::string directory;
+  int keep;
   std::thread thread;
   std::atomic<bool> done = false;
   std::exception_ptr error;
@@ -30,7 +32,10 @@ struct CheckpointSaver::Saving {
   void write(int64_t begin, int64_t end) {
     snapshot.for_bytes(begin, end, [&](std::span<const std::byte> piece) { writer.write(piece); });
   }
-  void finish() { writer.finish(files->header(rank, writer.block_hashes())); }
+  void finish() {
+    writer.finish(files->header(rank, writer.block_hashes()));
+    if (rank == 0 && keep > 0) retain_newest(directory, files->manifest().step, keep);
+  }
 };
 
 struct CheckpointSaver::Plans {
@@ -85,7 +90,6 @@ std::unique_ptr<CheckpointSaver::Saving> CheckpointSaver::start(int64_t step,
   plans_->files =
       std::make_shared<const RankFiles>(manifest_of(state, world_.size(), step, generation_));
   check_ranks(state, rank);
-  if (rank == 0 && options_.keep > 0) retain_newest(directory_, step, options_.keep);
   const std::string path = directory_ + "/" + directory_name_of(step, generation_);
   make_directory(path);
   const RankFiles& files = *plans_->files;
@@ -96,6 +100,8 @@ std::unique_ptr<CheckpointSaver::Saving> CheckpointSaver::start(int64_t step,
                  .writer = FileWriter(path, file_name_of(rank, world_.size()),
                                       files.data_start(rank), files.data_bytes(rank)),
                  .rank = rank,
+                 .directory = directory_,
+                 .keep = options_.keep,
                  .thread = {},
                  .error = {}});
 }

@@ -5,6 +5,7 @@
 
 #include "cli/ckpt.h"
 #include "cli/estimate.h"
+#include "cli/serve.h"
 #include "cli/train_options.h"
 
 namespace weft::cli {
@@ -22,6 +23,8 @@ static int run(int argc, char** argv) {
   CLI::App* estimating = add_estimate(program, estimated);
   CkptOptions ckpt_options;
   CLI::App* ckpt = add_ckpt(program, ckpt_options);
+  ServeOptions served;
+  CLI::App* serving = add_sample(program, served);
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && program.get_subcommands(is_named).empty()) {
     std::cerr << "weft: there is no command \"" << argv[1] << "\"; see weft --help\n";
@@ -38,6 +41,7 @@ static int run(int argc, char** argv) {
       train(options);
     }
     if (estimating->parsed()) estimate(estimated);
+    if (serving->parsed()) serve(served);
     return ckpt->parsed() ? run_ckpt(ckpt_options) : 0;
   } catch (const std::invalid_argument& error) {
     std::cerr << "weft: " << error.what() << '\n';

@@ -18,7 +18,8 @@ static constexpr const char* kConfigPart = "config";
 void add_resume_flags(CLI::App& command, ResumeOptions& o) {
   command.add_option("--save", o.save, "Save checkpoints to this directory")->type_name("DIR");
   command.add_option("--save-every", o.save_every, "Steps between them (default: only the last)");
-  command.add_option("--keep", o.keep, "Complete ones to keep; 0: all")->capture_default_str();
+  command.add_option("--keep", o.keep, "Complete ones to keep beside the newest; 0: all")
+      ->capture_default_str();
   command
       .add_option("--resume", o.resume,
                   "Go on from the newest complete checkpoint of this directory (a new run if it "

@@ -23,8 +23,7 @@ static std::vector<double> next_logits(Llama& model, const DeviceMesh& mesh,
   return slice(logits, 1, last, last + 1).full_tensor().to_vector<double>();
 }
 
-static int64_t drawn(const std::vector<double>& logits, double temperature,
-                     std::mt19937_64& random) {
+int64_t drawn(const std::vector<double>& logits, double temperature, std::mt19937_64& random) {
   double most = *std::max_element(logits.begin(), logits.end());
   std::vector<double> weights;
   for (double logit : logits) weights.push_back(std::exp((logit - most) / temperature));

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <set>
 
 #include "checkpoint/blocks.h"
@@ -92,7 +92,8 @@ TEST(Manifest, IsWrittenFor4096RanksInUnderASecond) {
       fully_sharded(4096), hybrid(8, 512), {{{"dp", 4096}}, {Replicate()}, {}}};
   for (const Cuts& cuts : worlds) {
     const Manifest manifest = manifest_with(4096, {cuts}, large_llama(0));
-    const auto started = std::chrono::steady_clock::now();
+    // Of the processor: the machine may be busy with other tests.
+    const std::clock_t started = std::clock();
     const RankFiles files(manifest);
     int64_t bytes = 0;
     size_t names = 0;
@@ -100,11 +101,11 @@ TEST(Manifest, IsWrittenFor4096RanksInUnderASecond) {
       names += file_name_of(rank, 4096).size();
       bytes += files.file_bytes(rank) - files.data_start(rank);
     }
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
+    const double seconds = static_cast<double>(std::clock() - started) / CLOCKS_PER_SEC;
     EXPECT_EQ(names, 4096u * 31);
     EXPECT_EQ(bytes, int64_t{70553706496} * 3 * 4);
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    EXPECT_LT(took.count(), 1.0) << cuts.axes.size();
+#ifdef NDEBUG
+    EXPECT_LT(seconds, 1.0) << cuts.axes.size();
 #endif
   }
 }

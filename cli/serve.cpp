@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/serve.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <random>
+
+#include "cli/decode.h"
+#include "cli/resume.h"
+#include "cli/sample.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/tensor_parallel.h"
+
+namespace weft::cli {
+
+using ServeClock = std::chrono::steady_clock;
+
+CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
+  CLI::App* sample = program.add_subcommand("sample", "Continue a text by a model that was saved");
+  sample->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  sample->add_option("--resume", o.resume, "What train --save wrote to, or one checkpoint")
+      ->required()
+      ->type_name("DIR");
+  sample->add_option("--prompt", o.prompt, "Text that is continued; its bytes are the tokens")
+      ->required();
+  sample->add_option("--tokens", o.tokens, "Tokens to add")->capture_default_str();
+  sample
+      ->add_option("--ranks", o.ranks, "Ranks that share the heads; they must divide the kv heads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  sample
+      ->add_option("--temperature", o.temperature,
+                   "Of the distribution drawn from; 0: the likeliest")
+      ->capture_default_str();
+  sample->add_option("--seed", o.seed, "Of the draws")->capture_default_str();
+  sample->add_option("--threads", o.threads, "Threads a rank (default: the cores, shared evenly)");
+  sample->footer(
+      "Keys and values are kept by layer, cut with the heads. Tokens/s counts what is added.\n"
+      "Example: weft sample --resume runs/tiny --prompt \"The \" --ranks 2");
+  return sample;
+}
+
+static std::vector<int64_t> tokens_of(const std::string& prompt, int64_t vocabulary) {
+  std::vector<int64_t> tokens;
+  for (const char byte : prompt) {
+    tokens.push_back(byte & 0xff);
+    if (tokens.back() < vocabulary) continue;
+    fail("--prompt: byte ", tokens.back(), " is no token of the model's ", vocabulary);
+  }
+  return tokens;
+}
+
+static int64_t chosen_token(const std::vector<double>& logits, double temperature,
+                            std::mt19937_64& random) {
+  if (temperature > 0) return drawn(logits, temperature, random);
+  return std::max_element(logits.begin(), logits.end()) - logits.begin();
+}
+
+static void print_token(int64_t token) {
+  token < 256 ? std::printf("%c", static_cast<char>(token))
+              : std::printf("<%lld>", static_cast<long long>(token));
+  std::fflush(stdout);
+}
+
+/// One rank's part.
+static void serve_rank(const ServeOptions& options, const Communicator& world) {
+  const std::string path = chosen_checkpoint(options.resume, world);
+  if (path.empty()) fail("--resume ", options.resume, " has no complete checkpoint");
+  const LlamaConfig config = saved_config(path);
+  const std::vector<int64_t> prompt = tokens_of(options.prompt, config.vocabulary);
+  const int64_t context =
+      std::min(config.max_sequence, static_cast<int64_t>(prompt.size()) + options.tokens);
+  const DeviceMesh mesh(world, {{"tp", world.size()}});
+  Llama model(config);
+  parallelize(model, mesh["tp"], llama_styles(config));
+  model.materialize();
+  StateDict weights;
+  for (const auto& [name, tensor] : state_dict(model).tensors) {
+    weights.tensors.emplace(concat("model/", name), tensor);
+  }
+  const SkippedKeys skipped = load_common_keys(path, weights);
+  if (!skipped.missing.empty()) fail(path, " lacks ", in_quotes(skipped.missing[0]));
+
+  const bool first = world.rank() == 0;
+  Decoder decoder(model, mesh, context);
+  std::mt19937_64 random(options.seed);
+  if (first) std::printf("%s", options.prompt.c_str());
+  const auto began = ServeClock::now();
+  std::vector<double> logits = decoder.next(prompt);
+  const auto ready = ServeClock::now();
+  int64_t count = 0;
+  while (true) {
+    const int64_t token = chosen_token(logits, options.temperature, random);
+    if (first) print_token(token);
+    ++count;
+    if (decoder.position() == context || count == options.tokens) break;
+    logits = decoder.next({&token, 1});
+  }
+  if (!first) return;
+  const std::chrono::duration<double> prefill = ready - began, took = ServeClock::now() - ready;
+  std::printf("\n");
+  std::fflush(stdout);
+  std::fprintf(
+      stderr,
+      "weft: %zu tokens read in %.3f s, %lld added at %.1f tokens/s; cache %.1f MB a rank\n",
+      prompt.size(), prefill.count(), static_cast<long long>(count),
+      static_cast<double>(count) / took.count(), static_cast<double>(decoder.cache_bytes()) / 1e6);
+}
+
+void serve(const ServeOptions& options) {
+  if (options.prompt.empty()) fail("--prompt is empty; at least one byte");
+  if (options.tokens < 1) fail("--tokens is ", options.tokens, "; at least 1");
+  if (options.temperature < 0) fail("--temperature is ", options.temperature, "; at least 0");
+  if (options.threads < 0) {
+    fail("--threads is ", options.threads, "; at least 1, or 0 to share the cores");
+  }
+  run_ranks(options.ranks, [&](const Communicator& world) { serve_rank(options, world); },
+            {.threads_per_rank = options.threads, .seed = options.seed});
+}
+
+}  // namespace weft::cli

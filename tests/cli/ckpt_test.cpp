@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/support/scratch.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int code;
+  std::string text;
+};
+
+Outcome run_weft(const std::string& arguments) {
+  const std::string command = std::string(WEFT_PROGRAM) + " " + arguments + " 2>&1";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  Outcome outcome{-1, ""};
+  std::array<char, 4096> buffer;
+  while (size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    outcome.text.append(buffer.data(), n);
+  }
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+/// Runs the program on checkpoints and on training runs that are cut and taken up again.
+class Ckpt : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::ostringstream text;
+    for (int i = 0; i < 400; ++i) text << "line " << i << " of a text that repeats itself\n";
+    text_ = scratch_.write("text.txt", text.str());
+    std::ofstream(scratch_.path("model.json"))
+        << R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":16,)"
+           R"("intermediate_size":24,"num_hidden_layers":2,"num_attention_heads":4,)"
+           R"("num_key_value_heads":2,"vocab_size":256,"max_position_embeddings":64,)"
+           R"("rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu",)"
+           R"("tie_word_embeddings":false})";
+  }
+
+  std::string train(const std::string& more) const {
+    return "train --data " + text_ + " --model " + scratch_.path("model.json") +
+           " --batch 12 --seq 16 " + more;
+  }
+  /// Losses by step.
+  static std::map<int64_t, double> losses(const std::string& metrics) {
+    std::map<int64_t, double> losses;
+    std::ifstream file(metrics);
+    for (std::string line; std::getline(file, line);) {
+      const auto json = nlohmann::json::parse(line);
+      losses[json["step"].get<int64_t>()] = json["loss"].get<double>();
+    }
+    return losses;
+  }
+  void expect(int code, const std::string& arguments, const std::string& words) const {
+    const Outcome outcome = run_weft(arguments);
+    EXPECT_EQ(outcome.code, code) << arguments << "\n" << outcome.text;
+    EXPECT_NE(outcome.text.find(words), std::string::npos) << arguments << "\n" << outcome.text;
+  }
+  static std::string only_checkpoint(const std::string& directory) {
+    std::string found;
+    for (const auto& entry : fs::directory_iterator(directory)) found = entry.path().string();
+    return found;
+  }
+
+  Scratch scratch_;
+  std::string text_;
+};
+
+TEST_F(Ckpt, SaysWhatIsWrongWithItsFlags) {
+  EXPECT_EQ(run_weft("ckpt --help").code, 0);
+  for (const char* command : {"ls", "verify", "diff", "reshard", "export", "import"}) {
+    EXPECT_EQ(run_weft(std::string("ckpt ") + command + " --help").code, 0) << command;
+    EXPECT_EQ(run_weft(std::string("ckpt ") + command).code, 2) << command;
+    expect(2, std::string("ckpt ") + command + " /no/such/thing /tmp/x --ranks 2", "");
+  }
+  expect(2, "ckpt", "subcommand");
+  expect(2, "ckpt verify " + scratch_.path("absent"), "is no directory of checkpoints");
+  expect(2, "ckpt ls " + scratch_.path("absent"), "is not there");
+  expect(2, "ckpt reshard " + scratch_.path("absent") + " " + scratch_.path("to"), "--ranks");
+  expect(2, "ckpt verify x --ranks 0", "--ranks");
+  expect(2, train("--save-every 2"), "--save-every needs --save DIR");
+  expect(2, train("--keep -1 --save " + scratch_.path("s")), "--keep is -1");
+  expect(2, train("--resume " + scratch_.path("absent")), "is no directory");
+}
+
+TEST_F(Ckpt, ImportsAndExportsBitByBit) {
+  const std::string model = std::string(WEFT_SOURCE_DIR) + "/tests/reference/grouped";
+  expect(0, "ckpt import " + model + " " + scratch_.path("in") + " --ranks 3", "21 tensors");
+  const std::string imported = only_checkpoint(scratch_.path("in"));
+  expect(0, "ckpt verify " + scratch_.path("in"), "COMPLETE");
+  expect(0, "ckpt ls " + imported, "model/lm_head.weight");
+  expect(0, "ckpt reshard " + imported + " " + scratch_.path("two") + " --ranks 2", "2 ranks");
+  expect(0, "ckpt diff " + imported + " " + only_checkpoint(scratch_.path("two")),
+         "21 tensors compared, 0 differences");
+  scratch_.write("out/tokenizer.json", "mine");
+  const std::string out = scratch_.path("out");
+  expect(0, "ckpt export " + imported + " " + out + " --ranks 3", "written");
+  expect(0, "ckpt diff " + out + " " + model, "21 tensors compared, 0 differences");
+  std::string tokenizer;
+  std::ifstream(out + "/tokenizer.json") >> tokenizer;
+  EXPECT_EQ(tokenizer, "mine");
+  expect(2, "ckpt export " + imported + " " + out, "model.safetensors already");
+  expect(2, "ckpt export " + imported + " " + scratch_.path("n") + " --prefix none/",
+         "no tensor whose key begins with \"none/\"");
+  // A changed element is found, and how large the change is.
+  std::fstream file(out + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-4, std::ios::end).write("\0\0\x80\x7f", 4);
+  file.close();
+  expect(1, "ckpt diff " + out + " " + model, "1 difference;");
+}
+
+TEST_F(Ckpt, ReportsWhatIsBroken) {
+  const std::string model = std::string(WEFT_SOURCE_DIR) + "/tests/reference/heads";
+  expect(0, "ckpt import " + model + " " + scratch_.path("in") + " --ranks 2", "");
+  const std::string file =
+      only_checkpoint(scratch_.path("in")) + "/rank-00001-of-00002.safetensors";
+  const auto size = fs::file_size(file);
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(static_cast<std::streamoff>(size - 1))
+      .put(1);
+  expect(1, "ckpt verify " + scratch_.path("in"), "CORRUPT");
+  expect(1, "ckpt verify " + scratch_.path("in"), "block 0 (tensor ");
+  fs::remove(file);
+  expect(1, "ckpt verify " + scratch_.path("in"), "lacks 1 of 2 files: rank-00001-of-00002");
+  expect(0, "ckpt ls " + scratch_.path("in"), "INCOMPLETE");
+}
+
+TEST_F(Ckpt, GoesOnAsIfNeverStopped) {
+  const std::string saved = scratch_.path("saved"), whole = scratch_.path("whole.jsonl");
+  expect(0, train("--steps 6 --mesh dp=2 --save " + saved + " --save-every 3 --metrics " + whole),
+         "saved ");
+  const std::map<int64_t, double> before = losses(whole);
+  ASSERT_EQ(before.size(), 6u);
+  // The newest is broken: it says so and goes on from step 3.
+  for (const auto& entry : fs::directory_iterator(saved)) {
+    if (entry.path().string().find("step-00000006") == std::string::npos) continue;
+    fs::remove(entry.path() / "rank-00000-of-00002.safetensors");
+  }
+  for (const char* mesh : {"dp=2", "dp=1", "dp=3", "dp=4"}) {
+    const std::string metrics = scratch_.path("again.jsonl");
+    const Outcome outcome = run_weft(train(std::string("--steps 6 --mesh ") + mesh + " --resume " +
+                                           saved + " --metrics " + metrics));
+    EXPECT_EQ(outcome.code, 0) << outcome.text;
+    EXPECT_NE(outcome.text.find("which is INCOMPLETE"), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find("after step 3"), std::string::npos) << outcome.text;
+    const std::map<int64_t, double> after = losses(metrics);
+    ASSERT_EQ(after.size(), 3u) << mesh;
+    for (const auto& [step, loss] : after) {
+      if (std::string(mesh) == "dp=2") {
+        EXPECT_EQ(loss, before.at(step)) << step;
+      } else {
+        EXPECT_NEAR(loss, before.at(step), 1e-5 * before.at(step)) << mesh << " step " << step;
+      }
+    }
+  }
+  expect(2, train("--steps 6 --seed 7 --resume " + saved),
+         "the checkpoint's run has seed 0 but this run 7");
+  fs::create_directory(scratch_.path("none"));
+  expect(0, train("--steps 1 --resume " + scratch_.path("none")), "has no complete checkpoint");
+}
+
+TEST_F(Ckpt, SavesWhenItIsTerminated) {
+  const std::string saved = scratch_.path("saved");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string command =
+        std::string("exec ") + WEFT_PROGRAM + " " +
+        train("--steps 1000000 --mesh dp=2 --save-every 2 --keep 2 --save " + saved) + " >" +
+        scratch_.path("log") + " 2>&1";
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  // While it trains and saves every other step.
+  std::error_code ignored;
+  for (int i = 0; i < 600 && (!fs::exists(saved, ignored) || fs::is_empty(saved, ignored)); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  ::kill(child, SIGTERM);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  expect(0, "ckpt verify " + saved, "COMPLETE");
+  expect(0, train("--steps 1 --mesh dp=2 --resume " + saved), "resumed from");
+}
+
+}  // namespace
+}  // namespace weft
