@@ -241,7 +241,7 @@ TEST(Edges, RefuseWhatMakesNoSense) {
                 fully_shard(model, grid, {.strategy = {"mine", {rows, columns}}});
               }),
               "fully_shard: axis \"b\" cuts dim 1 but \"a\" dim 0");
-    Linear layer(4, 4);
+    Linear layer(4, 4, true);
     fully_shard(layer, mesh, {.strategy = {"mine", {columns}}});
     layer.materialize();
     EXPECT_TRUE(layer.parameters()[0]->value().sharding()[0].is_shard(1));
