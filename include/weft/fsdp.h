@@ -73,8 +73,8 @@ struct MixedPrecision {
   /// Of parameters on the wire; as `compute` unless given, and another one costs a pass over the
   /// whole parameters.
   std::optional<DType> gather = {};
-  /// Of gradients on the wire, which is also what a backward writes; as `accumulate` unless given.
-  /// Sums are made in f32 in any case.
+  /// Of gradients on the wire; as `accumulate` unless given. A backward writes them so, and adds up
+  /// in it what waits for the sync as Partial; ranks' sums are made in f32 in any case.
   std::optional<DType> reduce = {};
   /// Of reduced gradients; that of storage unless given.
   std::optional<DType> accumulate = {};
