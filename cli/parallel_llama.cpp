@@ -145,14 +145,15 @@ void ParallelLlama::shard() {
   fully_shard(model_, data_, options);
 }
 
+Tensor ParallelLlama::share_of_step(const Tensor& loss) const {
+  return options_.accumulate == 1 ? loss
+                                  : mul(loss, 1.0 / static_cast<double>(options_.accumulate));
+}
+
 Tensor ParallelLlama::train(const Tensor& ids, const Tensor& targets, int64_t micro_step) {
   NoSync no_sync(model_, micro_step + 1 < options_.accumulate);
   Tensor loss = model_.loss(ids, targets);
-  if (options_.accumulate == 1) {
-    loss.backward();
-  } else {
-    mul(loss, 1.0 / static_cast<double>(options_.accumulate)).backward();
-  }
+  share_of_step(loss).backward();
   return loss.detach();
 }
 

@@ -17,8 +17,8 @@ namespace weft::cli {
 
 /// How a Llama lies over its ranks and what it computes with: flags of `train` and `estimate`.
 struct ParallelOptions {
-  std::string model;
-  std::string mesh;
+  std::string model = {};
+  std::string mesh = {};
   std::string strategy = "full_shard";
   std::string dtype = "f32";
   std::string recompute = "none";
@@ -53,6 +53,8 @@ class ParallelLlama {
   /// Rows of one micro-step, over all ranks.
   int64_t micro_batch() const { return options_.batch / options_.accumulate; }
 
+  /// What a micro-step's mean loss adds to that of its step.
+  Tensor share_of_step(const Tensor& loss) const;
   /// Leaves the gradients of one micro-step, of `accumulate`, and returns its mean loss. The model
   /// is sharded.
   Tensor train(const Tensor& ids, const Tensor& targets, int64_t micro_step);

@@ -38,7 +38,12 @@ void Progress::write_metrics(const StepReport& report) {
   line["tokens_per_second"] = report.tokens_per_second;
   line["seconds"] = report.seconds;
   line["bytes_moved"] = report.bytes_moved;
-  line["peak_bytes"] = report.peak_bytes;
+  line["peak_bytes"] = report.memory.total.peak;
+  for (int i = 0; i < kPurposes; ++i) {
+    const auto purpose = static_cast<size_t>(i);
+    line["peak_bytes_of"][std::string(name_of(static_cast<Purpose>(i)))] =
+        report.memory.by_purpose[purpose].peak;
+  }
   file_ << line.dump() << std::endl;
   if (!file_)
     fail_call("write", in_quotes(path_), ": the metrics cannot be written; is the disk full?");

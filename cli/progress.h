@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "weft/storage.h"
+
 namespace weft::cli {
 
 /// What is told of one step.
@@ -22,7 +24,7 @@ struct StepReport {
   /// Received from other ranks in this step, by rank 0.
   int64_t bytes_moved = 0;
   /// Of rank 0's memory so far.
-  int64_t peak_bytes = 0;
+  MemoryStatistics memory;
 };
 
 /// Writes reports: a JSON object a step to a file, and a line now and then to the terminal.

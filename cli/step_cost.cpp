@@ -71,36 +71,56 @@ static void use_gathered(ParallelLlama& llama, const ParallelOptions& options) {
   }
 }
 
+/// Adds what the log has, so many times.
+static void add_movements(const MovementLog& log, int64_t times, StepCost& cost) {
+  for (const Movement& movement : log.movements) {
+    for (const MovementStep& step : movement.steps) {
+      AxisCost& over = cost_over(cost, step.axes, "activations");
+      over.bytes += step.bytes * times;
+      over.collectives += times;
+    }
+  }
+}
+
 /// Activations, and what ops and their redistributions take, by one micro-step on `meta`.
-static void run_without_memory(ParallelLlama& llama, const ParallelOptions& options,
-                               StepCost& cost) {
-  use_gathered(llama, options);
-  const Shape shape{llama.micro_batch(), options.seq};
+static void add_micro_steps(ParallelLlama& llama, const ParallelOptions& options, StepCost& cost) {
   const TensorOptions integers{DType::i64, meta, llama.rows()};
+  const Shape shape{llama.micro_batch(), options.seq};
   MovementLog movements;
   WorkLog work;
   reset_peak_memory(DeviceKind::meta);
   {
     PurposeScope purpose(Purpose::activations);
-    llama.model().loss(empty(shape, integers), empty(shape, integers)).backward();
+    const Tensor ids = empty(shape, integers), targets = empty(shape, integers);
+    const Tensor loss = llama.model().loss(ids, targets);
+    llama.share_of_step(loss).backward();
+    loss.detach().full_tensor();
   }
-  cost.memory[static_cast<size_t>(Purpose::activations)] =
-      memory_statistics(DeviceKind::meta)
-          .by_purpose[static_cast<size_t>(Purpose::activations)]
-          .peak;
+  const auto activations = static_cast<size_t>(Purpose::activations);
+  cost.memory[activations] = memory_statistics(DeviceKind::meta).by_purpose[activations].peak;
+  add_movements(movements, options.accumulate, cost);
   cost.work = work.ops;
   for (OpWork& op : cost.work) {
     op.calls *= options.accumulate;
     op.operations *= static_cast<double>(options.accumulate);
     op.bytes *= options.accumulate;
   }
-  for (const Movement& movement : movements.movements) {
-    for (const MovementStep& step : movement.steps) {
-      AxisCost& over = cost_over(cost, step.axes, "activations");
-      over.bytes += step.bytes * options.accumulate;
-      over.collectives += options.accumulate;
+}
+
+/// The norm of all gradients: one sum over the axes that cut any of them.
+static void add_norm(ParallelLlama& llama, StepCost& cost) {
+  const DeviceMesh& mesh = llama.mesh();
+  std::vector<Placement> sums(static_cast<size_t>(mesh.ndim()), Replicate());
+  for (const ParameterPtr& parameter : llama.model().parameters()) {
+    const Sharding sharding = parameter->value().sharding();
+    for (int axis = 0; axis < mesh.ndim(); ++axis) {
+      if (sharding[axis].is_shard()) sums[static_cast<size_t>(axis)] = Partial();
     }
   }
+  const Sharding addends(mesh, Placements(std::span<const Placement>(sums)));
+  MovementLog movements;
+  empty({}, {DType::f32, meta, addends}).full_tensor();
+  add_movements(movements, 1, cost);
 }
 
 /// What FSDP owns and moves, and the optimizer's state.
@@ -130,10 +150,12 @@ StepCost step_cost(const Communicator& world, const LlamaConfig& config,
                    const ParallelOptions& options, int ranks_per_host) {
   StepCost cost;
   ParallelLlama gathered(world, config, options);
-  run_without_memory(gathered, options, cost);
+  use_gathered(gathered, options);
+  add_micro_steps(gathered, options, cost);
   ParallelLlama sharded(world, config, options);
   sharded.shard();
   add_sharding(sharded, options, cost);
+  add_norm(sharded, cost);
   cost.schedule = explain_schedule(sharded.model());
   for (AxisCost& over : cost.traffic) {
     over.crosses_hosts = crosses_hosts(sharded.mesh(), over.axes, ranks_per_host);

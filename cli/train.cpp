@@ -133,7 +133,7 @@ class Training {
         std::chrono::duration<double>(now - began).count();
     report.seconds = std::chrono::duration<double>(now - started_).count();
     report.bytes_moved = mesh_.traffic().bytes - moved;
-    report.peak_bytes = memory_statistics().total.peak;
+    report.memory = memory_statistics();
     check_finite(report);
     return report;
   }

@@ -61,7 +61,13 @@ Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& 
     return make_tensor(plan->to, body.storage, offset, body.strides);
   }
   Tensor result = new_tensor(plan->to, tensor.device());
-  if (tensor.device().kind != DeviceKind::meta) run(*plan, tensor.block(), result.block());
+  if (tensor.device().kind == DeviceKind::meta) {
+    // Counted as if it were there: what the plan has beside its source and result.
+    const int64_t beside = plan->cost.peak_bytes - static_cast<int64_t>(result.storage()->bytes());
+    if (beside > 0) Storage::allocate(static_cast<size_t>(beside), meta);
+  } else {
+    run(*plan, tensor.block(), result.block());
+  }
   return result;
 }
 

@@ -86,7 +86,24 @@ TEST_F(Program, RefusesImpossibleMeshes) {
   expect_usage_error(small("--ranks 4 --mesh dp=5"), "--mesh dp=5 has 5 ranks but --ranks is 4");
   expect_usage_error(small("--mesh dp"), "\"dp\" is no axis; write for example dp=4");
   expect_usage_error(small("--mesh dp=0"), "\"dp=0\" is no axis");
-  expect_usage_error(small("--mesh dp=2,tp=2"), "has 2 axes; training shards over one");
+  expect_usage_error(small("--strategy hsdp --mesh dp=2"), "--strategy hsdp is of 2 axes");
+  expect_usage_error(small("--strategy zero9"), "zero9");
+  expect_usage_error(small("--mesh dp=2,tp=3"), "heads");
+  expect_usage_error(small("--accumulate 2"), "--batch 3 rows do not split into --accumulate 2");
+  expect_usage_error(small("--sequence-parallel"), "--sequence-parallel needs an axis tp");
+  expect_usage_error("estimate --mesh dp=4 --world 8", "has 4 ranks but --world is 8");
+  expect_usage_error("estimate --machine abacus", "--machine is \"abacus\"");
+}
+
+TEST_F(Program, EstimatesWorldsThatAreNotThere) {
+  Outcome outcome =
+      run("estimate --model small --mesh replicate=64,shard=8 --strategy hsdp "
+          "--batch 512 --machine h100 --dtype bf16 --schedule");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  for (const char* part : {"512 ranks", "optimizer", "over shard", "within a host",
+                           "over replicate", "across hosts", "tokens/s", "gather the root"}) {
+    EXPECT_NE(outcome.text.find(part), std::string::npos) << part << "\n" << outcome.text;
+  }
 }
 
 TEST_F(Program, RefusesFilesThatAreNotThereOrMalformed) {

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/step_cost.h"
+
+#include <gtest/gtest.h>
+
+#include "weft/autograd.h"
+#include "weft/context.h"
+#include "weft/ops.h"
+#include "weft/optimizers.h"
+
+namespace weft::cli {
+
+/// What rank 0 measured in a step that was told beforehand.
+struct MeasuredStep {
+  std::array<int64_t, kPurposes> memory = {};
+  int64_t bytes = 0;
+};
+
+static void take_step(ParallelLlama& llama, AdamW& optimizer, const ParallelOptions& options) {
+  {
+    PurposeScope purpose(Purpose::activations);
+    for (int64_t micro_step = 0; micro_step < options.accumulate; ++micro_step) {
+      const TensorOptions integers{DType::i64, cpu, llama.rows()};
+      const Shape shape{llama.micro_batch(), options.seq};
+      llama.train(zeros(shape, integers), zeros(shape, integers), micro_step).full_tensor();
+    }
+  }
+  optimizer.step(clip_scale(gradient_norm(llama.model().parameters()), 1));
+  optimizer.zero_grad();
+}
+
+static MeasuredStep measured_step(const LlamaConfig& config, const ParallelOptions& options,
+                                  int ranks) {
+  MeasuredStep measured;
+  run_ranks(ranks,
+            [&](Communicator world) {
+              ParallelLlama llama(world, config, options);
+              llama.shard();
+              llama.model().materialize();
+              AdamW optimizer(llama.model().named_parameters(), {});
+              for (int i = 0; i < 2; ++i) take_step(llama, optimizer, options);
+              reset_peak_memory();
+              const int64_t before = llama.mesh().traffic().bytes;
+              take_step(llama, optimizer, options);
+              if (world.rank() != 0) return;
+              measured.bytes = llama.mesh().traffic().bytes - before;
+              const MemoryStatistics memory = memory_statistics();
+              for (size_t i = 0; i < kPurposes; ++i) measured.memory[i] = memory.by_purpose[i].peak;
+            },
+            {.deadline = std::chrono::seconds(20), .threads_per_rank = 1});
+  return measured;
+}
+
+static LlamaConfig small_llama() {
+  LlamaConfig config = llama_config("tiny");
+  config.dim = 48;
+  config.ffn = 100;
+  config.head_dim = 12;
+  config.layers = 3;
+  config.vocabulary = 67;
+  return config;
+}
+
+static void expect_told_beforehand(ParallelOptions options) {
+  SCOPED_TRACE(options.mesh + " " + options.strategy + " " + options.dtype + " " +
+               options.recompute);
+  options.batch = 8;
+  options.seq = 16;
+  const int ranks = complete(options, 0, "--ranks");
+  const LlamaConfig config = small_llama();
+  const MeasuredStep measured = measured_step(config, options, ranks);
+  const StepCost cost = step_cost(fake_world(0, ranks, 8), config, options, 8);
+  for (int i = 0; i < kPurposes; ++i) {
+    const auto purpose = static_cast<Purpose>(i);
+    // What kernels take beside their operands is not told.
+    if (purpose == Purpose::other) continue;
+    EXPECT_EQ(cost.memory[static_cast<size_t>(i)], measured.memory[static_cast<size_t>(i)])
+        << name_of(purpose);
+  }
+  int64_t bytes = 0;
+  for (const AxisCost& axis : cost.traffic) bytes += axis.bytes;
+  EXPECT_EQ(bytes, measured.bytes);
+}
+
+TEST(StepCost, IsWhatAStepTakes) {
+  expect_told_beforehand({.mesh = "dp=4"});
+  expect_told_beforehand({.mesh = "dp=1"});
+  expect_told_beforehand({.mesh = "dp=3", .keep_gathered = true});
+  expect_told_beforehand({.mesh = "dp=4", .strategy = "zero2", .accumulate = 2});
+  expect_told_beforehand({.mesh = "dp=4", .strategy = "zero1", .accumulate = 4});
+  expect_told_beforehand({.mesh = "dp=4", .strategy = "ddp"});
+  expect_told_beforehand({.mesh = "a=2,b=2", .strategy = "hsdp", .accumulate = 2});
+  expect_told_beforehand({.mesh = "dp=4", .dtype = "bf16"});
+  expect_told_beforehand({.mesh = "dp=2", .recompute = "full"});
+  expect_told_beforehand({.mesh = "dp=2", .recompute = "selective"});
+}
+
+TEST(StepCost, IsWhatAStepTakesUnderTensorParallelism) {
+  expect_told_beforehand({.mesh = "tp=2"});
+  expect_told_beforehand({.mesh = "dp=2,tp=2"});
+  expect_told_beforehand({.mesh = "dp=2,tp=2", .sequence_parallel = true});
+  expect_told_beforehand({.mesh = "a=2,b=2,tp=2", .strategy = "hsdp"});
+}
+
+/// 70 billion parameters over 512 ranks, of which none is there.
+TEST(StepCost, OfALargeModelIsWorkedOutWithoutItsMemory) {
+  const LlamaConfig config{.dim = 8192,
+                           .layers = 80,
+                           .heads = 64,
+                           .kv_heads = 8,
+                           .head_dim = 128,
+                           .ffn = 28672,
+                           .vocabulary = 128256,
+                           .max_sequence = 8192};
+  ParallelOptions options{.mesh = "dp=64,tp=8", .dtype = "bf16", .batch = 512, .seq = 8192};
+  const StepCost cost = step_cost(fake_world(5, 512, 8, false), config, options, 8);
+  const double parameters = 70.55e9;
+  EXPECT_NEAR(static_cast<double>(cost.sharding.parameters), 4 * parameters / 512, 1e7);
+  // 6 operations a parameter and token, and the causal half of 12 layers x dim x sequence.
+  const double tokens = 8.0 * 8192, embedding = 8192.0 * 128256;
+  const double products = 6 * (parameters - embedding) / 8 * tokens;
+  const double attention = 6.0 * 80 * 8192 / 8 * 8192 * tokens;
+  EXPECT_NEAR(cost.operations() / (products + attention), 1, 0.1);
+  for (const AxisCost& axis : cost.traffic) EXPECT_EQ(axis.crosses_hosts, axis.axes == "dp");
+}
+
+}  // namespace weft::cli
