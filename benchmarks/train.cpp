@@ -75,11 +75,12 @@ static std::string made_text(size_t bytes) {
 }
 
 /// The rate of this rank in its best large product, all ranks at once.
-static double matmul_gflops(const Communicator& world) {
+static double matmul_gflops(const Communicator& world, const std::string& dtype) {
   const NoGrad no_grad;
   double best = 0;
   for (const int64_t side : {1024, 2048}) {
-    const Tensor a = randn({side, side}), b = randn({side, side});
+    const DType type = dtype == "bf16" ? DType::bf16 : DType::f32;
+    const Tensor a = randn({side, side}).to(type), b = randn({side, side}).to(type);
     matmul(a, b);
     world.barrier();
     for (int i = 0; i < 6; ++i) {
@@ -97,13 +98,18 @@ class Training {
  public:
   Training(const Communicator& world, const Options& options, const std::string& text)
       : world_(world),
+        dtype_(options.dtype),
         rows_(options.batch),
         sequence_(defaults_of(options.config).sequence),
         text_(text),
         mesh_(world, {{"dp", world.size()}}),
         model_(llama_config(options.config)) {
-    for (Module* block : model_.blocks()) fully_shard(*block, mesh_);
-    fully_shard(model_, mesh_);
+    FullyShardOptions sharding;
+    if (options.dtype == "bf16") {
+      sharding.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
+    }
+    for (Module* block : model_.blocks()) fully_shard(*block, mesh_, sharding);
+    fully_shard(model_, mesh_, sharding);
     model_.materialize();
     optimizer_.emplace(
         model_.named_parameters(),
@@ -112,9 +118,9 @@ class Training {
 
   RankOutcome run(int steps) {
     RankOutcome outcome;
-    outcome.peak_gflops = matmul_gflops(world_);
+    outcome.peak_gflops = matmul_gflops(world_, dtype_);
     for (int step = 0; step < steps; ++step) take(step, outcome);
-    outcome.peak_gflops = std::max(outcome.peak_gflops, matmul_gflops(world_));
+    outcome.peak_gflops = std::max(outcome.peak_gflops, matmul_gflops(world_, dtype_));
     return outcome;
   }
 
@@ -157,6 +163,7 @@ class Training {
   }
 
   Communicator world_;
+  const std::string dtype_;
   int64_t rows_, sequence_;
   const std::string& text_;
   DeviceMesh mesh_;
@@ -259,8 +266,9 @@ int main(int argc, char** argv) {
   app.add_option("--config", options.config, "Model: tiny or small")
       ->check(CLI::IsMember({"tiny", "small"}))
       ->capture_default_str();
-  app.add_option("--dtype", options.dtype, "Of parameters and computation")
-      ->check(CLI::IsMember({"f32"}))
+  app.add_option("--dtype", options.dtype,
+                 "Of computation; bf16 gathers in it too, and reduces in f32")
+      ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
   app.add_option("--ranks", options.ranks, "Ranks")
       ->check(CLI::Range(1, 64))
