@@ -76,13 +76,15 @@ void Runtime::abandon() {
   backward_begun_ = false;
 }
 
+void Runtime::note_changes(Unit& unit) {
+  if (unit.slices_changed()) conductor_.update(unit);
+}
+
 void Runtime::begin(bool training) {
   training_ = training;
   abandon();
   build();
-  for (const auto& unit : units_) {
-    if (unit->slices_changed()) conductor_.update(*unit);
-  }
+  for (const auto& unit : units_) note_changes(*unit);
   if (!training) traffic_ = {};
   running_ = &recordings_[training ? 1 : 0];
   if (running_->astray) *running_ = {};
@@ -145,6 +147,8 @@ void Runtime::expect_backward() {
 void Runtime::before_backward(Unit& unit) {
   if (!running_) begin_unscheduled();
   if (!backward_begun_) expect_backward();
+  // What forward saved of them is then out of date, and the tape says so.
+  note_changes(unit);
   event(Event::Kind::backward, unit);
   conductor_.backward(unit, ahead(unit));
 }

@@ -42,6 +42,7 @@ class Runtime {
 
  private:
   void begin(bool training);
+  void note_changes(Unit& unit);
   void begin_unscheduled();
   void abandon();
   void event(Event::Kind kind, Unit& unit, int bucket = 0);

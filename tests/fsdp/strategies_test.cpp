@@ -315,6 +315,31 @@ TEST(Strategies, GatherWholeParametersOnceAnUpdate) {
   }
 }
 
+/// An update between forward and backward is noticed, whether whole parameters were kept or not.
+TEST(Strategies, NoticeUpdatesBeforeBackward) {
+  for (const char* name : {"full_shard", "zero1", "ddp"}) {
+    for (int ranks : {1, 3}) {
+      run_ranks(ranks, [&](Communicator world) {
+        DeviceMesh mesh(world, {{"dp", world.size()}});
+        Llama model(little_llama());
+        shard(model, mesh, {.strategy = Strategy::named(name)});
+        model.materialize();
+        AdamW optimizer(model.named_parameters());
+        const auto loss = [&] { return model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)); };
+        loss().backward();
+        const Tensor late = loss();
+        optimizer.step();
+        const std::string message = error_of([&] { late.backward(); });
+        EXPECT_NE(message.find("is needed for the gradient but was changed in place since"),
+                  std::string::npos)
+            << message;
+        optimizer.zero_grad();
+        loss().backward();
+      });
+    }
+  }
+}
+
 /// Sums of one rank's own are no gradients yet.
 TEST(Strategies, NoOptimizerTakesGradientsThatWaitForTheSync) {
   for (const char* name : {"zero1", "ddp"}) {
