@@ -16,10 +16,8 @@
 
 namespace weft {
 
-/// Hashed and written while it is in the cache.
-static constexpr size_t kPiece = size_t{1} << 20;
-/// The disk begins with what was written when there is so much of it.
-static constexpr int64_t kFlushed = int64_t{16} << 20;
+/// Copied and hashed while it is in the cache.
+static constexpr size_t kPiece = size_t{1} << 18;
 
 /// Calls again what a signal interrupted.
 template <class Call>
@@ -58,19 +56,12 @@ FileWriter::FileWriter(const std::string& directory, const std::string& name, in
     : directory_(directory),
       path_(directory + "/" + name),
       temporary_(directory + "/." + name + ".tmp"),
-      at_(start),
-      flushed_(0) {
+      at_(start) {
   struct stat status {};
   if (::lstat(path_.c_str(), &status) == 0) {
     fail("checkpoint: ", path_, " is there already; nothing is overwritten");
   }
-  const auto open = [&] {
-    return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-  };
-  descriptor_ = uninterrupted(open);
-  if (descriptor_ < 0) {
-    fail_call("open", "checkpoint: ", temporary_, ": ", std::strerror(errno));
-  }
+  open_past_cache();
   // Tells at once that there is no space; file systems that cannot are left to write.
   const auto reserve = [&] { return ::fallocate(descriptor_, 0, 0, start + bytes); };
   if (uninterrupted(reserve) == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return;
@@ -79,6 +70,31 @@ FileWriter::FileWriter(const std::string& directory, const std::string& name, in
   ::unlink(temporary_.c_str());
   fail_call("fallocate", "checkpoint: ", temporary_, " of ", start + bytes,
             " bytes: ", std::strerror(reason));
+}
+
+/// Where the file system can: the data go to the disk without the kernel's copy of them.
+void FileWriter::open_past_cache() {
+  const auto open = [&] {
+    const int past_cache = is_past_cache_ ? O_DIRECT : 0;
+    return ::open(temporary_.c_str(),
+                  O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | past_cache, 0666);
+  };
+  descriptor_ = uninterrupted(open);
+  if (descriptor_ < 0 && errno == EINVAL) {
+    is_past_cache_ = false;
+    descriptor_ = uninterrupted(open);
+  }
+  if (descriptor_ < 0) {
+    fail_call("open", "checkpoint: ", temporary_, ": ", std::strerror(errno));
+  }
+}
+
+void FileWriter::use_cache() {
+  if (!std::exchange(is_past_cache_, false)) return;
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  if (flags < 0 || ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) != 0) {
+    fail_call("fcntl", "checkpoint: ", temporary_, ": ", std::strerror(errno));
+  }
 }
 
 FileWriter::~FileWriter() {
@@ -91,6 +107,10 @@ void FileWriter::write_at(int64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t done =
         uninterrupted([&] { return ::pwrite(descriptor_, bytes.data(), bytes.size(), offset); });
+    if (done < 0 && errno == EINVAL && is_past_cache_) {
+      use_cache();
+      continue;
+    }
     if (done <= 0) {
       fail_call("pwrite", "checkpoint: ", temporary_, " at byte ", offset, ": ",
                 done == 0 ? "nothing was written" : std::strerror(errno));
@@ -102,19 +122,28 @@ void FileWriter::write_at(int64_t offset, std::span<const std::byte> bytes) {
 
 void FileWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const auto piece = bytes.first(std::min(kPiece, bytes.size()));
-    hashes_.add(piece);
-    write_at(at_, piece);
-    at_ += static_cast<int64_t>(piece.size());
+    const size_t room = static_cast<size_t>(kBlockBytes) - buffered_;
+    const auto piece = bytes.first(std::min({kPiece, room, bytes.size()}));
+    std::memcpy(buffer_.data() + buffered_, piece.data(), piece.size());
+    hashes_.add({buffer_.data() + buffered_, piece.size()});
+    buffered_ += piece.size();
     bytes = bytes.subspan(piece.size());
-    if (at_ - flushed_ < kFlushed) continue;
-    // Only a hint: errors show at fsync.
-    ::sync_file_range(descriptor_, flushed_, at_ - flushed_, SYNC_FILE_RANGE_WRITE);
-    flushed_ = at_;
+    if (buffered_ == static_cast<size_t>(kBlockBytes)) write_buffered();
   }
 }
 
+void FileWriter::write_buffered() {
+  write_at(at_, {buffer_.data(), buffered_});
+  at_ += static_cast<int64_t>(buffered_);
+  buffered_ = 0;
+}
+
+const std::vector<uint64_t>& FileWriter::block_hashes() { return hashes_.finish(); }
+
 void FileWriter::finish(std::string_view header) {
+  // The last block and the header are no whole sectors.
+  use_cache();
+  write_buffered();
   write_at(0, std::as_bytes(std::span(header)));
   if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) {
     fail_call("fsync", "checkpoint: ", temporary_, ": ", std::strerror(errno));

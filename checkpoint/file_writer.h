@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "checkpoint/block_buffer.h"
 #include "checkpoint/blocks.h"
 
 namespace weft {
@@ -31,17 +32,23 @@ class FileWriter {
   /// The data that follow.
   void write(std::span<const std::byte> bytes);
   /// Of all data; nothing more may be written.
-  const std::vector<uint64_t>& block_hashes() { return hashes_.finish(); }
+  const std::vector<uint64_t>& block_hashes();
   /// `header` are the bytes before the data.
   void finish(std::string_view header);
 
  private:
+  void open_past_cache();
+  void use_cache();
   void write_at(int64_t offset, std::span<const std::byte> bytes);
+  void write_buffered();
 
   std::string directory_, path_, temporary_;
   int descriptor_ = -1;
+  bool is_past_cache_ = true;
+  /// Where the bytes in the buffer go, and how many there are.
   int64_t at_;
-  int64_t flushed_;
+  size_t buffered_ = 0;
+  BlockBuffer buffer_;
   BlockHashes hashes_;
 };
 

@@ -8,7 +8,6 @@
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
-#include "weft/storage.h"
 
 namespace weft {
 
@@ -40,10 +39,9 @@ class DataCheck {
 
  private:
   void read_files() {
-    const Ref<Storage> memory = Storage::allocate(static_cast<size_t>(kBlockBytes));
     for (size_t i = next_++; i < files_.size(); i = next_++) {
       try {
-        read_file(*files_[i], static_cast<std::byte*>(memory->data()));
+        read_file(*files_[i]);
       } catch (const BadFile& error) {
         const std::lock_guard lock(mutex_);
         bad_.emplace(i, error);
@@ -51,15 +49,13 @@ class DataCheck {
     }
   }
 
-  void read_file(const OpenedFile& file, std::byte* memory) {
-    const int64_t bytes = file.data_bytes();
-    for (int64_t block = 0; block < blocks_in(bytes); ++block) {
-      const int64_t size = std::min(kBlockBytes, bytes - block * kBlockBytes);
-      file.file.expect(file.data_start + (block + 1) * kBlockBytes, 4 * kBlockBytes);
-      file.read_block(block, {memory, static_cast<size_t>(size)});
+  void read_file(const OpenedFile& file) {
+    BlockReader reader(file.file);
+    for (int64_t block = 0; block < blocks_in(file.data_bytes()); ++block) {
+      const std::span<const std::byte> bytes = file.read_block(block, reader);
       if (!options_.progress) continue;
       const std::lock_guard lock(mutex_);
-      options_.progress(done_ += size, all_);
+      options_.progress(done_ += static_cast<int64_t>(bytes.size()), all_);
     }
   }
 

@@ -17,13 +17,15 @@ template <class... Parts>
   throw BadFile(Verdict::corrupt, concat("checkpoint: ", path, ": ", parts...), name_in(path));
 }
 
-void OpenedFile::read_block(int64_t number, std::span<std::byte> into) const {
+std::span<const std::byte> OpenedFile::read_block(int64_t number, BlockReader& reader) const {
+  const int64_t begin = number * kBlockBytes;
+  std::span<const std::byte> bytes;
   try {
-    file.read(data_start + number * kBlockBytes, into);
+    bytes = reader.read(data_start + begin, std::min(kBlockBytes, data_bytes() - begin));
   } catch (const std::runtime_error& error) {
     throw BadFile(Verdict::corrupt, error.what(), name_in(file.path()), tensor_in(number), number);
   }
-  if (hashes.empty() || xxh3_of(into) == hashes[static_cast<size_t>(number)]) return;
+  if (hashes.empty() || xxh3_of(bytes) == hashes[static_cast<size_t>(number)]) return bytes;
   const std::string tensor = tensor_in(number);
   throw BadFile(Verdict::corrupt,
                 concat("checkpoint: ", file.path(), ": block ", number, " (tensor ",

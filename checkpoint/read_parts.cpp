@@ -8,7 +8,6 @@
 #include "checkpoint/coverage.h"
 #include "checkpoint/runs.h"
 #include "weft/error.h"
-#include "weft/storage.h"
 
 namespace weft {
 
@@ -28,7 +27,7 @@ class FileReader {
  public:
   FileReader(const OpenedFile& file, std::vector<FilePart> parts,
              const std::function<void(int64_t)>& on_bytes)
-      : file_(file), parts_(std::move(parts)), on_bytes_(on_bytes) {
+      : file_(file), parts_(std::move(parts)), on_bytes_(on_bytes), reader_(file.file) {
     std::sort(parts_.begin(), parts_.end(), [](const FilePart& a, const FilePart& b) {
       return a.offset + a.in_file.begin() < b.offset + b.in_file.begin();
     });
@@ -67,31 +66,13 @@ class FileReader {
       high = std::max(high, to);
     }
     if (low >= high) return;
-    file_.file.expect(file_.data_start + end, kReadAhead);
     // Without checksums nothing but what is wanted needs to be read.
     if (file_.hashes.empty()) begin = low, end = high;
-    std::byte* whole = destination(first, last, begin, end);
-    std::byte* to = whole ? whole : buffer();
-    const std::span<std::byte> bytes(to, static_cast<size_t>(end - begin));
-    if (file_.hashes.empty()) {
-      file_.file.read(file_.data_start + begin, bytes);
-    } else {
-      file_.read_block(block, bytes);
-    }
+    const std::span<const std::byte> bytes =
+        file_.hashes.empty() ? reader_.read(file_.data_start + begin, end - begin)
+                             : file_.read_block(block, reader_);
     if (on_bytes_) on_bytes_(end - begin);
-    for (size_t i = first; !whole && i < last; ++i) copy_part(parts_[i], begin, end, to);
-  }
-
-  /// Where all of [begin, end) goes as it is, or nullptr: then no copy is needed.
-  std::byte* destination(size_t first, size_t last, int64_t begin, int64_t end) const {
-    for (size_t i = first; i < last; ++i) {
-      const FilePart& part = parts_[i];
-      if (part.in_file.count() != 1 || part.in_memory.count() != 1) continue;
-      const int64_t start = part.offset + part.in_file.begin();
-      if (start > begin || start + part.in_file.bytes() < end) continue;
-      return part.into + part.in_memory.begin() + (begin - start);
-    }
-    return nullptr;
+    for (size_t i = first; i < last; ++i) copy_part(parts_[i], begin, end, bytes.data());
   }
 
   /// The elements of the part that lie in the bytes [begin, end) of the data, which are at `from`.
@@ -114,17 +95,10 @@ class FileReader {
     }
   }
 
-  std::byte* buffer() {
-    if (!buffer_) buffer_ = Storage::allocate(static_cast<size_t>(kBlockBytes));
-    return static_cast<std::byte*>(buffer_->data());
-  }
-
-  static constexpr int64_t kReadAhead = 4 * kBlockBytes;
-
   const OpenedFile& file_;
   std::vector<FilePart> parts_;
   const std::function<void(int64_t)>& on_bytes_;
-  Ref<Storage> buffer_;
+  BlockReader reader_;
 };
 
 }  // namespace

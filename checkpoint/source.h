@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/block_buffer.h"
 #include "checkpoint/rank_file.h"
 #include "weft/checkpoint.h"
 #include "weft/cuts.h"
@@ -41,8 +42,9 @@ struct OpenedFile {
   std::string manifest_text;
 
   int64_t data_bytes() const { return file.size() - data_start; }
-  /// The bytes of block `number`, read to `into` and checked. BadFile names tensor and block.
-  void read_block(int64_t number, std::span<std::byte> into) const;
+  /// The bytes of block `number`, checked, until the reader's next call. BadFile names tensor and
+  /// block.
+  std::span<const std::byte> read_block(int64_t number, BlockReader& reader) const;
   /// The first tensor that has bytes in the block.
   std::string tensor_in(int64_t block) const;
 };

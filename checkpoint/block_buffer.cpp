@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/block_buffer.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace weft {
+
+// Each of them may fail: then the file is read as any other.
+BlockReader::BlockReader(const File& file)
+    : file_(file),
+      mapped_(file.map()),
+      disk_(::open(file.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_DIRECT)) {}
+
+BlockReader::~BlockReader() {
+  if (disk_ >= 0) ::close(disk_);
+}
+
+/// Asks where the pages are and touches none: the file may have become shorter.
+bool BlockReader::is_cached(int64_t offset, size_t bytes) const {
+  const auto page = static_cast<int64_t>(BlockBuffer::kAlignment);
+  const int64_t begin = offset / page * page;
+  const auto length = static_cast<size_t>(offset - begin) + bytes;
+  std::vector<unsigned char> resident(length / BlockBuffer::kAlignment + 1);
+  auto* start = const_cast<std::byte*>(mapped_.get()) + begin;
+  if (!mapped_ || ::mincore(start, length, resident.data()) != 0) return true;
+  const size_t pages = (length + BlockBuffer::kAlignment - 1) / BlockBuffer::kAlignment;
+  return std::all_of(resident.begin(), resident.begin() + static_cast<ptrdiff_t>(pages),
+                     [](unsigned char page_is) { return (page_is & 1) != 0; });
+}
+
+bool BlockReader::read_from_disk(int64_t offset, size_t bytes) const {
+  constexpr size_t alignment = BlockBuffer::kAlignment;
+  if (disk_ < 0 || static_cast<size_t>(offset) % alignment != 0) return false;
+  const size_t whole = (bytes + alignment - 1) / alignment * alignment;
+  return ::pread(disk_, buffer_.data(), whole, offset) >= static_cast<ssize_t>(bytes);
+}
+
+std::span<const std::byte> BlockReader::read(int64_t offset, int64_t bytes) {
+  const auto count = static_cast<size_t>(bytes);
+  if (is_cached(offset, count) || !read_from_disk(offset, count)) {
+    file_.read(offset, {buffer_.data(), count});
+  }
+  return {buffer_.data(), count};
+}
+
+}  // namespace weft

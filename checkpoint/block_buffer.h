@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <span>
+
+#include "checkpoint/blocks.h"
+#include "weft/file.h"
+
+namespace weft {
+
+/// Memory of one block, aligned so that the disk may write to it and read from it by itself: past
+/// the page cache a save or a cold load costs no copy by the kernel.
+class BlockBuffer {
+ public:
+  static constexpr size_t kAlignment = 4096;
+
+  BlockBuffer()
+      : data_(static_cast<std::byte*>(::operator new (kBlockBytes, std::align_val_t{kAlignment}))) {
+  }
+
+  std::byte* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const {
+      ::operator delete (data, std::align_val_t{kAlignment});
+    }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+/// Reads pieces of a file of at most a block each: what the page cache has from there, the rest
+/// from the disk, past the cache where the file system can.
+class BlockReader {
+ public:
+  explicit BlockReader(const File& file);
+  BlockReader(const BlockReader&) = delete;
+  BlockReader& operator=(const BlockReader&) = delete;
+  ~BlockReader();
+
+  /// The bytes from `offset` on, until the next call. Errors are those of File::read.
+  std::span<const std::byte> read(int64_t offset, int64_t bytes);
+
+ private:
+  bool is_cached(int64_t offset, size_t bytes) const;
+  bool read_from_disk(int64_t offset, size_t bytes) const;
+
+  const File& file_;
+  std::shared_ptr<const std::byte> mapped_;
+  int disk_ = -1;
+  BlockBuffer buffer_;
+};
+
+}  // namespace weft
