@@ -17,8 +17,9 @@ static constexpr const char* kTensorAxis = "tp";
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   command
-      .add_option("--model", o.model,
-                  "tiny, small or a Hugging Face config.json (default: tiny, or that of --init)")
+      .add_option(
+          "--model", o.model,
+          "tiny, small or a Hugging Face config.json (default: tiny, or what weights come from)")
       ->type_name("MODEL");
   command
       .add_option("--mesh", o.mesh,
