@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "checkpoint/manifest.h"
 #include "weft/error.h"
@@ -14,7 +15,20 @@ static size_t layout_number(Manifest& manifest, const Cuts& cuts) {
   return number;
 }
 
+/// What a JSON string can hold.
+static bool is_utf8(const std::string& text) {
+  try {
+    (void)nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+}
+
 static void check_can_be_saved(const std::string& name, const Tensor& tensor, int ranks) {
+  if (name == "__metadata__" || !is_utf8(name)) {
+    fail("save: ", in_quotes(name), " is no key of a tensor; it is not UTF-8, or safetensors' own");
+  }
   if (!tensor) fail("save: there is no tensor ", in_quotes(name), " on this rank");
   if (tensor.device().kind == DeviceKind::meta) {
     fail("save: tensor ", in_quotes(name), " has no memory; call materialize first");
@@ -38,6 +52,9 @@ Manifest manifest_of(const StateDict& state, int ranks, int64_t step,
                     .layouts = {},
                     .tensors = {},
                     .numbers = state.numbers};
+  for (const auto& [key, number] : state.numbers) {
+    if (!is_utf8(key)) fail("save: the key ", in_quotes(key), " of a number is not UTF-8");
+  }
   for (const auto& [name, tensor] : state.tensors) {
     check_can_be_saved(name, tensor, ranks);
     const size_t layout = layout_number(manifest, cuts_of(tensor.sharding()));

@@ -15,8 +15,8 @@
 namespace weft {
 
 struct CheckpointOptions {
-  /// Complete checkpoints of earlier steps to keep beside the one being saved; a save removes those
-  /// that are older. 0: all.
+  /// Complete checkpoints of earlier steps to keep beside the one being saved; when it is written,
+  /// rank 0 removes those that are older. 0: all.
   int keep = 0;
   /// Memory for copies that `save_async` writes from, a rank; what does not fit is written before
   /// it returns. -1: as much as there is to save.

@@ -156,6 +156,53 @@ TEST(Save, RefusesWhatIsNoState) {
     EXPECT_EQ(error(empty({2}, {.device = meta})),
               "save: tensor \"w\" has no memory; call materialize first");
     EXPECT_EQ(error({}), "save: there is no tensor \"w\" on this rank");
+    for (const char* key : {"__metadata__", "\xff"}) {
+      StateDict state;
+      state.tensors.emplace(key, ones({2}));
+      EXPECT_NE(error_of([&] { saver.save(0, state); }).find("is no key of a tensor"),
+                std::string::npos);
+      StateDict numbers;
+      numbers.numbers.emplace("\xff", 1);
+      EXPECT_EQ(error_of([&] { saver.save(0, numbers); }),
+                "save: the key \"\xff\" of a number is not UTF-8");
+    }
+  });
+}
+
+TEST(Save, NamesADirectoryThatCannotBeWritten) {
+  const Scratch scratch;
+  scratch.write("file", "not a directory");
+  run_ranks(1, [&](Communicator world) {
+    EXPECT_EQ(
+        error_of<std::runtime_error>([&] { CheckpointSaver(world, scratch.path("file")); }),
+        concat("mkdir: checkpoint: ", scratch.path("file"), ": it is there and no directory"));
+    EXPECT_EQ(
+        error_of<std::runtime_error>([&] { CheckpointSaver(world, scratch.path("file/below")); }),
+        concat("mkdir: checkpoint: ", scratch.path("file/below"), ": Not a directory"));
+    EXPECT_EQ(error_of([&] { CheckpointSaver(world, ""); }),
+              "checkpoint: the directory has no name");
+    // Read-only even for root.
+    EXPECT_NE(error_of<std::runtime_error>([&] { CheckpointSaver(world, "/proc/weft"); }),
+              "nothing");
+  });
+}
+
+TEST(Save, WaitsForTheSaveUnderWay) {
+  const Scratch scratch;
+  run_ranks(1, [&](Communicator world) {
+    StateDict state;
+    state.tensors.emplace("w", zeros({1 << 20}));
+    CheckpointSaver saver(world, scratch.path("saved"));
+    const std::string first = saver.save_async(1, state);
+    const std::string second = saver.save_async(2, state);
+    const std::string third = saver.save(3, state);
+    EXPECT_FALSE(saver.is_saving());
+    for (const std::string& path : {first, second, third}) {
+      EXPECT_EQ(inspect_checkpoint(path).verdict, Verdict::complete);
+    }
+    // Nor does a second saver of the same run's name get in its way.
+    CheckpointSaver other(world, scratch.path("saved"));
+    EXPECT_EQ(inspect_checkpoint(other.save(3, state)).verdict, Verdict::complete);
   });
 }
 

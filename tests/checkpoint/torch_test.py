@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock safetensors and PyTorch read what weft saves: torch_test.py PROGRAM REFERENCE.
 
-Runs in the Python of WEFT_PEER_PYTHON (or this one); prints its name as skipped, exit code 77, where
-that has no torch and safetensors.
+Runs in this Python or that of WEFT_PEER_PYTHON; prints its name as skipped, exit code 77, where
+neither has torch and safetensors.
 """
 import importlib.util
 import os
