@@ -20,6 +20,7 @@ struct Learning {
   FullyShardOptions options;
   int steps;
   int micro_steps = 1;
+  int64_t rows = 4;
 };
 
 /// The losses of some steps; what is predicted holds in each.
@@ -43,7 +44,8 @@ std::vector<double> losses_of(const Learning& learning) {
       for (int micro = 0; micro < learning.micro_steps; ++micro) {
         NoSync hold(model, micro + 1 < learning.micro_steps);
         const int salt = step % 29 + micro;
-        parts.push_back(model.loss(batch_of(mesh, 4, salt), batch_of(mesh, 4, salt + 1)));
+        const Tensor ids = batch_of(mesh, learning.rows, salt);
+        parts.push_back(model.loss(ids, batch_of(mesh, learning.rows, salt + 1)));
         parts.back().backward();
       }
       const int64_t others = engine_statistics().implicit_bytes - implicit;
@@ -65,9 +67,9 @@ std::vector<double> losses_of(const Learning& learning) {
 }
 
 TEST(Precision, HalfLearnsAsF32AndAsOneRank) {
-  const auto f32_losses = losses_of({{{"dp", 1}}, {}, 200});
-  const auto alone = losses_of({{{"dp", 1}}, {.precision = kWideSums}, 200});
-  const auto together = losses_of({{{"dp", 4}}, {.precision = kWideSums}, 200});
+  const auto f32_losses = losses_of({{{"dp", 1}}, {}, 200, 1, 16});
+  const auto alone = losses_of({{{"dp", 1}}, {.precision = kWideSums}, 200, 1, 16});
+  const auto together = losses_of({{{"dp", 4}}, {.precision = kWideSums}, 200, 1, 16});
   ASSERT_EQ(alone.size(), 200u);
   for (size_t i = 0; i < alone.size(); ++i) {
     EXPECT_NEAR(alone[i], f32_losses[i], 0.01 * f32_losses[i]) << "step " << i;
