@@ -13,6 +13,8 @@
 
 namespace weft::cli {
 
+static constexpr int kMostRanksEstimated = 1 << 20;
+
 CLI::App* add_estimate(CLI::App& program, EstimateOptions& o) {
   CLI::App* estimate = program.add_subcommand(
       "estimate", "Memory, traffic and time of a training step on a world that need not be there");
@@ -22,7 +24,7 @@ CLI::App* add_estimate(CLI::App& program, EstimateOptions& o) {
   estimate->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_parallel_flags(*estimate, o.parallel);
   estimate->add_option("--world", o.world, "Ranks (default: those of --mesh, or 1)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(CLI::Range(1, kMostRanksEstimated));
   estimate->add_option("--rank", o.rank, "The rank whose memory and traffic are told")
       ->capture_default_str();
   estimate->add_option("--ranks-per-host", o.ranks_per_host, "Ranks that share fast links")
@@ -85,7 +87,7 @@ static void print_time(const StepCost& cost, const Machine& machine, double toke
 }
 
 void estimate(EstimateOptions o) {
-  const int ranks = complete(o.parallel, o.world, "--world");
+  const int ranks = complete(o.parallel, o.world, kMostRanksEstimated, "--world");
   if (o.rank < 0 || o.rank >= ranks) {
     fail("--rank is ", o.rank, "; the ranks are 0 to ", ranks - 1);
   }

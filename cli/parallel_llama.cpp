@@ -72,13 +72,13 @@ std::vector<MeshAxis> parsed_axes(const std::string& text) {
   return axes;
 }
 
-static void check_positive(const char* flag, int64_t value) {
+void check_positive(const char* flag, int64_t value) {
   if (value < 1) fail(flag, " is ", value, "; at least 1");
 }
 
 static bool is_tensor_axis(const MeshAxis& axis) { return axis.name == kTensorAxis; }
 
-int complete(ParallelOptions& o, int ranks, const char* flag) {
+int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   check_positive("--batch", o.batch);
   check_positive("--seq", o.seq);
   check_positive("--accumulate", o.accumulate);
@@ -88,8 +88,11 @@ int complete(ParallelOptions& o, int ranks, const char* flag) {
   if (o.model.empty()) o.model = "tiny";
   if (o.mesh.empty()) o.mesh = concat("dp=", std::max(1, ranks));
   std::vector<MeshAxis> axes = parsed_axes(o.mesh);
-  int size = 1;
-  for (const MeshAxis& axis : axes) size *= axis.size;
+  int64_t size = 1;
+  for (const MeshAxis& axis : axes) {
+    size *= axis.size;
+    if (size > most) fail("--mesh ", o.mesh, " has more than ", most, " ranks");
+  }
   if (ranks != 0 && size != ranks) {
     fail("--mesh ", o.mesh, " has ", size, " ranks but ", flag, " is ", ranks);
   }
@@ -102,7 +105,7 @@ int complete(ParallelOptions& o, int ranks, const char* flag) {
   if (o.sequence_parallel && std::ranges::none_of(axes, is_tensor_axis)) {
     fail("--sequence-parallel needs an axis tp in --mesh, which is ", o.mesh);
   }
-  return size;
+  return static_cast<int>(size);
 }
 
 /// With an axis for the rows, which may have one rank: precision and slots are FSDP's.

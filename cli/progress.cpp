@@ -13,14 +13,15 @@ using Clock = std::chrono::steady_clock;
 /// Between two lines on the terminal, unless there is news.
 static constexpr auto kQuiet = std::chrono::seconds(2);
 
-Progress::Progress(const std::string& metrics_file, int64_t steps)
+Progress::Progress(const std::string& metrics_file, int64_t steps, bool goes_on)
     : path_(metrics_file), steps_(steps) {
   if (path_.empty()) return;
-  file_.open(path_, std::ios::trunc);
+  file_.open(path_, goes_on ? std::ios::app : std::ios::trunc);
   if (!file_) fail("--metrics: ", in_quotes(path_), " cannot be written");
 }
 
 void Progress::report(const StepReport& report) {
+  if (first_ == 0) first_ = report.step;
   if (file_.is_open()) write_metrics(report);
   bool is_end = report.step == steps_;
   bool is_due = !printed_ || Clock::now() - *printed_ >= kQuiet;
@@ -65,8 +66,8 @@ static std::string duration_text(double seconds) {
 
 void Progress::print_line(const StepReport& report) {
   printed_ = Clock::now();
-  double left =
-      report.seconds / static_cast<double>(report.step) * static_cast<double>(steps_ - report.step);
+  double left = report.seconds / static_cast<double>(report.step - first_ + 1) *
+                static_cast<double>(steps_ - report.step);
   std::printf("step %lld/%lld  loss %.4f", static_cast<long long>(report.step),
               static_cast<long long>(steps_), report.loss);
   if (report.validation_loss) std::printf("  validation loss %.4f", *report.validation_loss);

@@ -30,8 +30,8 @@ struct StepReport {
 /// Writes reports: a JSON object a step to a file, and a line now and then to the terminal.
 class Progress {
  public:
-  /// std::invalid_argument when the file cannot be written.
-  Progress(const std::string& metrics_file, int64_t steps);
+  /// A run that goes on adds to the file. std::invalid_argument when it cannot be written.
+  Progress(const std::string& metrics_file, int64_t steps, bool goes_on);
   void report(const StepReport& report);
 
  private:
@@ -41,6 +41,8 @@ class Progress {
   std::string path_;
   std::ofstream file_;
   int64_t steps_;
+  /// The first step of this run of the program.
+  int64_t first_ = 0;
   std::optional<std::chrono::steady_clock::time_point> printed_;
 };
 

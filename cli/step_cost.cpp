@@ -137,12 +137,15 @@ static void add_sharding(ParallelLlama& llama, const ParallelOptions& options, S
     of(Purpose::optimizer) +=
         2 * value.box().shape.product() * static_cast<int64_t>(size_of(value.dtype()));
   }
-  int64_t collectives = 0;
-  for (const ScheduledAction& action : schedule_of(llama.model())) collectives += action.bytes > 0;
   for (const AxisTraffic& axis : cost.sharding.by_axes) {
-    AxisCost& over = cost_over(cost, axis.axes, "parameters and gradients");
-    over.bytes += axis.bytes;
-    over.collectives += collectives * options.accumulate;
+    cost_over(cost, axis.axes, "parameters and gradients").bytes += axis.bytes;
+  }
+  for (int64_t micro_step = 0; micro_step < options.accumulate; ++micro_step) {
+    const StepKind kind{.sync = micro_step + 1 == options.accumulate, .updated = micro_step == 0};
+    for (const ScheduledAction& action : schedule_of(llama.model(), kind)) {
+      if (action.bytes == 0) continue;
+      ++cost_over(cost, action.axes, "parameters and gradients").collectives;
+    }
   }
 }
 

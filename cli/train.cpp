@@ -63,6 +63,10 @@ class Training {
     if (is_first()) describe();
     int64_t every = std::max<int64_t>(1, options_.steps / kValidations);
     int64_t done = saver_->resume();
+    if (done >= options_.steps && is_first()) {
+      std::printf("%lld steps are done already; more need --steps above that\n",
+                  static_cast<long long>(done));
+    }
     started_ = Clock::now();
     for (int64_t step = done + 1; step <= options_.steps; ++step) {
       StepReport report = train_step(step);
@@ -117,14 +121,17 @@ class Training {
     for (int64_t micro_step = 0; micro_step < options_.parallel.accumulate; ++micro_step) {
       loss += micro_step_loss(step, micro_step);
     }
+    loss /= static_cast<double>(options_.parallel.accumulate);
     Tensor norm = gradient_norm(model_.parameters());
+    check_finite(step, "loss", loss);
+    check_finite(step, "norm of the gradients", norm.item());
     optimizer_->set_learning_rate(schedule()(step - 1));
     optimizer_->step(clip_scale(norm, options_.clip));
     optimizer_->zero_grad();
 
     StepReport report;
     report.step = step;
-    report.loss = loss / static_cast<double>(options_.parallel.accumulate);
+    report.loss = loss;
     report.learning_rate = optimizer_->learning_rate();
     report.gradient_norm = norm.item();
     auto now = Clock::now();
@@ -134,14 +141,13 @@ class Training {
     report.seconds = std::chrono::duration<double>(now - started_).count();
     report.bytes_moved = mesh_.traffic().bytes - moved;
     report.memory = memory_statistics();
-    check_finite(report);
     return report;
   }
 
-  void check_finite(const StepReport& report) const {
-    if (report.loss - report.loss == 0) return;
-    fail_call("train", "the loss at step ", report.step, " is ", report.loss,
-              "; a smaller --lr may help");
+  /// Before the weights change by it.
+  static void check_finite(int64_t step, const char* what, double value) {
+    if (value - value == 0) return;
+    fail_call("train", "the ", what, " at step ", step, " is ", value, "; a smaller --lr may help");
   }
 
   WarmupCosine schedule() const {
@@ -212,7 +218,7 @@ void train(const TrainOptions& options) {
     if ((byte & 0xff) < config.vocabulary) continue;
     fail("--prompt: byte ", byte & 0xff, " is no token of the model's ", config.vocabulary);
   }
-  Progress progress(options.metrics, options.steps);
+  Progress progress(options.metrics, options.steps, !options.checkpoints.resume.empty());
   run_ranks(options.ranks,
             [&](Communicator world) { Training(options, config, data, progress, world).run(); },
             {.threads_per_rank = options.threads, .seed = options.seed});

@@ -7,6 +7,9 @@
 
 namespace weft::cli {
 
+/// Threads of one process.
+static constexpr int kMostRanks = 1024;
+
 CLI::App* add_train(CLI::App& program, TrainOptions& o) {
   CLI::App* train = program.add_subcommand("train", "Train a Llama on text, sharded over ranks");
   train->footer(
@@ -28,7 +31,7 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
   train
       ->add_option("--ranks", o.ranks,
                    "Ranks, threads of this process (default: those of --mesh, or 1)")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, kMostRanks));
   train->add_option("--steps", o.steps, "Updates of the weights")->capture_default_str();
   train->add_option("--seed", o.seed, "Of the weights, the order of the data and the sample")
       ->capture_default_str();
@@ -45,10 +48,6 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
   return train;
 }
 
-static void check_positive(const char* flag, int64_t value) {
-  if (value < 1) fail(flag, " is ", value, "; at least 1");
-}
-
 void complete(TrainOptions& o) {
   check_positive("--steps", o.steps);
   if (!(o.learning_rate > 0)) fail("--lr is ", o.learning_rate, "; above 0");
@@ -58,7 +57,7 @@ void complete(TrainOptions& o) {
   if (o.sample < 0) fail("--sample is ", o.sample, "; at least 0");
   complete(o.checkpoints);
   if (o.parallel.model.empty()) o.parallel.model = o.init;
-  o.ranks = complete(o.parallel, o.ranks, "--ranks");
+  o.ranks = complete(o.parallel, o.ranks, kMostRanks, "--ranks");
 }
 
 }  // namespace weft::cli

@@ -118,10 +118,12 @@ static void check_layouts(const NamedParameter& named, const Tensor& gradient,
 }
 
 void Optimizer::find_runs(const std::vector<size_t>& with_gradient) {
-  if (with_gradient == runs_->with_gradient && runs_->hold()) return;
+  // Also where memory and runs are those of the step before: a sum of this rank's own lies there
+  // too.
   for (size_t i : with_gradient) {
     check_layouts(parameters_[i], runs_->gradients[i], state_[i]);
   }
+  if (with_gradient == runs_->with_gradient && runs_->hold()) return;
   std::vector<const Tensors*> lists{&runs_->values, &runs_->gradients};
   for (const Tensors& moment : runs_->state) lists.push_back(&moment);
   runs_->runs = adjacent_runs(lists, with_gradient, [this](size_t before, size_t after) {

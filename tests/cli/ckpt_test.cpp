@@ -139,36 +139,64 @@ TEST_F(Ckpt, ReportsWhatIsBroken) {
 
 TEST_F(Ckpt, GoesOnAsIfNeverStopped) {
   const std::string saved = scratch_.path("saved"), whole = scratch_.path("whole.jsonl");
-  expect(0, train("--steps 6 --mesh dp=2 --save " + saved + " --save-every 3 --metrics " + whole),
+  const std::string same = "--mesh dp=2,tp=2 --activation-checkpointing full ";
+  expect(0, train("--steps 8 " + same + "--save " + saved + " --save-every 3 --metrics " + whole),
          "saved ");
   const std::map<int64_t, double> before = losses(whole);
-  ASSERT_EQ(before.size(), 6u);
-  // The newest is broken: it says so and goes on from step 3.
+  ASSERT_EQ(before.size(), 8u);
+  // The newest two are broken: it says so and goes on from step 3.
   for (const auto& entry : fs::directory_iterator(saved)) {
-    if (entry.path().string().find("step-00000006") == std::string::npos) continue;
-    fs::remove(entry.path() / "rank-00000-of-00002.safetensors");
+    if (entry.path().string().find("step-00000003") != std::string::npos) continue;
+    fs::remove(entry.path() / "rank-00000-of-00004.safetensors");
   }
-  for (const char* mesh : {"dp=2", "dp=1", "dp=3", "dp=4"}) {
+  const std::string meshes[] = {same,
+                                "--mesh dp=1 ",
+                                "--mesh dp=3 ",
+                                "--mesh dp=4 ",
+                                "--mesh tp=2 ",
+                                "--mesh dp=4 --strategy zero1 ",
+                                "--mesh dp=2 --strategy zero2 ",
+                                "--mesh dp=3 --strategy ddp ",
+                                "--mesh a=2,b=2 --strategy hsdp "};
+  for (const std::string& mesh : meshes) {
     const std::string metrics = scratch_.path("again.jsonl");
-    const Outcome outcome = run_weft(train(std::string("--steps 6 --mesh ") + mesh + " --resume " +
-                                           saved + " --metrics " + metrics));
-    EXPECT_EQ(outcome.code, 0) << outcome.text;
+    const Outcome outcome =
+        run_weft(train("--steps 8 " + mesh + "--resume " + saved + " --metrics " + metrics));
+    EXPECT_EQ(outcome.code, 0) << mesh << outcome.text;
     EXPECT_NE(outcome.text.find("which is INCOMPLETE"), std::string::npos) << outcome.text;
     EXPECT_NE(outcome.text.find("after step 3"), std::string::npos) << outcome.text;
     const std::map<int64_t, double> after = losses(metrics);
-    ASSERT_EQ(after.size(), 3u) << mesh;
+    ASSERT_EQ(after.size(), 5u) << mesh;
     for (const auto& [step, loss] : after) {
-      if (std::string(mesh) == "dp=2") {
-        EXPECT_EQ(loss, before.at(step)) << step;
-      } else {
-        EXPECT_NEAR(loss, before.at(step), 1e-5 * before.at(step)) << mesh << " step " << step;
-      }
+      EXPECT_NEAR(loss, before.at(step), mesh == same ? 0 : 1e-5 * before.at(step))
+          << mesh << "step " << step;
     }
   }
   expect(2, train("--steps 6 --seed 7 --resume " + saved),
          "the checkpoint's run has seed 0 but this run 7");
   fs::create_directory(scratch_.path("none"));
   expect(0, train("--steps 1 --resume " + scratch_.path("none")), "has no complete checkpoint");
+}
+
+TEST_F(Ckpt, ContinuesATextAlikeOnAnyRanks) {
+  const std::string saved = scratch_.path("saved");
+  expect(0, train("--steps 4 --mesh dp=3 --save " + saved), "saved ");
+  std::string texts[2];
+  for (const int ranks : {1, 2}) {
+    const Outcome outcome =
+        run_weft("sample --resume " + saved + " --prompt 'line 1' --tokens 12 --temperature 0" +
+                 " --ranks " + std::to_string(ranks));
+    EXPECT_EQ(outcome.code, 0) << outcome.text;
+    EXPECT_NE(outcome.text.find("12 added at "), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find(" tokens/s"), std::string::npos) << outcome.text;
+    texts[ranks - 1] = outcome.text.substr(0, outcome.text.find("weft: "));
+  }
+  EXPECT_TRUE(texts[0].starts_with("line 1")) << texts[0];
+  EXPECT_EQ(texts[0], texts[1]);
+  expect(2, "sample --resume " + saved + " --prompt x --ranks 3", "which the 3 ranks");
+  expect(2, "sample --resume " + saved + " --prompt ''", "--prompt is empty");
+  expect(2, "sample --resume " + saved + " --prompt x --tokens 0", "--tokens is 0");
+  expect(2, "sample --resume " + scratch_.path("absent") + " --prompt x", "is no directory");
 }
 
 TEST_F(Ckpt, SavesWhenItIsTerminated) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/scratch.h"
@@ -86,6 +87,7 @@ TEST_F(Program, RefusesImpossibleMeshes) {
   expect_usage_error(small("--ranks 4 --mesh dp=5"), "--mesh dp=5 has 5 ranks but --ranks is 4");
   expect_usage_error(small("--mesh dp"), "\"dp\" is no axis; write for example dp=4");
   expect_usage_error(small("--mesh dp=0"), "\"dp=0\" is no axis");
+  expect_usage_error(small("--mesh dp=65536,a=65536"), "has more than 1024 ranks");
   expect_usage_error(small("--strategy hsdp --mesh dp=2"), "--strategy hsdp is of 2 axes");
   expect_usage_error(small("--strategy zero9"), "zero9");
   expect_usage_error(small("--mesh dp=2,tp=3"), "heads");
@@ -93,6 +95,23 @@ TEST_F(Program, RefusesImpossibleMeshes) {
   expect_usage_error(small("--sequence-parallel"), "--sequence-parallel needs an axis tp");
   expect_usage_error("estimate --mesh dp=4 --world 8", "has 4 ranks but --world is 8");
   expect_usage_error("estimate --machine abacus", "--machine is \"abacus\"");
+}
+
+TEST_F(Program, GoesOnWithItsMetrics) {
+  const std::string metrics = scratch_.path("metrics.jsonl"), folder = scratch_.path("saved");
+  const std::string run_flags = concat(" --metrics ", metrics, " --save ", folder);
+  EXPECT_EQ(run(small(run_flags)).code, 0);
+  Outcome more = run(small(concat(run_flags, " --resume ", folder, " --steps 4")));
+  EXPECT_EQ(more.code, 0) << more.text;
+  std::ifstream file(metrics);
+  std::string line;
+  for (int step = 1; step <= 4; ++step) {
+    ASSERT_TRUE(std::getline(file, line)) << step;
+    EXPECT_EQ(nlohmann::json::parse(line)["step"], step);
+  }
+  Outcome done = run(small(concat(run_flags, " --resume ", folder, " --steps 4")));
+  EXPECT_EQ(done.code, 0);
+  EXPECT_NE(done.text.find("4 steps are done already"), std::string::npos) << done.text;
 }
 
 TEST_F(Program, EstimatesWorldsThatAreNotThere) {

@@ -66,7 +66,7 @@ static void expect_told_beforehand(ParallelOptions options) {
                options.recompute);
   options.batch = 8;
   options.seq = 16;
-  const int ranks = complete(options, 0, "--ranks");
+  const int ranks = complete(options, 0, 64, "--ranks");
   const LlamaConfig config = small_llama();
   const MeasuredStep measured = measured_step(config, options, ranks);
   const StepCost cost = step_cost(fake_world(0, ranks, 8), config, options, 8);
