@@ -32,13 +32,12 @@ struct AdamWElement {
 template <class C>
 struct SgdElement {
   C rate, momentum, decay, grad_factor;
-  bool nesterov;
 
   /// Without momentum `velocity` is nothing but the gradient.
   WEFT_FN void operator()(C& p, C& velocity, C g) const {
     const C gradient = g * grad_factor + p * decay;
     velocity = velocity * momentum + gradient;
-    p = p - rate * (nesterov ? gradient + momentum * velocity : velocity);
+    p = p - rate * velocity;
   }
 };
 
@@ -127,8 +126,7 @@ void sgd(const Block& parameter, const Block& velocity, const Block& grad, const
   visit_compute_floating("sgd", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     const SgdElement<C> f{static_cast<C>(options.learning_rate), static_cast<C>(options.momentum),
-                          static_cast<C>(options.weight_decay), factor_of<C>(grad_factor),
-                          options.nesterov};
+                          static_cast<C>(options.weight_decay), factor_of<C>(grad_factor)};
     parallel_for(parameter.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
       StepArray<C> ps(parameter), vs(velocity), gs(grad);
       for_each_chunk(begin, end, [&](int64_t i, int64_t n) {

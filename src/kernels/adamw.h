@@ -28,7 +28,6 @@ struct Sgd {
   double learning_rate = 1e-3;
   double momentum = 0;
   double weight_decay = 0;
-  bool nesterov = false;
 };
 
 /// The same for SGD; `velocity` without data where momentum is 0. It starts from zeros.

@@ -14,7 +14,6 @@ const std::vector<double> kStart = {1, -2, 0.5};
 const std::vector<double> kGrads[] = {{0.1, -0.2, 0.3}, {1, 1, -1}, {0, 0.5, 2}};
 const std::vector<double> kAdamW = {0.972814739, -1.99687517, 0.489934444};
 const std::vector<double> kSgd = {0.777432799, -2.17456555, 0.405911356};
-const std::vector<double> kNesterov = {0.687038839, -2.28099465, 0.28376016};
 
 TEST(Adamw, StepsAsTorchDoes) {
   const Array p = Array::of(f32, {3}, kStart), m(f32, {3}), v(f32, {3});
@@ -28,14 +27,11 @@ TEST(Adamw, StepsAsTorchDoes) {
 }
 
 TEST(Adamw, SgdStepsAsTorchDoes) {
-  for (bool nesterov : {false, true}) {
-    const Array p = Array::of(f32, {3}, kStart), velocity(f32, {3});
-    const Sgd options{
-        .learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = nesterov};
-    for (const auto& numbers : kGrads)
-      sgd(p.block, velocity.block, Array::of(f32, {3}, numbers).block, options);
-    expect_near(p.values(), nesterov ? kNesterov : kSgd, 1e-7);
-  }
+  const Array p = Array::of(f32, {3}, kStart), velocity(f32, {3});
+  const Sgd options{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01};
+  for (const auto& numbers : kGrads)
+    sgd(p.block, velocity.block, Array::of(f32, {3}, numbers).block, options);
+  expect_near(p.values(), kSgd, 1e-7);
 }
 
 /// One step in plain loops.
