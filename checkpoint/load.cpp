@@ -38,6 +38,8 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into) 
     check_fits_source(source, name, tensor);
     check_can_be_filled(name, tensor);
     Tensor local = tensor.local();
+    // Of empty parts too: what follows from a change, all ranks must do alike.
+    filled.push_back(local);
     if (local.numel() == 0) continue;
     if (!local.block().is_dense() || local.device().kind != DeviceKind::cpu) {
       const Tensor dense = empty(local.shape(), {.dtype = local.dtype()});
@@ -45,11 +47,10 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into) 
       local = dense;
     }
     wishes.push_back({name, tensor.box(), static_cast<std::byte*>(local.block().data)});
-    filled.push_back(local);
   }
   read_wishes(source, wishes);
-  for (const Tensor& local : filled) local.storage()->mark_changed();
   for (const auto& [local, dense] : copies) copy_(local, dense);
+  for (const Tensor& local : filled) local.storage()->mark_changed();
 }
 
 static SkippedKeys skipped_keys(const CheckpointSource& source, const StateDict& into) {
