@@ -141,6 +141,16 @@ void Conductor::gradients_done(Unit& unit, int bucket) {
   flights_.push_back({&unit, bucket, 0});
 }
 
+void Conductor::gradients_again(Unit& unit, int bucket) {
+  const auto is_it = [&](const Flight& flight) {
+    return flight.unit == &unit && flight.bucket == bucket;
+  };
+  while (std::any_of(flights_.begin(), flights_.end(), is_it)) advance();
+  State& own = state(unit);
+  own.done[static_cast<size_t>(bucket)] = false;
+  if (may_reduce(unit, 0)) --own.read;
+}
+
 void Conductor::backward_done(Unit& unit) { release(unit, true); }
 
 void Conductor::end() {

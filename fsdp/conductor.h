@@ -49,6 +49,9 @@ class Conductor {
   void begin_backward();
   void backward(Unit& unit, const std::vector<Unit*>& ahead);
   void gradients_done(Unit& unit, int bucket);
+  /// More comes to a bucket that was done, as to what is used within a second run and outside it,
+  /// or in two: it is reduced again, and the sums are added up.
+  void gradients_again(Unit& unit, int bucket);
   /// Its inputs' gradients are complete too.
   void backward_done(Unit& unit);
   void end();

@@ -94,12 +94,16 @@ void Gradients::give(BufferPool& pool) {
   if (buffer_) pool.give(std::exchange(buffer_, {}));
 }
 
+void Gradients::expect(Part& part) {
+  ++incomplete_[static_cast<size_t>(part.bucket)];
+  part.complete = part.contributed = false;
+}
+
 /// A gradient that was cleared since takes what was summed for it along.
 void Gradients::expect() {
   std::fill(incomplete_.begin(), incomplete_.end(), 0);
   for (Part& part : parts_) {
-    ++incomplete_[static_cast<size_t>(part.bucket)];
-    part.contributed = false;
+    expect(part);
     if (!part.slot->parameter->grad()) {
       part.held = part.partial = part.final = part.reduced = false;
     }
@@ -125,8 +129,23 @@ GradientSink::Destination Gradients::destination(size_t i) {
 }
 
 int Gradients::complete(size_t i) {
-  const int bucket = parts_[i].bucket;
-  return --incomplete_[static_cast<size_t>(bucket)] == 0 ? bucket : -1;
+  Part& part = parts_[i];
+  if (std::exchange(part.complete, true)) return -1;
+  return --incomplete_[static_cast<size_t>(part.bucket)] == 0 ? part.bucket : -1;
+}
+
+int Gradients::expect_more(size_t i) {
+  Part& part = parts_[i];
+  int& incomplete = incomplete_[static_cast<size_t>(part.bucket)];
+  if (incomplete > 0) {
+    incomplete += std::exchange(part.complete, false);
+    return -1;
+  }
+  // The others may come again too; the end of backward does not wait for those that do not.
+  for (Part& other : parts_) {
+    if (other.bucket == part.bucket) expect(other);
+  }
+  return part.bucket;
 }
 
 void Gradients::settle(int bucket, bool sync) {

@@ -56,9 +56,11 @@ class Gradients {
   // What the tape does.
   void expect();
   GradientSink::Destination destination(size_t i);
-  /// The gradient is complete: the bucket if it is so now, else -1.
+  /// The gradient is complete, so far as the backward that says so knows: the bucket if it is so
+  /// now, else -1.
   int complete(size_t i);
-  bool is_complete(int bucket) const { return incomplete_[static_cast<size_t>(bucket)] == 0; }
+  /// A contribution comes, after all: the bucket if it was complete, else -1.
+  int expect_more(size_t i);
 
  private:
   /// A parameter's gradient on its way.
@@ -69,11 +71,14 @@ class Gradients {
     Region whole, middle;
     /// Bytes from the start of the final memory.
     size_t offset = 0;
+    /// No more is expected in this backward.
+    bool complete = false;
     /// This backward has contributed; the buffer, the middle and the final memory hold sums of
     /// earlier ones; the final sum is that of all replicas.
     bool contributed = false, held = false, partial = false, final = false, reduced = false;
   };
 
+  void expect(Part& part);
   bool scatters_twice() const;
   void cut_into_buckets();
   void make_memory();

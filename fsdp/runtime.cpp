@@ -136,31 +136,45 @@ void Runtime::after_forward(Unit& unit) {
   if (&unit == &root() && !training_) end();
 }
 
-void Runtime::expect_backward() {
+/// Whatever comes first of a backward begins it.
+void Runtime::enter_backward() {
+  if (backward_begun_) return;
+  if (running_ && !training_) abandon();
+  if (!running_) begin_unscheduled();
   backward_begun_ = true;
+  weft::after_backward([this](bool failed) { failed ? abandon() : finish_backward(); });
   conductor_.set_sync(syncs_);
   conductor_.begin_backward();
   for (const auto& unit : units_) unit->gradients().expect();
-  weft::after_backward([this](bool failed) { failed ? abandon() : finish_backward(); });
 }
 
 void Runtime::before_backward(Unit& unit) {
-  if (!running_) begin_unscheduled();
-  if (!backward_begun_) expect_backward();
+  enter_backward();
   // What forward saved of them is then out of date, and the tape says so.
   note_changes(unit);
   event(Event::Kind::backward, unit);
   conductor_.backward(unit, ahead(unit));
 }
 
-void Runtime::need_gradient_memory(Unit& unit) { conductor_.take_gradients(unit); }
+void Runtime::need_gradient_memory(Unit& unit, size_t number) {
+  enter_backward();
+  if (const int bucket = unit.gradients().expect_more(number); bucket >= 0) {
+    event(Event::Kind::gradients_again, unit, bucket);
+    conductor_.gradients_again(unit, bucket);
+  }
+  conductor_.take_gradients(unit);
+}
 
-void Runtime::gradients_complete(Unit& unit, int bucket) {
+void Runtime::gradient_complete(Unit& unit, size_t number) {
+  enter_backward();
+  const int bucket = unit.gradients().complete(number);
+  if (bucket < 0) return;
   event(Event::Kind::gradients_done, unit, bucket);
   conductor_.gradients_done(unit, bucket);
 }
 
 void Runtime::after_backward(Unit& unit) {
+  enter_backward();
   event(Event::Kind::backward_done, unit);
   conductor_.backward_done(unit);
 }

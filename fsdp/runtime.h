@@ -22,10 +22,11 @@ class Runtime {
   void before_forward(Unit& unit);
   void after_forward(Unit& unit);
   void before_backward(Unit& unit);
-  void gradients_complete(Unit& unit, int bucket);
   void after_backward(Unit& unit);
-  /// A gradient comes to a unit whose module's backward has not begun.
-  void need_gradient_memory(Unit& unit);
+  /// A contribution to the gradient of a trainable parameter comes, whether its module's backward
+  /// has begun or not; the last one of a backward, or of one within it, came.
+  void need_gradient_memory(Unit& unit, size_t number);
+  void gradient_complete(Unit& unit, size_t number);
 
   void build();
   void set_device(Device device) { pool_.set_device(device); }
@@ -51,7 +52,7 @@ class Runtime {
   void moved(const std::string& axes, int64_t bytes, int64_t copied);
   void finish_backward();
   void end();
-  void expect_backward();
+  void enter_backward();
 
   Units units_;
   BufferPool pool_;

@@ -19,6 +19,11 @@ void add_traffic(std::vector<AxisTraffic>& by_axes, const std::string& axes, int
   found->bytes += bytes;
 }
 
+static bool is_of_backward(const Event& event) {
+  return event.kind != Event::Kind::forward && event.kind != Event::Kind::forward_done &&
+         event.kind != Event::Kind::end;
+}
+
 static bool needs(const Event& event) {
   return event.kind == Event::Kind::forward || event.kind == Event::Kind::backward;
 }
@@ -83,7 +88,7 @@ class Player {
     }
     bool backward = false;
     for (size_t i = 0; i < recording_.events.size(); ++i) {
-      if (recording_.events[i].kind == Event::Kind::backward && !std::exchange(backward, true)) {
+      if (is_of_backward(recording_.events[i]) && !std::exchange(backward, true)) {
         conductor_.begin_backward();
       }
       step(i);
@@ -117,6 +122,10 @@ class Player {
         break;
       case Event::Kind::gradients_done:
         conductor_.gradients_done(unit, event.bucket);
+        break;
+      case Event::Kind::gradients_again:
+        conductor_.gradients_again(unit, event.bucket);
+        conductor_.take_gradients(unit);
         break;
       case Event::Kind::backward_done:
         conductor_.backward_done(unit);

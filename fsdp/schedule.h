@@ -19,6 +19,7 @@ struct Event {
     forward_done,
     backward,
     gradients_done,
+    gradients_again,
     backward_done,
     end
   } kind;

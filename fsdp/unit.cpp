@@ -15,13 +15,10 @@ class Unit::Sink final : public GradientSink {
  public:
   Sink(Unit& unit, size_t number) : unit_(unit), number_(number) {}
   Destination destination() override {
-    unit_.runtime->need_gradient_memory(unit_);
+    unit_.runtime->need_gradient_memory(unit_, number_);
     return unit_.gradients_.destination(number_);
   }
-  void complete() override {
-    const int bucket = unit_.gradients_.complete(number_);
-    if (bucket >= 0) unit_.runtime->gradients_complete(unit_, bucket);
-  }
+  void complete() override { unit_.runtime->gradient_complete(unit_, number_); }
 
  private:
   Unit& unit_;

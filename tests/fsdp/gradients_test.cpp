@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tests/support/scratch.h"
+#include "weft/autograd.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/fsdp.h"
+#include "weft/layers.h"
+#include "weft/ops.h"
+
+namespace weft {
+namespace {
+
+using Values = std::vector<std::vector<float>>;
+
+/// A layer that is called twice, between two whose weights may be one; `tail` may run within a
+/// checkpoint.
+class Twice final : public Module {
+ public:
+  explicit Twice(bool tied) {
+    for (const char* name : {"first", "shared", "last"}) {
+      layers_.push_back(add(name, std::make_shared<Linear>(5, 5, true, 0.5)));
+    }
+    if (tied) layers_[2]->set_parameter("weight", layers_[0]->own_parameters()[0].second);
+  }
+  Linear& shared() { return *layers_[1]; }
+  /// Module "last", or "first", within a checkpoint.
+  bool checkpoints_last = false, checkpoints_first = false;
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    Tensor x = tanh(run(*layers_[0], inputs[0], checkpoints_first));
+    x = tanh((*layers_[1])(x));
+    x = tanh((*layers_[1])(x));
+    return {run(*layers_[2], x, checkpoints_last)};
+  }
+
+ private:
+  static Tensor run(Linear& layer, const Tensor& x, bool checkpoints) {
+    if (!checkpoints) return layer(x);
+    return checkpoint([&](const Tensors& inputs) { return layer(inputs); }, {x})[0];
+  }
+
+  std::vector<std::shared_ptr<Linear>> layers_;
+};
+
+/// How a model is run.
+struct Usage {
+  const char* name;
+  bool tied = false;
+  /// The shared layer runs again in backward.
+  bool recomputes = false;
+  bool checkpoints_last = false, checkpoints_first = false;
+  /// The loss has a penalty on the first weight; it has a backward of its own after the step's.
+  bool penalty = false, penalty_alone = false;
+  /// The shared layer is a unit.
+  bool shards_shared = true;
+};
+
+Tensor penalty_of(Module& model) { return sum(square(model.parameters()[0]->tensor())) * 3.0; }
+
+Values gradients_of(const Usage& run, const DeviceMesh& mesh, const FullyShardOptions* options,
+                    int micro_steps) {
+  manual_seed(5);
+  Twice model(run.tied);
+  if (options && run.shards_shared) fully_shard(model.shared(), mesh, *options);
+  if (options) fully_shard(model, mesh, *options);
+  model.materialize();
+  model.shared().set_recompute(run.recomputes);
+  model.checkpoints_last = run.checkpoints_last;
+  model.checkpoints_first = run.checkpoints_first;
+  std::vector<double> values;
+  for (int i = 0; i < 7 * 5; ++i) values.push_back(0.3 * ((i * 7) % 11) - 1);
+  Tensor x = from_values(values, {7, 5});
+  if (options) x = distribute(x, mesh, {Shard(0)});
+  Values gradients;
+  for (int step = 0; step < 3; ++step) {
+    for (const ParameterPtr& p : model.parameters()) p->clear_grad();
+    for (int micro = 0; micro < micro_steps; ++micro) {
+      std::optional<NoSync> hold;
+      if (options) hold.emplace(model, micro + 1 < micro_steps);
+      Tensor loss = sum(square(model(x)));
+      if (run.penalty) loss = loss + penalty_of(model);
+      loss.backward();
+      if (run.penalty_alone) penalty_of(model).backward();
+    }
+    if (options) {
+      const FullyShardBytes predicted = predicted_bytes(model, micro_steps);
+      EXPECT_EQ(measured_bytes(model).gradients, predicted.gradients);
+      const bool gathers = options->strategy.rows == Strategy::full_shard().rows;
+      if (step == 2 && gathers && !run.penalty_alone) {
+        EXPECT_EQ(measured_bytes(model).received, predicted.received);
+        EXPECT_EQ(measured_bytes(model).buffers, predicted.buffers);
+      }
+    }
+    gradients.clear();
+    for (const ParameterPtr& p : model.parameters()) {
+      const Tensor gradient = p->grad();
+      gradients.push_back((options ? gradient.full_tensor() : gradient).to_vector<float>());
+    }
+  }
+  return gradients;
+}
+
+struct Preset {
+  const char* name;
+  FullyShardOptions options;
+};
+
+std::vector<Preset> presets() {
+  return {{"full_shard", {}},
+          {"grad_op", {.reshard_after_forward = false}},
+          {"zero2", {.strategy = Strategy::zero2()}},
+          {"zero1", {.strategy = Strategy::zero1()}},
+          {"ddp", {.strategy = Strategy::ddp()}},
+          {"buckets", {.strategy = Strategy::ddp(), .bucket_bytes = 64}}};
+}
+
+void expect_those_of_a_plain_model(const Usage& run, const std::vector<Preset>& sharded) {
+  for (int micro_steps : {1, 2}) {
+    const Values plain = gradients_of(run, {}, nullptr, micro_steps);
+    for (const Preset& preset : sharded) {
+      for (int ranks : {1, 2, 3}) {
+        run_ranks(ranks, [&](Communicator world) {
+          DeviceMesh mesh(world, {{"dp", world.size()}});
+          const Values found = gradients_of(run, mesh, &preset.options, micro_steps);
+          ASSERT_EQ(found.size(), plain.size());
+          for (size_t p = 0; p < plain.size(); ++p) {
+            for (size_t j = 0; j < plain[p].size(); ++j) {
+              EXPECT_NEAR(found[p][j], plain[p][j], 2e-4)
+                  << run.name << ", " << preset.name << " on " << ranks << ", " << micro_steps
+                  << " micro-steps, parameter " << p << ", " << j;
+            }
+          }
+        });
+      }
+    }
+  }
+}
+
+/// The penalty's gradient comes before that of any module's output.
+TEST(Gradients, HoldAPenaltyOnAParameter) {
+  expect_those_of_a_plain_model({.name = "penalty", .penalty = true}, presets());
+}
+
+/// Whole parameters are kept between steps.
+TEST(Gradients, HoldAPenaltyThatComesAlone) {
+  std::vector<Preset> keeping = presets();
+  keeping.erase(keeping.begin(), keeping.begin() + 2);
+  expect_those_of_a_plain_model({.name = "penalty alone", .penalty_alone = true}, keeping);
+}
+
+TEST(Gradients, HoldAllRunsOfARecomputedLayer) {
+  expect_those_of_a_plain_model({.name = "recomputed", .recomputes = true}, presets());
+}
+
+TEST(Gradients, HoldATieAcrossACheckpoint) {
+  for (bool recomputes : {false, true}) {
+    for (bool last : {false, true}) {
+      Usage run{.name = "tied", .tied = true, .recomputes = recomputes};
+      (last ? run.checkpoints_last : run.checkpoints_first) = true;
+      expect_those_of_a_plain_model(run, presets());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft
