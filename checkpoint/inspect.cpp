@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <atomic>
+#include <exception>
 #include <filesystem>
 #include <mutex>
 #include <thread>
@@ -18,33 +20,43 @@ std::string_view name_of(Verdict verdict) {
 
 namespace {
 
-/// Reads the data of files in several threads; keeps the bad file of the lowest rank.
+/// Reads the data of a checkpoint's files in several threads; keeps what is bad, by rank.
 class DataCheck {
  public:
-  DataCheck(std::vector<std::shared_ptr<const OpenedFile>> files, const InspectOptions& options)
-      : files_(std::move(files)), options_(options) {
-    for (const auto& file : files_) all_ += file->data_bytes();
+  DataCheck(const std::string& path, const RankFiles& world, const InspectOptions& options)
+      : path_(path), world_(world), options_(options) {
+    for (int rank = 0; rank < ranks(); ++rank) all_ += world.data_bytes(rank);
   }
 
   std::vector<BadFile> run() {
     std::vector<std::thread> threads;
-    const int count = std::min(options_.threads, static_cast<int>(files_.size()));
+    const int count = std::min(options_.threads, ranks());
     for (int i = 1; i < count; ++i) threads.emplace_back([this] { read_files(); });
     read_files();
     for (std::thread& thread : threads) thread.join();
+    if (failure_) std::rethrow_exception(failure_);
     std::vector<BadFile> bad;
-    for (const auto& [number, error] : bad_) bad.push_back(error);
+    for (const auto& [rank, error] : bad_) bad.push_back(error);
     return bad;
   }
 
  private:
-  void read_files() {
-    for (size_t i = next_++; i < files_.size(); i = next_++) {
+  int ranks() const { return world_.manifest().ranks; }
+
+  /// What is thrown but tells of no file is for who asked, on his own thread.
+  void read_files() noexcept {
+    for (int rank = next_++; rank < ranks(); rank = next_++) {
       try {
-        read_file(*files_[i]);
+        const auto opened = open_rank_file(path_ + "/" + file_name_of(rank, ranks()));
+        check_rank_file(*opened, world_, rank);
+        read_file(*opened);
       } catch (const BadFile& error) {
         const std::lock_guard lock(mutex_);
-        bad_.emplace(i, error);
+        bad_.emplace(rank, error);
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (!failure_) failure_ = std::current_exception();
+        next_ = ranks();
       }
     }
   }
@@ -59,12 +71,14 @@ class DataCheck {
     }
   }
 
-  std::vector<std::shared_ptr<const OpenedFile>> files_;
+  const std::string path_;
+  const RankFiles& world_;
   const InspectOptions& options_;
-  std::atomic<size_t> next_ = 0;
+  std::atomic<int> next_ = 0;
   std::mutex mutex_;
   int64_t done_ = 0, all_ = 0;
-  std::map<size_t, BadFile> bad_;
+  std::map<int, BadFile> bad_;
+  std::exception_ptr failure_;
 };
 
 }  // namespace
@@ -95,17 +109,6 @@ static void describe_world(const RankFiles& world, CheckpointReport& report) {
   for (int rank = 0; rank < manifest.ranks; ++rank) report.bytes += world.data_bytes(rank);
 }
 
-/// Files that lie there but are no part of this world.
-static std::vector<std::string> strangers_in(const RankFileNames& names, int ranks) {
-  std::vector<std::string> strangers = names.strangers;
-  for (const std::string& name : names.names) {
-    int rank = 0, its_ranks = 0;
-    parse_file_name(name, rank, its_ranks);
-    if (its_ranks != ranks) strangers.push_back(name);
-  }
-  return strangers;
-}
-
 static CheckpointReport judged(const std::string& path, const InspectOptions& options) {
   CheckpointReport report;
   const RankFileNames names = rank_files_in(path);
@@ -115,28 +118,14 @@ static CheckpointReport judged(const std::string& path, const InspectOptions& op
     report_bad(agreed.bad, report);
     return report;
   }
-  std::vector<std::string> mixed = strangers_in(names, report.ranks);
+  std::vector<std::string> mixed = names.strangers;
+  mixed.insert(mixed.end(), agreed.others.begin(), agreed.others.end());
   std::vector<std::string> missing;
-  std::vector<std::shared_ptr<const OpenedFile>> files;
-  std::vector<BadFile> bad;
   for (int rank = 0; rank < report.ranks; ++rank) {
     const std::string name = file_name_of(rank, report.ranks);
-    const auto opened = agreed.sound.find(name);
-    if (opened == agreed.sound.end()) {
-      missing.push_back(name);
-      continue;
-    }
-    try {
-      check_rank_file(*opened->second, *agreed.world, rank);
-      files.push_back(opened->second);
-    } catch (const BadFile& error) {
-      if (error.verdict == Verdict::mixed) mixed.push_back(name);
-      if (error.verdict == Verdict::corrupt) bad.push_back(error);
-    }
+    if (!agreed.own.contains(name) && !agreed.others.contains(name)) missing.push_back(name);
   }
-  if (!bad.empty()) {
-    report_bad(bad, report);
-  } else if (!mixed.empty()) {
+  if (!mixed.empty()) {
     report.verdict = Verdict::mixed;
     report.reason = concat("checkpoint: ", path, " is of step ", report.step, ", generation ",
                            report.generation, " and ", report.ranks, " ranks, but holds ",
@@ -148,7 +137,8 @@ static CheckpointReport judged(const std::string& path, const InspectOptions& op
     report.files = missing;
   } else {
     report.verdict = Verdict::complete;
-    if (options.depth == Inspection::data) bad = DataCheck(std::move(files), options).run();
+    if (options.depth == Inspection::headers) return report;
+    const std::vector<BadFile> bad = DataCheck(path, *agreed.world, options).run();
     if (!bad.empty()) report_bad(bad, report);
   }
   return report;
@@ -166,7 +156,7 @@ CheckpointReport inspect_checkpoint(const std::string& path, const InspectOption
     report_bad({bad}, report);
     if (bad.file.empty()) report.files.clear();
     return report;
-  } catch (const std::exception& error) {
+  } catch (const std::invalid_argument& error) {
     CheckpointReport report;
     report.verdict = Verdict::corrupt;
     report.reason = error.what();

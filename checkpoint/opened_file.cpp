@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "checkpoint/blocks.h"
@@ -70,14 +74,21 @@ static OpenedFile opened_as_it_is(const std::string& path) {
 }
 
 static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  const fs::file_status status = fs::symlink_status(path, failed);
+  if (status.type() == fs::file_type::not_found) {
     throw BadFile(Verdict::incomplete, concat("checkpoint: ", path, " is missing"), name_in(path));
   }
-  if (std::filesystem::is_symlink(path, ignored)) fail_corrupt(path, "it is a link, not a file");
+  if (fs::is_symlink(status)) fail_corrupt(path, "it is a link, not a file");
+  // What cannot be looked at is not known to be bad.
+  if (failed) fail_call("stat", "checkpoint: ", path, ": ", failed.message());
+  if (::access(path.c_str(), R_OK) != 0) {
+    fail_call("access", "checkpoint: ", path, ": ", std::strerror(errno));
+  }
   try {
     return std::make_shared<OpenedFile>(opened_as_it_is(path));
-  } catch (const std::exception& error) {
+  } catch (const std::invalid_argument& error) {
     throw BadFile(Verdict::corrupt, error.what(), name_in(path));
   }
 }

@@ -25,7 +25,10 @@ std::vector<std::string> list_checkpoints(const std::string& directory) {
     if (at->is_symlink(ignored) || !at->is_directory(ignored)) continue;
     found.emplace_back(step, at->last_write_time(ignored), at->path().string());
   }
-  if (error) fail("checkpoint: ", directory, ": ", error.message());
+  const bool absent =
+      error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  if (absent) fail("checkpoint: ", directory, ": ", error.message());
+  if (error) fail_call("readdir", "checkpoint: ", directory, ": ", error.message());
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> paths;
   for (const auto& [step, time, path] : found) paths.push_back(path);

@@ -13,9 +13,10 @@ namespace fs = std::filesystem;
 
 std::shared_ptr<const OpenedFile> CheckpointSource::file(size_t number) const {
   const std::lock_guard lock(mutex_);
-  auto& opened = opened_[number];
-  if (!opened) opened = open(number);
-  return opened;
+  const auto found = opened_.find(number);
+  if (found != opened_.end()) return found->second;
+  if (opened_.size() >= kMostOpen) opened_.clear();
+  return opened_[number] = open(number);
 }
 
 RankFileNames rank_files_in(const std::string& directory) {
@@ -30,7 +31,7 @@ RankFileNames rank_files_in(const std::string& directory) {
       found.strangers.push_back(name);
     }
   }
-  if (error) fail("checkpoint: ", directory, ": ", error.message());
+  if (error) fail_call("readdir", "checkpoint: ", directory, ": ", error.message());
   std::sort(found.names.begin(), found.names.end());
   std::sort(found.strangers.begin(), found.strangers.end());
   return found;
@@ -42,35 +43,69 @@ static bool is_named(const std::string& directory, const Manifest& manifest) {
   return path.filename().string() == directory_name_of(manifest.step, manifest.generation);
 }
 
+static std::shared_ptr<const RankFiles> world_of(const OpenedFile& opened) {
+  const std::string& path = opened.file.path();
+  try {
+    return std::make_shared<const RankFiles>(parsed_manifest(path, opened.manifest_text));
+  } catch (const std::invalid_argument& error) {
+    throw BadFile(Verdict::corrupt, error.what(), fs::path(path).filename().string());
+  }
+}
+
+/// Files that say the same.
+struct SameManifest {
+  std::shared_ptr<const RankFiles> world;
+  /// Those that bear the name of their rank in it, and others.
+  std::set<std::string> own, others;
+
+  void add(const OpenedFile& opened, const std::string& name) {
+    int rank = 0, ranks = 0;
+    const bool named = parse_file_name(name, rank, ranks) && ranks == world->manifest().ranks;
+    try {
+      if (named) check_rank_file(opened, *world, rank);
+      (named ? own : others).insert(name);
+    } catch (const BadFile& bad) {
+      if (bad.verdict != Verdict::mixed) throw;
+      others.insert(name);
+    }
+  }
+};
+
 AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames& names) {
   AgreedManifest agreed;
-  std::map<std::string, std::vector<std::string>> by_text;
+  std::map<std::string, SameManifest> by_text;
   for (const std::string& name : names.names) {
+    const std::string path = directory + "/" + name;
     try {
-      const auto opened = open_rank_file(directory + "/" + name);
-      by_text[opened->manifest_text].push_back(name);
-      agreed.sound.emplace(name, opened);
+      const auto opened = open_rank_file(path);
+      SameManifest& same = by_text[opened->manifest_text];
+      if (!same.world) same.world = world_of(*opened);
+      same.add(*opened, name);
     } catch (const BadFile& bad) {
       agreed.bad.push_back(bad);
     }
   }
   size_t most = 0;
-  for (const auto& [text, files] : by_text) {
-    try {
-      const Manifest manifest = parsed_manifest(directory + "/" + files[0], text);
-      const size_t votes = files.size() + (is_named(directory, manifest) ? names.names.size() : 0);
-      if (votes <= most) continue;
-      agreed.world = std::make_shared<const RankFiles>(manifest);
-      most = votes;
-    } catch (const std::invalid_argument& error) {
-      agreed.bad.emplace_back(Verdict::corrupt, error.what(), files[0]);
-    }
+  const SameManifest* believed = nullptr;
+  for (const auto& [text, same] : by_text) {
+    if (!same.world) continue;
+    const size_t votes = same.own.size() + same.others.size() +
+                         (is_named(directory, same.world->manifest()) ? names.names.size() : 0);
+    if (votes <= most) continue;
+    believed = &same;
+    most = votes;
   }
-  if (!agreed.world && agreed.bad.empty()) {
+  if (!believed && agreed.bad.empty()) {
     throw BadFile(Verdict::incomplete, concat("checkpoint: ", directory, " holds no rank's file"),
                   {});
   }
-  if (!agreed.world) throw agreed.bad.front();
+  if (!believed) throw agreed.bad.front();
+  agreed.world = believed->world;
+  agreed.own = believed->own;
+  for (const auto& [text, same] : by_text) {
+    if (&same != believed) agreed.others.insert(same.own.begin(), same.own.end());
+    agreed.others.insert(same.others.begin(), same.others.end());
+  }
   return agreed;
 }
 
@@ -80,7 +115,7 @@ namespace {
 class SavedSource final : public CheckpointSource {
  public:
   SavedSource(const std::string& path, const RankFileNames& names) : CheckpointSource(path) {
-    world_ = first_sound(names);
+    world_ = believed(names);
     const Manifest& manifest = world_->manifest();
     numbers_ = manifest.numbers;
     for (size_t i = 0; i < manifest.tensors.size(); ++i) {
@@ -110,11 +145,21 @@ class SavedSource final : public CheckpointSource {
   }
 
  private:
-  /// Of the file of the lowest rank; the others must agree when they are opened.
-  std::shared_ptr<const RankFiles> first_sound(const RankFileNames& names) const {
-    const auto opened = open_rank_file(path() + "/" + names.names.front());
-    return std::make_shared<const RankFiles>(
-        parsed_manifest(opened->file.path(), opened->manifest_text));
+  /// The manifest that agreed_manifest believes; where the directory's name says it, its first
+  /// sound file is enough, and the others must agree when they are opened.
+  std::shared_ptr<const RankFiles> believed(const RankFileNames& names) const {
+    for (const std::string& name : names.names) {
+      try {
+        auto world = world_of(*open_rank_file(path() + "/" + name));
+        if (!is_named(path(), world->manifest())) break;
+        int rank = 0, ranks = 0;
+        parse_file_name(name, rank, ranks);
+        if (ranks == world->manifest().ranks) return world;
+      } catch (const BadFile&) {
+        // It is bad only where it is needed.
+      }
+    }
+    return agreed_manifest(path(), names).world;
   }
 
   std::shared_ptr<const RankFiles> world_;

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,8 @@ struct OpenedFile {
 };
 
 /// A rank's file of a save, its own checks done: that of its header's hash, and that its entries
-/// are whole. BadFile otherwise; INCOMPLETE when it is not there.
+/// are whole. BadFile otherwise; INCOMPLETE when it is not there. std::runtime_error when the
+/// system cannot open or read it: then nothing is known of it.
 std::shared_ptr<const OpenedFile> open_rank_file(const std::string& path);
 /// That such a file is the one of `rank` in this world.
 void check_rank_file(const OpenedFile& opened, const RankFiles& world, int rank);
@@ -75,7 +77,7 @@ class CheckpointSource {
   const std::map<std::string, int64_t>& numbers() const { return numbers_; }
   /// Parts that hold elements of `wanted`.
   virtual std::vector<Part> parts(const std::string& name, const Box& wanted) const = 0;
-  /// Opens it at the first call.
+  /// Opens it, and keeps the last few open.
   std::shared_ptr<const OpenedFile> file(size_t number) const;
   const std::string& path() const { return path_; }
 
@@ -89,6 +91,8 @@ class CheckpointSource {
  private:
   std::string path_;
   mutable std::mutex mutex_;
+  /// A checkpoint may have more files than a process may open.
+  static constexpr size_t kMostOpen = 8;
   mutable std::map<size_t, std::shared_ptr<const OpenedFile>> opened_;
 };
 
@@ -102,11 +106,12 @@ struct RankFileNames {
 RankFileNames rank_files_in(const std::string& directory);
 
 /// The manifest that the files of a directory agree on: that of the step and generation which its
-/// name says, else of most files. BadFile when no file has a sound header.
+/// name says, else of most files. BadFile when no file has a sound header. One file is open at a
+/// time.
 struct AgreedManifest {
   std::shared_ptr<const RankFiles> world;
-  /// Sound files by name, whatever they say.
-  std::map<std::string, std::shared_ptr<const OpenedFile>> sound;
+  /// Files with sound headers, by name: those of this world, and the others.
+  std::set<std::string> own, others;
   std::vector<BadFile> bad;
 };
 AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames& names);

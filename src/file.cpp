@@ -36,11 +36,20 @@ static const char* kind_of_file(mode_t mode) {
   return "a device";
 }
 
+/// Whether the path is to blame, or the machine and how much of it is in use.
+[[noreturn]] static void fail_to_open(const std::string& what, const std::string& path,
+                                      int reason) {
+  for (const int of_system : {EMFILE, ENFILE, ENOMEM, EIO}) {
+    if (reason == of_system) fail_call("open", what, ": ", path, ": ", std::strerror(reason));
+  }
+  fail(what, ": cannot open ", path, ": ", std::strerror(reason));
+}
+
 File::File(const std::string& what, const std::string& path)
     : body_(std::make_shared<Body>(what, path)) {
   // Without O_NONBLOCK, opening a pipe that nobody writes to waits forever.
   body_->descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (body_->descriptor < 0) fail(what, ": cannot open ", path, ": ", std::strerror(errno));
+  if (body_->descriptor < 0) fail_to_open(what, path, errno);
   struct stat status {};
   if (::fstat(body_->descriptor, &status) != 0) {
     fail_call("fstat", path, ": ", std::strerror(errno));
@@ -72,11 +81,6 @@ void File::read(int64_t offset, std::span<std::byte> into) const {
     done += static_cast<size_t>(got);
   }
   body_->bytes_read.fetch_add(static_cast<int64_t>(done), std::memory_order_relaxed);
-}
-
-void File::expect(int64_t offset, int64_t bytes) const {
-  // Advice: that it is not taken is no error.
-  (void)::posix_fadvise(body_->descriptor, offset, bytes, POSIX_FADV_WILLNEED);
 }
 
 std::shared_ptr<const std::byte> File::map() const {

@@ -105,7 +105,8 @@ struct InspectOptions {
   std::function<void(int64_t done, int64_t all)> progress = {};
 };
 
-/// Never throws for what lies in the directory. std::invalid_argument when it is not there.
+/// Never throws for what lies in the directory. std::invalid_argument when it is not there;
+/// std::runtime_error when the system cannot open or read a header: that is no verdict.
 WEFT_API CheckpointReport inspect_checkpoint(const std::string& path,
                                              const InspectOptions& options = {});
 
@@ -132,7 +133,7 @@ WEFT_API CheckpointContents checkpoint_contents(const std::string& path);
 /// Fills the tensors of `into`, wherever and however they lie, and its numbers, from a checkpoint:
 /// a directory of a CheckpointSaver, one of .safetensors shards of PyTorch's distributed
 /// checkpoint, or a model in safetensors form. Each rank reads the blocks that hold its own
-/// elements, checks them, and uses no more memory than the tensors have and two blocks; no
+/// elements, checks them, and uses no more memory than the tensors have and a block of 4 MiB; no
 /// communication. Each element is proven to be written exactly once before any is.
 /// std::invalid_argument naming file, tensor and block for missing or unexpected keys, shapes and
 /// dtypes that do not fit, and whatever the verdict would be; what was filled until then is

@@ -15,7 +15,8 @@ namespace weft {
 class WEFT_API File {
  public:
   /// Opens `path`. std::invalid_argument names `what` (who asks, the start of each error) and the
-  /// path when nothing is there, it may not be read, or it is a directory, a pipe or a device.
+  /// path when nothing is there, it may not be read, or it is a directory, a pipe or a device;
+  /// std::runtime_error when the system has no descriptor left or fails.
   File(const std::string& what, const std::string& path);
 
   const std::string& path() const;
@@ -24,8 +25,6 @@ class WEFT_API File {
   /// Fills `into` with the bytes from `offset` on. std::runtime_error names the file when it has
   /// become shorter or cannot be read.
   void read(int64_t offset, std::span<std::byte> into) const;
-  /// Lets the system read those bytes ahead.
-  void expect(int64_t offset, int64_t bytes) const;
   /// Bytes that `read` has read.
   int64_t bytes_read() const;
   /// The whole file mapped read-only, until the last handle of the mapping is gone; none if it is

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <random>
 
@@ -206,6 +208,78 @@ TEST_F(Inspect, TakesNoLinksPipesOrDirectoriesForFiles) {
   fs::remove(file(1));
   fs::create_directory(file(1));
   EXPECT_EQ(report().reason, concat("checkpoint: ", file(1), " is a directory, not a file"));
+}
+
+/// No more descriptors than are open, and `more`, while it lives.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(rlim_t more) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = ::dup(0);
+    ::close(next);
+    const rlimit few{static_cast<rlim_t>(next) + more, before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+  }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(Inspect, CallsNothingCorruptThatCouldNotBeOpened) {
+  const std::string directory = scratch_.path("saved");
+  for (const rlim_t more : {0, 1}) {
+    const FewDescriptors few(more);
+    EXPECT_NE(error_of<std::runtime_error>([&] { report(); }).find("Too many open files"),
+              std::string::npos);
+    EXPECT_NE(error_of<std::runtime_error>([&] {
+                newest_complete_checkpoint(directory);
+              }).find("Too many open files"),
+              std::string::npos);
+  }
+  EXPECT_EQ(report().verdict, Verdict::complete);
+}
+
+TEST_F(Inspect, HasFewFilesOpenAtOnce) {
+  path_ = saved(2, 16);
+  StateDict into;
+  into.tensors = {
+      {"w", zeros({9, 4})}, {"v", zeros({3}, {.dtype = i64})}, {"whole", zeros({2, 2})}};
+  const FewDescriptors few(20);
+  EXPECT_EQ(inspect_checkpoint(path_, {.threads = 2}).reason, "");
+  EXPECT_EQ(newest_complete_checkpoint(scratch_.path("saved")), path_);
+  load(path_, into);
+  EXPECT_EQ(into.tensors.at("w").to_vector<double>(), small_numbers({9, 4}, 2));
+}
+
+TEST_F(Inspect, ThrowsWhatAThreadThrew) {
+  path_ = saved(2, 3, 3 << 8);
+  const InspectOptions options{
+      .threads = 3, .progress = [](int64_t, int64_t) { throw std::domain_error("enough"); }};
+  EXPECT_EQ(error_of<std::domain_error>([&] { inspect_checkpoint(path_, options); }), "enough");
+}
+
+TEST_F(Inspect, BelievesTheNameOrMostFiles) {
+  // All files of a smaller world come first by name.
+  const std::string two = saved(5, 2);
+  for (const char* name : {"rank-00000-of-00002.safetensors", "rank-00001-of-00002.safetensors"}) {
+    fs::copy_file(two + "/" + name, path_ + "/" + name);
+  }
+  const std::string renamed = scratch_.path("renamed");
+  for (int i = 0; i < 2; ++i) {
+    const CheckpointReport found = report();
+    EXPECT_EQ(found.verdict, Verdict::mixed) << found.reason;
+    EXPECT_EQ(found.step, 1);
+    EXPECT_EQ(found.files, (std::vector<std::string>{"rank-00000-of-00002.safetensors",
+                                                     "rank-00001-of-00002.safetensors"}));
+    StateDict into{{{"w", zeros({9, 4})}}, {}};
+    (void)load_common_keys(path_, into);
+    EXPECT_EQ(into.tensors.at("w").to_vector<double>(), small_numbers({9, 4}, 1)) << path_;
+    if (i == 0) fs::rename(path_, renamed);
+    path_ = renamed;
+  }
 }
 
 TEST_F(Inspect, FallsBackToTheNewestCompleteOne) {
