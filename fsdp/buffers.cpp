@@ -19,6 +19,15 @@ Ref<Storage> BufferPool::take(size_t bytes) {
   return Storage::allocate(bytes, device_);
 }
 
-void BufferPool::give(Ref<Storage> buffer) { free_.push_back(std::move(buffer)); }
+void BufferPool::give(Ref<Storage> buffer) {
+  if (buffer->device() == device_) free_.push_back(std::move(buffer));
+}
+
+void BufferPool::set_device(Device device) {
+  if (device == device_) return;
+  device_ = device;
+  free_.clear();
+  bytes_ = 0;
+}
 
 }  // namespace weft::fsdp

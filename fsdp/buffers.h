@@ -15,8 +15,8 @@ class BufferPool {
   Ref<Storage> take(size_t bytes);
   void give(Ref<Storage> buffer);
   /// Where new buffers are, from now on.
-  void set_device(Device device) { device_ = device; }
-  /// Of all buffers made.
+  void set_device(Device device);
+  /// Of all buffers made there.
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -44,8 +44,10 @@ void Conductor::begin_backward() {
 
 void Conductor::update(Unit& unit) {
   State& own = state(unit);
-  if (!own.held.empty() && unit.levels()[0].lifetime() == Lifetime::update) own.held[0] = false;
+  std::fill(own.held.begin(), own.held.end(), false);
 }
+
+void Conductor::forget(Unit& unit) { states_[unit.index] = {}; }
 
 void Conductor::gather(Unit& unit) {
   State& own = state(unit);

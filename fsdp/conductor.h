@@ -42,6 +42,8 @@ class Conductor {
   void set_sync(bool sync) { sync_ = sync; }
   /// The unit's slices have changed: what was gathered of them is no longer true.
   void update(Unit& unit);
+  /// Nothing is held of it any more.
+  void forget(Unit& unit);
 
   // Events of a step. `ahead`: units to gather early.
   void forward(Unit& unit, const std::vector<Unit*>& ahead);

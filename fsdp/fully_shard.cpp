@@ -29,17 +29,24 @@ static bool is_below(const std::string& name, const std::string& module) {
   return name.size() > module.size() && name.starts_with(module) && name[module.size()] == '.';
 }
 
+/// Whether a parameter is that of a unit below, and of nothing outside it, or was left out there.
+static bool stays_below(const std::vector<std::shared_ptr<Unit>>& below,
+                        const NamedParameter& named) {
+  return std::any_of(below.begin(), below.end(), [&](const auto& owner) {
+    return owner->ignores(*named.parameter) ||
+           (owner->owns(*named.parameter) &&
+            std::all_of(named.names.begin(), named.names.end(),
+                        [&](const std::string& name) { return is_below(name, owner->name()); }));
+  });
+}
+
 /// A parameter that is shared between a unit below and something outside it belongs to their common
 /// ancestor, which is the module sharded now.
-static void move_ties(const std::vector<std::shared_ptr<Unit>>& below, const NamedParameter& named,
-                      Unit& unit) {
+static void take(const std::vector<std::shared_ptr<Unit>>& below, const NamedParameter& named,
+                 Unit& unit) {
   bool moved = false;
   for (const auto& owner : below) {
     if (!owner->owns(*named.parameter)) continue;
-    bool inside = std::all_of(named.names.begin(), named.names.end(), [&](const std::string& name) {
-      return is_below(name, owner->name());
-    });
-    if (inside) return;
     owner->disown(*named.parameter);
     moved = true;
   }
@@ -66,25 +73,29 @@ static void replicate(Parameter& parameter, const DeviceMesh& mesh, const MixedP
   parameter.set_value(value.to(dtype).detach());
 }
 
+/// Whose parameters are whose is settled, and whether they can be, before any is changed.
 static void take_parameters(Module& module, const DeviceMesh& mesh,
                             const FullyShardOptions& options,
                             const std::vector<std::shared_ptr<Unit>>& below, Unit& unit) {
   std::vector<std::string> unknown = options.ignored;
-  for (const NamedParameter& named : module.named_parameters()) {
-    auto ignored =
+  std::vector<NamedParameter> ignored, taken;
+  for (NamedParameter& named : module.named_parameters()) {
+    auto found =
         std::find_first_of(unknown.begin(), unknown.end(), named.names.begin(), named.names.end());
-    if (ignored != unknown.end()) {
-      unknown.erase(ignored);
-      replicate(*named.parameter, mesh, options.precision);
-      unit.ignore(named.parameter);
-      continue;
+    if (found != unknown.end()) {
+      unknown.erase(found);
+      ignored.push_back(std::move(named));
+    } else if (!stays_below(below, named)) {
+      unit.check(named);
+      taken.push_back(std::move(named));
     }
-    bool left_out = std::any_of(below.begin(), below.end(), [&](const auto& other) {
-      return other->ignores(*named.parameter);
-    });
-    if (!left_out) move_ties(below, named, unit);
   }
   if (!unknown.empty()) fail("fully_shard: no parameter is called ", in_quotes(unknown[0]));
+  for (const NamedParameter& named : ignored) {
+    replicate(*named.parameter, mesh, options.precision);
+    unit.ignore(named.parameter);
+  }
+  for (const NamedParameter& named : taken) take(below, named, unit);
 }
 
 /// Floating ones as `dtype`, if there is one.
@@ -100,7 +111,7 @@ static Tensors cast_all(const Tensors& tensors, const std::optional<DType>& dtyp
 /// The gradients divided as the outermost unit says.
 static Tensors divided(const Unit& unit, const Tensors& gradients) {
   const double factor = unit.options().gradient_divide_factor;
-  if (&unit != &unit.runtime->root() || factor == 1) return gradients;
+  if (&unit != &unit.runtime().root() || factor == 1) return gradients;
   Tensors scaled;
   for (const Tensor& gradient : gradients) {
     scaled.push_back(gradient ? gradient * (1 / factor) : gradient);
@@ -110,21 +121,23 @@ static Tensors divided(const Unit& unit, const Tensors& gradients) {
 
 /// Backward begins where the outputs' gradients arrive.
 static Tensors hooked_outputs(Unit& unit, const Tensors& given) {
-  unit.runtime->after_forward(unit);
+  unit.runtime().after_forward(unit);
   const Tensors outputs = cast_all(given, unit.options().precision.outputs);
   bool recorded = Context::current().grad_enabled &&
                   std::any_of(outputs.begin(), outputs.end(),
                               [](const Tensor& output) { return output.requires_grad(); });
   if (!recorded) return outputs;
-  return record("fully_shard", outputs, outputs, [&unit](const Tensors& gradients) {
-    unit.runtime->before_backward(unit);
-    return divided(unit, gradients);
-  });
+  return record("fully_shard", outputs, outputs,
+                [held = unit.weak_from_this()](const Tensors& gradients) {
+                  const auto living = Unit::living(held);
+                  living->runtime().before_backward(*living);
+                  return divided(*living, gradients);
+                });
 }
 
 /// Frozen parameters may be needed until the inputs' gradients are complete.
 static Tensors hooked_inputs(Unit& unit, const Tensors& given) {
-  unit.runtime->before_forward(unit);
+  unit.runtime().before_forward(unit);
   Tensors inputs = cast_all(given, unit.options().precision.inputs);
   if (!unit.has_frozen() || !Context::current().grad_enabled) return inputs;
   Tensors wanted;
@@ -132,10 +145,12 @@ static Tensors hooked_inputs(Unit& unit, const Tensors& given) {
     if (input && input.requires_grad()) wanted.push_back(input);
   }
   if (wanted.empty()) return inputs;
-  const Tensors recorded = record("fully_shard", wanted, wanted, [&unit](const Tensors& gradients) {
-    unit.runtime->after_backward(unit);
-    return gradients;
-  });
+  const Tensors recorded = record("fully_shard", wanted, wanted,
+                                  [held = unit.weak_from_this()](const Tensors& gradients) {
+                                    const auto living = Unit::living(held);
+                                    living->runtime().after_backward(*living);
+                                    return gradients;
+                                  });
   auto next = recorded.begin();
   for (Tensor& input : inputs) {
     if (input && input.requires_grad()) input = *next++;
@@ -145,7 +160,7 @@ static Tensors hooked_inputs(Unit& unit, const Tensors& given) {
 
 static void add_hooks(Module& module, Unit& unit) {
   module.add_materializer([&unit](Device device) {
-    unit.runtime->set_device(device);
+    unit.runtime().set_device(device);
     unit.materialize(device);
   });
   module.add_hooks(

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "weft/context.h"
+#include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 
@@ -67,6 +68,7 @@ void Gradients::cut_into_buckets() {
   buckets_ = bucket + 1;
   incomplete_.resize(static_cast<size_t>(buckets_));
   works_.resize(static_cast<size_t>(buckets_));
+  additions_.resize(static_cast<size_t>(buckets_));
 }
 
 int64_t Gradients::measured_bytes() const {
@@ -75,6 +77,11 @@ int64_t Gradients::measured_bytes() const {
     if (memory) bytes += static_cast<int64_t>(memory->bytes());
   }
   return bytes;
+}
+
+void Gradients::set_device(Device device) {
+  device_ = device;
+  final_ = middle_ = buffer_ = {};
 }
 
 void Gradients::make_memory() {
@@ -99,12 +106,22 @@ void Gradients::expect(Part& part) {
   part.complete = part.contributed = false;
 }
 
+bool Gradients::is_own(const Tensor& gradient) const {
+  const Storage* memory = gradient.storage().get();
+  return memory == final_.get() || memory == middle_.get() || memory == buffer_.get();
+}
+
 /// A gradient that was cleared since takes what was summed for it along.
 void Gradients::expect() {
   std::fill(incomplete_.begin(), incomplete_.end(), 0);
   for (Part& part : parts_) {
     expect(part);
-    if (!part.slot->parameter->grad()) {
+    const Tensor gradient = part.slot->parameter->grad();
+    if (gradient && !is_own(gradient)) {
+      fail("fully_shard: parameter ", part.slot->name,
+           " has a gradient that was set by hand; clear it before backward");
+    }
+    if (!gradient) {
       part.held = part.partial = part.final = part.reduced = false;
     }
   }
@@ -217,21 +234,24 @@ Piece Gradients::scattered(Part& part, size_t step) {
   return piece;
 }
 
-/// Whole gradients of another dtype than that in which they rest.
+/// Whole gradients of another dtype than that in which they rest. A sum there is does not go over
+/// the wire again, which would round it.
 void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
-  const NoGrad no_grad;
   for (Part& part : parts_) {
     if (part.bucket != bucket) continue;
     const DType dtype = part.slot->types.accumulate;
     counts_.push_back(part.whole.elements());
-    if (part.final && counts_here(part)) {
-      Tensor sum = local_in(buffer_, part.whole.offset, part.whole.shape, part.whole.dtype);
-      copy_(sum, sum + local_in(final_, part.offset, part.whole.shape, dtype));
-    }
     Piece piece;
     piece.send = static_cast<char*>(buffer_->data()) + part.whole.offset;
     piece.dtype = part.whole.dtype;
     piece.recv = static_cast<char*>(final_->data()) + part.offset;
+    if (part.final) {
+      PurposeScope purpose(Purpose::gradients);
+      const auto bytes = static_cast<size_t>(part.whole.elements()) * size_of(dtype);
+      auto& additions = additions_[static_cast<size_t>(bucket)];
+      additions.push_back({&part, Storage::allocate(bytes, device_)});
+      piece.recv = additions.back().sum->data();
+    }
     piece.recv_dtype = dtype;
     piece.counts = {&counts_.back(), 1};
     pieces.push_back(piece);
@@ -281,10 +301,18 @@ void Gradients::start(int bucket, size_t step) {
   work = reduction.group.ranks.all_reduce(pieces, ReduceOp::sum);
 }
 
-void Gradients::wait(int bucket) { works_[static_cast<size_t>(bucket)].wait(); }
+void Gradients::wait(int bucket) {
+  works_[static_cast<size_t>(bucket)].wait();
+  const NoGrad no_grad;
+  for (const auto& [part, sum] : std::exchange(additions_[static_cast<size_t>(bucket)], {})) {
+    const DType dtype = part->slot->types.accumulate;
+    const Tensor total = local_in(final_, part->offset, part->whole.shape, dtype);
+    copy_(total, total + local_in(sum, 0, part->whole.shape, dtype));
+  }
+}
 
 void Gradients::wait_all() {
-  for (Work& work : works_) work.wait();
+  for (int bucket = 0; bucket < static_cast<int>(works_.size()); ++bucket) wait(bucket);
 }
 
 int64_t Gradients::traffic(int bucket, size_t step) const {

@@ -27,7 +27,8 @@ class Gradients {
   // Made in this order: all parameters, then the end.
   void add(Slot& slot);
   void close();
-  void set_device(Device device) { device_ = device; }
+  /// Where the memory is made from now on; what there is of it is dropped.
+  void set_device(Device device);
 
   const std::vector<Reduction>& reductions() const { return reductions_; }
   bool is_empty() const { return parts_.empty(); }
@@ -79,6 +80,7 @@ class Gradients {
   };
 
   void expect(Part& part);
+  bool is_own(const Tensor& gradient) const;
   bool scatters_twice() const;
   void cut_into_buckets();
   void make_memory();
@@ -91,6 +93,12 @@ class Gradients {
   void reduce_buffer(int bucket, std::vector<Piece>& pieces);
   void reduce_in_place(int bucket, std::vector<Piece>& pieces);
 
+  /// A sum that is added to one of an earlier sync when it is there.
+  struct Addition {
+    const Part* part;
+    Ref<Storage> sum;
+  };
+
   Roles roles_;
   int64_t bucket_bytes_;
   std::vector<Reduction> reductions_;
@@ -100,6 +108,8 @@ class Gradients {
   int buckets_ = 1;
   std::vector<int> incomplete_;
   std::vector<Work> works_;
+  /// By bucket.
+  std::vector<std::vector<Addition>> additions_;
   size_t buffer_bytes_ = 0, middle_bytes_ = 0, final_bytes_ = 0;
   Ref<Storage> buffer_, middle_, final_;
   Device device_ = cpu;

@@ -15,6 +15,7 @@ Level::Source Level::source(size_t parameter) const {
 }
 
 void Level::start(const std::vector<Source>& sources, BufferPool& pool) {
+  wait();
   if (!memory_) memory_ = pool.take(bytes_);
   waiting_ = true;
   if (memory_->device().kind == DeviceKind::meta) return;
@@ -52,6 +53,11 @@ void Level::wait() {
 void Level::free(BufferPool& pool) {
   wait();
   if (memory_) pool.give(std::exchange(memory_, {}));
+}
+
+void Level::drop() {
+  wait();
+  memory_ = {};
 }
 
 int64_t Level::traffic() const {

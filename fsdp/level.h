@@ -29,6 +29,8 @@ class Level {
   void start(const std::vector<Source>& sources, BufferPool& pool);
   void wait();
   void free(BufferPool& pool);
+  /// Its memory is not used again.
+  void drop();
   bool has_memory() const { return static_cast<bool>(memory_); }
 
   const AxisGroup& group() const { return group_; }

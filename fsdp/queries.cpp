@@ -9,7 +9,8 @@ using fsdp::Runtime;
 static Runtime& built_runtime(const char* what, Module& model) {
   auto attached = model.attachment<fsdp::RuntimeAttachment>();
   if (!attached) fail(what, ": the model is not sharded; call fully_shard on it first");
-  if (attached->runtime.root().runtime != &attached->runtime) {
+  const fsdp::Unit& root = attached->runtime.root();
+  if (!root.is_attached() || &root.runtime() != &attached->runtime) {
     fail(what, ": the model is a part of a sharded one; give the outermost");
   }
   attached->runtime.build();

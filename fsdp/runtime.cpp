@@ -12,16 +12,25 @@ namespace weft::fsdp {
 Runtime::Runtime(Units units)
     : units_(std::move(units)), conductor_(units_, [this](const Action& action) { hear(action); }) {
   for (size_t i = 0; i < units_.size(); ++i) {
-    units_[i]->runtime = this;
-    units_[i]->index = i;
+    units_[i]->attach(this, i);
   }
+}
+
+Runtime::~Runtime() {
+  for (const auto& unit : units_) unit->detach(this);
 }
 
 void Runtime::build() {
   for (const auto& unit : units_) unit->build();
 }
 
+void Runtime::forget(Unit& unit) {
+  abandon();
+  conductor_.forget(unit);
+}
+
 void Runtime::moved(const std::string& axes, int64_t bytes, int64_t copied) {
+  if (!training_) return;
   traffic_.copied += copied;
   traffic_.received += bytes;
   add_traffic(traffic_.by_axes, axes, bytes);
@@ -73,6 +82,7 @@ void Runtime::abandon() {
   conductor_.begin(training_);
   if (running_ && !running_->complete) *running_ = {};
   running_ = nullptr;
+  first_ = nullptr;
   backward_begun_ = false;
 }
 
@@ -84,8 +94,10 @@ void Runtime::begin(bool training) {
   training_ = training;
   abandon();
   build();
-  for (const auto& unit : units_) note_changes(*unit);
-  if (!training) traffic_ = {};
+  for (const auto& unit : units_) {
+    unit->check_frozen();
+    note_changes(*unit);
+  }
   running_ = &recordings_[training ? 1 : 0];
   if (running_->astray) *running_ = {};
   running_->at = 0;
@@ -124,8 +136,12 @@ std::vector<Unit*> Runtime::ahead(const Unit& unit) const {
 }
 
 void Runtime::before_forward(Unit& unit) {
-  const bool starts = &unit == &root() && !backward_begun_;
-  if (starts || !running_) begin(Context::current().grad_enabled);
+  const bool starts = (&unit == &root() || &unit == first_) && !backward_begun_;
+  if (starts || !running_) {
+    begin(Context::current().grad_enabled);
+    first_ = &unit;
+  }
+  note_changes(unit);
   event(Event::Kind::forward, unit);
   conductor_.forward(unit, ahead(unit));
 }
@@ -133,7 +149,7 @@ void Runtime::before_forward(Unit& unit) {
 void Runtime::after_forward(Unit& unit) {
   event(Event::Kind::forward_done, unit);
   conductor_.forward_done(unit);
-  if (&unit == &root() && !training_) end();
+  if (&unit == first_ && !training_) end();
 }
 
 /// Whatever comes first of a backward begins it.
@@ -142,7 +158,12 @@ void Runtime::enter_backward() {
   if (running_ && !training_) abandon();
   if (!running_) begin_unscheduled();
   backward_begun_ = true;
-  weft::after_backward([this](bool failed) { failed ? abandon() : finish_backward(); });
+  weft::after_backward([last = units_.back()->weak_from_this()](bool failed) {
+    // A checkpoint may have held the model, and have let it go.
+    const auto root = last.lock();
+    if (!root || !root->is_attached()) return;
+    failed ? root->runtime().abandon() : root->runtime().finish_backward();
+  });
   conductor_.set_sync(syncs_);
   conductor_.begin_backward();
   for (const auto& unit : units_) unit->gradients().expect();
@@ -192,6 +213,7 @@ void Runtime::end() {
   running_->complete = true;
   backward_begun_ = false;
   running_ = nullptr;
+  first_ = nullptr;
 }
 
 Schedule Runtime::schedule(const std::vector<StepKind>& steps) const {

@@ -18,6 +18,9 @@ class Runtime {
  public:
   /// `units` in the order of the modules, the outermost last.
   explicit Runtime(Units units);
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
 
   void before_forward(Unit& unit);
   void after_forward(Unit& unit);
@@ -29,6 +32,8 @@ class Runtime {
   void gradient_complete(Unit& unit, size_t number);
 
   void build();
+  /// The unit's memories are made anew.
+  void forget(Unit& unit);
   void set_device(Device device) { pool_.set_device(device); }
   bool syncs() const { return syncs_; }
   void set_syncs(bool syncs) { syncs_ = syncs; }
@@ -61,6 +66,8 @@ class Runtime {
   std::array<Recording, 2> recordings_;
   Recording unscheduled_;
   Recording* running_ = nullptr;
+  /// Began the present step: the outermost one, unless a part of the model is called alone.
+  Unit* first_ = nullptr;
   bool training_ = false;
   bool syncs_ = true;
   bool backward_begun_ = false;

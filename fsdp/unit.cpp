@@ -13,16 +13,35 @@ namespace weft::fsdp {
 /// Leads a parameter's gradients into the unit's memory.
 class Unit::Sink final : public GradientSink {
  public:
-  Sink(Unit& unit, size_t number) : unit_(unit), number_(number) {}
+  Sink(std::weak_ptr<Unit> unit, size_t number) : unit_(std::move(unit)), number_(number) {}
   Destination destination() override {
-    unit_.runtime->need_gradient_memory(unit_, number_);
-    return unit_.gradients_.destination(number_);
+    const auto unit = living(unit_);
+    unit->runtime().need_gradient_memory(*unit, number_);
+    return unit->gradients_.destination(number_);
   }
-  void complete() override { unit_.runtime->gradient_complete(unit_, number_); }
+  void complete() override {
+    const auto unit = living(unit_);
+    unit->runtime().gradient_complete(*unit, number_);
+  }
 
  private:
-  Unit& unit_;
+  std::weak_ptr<Unit> unit_;
   size_t number_;
+};
+
+/// A slice takes its gradient from the unit alone: what came to it from a tape would be lost.
+class Unit::Refusal final : public GradientSink {
+ public:
+  explicit Refusal(std::string name) : name_(std::move(name)) {}
+  Destination destination() override { refuse(); }
+  void complete() override { refuse(); }
+
+ private:
+  [[noreturn]] void refuse() const {
+    fail("fully_shard: a gradient comes to value() of parameter ", name_,
+         ", which is a slice at rest; compute with tensor()");
+  }
+  std::string name_;
 };
 
 Unit::Unit(Module& module, Roles roles, const FullyShardOptions& options)
@@ -31,11 +50,32 @@ Unit::Unit(Module& module, Roles roles, const FullyShardOptions& options)
       options_(options),
       gradients_(roles_, options.bucket_bytes) {}
 
+Unit::~Unit() {
+  if (!bound_) return;
+  for (auto& slot : slots_) {
+    if (slot->whole.device().kind != DeviceKind::meta) slot->whole.storage()->unbind();
+  }
+}
+
+static constexpr const char* kGone =
+    "fully_shard: the model is gone; keep it until the backward of its loss has ended";
+
+std::shared_ptr<Unit> Unit::living(const std::weak_ptr<Unit>& unit) {
+  auto found = unit.lock();
+  if (!found) fail(kGone);
+  return found;
+}
+
+Runtime& Unit::runtime() const {
+  if (!runtime_) fail(kGone);
+  return *runtime_;
+}
+
 bool Unit::is_first_rank() const { return roles_.mesh.root().rank() == 0; }
 
 bool Unit::owns(const Parameter& parameter) const {
-  return std::any_of(parameters_.begin(), parameters_.end(), [&](const NamedParameter& named) {
-    return named.parameter.get() == &parameter;
+  return std::any_of(parameters_.begin(), parameters_.end(), [&](const Adopted& adopted) {
+    return adopted.named.parameter.get() == &parameter;
   });
 }
 
@@ -45,19 +85,46 @@ bool Unit::ignores(const Parameter& parameter) const {
 }
 
 void Unit::disown(const Parameter& parameter) {
-  std::erase_if(parameters_,
-                [&](const NamedParameter& named) { return named.parameter.get() == &parameter; });
+  std::erase_if(parameters_, [&](const Adopted& adopted) {
+    return adopted.named.parameter.get() == &parameter;
+  });
 }
 
-void Unit::adopt(NamedParameter parameter) { parameters_.push_back(std::move(parameter)); }
+void Unit::adopt(NamedParameter parameter) {
+  const bool trainable = parameter.parameter->is_trainable();
+  parameters_.push_back({std::move(parameter), trainable});
+}
+
+void Unit::check_frozen() const {
+  for (const auto& [named, trainable] : parameters_) {
+    if (named.parameter->is_trainable() == trainable) continue;
+    fail("fully_shard: parameter ", path_of(named), " was ", trainable ? "frozen" : "thawed",
+         " after it was sharded; do so before");
+  }
+}
+
+std::string Unit::path_of(const NamedParameter& named) const {
+  return name_.empty() ? named.name() : concat(name_, ".", named.name());
+}
+
+/// What a build that threw has left.
+void Unit::forget_slots() {
+  slots_.clear();
+  levels_.clear();
+  gradients_ = Gradients(roles_, options_.bucket_bytes);
+  slice_bytes_ = 0;
+  frozen_ = 0;
+}
 
 void Unit::build() {
   if (built_) return;
-  built_ = true;
+  check_frozen();
+  for (const Adopted& adopted : parameters_) check(adopted.named);
+  forget_slots();
   // Trainable ones lie together, so that they are updated by one call.
   std::stable_partition(parameters_.begin(), parameters_.end(),
-                        [](const auto& named) { return named.parameter->is_trainable(); });
-  for (const NamedParameter& named : parameters_) add_slot(named);
+                        [](const Adopted& adopted) { return adopted.trainable; });
+  for (const Adopted& adopted : parameters_) add_slot(adopted.named);
   gradients_.close();
   make_levels();
   bool declared = std::any_of(slots_.begin(), slots_.end(),
@@ -69,6 +136,7 @@ void Unit::build() {
     slices_ = Storage::allocate(slice_bytes_);
   }
   for (auto& slot : slots_) take_value(*slot);
+  built_ = true;
 }
 
 /// What is gathered once an update or step, and at each use. Ranks that hold all there is need no
@@ -117,15 +185,22 @@ void Unit::check_layout(const std::string& name, const Tensor& value, int dim) c
   if (taken) fail("fully_shard: parameter ", name, " is laid out as ", sharding, " already");
 }
 
+int Unit::dim_of(const NamedParameter& named) const {
+  if (options_.shard_dim) return options_.shard_dim(named);
+  return named.parameter->shape().ndim() > roles_.dim ? roles_.dim : 0;
+}
+
+void Unit::check(const NamedParameter& parameter) const {
+  check_layout(path_of(parameter), parameter.parameter->value(), dim_of(parameter));
+}
+
 void Unit::add_slot(const NamedParameter& named) {
   const Tensor& value = named.parameter->value();
   auto slot = std::make_unique<Slot>();
-  slot->name = name_.empty() ? named.name() : concat(name_, ".", named.name());
+  slot->name = path_of(named);
   slot->parameter = named.parameter;
   slot->trainable = named.parameter->is_trainable();
-  slot->dim = value.ndim() > roles_.dim ? roles_.dim : 0;
-  if (options_.shard_dim) slot->dim = options_.shard_dim(named);
-  check_layout(slot->name, value, slot->dim);
+  slot->dim = dim_of(named);
   slot->types = types_of(options_.precision, value.dtype());
   slot->shape = value.shape();
   slot->before = value.sharding();
@@ -157,7 +232,7 @@ void Unit::make_whole(Slot& slot, Device device) {
     size_t number = 0;
     while (slots_[number].get() != &slot) ++number;
     slot.whole.set_requires_grad(true);
-    slot.whole.set_gradient_sink(std::make_shared<Sink>(*this, number));
+    slot.whole.set_gradient_sink(std::make_shared<Sink>(weak_from_this(), number));
   }
   slot.parameter->set_used(slot.whole);
 }
@@ -170,24 +245,33 @@ Tensor Unit::slice_in(const Ref<Storage>& memory, const Slot& slot) const {
 /// The value becomes a slice in the unit's memory, and forward uses the slot.
 void Unit::take_value(Slot& slot) {
   Tensor before = slot.parameter->value().detach();
-  Tensor slice = slice_in(slices_, slot);
   if (slot.parameter->is_materialized()) {
     const NoGrad no_grad;
-    copy_(slice, before.is_sharded() ? before : distribute(before, roles_.mesh.root(), {}));
+    copy_(slice_in(slices_, slot),
+          before.is_sharded() ? before : distribute(before, roles_.mesh.root(), {}));
   }
-  slot.parameter->set_value(slice);
+  rest(slot);
   make_whole(slot, cpu);
+}
+
+void Unit::rest(Slot& slot) {
+  slot.parameter->set_value(slice_in(slices_, slot));
+  if (slot.trainable) {
+    slot.parameter->value().set_gradient_sink(std::make_shared<Refusal>(slot.name));
+  }
 }
 
 void Unit::materialize(Device device) {
   build();
   if (slices_->is_bound()) return;
+  if (runtime_) runtime_->forget(*this);
+  for (Level& level : levels_) level.drop();
   PurposeScope purpose(Purpose::parameters);
   slices_ = Storage::allocate(slice_bytes_, device);
   gradients_.set_device(device);
   bound_ = false;
   for (auto& slot : slots_) {
-    slot->parameter->set_value(slice_in(slices_, *slot));
+    rest(*slot);
     make_whole(*slot, device);
   }
 }

@@ -17,11 +17,16 @@ class Runtime;
 class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> {
  public:
   Unit(Module& module, Roles roles, const FullyShardOptions& options);
+  ~Unit() override;
 
   bool owns(const Parameter& parameter) const;
   /// Takes a parameter that is shared with another unit away, before `build`.
   void disown(const Parameter& parameter);
   void adopt(NamedParameter parameter);
+  /// std::invalid_argument when it cannot be cut as the options say.
+  void check(const NamedParameter& parameter) const;
+  /// std::invalid_argument when a parameter was frozen or thawed since it was adopted.
+  void check_frozen() const;
   /// A parameter of the module that stays whole.
   void ignore(ParameterPtr parameter) { ignored_.push_back(std::move(parameter)); }
   bool ignores(const Parameter& parameter) const;
@@ -62,27 +67,49 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
     return slices_ ? static_cast<int64_t>(slices_->bytes()) : 0;
   }
 
-  /// Who is told when gradients are complete, and this unit's number there.
-  Runtime* runtime = nullptr;
+  /// Who runs this unit among others; std::invalid_argument when the outermost module is gone.
+  Runtime& runtime() const;
+  bool is_attached() const { return runtime_; }
+  void attach(Runtime* runtime, size_t number) {
+    runtime_ = runtime;
+    index = number;
+  }
+  void detach(const Runtime* runtime) {
+    if (runtime_ == runtime) runtime_ = nullptr;
+  }
+  /// The unit, for what is on the tape; std::invalid_argument when its model is gone.
+  static std::shared_ptr<Unit> living(const std::weak_ptr<Unit>& unit);
+
+  /// This unit's number there.
   size_t index = 0;
 
  private:
   class Sink;
+  class Refusal;
+  struct Adopted {
+    NamedParameter named;
+    bool trainable;
+  };
 
+  std::string path_of(const NamedParameter& named) const;
+  int dim_of(const NamedParameter& named) const;
+  void forget_slots();
   void make_levels();
   void add_slot(const NamedParameter& named);
   void check_layout(const std::string& name, const Tensor& value, int dim) const;
   void make_whole(Slot& slot, Device device);
   void take_value(Slot& slot);
+  void rest(Slot& slot);
   Tensor slice_in(const Ref<Storage>& memory, const Slot& slot) const;
 
   Module& module_;
   Roles roles_;
   FullyShardOptions options_;
   std::string name_;
-  std::vector<NamedParameter> parameters_;
+  std::vector<Adopted> parameters_;
   std::vector<ParameterPtr> ignored_;
   std::vector<std::unique_ptr<Slot>> slots_;
+  Runtime* runtime_ = nullptr;
   bool built_ = false;
   size_t slice_bytes_ = 0;
   int frozen_ = 0;

@@ -108,11 +108,14 @@ struct FullyShardOptions {
 
 /// Shards the module's parameters (those that no module below it sharded before) over the axes of
 /// `mesh`, a view of its root: whole when used, a slice at rest. Shard the parts first, then the
-/// whole model. Frozen parameters are those that are frozen now. Parameters may be laid out over
-/// other axes of the root mesh already (tensor parallelism comes first); these axes cut what is
-/// left. The batch is sharded over the axes of `mesh`, and the loss is a mean over the whole batch.
-/// std::invalid_argument when the strategy does not fit the mesh, a parameter has no dims or it was
-/// sharded over these axes before.
+/// whole model. Frozen parameters are those that are frozen now: to freeze or thaw one later makes
+/// the next step throw. Parameters may be laid out over other axes of the root mesh already (tensor
+/// parallelism comes first); these axes cut what is left. The batch is sharded over the axes of
+/// `mesh`, and the loss is a mean over the whole batch. A loss may depend on a parameter's
+/// `tensor()` beside the module's outputs, but not on its `value()`, and must not outlive the model.
+/// std::invalid_argument, with nothing changed, when the strategy does not fit the mesh, a parameter
+/// has no dims or was sharded over these axes before. The same is looked at again when slices are
+/// made, in the first step, `materialize` or question: parameters may have been exchanged meanwhile.
 WEFT_API void fully_shard(Module& module, const DeviceMesh& mesh,
                           const FullyShardOptions& options = {});
 

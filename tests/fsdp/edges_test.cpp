@@ -199,8 +199,7 @@ TEST(Edges, RefuseLayoutsTheyCannotCut) {
       layer.materialize();
       const ParameterPtr weight = layer.parameters()[0];
       weight->set_value(distribute(weight->value().detach(), over, placements));
-      fully_shard(layer, mesh["dp"]);
-      return error_of([&] { predicted_bytes(layer); });
+      return error_of([&] { fully_shard(layer, mesh["dp"]); });
     };
     EXPECT_EQ(refused(other, {}),
               "fully_shard: parameter weight is laid out as mesh(dp=4)[R], over "
@@ -208,8 +207,9 @@ TEST(Edges, RefuseLayoutsTheyCannotCut) {
     EXPECT_EQ(refused(mesh, {Shard(0)}),
               "fully_shard: parameter weight is laid out as mesh(dp=2, tp=2)[S(0), R] already");
     Linear layer(4, 4, false);
-    fully_shard(layer, other, {.shard_dim = [](const NamedParameter&) { return 2; }});
-    EXPECT_EQ(error_of([&] { predicted_bytes(layer); }),
+    EXPECT_EQ(error_of([&] {
+                fully_shard(layer, other, {.shard_dim = [](const NamedParameter&) { return 2; }});
+              }),
               "fully_shard: parameter weight [4, 4] has no dim 2 to shard");
   });
 }

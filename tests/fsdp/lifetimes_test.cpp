@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include "tests/support/scratch.h"
+#include "weft/autograd.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/fsdp.h"
+#include "weft/layers.h"
+#include "weft/ops.h"
+
+namespace weft {
+namespace {
+
+struct Preset {
+  const char* name;
+  FullyShardOptions options;
+};
+
+std::vector<Preset> presets() {
+  return {{"full_shard", {}},
+          {"kept", {.reshard_after_forward = false}},
+          {"half", {.precision = {.compute = bf16, .reduce = bf16}}},
+          {"zero2", {.strategy = Strategy::zero2()}},
+          {"zero1", {.strategy = Strategy::zero1()}},
+          {"ddp", {.strategy = Strategy::ddp()}}};
+}
+
+/// Of odd sizes, one with a bias.
+std::shared_ptr<Sequential> two_layers() {
+  auto model = std::make_shared<Sequential>();
+  model->append(std::make_shared<Linear>(5, 5, true, 0.5));
+  model->append(std::make_shared<Linear>(5, 3, false, 0.5));
+  return model;
+}
+
+void shard(Module& model, const DeviceMesh& mesh, const FullyShardOptions& options) {
+  for (const auto& [name, child] : model.children()) fully_shard(*child, mesh, options);
+  fully_shard(model, mesh, options);
+}
+
+Tensor rows(const DeviceMesh& mesh, DType dtype = f32, Device device = cpu) {
+  const Sharding cut(mesh, {Shard(0)});
+  if (device == meta) return empty({7, 5}, {dtype, meta, cut});
+  std::vector<double> values;
+  for (int i = 0; i < 7 * 5; ++i) values.push_back(std::sin(i));
+  return from_values(values, {7, 5}, {dtype, cpu, cut});
+}
+
+Tensor rows_for(const DeviceMesh& mesh, const Preset& preset, Device device = cpu) {
+  return rows(mesh, preset.options.precision.compute.value_or(f32), device);
+}
+
+void set_all(Module& model, double value) {
+  const NoGrad no_grad;
+  for (const ParameterPtr& p : model.parameters()) fill_(p->value(), value);
+}
+
+std::vector<std::vector<float>> gradients_of(Module& model) {
+  std::vector<std::vector<float>> gradients;
+  for (const ParameterPtr& p : model.parameters()) {
+    gradients.push_back(p->grad().full_tensor().to_vector<float>());
+  }
+  return gradients;
+}
+
+template <class F>
+void on_ranks(std::initializer_list<int> sizes, const F& f) {
+  for (int ranks : sizes) {
+    run_ranks(ranks, [&](Communicator world) {
+      DeviceMesh mesh(world, {{"dp", world.size()}});
+      for (const Preset& preset : presets()) {
+        SCOPED_TRACE(concat(preset.name, " on ", ranks));
+        f(mesh, preset);
+      }
+    });
+  }
+}
+
+/// An f32 sum of bf16 parts has more bits than bf16.
+TEST(Lifetimes, ASumIsNotRoundedByTheNext) {
+  on_ranks({3}, [](const DeviceMesh& mesh, Preset preset) {
+    preset.options.precision = {.compute = bf16, .reduce = bf16};
+    auto model = two_layers();
+    shard(*model, mesh, preset.options);
+    model->materialize();
+    sum(square((*model)(rows_for(mesh, preset)))).backward();
+    const auto once = gradients_of(*model);
+    sum(square((*model)(rows_for(mesh, preset)))).backward();
+    const auto twice = gradients_of(*model);
+    for (size_t p = 0; p < once.size(); ++p) {
+      for (size_t j = 0; j < once[p].size(); ++j) EXPECT_EQ(twice[p][j], 2 * once[p][j]);
+    }
+  });
+}
+
+TEST(Lifetimes, AGradientFromElsewhereIsNotLost) {
+  on_ranks({1, 2}, [](const DeviceMesh& mesh, const Preset& preset) {
+    auto model = two_layers();
+    shard(*model, mesh, preset.options);
+    model->materialize();
+    const ParameterPtr weight = model->parameters()[0];
+    const Tensor loss = sum(square((*model)(rows_for(mesh, preset))));
+    EXPECT_EQ(error_of([&] { (loss.to(f32) + sum(square(weight->value()))).backward(); }),
+              "fully_shard: a gradient comes to value() of parameter 0.weight, which is a slice "
+              "at rest; compute with tensor()");
+    weight->value().set_grad(zeros_like(weight->value()));
+    const Tensor next = sum(square((*model)(rows_for(mesh, preset))));
+    EXPECT_EQ(error_of([&] { next.backward(); }),
+              "fully_shard: parameter 0.weight has a gradient that was set by hand; clear it "
+              "before backward");
+    for (const ParameterPtr& p : model->parameters()) p->clear_grad();
+    sum(square((*model)(rows_for(mesh, preset)))).backward();
+    const auto again = gradients_of(*model);
+    for (const ParameterPtr& p : model->parameters()) p->clear_grad();
+    sum(square((*model)(rows_for(mesh, preset)))).backward();
+    EXPECT_EQ(gradients_of(*model), again);
+  });
+}
+
+TEST(Lifetimes, AModelThatRanWithoutMemoryIsMade) {
+  on_ranks({1, 2}, [](const DeviceMesh& mesh, const Preset& preset) {
+    std::vector<std::vector<float>> found[2];
+    int64_t buffers[2];
+    for (bool first_without : {false, true}) {
+      manual_seed(2);
+      auto model = two_layers();
+      shard(*model, mesh, preset.options);
+      if (first_without) {
+        model->materialize(meta);
+        const NoSync hold(*model);
+        sum(square((*model)(rows_for(mesh, preset, meta)))).backward();
+        (*model)(rows_for(mesh, preset, meta));
+      }
+      model->materialize();
+      for (int step = 0; step < 2; ++step) {
+        sum(square((*model)(rows_for(mesh, preset)))).backward();
+      }
+      found[first_without] = gradients_of(*model);
+      buffers[first_without] = measured_bytes(*model).buffers;
+    }
+    EXPECT_EQ(found[0], found[1]);
+    EXPECT_EQ(buffers[0], buffers[1]);
+  });
+}
+
+/// Parts of a model are called alone too.
+TEST(Lifetimes, APartCalledAloneSeesItsParameters) {
+  on_ranks({1, 2}, [](const DeviceMesh& mesh, const Preset& preset) {
+    auto model = two_layers();
+    shard(*model, mesh, preset.options);
+    model->materialize();
+    Module& part = *model->children()[0].second;
+    for (bool records : {false, true}) {
+      for (double value : {1.0, 2.0, 0.0, 3.0}) {
+        set_all(*model, value);
+        Context::current().grad_enabled = records;
+        const Tensor ones_in = ones_like(rows_for(mesh, preset));
+        EXPECT_EQ(sum(part(ones_in).to(f32)).full_tensor().item(), 7 * 5 * 6 * value);
+        Context::current().grad_enabled = true;
+      }
+    }
+    sum(part(ones_like(rows_for(mesh, preset)))).backward();
+    EXPECT_EQ(part.parameters()[1]->grad().full_tensor().to_vector<float>(),
+              std::vector<float>(5, 7));
+  });
+}
+
+TEST(Lifetimes, ABuildThatFailedFailsAgain) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    auto model = two_layers();
+    bool refuses = false;
+    fully_shard(*model, mesh, {.shard_dim = [&](const NamedParameter& p) {
+      return refuses && p.name() == "1.weight" ? 2 : 0;
+    }});
+    refuses = true;
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(error_of([&] { predicted_bytes(*model); }),
+                "fully_shard: parameter 1.weight [3, 5] has no dim 2 to shard");
+    }
+    refuses = false;
+    model->materialize();
+    sum((*model)(rows(mesh))).backward();
+    EXPECT_EQ(gradients_of(*model).size(), 3u);
+  });
+}
+
+TEST(Lifetimes, ARefusedCallChangesNothing) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    auto model = two_layers();
+    model->materialize();
+    EXPECT_EQ(error_of([&] {
+                fully_shard(*model, mesh,
+                            {.ignored = {"0.weight", "nine"}, .precision = {.buffers = bf16}});
+              }),
+              "fully_shard: no parameter is called \"nine\"");
+    EXPECT_EQ(error_of([&] {
+                fully_shard(*model, mesh, {.shard_dim = [](const NamedParameter&) { return 1; }});
+              }),
+              "fully_shard: parameter 0.bias [5] has no dim 1 to shard");
+    EXPECT_EQ(model->parameters()[0]->dtype(), f32);
+    EXPECT_FALSE(model->parameters()[0]->value().is_sharded());
+    shard(*model, mesh, {});
+    sum((*model)(rows(mesh))).backward();
+    EXPECT_EQ(gradients_of(*model).size(), 3u);
+  });
+}
+
+TEST(Lifetimes, ALossDoesNotOutliveItsModel) {
+  const std::string gone =
+      "fully_shard: the model is gone; keep it until the backward of its loss has ended";
+  on_ranks({1, 2}, [&](const DeviceMesh& mesh, const Preset& preset) {
+    auto model = two_layers();
+    shard(*model, mesh, preset.options);
+    model->materialize();
+    const auto part = model->children()[0].second;
+    const Tensor loss = sum(square((*model)(rows_for(mesh, preset))));
+    Tensor penalty;
+    if (preset.options.strategy.name == "ddp") {
+      penalty = sum(square(model->parameters()[0]->tensor()));
+    }
+    model.reset();
+    EXPECT_EQ(error_of([&] { loss.backward(); }), gone);
+    if (penalty) {
+      EXPECT_EQ(error_of([&] { penalty.backward(); }), gone);
+    }
+    EXPECT_EQ(error_of([&] { (*part)(rows_for(mesh, preset)); }), gone);
+  });
+}
+
+TEST(Lifetimes, AnEvaluationBetweenMicroStepsIsNotCounted) {
+  on_ranks({2}, [](const DeviceMesh& mesh, const Preset& preset) {
+    auto model = two_layers();
+    shard(*model, mesh, preset.options);
+    model->materialize();
+    for (bool evaluates : {false, true}) {
+      set_all(*model, 1);
+      for (int micro = 0; micro < 2; ++micro) {
+        const NoSync hold(*model, micro == 0);
+        sum(square((*model)(rows_for(mesh, preset)))).backward();
+        const NoGrad no_grad;
+        if (evaluates && micro == 0) (*model)(rows_for(mesh, preset));
+      }
+      EXPECT_EQ(measured_bytes(*model).received, predicted_bytes(*model, 2).received);
+      for (const ParameterPtr& p : model->parameters()) p->clear_grad();
+    }
+  });
+}
+
+TEST(Lifetimes, FrozenParametersStayThoseOfTheCall) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    auto model = two_layers();
+    shard(*model, mesh, {});
+    model->parameters()[2]->set_trainable(false);
+    const std::string refused =
+        "fully_shard: parameter 1.weight was frozen after it was sharded; do so before";
+    EXPECT_EQ(error_of([&] { model->materialize(); }), refused);
+    model->parameters()[2]->set_trainable(true);
+    model->materialize();
+    sum((*model)(rows(mesh))).backward();
+    model->parameters()[2]->set_trainable(false);
+    EXPECT_EQ(error_of([&] { (*model)(rows(mesh)); }), refused);
+  });
+}
+
+}  // namespace
+}  // namespace weft
