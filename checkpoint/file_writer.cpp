@@ -51,6 +51,28 @@ void make_directory(const std::string& path) {
             there ? "it is there and no directory" : std::strerror(reason));
 }
 
+void make_directories(const std::string& path) {
+  std::error_code unknown;
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  if (!parent.empty() && !std::filesystem::exists(parent, unknown) && !unknown) {
+    make_directories(parent);
+  }
+  make_directory(path);
+}
+
+void rename_to_new(const std::string& from, const std::string& to) {
+  const auto rename = [&] {
+    return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+  };
+  if (uninterrupted(rename) == 0) return;
+  // Some network file systems know no such flag; `link` refuses to overwrite too.
+  const bool unknown = errno == EINVAL || errno == ENOSYS;
+  if (!unknown || ::link(from.c_str(), to.c_str()) != 0) {
+    fail_call("rename", "checkpoint: ", from, " to ", to, ": ", std::strerror(errno));
+  }
+  ::unlink(from.c_str());
+}
+
 FileWriter::FileWriter(const std::string& directory, const std::string& name, int64_t start,
                        int64_t bytes)
     : directory_(directory),
@@ -148,17 +170,7 @@ void FileWriter::finish(std::string_view header) {
   if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) {
     fail_call("fsync", "checkpoint: ", temporary_, ": ", std::strerror(errno));
   }
-  const auto rename = [&] {
-    return ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
-  };
-  if (uninterrupted(rename) != 0) {
-    // Some network file systems know no such flag; `link` refuses to overwrite too.
-    const bool unknown = errno == EINVAL || errno == ENOSYS;
-    if (!unknown || ::link(temporary_.c_str(), path_.c_str()) != 0) {
-      fail_call("rename", "checkpoint: ", temporary_, " to ", path_, ": ", std::strerror(errno));
-    }
-    ::unlink(temporary_.c_str());
-  }
+  rename_to_new(temporary_, path_);
   ::close(std::exchange(descriptor_, -1));
   sync_directory(directory_);
 }

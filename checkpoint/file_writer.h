@@ -14,6 +14,11 @@ namespace weft {
 /// Makes the directory `path` (its parent must be there) and lets it survive a crash; one that is
 /// there is kept. std::runtime_error naming the path otherwise.
 void make_directory(const std::string& path);
+/// The same, with those above it that are not there.
+void make_directories(const std::string& path);
+/// Gives a file its name, unless something has that: then, or when it fails, std::runtime_error
+/// naming both.
+void rename_to_new(const std::string& from, const std::string& to);
 /// Lets the entries of a directory survive a crash.
 void sync_directory(const std::string& path);
 

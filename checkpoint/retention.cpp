@@ -46,14 +46,41 @@ std::string newest_complete_checkpoint(
   return {};
 }
 
-void retain_newest(const std::string& directory, int64_t step, int keep) {
+static std::string generation_of(const std::string& path, int64_t& step) {
+  std::string generation;
+  parse_directory_name(fs::path(path).filename().string(), step, generation);
+  return generation;
+}
+
+std::set<std::string> generations_in(const std::string& directory) {
+  std::set<std::string> generations;
+  int64_t step = 0;
+  for (const std::string& path : list_checkpoints(directory)) {
+    generations.insert(generation_of(path, step));
+  }
+  return generations;
+}
+
+static void remove_all_of(const std::vector<std::string>& paths) {
+  std::string failed;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    do {
+      fs::remove_all(path, error);
+    } while (error == std::errc::interrupted);
+    if (error && failed.empty()) failed = concat("checkpoint: ", path, ": ", error.message());
+  }
+  if (!failed.empty()) fail_call("remove", failed);
+}
+
+void retain_newest(const std::string& directory, int64_t step, int keep,
+                   const std::set<std::string>& generations) {
   int complete = 0;
   std::vector<std::string> old;
   for (const std::string& path : list_checkpoints(directory)) {
     int64_t its_step = 0;
-    std::string generation;
-    parse_directory_name(fs::path(path).filename().string(), its_step, generation);
-    if (its_step >= step) continue;
+    const std::string generation = generation_of(path, its_step);
+    if (its_step >= step || !generations.contains(generation)) continue;
     if (complete == keep) {
       old.push_back(path);
     } else if (inspect_checkpoint(path, {.depth = Inspection::headers}).verdict ==
@@ -63,13 +90,7 @@ void retain_newest(const std::string& directory, int64_t step, int keep) {
       ++complete;
     }
   }
-  for (const std::string& path : old) {
-    std::error_code error;
-    do {
-      fs::remove_all(path, error);
-    } while (error == std::errc::interrupted);
-    if (error) fail_call("remove", "checkpoint: ", path, ": ", error.message());
-  }
+  remove_all_of(old);
 }
 
 }  // namespace weft

@@ -2,10 +2,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <random>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "checkpoint/file_writer.h"
 #include "checkpoint/retention.h"
@@ -16,6 +20,36 @@
 
 namespace weft {
 
+namespace {
+
+/// What rank 0 does when its file is safe; none of it makes the save fail.
+struct Aftermath {
+  std::string directory;
+  int keep = 0;
+  /// Of this run.
+  std::set<std::string> generations;
+  std::function<void(const std::string&)> warn;
+
+  void run(int64_t step, const std::string& previous) const {
+    try {
+      if (!previous.empty()) check_previous(previous);
+      if (keep > 0) retain_newest(directory, step, keep, generations);
+    } catch (const std::exception& error) {
+      warn(concat("the checkpoint of step ", step, " is saved, but ", error.what()));
+    }
+  }
+
+  /// A save makes no collective: that ranks do not fit together is seen in their files only. One
+  /// that lacks files may still be written by slower ranks.
+  void check_previous(const std::string& path) const {
+    const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
+    if (report.verdict == Verdict::complete || report.verdict == Verdict::incomplete) return;
+    warn(concat(path, " is ", name_of(report.verdict), ": ", report.reason));
+  }
+};
+
+}  // namespace
+
 /// A rank's file being written, in this thread or another.
 struct CheckpointSaver::Saving {
   std::string path;
@@ -23,8 +57,9 @@ struct CheckpointSaver::Saving {
   Snapshot snapshot;
   FileWriter writer;
   int rank;
-  std::string directory;
-  int keep;
+  /// The saver's, which outlives this.
+  const Aftermath* aftermath;
+  std::string previous;
   std::thread thread;
   std::atomic<bool> done = false;
   std::exception_ptr error;
@@ -34,14 +69,21 @@ struct CheckpointSaver::Saving {
   }
   void finish() {
     writer.finish(files->header(rank, writer.block_hashes()));
-    if (rank == 0 && keep > 0) retain_newest(directory, files->manifest().step, keep);
+    if (rank == 0) aftermath->run(files->manifest().step, previous);
   }
 };
 
 struct CheckpointSaver::Plans {
   std::shared_ptr<const RankFiles> files;
   Ref<Storage> copies;
+  Aftermath aftermath;
+  /// The last save's path.
+  std::string last;
 };
+
+static void warn_on_stderr(const std::string& sentence) {
+  std::fprintf(stderr, "weft: %s\n", sentence.c_str());
+}
 
 static uint64_t drawn_generation() {
   std::random_device device;
@@ -58,11 +100,21 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
   const Piece piece{.send = &generation, .recv = &generation, .dtype = DType::i64, .counts = count};
   world_.broadcast({&piece, 1}, 0).wait();
   generation_ = hex_of({&generation, 1});
-  make_directory(directory_);
+  make_directories(directory_);
+  if (!options_.warn) options_.warn = warn_on_stderr;
+  plans_->aftermath = {directory_, options_.keep, {}, options_.warn};
+  if (options.continues && world.rank() == 0) {
+    plans_->aftermath.generations = generations_in(directory_);
+  }
+  plans_->aftermath.generations.insert(generation_);
 }
 
 CheckpointSaver::~CheckpointSaver() {
-  if (under_way_ && under_way_->thread.joinable()) under_way_->thread.join();
+  try {
+    wait();
+  } catch (const std::exception& error) {
+    options_.warn(concat("a save that nobody waited for failed: ", error.what()));
+  }
 }
 
 bool CheckpointSaver::is_saving() const { return under_way_ && !under_way_->done; }
@@ -100,8 +152,8 @@ std::unique_ptr<CheckpointSaver::Saving> CheckpointSaver::start(int64_t step,
                  .writer = FileWriter(path, file_name_of(rank, world_.size()),
                                       files.data_start(rank), files.data_bytes(rank)),
                  .rank = rank,
-                 .directory = directory_,
-                 .keep = options_.keep,
+                 .aftermath = &plans_->aftermath,
+                 .previous = std::exchange(plans_->last, path),
                  .thread = {},
                  .error = {}});
 }

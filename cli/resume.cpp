@@ -27,10 +27,27 @@ void add_resume_flags(CLI::App& command, ResumeOptions& o) {
       ->type_name("DIR");
 }
 
+/// What is newest there is so by its step: runs that are mixed go on from each other's checkpoints.
+static void check_not_of_another_run(const ResumeOptions& o) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (o.save.empty() || !fs::is_directory(o.save, ignored)) return;
+  const fs::path from = o.resume.empty() ? fs::path() : fs::canonical(o.resume, ignored);
+  // --resume may also name one checkpoint of the directory.
+  if (fs::equivalent(o.save, from, ignored)) return;
+  if (fs::equivalent(o.save, from.parent_path(), ignored)) return;
+  const size_t held = list_checkpoints(o.save).size();
+  if (held == 0) return;
+  fail("--save ", o.save, " holds ", held, " checkpoint", held == 1 ? "" : "s",
+       " of another run; go on from there with --resume ", o.save,
+       ", or save to another directory");
+}
+
 void complete(ResumeOptions& o) {
   if (o.save_every < 0) fail("--save-every is ", o.save_every, "; at least 1");
   if (o.keep < 0) fail("--keep is ", o.keep, "; at least 1, or 0 for all");
   if (o.save_every > 0 && o.save.empty()) fail("--save-every needs --save DIR");
+  check_not_of_another_run(o);
 }
 
 /// Both are one word: they become numbers of a checkpoint.
@@ -101,25 +118,36 @@ static std::string told_by_first(const Communicator& world, std::string text) {
   return text;
 }
 
+std::string complete_checkpoint(const std::string& directory) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(directory, ignored)) fail(directory, " is no directory");
+  if (list_checkpoints(directory).empty()) {
+    const CheckpointReport report = inspect_checkpoint(directory, {.depth = Inspection::headers});
+    if (report.verdict == Verdict::complete) return directory;
+    if (report.verdict == Verdict::incomplete && report.ranks == 0) return {};
+    fail_call("resume", directory, " is ", name_of(report.verdict), ": ", report.reason);
+  }
+  std::string newest;
+  int passed = 0;
+  const auto passed_over = [&](const std::string& path, const CheckpointReport& report) {
+    const std::string sentence =
+        concat(path, ", which is ", name_of(report.verdict), ": ", report.reason);
+    std::fprintf(stderr, "weft: passed over %s\n", sentence.c_str());
+    if (passed++ == 0) newest = sentence;
+  };
+  std::string chosen = newest_complete_checkpoint(directory, passed_over);
+  if (!chosen.empty()) return chosen;
+  // A new run beside them would be taken for theirs.
+  fail_call("resume", "none of the ", passed, " checkpoints in ", directory,
+            " is complete; passed over ", newest);
+}
+
 std::string chosen_checkpoint(const std::string& directory, const Communicator& world) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(directory, ignored)) {
     fail("--resume ", directory, " is no directory");
   }
-  std::string chosen;
-  if (world.rank() == 0) {
-    const bool several = !list_checkpoints(directory).empty();
-    const auto passed_over = [](const std::string& path, const CheckpointReport& report) {
-      std::fprintf(stderr, "weft: passed over %s, which is %s: %s\n", path.c_str(),
-                   std::string(name_of(report.verdict)).c_str(), report.reason.c_str());
-    };
-    chosen = newest_complete_checkpoint(directory, passed_over);
-    if (!several && inspect_checkpoint(directory, {.depth = Inspection::headers}).verdict ==
-                        Verdict::complete) {
-      chosen = directory;
-    }
-  }
-  return told_by_first(world, chosen);
+  return told_by_first(world, world.rank() == 0 ? complete_checkpoint(directory) : "");
 }
 
 static volatile std::sig_atomic_t stop_signal = 0;
@@ -140,7 +168,8 @@ RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llam
   state_.add(kConfigPart, fixed_part("model", numbers_of(model.config())));
   state_.add("run", fixed_part("run", std::move(numbers)));
   if (options.save.empty()) return;
-  saver_.emplace(world, options.save, CheckpointOptions{.keep = options.keep});
+  saver_.emplace(world, options.save,
+                 CheckpointOptions{.keep = options.keep, .continues = !options.resume.empty()});
   if (world.rank() != 0) return;
   std::signal(SIGTERM, note_signal);
   std::signal(SIGINT, note_signal);
@@ -172,16 +201,38 @@ bool RunSaver::is_stopping() {
   return stopping != 0;
 }
 
+/// Whether no rank writes any more.
+bool RunSaver::is_saved() {
+  int64_t mine = !saver_->is_saving(), all = 0;
+  const std::array<int64_t, 1> counts{1};
+  const Piece piece{.send = &mine, .recv = &all, .dtype = DType::i64, .counts = counts};
+  world_.all_reduce({&piece, 1}, ReduceOp::min).wait();
+  return all != 0;
+}
+
+void RunSaver::finish_save() {
+  if (under_way_.empty()) return;
+  saver_->wait();
+  world_.barrier();
+  if (world_.rank() == 0) {
+    std::printf("saved %s\n", under_way_.c_str());
+    std::fflush(stdout);
+  }
+  under_way_.clear();
+}
+
 bool RunSaver::after_step(int64_t step, bool is_last) {
   if (!saver_) return false;
   step_ = step;
   const bool stopping = is_stopping();
+  // What went wrong with a save shows at the next step, not at the next save.
+  if (!saver_->is_saving()) saver_->wait();
+  if (!under_way_.empty() && is_saved()) finish_save();
   const bool due = options_.save_every > 0 && step % options_.save_every == 0;
   if (!stopping && !is_last && !due) return false;
-  const std::string path = saver_->save_async(step, state_);
-  if (!stopping && !is_last) return false;
-  saver_->wait();
-  if (world_.rank() == 0) std::printf("saved %s\n", path.c_str());
+  finish_save();
+  under_way_ = saver_->save_async(step, state_);
+  if (stopping || is_last) finish_save();
   return stopping;
 }
 

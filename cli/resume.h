@@ -26,14 +26,17 @@ struct ResumeOptions {
 
 /// Adds --save, --save-every, --keep and --resume.
 void add_resume_flags(CLI::App& command, ResumeOptions& options);
-/// Checks what the flags say together.
+/// Checks what the flags say together, and that --save takes no other run's directory.
 void complete(ResumeOptions& options);
 
 /// What the order of the data and the schedule follow from; a run goes on only with the same.
 using RunNumbers = std::map<std::string, int64_t>;
 
-/// The newest complete checkpoint of a directory (or the directory itself, when it is one), found
-/// by rank 0 and told to the others; it says on stderr what it passed over, and why. Collective.
+/// The newest complete checkpoint of a directory, or the directory itself, when it is one; "" when
+/// there is none at all. Says on stderr what it passed over, and why. std::runtime_error when there
+/// are some and none is complete, or the system fails.
+std::string complete_checkpoint(const std::string& directory);
+/// The same, found by rank 0 and told to the others. Collective.
 std::string chosen_checkpoint(const std::string& directory, const Communicator& world);
 
 /// Saves a run and takes it up again: model, optimizer, random state and steps done, from which the
@@ -46,18 +49,23 @@ class RunSaver {
   /// Loads what --resume says; steps done, 0 for a new run. std::invalid_argument when the model or
   /// the run is another.
   int64_t resume();
-  /// After step `step`: saves when it is time, while the next steps run. True when the run must
-  /// end: at SIGTERM or SIGINT it is saved first.
+  /// After step `step`: saves when it is time, while the next steps run, and says so when all ranks
+  /// are done. True when the run must end: at SIGTERM or SIGINT it is saved first. Throws what went
+  /// wrong with a save before.
   bool after_step(int64_t step, bool is_last);
 
  private:
   bool is_stopping();
+  bool is_saved();
+  void finish_save();
 
   const ResumeOptions& options_;
   Communicator world_;
   int64_t step_ = 0;
   TrainingState state_;
   std::optional<CheckpointSaver> saver_;
+  /// Path of the save that was begun and not yet told of.
+  std::string under_way_;
 };
 
 /// The config that a RunSaver saved with the model. std::invalid_argument when there is none.

@@ -15,12 +15,19 @@
 namespace weft {
 
 struct CheckpointOptions {
-  /// Complete checkpoints of earlier steps to keep beside the one being saved; when it is written,
-  /// rank 0 removes those that are older. 0: all.
+  /// Complete checkpoints of this run and earlier steps to keep beside the one being saved; when it
+  /// is written, rank 0 removes those of this run that are older. 0: all.
   int keep = 0;
+  /// The run goes on from what the directory holds when the saver is made: those checkpoints count
+  /// as its own. Those of other runs are neither counted nor removed.
+  bool continues = false;
   /// Memory for copies that `save_async` writes from, a rank; what does not fit is written before
   /// it returns. -1: as much as there is to save.
   int64_t async_bytes = -1;
+  /// Told what went wrong beside a save, which does not fail by it: rank 0 could not remove an old
+  /// checkpoint, or found the save before CORRUPT or MIXED; a save that nobody waited for failed.
+  /// Called on any thread. Default: a line on stderr.
+  std::function<void(const std::string& sentence)> warn = {};
 };
 
 /// Saves states of a run to "<directory>/step-<step>-<generation>/", a file a rank, and a
@@ -29,12 +36,12 @@ struct CheckpointOptions {
 class WEFT_API CheckpointSaver {
  public:
   /// Collective over all ranks that hold the state: they agree on the run's generation.
-  /// std::runtime_error when the directory cannot be made.
+  /// std::runtime_error when the directory or one above it cannot be made.
   CheckpointSaver(const Communicator& world, const std::string& directory,
                   const CheckpointOptions& options = {});
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
-  /// Waits for a save under way; what it would throw is lost.
+  /// Waits for a save under way; what it would throw goes to `warn`.
   ~CheckpointSaver();
 
   /// Writes this rank's part; call it on all ranks, in any order. Returns the checkpoint's path

@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
         "w", weft::full({5, 3}, step, {.sharding = weft::Sharding(mesh, {weft::Shard(0)})}));
     state.tensors.emplace("whole", weft::full({4}, step));
     state.numbers.emplace("step", step);
-    weft::CheckpointSaver saver(world, directory, {.keep = 1});
+    weft::CheckpointSaver saver(world, directory, {.keep = 1, .continues = true});
     if (set_rank) set_rank(world.rank());
     try {
       if (async) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
 #include <set>
 
@@ -257,6 +258,87 @@ TEST(Save, KeepsTheNewestCompleteOnes) {
     }
     EXPECT_EQ(names, (std::vector<std::string>{"step-00000005", "step-00000004", "step-00000003"}));
   });
+}
+
+TEST(Save, LeavesOtherRunsAlone) {
+  const Scratch scratch;
+  const std::string directory = scratch.path("runs/a/saved");
+  run_ranks(1, [&](Communicator world) {
+    StateDict state;
+    state.tensors.emplace("w", zeros({4}));
+    const auto saved = [&](bool continues, const std::vector<int64_t>& steps) {
+      CheckpointSaver saver(world, directory, {.keep = 1, .continues = continues});
+      for (const int64_t step : steps) saver.save(step, state);
+      std::vector<int64_t> there;
+      for (const std::string& path : list_checkpoints(directory)) {
+        there.push_back(inspect_checkpoint(path).step);
+      }
+      return there;
+    };
+    using Steps = std::vector<int64_t>;
+    EXPECT_EQ(saved(false, {1, 2, 3}), (Steps{3, 2}));
+    EXPECT_EQ(saved(false, {4, 5, 6}), (Steps{6, 5, 3, 2}));
+    EXPECT_EQ(saved(true, {7}), (Steps{7, 6}));
+  });
+}
+
+TEST(Save, StandsWhenOldOnesCannotBeRemoved) {
+  const Scratch scratch;
+  run_ranks(1, [&](Communicator world) {
+    StateDict state;
+    state.tensors.emplace("w", zeros({4}));
+    std::vector<std::string> told;
+    CheckpointSaver saver(
+        world, scratch.path("saved"),
+        {.keep = 1, .warn = [&](const std::string& sentence) { told.push_back(sentence); }});
+    const std::string first = saver.save(1, state);
+    // A directory that is mounted somewhere goes for nobody.
+    const std::string inside = first + "/inside";
+    std::filesystem::create_directory(inside);
+    if (::mount("none", inside.c_str(), "tmpfs", 0, nullptr) != 0) {
+      GTEST_SKIP() << "needs to mount";
+    }
+    saver.save(2, state);
+    EXPECT_TRUE(told.empty());
+    const std::string third = saver.save(3, state);
+    ::umount(inside.c_str());
+    EXPECT_EQ(inspect_checkpoint(third).reason, "");
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_NE(told[0].find("the checkpoint of step 3 is saved, but remove: "), std::string::npos)
+        << told[0];
+  });
+}
+
+TEST(Save, SaysThatRanksDoNotFitTogether) {
+  const Scratch scratch;
+  std::vector<std::string> told;
+  on_mesh({{"dp", 2}}, [&](const DeviceMesh& mesh) {
+    StateDict state;
+    state.tensors.emplace("w", numbers({4}, 0, Sharding(mesh, {Shard(0)})));
+    state.numbers["mine"] = mesh.rank();
+    CheckpointSaver saver(mesh.communicator(), scratch.path("saved"),
+                          {.warn = [&](const std::string& sentence) { told.push_back(sentence); }});
+    saver.save(1, state);
+    mesh.communicator().barrier();
+    saver.save(2, state);
+  });
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NE(told[0].find("is MIXED: "), std::string::npos) << told[0];
+}
+
+TEST(Save, SaysWhatNobodyWaitedFor) {
+  const Scratch scratch;
+  std::vector<std::string> told;
+  run_ranks(1, [&](Communicator world) {
+    StateDict state;
+    state.tensors.emplace("w", zeros({1 << 20}));
+    CheckpointSaver saver(world, scratch.path("saved"),
+                          {.warn = [&](const std::string& sentence) { told.push_back(sentence); }});
+    const std::string path = saver.save_async(1, state);
+    std::filesystem::create_directory(path + "/rank-00000-of-00001.safetensors");
+  });
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].starts_with("a save that nobody waited for failed: rename: ")) << told[0];
 }
 
 TEST(Save, TellsTheGenerationsOfRunsApart) {

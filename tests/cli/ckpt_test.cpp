@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -21,8 +22,7 @@ struct Outcome {
   std::string text;
 };
 
-Outcome run_weft(const std::string& arguments) {
-  const std::string command = std::string(WEFT_PROGRAM) + " " + arguments + " 2>&1";
+Outcome run(const std::string& command) {
   FILE* pipe = ::popen(command.c_str(), "r");
   Outcome outcome{-1, ""};
   std::array<char, 4096> buffer;
@@ -32,6 +32,10 @@ Outcome run_weft(const std::string& arguments) {
   const int status = ::pclose(pipe);
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return outcome;
+}
+
+Outcome run_weft(const std::string& arguments) {
+  return run(std::string(WEFT_PROGRAM) + " " + arguments + " 2>&1");
 }
 
 /// Runs the program on checkpoints and on training runs that are cut and taken up again.
@@ -71,6 +75,14 @@ class Ckpt : public testing::Test {
   static std::string only_checkpoint(const std::string& directory) {
     std::string found;
     for (const auto& entry : fs::directory_iterator(directory)) found = entry.path().string();
+    return found;
+  }
+
+  static std::string newest(const std::string& directory) {
+    std::string found;
+    for (const auto& entry : fs::directory_iterator(directory)) {
+      found = std::max(found, entry.path().string());
+    }
     return found;
   }
 
@@ -176,6 +188,47 @@ TEST_F(Ckpt, GoesOnAsIfNeverStopped) {
          "the checkpoint's run has seed 0 but this run 7");
   fs::create_directory(scratch_.path("none"));
   expect(0, train("--steps 1 --resume " + scratch_.path("none")), "has no complete checkpoint");
+}
+
+TEST_F(Ckpt, KeepsRunsApart) {
+  const std::string saved = scratch_.path("runs/a"), once = train("--mesh dp=2 --save " + saved);
+  const Outcome first = run_weft(once + " --steps 4 --save-every 2");
+  EXPECT_EQ(first.code, 0) << first.text;
+  // One line a save.
+  for (const char* step : {"step-00000002", "step-00000004"}) {
+    const std::string line = "saved " + saved + "/" + step;
+    EXPECT_EQ(first.text.find(line), first.text.rfind(line)) << first.text;
+    EXPECT_NE(first.text.find(line), std::string::npos) << first.text;
+  }
+  expect(2, once + " --steps 1", "holds 2 checkpoints of another run; go on from there with");
+  expect(0, once + " --steps 5 --resume " + saved, "after step 4");
+  expect(2, train("--steps 1 --save " + saved + " --resume " + scratch_.root()),
+         "holds 3 checkpoints of another run");
+  // One checkpoint of it will do; and where none is complete there is nothing to go on from.
+  const std::string last = newest(saved);
+  expect(0, once + " --steps 6 --resume " + last, "after step 5");
+  for (const auto& entry : fs::directory_iterator(saved)) {
+    fs::remove(entry.path() / "rank-00000-of-00002.safetensors");
+  }
+  expect(1, once + " --steps 7 --resume " + saved, "none of the 4 checkpoints in ");
+  expect(1, once + " --steps 7 --resume " + last, "is INCOMPLETE: ");
+  expect(1, "sample --prompt x --resume " + saved, "which is INCOMPLETE");
+}
+
+TEST_F(Ckpt, CallsNoCheckpointBadThatCouldNotBeRead) {
+  const std::string saved = scratch_.path("saved");
+  expect(0, train("--steps 1 --mesh dp=2 --save " + saved), "saved ");
+  const std::string command =
+      std::string("sh -c 'ulimit -n ") + "FEW; " + WEFT_PROGRAM + " ckpt ls " + saved + " 2>&1'";
+  bool refused = false;
+  for (int few = 3; few < 12; ++few) {
+    std::string limited = command;
+    limited.replace(limited.find("FEW"), 3, std::to_string(few));
+    const Outcome outcome = run(limited);
+    EXPECT_EQ(outcome.text.find("CORRUPT"), std::string::npos) << outcome.text;
+    refused |= outcome.code == 1 && outcome.text.find("Too many open files") != std::string::npos;
+  }
+  EXPECT_TRUE(refused);
 }
 
 TEST_F(Ckpt, ContinuesATextAlikeOnAnyRanks) {
