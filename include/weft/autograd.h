@@ -9,7 +9,8 @@
 namespace weft {
 
 /// Where the gradient of a leaf goes. Contributions are added as they come; `complete` follows the
-/// last one of a backward.
+/// last one of a backward. One that runs within another says it too, unless the leaf is on the
+/// outer one's tape as well; then what two such ones contribute is complete twice.
 class WEFT_API GradientSink {
  public:
   virtual ~GradientSink() = default;

@@ -112,10 +112,11 @@ struct FullyShardOptions {
 /// the next step throw. Parameters may be laid out over other axes of the root mesh already (tensor
 /// parallelism comes first); these axes cut what is left. The batch is sharded over the axes of
 /// `mesh`, and the loss is a mean over the whole batch. A loss may depend on a parameter's
-/// `tensor()` beside the module's outputs, but not on its `value()`, and must not outlive the model.
-/// std::invalid_argument, with nothing changed, when the strategy does not fit the mesh, a parameter
-/// has no dims or was sharded over these axes before. The same is looked at again when slices are
-/// made, in the first step, `materialize` or question: parameters may have been exchanged meanwhile.
+/// `tensor()` beside the module's outputs, but not on its `value()`, and must not outlive the
+/// model. std::invalid_argument, with nothing changed, when the strategy does not fit the mesh, a
+/// parameter has no dims or was sharded over these axes before. The same is looked at again when
+/// slices are made, in the first step, `materialize` or question: parameters may have been
+/// exchanged meanwhile.
 WEFT_API void fully_shard(Module& module, const DeviceMesh& mesh,
                           const FullyShardOptions& options = {});
 

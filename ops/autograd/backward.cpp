@@ -192,9 +192,36 @@ void BackwardRun::placed(const Place& place) {
       place.tensor.block().numel() * static_cast<int64_t>(size_of(place.tensor.dtype()));
 }
 
+namespace {
+
+/// The backwards under way on a rank, the outermost first, and what runs when that has ended.
+struct BackwardStack {
+  std::vector<const BackwardRun*> runs;
+  std::vector<std::function<void(bool)>> afterwards;
+};
+
+}  // namespace
+
+static BackwardStack& backward_stack() {
+  static thread_local BackwardStack stack;
+  return stack;
+}
+
+bool BackwardRun::expects(const Node& node) const {
+  const auto found = slots_.find(&node);
+  return found != slots_.end() && found->second.waiting > 0;
+}
+
+/// A backward that one under way runs within has the same leaf, and will say when it is complete.
+static bool expects_more(const LeafNode& leaf) {
+  const auto& runs = backward_stack().runs;
+  return std::any_of(runs.begin(), runs.end(),
+                     [&](const BackwardRun* run) { return run->expects(leaf); });
+}
+
 void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {
   if (sink) {
-    sink->complete();
+    if (!expects_more(*this)) sink->complete();
     return;
   }
   if (gradients.empty() || !gradients[0]) return;
@@ -211,39 +238,26 @@ void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {
   if (gradient.device().kind != DeviceKind::meta) copy(gradient.block(), gradients[0].block());
 }
 
-namespace {
-
-/// The backwards under way on a rank, and what runs when the outermost has ended.
-struct BackwardStack {
-  int depth = 0;
-  std::vector<std::function<void(bool)>> afterwards;
-};
-
-}  // namespace
-
-static BackwardStack& backward_stack() {
-  static thread_local BackwardStack stack;
-  return stack;
-}
-
-bool is_in_backward() { return backward_stack().depth > 0; }
+bool is_in_backward() { return !backward_stack().runs.empty(); }
 
 void after_backward(std::function<void(bool)> function) {
   BackwardStack& stack = backward_stack();
-  if (stack.depth == 0) return function(false);
+  if (stack.runs.empty()) return function(false);
   stack.afterwards.push_back(std::move(function));
 }
 
 static void end_backward(bool failed) {
   BackwardStack& stack = backward_stack();
-  if (--stack.depth > 0) return;
+  stack.runs.pop_back();
+  if (!stack.runs.empty()) return;
   for (auto& function : std::exchange(stack.afterwards, {})) function(failed);
 }
 
 static void run_counted(const Tensors& roots, const Tensors& gradients) {
-  ++backward_stack().depth;
+  BackwardRun run;
+  backward_stack().runs.push_back(&run);
   try {
-    BackwardRun().run(roots, gradients);
+    run.run(roots, gradients);
   } catch (...) {
     end_backward(true);
     throw;

@@ -21,6 +21,8 @@ class BackwardRun {
   /// tensor when there is none. The caller writes it and calls `placed`.
   Place place_for(const Node::Edge& edge);
   void placed(const Place& place);
+  /// Whether nodes that have not run yet may pass a gradient to this one.
+  bool expects(const Node& node) const;
 
  private:
   struct Slot {
@@ -35,7 +37,7 @@ class BackwardRun {
   void run_node(const Ref<Node>& node);
   void user_done(const Node::Edge& edge);
 
-  std::unordered_map<Node*, Slot> slots_;
+  std::unordered_map<const Node*, Slot> slots_;
   /// Ready nodes, youngest on top.
   std::vector<std::pair<uint64_t, Ref<Node>>> ready_;
 };

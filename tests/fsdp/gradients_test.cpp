@@ -167,5 +167,50 @@ TEST(Gradients, HoldATieAcrossACheckpoint) {
   }
 }
 
+/// One weight, used three times, the last time within a checkpoint: it is read after its unit's
+/// gradients seemed complete.
+class Thrice final : public Module {
+ public:
+  Thrice() { weight_ = declare("weight", {5, 5}, normal_values(0.5)); }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    const Tensor x = tanh(linear(inputs[0], weight_->tensor()));
+    return checkpoint([this](const Tensors& again) { return Tensors{apply(again[0])}; },
+                      {apply(x)});
+  }
+
+ private:
+  Tensor apply(const Tensor& x) const { return tanh(linear(x, weight_->tensor())); }
+  ParameterPtr weight_;
+};
+
+/// As the outermost unit, and as a part.
+TEST(Gradients, HoldAWeightThatIsReadAgain) {
+  for (bool is_part : {false, true}) {
+    for (const Preset& preset : presets()) {
+      std::vector<float> found[2];
+      for (int ranks : {1, 3}) {
+        run_ranks(ranks, [&](Communicator world) {
+          manual_seed(1);
+          DeviceMesh mesh(world, {{"dp", world.size()}});
+          Sequential model;
+          model.append(std::make_shared<Thrice>());
+          if (is_part) fully_shard(*model.children()[0].second, mesh, preset.options);
+          fully_shard(model, mesh, preset.options);
+          model.materialize();
+          const Tensor x = full({4, 5}, 0.7, {f32, cpu, Sharding(mesh, {Shard(0)})});
+          for (int step = 0; step < 2; ++step) sum(square(model(x))).backward();
+          const auto gradient = model.parameters()[0]->grad().full_tensor().to_vector<float>();
+          if (world.rank() == 0) found[ranks > 1] = gradient;
+        });
+      }
+      for (size_t j = 0; j < found[0].size(); ++j) {
+        EXPECT_NEAR(found[0][j], found[1][j], 1e-4) << preset.name << ", " << j;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weft
