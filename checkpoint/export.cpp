@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "checkpoint/file_writer.h"
 #include "checkpoint/read_parts.h"
@@ -149,6 +150,28 @@ class ExportPlan {
   const ExportOptions& options_;
 };
 
+/// What one rank made of an export; goes with it unless all is done.
+class MadeFiles {
+ public:
+  MadeFiles() = default;
+  MadeFiles(const MadeFiles&) = delete;
+  MadeFiles& operator=(const MadeFiles&) = delete;
+  ~MadeFiles() {
+    for (const std::string& path : paths_) ::unlink(path.c_str());
+  }
+
+  void add(const std::string& path) { paths_.insert(path); }
+  void name(const std::string& from, const std::string& to) {
+    rename_to_new(from, to);
+    paths_.erase(from);
+    paths_.insert(to);
+  }
+  void keep() { paths_.clear(); }
+
+ private:
+  std::set<std::string> paths_;
+};
+
 /// A file that is written from several ranks; closed when it goes.
 class SharedFile {
  public:
@@ -198,10 +221,12 @@ static void check_no_model(const std::string& directory) {
   }
 }
 
-static void begin_files(const ExportPlan& plan, const std::string& directory) {
-  make_directory(directory);
+static void begin_files(const ExportPlan& plan, const std::string& directory, MadeFiles& made) {
+  make_directories(directory);
   for (const ModelFile& file : plan.files) {
-    const SharedFile out(path_while_written(directory, file.name), O_CREAT | O_TRUNC);
+    const std::string path = path_while_written(directory, file.name);
+    const SharedFile out(path, O_CREAT | O_TRUNC);
+    made.add(path);
     out.write(0, std::as_bytes(std::span(file.header)));
   }
 }
@@ -233,19 +258,21 @@ static void write_units(const ExportPlan& plan, const CheckpointSource& source,
 }
 
 /// The index last: who finds it finds all files.
-static void name_finished(const ExportPlan& plan, const std::string& directory) {
+static void name_finished(const ExportPlan& plan, const std::string& directory, MadeFiles& made) {
   for (const ModelFile& file : plan.files) {
-    fs::rename(path_while_written(directory, file.name), directory + "/" + file.name);
+    made.name(path_while_written(directory, file.name), directory + "/" + file.name);
   }
   if (plan.files.size() > 1) {
     const std::string temporary = path_while_written(directory, kIndexName);
     const SharedFile out(temporary, O_CREAT | O_TRUNC);
+    made.add(temporary);
     const std::string text = plan.index() + "\n";
     out.write(0, std::as_bytes(std::span(text)));
     out.sync();
-    fs::rename(temporary, directory + "/" + kIndexName);
+    made.name(temporary, directory + "/" + kIndexName);
   }
   sync_directory(directory);
+  made.keep();
 }
 
 void export_hugging_face(const std::string& checkpoint, const std::string& directory,
@@ -254,11 +281,12 @@ void export_hugging_face(const std::string& checkpoint, const std::string& direc
   const ExportPlan plan(*source, options);
   check_no_model(directory);
   world.barrier();
-  if (world.rank() == 0) begin_files(plan, directory);
+  MadeFiles made;
+  if (world.rank() == 0) begin_files(plan, directory, made);
   world.barrier();
   write_units(plan, *source, directory, world, options);
   world.barrier();
-  if (world.rank() == 0) name_finished(plan, directory);
+  if (world.rank() == 0) name_finished(plan, directory, made);
   world.barrier();
 }
 

@@ -24,6 +24,10 @@ static void add_ranks(CLI::App* command, CkptOptions& options, const char* about
   command->add_option("--ranks", options.ranks, about)->check(CLI::Range(1, 1024));
 }
 
+static void add_threads(CLI::App* command, CkptOptions& options, const char* about) {
+  command->add_option("--threads", options.ranks, about)->check(CLI::Range(1, 1024));
+}
+
 static void add_readers(CLI::App& ckpt, CkptOptions& o) {
   CLI::App* ls =
       add_command(ckpt, o, "ls", "List the checkpoints of a directory, or one's tensors");
@@ -33,7 +37,7 @@ static void add_readers(CLI::App& ckpt, CkptOptions& o) {
       add_command(ckpt, o, "verify", "Read a checkpoint and check every block of it");
   verify->add_option("PATH", o.path, "A checkpoint, or a directory of several: all of them")
       ->required();
-  add_ranks(verify, o, "Threads that read (default: the cores)");
+  add_threads(verify, o, "Threads that read (default: the cores)");
   verify->add_flag("--headers", o.headers_only, "Only names, sizes and headers");
   verify->footer(
       "Prints COMPLETE, INCOMPLETE, MIXED or CORRUPT with file, tensor and block.\n"
@@ -42,7 +46,7 @@ static void add_readers(CLI::App& ckpt, CkptOptions& o) {
   CLI::App* diff = add_command(ckpt, o, "diff", "Compare two checkpoints tensor by tensor");
   diff->add_option("A", o.path, "A checkpoint")->required();
   diff->add_option("B", o.other, "Another, of any world")->required();
-  add_ranks(diff, o, "Threads that read (default: the cores)");
+  add_threads(diff, o, "Threads that read (default: the cores)");
   diff->add_option("--tolerance", o.tolerance,
                    "Largest difference that counts as equal (0: the same bits)")
       ->check(CLI::NonNegativeNumber);
@@ -51,15 +55,23 @@ static void add_readers(CLI::App& ckpt, CkptOptions& o) {
 
 static void add_writers(CLI::App& ckpt, CkptOptions& o) {
   CLI::App* reshard = add_command(ckpt, o, "reshard", "Write a checkpoint anew for other ranks");
-  reshard->add_option("FROM", o.path, "A checkpoint, or PyTorch's safetensors shards")->required();
+  reshard
+      ->add_option("FROM", o.path,
+                   "A checkpoint, a run's directory (the newest complete one), or PyTorch's "
+                   "safetensors shards")
+      ->required();
   reshard->add_option("TO", o.other, "Directory to save to")->required();
   add_ranks(reshard, o, "Ranks to write for, each tensor cut along its first dim");
   reshard->get_option("--ranks")->required();
 
-  CLI::App* out = add_command(ckpt, o, "export", "Write the model as Hugging Face safetensors");
-  out->add_option("FROM", o.path, "A checkpoint, or PyTorch's safetensors shards")->required();
+  CLI::App* out = add_command(ckpt, o, "export",
+                              "Write the model as Hugging Face safetensors, with config.json");
+  out->add_option("FROM", o.path,
+                  "A checkpoint, a run's directory (the newest complete one), or PyTorch's "
+                  "safetensors shards")
+      ->required();
   out->add_option("TO", o.other, "Directory; other files in it are left alone")->required();
-  add_ranks(out, o, "Threads that write, each its part of the files (default: the cores)");
+  add_threads(out, o, "Threads that write, each its part of the files (default: the cores)");
   out->add_option("--prefix", o.prefix, "Keys to export, without it")->capture_default_str();
   out->add_option("--file-gb", o.file_gigabytes, "Start another file beyond so many GiB")
       ->check(CLI::Range(1, 1 << 20))

@@ -16,6 +16,7 @@ namespace weft::cli {
 struct CkptOptions {
   std::string command;
   std::string path, other;
+  /// Ranks to write for, or threads that read and write.
   int ranks = 0;
   std::string prefix = "model/";
   double tolerance = 0;

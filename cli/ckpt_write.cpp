@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "cli/ckpt.h"
+#include "cli/resume.h"
 #include "weft/checkpoint.h"
 #include "weft/context.h"
 #include "weft/error.h"
@@ -10,6 +14,14 @@
 #include "weft/ops/factories.h"
 
 namespace weft::cli {
+
+/// One checkpoint: what was named, or the newest complete one of a run's directory.
+static std::string one_checkpoint(const std::string& path) {
+  std::error_code ignored;
+  const bool several =
+      std::filesystem::is_directory(path, ignored) && !list_checkpoints(path).empty();
+  return several ? complete_checkpoint(path) : path;
+}
 
 static int64_t bytes_in(const CheckpointContents& contents, const std::string& prefix = {}) {
   int64_t bytes = 0;
@@ -35,7 +47,8 @@ static StateDict state_for(const CheckpointContents& contents, const DeviceMesh&
 /// Loads on `options.ranks` ranks and saves again with keys that begin with `prefix`.
 static int copy_checkpoint(const CkptOptions& options, const char* what,
                            const std::string& prefix) {
-  const CheckpointContents contents = checkpoint_contents(options.path);
+  const std::string from = one_checkpoint(options.path);
+  const CheckpointContents contents = checkpoint_contents(from);
   const auto step_number = contents.numbers.find("step/value");
   const int64_t step = step_number == contents.numbers.end() ? 0 : step_number->second;
   CkptProgress progress(what, 2 * bytes_in(contents));
@@ -43,7 +56,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what,
   run_ranks(options.ranks, [&](Communicator world) {
     const DeviceMesh mesh(world, {{"ranks", world.size()}});
     StateDict state = state_for(contents, mesh);
-    load(options.path, state);
+    load(from, state);
     int64_t own = 0;
     StateDict renamed{.tensors = {}, .numbers = state.numbers};
     for (const auto& [name, tensor] : state.tensors) {
@@ -70,12 +83,60 @@ int import_checkpoint(const CkptOptions& options) {
   return copy_checkpoint(options, "import", options.prefix);
 }
 
+/// The dtype that all tensors of the model have, in PyTorch's words; "" when there is none such.
+static std::string torch_dtype(const CheckpointContents& contents, const std::string& prefix) {
+  static const std::map<DType, std::string> names = {
+      {DType::f32, "float32"}, {DType::bf16, "bfloat16"}, {DType::f16, "float16"}};
+  std::string common;
+  for (const auto& [name, tensor] : contents.tensors) {
+    if (!name.starts_with(prefix)) continue;
+    const auto found = names.find(tensor.dtype);
+    if (found == names.end() || (!common.empty() && common != found->second)) return {};
+    common = found->second;
+  }
+  return common;
+}
+
+/// Hugging Face's words for what a RunSaver saved.
+static nlohmann::ordered_json hugging_face_config(const LlamaConfig& config) {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_size", config.dim},
+          {"intermediate_size", config.ffn},
+          {"num_hidden_layers", config.layers},
+          {"num_attention_heads", config.heads},
+          {"num_key_value_heads", config.kv_heads},
+          {"head_dim", config.head_dim},
+          {"vocab_size", config.vocabulary},
+          {"max_position_embeddings", config.max_sequence},
+          {"rms_norm_eps", config.norm_eps},
+          {"rope_theta", config.rope_theta},
+          {"hidden_act", "silu"},
+          {"attention_bias", false},
+          {"mlp_bias", false},
+          {"tie_word_embeddings", config.tied}};
+}
+
+/// Beside the model, when the checkpoint is of `weft train` and nobody wrote one.
+static void write_config(const std::string& checkpoint, const CheckpointContents& contents,
+                         const CkptOptions& options) {
+  const std::string path = options.other + "/config.json";
+  if (!contents.numbers.contains("config/dim") || std::filesystem::exists(path)) return;
+  nlohmann::ordered_json config = hugging_face_config(saved_config(checkpoint));
+  const std::string dtype = torch_dtype(contents, options.prefix);
+  if (!dtype.empty()) config["torch_dtype"] = dtype;
+  std::ofstream file(path);
+  file << config.dump(2) << std::endl;
+  if (!file) fail_call("write", "export: ", path, " could not be written");
+}
+
 int export_checkpoint(const CkptOptions& options) {
-  const CheckpointContents contents = checkpoint_contents(options.path);
+  const std::string from = one_checkpoint(options.path);
+  const CheckpointContents contents = checkpoint_contents(from);
   CkptProgress progress("export", bytes_in(contents, options.prefix));
   run_ranks(options.ranks, [&](Communicator world) {
     int64_t before = 0;
-    export_hugging_face(options.path, options.other, world,
+    export_hugging_face(from, options.other, world,
                         {.prefix = options.prefix,
                          .file_bytes = options.file_gigabytes << 30,
                          .progress = [&](int64_t bytes) {
@@ -83,6 +144,7 @@ int export_checkpoint(const CkptOptions& options) {
                            before = bytes;
                          }});
   });
+  write_config(from, contents, options);
   std::printf("%s: written %s\n", options.other.c_str(), progress.finish().c_str());
   return 0;
 }

@@ -95,13 +95,14 @@ TEST_F(Ckpt, SaysWhatIsWrongWithItsFlags) {
   for (const char* command : {"ls", "verify", "diff", "reshard", "export", "import"}) {
     EXPECT_EQ(run_weft(std::string("ckpt ") + command + " --help").code, 0) << command;
     EXPECT_EQ(run_weft(std::string("ckpt ") + command).code, 2) << command;
-    expect(2, std::string("ckpt ") + command + " /no/such/thing /tmp/x --ranks 2", "");
+    expect(2, std::string("ckpt ") + command + " /no/such/thing /tmp/x", "");
   }
   expect(2, "ckpt", "subcommand");
   expect(2, "ckpt verify " + scratch_.path("absent"), "is no directory of checkpoints");
   expect(2, "ckpt ls " + scratch_.path("absent"), "is not there");
   expect(2, "ckpt reshard " + scratch_.path("absent") + " " + scratch_.path("to"), "--ranks");
-  expect(2, "ckpt verify x --ranks 0", "--ranks");
+  expect(2, "ckpt verify x --threads 0", "--threads");
+  expect(2, "ckpt verify x --ranks 2", "--ranks");
   expect(2, train("--save-every 2"), "--save-every needs --save DIR");
   expect(2, train("--keep -1 --save " + scratch_.path("s")), "--keep is -1");
   expect(2, train("--resume " + scratch_.path("absent")), "is no directory");
@@ -118,7 +119,8 @@ TEST_F(Ckpt, ImportsAndExportsBitByBit) {
          "21 tensors compared, 0 differences");
   scratch_.write("out/tokenizer.json", "mine");
   const std::string out = scratch_.path("out");
-  expect(0, "ckpt export " + imported + " " + out + " --ranks 3", "written");
+  expect(0, "ckpt export " + imported + " " + out + " --threads 3", "written");
+  EXPECT_FALSE(fs::exists(out + "/config.json"));
   expect(0, "ckpt diff " + out + " " + model, "21 tensors compared, 0 differences");
   std::string tokenizer;
   std::ifstream(out + "/tokenizer.json") >> tokenizer;
@@ -215,11 +217,37 @@ TEST_F(Ckpt, KeepsRunsApart) {
   expect(1, "sample --prompt x --resume " + saved, "which is INCOMPLETE");
 }
 
+TEST_F(Ckpt, ExportsARunThatTrainsOn) {
+  const std::string saved = scratch_.path("saved"), out = scratch_.path("out");
+  expect(0, train("--steps 2 --mesh dp=2 --save " + saved), "saved ");
+  expect(0, "ckpt export " + saved + " " + out + " --threads 2", "written");
+  std::ifstream written(out + "/config.json"), given(scratch_.path("model.json"));
+  const auto config = nlohmann::json::parse(written), expected = nlohmann::json::parse(given);
+  for (const auto& [key, value] : expected.items()) EXPECT_EQ(config[key], value) << key;
+  EXPECT_EQ(config["head_dim"], 4);
+  EXPECT_EQ(config["torch_dtype"], "float32");
+  // What it says and holds is enough; and what was trained is what is there.
+  const std::string data = "train --data " + text_ + " --batch 12 --seq 16 --steps 1 --init " + out;
+  const std::string again = scratch_.path("again");
+  expect(0, data + " --lr 1e-30 --mesh dp=3 --save " + again, "saved ");
+  expect(0, "ckpt export " + again + " " + scratch_.path("out2"), "written");
+  expect(0, "ckpt diff --tolerance 1e-20 " + out + " " + scratch_.path("out2"), " 0 differences");
+  // A failed one leaves nothing, and one that is there as it was.
+  const std::string file = out + "/model.safetensors";
+  const auto size = fs::file_size(file);
+  const Outcome failed =
+      run(std::string("sh -c 'trap \"\" XFSZ; ulimit -f 8; exec ") + WEFT_PROGRAM +
+          " ckpt export " + saved + " " + scratch_.path("full") + "' 2>&1");
+  EXPECT_EQ(failed.code, 1) << failed.text;
+  EXPECT_TRUE(fs::is_empty(scratch_.path("full")));
+  EXPECT_EQ(fs::file_size(file), size);
+}
+
 TEST_F(Ckpt, CallsNoCheckpointBadThatCouldNotBeRead) {
   const std::string saved = scratch_.path("saved");
   expect(0, train("--steps 1 --mesh dp=2 --save " + saved), "saved ");
   const std::string command =
-      std::string("sh -c 'ulimit -n ") + "FEW; " + WEFT_PROGRAM + " ckpt ls " + saved + " 2>&1'";
+      std::string("sh -c 'ulimit -n FEW; exec ") + WEFT_PROGRAM + " ckpt ls " + saved + "' 2>&1";
   bool refused = false;
   for (int few = 3; few < 12; ++few) {
     std::string limited = command;
