@@ -12,6 +12,7 @@
 //   WEFT_CRASH_COUNT  a file that gets the number of calls of each rank at exit
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -163,6 +164,25 @@ extern "C" {
 
 /// The calling thread is this rank; only ranks' calls count.
 void weft_crash_rank(int rank) { rank_of_thread = rank; }
+
+/// A thread that a rank starts is of that rank: it writes what is saved asynchronously.
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                   void* argument) {
+  struct Start {
+    void* (*start)(void*);
+    void* argument;
+    int rank;
+  };
+  const auto start_of_rank = [](void* given) {
+    const Start own = *static_cast<Start*>(given);
+    delete static_cast<Start*>(given);
+    rank_of_thread = own.rank;
+    return own.start(own.argument);
+  };
+  const auto next =
+      real<int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create");
+  return next(thread, attributes, start_of_rank, new Start{start, argument, rank_of_thread});
+}
 
 int open(const char* path, int flags, ...) {
   const auto next = real<int (*)(const char*, int, mode_t)>("open");

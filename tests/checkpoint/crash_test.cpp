@@ -138,5 +138,13 @@ TEST_F(Crash, ARankDiesAtEveryCallAloneOrWithTheOther) {
   EXPECT_GT(try_all({"dead"}, {1, 2, 3}, "sync"), 4);
 }
 
+TEST_F(Crash, AsynchronousSavesAreKilledAtEveryCall) {
+  EXPECT_GT(try_all({"kill"}, {1, 2}, "async"), 3);
+}
+
+TEST_F(Crash, EveryCallOfAnAsynchronousSaveFailsOnce) {
+  EXPECT_GT(try_all({"eio", "eintr"}, {1, 2}, "async"), 6);
+}
+
 }  // namespace
 }  // namespace weft
