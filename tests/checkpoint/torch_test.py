@@ -58,7 +58,7 @@ def main(program, reference):
             for name, value in expected.items():
                 assert torch.equal(state[f"model/{name}"], value), name
         subprocess.run(
-            [program, "ckpt", "export", checkpoint, f"{folder}/out", "--ranks", "2"],
+            [program, "ckpt", "export", checkpoint, f"{folder}/out", "--threads", "2"],
             check=True,
             stdout=subprocess.DEVNULL,
         )
