@@ -88,6 +88,7 @@ static void print_time(const StepCost& cost, const Machine& machine, double toke
 
 void estimate(EstimateOptions o) {
   const int ranks = complete(o.parallel, o.world, kMostRanksEstimated, "--world");
+  if (o.parallel.model.empty()) o.parallel.model = "tiny";
   if (o.rank < 0 || o.rank >= ranks) {
     fail("--rank is ", o.rank, "; the ranks are 0 to ", ranks - 1);
   }
@@ -103,6 +104,12 @@ void estimate(EstimateOptions o) {
               static_cast<long long>(o.parallel.seq));
   const StepCost cost = step_cost(world, config, o.parallel, o.ranks_per_host);
   print_memory(cost);
+  if (machine.memory > 0 && static_cast<double>(cost.peak_bytes()) > machine.memory) {
+    std::printf(
+        "  that does NOT fit into the %s of one %s; shard over more ranks, give each fewer "
+        "rows, or try --activation-checkpointing full\n",
+        in_words(machine.memory, "B").c_str(), machine.name.c_str());
+  }
   print_traffic(cost);
   print_time(cost, machine, static_cast<double>(o.parallel.batch * o.parallel.seq), ranks);
   if (o.schedule) std::fputs(cost.schedule.c_str(), stdout);

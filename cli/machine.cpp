@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <thread>
 
 #include "weft/context.h"
@@ -32,6 +33,12 @@ static Machine measured_machine(const std::string& dtype, int ranks) {
   Machine machine{.name = "this machine", .latency = 5e-6};
   // More ranks than cores take turns; measuring with all of them would measure the same.
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (ranks > 8 * cores) {
+    std::fprintf(stderr,
+                 "weft: %d ranks would share the %d cores of this machine; say --machine h100 for "
+                 "a cluster\n",
+                 ranks, cores);
+  }
   const int busy = std::min(ranks, cores);
   run_ranks(busy, [&](Communicator world) {
     NoGrad no_grad;
@@ -60,9 +67,12 @@ Machine machine_named(const std::string& name, const std::string& dtype, int ran
   // Dense products reach about 70 % of the peak, memory and links about 80 %; between hosts, eight
   // 400 Gbit/s ports for eight ranks.
   const bool narrow = dtype == "bf16";
-  if (name == "h100") return {"h100", narrow ? 690e12 : 45e12, 2.7e12, 360e9, 40e9, 2e-5, true};
-  if (name == "h200") return {"h200", narrow ? 690e12 : 45e12, 3.8e12, 360e9, 40e9, 2e-5, true};
-  if (name == "a100") return {"a100", narrow ? 220e12 : 14e12, 1.6e12, 240e9, 20e9, 2e-5, true};
+  if (name == "h100")
+    return {"h100", narrow ? 690e12 : 45e12, 2.7e12, 360e9, 40e9, 80e9, 2e-5, true};
+  if (name == "h200")
+    return {"h200", narrow ? 690e12 : 45e12, 3.8e12, 360e9, 40e9, 141e9, 2e-5, true};
+  if (name == "a100")
+    return {"a100", narrow ? 220e12 : 14e12, 1.6e12, 240e9, 20e9, 80e9, 2e-5, true};
   fail("--machine is ", in_quotes(name), "; this, h100, h200 or a100");
 }
 

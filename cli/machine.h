@@ -15,6 +15,8 @@ struct Machine {
   /// Received from ranks of the same host, and of others.
   double host_bytes = 0;
   double network_bytes = 0;
+  /// A rank's memory; 0: not known.
+  double memory = 0;
   /// A collective's wait, in seconds.
   double latency = 0;
   /// Communication goes on while the rank computes; otherwise it takes the rank's own time.

@@ -5,12 +5,13 @@
 
 #include "cli/ckpt.h"
 #include "cli/estimate.h"
+#include "cli/resume.h"
 #include "cli/serve.h"
 #include "cli/train_options.h"
 
 namespace weft::cli {
 
-static constexpr int kFailed = 1, kWrongUsage = 2;
+static constexpr int kFailed = 1, kWrongUsage = 2, kSignalled = 128;
 
 static int run(int argc, char** argv) {
   CLI::App program("weft: distributed tensors in C++ - the program");
@@ -39,6 +40,7 @@ static int run(int argc, char** argv) {
     if (training->parsed()) {
       complete(options);
       train(options);
+      if (const int signal = stopped_by()) return kSignalled + signal;
     }
     if (estimating->parsed()) estimate(estimated);
     if (serving->parsed()) serve(served);

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "weft/error.h"
@@ -17,9 +18,9 @@ static constexpr const char* kTensorAxis = "tp";
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   command
-      .add_option(
-          "--model", o.model,
-          "tiny, small or a Hugging Face config.json (default: tiny, or what weights come from)")
+      .add_option("--model", o.model,
+                  "tiny, small or a Hugging Face config.json (default: that of --init or --resume, "
+                  "or tiny)")
       ->type_name("MODEL");
   command
       .add_option("--mesh", o.mesh,
@@ -61,7 +62,10 @@ std::vector<MeshAxis> parsed_axes(const std::string& text) {
     const char* first = axis.data() + std::min(axis.size(), equals + 1);
     const char* last = axis.data() + axis.size();
     auto [stop, error] = std::from_chars(first, last, size);
-    bool good = equals != std::string::npos && equals > 0 && error == std::errc() && stop == last;
+    const bool named = equals != std::string::npos && equals > 0 &&
+                       std::all_of(axis.begin(), axis.begin() + static_cast<ptrdiff_t>(equals),
+                                   [](char c) { return std::isalnum(c) != 0 || c == '_'; });
+    bool good = named && error == std::errc() && stop == last;
     if (!good || size < 1) {
       fail("--mesh ", in_quotes(text), ": ", in_quotes(axis),
            " is no axis; write for example dp=4");
@@ -78,6 +82,17 @@ void check_positive(const char* flag, int64_t value) {
 
 static bool is_tensor_axis(const MeshAxis& axis) { return axis.name == kTensorAxis; }
 
+/// Axes that would carry rows, though their names promise something else.
+static void check_names(const std::vector<MeshAxis>& axes, const std::string& mesh) {
+  for (const MeshAxis& axis : axes) {
+    for (const char* other : {"TP", "Tp", "pp", "cp", "ep", "sp"}) {
+      if (axis.name != other) continue;
+      fail("--mesh ", mesh, ": an axis ", other, " means nothing here; tp is tensor parallelism, ",
+           "the others carry rows of the batch");
+    }
+  }
+}
+
 int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   check_positive("--batch", o.batch);
   check_positive("--seq", o.seq);
@@ -85,9 +100,9 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   if (o.batch % o.accumulate != 0) {
     fail("--batch ", o.batch, " rows do not split into --accumulate ", o.accumulate, " parts");
   }
-  if (o.model.empty()) o.model = "tiny";
   if (o.mesh.empty()) o.mesh = concat("dp=", std::max(1, ranks));
   std::vector<MeshAxis> axes = parsed_axes(o.mesh);
+  check_names(axes, o.mesh);
   int64_t size = 1;
   for (const MeshAxis& axis : axes) {
     size *= axis.size;
@@ -100,7 +115,8 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   auto data = axes.size() - static_cast<size_t>(std::ranges::count_if(axes, is_tensor_axis));
   if (strategy.rows.size() > 1 && strategy.rows.size() != data) {
     fail("--strategy ", o.strategy, " is of ", strategy.rows.size(), " axes but --mesh ", o.mesh,
-         " has ", data, " that carry rows; write for example replicate=2,shard=2");
+         " has ", data,
+         " that carry rows; write for example replicate=2,shard=2, and tp beside them");
   }
   if (o.sequence_parallel && std::ranges::none_of(axes, is_tensor_axis)) {
     fail("--sequence-parallel needs an axis tp in --mesh, which is ", o.mesh);

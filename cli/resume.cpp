@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/resume.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <array>
 #include <bit>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 
 #include "weft/context.h"
@@ -118,7 +121,8 @@ static std::string told_by_first(const Communicator& world, std::string text) {
   return text;
 }
 
-std::string complete_checkpoint(const std::string& directory) {
+std::string complete_checkpoint(const std::string& directory,
+                                const std::set<std::string>& suspects) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(directory, ignored)) fail(directory, " is no directory");
   if (list_checkpoints(directory).empty()) {
@@ -129,31 +133,35 @@ std::string complete_checkpoint(const std::string& directory) {
   }
   std::string newest;
   int passed = 0;
-  const auto passed_over = [&](const std::string& path, const CheckpointReport& report) {
+  for (const std::string& path : list_checkpoints(directory)) {
+    const auto depth = suspects.contains(path) ? Inspection::data : Inspection::headers;
+    const CheckpointReport report = inspect_checkpoint(path, {.depth = depth});
+    if (report.verdict == Verdict::complete) return path;
     const std::string sentence =
         concat(path, ", which is ", name_of(report.verdict), ": ", report.reason);
     std::fprintf(stderr, "weft: passed over %s\n", sentence.c_str());
     if (passed++ == 0) newest = sentence;
-  };
-  std::string chosen = newest_complete_checkpoint(directory, passed_over);
-  if (!chosen.empty()) return chosen;
+  }
   // A new run beside them would be taken for theirs.
   fail_call("resume", "none of the ", passed, " checkpoints in ", directory,
             " is complete; passed over ", newest);
 }
 
-std::string chosen_checkpoint(const std::string& directory, const Communicator& world) {
+std::string chosen_checkpoint(const std::string& directory, const Communicator& world,
+                              const std::set<std::string>& suspects) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(directory, ignored)) {
     fail("--resume ", directory, " is no directory");
   }
-  return told_by_first(world, world.rank() == 0 ? complete_checkpoint(directory) : "");
+  return told_by_first(world, world.rank() == 0 ? complete_checkpoint(directory, suspects) : "");
 }
 
 static volatile std::sig_atomic_t stop_signal = 0;
 
 static void note_signal(int signal) {
   stop_signal = signal;
+  constexpr char kText[] = "\nweft: stopping after this step, saved; once more stops at once\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
   // The second one ends the program at once.
   std::signal(signal, SIG_DFL);
 }
@@ -175,9 +183,36 @@ RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llam
   std::signal(SIGINT, note_signal);
 }
 
+/// True when `mine` is so on any rank.
+static bool is_on_any(const Communicator& world, bool mine) {
+  int64_t own = mine, any = 0;
+  const std::array<int64_t, 1> counts{1};
+  const Piece piece{.send = &own, .recv = &any, .dtype = DType::i64, .counts = counts};
+  world.all_reduce({&piece, 1}, ReduceOp::max).wait();
+  return any != 0;
+}
+
 int64_t RunSaver::resume() {
   if (options_.resume.empty()) return 0;
-  const std::string path = chosen_checkpoint(options_.resume, world_);
+  std::string path;
+  std::set<std::string> suspects;
+  for (;;) {
+    path = chosen_checkpoint(options_.resume, world_, suspects);
+    if (path.empty()) break;
+    std::exception_ptr error;
+    try {
+      load(path, state_);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    if (!is_on_any(world_, error != nullptr)) break;
+    // A block may be bad in what only some ranks read: then an older one is taken, else it is this
+    // run that does not fit. Choosing it again looks at its blocks.
+    const bool again = !suspects.insert(path).second;
+    const bool none_else = path == options_.resume;
+    if (error && (again || none_else)) std::rethrow_exception(error);
+    if (again || none_else) fail_call("resume", path, " could not be loaded on another rank");
+  }
   if (path.empty()) {
     if (world_.rank() == 0) {
       std::fprintf(stderr, "weft: %s has no complete checkpoint; the run starts at step 1\n",
@@ -185,7 +220,6 @@ int64_t RunSaver::resume() {
     }
     return 0;
   }
-  load(path, state_);
   if (world_.rank() == 0) {
     std::printf("resumed from %s after step %lld\n", path.c_str(), static_cast<long long>(step_));
   }
@@ -235,5 +269,7 @@ bool RunSaver::after_step(int64_t step, bool is_last) {
   if (stopping || is_last) finish_save();
   return stopping;
 }
+
+int stopped_by() { return stop_signal; }
 
 }  // namespace weft::cli

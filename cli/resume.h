@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "weft/checkpoint.h"
@@ -33,11 +34,14 @@ void complete(ResumeOptions& options);
 using RunNumbers = std::map<std::string, int64_t>;
 
 /// The newest complete checkpoint of a directory, or the directory itself, when it is one; "" when
-/// there is none at all. Says on stderr what it passed over, and why. std::runtime_error when there
-/// are some and none is complete, or the system fails.
-std::string complete_checkpoint(const std::string& directory);
+/// there is none at all. Says on stderr what it passed over, and why; of those in `suspects` every
+/// block is read first. std::runtime_error when there are some and none is complete, or the system
+/// fails.
+std::string complete_checkpoint(const std::string& directory,
+                                const std::set<std::string>& suspects = {});
 /// The same, found by rank 0 and told to the others. Collective.
-std::string chosen_checkpoint(const std::string& directory, const Communicator& world);
+std::string chosen_checkpoint(const std::string& directory, const Communicator& world,
+                              const std::set<std::string>& suspects = {});
 
 /// Saves a run and takes it up again: model, optimizer, random state and steps done, from which the
 /// order of the data follows. One a rank; calls are collective.
@@ -67,6 +71,9 @@ class RunSaver {
   /// Path of the save that was begun and not yet told of.
   std::string under_way_;
 };
+
+/// The signal at which a run was saved and ended; 0: none.
+int stopped_by();
 
 /// The config that a RunSaver saved with the model. std::invalid_argument when there is none.
 LlamaConfig saved_config(const std::string& checkpoint);

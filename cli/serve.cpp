@@ -113,7 +113,7 @@ static void serve_rank(const ServeOptions& options, const Communicator& world) {
 void serve(const ServeOptions& options) {
   if (options.prompt.empty()) fail("--prompt is empty; at least one byte");
   if (options.tokens < 1) fail("--tokens is ", options.tokens, "; at least 1");
-  if (options.temperature < 0) fail("--temperature is ", options.temperature, "; at least 0");
+  if (!(options.temperature >= 0)) fail("--temperature is ", options.temperature, "; at least 0");
   if (options.threads < 0) {
     fail("--threads is ", options.threads, "; at least 1, or 0 to share the cores");
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 
@@ -73,7 +74,13 @@ class Training {
       bool validates = step % every == 0 || step == options_.steps;
       if (validates) report.validation_loss = validation_loss();
       if (is_first()) progress_.report(report);
-      if (saver_->after_step(step, step == options_.steps)) return;
+      if (!saver_->after_step(step, step == options_.steps)) continue;
+      if (is_first()) {
+        std::printf("stopped at step %lld of %lld; go on with --resume %s\n",
+                    static_cast<long long>(step), static_cast<long long>(options_.steps),
+                    options_.checkpoints.save.c_str());
+      }
+      return;
     }
     if (options_.sample > 0) print_sample();
   }
@@ -209,8 +216,35 @@ class Training {
 
 }  // namespace
 
+/// Of --model or --init; without either, of the checkpoint that --resume goes on from.
+static LlamaConfig config_of(const TrainOptions& options) {
+  const std::string& resume = options.checkpoints.resume;
+  std::error_code ignored;
+  const bool goes_on =
+      options.parallel.model.empty() && std::filesystem::is_directory(resume, ignored);
+  const std::string checkpoint = goes_on ? complete_checkpoint(resume) : "";
+  if (!checkpoint.empty()) return saved_config(checkpoint);
+  return llama_config(options.parallel.model.empty() ? "tiny" : options.parallel.model);
+}
+
+/// What a run writes must not become what the next one reads.
+static void check_outside(const char* flag, const std::string& path, const std::string& data) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (path.empty() || !fs::is_directory(data, ignored)) return;
+  const fs::path inner = fs::weakly_canonical(path, ignored), outer = fs::canonical(data, ignored);
+  const auto [end, stop] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
+  if (end == outer.end()) {
+    fail(flag, ' ', path, " lies within --data ", data, ", where it would be read as text");
+  }
+}
+
 void train(const TrainOptions& options) {
-  LlamaConfig config = llama_config(options.parallel.model);
+  for (const std::string& data : options.data) {
+    check_outside("--save", options.checkpoints.save, data);
+    check_outside("--metrics", options.metrics, data);
+  }
+  LlamaConfig config = config_of(options);
   config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
   TokenData data(options.data, {config.vocabulary, options.parallel.batch, options.parallel.seq},
                  options.seed);

@@ -15,7 +15,8 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
   train->footer(
       "Examples: weft train --data src --model tiny --ranks 4 --steps 200\n"
       "          weft train --data src --mesh dp=2,tp=2 --dtype bf16 --accumulate 2\n"
-      "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong.");
+      "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong,\n"
+      "128 + signal: stopped by SIGINT or SIGTERM, after saving the step under way (with --save).");
   train
       ->add_option(
           "--data", o.data,

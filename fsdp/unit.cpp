@@ -285,6 +285,10 @@ bool Unit::slices_changed() {
 }
 
 void Unit::gather(size_t level, BufferPool& pool) {
+  if (!slices_->is_bound() && slices_->device().kind != DeviceKind::meta && slice_bytes_ > 0) {
+    fail("fully_shard: the parameters of ", name_.empty() ? "the model" : in_quotes(name_),
+         " have no memory yet; call materialize() on the model first");
+  }
   std::vector<Level::Source> sources;
   if (level > 0) levels_[level - 1].wait();
   for (size_t i = 0; i < slots_.size(); ++i) {

@@ -56,6 +56,15 @@ static Cache<Layout>& local_layouts() {
   return layouts;
 }
 
+/// Throws when the bytes of such a tensor are no 64-bit number.
+static void check_size(const Shape& shape, DType dtype) {
+  auto bytes = static_cast<int64_t>(size_of(dtype));
+  for (int64_t size : shape) {
+    if (!__builtin_mul_overflow(bytes, std::max<int64_t>(1, size), &bytes)) continue;
+    fail("a tensor ", shape, " of ", dtype, " has more bytes than 64 bits count");
+  }
+}
+
 Ref<Layout> layout_of(const Sharding& sharding, const Shape& shape, DType dtype) {
   uint64_t hash = sharding ? sharding.body()->hash : 0;
   hash = mixed(hash, static_cast<uint64_t>(shape.ndim()) << 8 | static_cast<uint64_t>(dtype));
@@ -65,6 +74,7 @@ Ref<Layout> layout_of(const Sharding& sharding, const Shape& shape, DType dtype)
     return layout.sharding == sharding && layout.shape == shape && layout.dtype == dtype;
   });
   if (found) return Ref<Layout>(found);
+  check_size(shape, dtype);
   Ref<Layout> layout = make_layout(sharding, shape, dtype, hash);
   cache.insert(hash, layout);
   return layout;

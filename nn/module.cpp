@@ -10,6 +10,10 @@
 
 namespace weft {
 
+void Module::fail_used(size_t i) const {
+  fail("module: parameter ", i, " is used of ", parameters_.size(), " that it declares");
+}
+
 Tensors Module::run_forward(const Tensors& inputs) {
   if (!recompute_ || !Context::current().grad_enabled) return forward(inputs);
   return checkpoint([this](const Tensors& again) { return forward(again); }, inputs);

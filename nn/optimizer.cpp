@@ -100,6 +100,9 @@ void Optimizer::make_state() {
 }
 
 const Tensors& Optimizer::state(size_t parameter) {
+  if (parameter >= parameters_.size()) {
+    fail("optimizer: there is no parameter ", parameter, " of ", parameters_.size());
+  }
   make_state();
   return state_[parameter];
 }

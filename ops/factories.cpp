@@ -115,6 +115,10 @@ void copy_(const Tensor& to, const Tensor& from) {
   check_tensor("copy_", to);
   check_tensor("copy_", from);
   if (!(to.shape() == from.shape())) fail("copy_: ", from.shape(), " is copied to ", to.shape());
+  if ((to.device().kind == DeviceKind::meta) != (from.device().kind == DeviceKind::meta)) {
+    fail("copy_: a tensor ", from.shape(), " on ", from.device(), " is copied to one on ",
+         to.device(), "; a parameter has memory from materialize() on");
+  }
   if (to.is_sharded() != from.is_sharded()) {
     fail("copy_: one of the tensors ", to.shape(), " is laid out over a mesh, the other is not");
   }

@@ -87,9 +87,17 @@ constexpr DType kDTypeOf<double> = DType::f64;
 template <>
 constexpr DType kDTypeOf<int64_t> = DType::i64;
 
+/// Throws for a tensor on `meta`.
+static void check_values(const char* what, const Tensor& tensor) {
+  if (tensor.device().kind != DeviceKind::meta) return;
+  fail(what, ": a tensor ", tensor.shape(),
+       " on meta has a shape but no values; of a module, call ", "materialize() first");
+}
+
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   check_tensor("to_vector", *this);
+  check_values("to_vector", *this);
   const Shape& local = body_->layout->box.shape;
   std::vector<T> values(static_cast<size_t>(local.product()));
   copy(dense_block(values.data(), kDTypeOf<T>, local), block());

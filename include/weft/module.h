@@ -146,9 +146,13 @@ class WEFT_API Module {
     return child;
   }
   /// What own parameter `i`, in order of declaration, computes with.
-  const Tensor& used(size_t i) const { return parameters_[i].second->tensor(); }
+  const Tensor& used(size_t i) const {
+    if (i >= parameters_.size()) fail_used(i);
+    return parameters_[i].second->tensor();
+  }
 
  private:
+  [[noreturn]] void fail_used(size_t i) const;
   Tensors run_forward(const Tensors& inputs);
   void check_new_name(const std::string& name) const;
   void add_child(std::string name, std::shared_ptr<Module> child);

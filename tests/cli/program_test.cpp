@@ -88,6 +88,10 @@ TEST_F(Program, RefusesImpossibleMeshes) {
   expect_usage_error(small("--mesh dp"), "\"dp\" is no axis; write for example dp=4");
   expect_usage_error(small("--mesh dp=0"), "\"dp=0\" is no axis");
   expect_usage_error(small("--mesh dp=65536,a=65536"), "has more than 1024 ranks");
+  expect_usage_error(small("--mesh 'dp=2, tp=2'"), "\" tp=2\" is no axis");
+  expect_usage_error(small("--mesh dp=2,TP=2"), "tp is tensor parallelism");
+  expect_usage_error(concat("train --data ", scratch_.path(""), " --save ", scratch_.path("ck")),
+                     "lies within --data");
   expect_usage_error(small("--strategy hsdp --mesh dp=2"), "--strategy hsdp is of 2 axes");
   expect_usage_error(small("--strategy zero9"), "zero9");
   expect_usage_error(small("--mesh dp=2,tp=3"), "heads");
