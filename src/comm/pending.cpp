@@ -111,6 +111,8 @@ void PendingWork::check_missing_ranks(const std::vector<int>& ranks) {
     // It may have come between the look at its stage and the look at its end.
     const std::vector<int> now = missing();
     if (std::find(now.begin(), now.end(), rank) == now.end()) continue;
+    // It ended because it threw, between the look at failures and this one.
+    if (group_.world->is_aborted()) throw_echo();
     fail_with(
         concat(title(), ": ", group_.rank_in_words(rank), " ended and did not ", missed(rank)),
         rank);

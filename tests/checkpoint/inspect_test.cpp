@@ -229,6 +229,9 @@ class FewDescriptors {
 };
 
 TEST_F(Inspect, CallsNothingCorruptThatCouldNotBeOpened) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer opens a pipe to look at an object, and calls the object wrong";
+#endif
   const std::string directory = scratch_.path("saved");
   for (const rlim_t more : {0, 1}) {
     const FewDescriptors few(more);
