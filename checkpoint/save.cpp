@@ -20,8 +20,6 @@
 
 namespace weft {
 
-namespace {
-
 /// What rank 0 does when its file is safe; none of it makes the save fail.
 struct Aftermath {
   std::string directory;
@@ -47,8 +45,6 @@ struct Aftermath {
     warn(concat(path, " is ", name_of(report.verdict), ": ", report.reason));
   }
 };
-
-}  // namespace
 
 /// A rank's file being written, in this thread or another.
 struct CheckpointSaver::Saving {
