@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/comm/threads.h"
+#include "src/comm/threads_world.h"
 #include "src/context_scope.h"
 #include "weft/context.h"
 
@@ -19,7 +19,7 @@ static int threads_of_rank(int ranks, const RunOptions& options) {
 }
 
 /// The life of one rank's thread.
-static void run_rank(World& world, std::shared_ptr<Transport> transport, int threads,
+static void run_rank(ThreadsWorld& world, std::shared_ptr<Transport> transport, int threads,
                      const RunOptions& options, const std::function<void(Communicator)>& body) {
   const int rank = transport->rank();
 #ifdef WEFT_WITH_OPENMP
@@ -47,10 +47,10 @@ void run_ranks(int ranks, const std::function<void(Communicator)>& body,
   if (options.threads_per_rank < 0) {
     fail("run_ranks: ", options.threads_per_rank, " threads a rank; 0 shares the cores");
   }
-  const auto world = std::make_shared<World>(ranks, options.deadline);
+  const auto world = ThreadsWorld::make(ranks, options.deadline);
   const int threads_per_rank = threads_of_rank(ranks, options);
   std::vector<std::thread> threads;
-  for (auto& end : threads_world(world)) {
+  for (auto& end : world->ends()) {
     const int rank = end->rank();
     try {
       threads.emplace_back(run_rank, std::ref(*world), std::move(end), threads_per_rank,
