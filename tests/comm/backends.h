@@ -33,6 +33,7 @@ inline std::vector<Backend> all_backends() {
   const auto on_processes = [](int ranks, const std::function<void(Communicator)>& body) {
     run_processes(ranks, body);
   };
+  if (!kForks) return {{"threads", on_threads}};
   return {{"threads", on_threads}, {"shared", on_processes}};
 }
 

@@ -15,6 +15,13 @@
 
 namespace weft {
 
+/// The thread sanitizer neither follows forks nor lets memory be mapped where processes share it.
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kForks = false;
+#else
+inline constexpr bool kForks = true;
+#endif
+
 /// Forks a process a rank and tells each, by its environment, which one it is.
 inline std::vector<pid_t> fork_ranks(int ranks, const std::function<int()>& run) {
   static int jobs = 0;
