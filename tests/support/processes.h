@@ -54,7 +54,7 @@ inline void run_processes(int ranks, const std::function<void(Communicator)>& bo
                                                        .threads_per_rank = 1}) {
   const std::vector<pid_t> children = fork_ranks(ranks, [&] {
     try {
-      run_connected(body, options);
+      run_world(ranks, body, options);
     } catch (const std::exception& error) {
       std::printf("%s\n", error.what());
       return 2;
