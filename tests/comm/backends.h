@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/numeric.h"
+#include "tests/support/processes.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 
@@ -29,7 +30,11 @@ inline std::vector<Backend> all_backends() {
   const auto on_threads = [](int ranks, const std::function<void(Communicator)>& body) {
     run_ranks(ranks, body, {.deadline = std::chrono::seconds(20), .threads_per_rank = 1});
   };
-  return {{"threads", on_threads}};
+  const auto on_processes = [](int ranks, const std::function<void(Communicator)>& body) {
+    run_processes(ranks, body);
+  };
+  if (!kForks) return {{"threads", on_threads}};
+  return {{"threads", on_threads}, {"shared", on_processes}};
 }
 
 /// A case for each backend and number of ranks.
