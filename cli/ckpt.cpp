@@ -6,8 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <thread>
 
+#include "cli/ranks.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -97,7 +99,13 @@ int run_ckpt(const CkptOptions& given) {
       {"ls", list_checkpoint},       {"verify", verify_checkpoint},
       {"diff", compare_checkpoints}, {"reshard", reshard_checkpoint},
       {"export", export_checkpoint}, {"import", import_checkpoint}};
+  static const std::set<std::string> of_all_ranks = {"reshard", "export", "import"};
   CkptOptions options = given;
+  if (of_all_ranks.contains(options.command)) {
+    options.ranks = job_ranks(options.ranks, "--ranks");
+  } else if (!is_first_process()) {
+    return 0;
+  }
   if (options.ranks == 0) {
     options.ranks = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/ckpt.h"
+#include "cli/ranks.h"
 #include "cli/resume.h"
 #include "weft/checkpoint.h"
 #include "weft/context.h"
@@ -51,9 +52,9 @@ static int copy_checkpoint(const CkptOptions& options, const char* what,
   const CheckpointContents contents = checkpoint_contents(from);
   const auto step_number = contents.numbers.find("step/value");
   const int64_t step = step_number == contents.numbers.end() ? 0 : step_number->second;
-  CkptProgress progress(what, 2 * bytes_in(contents));
+  CkptProgress progress(what, 2 * bytes_in(contents) / launched_ranks());
   std::string path;
-  run_ranks(options.ranks, [&](Communicator world) {
+  on_ranks(options.ranks, [&](Communicator world) {
     const DeviceMesh mesh(world, {{"ranks", world.size()}});
     StateDict state = state_for(contents, mesh);
     load(from, state);
@@ -69,6 +70,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what,
     progress.add(own);
     if (world.rank() == 0) path = saved;
   });
+  if (!is_first_process()) return 0;
   std::printf("%s: %zu tensors for %d rank%s, read and written %s\n", path.c_str(),
               contents.tensors.size(), options.ranks, options.ranks == 1 ? "" : "s",
               progress.finish().c_str());
@@ -133,8 +135,8 @@ static void write_config(const std::string& checkpoint, const CheckpointContents
 int export_checkpoint(const CkptOptions& options) {
   const std::string from = one_checkpoint(options.path);
   const CheckpointContents contents = checkpoint_contents(from);
-  CkptProgress progress("export", bytes_in(contents, options.prefix));
-  run_ranks(options.ranks, [&](Communicator world) {
+  CkptProgress progress("export", bytes_in(contents, options.prefix) / launched_ranks());
+  on_ranks(options.ranks, [&](Communicator world) {
     int64_t before = 0;
     export_hugging_face(from, options.other, world,
                         {.prefix = options.prefix,
@@ -144,6 +146,7 @@ int export_checkpoint(const CkptOptions& options) {
                            before = bytes;
                          }});
   });
+  if (!is_first_process()) return 0;
   write_config(from, contents, options);
   std::printf("%s: written %s\n", options.other.c_str(), progress.finish().c_str());
   return 0;

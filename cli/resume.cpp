@@ -178,7 +178,8 @@ RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llam
   if (options.save.empty()) return;
   saver_.emplace(world, options.save,
                  CheckpointOptions{.keep = options.keep, .continues = !options.resume.empty()});
-  if (world.rank() != 0) return;
+  // One process hears for all its ranks; a launcher tells all processes.
+  if (world.rank() != 0 && launched_ranks() == 1) return;
   std::signal(SIGTERM, note_signal);
   std::signal(SIGINT, note_signal);
 }

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "cli/decode.h"
+#include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/sample.h"
 #include "weft/context.h"
@@ -117,8 +118,9 @@ void serve(const ServeOptions& options) {
   if (options.threads < 0) {
     fail("--threads is ", options.threads, "; at least 1, or 0 to share the cores");
   }
-  run_ranks(options.ranks, [&](const Communicator& world) { serve_rank(options, world); },
-            {.threads_per_rank = options.threads, .seed = options.seed});
+  on_ranks(job_ranks(options.ranks, "--ranks"),
+           [&](const Communicator& world) { serve_rank(options, world); },
+           {.threads_per_rank = options.threads, .seed = options.seed});
 }
 
 }  // namespace weft::cli

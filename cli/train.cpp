@@ -8,6 +8,7 @@
 
 #include "cli/data.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/sample.h"
 #include "cli/train_options.h"
@@ -39,10 +40,9 @@ struct Batch {
 class Training {
  public:
   Training(const TrainOptions& options, const LlamaConfig& config, const TokenData& data,
-           Progress& progress, const Communicator& world)
+           const Communicator& world)
       : options_(options),
         data_(data),
-        progress_(progress),
         llama_(world, config, options.parallel),
         mesh_(llama_.mesh()),
         model_(llama_.model()) {
@@ -53,6 +53,9 @@ class Training {
                        AdamWOptions{.learning_rate = options.learning_rate,
                                     .beta2 = 0.95,
                                     .weight_decay = options.weight_decay});
+    if (is_first()) {
+      progress_.emplace(options.metrics, options.steps, !options.checkpoints.resume.empty());
+    }
     saver_.emplace(options.checkpoints, world, model_, *optimizer_,
                    RunNumbers{{"seed", static_cast<int64_t>(options.seed)},
                               {"batch", options.parallel.batch},
@@ -73,7 +76,7 @@ class Training {
       StepReport report = train_step(step);
       bool validates = step % every == 0 || step == options_.steps;
       if (validates) report.validation_loss = validation_loss();
-      if (is_first()) progress_.report(report);
+      if (is_first()) progress_->report(report);
       if (!saver_->after_step(step, step == options_.steps)) continue;
       if (is_first()) {
         std::printf("stopped at step %lld of %lld; go on with --resume %s\n",
@@ -205,12 +208,13 @@ class Training {
 
   const TrainOptions& options_;
   const TokenData& data_;
-  Progress& progress_;
   ParallelLlama llama_;
   const DeviceMesh mesh_;
   Llama& model_;
   std::optional<AdamW> optimizer_;
   std::optional<RunSaver> saver_;
+  /// Rank 0's.
+  std::optional<Progress> progress_;
   Clock::time_point started_;
 };
 
@@ -252,10 +256,8 @@ void train(const TrainOptions& options) {
     if ((byte & 0xff) < config.vocabulary) continue;
     fail("--prompt: byte ", byte & 0xff, " is no token of the model's ", config.vocabulary);
   }
-  Progress progress(options.metrics, options.steps, !options.checkpoints.resume.empty());
-  run_ranks(options.ranks,
-            [&](Communicator world) { Training(options, config, data, progress, world).run(); },
-            {.threads_per_rank = options.threads, .seed = options.seed});
+  on_ranks(options.ranks, [&](Communicator world) { Training(options, config, data, world).run(); },
+           {.threads_per_rank = options.threads, .seed = options.seed});
 }
 
 }  // namespace weft::cli

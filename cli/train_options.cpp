@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/ranks.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -30,8 +31,10 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
                    "Directory of a Hugging Face Llama whose weights to start from")
       ->type_name("DIR");
   train
-      ->add_option("--ranks", o.ranks,
-                   "Ranks, threads of this process (default: those of --mesh, or 1)")
+      ->add_option(
+          "--ranks", o.ranks,
+          "Ranks, threads of this process (default: those of --mesh, or 1); started by weft run "
+          "or mpirun, each process is one rank")
       ->check(CLI::Range(1, kMostRanks));
   train->add_option("--steps", o.steps, "Updates of the weights")->capture_default_str();
   train->add_option("--seed", o.seed, "Of the weights, the order of the data and the sample")
@@ -58,7 +61,7 @@ void complete(TrainOptions& o) {
   if (o.sample < 0) fail("--sample is ", o.sample, "; at least 0");
   complete(o.checkpoints);
   if (o.parallel.model.empty()) o.parallel.model = o.init;
-  o.ranks = complete(o.parallel, o.ranks, kMostRanks, "--ranks");
+  o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), kMostRanks, "--ranks");
 }
 
 }  // namespace weft::cli

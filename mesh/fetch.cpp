@@ -14,9 +14,9 @@ class FetchReader final : public ExchangeReader {
  public:
   FetchReader(const ReadProgram& program, const Block& out) : program_(program), out_(out) {}
 
-  int64_t read(int, std::span<const void* const> published) override {
+  int64_t read(int, std::span<const void* const> shown) override {
     std::vector<Block> members;
-    for (const void* block : published) {
+    for (const void* block : shown) {
       members.push_back(block ? *static_cast<const Block*>(block) : Block{});
     }
     return read_boxes(program_, ReduceOp::sum, members, out_);
@@ -94,7 +94,7 @@ void fetch(const Ref<Layout>& from, const Block& in, const std::function<Box(int
   }
   ReadProgram program = reads_of(grid, *from, axes, wanted);
   FetchReader reader(program, out);
-  Exchange call{.published = &in, .content = content_of(*from, wishes), .words = "fetch"};
+  Exchange call{.blocks = {&in, 1}, .content = content_of(*from, wishes), .words = "fetch"};
   group.transport()->exchange(call, reader);
 }
 

@@ -27,7 +27,7 @@ class Scratch {
   std::vector<Ref<Storage>> held_;
 };
 
-/// Reads phase by phase from what each member publishes: an array of blocks, one a phase.
+/// Reads phase by phase from the blocks that each member shows.
 class PhaseReader final : public ExchangeReader {
  public:
   struct Phase {
@@ -37,10 +37,10 @@ class PhaseReader final : public ExchangeReader {
   };
   explicit PhaseReader(std::span<const Phase> phases) : phases_(phases) {}
 
-  int64_t read(int phase, std::span<const void* const> published) override {
+  int64_t read(int phase, std::span<const void* const> shown) override {
     const Phase& now = phases_[static_cast<size_t>(phase)];
     members_.clear();
-    for (const void* blocks : published) {
+    for (const void* blocks : shown) {
       // A rank that is not there has a block without memory.
       members_.push_back(blocks ? static_cast<const Block*>(blocks)[phase] : Block{});
     }
@@ -105,17 +105,17 @@ class PlanRun {
   }
 
   void exchange(size_t begin, size_t end, const Block& in, const Block& out) {
-    std::vector<Block> published{readable(in, program(begin).read)};
+    std::vector<Block> shown{readable(in, program(begin).read)};
     std::vector<PhaseReader::Phase> phases;
     for (size_t i = begin; i < end; ++i) {
-      Block result = i + 1 == end ? out : intermediate(i, out);
+      const bool is_last = i + 1 == end;
+      Block result = is_last ? out : intermediate(i, out);
       phases.push_back({program(i).read, plan_.steps[i].op, result});
-      published.push_back(result);
+      if (!is_last) shown.push_back(result);
     }
     PhaseReader reader(phases);
-    Exchange call{.published = published.data(),
+    Exchange call{.blocks = shown,
                   .content = mixed(plan_.program->content, begin),
-                  .phases = static_cast<int>(end - begin),
                   .words = plan_.program->words};
     program(begin).group.transport()->exchange(call, reader);
   }

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdlib>
 
+#include "src/comm/shared/heap.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -29,6 +30,12 @@ size_t class_bytes(int size_class) {
 
 static constexpr bool is_mapped(size_t bytes) { return kKeepsMemory && bytes >= kHugePage; }
 
+/// What other processes may read in place; less than a page is as fast copied.
+static SharedHeap* shared_heap_for(size_t bytes) {
+  constexpr size_t least = 4096;
+  return kKeepsMemory && bytes >= least ? SharedHeap::of_process() : nullptr;
+}
+
 /// Maps one huge page too much and returns what lies before and after the aligned part.
 static void* map_huge(size_t bytes) {
   void* raw =
@@ -44,6 +51,7 @@ static void* map_huge(size_t bytes) {
 }
 
 void* try_system_allocate(size_t bytes) {
+  if (SharedHeap* heap = shared_heap_for(bytes)) return heap->allocate(bytes);
   if (is_mapped(bytes)) return map_huge(bytes);
   void* data = nullptr;
   return posix_memalign(&data, kMemoryAlignment, bytes) == 0 ? data : nullptr;
@@ -58,7 +66,10 @@ void* system_allocate(size_t bytes) {
 }
 
 void system_free(void* data, size_t bytes) {
-  if (is_mapped(bytes)) {
+  SharedHeap* heap = SharedHeap::of_process();
+  if (heap && heap->contains(data)) {
+    heap->free(data, bytes);
+  } else if (is_mapped(bytes)) {
     munmap(data, bytes);
   } else {
     std::free(data);

@@ -112,6 +112,21 @@ struct RunOptions {
 WEFT_API void run_ranks(int ranks, const std::function<void(Communicator)>& body,
                         const RunOptions& options = {});
 
+/// Ranks of the job that this process is one rank of: started by `weft run`, mpirun, torchrun or
+/// srun. 1 for a process that is alone. std::invalid_argument when their variables make no sense.
+WEFT_API int launched_ranks();
+
+/// The communicator of all ranks of the job, this process being one of them; of one rank when it is
+/// alone. The calling thread becomes the rank: it gets its threads, seed and deadline from
+/// `options`, and the process takes memory for tensors where the other ranks of its host read it.
+/// When called again it returns the same. std::runtime_error naming the ranks that did not come
+/// within the deadline, and a rank that is another build.
+WEFT_API Communicator connect(const RunOptions& options = {});
+
+/// Runs `body` on this process's rank of `connect`, and tells the other ranks how it ended.
+WEFT_API void run_connected(const std::function<void(Communicator)>& body,
+                            const RunOptions& options = {});
+
 /// A communicator of `size` ranks of which only `rank` is there: collectives move nothing and cost
 /// nothing but count the bytes that would come; own parts are copied. `ranks_per_host` tells
 /// planning where the slow links are, `in_memory` whether ranks read each other's memory, as

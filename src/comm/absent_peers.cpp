@@ -5,25 +5,27 @@
 
 namespace weft {
 
-int64_t run_with_absent_peers(const Exchange& call, ExchangeReader& reader, int rank,
-                              std::vector<const void*>& published) {
-  published[static_cast<size_t>(rank)] = call.published;
+static int64_t read_alone(ExchangeReader& reader, const void* own, int phases, int rank,
+                          std::vector<const void*>& shown) {
+  shown[static_cast<size_t>(rank)] = own;
   int64_t bytes = 0;
-  for (int phase = 0; phase < call.phases; ++phase) bytes += reader.read(phase, published);
+  for (int phase = 0; phase < phases; ++phase) bytes += reader.read(phase, shown);
   return bytes;
 }
 
-int64_t run_with_absent_peers(const Collective& call, int rank,
-                              std::vector<const void*>& published) {
-  const auto bytes_of_message = [&] {
+int64_t run_with_absent_peers(const Exchange& call, ExchangeReader& reader, int rank,
+                              std::vector<const void*>& shown) {
+  return read_alone(reader, call.blocks.data(), call.phases(), rank, shown);
+}
+
+int64_t run_with_absent_peers(const Collective& call, int rank, std::vector<const void*>& shown) {
+  if (call.kind == CollectiveKind::send) return 0;
+  if (call.kind == CollectiveKind::recv) {
     const Piece& piece = call.pieces[0];
     return piece.counts[0] * static_cast<int64_t>(size_of(piece.dtype));
-  };
-  if (call.kind == CollectiveKind::send) return 0;
-  if (call.kind == CollectiveKind::recv) return bytes_of_message();
+  }
   CollectiveReader reader(call, rank);
-  const Exchange exchange{.published = &call, .phases = phases_of(call.kind)};
-  return run_with_absent_peers(exchange, reader, rank, published);
+  return read_alone(reader, &call, phases_of(call.kind), rank, shown);
 }
 
 }  // namespace weft

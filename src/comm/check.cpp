@@ -10,19 +10,11 @@
 
 namespace weft {
 
-/// How many elements a piece sends and receives on one rank, and where its own part lies in the
-/// whole.
-struct PieceSizes {
-  int64_t send = 0;
-  int64_t recv = 0;
-  int64_t own_offset = 0;
-};
-
 static int64_t sum_of(std::span<const int64_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
-static PieceSizes sizes_of(const Collective& call, const Piece& piece, int rank) {
+PieceSizes sizes_of(const Collective& call, const Piece& piece, int rank) {
   const auto own = [&] { return piece.counts[static_cast<size_t>(rank)]; };
   const bool is_root = rank == call.root;
   switch (call.kind) {

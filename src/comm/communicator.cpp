@@ -37,8 +37,8 @@ static Transport& transport_of(const std::shared_ptr<Transport>& transport) {
 
 /// A group of one has nothing to wait for, and counts nothing.
 static void run_alone(const Collective& call) {
-  std::vector<const void*> published(1);
-  run_with_absent_peers(call, 0, published);
+  std::vector<const void*> shown(1);
+  run_with_absent_peers(call, 0, shown);
 }
 
 static Work started(const std::shared_ptr<Transport>& group, const Collective& call) {

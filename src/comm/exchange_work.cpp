@@ -1,40 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/exchange_work.h"
 
-#include <thread>
-
 #include "src/comm/read_collective.h"
 
 namespace weft {
 
-ExchangeWork::ExchangeWork(ThreadsTransport& transport, const Exchange& call,
-                           ExchangeReader* reader)
+ExchangeWork::ExchangeWork(MemoryTransport& transport, const Exchange& call, ExchangeReader* reader)
     : PendingWork(transport.group(), transport.rank(), transport.next_collective()),
       transport_(transport),
       reader_(reader),
-      phases_(call.phases),
-      slot_(group().slot(rank(), sequence())) {
-  publish(call, call.published);
+      phases_(call.phases()),
+      slot_(group().slot(rank(), sequence())),
+      showing_(group(), rank(), sequence()) {
+  publish(call, showing_.show(call));
 }
 
-ExchangeWork::ExchangeWork(ThreadsTransport& transport, const Collective& call,
+ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
                            ExchangeReader* reader)
     : PendingWork(transport.group(), transport.rank(), transport.next_collective()),
       transport_(transport),
       reader_(reader),
       phases_(phases_of(call.kind)),
-      slot_(group().slot(rank(), sequence())) {
-  publish(call, &call);
+      slot_(group().slot(rank(), sequence())),
+      showing_(group(), rank(), sequence()) {
+  publish(call, showing_.show(call));
 }
 
 template <class Call>
-void ExchangeWork::publish(const Call& call, const void* published) {
+void ExchangeWork::publish(const Call& call, const void* shown) {
   sign(call, slot_.signature);
   const uint64_t hash = slot_.signature.hash;
   // A late reader of the hash that was here sees by the stage that its call is over.
   slot_.stage.store(stage(0), std::memory_order_relaxed);
   slot_.hash.store(hash, std::memory_order_release);
-  slot_.published = published;
+  slot_.published = shown;
   slot_.stage.store(stage(kPosted), std::memory_order_release);
 }
 
@@ -91,6 +90,7 @@ bool ExchangeWork::read_next_phase() {
   }
   transport_.add_received(read_peers(phase_ + 1));
   ++phase_;
+  if (phase_ + 1 < phases_) showing_.update(phase_ + 1);
   seen_ = 0;
   slot_.stage.store(awaited(), std::memory_order_release);
   return true;
@@ -136,12 +136,12 @@ std::string ExchangeWork::prefix() const {
 std::string ExchangeWork::title() const { return prefix() + words(); }
 
 void ExchangeWork::retreat() noexcept {
-  const auto reads = [&](int r) {
-    const uint64_t now = group().slot(r, sequence()).stage.load(std::memory_order_seq_cst);
-    return now / kStages == sequence() && now % kStages >= reading_stage(0) && now % 2 == 0;
-  };
   for (int r = 0; r < group().size(); ++r) {
-    while (r != rank() && reads(r)) std::this_thread::yield();
+    if (r == rank()) continue;
+    wait_while(r, [&] {
+      const uint64_t now = group().slot(r, sequence()).stage.load(std::memory_order_seq_cst);
+      return now / kStages == sequence() && now % kStages >= reading_stage(0) && now % 2 == 0;
+    });
   }
 }
 

@@ -5,19 +5,20 @@
 #include <string>
 #include <vector>
 
+#include "src/comm/memory_transport.h"
 #include "src/comm/pending.h"
-#include "src/comm/threads.h"
+#include "src/comm/shared/showing.h"
 
 namespace weft {
 
-/// An exchange under way on threads, and every collective is one: each rank shows a pointer, and
-/// when all have done so reads what it needs, phase by phase.
+/// An exchange under way in memory, and every collective is one: each rank shows what others read
+/// of it, and when all have done so reads what it needs, phase by phase.
 class ExchangeWork : public PendingWork {
  public:
   /// Publishes at once. `reader` is used until the work is done; it is null when there are no
   /// phases.
-  ExchangeWork(ThreadsTransport& transport, const Exchange& call, ExchangeReader* reader);
-  ExchangeWork(ThreadsTransport& transport, const Collective& call, ExchangeReader* reader);
+  ExchangeWork(MemoryTransport& transport, const Exchange& call, ExchangeReader* reader);
+  ExchangeWork(MemoryTransport& transport, const Collective& call, ExchangeReader* reader);
 
  protected:
   bool advance() final;
@@ -29,7 +30,7 @@ class ExchangeWork : public PendingWork {
 
  private:
   template <class Call>
-  void publish(const Call& call, const void* published);
+  void publish(const Call& call, const void* shown);
   uint64_t stage(uint64_t within) const { return sequence() * kStages + within; }
   /// How far all ranks must be before this one goes on.
   uint64_t awaited() const { return stage(phase_ < 0 ? kPosted : finished_stage(phase_)); }
@@ -41,7 +42,7 @@ class ExchangeWork : public PendingWork {
 
   std::string prefix() const;
 
-  ThreadsTransport& transport_;
+  MemoryTransport& transport_;
   ExchangeReader* reader_;
   int phases_;
   /// The phase this rank has ended last; -1: it has published.
@@ -49,6 +50,7 @@ class ExchangeWork : public PendingWork {
   /// Ranks before this one are as far as awaited.
   int seen_ = 0;
   Slot& slot_;
+  Showing showing_;
 };
 
 }  // namespace weft

@@ -11,17 +11,17 @@ FakeTransport::FakeTransport(int rank, std::vector<int> hosts, bool in_memory, s
     : Transport(rank, static_cast<int>(hosts.size()), std::move(name)),
       hosts_(std::move(hosts)),
       in_memory_(in_memory),
-      published_(hosts_.size()) {}
+      shown_(hosts_.size()) {}
 
 Work FakeTransport::start(const Collective& call) {
   ++traffic_.collectives;
-  traffic_.bytes += run_with_absent_peers(call, rank_, published_);
+  traffic_.bytes += run_with_absent_peers(call, rank_, shown_);
   return {};
 }
 
 void FakeTransport::exchange(const Exchange& call, ExchangeReader& reader) {
   ++traffic_.collectives;
-  traffic_.bytes += run_with_absent_peers(call, reader, rank_, published_);
+  traffic_.bytes += run_with_absent_peers(call, reader, rank_, shown_);
 }
 
 Work FakeTransport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {

@@ -29,7 +29,7 @@ class FakeTransport final : public Transport {
   std::vector<int> hosts_;
   bool in_memory_;
   /// Null but for the own rank.
-  std::vector<const void*> published_;
+  std::vector<const void*> shown_;
 };
 
 }  // namespace weft

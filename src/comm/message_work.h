@@ -5,21 +5,23 @@
 #include <string>
 #include <vector>
 
+#include "src/comm/memory_transport.h"
 #include "src/comm/pending.h"
-#include "src/comm/threads.h"
+#include "src/comm/shared/showing.h"
 
 namespace weft {
 
-/// One end of a message between two threads: the receiver copies from the sender's memory.
+/// One end of a message between two ranks that see each other's memory: the receiver copies from
+/// the sender's.
 class MessageWork : public PendingWork {
  public:
-  MessageWork(ThreadsTransport& transport, const Collective& call);
+  MessageWork(MemoryTransport& transport, const Collective& call);
 
  protected:
   std::string words() const final;
   std::string title() const final;
 
-  ThreadsTransport& transport_;
+  MemoryTransport& transport_;
   const int other_;
   const int tag_;
   const Piece piece_;
@@ -32,28 +34,34 @@ class MessageWork : public PendingWork {
 
 class SendWork final : public MessageWork {
  public:
-  SendWork(ThreadsTransport& transport, const Collective& call);
+  SendWork(MemoryTransport& transport, const Collective& call);
 
  private:
-  bool advance() override { return letter_.received.load(std::memory_order_acquire); }
+  bool advance() override;
+  bool post();
   std::vector<int> missing() const override;
   const char* missed(int) const override { return "receive it"; }
   void retreat() noexcept override;
 
-  Letter letter_;
+  Showing showing_;
+  /// Its number among the messages to that rank, which are posted in this order.
+  const uint64_t order_;
+  /// Null while there is no place for it.
+  Letter* letter_ = nullptr;
 };
 
 class RecvWork final : public MessageWork {
  public:
-  using MessageWork::MessageWork;
+  RecvWork(MemoryTransport& transport, const Collective& call);
+  ~RecvWork() override { forget(); }
 
  private:
   bool advance() override;
+  bool is_next() const;
+  void forget();
   std::vector<int> missing() const override { return {other_}; }
   const char* missed(int) const override { return "send it"; }
-  void retreat() noexcept override {}
-
-  uint64_t changes_ = 0;
+  void retreat() noexcept override { forget(); }
 };
 
 }  // namespace weft

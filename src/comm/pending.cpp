@@ -8,7 +8,7 @@ namespace weft {
 /// The calling thread's calls under way, the latest first.
 static constinit thread_local PendingWork* pending_first = nullptr;
 
-PendingWork::PendingWork(const ThreadsGroup& group, int rank, uint64_t sequence)
+PendingWork::PendingWork(const MemoryGroup& group, int rank, uint64_t sequence)
     : group_(group),
       rank_(rank),
       sequence_(sequence),
@@ -29,7 +29,7 @@ void PendingWork::unlink() noexcept {
   previous_ = next_ = nullptr;
 }
 
-PendingWork* PendingWork::find(const ThreadsGroup& group, uint64_t sequence) {
+PendingWork* PendingWork::find(const MemoryGroup& group, uint64_t sequence) {
   PendingWork* work = pending_first;
   while (work && (&work->group_ != &group || work->sequence_ != sequence)) work = work->next_;
   return work;
@@ -60,8 +60,7 @@ void PendingWork::drop() noexcept {
   if (done_) return;
   if (std::uncaught_exceptions() > exceptions_) {
     const int who = group_.world_rank(rank_);
-    group_.world->abort(
-        {who, who, concat(title(), ": given up by rank ", who, ", which threw"), nullptr, false});
+    group_.world->abort({who, who, concat(title(), ": given up by rank ", who, ", which threw")});
   }
   wait_quietly();
 }
@@ -107,17 +106,21 @@ void PendingWork::throw_echo() const {
 
 void PendingWork::check_missing_ranks(const std::vector<int>& ranks) {
   for (const int rank : ranks) {
-    if (!group_.world->has_ended(group_.world_rank(rank))) continue;
-    // It may have come between the look at its stage and the look at its end.
-    const std::vector<int> now = missing();
-    if (std::find(now.begin(), now.end(), rank) == now.end()) continue;
-    // It ended because it threw, between the look at failures and this one.
-    if (group_.world->is_aborted()) throw_echo();
-    fail_with(
-        concat(title(), ": ", group_.rank_in_words(rank), " ended and did not ", missed(rank)),
-        rank);
+    if (group_.world->has_ended(group_.world_rank(rank))) check_whether_ended(rank);
   }
   if (waiter_.waited() > group_.world->deadline() && !ranks.empty()) fail_late(ranks);
+}
+
+void PendingWork::check_whether_ended(int rank) {
+  // It may have come between the look at its stage and the look at its end.
+  const std::vector<int> now = missing();
+  if (std::find(now.begin(), now.end(), rank) == now.end()) return;
+  // It ended because it threw, between the look at failures and this one.
+  if (group_.world->is_aborted()) throw_echo();
+  fail_with(
+      concat(title(), ": ", group_.rank_in_words(rank), " ",
+             group_.world->end_in_words(group_.world_rank(rank)), " and did not ", missed(rank)),
+      rank);
 }
 
 void PendingWork::fail_late(const std::vector<int>& ranks) {
@@ -138,8 +141,8 @@ void PendingWork::fail_late(const std::vector<int>& ranks) {
 void PendingWork::fail_with(const std::string& text, int at_fault, bool was_late) {
   const int world_rank = group_.world_rank(at_fault);
   const CommError error(text, world_rank, words(), number());
-  group_.world->abort(
-      {group_.world_rank(rank_), world_rank, text, std::make_exception_ptr(error), was_late});
+  group_.world->abort({group_.world_rank(rank_), world_rank, text, was_late},
+                      std::make_exception_ptr(error));
   throw error;
 }
 

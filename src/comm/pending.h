@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/comm/threads_group.h"
+#include "src/comm/memory_group.h"
 #include "src/comm/waiter.h"
 #include "src/comm/work_state.h"
 
@@ -16,7 +16,7 @@ namespace weft {
 /// or for any other. Derived classes say how.
 class PendingWork : public Work::State {
  public:
-  PendingWork(const ThreadsGroup& group, int rank, uint64_t sequence);
+  PendingWork(const MemoryGroup& group, int rank, uint64_t sequence);
   PendingWork(const PendingWork&) = delete;
   PendingWork& operator=(const PendingWork&) = delete;
   ~PendingWork() override { unlink(); }
@@ -30,7 +30,7 @@ class PendingWork : public Work::State {
   /// As `wait`, but keeps an error for it.
   void wait_quietly() noexcept;
   /// The calling thread's call of that group and number, if it is under way.
-  static PendingWork* find(const ThreadsGroup& group, uint64_t sequence);
+  static PendingWork* find(const MemoryGroup& group, uint64_t sequence);
 
  protected:
   /// Does what can be done now; true when there is nothing left to do.
@@ -41,6 +41,9 @@ class PendingWork : public Work::State {
   virtual const char* missed(int rank) const = 0;
   /// Returns when no other rank uses this one's memory for this call; the world is aborted.
   virtual void retreat() noexcept = 0;
+  /// Yields until `uses(rank)` is false or that rank is there no more.
+  template <class Uses>
+  void wait_while(int rank, Uses uses) const noexcept;
 
   /// "all_reduce(sum, f32, [16])".
   virtual std::string words() const = 0;
@@ -49,7 +52,7 @@ class PendingWork : public Work::State {
   /// Aborts the world with that error and throws it; `at_fault` is a rank of the group.
   [[noreturn]] void fail_with(const std::string& text, int at_fault, bool was_late = false);
 
-  const ThreadsGroup& group() const { return group_; }
+  const MemoryGroup& group() const { return group_; }
   int rank() const { return rank_; }
   uint64_t sequence() const { return sequence_; }
   /// The sequence as people count.
@@ -60,21 +63,30 @@ class PendingWork : public Work::State {
   void look_around();
   [[noreturn]] void throw_echo() const;
   void check_missing_ranks(const std::vector<int>& ranks);
+  void check_whether_ended(int rank);
   [[noreturn]] void fail_late(const std::vector<int>& ranks);
   void end_with_current_exception() noexcept;
   void advance_others() noexcept;
   void unlink() noexcept;
 
-  const ThreadsGroup& group_;
+  const MemoryGroup& group_;
   const int rank_;
   const uint64_t sequence_;
   Waiter waiter_;
   bool done_ = false;
   bool advancing_ = false;
   int exceptions_;
-  std::exception_ptr error_;
+  std::exception_ptr error_ = {};
   PendingWork* previous_ = nullptr;
   PendingWork* next_ = nullptr;
 };
+
+template <class Uses>
+void PendingWork::wait_while(int rank, Uses uses) const noexcept {
+  Waiter waiter(group_.world->spins());
+  while (uses()) {
+    if (waiter.pause() && group_.world->has_ended(group_.world_rank(rank))) return;
+  }
+}
 
 }  // namespace weft

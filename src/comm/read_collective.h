@@ -15,11 +15,11 @@ struct CollectiveRead {
   int rank;
   int phase;
   /// Each rank's `Collective`, or null where a rank is not there.
-  std::span<const void* const> published;
+  std::span<const void* const> shown;
 
-  int size() const { return static_cast<int>(published.size()); }
+  int size() const { return static_cast<int>(shown.size()); }
   const Collective* of(int r) const {
-    return static_cast<const Collective*>(published[static_cast<size_t>(r)]);
+    return static_cast<const Collective*>(shown[static_cast<size_t>(r)]);
   }
 };
 
@@ -63,8 +63,8 @@ struct PeerMismatch {
 class CollectiveReader : public ExchangeReader {
  public:
   CollectiveReader(const Collective& call, int rank) : call_(call), rank_(rank) {}
-  int64_t read(int phase, std::span<const void* const> published) final {
-    return read_collective({call_, rank_, phase, published});
+  int64_t read(int phase, std::span<const void* const> shown) final {
+    return read_collective({call_, rank_, phase, shown});
   }
 
  private:

@@ -3,7 +3,8 @@
 #include <thread>
 #include <vector>
 
-#include "src/comm/threads.h"
+#include "src/comm/rank_threads.h"
+#include "src/comm/threads_world.h"
 #include "src/context_scope.h"
 #include "weft/context.h"
 
@@ -13,23 +14,36 @@
 
 namespace weft {
 
-static int threads_of_rank(int ranks, const RunOptions& options) {
+void check_options(const char* what, const RunOptions& options) {
+  if (options.deadline.count() <= 0) {
+    fail(what, ": the deadline is ", options.deadline.count(), " ms; it must be positive");
+  }
+  if (options.threads_per_rank < 0) {
+    fail(what, ": ", options.threads_per_rank, " threads a rank; 0 shares the cores");
+  }
+}
+
+int threads_of_rank(int ranks, const RunOptions& options) {
   if (options.threads_per_rank > 0) return options.threads_per_rank;
   return std::max(1, available_cores() / ranks);
 }
 
-/// The life of one rank's thread.
-static void run_rank(World& world, std::shared_ptr<Transport> transport, int threads,
-                     const RunOptions& options, const std::function<void(Communicator)>& body) {
-  const int rank = transport->rank();
+void become_rank(Context& context, int threads, const RunOptions& options) {
 #ifdef WEFT_WITH_OPENMP
   omp_set_num_threads(threads);
 #endif
+  context.threads = threads;
+  context.random = {options.seed, 0};
+  context.checks_equality = options.checks_equality;
+}
+
+/// The life of one rank's thread.
+static void run_rank(ThreadsWorld& world, std::shared_ptr<Transport> transport, int threads,
+                     const RunOptions& options, const std::function<void(Communicator)>& body) {
+  const int rank = transport->rank();
   try {
     Context context;
-    context.threads = threads;
-    context.random = {options.seed, 0};
-    context.checks_equality = options.checks_equality;
+    become_rank(context, threads, options);
     const ContextScope scope(context);
     body(Communicator(std::move(transport)));
   } catch (...) {
@@ -41,16 +55,11 @@ static void run_rank(World& world, std::shared_ptr<Transport> transport, int thr
 void run_ranks(int ranks, const std::function<void(Communicator)>& body,
                const RunOptions& options) {
   if (ranks < 1) fail("run_ranks: ", ranks, " ranks; there must be at least one");
-  if (options.deadline.count() <= 0) {
-    fail("run_ranks: the deadline is ", options.deadline.count(), " ms; it must be positive");
-  }
-  if (options.threads_per_rank < 0) {
-    fail("run_ranks: ", options.threads_per_rank, " threads a rank; 0 shares the cores");
-  }
-  const auto world = std::make_shared<World>(ranks, options.deadline);
+  check_options("run_ranks", options);
+  const auto world = ThreadsWorld::make(ranks, options.deadline);
   const int threads_per_rank = threads_of_rank(ranks, options);
   std::vector<std::thread> threads;
-  for (auto& end : threads_world(world)) {
+  for (auto& end : world->ends()) {
     const int rank = end->rank();
     try {
       threads.emplace_back(run_rank, std::ref(*world), std::move(end), threads_per_rank,

@@ -66,7 +66,7 @@ void sign(const Collective& call, Signature& into) {
 void sign(const Exchange& call, Signature& into) {
   into.kind = CollectiveKind::exchange;
   into.hash = folded(folded(static_cast<uint64_t>(CollectiveKind::exchange), call.content),
-                     static_cast<uint64_t>(call.phases));
+                     static_cast<uint64_t>(call.phases()));
   const size_t length = std::min(call.words.size(), into.words.size() - 1);
   std::copy_n(call.words.begin(), length, into.words.begin());
   into.words[length] = '\0';

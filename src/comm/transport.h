@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/block.h"
 #include "weft/communicator.h"
 
 namespace weft {
@@ -41,29 +42,31 @@ struct Collective {
   std::span<const int64_t> recv_counts = {};
 };
 
-/// What a rank of an exchange does when all have published.
+/// What a rank of an exchange does when all have shown their blocks.
 class ExchangeReader {
  public:
   virtual ~ExchangeReader() = default;
-  /// Reads from the memory that `published[r]` of each rank r leads to, and returns the bytes that
-  /// came from other ranks. Called once a phase, in order; phase p begins when all ranks have ended
-  /// phase p - 1. A null pointer stands for a rank that is not there (a fake world): its bytes are
-  /// counted, not read. May throw (the world is then aborted), may not communicate.
-  virtual int64_t read(int phase, std::span<const void* const> published) = 0;
+  /// Reads what the ranks show in this phase and returns the bytes that came from other ranks.
+  /// `shown[r]` leads to the first of rank r's `Exchange::blocks`. Called once a phase, in order;
+  /// phase p begins when all ranks have ended phase p - 1. A null pointer stands for a rank that is
+  /// not there (a fake world): its bytes are counted, not read. May throw (the world is then
+  /// aborted), may not communicate.
+  virtual int64_t read(int phase, std::span<const void* const> shown) = 0;
 };
 
 /// One rank's part in an exchange.
 struct Exchange {
-  /// What the others see in `published[rank]`: not null, and valid with all it leads to until the
-  /// exchange has ended.
-  const void* published = nullptr;
+  /// What the others see: one block a phase; that of phase p holds its elements when this rank has
+  /// ended phase p - 1. Valid until the exchange has ended.
+  std::span<const Block> blocks = {};
   /// Equal on all ranks, or the exchange fails on all of them.
   uint64_t content = 0;
-  /// How often `read` is called, 1 to 6.
-  int phases = 1;
   /// The call in words, for errors ("redistribute(f32, [8, 4], S(0) -> R)"); the first 80
   /// characters are kept.
   std::string_view words = {};
+
+  /// 1 to 6.
+  int phases() const { return static_cast<int>(blocks.size()); }
 };
 
 /// One rank's end of a group of ranks: all that a kind of interconnect has to give. Belongs to the
@@ -88,7 +91,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
 
   /// Runs an exchange to its end. Only where `in_memory`.
   virtual void exchange(const Exchange& call, ExchangeReader& reader) = 0;
-  /// The same as a Work. `call.published` lives until it is done; the reader is kept.
+  /// The same as a Work. What `call` leads to lives until it is done; the reader is kept.
   virtual Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) = 0;
 
   /// Groups of equal `color`, ordered by (key, rank); null for a negative color. Collective.

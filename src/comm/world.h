@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,7 +14,7 @@
 
 namespace weft {
 
-class ThreadsGroup;
+class MemoryGroup;
 
 /// Cores that this process may use.
 int available_cores();
@@ -27,77 +25,75 @@ struct WorldFailure {
   int found_by = -1;
   /// The rank at fault, or -1.
   int rank = -1;
-  std::string text;
-  std::exception_ptr cause;
+  std::string text = {};
   /// True when a whole deadline has passed already.
   bool was_late = false;
 };
 
-/// What all ranks of one run_ranks share: the deadline, who has ended, and the first failure.
+/// What all ranks of a world see of it, be they threads or processes. Zeros are a world that has
+/// begun.
+struct WorldState {
+  /// The first to claim it writes the failure, and then says so.
+  std::atomic<uint32_t> failing{0};
+  std::atomic<uint32_t> aborted{0};
+  int32_t found_by = 0;
+  int32_t rank = 0;
+  int32_t was_late = 0;
+  /// Cut where there is no room for all.
+  std::array<char, 4000> text{};
+};
+
+/// What ranks that fail together share: the deadline, who has ended, and the first failure.
 class World {
  public:
-  World(int ranks, std::chrono::milliseconds deadline);
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  virtual ~World() = default;
 
   int ranks() const { return ranks_; }
   std::chrono::milliseconds deadline() const { return deadline_; }
   /// Polls before a waiting thread yields its core.
   int spins() const { return spins_; }
 
-  bool is_aborted() const { return aborted_.load(std::memory_order_seq_cst); }
+  bool is_aborted() const { return state_.aborted.load(std::memory_order_seq_cst) != 0; }
   /// Ends the waits of all ranks; only the first failure counts.
-  void abort(WorldFailure failure);
+  void abort(const WorldFailure& failure, const std::exception_ptr& cause = {});
   /// Something that `rank` called threw `cause`; no failure if the world has one already.
   void threw(int rank, const std::exception_ptr& cause);
-  /// The body of `rank` ended with `cause`.
-  void body_threw(int rank, std::exception_ptr cause);
   /// The failure of an aborted world.
   WorldFailure failure() const;
 
   /// Rank `rank` has ended: it will call nothing any more.
-  void end(int rank);
-  bool has_ended(int rank) const {
-    return ended_[static_cast<size_t>(rank)].load(std::memory_order_acquire);
-  }
-  /// Returns when all ranks have ended. Ends the process when some neither end nor notice a failure
-  /// within the deadline and a grace time.
-  void await_all();
-  /// Throws the first failure, if there is one.
-  void rethrow() const;
+  virtual void end(int rank);
+  /// True when it will call nothing any more.
+  virtual bool has_ended(int rank) const { return says_ended(rank); }
+  /// "ended", or how else a rank came to call nothing any more.
+  virtual std::string end_in_words(int) const { return "ended"; }
 
-  /// The group that the other members of `key` get with their call of the same number; `make`s it
-  /// for the first.
-  template <class Make>
-  std::shared_ptr<ThreadsGroup> group(const std::vector<int64_t>& key, int members, Make&& make) {
-    const std::lock_guard lock(mutex_);
-    GroupEntry& entry = groups_[key];
-    if (!entry.group) entry.group = make(next_group_++);
-    std::shared_ptr<ThreadsGroup> group = entry.group;
-    if (++entry.taken == members) groups_.erase(key);
-    return group;
-  }
-  /// Groups that not all members took.
-  void forget_groups() { groups_.clear(); }
+  /// The group that the members of `key` make with their calls of the same number; called by each
+  /// of them, with its ranks of the world.
+  virtual std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
+                                             const std::vector<int>& members,
+                                             const std::string& name) = 0;
+
+ protected:
+  /// `state` and an `ended` flag a rank lie where all ranks see them. Waiting ranks spin as long as
+  /// suits `sharing` ranks on these cores.
+  World(int ranks, std::chrono::milliseconds deadline, int sharing, WorldState& state,
+        std::atomic<uint8_t>* ended);
+  /// Told in the process of the rank that aborts the world, before the others know.
+  virtual void is_failing(const std::exception_ptr&) {}
+  bool says_ended(int rank) const { return ended_[rank].load(std::memory_order_acquire) != 0; }
 
  private:
-  struct GroupEntry {
-    std::shared_ptr<ThreadsGroup> group;
-    int taken = 0;
-  };
-  [[noreturn]] void end_process(const std::unique_lock<std::mutex>& lock) const;
-
   const int ranks_;
   const std::chrono::milliseconds deadline_;
   const int spins_;
-  std::atomic<bool> aborted_{false};
-  std::unique_ptr<std::atomic<bool>[]> ended_;
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  int ended_count_ = 0;
-  WorldFailure failure_;
-  std::chrono::steady_clock::time_point failed_at_;
-  std::map<std::vector<int64_t>, GroupEntry> groups_;
-  int64_t next_group_ = 1;
+  WorldState& state_;
+  std::atomic<uint8_t>* ended_;
 };
+
+/// What an exception says.
+std::string text_of(const std::exception_ptr& cause);
 
 }  // namespace weft

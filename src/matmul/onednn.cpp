@@ -249,4 +249,10 @@ void multiply_onednn(const Product& given) {
   store_matrix(c, p.m, p.n, p.c, p.beta);
 }
 
+std::string onednn_in_words() {
+  const dnnl_version_t* version = dnnl_version();
+  return concat("oneDNN ", version->major, '.', version->minor, '.', version->patch, " isa ",
+                static_cast<int>(dnnl_get_effective_cpu_isa()));
+}
+
 }  // namespace weft

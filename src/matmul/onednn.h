@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "src/matmul/product.h"
 
 namespace weft {
@@ -9,5 +11,8 @@ namespace weft {
 /// where the processor has no bf16 instructions, f16 products always. The primitives are kept in a
 /// table of the calling thread.
 void multiply_onednn(const Product& product);
+
+/// Its version and the instruction set that it takes here: its results depend on both.
+std::string onednn_in_words();
 
 }  // namespace weft

@@ -15,13 +15,20 @@ class ReaderOf final : public ExchangeReader {
  public:
   using Function = std::function<int64_t(int, std::span<const void* const>)>;
   explicit ReaderOf(Function function) : function_(std::move(function)) {}
-  int64_t read(int phase, std::span<const void* const> published) override {
-    return function_(phase, published);
+  int64_t read(int phase, std::span<const void* const> shown) override {
+    return function_(phase, shown);
   }
 
  private:
   Function function_;
 };
+
+static Block number_block(int64_t& number) { return dense_block(&number, i64, {1}); }
+
+/// The number that a rank shows in a phase.
+static int64_t number_in(const void* shown, int phase) {
+  return *static_cast<const Block*>(shown)[phase].as<int64_t>();
+}
 
 class Exchanges : public OnRanks {};
 INSTANTIATE_TEST_SUITE_P(All, Exchanges, on_all_ranks(), case_name);
@@ -32,15 +39,15 @@ TEST_P(Exchanges, EachPhaseBeginsWhenAllHaveEndedTheOneBefore) {
     for (int round = 0; round < 100; ++round) {
       // Each phase adds what all held in the phase before.
       std::array<int64_t, 4> levels{world.rank() + round, 0, 0, 0};
-      ReaderOf reader([&](int phase, std::span<const void* const> published) {
+      std::array<Block, 3> blocks;
+      for (size_t i = 0; i < 3; ++i) blocks[i] = number_block(levels[i]);
+      ReaderOf reader([&](int phase, std::span<const void* const> shown) {
         int64_t sum = 0;
-        for (const void* peer : published) {
-          sum += static_cast<const std::array<int64_t, 4>*>(peer)->at(static_cast<size_t>(phase));
-        }
+        for (const void* peer : shown) sum += number_in(peer, phase);
         levels.at(static_cast<size_t>(phase) + 1) = sum;
         return int64_t{8};
       });
-      world.transport()->exchange({.published = &levels, .content = 9, .phases = 3}, reader);
+      world.transport()->exchange({.blocks = blocks, .content = 9}, reader);
       const int64_t n = world.size();
       const int64_t first = n * (n - 1) / 2 + n * round;
       ASSERT_EQ(levels,
@@ -56,14 +63,16 @@ TEST_P(Exchanges, SeveralAreUnderWay) {
     if (world.size() == 1) return;
     std::array<int64_t, 10> own{};
     std::array<int64_t, 10> sums{};
+    std::array<Block, 10> blocks;
     std::array<Work, 10> works;
     for (size_t i = 0; i < own.size(); ++i) {
       own[i] = world.rank() * static_cast<int64_t>(i);
-      const auto read = [&sums, i](int, std::span<const void* const> published) {
-        for (const void* peer : published) sums[i] += *static_cast<const int64_t*>(peer);
+      blocks[i] = number_block(own[i]);
+      const auto read = [&sums, i](int, std::span<const void* const> shown) {
+        for (const void* peer : shown) sums[i] += number_in(peer, 0);
         return int64_t{0};
       };
-      works[i] = world.transport()->start_exchange({.published = &own[i], .content = i},
+      works[i] = world.transport()->start_exchange({.blocks = {&blocks[i], 1}, .content = i},
                                                    std::make_unique<ReaderOf>(read));
     }
     for (size_t i = 0; i < works.size(); ++i) works[(i + size_t(world.rank())) % 10].wait();
@@ -72,6 +81,8 @@ TEST_P(Exchanges, SeveralAreUnderWay) {
     }
   });
 }
+
+static const std::array<Block, 1> kOneBlock;
 
 static std::string failure_of(const std::function<void(Communicator)>& body) {
   return error_of<std::runtime_error>(
@@ -82,7 +93,7 @@ TEST(Exchanges, OtherContentIsToldInTheCallersWords) {
   const std::string message = failure_of([](Communicator world) {
     ReaderOf reader([](int, std::span<const void* const>) { return int64_t{0}; });
     const bool first = world.rank() == 0;
-    world.transport()->exchange({.published = &reader,
+    world.transport()->exchange({.blocks = kOneBlock,
                                  .content = first ? 1u : 2u,
                                  .words = first ? "redistribute([4], S(0) -> R)" : "fetch([5])"},
                                 reader);
@@ -97,7 +108,7 @@ TEST(Exchanges, WordsAreOptionalAndClipped) {
     ReaderOf reader([](int, std::span<const void* const>) { return int64_t{0}; });
     const std::string words = world.rank() == 0 ? "" : std::string(200, 'x');
     world.transport()->exchange(
-        {.published = &reader, .content = static_cast<uint64_t>(world.rank()), .words = words},
+        {.blocks = kOneBlock, .content = static_cast<uint64_t>(world.rank()), .words = words},
         reader);
   });
   EXPECT_EQ(message, "world: collective 1: rank 0 called exchange() but rank 1 called " +
@@ -110,7 +121,7 @@ TEST(Exchanges, AReaderThatThrowsEndsTheWorld) {
       if (world.rank() == 1) throw std::runtime_error("cannot read");
       return 0;
     });
-    world.transport()->exchange({.published = &reader}, reader);
+    world.transport()->exchange({.blocks = kOneBlock}, reader);
   });
   EXPECT_EQ(message, "cannot read");
 }

@@ -92,9 +92,9 @@ TEST(FakeWorld, HostsFollowTheRanks) {
 /// Counts the absent ranks it is shown.
 class AbsentReader final : public ExchangeReader {
  public:
-  int64_t read(int, std::span<const void* const> published) override {
+  int64_t read(int, std::span<const void* const> shown) override {
     int64_t absent = 0;
-    for (const void* peer : published) absent += peer == nullptr;
+    for (const void* peer : shown) absent += peer == nullptr;
     return absent * 100;
   }
 };
@@ -102,9 +102,10 @@ class AbsentReader final : public ExchangeReader {
 TEST(FakeWorld, AnExchangeSeesNullForAbsentRanks) {
   const Communicator world = fake_world(2, 4);
   AbsentReader reader;
-  world.transport()->exchange({.published = &reader, .phases = 2}, reader);
+  const Block blocks[2] = {};
+  world.transport()->exchange({.blocks = blocks}, reader);
   world.transport()
-      ->start_exchange({.published = &reader}, std::make_unique<AbsentReader>())
+      ->start_exchange({.blocks = {blocks, 1}}, std::make_unique<AbsentReader>())
       .wait();
   EXPECT_EQ(world.traffic().bytes, 3 * 100 * 3);
 }

@@ -8,6 +8,7 @@
 #ifdef WEFT_WITH_MPI
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/mpi_transport.h"
+#include "tests/support/lone_world.h"
 #endif
 
 namespace weft {
@@ -23,7 +24,7 @@ int mpirun_ranks() {
 struct MpiRank {
   std::shared_ptr<MpiEngine> engine = MpiEngine::start();
   std::shared_ptr<World> world =
-      std::make_shared<World>(engine->size(), std::chrono::milliseconds(20000));
+      std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(20000));
   uint64_t cases = 0;
 
   MpiRank() { engine->attach(world); }

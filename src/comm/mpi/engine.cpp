@@ -139,8 +139,7 @@ void MpiEngine::take_failure(const MpiHeader& header, MpiPayload payload) {
   silent_ = true;  // the sender has told all others
   const std::string text(reinterpret_cast<const char*>(payload.data()), payload.size());
   if (!world_) return;
-  world_->abort(
-      {static_cast<int>(header.sequence), header.from, text, nullptr, header.was_late != 0});
+  world_->abort({static_cast<int>(header.sequence), header.from, text, header.was_late != 0});
 }
 
 void MpiEngine::tell_failure() {

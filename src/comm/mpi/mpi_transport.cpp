@@ -76,7 +76,7 @@ std::shared_ptr<Transport> MpiTransport::subgroup(std::span<const int> ranks, st
 
 void MpiTransport::abort(const std::string& reason) {
   const int who = group_.world_rank(rank_);
-  engine_->world().abort({who, who, concat("rank ", who, " gave up: ", reason), nullptr, false});
+  engine_->world().abort({who, who, concat("rank ", who, " gave up: ", reason)});
   const MpiEngine::Lock lock = engine_->lock();
   engine_->poll();  // which tells the others
 }

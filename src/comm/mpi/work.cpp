@@ -78,7 +78,7 @@ void MpiWork::drop() noexcept {
   if (std::uncaught_exceptions() > exceptions_ && !engine().advance(*this)) {
     const int who = group().world_rank(rank());
     engine().world().abort(
-        {who, who, concat(title(), ": given up by rank ", who, ", which threw"), nullptr, false});
+        {who, who, concat(title(), ": given up by rank ", who, ", which threw")});
   }
   wait_quietly();
 }
@@ -147,8 +147,8 @@ void MpiWork::fail_late() {
 void MpiWork::fail_with(const std::string& text, int at_fault, bool was_late) {
   const int world_rank = group().world_rank(at_fault);
   const CommError error(text, world_rank, words(), number());
-  engine().world().abort(
-      {group().world_rank(rank()), world_rank, text, std::make_exception_ptr(error), was_late});
+  engine().world().abort({group().world_rank(rank()), world_rank, text, was_late},
+                         std::make_exception_ptr(error));
   throw error;
 }
 

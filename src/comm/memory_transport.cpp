@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/threads.h"
-
-#include <numeric>
+#include "src/comm/memory_transport.h"
 
 #include "src/comm/exchange_work.h"
 #include "src/comm/message_work.h"
@@ -9,7 +7,7 @@
 
 namespace weft {
 
-std::string ThreadsGroup::rank_in_words(int rank) const {
+std::string MemoryGroup::rank_in_words(int rank) const {
   if (id == 0) return concat("rank ", rank);
   return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
 }
@@ -19,7 +17,7 @@ class StartedCollective final : private StoredCollective,
                                 private CollectiveReader,
                                 public ExchangeWork {
  public:
-  StartedCollective(ThreadsTransport& transport, const Collective& call)
+  StartedCollective(MemoryTransport& transport, const Collective& call)
       : StoredCollective(call),
         CollectiveReader(StoredCollective::call(), transport.rank()),
         ExchangeWork(transport, StoredCollective::call(), this),
@@ -31,7 +29,7 @@ class StartedCollective final : private StoredCollective,
 
 class StartedExchange final : public ExchangeWork {
  public:
-  StartedExchange(ThreadsTransport& transport, const Exchange& call,
+  StartedExchange(MemoryTransport& transport, const Exchange& call,
                   std::unique_ptr<ExchangeReader> reader)
       : ExchangeWork(transport, call, reader.get()),
         reader_(std::move(reader)),
@@ -42,16 +40,17 @@ class StartedExchange final : public ExchangeWork {
   std::shared_ptr<Transport> keep_;
 };
 
-ThreadsTransport::ThreadsTransport(std::shared_ptr<ThreadsGroup> group, int rank)
+MemoryTransport::MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank)
     : Transport(rank, group->size(), group->name),
       group_(std::move(group)),
-      published_(group_->world_ranks.size()) {}
+      published_(group_->world_ranks.size()),
+      sent_(group_->world_ranks.size()) {}
 
-uint64_t ThreadsTransport::next_collective() {
+uint64_t MemoryTransport::next_collective() {
   ++traffic_.collectives;
   const uint64_t sequence = ++collectives_;
-  if (sequence > ThreadsGroup::kSlots) {
-    PendingWork* user = PendingWork::find(*group_, sequence - ThreadsGroup::kSlots);
+  if (sequence > MemoryGroup::kSlots) {
+    PendingWork* user = PendingWork::find(*group_, sequence - MemoryGroup::kSlots);
     if (user) user->wait_quietly();
   }
   return sequence;
@@ -61,30 +60,28 @@ static bool is_message(const Collective& call) {
   return call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv;
 }
 
-Work ThreadsTransport::start(const Collective& call) {
+Work MemoryTransport::start(const Collective& call) {
   if (!is_message(call)) return Work(std::make_unique<StartedCollective>(*this, call));
   ++traffic_.collectives;
   if (call.kind == CollectiveKind::send) return Work(std::make_unique<SendWork>(*this, call));
   return Work(std::make_unique<RecvWork>(*this, call));
 }
 
-void ThreadsTransport::run(const Collective& call) {
+void MemoryTransport::run(const Collective& call) {
   if (is_message(call)) return start(call).wait();
   CollectiveReader reader(call, rank_);
   ExchangeWork(*this, call, &reader).wait();
 }
 
-void ThreadsTransport::exchange(const Exchange& call, ExchangeReader& reader) {
+void MemoryTransport::exchange(const Exchange& call, ExchangeReader& reader) {
   ExchangeWork(*this, call, &reader).wait();
 }
 
-Work ThreadsTransport::start_exchange(const Exchange& call,
-                                      std::unique_ptr<ExchangeReader> reader) {
+Work MemoryTransport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
   return Work(std::make_unique<StartedExchange>(*this, call, std::move(reader)));
 }
 
-std::shared_ptr<Transport> ThreadsTransport::subgroup(std::span<const int> ranks,
-                                                      std::string name) {
+std::shared_ptr<Transport> MemoryTransport::subgroup(std::span<const int> ranks, std::string name) {
   std::vector<int64_t> key{group_->id};
   std::vector<int> members;
   int own = -1;
@@ -93,27 +90,13 @@ std::shared_ptr<Transport> ThreadsTransport::subgroup(std::span<const int> ranks
     members.push_back(group_->world_rank(rank));
     key.push_back(rank);
   }
-  const int64_t time = subgroups_[key]++;
-  key.push_back(time);
-  const auto make = [&](int64_t id) {
-    return std::make_shared<ThreadsGroup>(group_->world, id, members, name);
-  };
-  auto group = group_->world->group(key, static_cast<int>(members.size()), make);
-  return std::make_shared<ThreadsTransport>(std::move(group), own);
+  key.push_back(subgroups_[key]++);
+  return std::make_shared<MemoryTransport>(group_->world->group(key, members, name), own);
 }
 
-void ThreadsTransport::abort(const std::string& reason) {
+void MemoryTransport::abort(const std::string& reason) {
   const int who = group_->world_rank(rank_);
-  group_->world->abort({who, who, concat("rank ", who, " gave up: ", reason), nullptr, false});
-}
-
-std::vector<std::shared_ptr<Transport>> threads_world(const std::shared_ptr<World>& world) {
-  std::vector<int> members(static_cast<size_t>(world->ranks()));
-  std::iota(members.begin(), members.end(), 0);
-  const auto group = std::make_shared<ThreadsGroup>(world, 0, members, "world");
-  std::vector<std::shared_ptr<Transport>> ends;
-  for (const int rank : members) ends.push_back(std::make_shared<ThreadsTransport>(group, rank));
-  return ends;
+  group_->world->abort({who, who, concat("rank ", who, " gave up: ", reason)});
 }
 
 }  // namespace weft

@@ -6,16 +6,23 @@
 #include <string>
 #include <vector>
 
-#include "src/comm/threads_group.h"
+#include "src/comm/memory_group.h"
 #include "src/comm/transport.h"
 
 namespace weft {
 
-/// One rank's end of a group whose ranks are threads of this process: they read each other's
-/// memory.
-class ThreadsTransport final : public Transport {
+/// A receive that has begun, in the order of the calls.
+struct ExpectedMessage {
+  uint64_t number;
+  int from;
+  int tag;
+};
+
+/// One rank's end of a group whose ranks read each other's memory: threads of one process, or
+/// processes of one host.
+class MemoryTransport final : public Transport {
  public:
-  ThreadsTransport(std::shared_ptr<ThreadsGroup> group, int rank);
+  MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank);
 
   int host_of(int) const override { return 0; }
   bool in_memory() const override { return true; }
@@ -26,7 +33,7 @@ class ThreadsTransport final : public Transport {
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
   void abort(const std::string& reason) override;
 
-  const ThreadsGroup& group() const { return *group_; }
+  const MemoryGroup& group() const { return *group_; }
   /// The number of a new collective; waits until its slot is free.
   uint64_t next_collective();
   uint64_t next_message() { return ++messages_; }
@@ -34,16 +41,23 @@ class ThreadsTransport final : public Transport {
   /// Room for what `ExchangeReader::read` is given.
   std::vector<const void*>& published() { return published_; }
 
+  /// Messages to each rank: begun, and posted.
+  struct Sent {
+    uint64_t begun = 0;
+    uint64_t posted = 0;
+  };
+  Sent& sent_to(int rank) { return sent_[static_cast<size_t>(rank)]; }
+  std::vector<ExpectedMessage>& expected() { return expected_; }
+
  private:
-  std::shared_ptr<ThreadsGroup> group_;
+  std::shared_ptr<MemoryGroup> group_;
   uint64_t collectives_ = 0;
   uint64_t messages_ = 0;
   std::vector<const void*> published_;
+  std::vector<Sent> sent_;
+  std::vector<ExpectedMessage> expected_;
   /// How often this rank made each subgroup.
   std::map<std::vector<int64_t>, int64_t> subgroups_;
 };
-
-/// The ends of a new world, one for each rank.
-std::vector<std::shared_ptr<Transport>> threads_world(const std::shared_ptr<World>& world);
 
 }  // namespace weft

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <numeric>
+
+#include "src/comm/launched.h"
+#include "src/comm/rank_threads.h"
+#include "src/comm/shared/heap.h"
+#include "src/comm/shared/process_world.h"
+#include "src/comm/shared/rendezvous.h"
+#include "src/comm/threads_world.h"
+#include "weft/context.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+namespace {
+
+/// What makes this process a rank. It lasts as long as the process: tensors may outlive `main`.
+struct Connection {
+  Communicator world;
+  std::shared_ptr<World> shared;
+  std::unique_ptr<SharedHeap> heap;
+  std::vector<std::shared_ptr<SharedMemory>> heaps;
+  int rank = 0;
+};
+
+}  // namespace
+
+static Connection* connection = nullptr;
+static std::terminate_handler terminate_before = nullptr;
+
+/// An exception that nobody catches is told to the other ranks.
+[[noreturn]] static void end_by_exception() {
+  if (const std::exception_ptr cause = std::current_exception()) {
+    connection->shared->threw(connection->rank, cause);
+  }
+  terminate_before();
+  std::abort();
+}
+
+static void end_rank() { connection->shared->end(connection->rank); }
+
+static std::unique_ptr<Connection> connected_alone(const RunOptions& options) {
+  auto made = std::make_unique<Connection>();
+  const auto world = ThreadsWorld::make(1, options.deadline);
+  made->world = Communicator(world->ends()[0]);
+  made->shared = world;
+  return made;
+}
+
+static std::unique_ptr<Connection> connected_on_host(const Launched& launched,
+                                                     const RunOptions& options) {
+  auto made = std::make_unique<Connection>();
+  HostMemory memory =
+      meet({launched.job, launched.local_rank, launched.local_size, build_in_words()},
+           ProcessWorld::kSegmentBytes, options.deadline);
+  const auto own = static_cast<size_t>(launched.local_rank);
+  made->heap = std::make_unique<SharedHeap>(memory.heaps[own]);
+  made->heaps = std::move(memory.heaps);
+  made->rank = launched.rank;
+  std::vector<int> ranks(static_cast<size_t>(launched.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const auto world = ProcessWorld::make(launched.rank, launched.size, std::move(ranks),
+                                        options.deadline, memory.segment, *made->heap);
+  made->shared = world;
+  made->world = Communicator(world->end_of_host("world"));
+  // What was kept before lies where the others do not see it.
+  release_cached_memory();
+  SharedHeap::set_of_process(made->heap.get());
+  return made;
+}
+
+static std::unique_ptr<Connection> new_connection(const RunOptions& options) {
+  const Launched launched = launched_from_environment();
+  if (launched.size == 1) return connected_alone(options);
+  if (launched.local_size == launched.size) return connected_on_host(launched, options);
+  fail_call("connect", "the ", launched.size, " ranks of ", launched.by,
+            " are on several hosts, and this build has no MPI; build with Open MPI, or start all "
+            "ranks on one host");
+}
+
+int launched_ranks() {
+  return connection ? connection->world.size() : launched_from_environment().size;
+}
+
+Communicator connect(const RunOptions& options) {
+  if (connection) return connection->world;
+  check_options("connect", options);
+  connection = new_connection(options).release();
+  const int here = connection->heaps.empty() ? 1 : static_cast<int>(connection->heaps.size());
+  become_rank(Context::current(), threads_of_rank(here, options), options);
+  terminate_before = std::set_terminate(end_by_exception);
+  std::atexit(end_rank);
+  return connection->world;
+}
+
+void run_connected(const std::function<void(Communicator)>& body, const RunOptions& options) {
+  const Communicator world = connect(options);
+  try {
+    body(world);
+  } catch (...) {
+    connection->shared->threw(connection->rank, std::current_exception());
+    connection->shared->end(connection->rank);
+    throw;
+  }
+  connection->shared->end(connection->rank);
+}
+
+}  // namespace weft

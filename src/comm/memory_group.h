@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/comm/letters.h"
+#include "src/comm/signature.h"
+#include "src/comm/world.h"
+
+namespace weft {
+
+class SharedHeap;
+
+/// Where one rank shows one collective to the others.
+struct alignas(64) Slot {
+  /// sequence * kStages + how far the rank is: 0 while it writes, then kPosted, then two a phase.
+  std::atomic<uint64_t> stage{0};
+  std::atomic<uint64_t> hash{0};
+  const void* published = nullptr;
+  /// Read only when hashes differ; the call then ends on no rank, and so the slot stays as it is.
+  /// On lines of its own: the others poll the first one.
+  alignas(64) Signature signature;
+};
+
+inline constexpr uint64_t kStages = 16;
+inline constexpr uint64_t kPosted = 1;
+constexpr uint64_t reading_stage(int phase) { return 2 + 2 * static_cast<uint64_t>(phase); }
+constexpr uint64_t finished_stage(int phase) { return 3 + 2 * static_cast<uint64_t>(phase); }
+inline constexpr int kMaxPhases = 6;
+
+/// What the members of a group that see each other's memory share. Collective `s` of each rank uses
+/// its slot s % kSlots.
+class MemoryGroup {
+ public:
+  /// Collectives of one group that a rank can have under way.
+  static constexpr uint64_t kSlots = 32;
+  /// Room in a slot, where ranks are processes, for what it shows.
+  static constexpr size_t kRoom = 2048;
+
+  /// Bytes of the memory of a group; with rooms where ranks are processes.
+  static size_t bytes_for(int ranks, bool rooms = false) {
+    const auto n = static_cast<size_t>(ranks);
+    return n * kSlots * (sizeof(Slot) + (rooms ? kRoom : 0)) + n * n * kLetters * sizeof(Letter);
+  }
+  /// `memory`: zeros when the first member comes, aligned to 64 bytes. `heap`: what this process
+  /// shows the others; null where ranks are threads, which see everything.
+  MemoryGroup(std::shared_ptr<World> world_, int64_t id_, std::vector<int> members,
+              std::string name_, std::shared_ptr<std::byte> memory, SharedHeap* heap_ = nullptr)
+      : world(std::move(world_)),
+        id(id_),
+        world_ranks(std::move(members)),
+        name(std::move(name_)),
+        heap(heap_),
+        memory_(std::move(memory)) {}
+
+  int size() const { return static_cast<int>(world_ranks.size()); }
+  Slot& slot(int rank, uint64_t sequence) const {
+    return reinterpret_cast<Slot*>(memory_.get())[place(rank, sequence)];
+  }
+  std::byte* room(int rank, uint64_t sequence) const {
+    return memory_.get() + slots_bytes() + letters_bytes() + place(rank, sequence) * kRoom;
+  }
+  /// From one rank to another.
+  std::span<Letter> letters(int from, int to) const {
+    auto* first = reinterpret_cast<Letter*>(memory_.get() + slots_bytes());
+    return {first + (from * size() + to) * kLetters, kLetters};
+  }
+  int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
+  /// "rank 1", in a group that is not the world "rank 1 (rank 5 of the world)".
+  std::string rank_in_words(int rank) const;
+
+  const std::shared_ptr<World> world;
+  const int64_t id;
+  const std::vector<int> world_ranks;
+  const std::string name;
+  SharedHeap* const heap;
+
+ private:
+  static size_t place(int rank, uint64_t sequence) {
+    return static_cast<size_t>(rank) * kSlots + sequence % kSlots;
+  }
+  size_t slots_bytes() const { return world_ranks.size() * kSlots * sizeof(Slot); }
+  size_t letters_bytes() const {
+    return world_ranks.size() * world_ranks.size() * kLetters * sizeof(Letter);
+  }
+
+  const std::shared_ptr<std::byte> memory_;
+};
+
+}  // namespace weft

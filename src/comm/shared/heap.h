@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace weft {
+
+class SharedMemory;
+
+/// Memory of this process that the other processes of its host have mapped at the same addresses:
+/// what lies in it they read directly. Any thread of the process may allocate.
+class SharedHeap {
+ public:
+  explicit SharedHeap(std::shared_ptr<SharedMemory> memory);
+  SharedHeap(const SharedHeap&) = delete;
+  SharedHeap& operator=(const SharedHeap&) = delete;
+
+  /// `bytes` > 0, aligned to 64, from 2 MiB on to huge pages, which it advises and fills;
+  /// std::runtime_error when the region is full.
+  void* allocate(size_t bytes);
+  /// From 2 MiB on the memory goes back to the system.
+  void free(void* data, size_t bytes);
+  bool contains(const void* data) const {
+    const auto at = reinterpret_cast<uintptr_t>(data);
+    return at >= begin_ && at < end_;
+  }
+
+  /// The one that this process shows others, and takes memory for tensors from; null in a process
+  /// that is alone.
+  static SharedHeap* of_process() { return of_process_; }
+  static void set_of_process(SharedHeap* heap) { of_process_ = heap; }
+
+ private:
+  void* reuse(size_t bytes);
+  void* cut(size_t bytes);
+
+  static inline SharedHeap* of_process_ = nullptr;
+  const std::shared_ptr<SharedMemory> memory_;
+  const uintptr_t begin_;
+  const uintptr_t end_;
+  std::mutex mutex_;
+  /// Where nothing was ever cut, for large and for small blocks.
+  uintptr_t next_;
+  uintptr_t small_ = 0;
+  uintptr_t small_end_ = 0;
+  std::map<size_t, std::vector<void*>> free_;
+};
+
+}  // namespace weft

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "src/comm/memory_group.h"
+#include "src/comm/shared/memory.h"
+#include "src/comm/transport.h"
+#include "src/comm/world.h"
+
+namespace weft {
+
+struct WorldSegment;
+
+/// One process's view of a world whose ranks are processes: those of its host share a segment,
+/// where failures, ends and groups are told, and see each other's heaps.
+class ProcessWorld final : public World, public std::enable_shared_from_this<ProcessWorld> {
+ public:
+  /// Bytes of addresses of the segment; memory is used as it is touched.
+  static constexpr size_t kSegmentBytes = size_t{64} << 30;
+
+  /// `here`: the ranks of this host, `rank` among them. `segment`: zeros when the first of them
+  /// comes. `heap`: what this process shows the others.
+  static std::shared_ptr<ProcessWorld> make(int rank, int ranks, std::vector<int> here,
+                                            std::chrono::milliseconds deadline,
+                                            std::shared_ptr<SharedMemory> segment,
+                                            SharedHeap& heap);
+
+  int rank() const { return rank_; }
+  const std::vector<int>& here() const { return here_; }
+  /// This rank's end of the group of all ranks of this host.
+  std::shared_ptr<Transport> end_of_host(const std::string& name);
+
+  bool has_ended(int rank) const override;
+  std::string end_in_words(int rank) const override;
+  std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
+                                     const std::vector<int>& members,
+                                     const std::string& name) override;
+
+ private:
+  ProcessWorld(int rank, int ranks, std::vector<int> here, std::chrono::milliseconds deadline,
+               std::shared_ptr<SharedMemory> segment, SharedHeap& heap);
+  void take_place();
+  int place_of(int rank) const;
+  bool is_gone(int rank) const;
+  std::byte* cut(size_t bytes);
+
+  const int rank_;
+  const std::vector<int> here_;
+  const std::shared_ptr<SharedMemory> memory_;
+  WorldSegment& segment_;
+  SharedHeap& heap_;
+  /// Whether a process is gone is asked of the system, not too often.
+  mutable std::chrono::steady_clock::time_point looked_{};
+  mutable std::vector<bool> gone_;
+};
+
+}  // namespace weft

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/shared/showing.h"
+
+#include <cstring>
+#include <memory>
+
+#include "src/comm/check.h"
+#include "src/comm/read_collective.h"
+#include "src/comm/shared/heap.h"
+#include "src/kernels/copy.h"
+
+namespace weft {
+
+void* Showing::hold(size_t bytes) {
+  held_.push_back({group_.heap->allocate(bytes), bytes});
+  return held_.back().data;
+}
+
+void Showing::release() {
+  for (const Held& held : held_) group_.heap->free(held.data, held.bytes);
+}
+
+void* Showing::place(size_t bytes) {
+  const size_t end = (placed_ + bytes + 63) / 64 * 64;
+  if (end > MemoryGroup::kRoom) return hold(bytes);
+  void* place = group_.room(rank_, sequence_) + placed_;
+  placed_ = end;
+  return place;
+}
+
+const void* Showing::shared_bytes(const void* data, size_t bytes) {
+  if (bytes == 0 || group_.heap->contains(data)) return data;
+  void* copied = hold(bytes);
+  std::memcpy(copied, data, bytes);
+  return copied;
+}
+
+/// The array in memory that the others see.
+template <class T>
+static std::span<const T> stored(std::span<const T> values, void* memory) {
+  std::uninitialized_copy(values.begin(), values.end(), static_cast<T*>(memory));
+  return {static_cast<const T*>(memory), values.size()};
+}
+
+static size_t bytes_of_elements(int64_t elements, DType dtype) {
+  return static_cast<size_t>(elements) * size_of(dtype);
+}
+
+/// The own share of an all_reduce, which is made in the first phase and read in the second.
+const void* Showing::late_part(const Piece& piece) {
+  const ReducedRange share = share_of(piece.counts[0], group_.size(), rank_);
+  if (share.count == 0 || group_.heap->contains(piece.recv)) return piece.recv;
+  const size_t before = bytes_of_elements(share.begin, piece.recv_dtype);
+  void* made = static_cast<std::byte*>(piece.recv) + before;
+  void* shown = hold(bytes_of_elements(share.count, piece.recv_dtype));
+  late_.push_back({1, dense_block(made, piece.recv_dtype, {share.count}),
+                   dense_block(shown, piece.recv_dtype, {share.count})});
+  // The others look for the share in its place in the whole.
+  return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(shown) - before);
+}
+
+Piece Showing::shared_piece(const Collective& call, const Piece& piece) {
+  Piece shown = piece;
+  const int64_t sent = sizes_of(call, piece, rank_).send;
+  shown.send = shared_bytes(piece.send, bytes_of_elements(sent, piece.dtype));
+  if (call.kind == CollectiveKind::all_reduce) shown.recv = const_cast<void*>(late_part(piece));
+  shown.counts = stored(piece.counts, place(piece.counts.size_bytes()));
+  return shown;
+}
+
+const void* Showing::shared(const Collective& call) {
+  auto* shown = static_cast<Collective*>(place(sizeof(Collective)));
+  auto* pieces = static_cast<Piece*>(place(call.pieces.size_bytes()));
+  for (size_t i = 0; i < call.pieces.size(); ++i) {
+    new (pieces + i) Piece(shared_piece(call, call.pieces[i]));
+  }
+  new (shown) Collective(call);
+  shown->pieces = {pieces, call.pieces.size()};
+  shown->recv_counts = {};
+  return shown;
+}
+
+Block Showing::shared_block(const Block& block, int phase) {
+  const int64_t elements = block.numel();
+  if (elements == 0 || !block.data || group_.heap->contains(block.data)) return block;
+  void* copied = hold(bytes_of_elements(elements, block.dtype));
+  Block shown = dense_block(copied, block.dtype, block.shape, block.device);
+  if (phase == 0) {
+    copy(shown, block);
+  } else {
+    late_.push_back({phase, block, shown});
+  }
+  return shown;
+}
+
+const void* Showing::shared(const Exchange& call) {
+  auto* blocks = static_cast<Block*>(place(call.blocks.size_bytes()));
+  for (size_t i = 0; i < call.blocks.size(); ++i) {
+    new (blocks + i) Block(shared_block(call.blocks[i], static_cast<int>(i)));
+  }
+  return blocks;
+}
+
+void Showing::copy_late(int phase) {
+  for (const Late& late : late_) {
+    if (late.phase == phase) copy(late.to, late.from);
+  }
+}
+
+}  // namespace weft

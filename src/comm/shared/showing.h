@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "src/comm/memory_group.h"
+#include "src/comm/transport.h"
+
+namespace weft {
+
+/// What one call of one rank shows the other ranks. Threads see everything, and are shown the call
+/// itself; processes are shown a copy of it in memory that they all have at the same addresses, and
+/// copies of those elements that lie elsewhere. Lives as long as the others read.
+class Showing {
+ public:
+  Showing(const MemoryGroup& group, int rank, uint64_t sequence)
+      : group_(group), rank_(rank), sequence_(sequence) {}
+  Showing(const Showing&) = delete;
+  Showing& operator=(const Showing&) = delete;
+  ~Showing() {
+    if (!held_.empty()) release();
+  }
+
+  /// What the others are led to: a Collective, or an array of blocks.
+  const void* show(const Collective& call) { return group_.heap ? shared(call) : &call; }
+  const void* show(const Exchange& call) { return group_.heap ? shared(call) : call.blocks.data(); }
+  /// This rank is about to let the others begin that phase, from 1 on: shows what it made in the
+  /// one before.
+  void update(int phase) {
+    if (!late_.empty()) copy_late(phase);
+  }
+  /// `bytes` at `data` as the others see them: in place or copied.
+  const void* visible(const void* data, size_t bytes) {
+    return group_.heap ? shared_bytes(data, bytes) : data;
+  }
+
+ private:
+  struct Held {
+    void* data;
+    size_t bytes;
+  };
+  /// Elements that are made in a phase and read in the next one.
+  struct Late {
+    int phase;
+    Block from;
+    Block to;
+  };
+  const void* shared_bytes(const void* data, size_t bytes);
+  const void* shared(const Collective& call);
+  const void* shared(const Exchange& call);
+  Block shared_block(const Block& block, int phase);
+  Piece shared_piece(const Collective& call, const Piece& piece);
+  const void* late_part(const Piece& piece);
+  /// Memory that the others see, for the life of this object.
+  void* hold(size_t bytes);
+  /// The same, in the slot's room as long as there is some.
+  void* place(size_t bytes);
+  void copy_late(int phase);
+  void release();
+
+  const MemoryGroup& group_;
+  const int rank_;
+  const uint64_t sequence_;
+  size_t placed_ = 0;
+  std::vector<Held> held_;
+  std::vector<Late> late_;
+};
+
+}  // namespace weft

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/threads_world.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+
+#include "src/comm/memory_transport.h"
+
+namespace weft {
+
+/// How long after the deadline a rank that does not notice a failure may go on.
+static constexpr std::chrono::milliseconds kGrace{2000};
+
+ThreadsWorld::ThreadsWorld(int ranks, std::chrono::milliseconds deadline,
+                           std::unique_ptr<Shared> shared)
+    : World(ranks, deadline, ranks, shared->state, shared->ended.get()),
+      shared_(std::move(shared)) {}
+
+std::shared_ptr<ThreadsWorld> ThreadsWorld::make(int ranks, std::chrono::milliseconds deadline) {
+  return std::shared_ptr<ThreadsWorld>(
+      new ThreadsWorld(ranks, deadline, std::make_unique<Shared>(ranks)));
+}
+
+std::vector<std::shared_ptr<Transport>> ThreadsWorld::ends() {
+  std::vector<int> members(static_cast<size_t>(ranks()));
+  std::iota(members.begin(), members.end(), 0);
+  const auto group = make_group(members, "world");
+  std::vector<std::shared_ptr<Transport>> ends;
+  for (const int rank : members) ends.push_back(std::make_shared<MemoryTransport>(group, rank));
+  return ends;
+}
+
+std::shared_ptr<MemoryGroup> ThreadsWorld::make_group(const std::vector<int>& members,
+                                                      const std::string& name) {
+  const size_t bytes = MemoryGroup::bytes_for(static_cast<int>(members.size()));
+  const std::shared_ptr<std::byte> memory(
+      new (std::align_val_t(64)) std::byte[bytes](),
+      [](std::byte* data) { ::operator delete[](data, std::align_val_t(64)); });
+  return std::make_shared<MemoryGroup>(shared_from_this(), next_group_++, members, name, memory);
+}
+
+std::shared_ptr<MemoryGroup> ThreadsWorld::group(const std::vector<int64_t>& key,
+                                                 const std::vector<int>& members,
+                                                 const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  GroupEntry& entry = groups_[key];
+  if (!entry.group) entry.group = make_group(members, name);
+  std::shared_ptr<MemoryGroup> group = entry.group;
+  if (++entry.taken == group->size()) groups_.erase(key);
+  return group;
+}
+
+void ThreadsWorld::is_failing(const std::exception_ptr& cause) {
+  const std::lock_guard lock(mutex_);
+  is_failed_ = true;
+  cause_ = cause;
+  failed_at_ = std::chrono::steady_clock::now();
+  changed_.notify_all();
+}
+
+void ThreadsWorld::body_threw(int rank, const std::exception_ptr& cause) {
+  threw(rank, cause);
+  if (!is_aborted() || failure().found_by != rank) return;
+  const std::lock_guard lock(mutex_);
+  // Who gave a collective up because of an exception knew only here which one.
+  if (!cause_) cause_ = cause;
+}
+
+void ThreadsWorld::end(int rank) {
+  const std::lock_guard lock(mutex_);
+  World::end(rank);
+  ++ended_count_;
+  changed_.notify_all();
+}
+
+void ThreadsWorld::await_all() {
+  std::unique_lock lock(mutex_);
+  const auto all_ended = [&] { return ended_count_ == ranks(); };
+  changed_.wait(lock, [&] { return all_ended() || is_failed_; });
+  if (all_ended()) return;
+  const auto left = shared_->state.was_late ? kGrace : deadline() + kGrace;
+  if (!changed_.wait_until(lock, failed_at_ + left, all_ended)) end_process(lock);
+}
+
+void ThreadsWorld::end_process(const std::unique_lock<std::mutex>&) const {
+  std::string late;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (!has_ended(rank)) late += concat(late.empty() ? "" : ", ", rank);
+  }
+  std::fprintf(stderr,
+               "weft: ending the process, because rank %s neither ended nor noticed that %s\n",
+               late.c_str(), failure().text.c_str());
+  std::_Exit(1);
+}
+
+void ThreadsWorld::rethrow() const {
+  if (!is_aborted()) return;
+  if (cause_) std::rethrow_exception(cause_);
+  const WorldFailure failed = failure();
+  throw CommError(failed.text, failed.rank, "abort", 0);
+}
+
+}  // namespace weft

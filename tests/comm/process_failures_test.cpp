@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tests/support/processes.h"
+#include "tests/support/scratch.h"
+#include "weft/error.h"
+
+namespace weft {
+
+using Clock = std::chrono::steady_clock;
+using Body = std::function<void(Communicator)>;
+
+static constexpr std::chrono::milliseconds kDeadline{800};
+
+static void all_reduce(const Communicator& world, int64_t count, DType dtype = f32,
+                       ReduceOp op = ReduceOp::sum) {
+  std::vector<double> memory(static_cast<size_t>(count), 1.0);
+  const Piece piece{
+      .send = memory.data(), .recv = memory.data(), .dtype = dtype, .counts = {&count, 1}};
+  world.all_reduce({&piece, 1}, op).wait();
+}
+
+static void broadcast(const Communicator& world, int root) {
+  float value = 0;
+  const int64_t one = 1;
+  const Piece piece{.send = &value, .recv = &value, .counts = {&one, 1}};
+  world.broadcast({&piece, 1}, root).wait();
+}
+
+/// How one process ended, and what it said.
+struct Ended {
+  int status = 0;
+  double seconds = 0;
+  std::string text;
+  int code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+};
+
+static std::string text_in(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+/// Runs the body on so many processes. Those that have not ended `last` after the others are
+/// killed, as a launcher does.
+static std::vector<Ended> ends_of(int ranks, const Body& body, std::chrono::milliseconds deadline) {
+  const Scratch scratch;
+  const auto begin = Clock::now();
+  const auto path_of = [&](const std::string& rank) { return scratch.path(rank); };
+  const std::vector<pid_t> children = fork_ranks(ranks, [&] {
+    const rlimit no_core{};
+    setrlimit(RLIMIT_CORE, &no_core);
+    std::freopen(path_of(std::getenv("WEFT_RANK")).c_str(), "w", stderr);
+    try {
+      run_connected(body, {.deadline = deadline, .threads_per_rank = 1});
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      return 1;
+    }
+    return 0;
+  });
+  std::vector<Ended> ends(children.size());
+  size_t left = children.size();
+  auto last_end = begin;
+  std::vector<bool> over(children.size());
+  while (left > 0) {
+    for (size_t r = 0; r < children.size(); ++r) {
+      if (over[r] || waitpid(children[r], &ends[r].status, WNOHANG) != children[r]) continue;
+      over[r] = true;
+      --left;
+      last_end = Clock::now();
+      ends[r].seconds = std::chrono::duration<double>(last_end - begin).count();
+    }
+    const bool waits_long = left < children.size() && Clock::now() - last_end > kDeadline * 2;
+    for (size_t r = 0; waits_long && r < children.size(); ++r) {
+      if (!over[r]) kill(children[r], SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (size_t r = 0; r < ends.size(); ++r) ends[r].text = text_in(path_of(std::to_string(r)));
+  return ends;
+}
+
+/// What rank 1 does at its third call, and what the others say.
+struct Misdeed {
+  const char* name;
+  Body act;
+  /// Of the others; "{}" stands for any process number.
+  std::string says;
+  /// Rank 1's own exit code, when it is not killed for being late.
+  int code = 1;
+  bool is_late = false;
+};
+
+static std::string others_say(const std::string& what) {
+  return concat("world: collective 3: all_reduce(sum, f32, [4]): ", what);
+}
+static std::string diverged(const std::string& what) {
+  return concat("world: collective 3: rank 0 called all_reduce(sum, f32, [4]) but rank 1 called ",
+                what);
+}
+
+static std::vector<Misdeed> misdeeds() {
+  const std::string gone =
+      others_say("rank 1 is gone (process {} died or exited) and did not call it");
+  const std::string late = others_say("rank 1 did not call it within 800 ms; there were rank 0");
+  return {
+      {"Throws", [](const Communicator&) { throw std::runtime_error("boom"); },
+       others_say("given up: rank 1 threw: boom")},
+      {"ReturnsEarly", [](const Communicator&) {}, others_say("rank 1 ended and did not call it"),
+       0},
+      {"Exits0", [](const Communicator&) { _exit(0); }, gone, 0},
+      {"Exits3", [](const Communicator&) { _exit(3); }, gone, 3},
+      {"ExitsInOrder", [](const Communicator&) { std::exit(3); },
+       others_say("rank 1 ended and did not call it"), 3},
+      {"IsKilled", [](const Communicator&) { raise(SIGKILL); }, gone, 128 + SIGKILL},
+      {"Crashes",
+       [](const Communicator&) {
+         std::signal(SIGSEGV, SIG_DFL);
+         raise(SIGSEGV);
+       },
+       gone, 128 + SIGSEGV},
+      {"Stops", [](const Communicator&) { raise(SIGSTOP); }, late, 128 + SIGKILL, true},
+      {"LoopsForEver",
+       [](const Communicator&) {
+         for (volatile bool on = true; on;) {
+         }
+       },
+       late, 128 + SIGKILL, true},
+      {"CallsAnotherOperation", [](const Communicator& world) { world.barrier(); },
+       diverged("barrier()")},
+      {"CallsWithAnotherDType", [](const Communicator& world) { all_reduce(world, 4, i32); },
+       diverged("all_reduce(sum, i32, [4])")},
+      {"CallsWithAnotherCount", [](const Communicator& world) { all_reduce(world, 5); },
+       diverged("all_reduce(sum, f32, [5])")},
+      {"CallsInAnotherOrder",
+       [](const Communicator& world) {
+         broadcast(world, 0);
+         all_reduce(world, 4);
+       },
+       diverged("broadcast(root 0, f32, [1])")},
+      {"CallsWithAnotherReduction",
+       [](const Communicator& world) { all_reduce(world, 4, f32, ReduceOp::max); },
+       diverged("all_reduce(max, f32, [4])")},
+  };
+}
+
+/// The text with each process number replaced by "{}".
+static std::string without_numbers(std::string text) {
+  const std::string before = "(process ";
+  for (size_t at = text.find(before); at != std::string::npos; at = text.find(before, at + 1)) {
+    const size_t begin = at + before.size();
+    text.replace(begin, text.find(' ', begin) - begin, "{}");
+  }
+  return text;
+}
+
+static void misbehave(const Communicator& world, const Misdeed& misdeed) {
+  all_reduce(world, 4);
+  all_reduce(world, 4);
+  if (world.rank() == 1) return misdeed.act(world);
+  all_reduce(world, 4);
+  broadcast(world, 0);
+  all_reduce(world, 4);
+}
+
+class ProcessFailures : public testing::TestWithParam<std::tuple<Misdeed, int>> {};
+
+TEST_P(ProcessFailures, AllRanksEndAndSayWhy) {
+  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+  const auto& [misdeed, ranks] = GetParam();
+  const std::vector<Ended> ends = ends_of(
+      ranks, [&](const Communicator& world) { misbehave(world, misdeed); }, kDeadline);
+  for (size_t r = 0; r < ends.size(); ++r) {
+    SCOPED_TRACE(concat("rank ", r));
+    if (r == 1) {
+      EXPECT_EQ(ends[r].code(), misdeed.code);
+      continue;
+    }
+    EXPECT_EQ(ends[r].code(), 1);
+    EXPECT_NE(without_numbers(ends[r].text).find(misdeed.says), std::string::npos) << ends[r].text;
+    // Who is not late is found out at once.
+    EXPECT_LT(ends[r].seconds, misdeed.is_late ? 0.8 + 2 : 0.8);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, ProcessFailures,
+                         testing::Combine(testing::ValuesIn(misdeeds()), testing::Values(2, 4)),
+                         [](const auto& tested) {
+                           return concat(std::get<0>(tested.param).name, "_",
+                                         std::get<1>(tested.param));
+                         });
+
+TEST(ProcessFailures, AnotherRootIsTold) {
+  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+  const std::vector<Ended> ends = ends_of(
+      2, [](const Communicator& world) { broadcast(world, world.rank()); }, kDeadline);
+  for (const Ended& end : ends) {
+    EXPECT_EQ(end.code(), 1);
+    EXPECT_NE(end.text.find("world: collective 1: rank 0 called broadcast(root 0, f32, [1]) but "
+                            "rank 1 called broadcast(root 1, f32, [1])"),
+              std::string::npos)
+        << end.text;
+  }
+}
+
+TEST(ProcessFailures, AnUncaughtExceptionIsTold) {
+  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+  const std::vector<Ended> ends = ends_of(
+      2,
+      [](const Communicator& world) {
+        if (world.rank() == 0) return all_reduce(world, 4);
+        std::thread([] { throw std::runtime_error("in a thread"); }).join();
+      },
+      kDeadline);
+  EXPECT_EQ(ends[1].code(), 128 + SIGABRT);
+  EXPECT_NE(ends[0].text.find("rank 1 threw: in a thread"), std::string::npos) << ends[0].text;
+}
+
+TEST(ProcessFailures, ARankThatNeverComesIsNamed) {
+  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+  const Scratch scratch;
+  const std::vector<pid_t> children = fork_ranks(2, [&] {
+    std::freopen(scratch.path(std::getenv("WEFT_RANK")).c_str(), "w", stderr);
+    // Rank 2 of 3 is not started.
+    for (const char* name : {"WEFT_WORLD_SIZE", "WEFT_LOCAL_WORLD_SIZE"}) setenv(name, "3", 1);
+    try {
+      connect({.deadline = std::chrono::milliseconds(300)});
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      return 1;
+    }
+    return 0;
+  });
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(WEXITSTATUS(status), 1);
+  }
+  for (const char* rank : {"0", "1"}) {
+    EXPECT_EQ(text_in(scratch.path(rank)),
+              "connect: the processes 2 of 3 on this host did not come in time\n");
+  }
+}
+
+TEST(ProcessFailures, VariablesThatMakeNoSenseAreNamed) {
+  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+  const std::vector<pid_t> children = fork_ranks(1, [] {
+    setenv("WEFT_WORLD_SIZE", "2", 1);
+    setenv("WEFT_RANK", "x", 1);
+    const std::string said = error_of([] { connect(); });
+    return said == "connect: the environment variable WEFT_RANK is \"x\"; it must be a number from "
+                   "0 on"
+               ? 0
+               : 1;
+  });
+  int status = 0;
+  waitpid(children[0], &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace weft

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "weft/context.h"
+
+namespace weft {
+
+/// The thread sanitizer neither follows forks nor lets memory be mapped where processes share it.
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kForks = false;
+#else
+inline constexpr bool kForks = true;
+#endif
+
+/// Forks a process a rank and tells each, by its environment, which one it is.
+inline std::vector<pid_t> fork_ranks(int ranks, const std::function<int()>& run) {
+  static int jobs = 0;
+  const std::string job = std::to_string(getpid()) + "-" + std::to_string(++jobs);
+  std::fflush(nullptr);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const pid_t child = fork();
+    if (child < 0) throw std::runtime_error("fork");
+    if (child > 0) {
+      children.push_back(child);
+      continue;
+    }
+    const std::string own = std::to_string(rank), all = std::to_string(ranks);
+    for (const char* name : {"WEFT_RANK", "WEFT_LOCAL_RANK"}) setenv(name, own.c_str(), 1);
+    for (const char* name : {"WEFT_WORLD_SIZE", "WEFT_LOCAL_WORLD_SIZE"}) {
+      setenv(name, all.c_str(), 1);
+    }
+    setenv("WEFT_JOB", job.c_str(), 1);
+    const int code = run();
+    std::fflush(nullptr);
+    _exit(code);
+  }
+  return children;
+}
+
+/// `body` on each rank, a process of its own. What fails there fails here.
+inline void run_processes(int ranks, const std::function<void(Communicator)>& body,
+                          const RunOptions& options = {.deadline = std::chrono::seconds(20),
+                                                       .threads_per_rank = 1}) {
+  const std::vector<pid_t> children = fork_ranks(ranks, [&] {
+    try {
+      run_connected(body, options);
+    } catch (const std::exception& error) {
+      std::printf("%s\n", error.what());
+      return 2;
+    }
+    return testing::Test::HasFailure() ? 1 : 0;
+  });
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << "of process " << child;
+  }
+}
+
+}  // namespace weft
