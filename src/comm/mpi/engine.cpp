@@ -18,6 +18,9 @@ static constexpr std::chrono::milliseconds kIdle{5};
 static constexpr std::chrono::microseconds kFirstNap{100}, kLongestNap{1000};
 /// How long a rank that fails tries to tell the others.
 static constexpr std::chrono::milliseconds kTelling{200};
+/// How long a rank that failed stays: when it is gone the launcher ends the others, which may not
+/// have said yet why they fail.
+static constexpr std::chrono::milliseconds kLinger{500};
 
 std::shared_ptr<MpiEngine> MpiEngine::start() { return std::shared_ptr<MpiEngine>(new MpiEngine); }
 
@@ -272,7 +275,7 @@ void MpiEngine::end() {
     over = silent_ || (all_have_ended() && mail_->all_left());
   }
   stop_thread();
-  if (silent_) return;
+  if (silent_) return std::this_thread::sleep_for(kLinger);
   mail_->close();
   session_->end();
 }

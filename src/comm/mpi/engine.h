@@ -43,8 +43,9 @@ class MpiEngine {
   /// it. Before the first collective.
   void attach(std::shared_ptr<World> world);
   World& world() const { return *world_; }
-  /// This rank calls nothing any more. When all have said so, returns and finalises MPI; when the
-  /// world is aborted, tells the others and leaves MPI as it is, for finalising would hang.
+  /// This rank calls nothing any more. When all have said so, finalises MPI and returns; when the
+  /// world is aborted, tells the others, gives them half a second, and leaves MPI as it is, for
+  /// finalising would hang. To be called when this rank has said why it fails.
   void end();
 
   // For works.
