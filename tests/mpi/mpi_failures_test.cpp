@@ -133,4 +133,12 @@ TEST(MpiFailures, AllRanksEndAndSayWhy) {
   }
 }
 
+TEST(MpiFailures, AJobThatGoesWellSaysNothing) {
+  for (const int ranks : {1, 2, 3}) {
+    const JobEnd end = end_of_job(ranks, "GoesWell");
+    EXPECT_EQ(end.code, 0);
+    EXPECT_EQ(end.text, "");
+  }
+}
+
 }  // namespace weft
