@@ -12,6 +12,7 @@
 
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/mpi_transport.h"
+#include "src/comm/mpi/session.h"
 #include "tests/support/lone_world.h"
 
 namespace weft {
@@ -139,7 +140,28 @@ static void misbehave(const Communicator& world, const std::string& name) {
   all_reduce(world, 4);
 }
 
+/// The program has begun MPI itself, and ends it itself.
+static int run_beside_program(int level) {
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, level, &provided);
+  try {
+    const auto engine = MpiEngine::start();
+    engine->attach(std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(800)));
+    const std::vector<int> hosts(static_cast<size_t>(engine->size()));
+    misbehave(Communicator(mpi_world(engine, hosts)), "GoesWell");
+    engine->end();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    MPI_Finalize();
+    return 1;
+  }
+  MPI_Finalize();
+  return 0;
+}
+
 static int run_misdeed(const std::string& name) {
+  if (name == "HasMpi") return run_beside_program(MPI_THREAD_MULTIPLE);
+  if (name == "HasTooLittleMpi") return run_beside_program(MPI_THREAD_FUNNELED);
   const auto engine = MpiEngine::start();
   const auto world = std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(800));
   engine->attach(world);

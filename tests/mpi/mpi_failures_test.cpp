@@ -141,4 +141,17 @@ TEST(MpiFailures, AJobThatGoesWellSaysNothing) {
   }
 }
 
+TEST(MpiFailures, AProgramMayBeginMpiItself) {
+  const JobEnd end = end_of_job(2, "HasMpi");
+  EXPECT_EQ(end.code, 0);
+  EXPECT_EQ(end.text, "");
+  const JobEnd refused = end_of_job(2, "HasTooLittleMpi");
+  EXPECT_NE(refused.code, 0);
+  EXPECT_GE(times_in(refused.text,
+                     "MPI_Query_thread: the program initialised MPI with thread level 1; weft, "
+                     "whose thread calls MPI too, needs MPI_THREAD_MULTIPLE (3)"),
+            1)
+      << refused.text;
+}
+
 }  // namespace weft
