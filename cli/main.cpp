@@ -6,6 +6,7 @@
 #include "cli/ckpt.h"
 #include "cli/estimate.h"
 #include "cli/resume.h"
+#include "cli/run.h"
 #include "cli/serve.h"
 #include "cli/train_options.h"
 
@@ -26,6 +27,9 @@ static int run(int argc, char** argv) {
   CLI::App* ckpt = add_ckpt(program, ckpt_options);
   ServeOptions served;
   CLI::App* serving = add_sample(program, served);
+  LaunchedProgram launched;
+  CLI::App* launching = add_run(program, launched);
+  const std::vector<std::string> after_dashes = cut_program(argc, argv);
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && program.get_subcommands(is_named).empty()) {
     std::cerr << "weft: there is no command \"" << argv[1] << "\"; see weft --help\n";
@@ -44,6 +48,10 @@ static int run(int argc, char** argv) {
     }
     if (estimating->parsed()) estimate(estimated);
     if (serving->parsed()) serve(served);
+    if (launching->parsed()) {
+      launched.command = launched_command(*launching, after_dashes);
+      return run_program(launched);
+    }
     return ckpt->parsed() ? run_ckpt(ckpt_options) : 0;
   } catch (const std::invalid_argument& error) {
     std::cerr << "weft: " << error.what() << '\n';

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/run.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include "weft/error.h"
+#include "weft/launch.h"
+
+namespace weft::cli {
+
+namespace fs = std::filesystem;
+
+/// Names the folder that ranks write their flight records to.
+static constexpr const char* kFlightVariable = "WEFT_FLIGHT";
+static constexpr double kLongestTimeout = 1e9;
+
+CLI::App* add_run(CLI::App& program, LaunchedProgram& o) {
+  CLI::App* run = program.add_subcommand("run", "Start a program as N processes of this host");
+  run->footer(
+      "weft run -n N [--timeout S] [--no-prefix] -- program arguments\n"
+      "Example: weft run -n 4 -- weft train --data src\n"
+      "Output is written in whole lines, \"[2] \" before those of rank 2. Rank 0 has the stdin.\n"
+      "Signals are passed on to all. When one rank fails the others are ended too.\n"
+      "Exit codes: 0 when all ranks exited with 0, otherwise that of the first that failed\n"
+      "(128 + signal if it was killed); 124 after the timeout, 127 when the program cannot be\n"
+      "started, 2 when a flag is wrong.");
+  run->add_option("-n", o.ranks, "Processes, one a rank")->required();
+  run->add_option("--timeout", o.timeout, "End all after so many seconds (default: never)")
+      ->type_name("S");
+  run->add_flag("--no-prefix", o.no_prefix, "Write lines as they are");
+  run->prefix_command();
+  return run;
+}
+
+std::vector<std::string> cut_program(int& argc, char** argv) {
+  if (argc < 2 || std::string(argv[1]) != "run") return {};
+  int end = 2;
+  while (end < argc && std::string(argv[end]) != "--") ++end;
+  std::vector<std::string> rest(argv + end, argv + argc);
+  argc = end;
+  return rest;
+}
+
+std::vector<std::string> launched_command(const CLI::App& run,
+                                          const std::vector<std::string>& cut_off) {
+  std::vector<std::string> command = run.remaining();
+  // Behind a program's name, "--" is an argument of its own.
+  const std::ptrdiff_t dashes = command.empty() && !cut_off.empty() ? 1 : 0;
+  command.insert(command.end(), cut_off.begin() + dashes, cut_off.end());
+  return command;
+}
+
+/// Where the ranks of this job write the records of their last operations; they make it when there
+/// is something to write.
+static std::string flight_folder(const std::string& job) {
+  return (fs::temp_directory_path() / concat("weft-flight-", job)).string();
+}
+
+int run_program(const LaunchedProgram& o) {
+  if (o.ranks < 1) fail("-n is ", o.ranks, "; at least 1");
+  if (!(o.timeout >= 0 && o.timeout <= kLongestTimeout)) {
+    fail("--timeout is ", o.timeout, "; seconds, at least 0");
+  }
+  if (o.command.empty() || o.command[0].empty()) {
+    fail("run: no program; write weft run -n N -- program arguments");
+  }
+  LaunchOptions options{.ranks = o.ranks, .prefix = !o.no_prefix, .job = new_job()};
+  options.timeout = std::chrono::milliseconds(static_cast<int64_t>(o.timeout * 1000));
+  if (o.timeout > 0 && options.timeout.count() == 0) options.timeout = std::chrono::milliseconds(1);
+  const bool is_given = std::getenv(kFlightVariable) != nullptr;
+  const std::string flight = is_given ? "" : flight_folder(options.job);
+  if (!is_given) options.environment.emplace_back(kFlightVariable, flight);
+  const LaunchReport report = launch(o.command, options);
+  std::error_code ignored;
+  if (report.code == 0) {
+    if (!is_given) fs::remove_all(flight, ignored);
+    return 0;
+  }
+  std::cerr << "weft run: " << report.cause << '\n';
+  if (!is_given && fs::is_directory(flight, ignored)) {
+    std::cerr << "weft run: the last operations of the ranks are in " << flight
+              << "; to see them: weft trace " << flight << " -o trace.json\n";
+  }
+  return report.code;
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weft/export.h"
+
+namespace weft {
+
+/// How a program is started as processes of this host, one a rank.
+struct LaunchOptions {
+  int ranks = 1;
+  /// All are ended after so long; 0: never.
+  std::chrono::milliseconds timeout{0};
+  /// Write "[2] " before each line of rank 2.
+  bool prefix = true;
+  /// Variables that the ranks get beside the launcher's own.
+  std::vector<std::pair<std::string, std::string>> environment = {};
+  /// WEFT_JOB of the ranks; empty: a new one.
+  std::string job = {};
+  /// Descriptors of the launcher that the ranks' stdout and stderr go to.
+  int out = 1;
+  int err = 2;
+};
+
+/// How a launch ended.
+struct LaunchReport {
+  /// 0: every rank exited with 0. Otherwise what the first that failed exited with (128 + signal
+  /// for one that was killed), 124 after the timeout, 127 when the program could not be started.
+  int code = 0;
+  /// The rank that failed first, or -1.
+  int rank = -1;
+  /// "rank 1 exited with code 3 after 1.2 s"; empty when all went well.
+  std::string cause = {};
+};
+
+/// A key that no other launch has: "<user>-<process>-<random, hex>".
+WEFT_API std::string new_job();
+
+/// Starts `command` (program, searched for in PATH, and its arguments) once a rank and returns when
+/// all processes have ended; none outlives the calling thread.
+///
+/// Each rank has WEFT_RANK, WEFT_WORLD_SIZE, WEFT_LOCAL_RANK, WEFT_LOCAL_WORLD_SIZE and WEFT_JOB in
+/// its environment, and unless they are set, OMP_WAIT_POLICY=passive and OMP_NUM_THREADS, its share
+/// of the cores. Rank 0 has the launcher's stdin, the others none. Output is written in whole lines
+/// (those above 1 MiB are cut; what ends with a carriage return is a line too). SIGINT, SIGTERM,
+/// SIGHUP, SIGUSR1, SIGUSR2 and SIGTSTP of the process are passed on to the ranks meanwhile, each
+/// of which is a process group of its own, so that a terminal's Ctrl-C reaches them once.
+///
+/// When a rank exits with another code than 0 or is killed, the others have 2 s to end by
+/// themselves; then they get SIGTERM, and SIGKILL 1 s later. What a rank leaves running ends with
+/// it. std::invalid_argument without ranks or program, or while another launch of this process is
+/// under way; std::runtime_error when the system has no pipes left.
+WEFT_API LaunchReport launch(const std::vector<std::string>& command,
+                             const LaunchOptions& options = {});
+
+}  // namespace weft

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+
+#include "tests/support/scratch.h"
+
+namespace weft {
+namespace {
+
+struct Outcome {
+  int code;
+  std::string text;
+};
+
+Outcome run(const std::string& command) {
+  FILE* pipe = ::popen(("exec 2>&1; " + command).c_str(), "r");
+  Outcome outcome{-1, ""};
+  std::array<char, 4096> buffer;
+  while (size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    outcome.text.append(buffer.data(), n);
+  }
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+/// `weft run` with those arguments.
+Outcome weft_run(const std::string& arguments, const std::string& before = "") {
+  return run(before + std::string(WEFT_PROGRAM) + " run " + arguments);
+}
+
+class Run : public testing::Test {
+ protected:
+  Scratch scratch_;
+};
+
+TEST_F(Run, TellsHowItIsUsed) {
+  const Outcome help = weft_run("--help");
+  EXPECT_EQ(help.code, 0);
+  for (const char* part : {"-n", "--timeout", "--no-prefix", "124", "weft run -n N"}) {
+    EXPECT_NE(help.text.find(part), std::string::npos) << part << help.text;
+  }
+}
+
+TEST_F(Run, RefusesWrongFlags) {
+  const auto expect_usage_error = [](const std::string& arguments, const std::string& sentence) {
+    const Outcome outcome = weft_run(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << outcome.text;
+    EXPECT_NE(outcome.text.find(sentence), std::string::npos) << arguments << outcome.text;
+  };
+  expect_usage_error("-n 0 -- true", "-n is 0; at least 1");
+  expect_usage_error("-n x -- true", "-n");
+  expect_usage_error("-- true", "-n");
+  expect_usage_error("-n 2", "no program; write weft run -n N -- program");
+  expect_usage_error("-n 2 --", "no program");
+  expect_usage_error("-n 2 --timeout -1 -- true", "--timeout is -1");
+  expect_usage_error("-n 2 --timeout nan -- true", "--timeout");
+}
+
+TEST_F(Run, TakesTheProgramsFlagsForItsOwn) {
+  for (const char* arguments :
+       {"-n 1 -- printf %s, -n 5 -- --help", "-n 1 printf %s, -n 5 -- --help"}) {
+    const Outcome outcome = weft_run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.text;
+    EXPECT_EQ(outcome.text, "[0] -n,5,--,--help,\n");
+  }
+  EXPECT_EQ(weft_run("--no-prefix -n 1 -- printf a").text, "a");
+}
+
+TEST_F(Run, RunsItselfAsRanks) {
+  const Outcome outcome = weft_run(std::string("-n 2 -- ") + WEFT_PROGRAM + " --version");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_NE(outcome.text.find("[1] weft "), std::string::npos) << outcome.text;
+}
+
+TEST_F(Run, SaysWhatHappenedFirst) {
+  Outcome outcome = weft_run("-n 2 -- sh -c 'test $WEFT_RANK = 1 && exit 3; sleep 0.3'");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_TRUE(outcome.text.starts_with("weft run: rank 1 exited with code 3 after 0."))
+      << outcome.text;
+  outcome = weft_run("-n 2 -- sh -c 'kill -ABRT $$'");
+  EXPECT_EQ(outcome.code, 128 + SIGABRT);
+  EXPECT_NE(outcome.text.find("was killed by SIGABRT"), std::string::npos) << outcome.text;
+  outcome = weft_run("-n 2 --timeout 0.2 -- sleep 1000");
+  EXPECT_EQ(outcome.code, 124);
+  EXPECT_EQ(outcome.text, "weft run: ended all ranks: the timeout of 0.2 s passed\n");
+  outcome = weft_run("-n 2 -- no-such-program");
+  EXPECT_EQ(outcome.code, 127);
+  EXPECT_EQ(outcome.text,
+            "weft run: cannot start \"no-such-program\": No such file or directory\n");
+  outcome = weft_run("-n 3 -- true");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.text, "");
+}
+
+TEST_F(Run, GivesStdinToRankZero) {
+  EXPECT_EQ(weft_run("-n 2 -- sh -c 'test $WEFT_RANK = 0 || sleep 0.2; cat; echo end'",
+                     "printf 'a\\nb' | ")
+                .text,
+            "[0] a\n[0] bend\n[1] end\n");
+  // Without any of the three.
+  const std::string file = scratch_.path("alone");
+  EXPECT_EQ(run(std::string(WEFT_PROGRAM) + " run -n 2 -- sh -c 'cat; echo $WEFT_RANK >>" + file +
+                "' <&- >&- 2>&-")
+                .code,
+            0);
+  EXPECT_TRUE(std::filesystem::exists(file));
+}
+
+/// A terminal in which `weft run` is the foreground program.
+class Terminal {
+ public:
+  explicit Terminal(const std::vector<const char*>& arguments) {
+    std::vector<char*> all{const_cast<char*>(WEFT_PROGRAM)};
+    for (const char* word : arguments) all.push_back(const_cast<char*>(word));
+    all.push_back(nullptr);
+    pid_ = ::forkpty(&master_, nullptr, nullptr, nullptr);
+    if (pid_ == 0) {
+      ::execv(WEFT_PROGRAM, all.data());
+      ::_exit(99);
+    }
+  }
+  ~Terminal() { ::close(master_); }
+
+  void type(const std::string& keys) {
+    ASSERT_EQ(::write(master_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
+  /// Reads until the screen shows that.
+  bool shows(const std::string& text) {
+    const auto began = std::chrono::steady_clock::now();
+    while (screen_.find(text) == screen_.npos) {
+      if (std::chrono::steady_clock::now() - began > std::chrono::seconds(10)) return false;
+      if (!read_some()) break;
+    }
+    return screen_.find(text) != screen_.npos;
+  }
+  int code() {
+    while (read_some()) {
+    }
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  const std::string& screen() const { return screen_; }
+
+ private:
+  bool read_some() {
+    pollfd ready{master_, POLLIN, 0};
+    if (::poll(&ready, 1, 10'000) <= 0) return false;
+    char bytes[4096];
+    const ssize_t n = ::read(master_, bytes, sizeof bytes);
+    if (n > 0) screen_.append(bytes, static_cast<size_t>(n));
+    return n > 0;
+  }
+
+  int master_ = -1;
+  pid_t pid_ = -1;
+  std::string screen_;
+};
+
+size_t times(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++count;
+  return count;
+}
+
+TEST_F(Run, PassesAKeyOnOnce) {
+  Terminal terminal({"run", "-n", "2", "--", "sh", "-c",
+                     "trap 'echo interrupted' INT; trap 'exit 7' QUIT; echo ready; "
+                     "while test ! -e \"$0\"; do sleep 0.02; done; echo over",
+                     scratch_.path("end").c_str()});
+  ASSERT_TRUE(terminal.shows("[0] ready") && terminal.shows("[1] ready")) << terminal.screen();
+  terminal.type("\x03");
+  ASSERT_TRUE(terminal.shows("[0] interrupted") && terminal.shows("[1] interrupted"))
+      << terminal.screen();
+  scratch_.write("end", "");
+  EXPECT_EQ(terminal.code(), 0);
+  EXPECT_EQ(times(terminal.screen(), "interrupted"), 2u) << terminal.screen();
+  EXPECT_EQ(times(terminal.screen(), "over"), 2u);
+}
+
+TEST_F(Run, EndsByCtrlC) {
+  Terminal terminal({"run", "-n", "3", "--", "sh", "-c", "echo ready; exec sleep 1000"});
+  for (const char* line : {"[0] ready", "[1] ready", "[2] ready"}) {
+    ASSERT_TRUE(terminal.shows(line)) << terminal.screen();
+  }
+  terminal.type("\x03");
+  EXPECT_EQ(terminal.code(), 128 + SIGINT);
+  EXPECT_NE(terminal.screen().find("weft run: ended by SIGINT after "), std::string::npos)
+      << terminal.screen();
+}
+
+TEST_F(Run, PassesOnWhatIsTyped) {
+  Terminal terminal({"run", "-n", "2", "--", "sh", "-c",
+                     "while read line; do echo \"rank $WEFT_RANK got $line\"; done; echo end"});
+  terminal.type("first\n");
+  EXPECT_TRUE(terminal.shows("[0] rank 0 got first")) << terminal.screen();
+  terminal.type("second\n\x04");
+  EXPECT_EQ(terminal.code(), 0);
+  EXPECT_NE(terminal.screen().find("[0] rank 0 got second"), std::string::npos);
+  EXPECT_EQ(times(terminal.screen(), "end"), 2u) << terminal.screen();
+}
+
+TEST_F(Run, TellsWhereTheFlightRecordIs) {
+  const std::string own = "TMPDIR=" + scratch_.root() + " ";
+  const std::string record =
+      "-n 2 -- sh -c 'mkdir -p $WEFT_FLIGHT; echo {} >$WEFT_FLIGHT/rank-$WEFT_RANK.json; exit ";
+  EXPECT_EQ(weft_run(record + "0'", "unset WEFT_FLIGHT; " + own).text, "");
+  EXPECT_TRUE(std::filesystem::is_empty(scratch_.root()));
+  const Outcome outcome = weft_run(record + "1'", "unset WEFT_FLIGHT; " + own);
+  EXPECT_EQ(outcome.code, 1);
+  const std::string folder = scratch_.root() + "/weft-flight-";
+  EXPECT_NE(outcome.text.find("operations of the ranks are in " + folder), std::string::npos)
+      << outcome.text;
+  EXPECT_FALSE(std::filesystem::is_empty(scratch_.root()));
+  const std::string given = scratch_.path("given");
+  EXPECT_EQ(weft_run(record + "0'", "WEFT_FLIGHT=" + given + " ").code, 0);
+  EXPECT_TRUE(std::filesystem::exists(given + "/rank-1.json"));
+}
+
+}  // namespace
+}  // namespace weft
