@@ -166,11 +166,14 @@ static int run_misdeed(const std::string& name) {
   const auto world = std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(800));
   engine->attach(world);
   const std::vector<int> hosts(static_cast<size_t>(engine->size()));
+  const auto begin = std::chrono::steady_clock::now();
   try {
     misbehave(Communicator(mpi_world(engine, hosts)), name);
   } catch (const std::exception& error) {
     world->threw(engine->rank(), std::current_exception());
-    const std::string text = concat("rank ", engine->rank(), ": ", error.what(), "\n");
+    const std::chrono::duration<double> lasted = std::chrono::steady_clock::now() - begin;
+    const std::string text =
+        concat("rank ", engine->rank(), " after ", lasted.count(), " s: ", error.what(), "\n");
     std::fputs(text.c_str(), stderr);
     engine->end();
     return 1;
