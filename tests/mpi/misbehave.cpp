@@ -12,6 +12,7 @@
 
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/mpi_transport.h"
+#include "src/comm/mpi/session.h"
 #include "tests/support/lone_world.h"
 
 namespace weft {
@@ -139,16 +140,40 @@ static void misbehave(const Communicator& world, const std::string& name) {
   all_reduce(world, 4);
 }
 
+/// The program has begun MPI itself, and ends it itself.
+static int run_beside_program(int level) {
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, level, &provided);
+  try {
+    const auto engine = MpiEngine::start();
+    engine->attach(std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(800)));
+    const std::vector<int> hosts(static_cast<size_t>(engine->size()));
+    misbehave(Communicator(mpi_world(engine, hosts)), "GoesWell");
+    engine->end();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    MPI_Finalize();
+    return 1;
+  }
+  MPI_Finalize();
+  return 0;
+}
+
 static int run_misdeed(const std::string& name) {
+  if (name == "HasMpi") return run_beside_program(MPI_THREAD_MULTIPLE);
+  if (name == "HasTooLittleMpi") return run_beside_program(MPI_THREAD_FUNNELED);
   const auto engine = MpiEngine::start();
   const auto world = std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(800));
   engine->attach(world);
   const std::vector<int> hosts(static_cast<size_t>(engine->size()));
+  const auto begin = std::chrono::steady_clock::now();
   try {
     misbehave(Communicator(mpi_world(engine, hosts)), name);
   } catch (const std::exception& error) {
     world->threw(engine->rank(), std::current_exception());
-    const std::string text = concat("rank ", engine->rank(), ": ", error.what(), "\n");
+    const std::chrono::duration<double> lasted = std::chrono::steady_clock::now() - begin;
+    const std::string text =
+        concat("rank ", engine->rank(), " after ", lasted.count(), " s: ", error.what(), "\n");
     std::fputs(text.c_str(), stderr);
     engine->end();
     return 1;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "src/comm/mpi/engine.h"
+#include "src/comm/pending.h"
 #include "src/comm/world.h"
 
 namespace weft {
@@ -58,6 +59,8 @@ void MpiWork::wait() {
 void MpiWork::wait_quietly() noexcept {
   const MpiEngine::Caller caller(engine());
   while (!engine().advance(*this)) {
+    // Others may wait for those before they call this one.
+    PendingWork::advance_all();
     if (pause()) look_around();
   }
   count_received();
@@ -66,6 +69,7 @@ void MpiWork::wait_quietly() noexcept {
 bool MpiWork::test() {
   const bool done = engine().advance(*this);
   if (!done) {
+    PendingWork::advance_all();
     waiter_.look_at_clock();
     look_around();
   }
