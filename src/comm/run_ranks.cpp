@@ -3,6 +3,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/comm/flight.h"
 #include "src/comm/rank_threads.h"
 #include "src/comm/threads_world.h"
 #include "src/context_scope.h"
@@ -37,6 +38,15 @@ void become_rank(Context& context, int threads, const RunOptions& options) {
   context.checks_equality = options.checks_equality;
 }
 
+void run_recorded(const std::function<void(Communicator)>& body, const Communicator& world) {
+  try {
+    body(world);
+  } catch (...) {
+    write_flight_record(text_of(std::current_exception()));
+    throw;
+  }
+}
+
 /// The life of one rank's thread.
 static void run_rank(ThreadsWorld& world, std::shared_ptr<Transport> transport, int threads,
                      const RunOptions& options, const std::function<void(Communicator)>& body) {
@@ -44,8 +54,9 @@ static void run_rank(ThreadsWorld& world, std::shared_ptr<Transport> transport, 
   try {
     Context context;
     become_rank(context, threads, options);
+    context.flight = new_flight_record(rank, world.ranks());
     const ContextScope scope(context);
-    body(Communicator(std::move(transport)));
+    run_recorded(body, Communicator(std::move(transport)));
   } catch (...) {
     world.body_threw(rank, std::current_exception());
   }

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "src/comm/world.h"
+#include "tests/support/processes.h"
 #include "tests/support/scratch.h"
 #include "weft/error.h"
 
@@ -341,6 +342,7 @@ TEST_F(Launch, WaitsForTheLastWordsOfWhatARankStarted) {
 }
 
 TEST_F(Launch, OutlivesNoLauncher) {
+  if (!kForks) GTEST_SKIP();
   const std::string pids = scratch_.path("pids");
   const pid_t launcher = ::fork();
   if (launcher == 0) {
