@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor::redistribute between ranks that are threads: time and GB/s.
+// Tensor::redistribute between ranks that are threads or processes: time and GB/s.
 
 #include <algorithm>
-#include <atomic>
 
 #include "benchmarks/report.h"
 #include "weft/context.h"
@@ -30,12 +29,6 @@ struct Size {
   int rounds;
 };
 
-struct Outcome {
-  /// Seconds by rank and round.
-  std::vector<std::vector<double>> times;
-  std::atomic<bool> correct = true;
-};
-
 }  // namespace
 
 /// Counts from 0 up to 1023 and again, [side, side]: sums over ranks are exact in f32.
@@ -60,17 +53,42 @@ static bool is_correct(const Tensor& result, bool was_partial, int ranks) {
   return true;
 }
 
-/// One rank's rounds.
-static void run_rank(const Communicator& world, const Pair& pair, const Size& size,
-                     const Options& options, Outcome& outcome) {
-  const NoGrad no_grad;
-  const DeviceMesh mesh(world, {{"ranks", world.size()}});
+static void all_reduce(const Communicator& world, void* data, int64_t count, DType dtype,
+                       ReduceOp op) {
+  const Piece piece{.send = data, .recv = data, .dtype = dtype, .counts = {&count, 1}};
+  world.all_reduce({&piece, 1}, op).wait();
+}
+
+static void print_case(const Pair& pair, const Size& size, int ranks, std::vector<double> slowest,
+                       bool is_right) {
+  const Spread spread = spread_of(std::move(slowest));
+  const int64_t bytes = size.side * size.side * 4;
+  print({{"bench", "weft_redistribute"},
+         {"case", pair.name},
+         {"value", rounded(static_cast<double>(bytes) / spread.median / 1e9, 4)},
+         {"unit", "GB/s"},
+         {"size", size.name},
+         {"bytes", bytes},
+         {"ranks", ranks},
+         {"ranks_are", launched_ranks() > 1 ? "processes" : "threads"},
+         {"median_us", rounded(spread.median * 1e6, 2)},
+         {"p10_us", rounded(spread.p10 * 1e6, 2)},
+         {"p90_us", rounded(spread.p90 * 1e6, 2)},
+         {"rounds", spread.count},
+         {"threads", 1},
+         {"correct", is_right}});
+}
+
+/// One rank's rounds of one case.
+static void measure(const DeviceMesh& mesh, const Pair& pair, const Size& size,
+                    const Options& options) {
+  const Communicator world = mesh.communicator();
   const Tensor whole = counting(size.side);
   const Tensor from = pair.from.is_partial()
                           ? from_local(whole, mesh, {pair.from}, whole.shape())
                           : distribute(whole, mesh, {}).redistribute({pair.from});
   const Placements target{pair.to};
-  auto& times = outcome.times[static_cast<size_t>(world.rank())];
+  std::vector<double> times;
   const int rounds = options.rounds ? options.rounds : size.rounds;
   Tensor result;
   for (int i = 0; i < options.warmup + rounds; ++i) {
@@ -79,38 +97,16 @@ static void run_rank(const Communicator& world, const Pair& pair, const Size& si
     const double seconds = seconds_of([&] { result = from.redistribute(target); });
     if (i >= options.warmup) times.push_back(seconds);
   }
-  if (!is_correct(result, pair.from.is_partial(), world.size())) outcome.correct = false;
+  int32_t is_right = is_correct(result, pair.from.is_partial(), world.size());
+  all_reduce(world, times.data(), rounds, f64, ReduceOp::max);
+  all_reduce(world, &is_right, 1, i32, ReduceOp::min);
+  if (world.rank() == 0) print_case(pair, size, world.size(), times, is_right != 0);
+  if (!is_right) fail_call("redistribute", pair.name, " of ", size.name, " is wrong");
 }
 
-static void measure(const Pair& pair, const Size& size, const Options& options) {
-  Outcome outcome;
-  outcome.times.resize(static_cast<size_t>(options.ranks));
-  run_ranks(options.ranks,
-            [&](const Communicator& world) { run_rank(world, pair, size, options, outcome); },
-            {.threads_per_rank = 1});
-  std::vector<double> slowest = outcome.times[0];
-  for (const auto& times : outcome.times) {
-    for (size_t i = 0; i < slowest.size(); ++i) slowest[i] = std::max(slowest[i], times[i]);
-  }
-  const Spread spread = spread_of(slowest);
-  const int64_t bytes = size.side * size.side * 4;
-  print({{"bench", "weft_redistribute"},
-         {"case", pair.name},
-         {"value", rounded(static_cast<double>(bytes) / spread.median / 1e9, 4)},
-         {"unit", "GB/s"},
-         {"size", size.name},
-         {"bytes", bytes},
-         {"ranks", options.ranks},
-         {"median_us", rounded(spread.median * 1e6, 2)},
-         {"p10_us", rounded(spread.p10 * 1e6, 2)},
-         {"p90_us", rounded(spread.p90 * 1e6, 2)},
-         {"rounds", spread.count},
-         {"threads", 1},
-         {"correct", outcome.correct.load()}});
-  if (!outcome.correct) fail_call("redistribute", pair.name, " of ", size.name, " is wrong");
-}
-
-static void run_redistribute(const Options& options) {
+static void measure_all(const Communicator& world, const Options& options) {
+  const NoGrad no_grad;
+  const DeviceMesh mesh(world, {{"ranks", world.size()}});
   const Pair pairs[] = {{"shard0->replicate", Shard(0), Replicate()},
                         {"shard0->shard1", Shard(0), Shard(1)},
                         {"partial->replicate", Partial(), Replicate()},
@@ -118,7 +114,7 @@ static void run_redistribute(const Options& options) {
                         {"replicate->shard0", Replicate(), Shard(0)}};
   const Size sizes[] = {{"4KiB", 32, 300}, {"1MiB", 512, 100}, {"64MiB", 4096, 15}};
   for (const Size& size : sizes) {
-    for (const Pair& pair : pairs) measure(pair, size, options);
+    for (const Pair& pair : pairs) measure(mesh, pair, size, options);
   }
 }
 
@@ -127,8 +123,8 @@ static void run_redistribute(const Options& options) {
 int main(int argc, char** argv) {
   weft::bench::Options options;
   CLI::App app(
-      "Redistributes an f32 matrix between N ranks (threads). A barrier precedes each round, "
-      "whose\n"
+      "Redistributes an f32 matrix between N ranks, which are threads; started by weft run or\n"
+      "mpirun, each process is one. A barrier precedes each round, whose\n"
       "time is that of the slowest rank; value is bytes of the whole tensor over the median time,\n"
       "also where fewer move. Every result is checked. One JSON line a case.");
   app.name("bench_redistribute");
@@ -141,5 +137,10 @@ int main(int argc, char** argv) {
   app.add_option("--warmup", options.warmup, "Rounds before, not counted")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_redistribute(options); });
+  return weft::bench::run_program(app, argc, argv, [&] {
+    weft::run_world(
+        options.ranks,
+        [&](const weft::Communicator& world) { weft::bench::measure_all(world, options); },
+        {.threads_per_rank = 1});
+  });
 }

@@ -54,7 +54,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what,
   const int64_t step = step_number == contents.numbers.end() ? 0 : step_number->second;
   CkptProgress progress(what, 2 * bytes_in(contents) / launched_ranks());
   std::string path;
-  on_ranks(options.ranks, [&](Communicator world) {
+  run_world(options.ranks, [&](Communicator world) {
     const DeviceMesh mesh(world, {{"ranks", world.size()}});
     StateDict state = state_for(contents, mesh);
     load(from, state);
@@ -136,7 +136,7 @@ int export_checkpoint(const CkptOptions& options) {
   const std::string from = one_checkpoint(options.path);
   const CheckpointContents contents = checkpoint_contents(from);
   CkptProgress progress("export", bytes_in(contents, options.prefix) / launched_ranks());
-  on_ranks(options.ranks, [&](Communicator world) {
+  run_world(options.ranks, [&](Communicator world) {
     int64_t before = 0;
     export_hugging_face(from, options.other, world,
                         {.prefix = options.prefix,

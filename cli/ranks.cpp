@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/ranks.h"
 
+#include "weft/context.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -13,14 +14,6 @@ int job_ranks(int asked, const char* flag) {
          flag, " out");
   }
   return launched;
-}
-
-void on_ranks(int ranks, const std::function<void(Communicator)>& body, const RunOptions& options) {
-  if (launched_ranks() > 1) {
-    run_connected(body, options);
-  } else {
-    run_ranks(ranks, body, options);
-  }
 }
 
 bool is_first_process() { return launched_ranks() == 1 || connect().rank() == 0; }

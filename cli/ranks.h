@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
-
-#include "weft/communicator.h"
-#include "weft/context.h"
-
 namespace weft::cli {
 
 /// Ranks that a command runs on: those of the job that started this process, else `asked`, threads
 /// of this process. std::invalid_argument when more than one are asked for by `flag` and the job
 /// has another number.
 int job_ranks(int asked, const char* flag);
-
-/// Runs `body` on so many ranks: on this process's rank of the job, or on threads.
-void on_ranks(int ranks, const std::function<void(Communicator)>& body,
-              const RunOptions& options = {});
 
 /// True in the process that speaks for all ranks.
 bool is_first_process();

@@ -118,9 +118,9 @@ void serve(const ServeOptions& options) {
   if (options.threads < 0) {
     fail("--threads is ", options.threads, "; at least 1, or 0 to share the cores");
   }
-  on_ranks(job_ranks(options.ranks, "--ranks"),
-           [&](const Communicator& world) { serve_rank(options, world); },
-           {.threads_per_rank = options.threads, .seed = options.seed});
+  run_world(job_ranks(options.ranks, "--ranks"),
+            [&](const Communicator& world) { serve_rank(options, world); },
+            {.threads_per_rank = options.threads, .seed = options.seed});
 }
 
 }  // namespace weft::cli

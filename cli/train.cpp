@@ -277,8 +277,9 @@ void train(const TrainOptions& options) {
     if ((byte & 0xff) < config.vocabulary) continue;
     fail("--prompt: byte ", byte & 0xff, " is no token of the model's ", config.vocabulary);
   }
-  on_ranks(options.ranks, [&](Communicator world) { Training(options, config, data, world).run(); },
-           {.threads_per_rank = options.threads, .seed = options.seed});
+  run_world(options.ranks,
+            [&](Communicator world) { Training(options, config, data, world).run(); },
+            {.threads_per_rank = options.threads, .seed = options.seed});
 }
 
 }  // namespace weft::cli

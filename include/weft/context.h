@@ -127,9 +127,11 @@ WEFT_API int launched_ranks();
 /// within the deadline, and a rank that is another build.
 WEFT_API Communicator connect(const RunOptions& options = {});
 
-/// Runs `body` on this process's rank of `connect`, and tells the other ranks how it ended.
-WEFT_API void run_connected(const std::function<void(Communicator)>& body,
-                            const RunOptions& options = {});
+/// Runs `body` on all ranks: on this process's rank of `connect` when it is one of a job, telling
+/// the others how it ended, else on `ranks` threads as `run_ranks` does. One program for both.
+/// std::invalid_argument when more than one rank is asked for and the job has another number.
+WEFT_API void run_world(int ranks, const std::function<void(Communicator)>& body,
+                        const RunOptions& options = {});
 
 /// A communicator of `size` ranks of which only `rank` is there: collectives move nothing and cost
 /// nothing but count the bytes that would come; own parts are copied. `ranks_per_host` tells

@@ -13,6 +13,7 @@
 #include "src/comm/shared/rendezvous.h"
 #include "src/comm/threads_world.h"
 #include "weft/context.h"
+#include "weft/error.h"
 #include "weft/storage.h"
 
 namespace weft {
@@ -100,7 +101,8 @@ Communicator connect(const RunOptions& options) {
   return connection->world;
 }
 
-void run_connected(const std::function<void(Communicator)>& body, const RunOptions& options) {
+static void run_connected(const std::function<void(Communicator)>& body,
+                          const RunOptions& options) {
   const Communicator world = connect(options);
   try {
     run_recorded(body, world);
@@ -110,6 +112,16 @@ void run_connected(const std::function<void(Communicator)>& body, const RunOptio
     throw;
   }
   connection->shared->end(connection->rank);
+}
+
+void run_world(int ranks, const std::function<void(Communicator)>& body,
+               const RunOptions& options) {
+  const int launched = launched_ranks();
+  if (launched == 1) return run_ranks(ranks, body, options);
+  if (ranks > 1 && ranks != launched) {
+    fail("run_world: ", ranks, " ranks, but this process is one of a job of ", launched);
+  }
+  run_connected(body, options);
 }
 
 }  // namespace weft

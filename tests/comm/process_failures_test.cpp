@@ -58,7 +58,7 @@ static std::vector<Ended> ends_of(int ranks, const Body& body, std::chrono::mill
     setrlimit(RLIMIT_CORE, &no_core);
     std::freopen(path_of(std::getenv("WEFT_RANK")).c_str(), "w", stderr);
     try {
-      run_connected(body, {.deadline = deadline, .threads_per_rank = 1});
+      run_world(ranks, body, {.deadline = deadline, .threads_per_rank = 1});
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s\n", error.what());
       return 1;

@@ -22,6 +22,12 @@ inline constexpr bool kForks = false;
 inline constexpr bool kForks = true;
 #endif
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 /// Forks a process a rank and tells each, by its environment, which one it is.
 inline std::vector<pid_t> fork_ranks(int ranks, const std::function<int()>& run) {
   static int jobs = 0;
@@ -54,7 +60,7 @@ inline void run_processes(int ranks, const std::function<void(Communicator)>& bo
                                                        .threads_per_rank = 1}) {
   const std::vector<pid_t> children = fork_ranks(ranks, [&] {
     try {
-      run_connected(body, options);
+      run_world(ranks, body, options);
     } catch (const std::exception& error) {
       std::printf("%s\n", error.what());
       return 2;

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/processes.h"
+#include "weft/launch.h"
+
+namespace weft {
+
+/// What jobs could leave behind: files of shared memory, and sockets that processes met at.
+static int leftovers() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    count += entry.path().filename().string().starts_with("weft");
+  }
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);)
+    count += line.find("@weft-") != std::string::npos;
+  return count;
+}
+
+static int starts() { return kSanitized ? 30 : 1000; }
+
+TEST(Teardown, AThousandStartsEndWell) {
+  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not let processes share memory";
+  const int before = leftovers();
+  for (int i = 0; i < starts(); ++i) {
+    const LaunchReport report = launch({WEFT_TWO_RANKS}, {.ranks = 2});
+    ASSERT_EQ(report.code, 0) << report.cause << " at start " << i;
+  }
+  EXPECT_EQ(leftovers(), before);
+}
+
+}  // namespace weft
