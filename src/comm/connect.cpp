@@ -105,9 +105,10 @@ static void run_connected(const std::function<void(Communicator)>& body,
                           const RunOptions& options) {
   const Communicator world = connect(options);
   try {
-    run_recorded(body, world);
+    body(world);
   } catch (...) {
     connection->shared->threw(connection->rank, std::current_exception());
+    write_flight_record(text_of(std::current_exception()));
     connection->shared->end(connection->rank);
     throw;
   }

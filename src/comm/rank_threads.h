@@ -14,7 +14,4 @@ int threads_of_rank(int ranks, const RunOptions& options);
 /// Makes the calling thread, with its context, that of a rank.
 void become_rank(Context& context, int threads, const RunOptions& options);
 
-/// Runs `body`; when it throws, the rank's flight record is written.
-void run_recorded(const std::function<void(Communicator)>& body, const Communicator& world);
-
 }  // namespace weft

@@ -38,12 +38,15 @@ void become_rank(Context& context, int threads, const RunOptions& options) {
   context.checks_equality = options.checks_equality;
 }
 
-void run_recorded(const std::function<void(Communicator)>& body, const Communicator& world) {
+/// With the rank's context in place.
+static void run_body(ThreadsWorld& world, std::shared_ptr<Transport> transport,
+                     const std::function<void(Communicator)>& body) {
+  const int rank = transport->rank();
   try {
-    body(world);
+    body(Communicator(std::move(transport)));
   } catch (...) {
+    world.body_threw(rank, std::current_exception());
     write_flight_record(text_of(std::current_exception()));
-    throw;
   }
 }
 
@@ -56,7 +59,7 @@ static void run_rank(ThreadsWorld& world, std::shared_ptr<Transport> transport, 
     become_rank(context, threads, options);
     context.flight = new_flight_record(rank, world.ranks());
     const ContextScope scope(context);
-    run_recorded(body, Communicator(std::move(transport)));
+    run_body(world, std::move(transport), body);
   } catch (...) {
     world.body_threw(rank, std::current_exception());
   }

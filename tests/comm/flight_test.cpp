@@ -235,13 +235,13 @@ TEST(Flight, IsWrittenByEachProcess) {
   const FlightFolder folder(scratch.path("flight"));
   const std::vector<pid_t> children = fork_ranks(2, [] {
     try {
-      run_connected(
-          [](Communicator world) {
-            world.barrier();
-            if (world.rank() == 1) fail("rank 1 had enough");
-            world.barrier();
-          },
-          {.deadline = std::chrono::seconds(10)});
+      run_world(0,
+                [](Communicator world) {
+                  world.barrier();
+                  if (world.rank() == 1) fail("rank 1 had enough");
+                  world.barrier();
+                },
+                {.deadline = std::chrono::seconds(10)});
     } catch (const std::exception&) {
       return 3;
     }
