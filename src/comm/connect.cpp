@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 
+#include "src/comm/flight.h"
 #include "src/comm/launched.h"
 #include "src/comm/rank_threads.h"
 #include "src/comm/shared/heap.h"
@@ -47,6 +48,7 @@ static std::terminate_handler terminate_before = nullptr;
 [[noreturn]] static void end_by_exception() {
   if (const std::exception_ptr cause = std::current_exception()) {
     connection->shared->threw(connection->rank, cause);
+    write_flight_record(text_of(cause));
   }
   terminate_before();
   std::abort();
@@ -134,6 +136,7 @@ Communicator connect(const RunOptions& options) {
   connection = new_connection(options).release();
   const int here = connection->heaps.empty() ? 1 : static_cast<int>(connection->heaps.size());
   become_rank(Context::current(), threads_of_rank(here, options), options);
+  Context::current().flight = new_flight_record(connection->rank, connection->world.size());
   terminate_before = std::set_terminate(end_by_exception);
   std::atexit(end_rank);
   return connection->world;
@@ -146,6 +149,7 @@ static void run_connected(const std::function<void(Communicator)>& body,
     body(world);
   } catch (...) {
     connection->shared->threw(connection->rank, std::current_exception());
+    write_flight_record(text_of(std::current_exception()));
     connection->shared->end(connection->rank);
     throw;
   }
