@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/ranks.h"
+#include "weft/context.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -65,7 +66,8 @@ void complete(TrainOptions& o) {
   if (o.sample < 0) fail("--sample is ", o.sample, "; at least 0");
   complete(o.checkpoints);
   if (o.parallel.model.empty()) o.parallel.model = o.init;
-  o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), kMostRanks, "--ranks");
+  const char* flag = launched_ranks() > 1 ? "the job's number of processes" : "--ranks";
+  o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), kMostRanks, flag);
 }
 
 }  // namespace weft::cli
