@@ -76,17 +76,26 @@ bool MpiEngine::advance(const MpiWork& work) {
 void MpiEngine::run() {
   Lock lock(mutex_);
   while (!stopping_) {
-    if (works_ == 0 || callers_ > 0) {
-      asleep_ = true;
-      changed_.wait_for(lock, kIdle);
-      asleep_ = false;
-      nap_ = kFirstNap;
-      if (works_ > 0) pause_between_polls(lock);
-    }
+    if (works_ == 0 || callers_ > 0) await_unattended_work(lock);
     if (stopping_ || callers_ > 0) continue;
     poll();
     if (works_ > 0) pause_between_polls(lock);
   }
+}
+
+/// A new call is its caller's to poll for a while: most are waited for at once. The while is the
+/// longer the more often that was so.
+void MpiEngine::await_unattended_work(Lock& lock) {
+  asleep_ = true;
+  const bool told = changed_.wait_for(lock, kIdle) == std::cv_status::no_timeout;
+  asleep_ = false;
+  if (!told || stopping_) return;
+  lock.unlock();
+  std::this_thread::sleep_for(patience_);
+  lock.lock();
+  const bool is_needed = works_ > 0 && callers_ == 0;
+  patience_ = is_needed ? kFirstNap : std::min(patience_ * 2, kLongestNap);
+  nap_ = kFirstNap;
 }
 
 void MpiEngine::pause_between_polls(Lock& lock) {

@@ -91,6 +91,7 @@ class MpiEngine {
 
   MpiEngine();
   void run();
+  void await_unattended_work(Lock& lock);
   void pause_between_polls(Lock& lock);
   void take(int from, const MpiHeader& header, MpiPayload payload);
   void take_failure(const MpiHeader& header, MpiPayload payload);
@@ -124,7 +125,7 @@ class MpiEngine {
   bool silent_ = false;
   bool asleep_ = false;
   bool stopping_ = false;
-  std::chrono::microseconds nap_{0};
+  std::chrono::microseconds nap_{100}, patience_{100};
   std::thread thread_;
 };
 
