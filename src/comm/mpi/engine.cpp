@@ -77,6 +77,7 @@ void MpiEngine::run() {
   Lock lock(mutex_);
   while (!stopping_) {
     if (works_ == 0 || callers_ > 0) await_unattended_work(lock);
+    look_at_termination();
     if (stopping_ || callers_ > 0) continue;
     poll();
     if (works_ > 0) pause_between_polls(lock);
@@ -96,6 +97,20 @@ void MpiEngine::await_unattended_work(Lock& lock) {
   const bool is_needed = works_ > 0 && callers_ == 0;
   patience_ = is_needed ? kFirstNap : std::min(patience_ * 2, kLongestNap);
   nap_ = kFirstNap;
+}
+
+/// The world ends with what its rank waits for; the process, if it does not end by itself, a little
+/// later.
+void MpiEngine::look_at_termination() {
+  if (!termination_.is_asked()) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (asked_at_ == std::chrono::steady_clock::time_point{}) {
+    asked_at_ = now;
+    if (world_) {
+      world_->abort({rank_, -1, concat("rank ", rank_, " was told to end (signal ", SIGTERM, ')')});
+    }
+  }
+  if (!world_ || now - asked_at_ > kLinger) termination_.obey();
 }
 
 void MpiEngine::pause_between_polls(Lock& lock) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/comm/mpi/routing.h"
+#include "src/comm/mpi/termination.h"
 #include "src/comm/world.h"
 
 namespace weft {
@@ -92,6 +93,7 @@ class MpiEngine {
   MpiEngine();
   void run();
   void await_unattended_work(Lock& lock);
+  void look_at_termination();
   void pause_between_polls(Lock& lock);
   void take(int from, const MpiHeader& header, MpiPayload payload);
   void take_failure(const MpiHeader& header, MpiPayload payload);
@@ -126,6 +128,8 @@ class MpiEngine {
   bool asleep_ = false;
   bool stopping_ = false;
   std::chrono::microseconds nap_{100}, patience_{100};
+  const Termination termination_;
+  std::chrono::steady_clock::time_point asked_at_{};
   std::thread thread_;
 };
 
