@@ -8,6 +8,7 @@
 #include "cli/resume.h"
 #include "cli/run.h"
 #include "cli/serve.h"
+#include "cli/trace.h"
 #include "cli/train_options.h"
 
 namespace weft::cli {
@@ -27,6 +28,8 @@ static int run(int argc, char** argv) {
   CLI::App* ckpt = add_ckpt(program, ckpt_options);
   ServeOptions served;
   CLI::App* serving = add_sample(program, served);
+  TraceOptions traced;
+  CLI::App* tracing = add_trace(program, traced);
   LaunchedProgram launched;
   CLI::App* launching = add_run(program, launched);
   const std::vector<std::string> after_dashes = cut_program(argc, argv);
@@ -48,6 +51,7 @@ static int run(int argc, char** argv) {
     }
     if (estimating->parsed()) estimate(estimated);
     if (serving->parsed()) serve(served);
+    if (tracing->parsed()) merge_traces(traced);
     if (launching->parsed()) {
       launched.command = launched_command(*launching, after_dashes);
       return run_program(launched);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <optional>
 
@@ -21,6 +22,7 @@
 #include "weft/ops.h"
 #include "weft/optimizers.h"
 #include "weft/schedules.h"
+#include "weft/trace.h"
 
 namespace weft::cli {
 
@@ -28,6 +30,12 @@ using Clock = std::chrono::steady_clock;
 
 /// Validations in a run, and the batches of each.
 static constexpr int64_t kValidations = 10, kValidationBatches = 4;
+
+/// Before hours of work, not after them.
+static void check_writable(const char* flag, const std::string& path) {
+  if (path.empty() || std::ofstream(path, std::ios::app)) return;
+  fail(flag, ": ", in_quotes(path), " cannot be written");
+}
 
 namespace {
 
@@ -55,6 +63,7 @@ class Training {
                                     .weight_decay = options.weight_decay});
     if (is_first()) {
       progress_.emplace(options.metrics, options.steps, !options.checkpoints.resume.empty());
+      check_writable("--trace", options.trace);
     }
     saver_.emplace(options.checkpoints, world, model_, *optimizer_,
                    RunNumbers{{"seed", static_cast<int64_t>(options.seed)},
@@ -65,12 +74,23 @@ class Training {
 
   void run() {
     if (is_first()) describe();
-    int64_t every = std::max<int64_t>(1, options_.steps / kValidations);
     int64_t done = saver_->resume();
     if (done >= options_.steps && is_first()) {
       std::printf("%lld steps are done already; more need --steps above that\n",
                   static_cast<long long>(done));
     }
+    if (!options_.trace.empty()) trace_.emplace();
+    const bool is_done = run_steps(done);
+    if (trace_) trace_->write(mesh_.communicator(), options_.trace);
+    if (is_done && options_.sample > 0) print_sample();
+  }
+
+ private:
+  bool is_first() const { return mesh_.rank() == 0; }
+
+  /// Those after `done`; false when it was stopped on the way.
+  bool run_steps(int64_t done) {
+    const int64_t every = std::max<int64_t>(1, options_.steps / kValidations);
     started_ = Clock::now();
     for (int64_t step = done + 1; step <= options_.steps; ++step) {
       StepReport report = train_step(step);
@@ -83,13 +103,10 @@ class Training {
                     static_cast<long long>(step), static_cast<long long>(options_.steps),
                     options_.checkpoints.save.c_str());
       }
-      return;
+      return false;
     }
-    if (options_.sample > 0) print_sample();
+    return true;
   }
-
- private:
-  bool is_first() const { return mesh_.rank() == 0; }
 
   void describe() const {
     int64_t parameters = 0;
@@ -124,6 +141,7 @@ class Training {
   }
 
   StepReport train_step(int64_t step) {
+    const TraceSpan span("step", step);
     auto began = Clock::now();
     int64_t moved = mesh_.traffic().bytes;
     double loss = 0;
@@ -166,6 +184,7 @@ class Training {
   }
 
   double validation_loss() {
+    const TraceSpan span("validation");
     NoGrad no_grad;
     int64_t batches = std::min(data_.validation_rows() / llama_.micro_batch(),
                                kValidationBatches * options_.parallel.accumulate);
@@ -215,6 +234,7 @@ class Training {
   std::optional<RunSaver> saver_;
   /// Rank 0's.
   std::optional<Progress> progress_;
+  std::optional<TraceScope> trace_;
   Clock::time_point started_;
 };
 
@@ -247,6 +267,7 @@ void train(const TrainOptions& options) {
   for (const std::string& data : options.data) {
     check_outside("--save", options.checkpoints.save, data);
     check_outside("--metrics", options.metrics, data);
+    check_outside("--trace", options.trace, data);
   }
   LlamaConfig config = config_of(options);
   config.max_sequence = std::max(config.max_sequence, options.parallel.seq);

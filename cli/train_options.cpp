@@ -47,6 +47,10 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
   add_resume_flags(*train, o.checkpoints);
   train->add_option("--metrics", o.metrics, "Write one JSON object a step to FILE")
       ->type_name("FILE");
+  train
+      ->add_option("--trace", o.trace,
+                   "Write ops and collectives of all ranks to FILE, as a Chrome trace")
+      ->type_name("FILE");
   train->add_option("--sample", o.sample, "Tokens to generate when done")->capture_default_str();
   train->add_option("--prompt", o.prompt, "Text the sample begins with (default: held-out text)");
   return train;

@@ -28,6 +28,7 @@ struct TrainOptions {
   double clip = 1;
   int threads = 0;
   std::string metrics;
+  std::string trace;
   std::string prompt;
   int64_t sample = 0;
 };

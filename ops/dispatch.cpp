@@ -6,6 +6,7 @@
 #include "ops/autograd/op_node.h"
 #include "ops/call_body.h"
 #include "ops/engine.h"
+#include "ops/trace_recorder.h"
 #include "ops/work_log.h"
 #include "src/kernels/copy.h"
 #include "weft/error.h"
@@ -43,13 +44,13 @@ static Device device_of(const OpBody& op, std::span<const Tensor> operands) {
   return device;
 }
 
-static Ref<Route> route_for(const OpBody& op, std::span<const Tensor> operands,
+static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Tensor> operands,
                             const Attributes& attributes) {
   if (operands.size() > kMaxOperands) {
     fail(op.spec.name, ": ", operands.size(), " operands; at most ", kMaxOperands);
   }
   for (const Tensor& operand : operands) check_tensor(op.spec.name.c_str(), operand);
-  EngineStatistics& statistics = Engine::current().statistics;
+  EngineStatistics& statistics = engine.statistics;
   ++statistics.calls;
   RouteTable& table = routes_for(operands);
   if (Route* route = table.find(op.id, attributes.structure, operands)) {
@@ -170,7 +171,10 @@ static void check_writes(const OpBody& op, std::span<const Tensor> operands) {
 
 Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                  const Attributes& attributes) {
-  Ref<Route> route = route_for(*op, operands, attributes);
+  Engine& engine = Engine::current();
+  TracedCall traced(engine.trace, *op);
+  Ref<Route> route = route_for(engine, *op, operands, attributes);
+  traced.moves(route->bytes);
   check_writes(*op, operands);
   Running run(*op, *route, attributes);
   run.device = device_of(*op, operands);
@@ -252,7 +256,10 @@ static void fill_places(const Results& results, std::span<Place> places) {
 Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                       const Attributes& attributes, std::span<Place> places) {
   NoGrad no_grad;
-  Ref<Route> route = route_for(*op, operands, attributes);
+  Engine& engine = Engine::current();
+  TracedCall traced(engine.trace, *op);
+  Ref<Route> route = route_for(engine, *op, operands, attributes);
+  traced.moves(route->bytes);
   for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
   Running run(*op, *route, attributes);
   run.device = device_of(*op, operands);

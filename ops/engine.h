@@ -13,6 +13,8 @@
 
 namespace weft {
 
+class TraceRecorder;
+
 /// What the engine keeps for one rank.
 struct Engine {
   EngineStatistics statistics;
@@ -23,6 +25,7 @@ struct Engine {
   std::map<std::string, Moved> implicit;
   MovementLog* log = nullptr;
   WorkLog* work = nullptr;
+  TraceRecorder* trace = nullptr;
   /// Routes of calls without a mesh.
   RouteTable local_routes;
 

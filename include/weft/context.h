@@ -12,6 +12,8 @@
 
 namespace weft {
 
+class FlightRecord;
+
 /// Which implicit traffic an op may cause: any, only what moves no bytes, or none at all (an op
 /// whose operands are not laid out for it throws).
 enum class Traffic : uint8_t { allow, free_only, forbid };
@@ -37,6 +39,8 @@ struct WEFT_API Context {
   bool checks_equality = false;
   /// What runs now, by its address: a module in its forward, or in the gradient of it. For reports.
   const void* scope = nullptr;
+  /// The rank's last collectives, where something asks for them.
+  std::shared_ptr<FlightRecord> flight;
   /// What the floors above keep for the rank (route tables, caches), by floor.
   std::shared_ptr<void> ops;
 

@@ -2,6 +2,7 @@
 #include "src/comm/exchange_work.h"
 
 #include "src/comm/read_collective.h"
+#include "weft/context.h"
 
 namespace weft {
 
@@ -35,11 +36,14 @@ void ExchangeWork::publish(const Call& call, const void* shown) {
   slot_.hash.store(hash, std::memory_order_release);
   slot_.published = shown;
   slot_.stage.store(stage(kPosted), std::memory_order_release);
+  if (FlightRecord* record = Context::current().flight.get()) {
+    flight() = record->begin(group().name, slot_.signature, sequence());
+  }
 }
 
 bool ExchangeWork::advance() {
   while (all_have_come()) {
-    if (phase_ < 0) compare_signatures();
+    if (phase_ < 0) begin_reading();
     if (phase_ + 1 >= phases_) return true;
     if (!read_next_phase()) return false;
   }
@@ -54,6 +58,11 @@ bool ExchangeWork::all_have_come() {
     ++seen_;
   }
   return true;
+}
+
+void ExchangeWork::begin_reading() {
+  compare_signatures();
+  flight().started();
 }
 
 void ExchangeWork::compare_signatures() {
@@ -88,7 +97,9 @@ bool ExchangeWork::read_next_phase() {
     slot_.stage.store(awaited(), std::memory_order_release);
     return false;
   }
-  transport_.add_received(read_peers(phase_ + 1));
+  const int64_t bytes = read_peers(phase_ + 1);
+  transport_.add_received(bytes);
+  flight().received(bytes);
   ++phase_;
   if (phase_ + 1 < phases_) showing_.update(phase_ + 1);
   seen_ = 0;

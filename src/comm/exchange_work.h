@@ -35,6 +35,7 @@ class ExchangeWork : public PendingWork {
   /// How far all ranks must be before this one goes on.
   uint64_t awaited() const { return stage(phase_ < 0 ? kPosted : finished_stage(phase_)); }
   bool all_have_come();
+  void begin_reading();
   void compare_signatures();
   [[noreturn]] void fail_diverged(int other);
   bool read_next_phase();

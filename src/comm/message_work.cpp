@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/comm/read_collective.h"
+#include "weft/context.h"
 
 namespace weft {
 
@@ -15,7 +16,11 @@ MessageWork::MessageWork(MemoryTransport& transport, const Collective& call)
       piece_(call.pieces[0]),
       count_(call.pieces[0].counts[0]),
       kind_(call.kind),
-      keep_(transport.shared_from_this()) {}
+      keep_(transport.shared_from_this()) {
+  if (FlightRecord* record = Context::current().flight.get()) {
+    flight() = record->begin_message(group().name, call, number());
+  }
+}
 
 std::string MessageWork::words() const {
   Piece piece = piece_;
@@ -113,7 +118,9 @@ bool RecvWork::advance() {
         concat(title(), ": ", group().rank_in_words(other_), " sent (", dtype, ", [", sent, "])"),
         other_);
   }
-  transport_.add_received(count_ * static_cast<int64_t>(size_of(piece_.dtype)));
+  const int64_t bytes = count_ * static_cast<int64_t>(size_of(piece_.dtype));
+  transport_.add_received(bytes);
+  flight().received(bytes);
   return true;
 }
 

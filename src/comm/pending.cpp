@@ -19,6 +19,11 @@ PendingWork::PendingWork(const MemoryGroup& group, int rank, uint64_t sequence)
   pending_first = this;
 }
 
+void PendingWork::finish() noexcept {
+  if (!error_) flight_.ended();
+  unlink();
+}
+
 void PendingWork::unlink() noexcept {
   if (previous_) {
     previous_->next_ = next_;
@@ -75,7 +80,7 @@ bool PendingWork::try_to_advance() noexcept {
     end_with_current_exception();
   }
   advancing_ = false;
-  if (done_) unlink();
+  if (done_) finish();
   return done_;
 }
 
@@ -104,7 +109,7 @@ void PendingWork::look_around() {
   } catch (...) {
     end_with_current_exception();
   }
-  if (done_) unlink();
+  if (done_) finish();
 }
 
 void PendingWork::throw_echo() const {
@@ -158,7 +163,9 @@ void PendingWork::end_with_current_exception() noexcept {
   error_ = std::current_exception();
   group_.world->threw(group_.world_rank(rank_), error_);
   done_ = true;
+  flight_.failed();
   retreat();
+  write_flight_record(text_of(error_));
 }
 
 }  // namespace weft

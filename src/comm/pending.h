@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/comm/flight.h"
 #include "src/comm/memory_group.h"
 #include "src/comm/waiter.h"
 #include "src/comm/work_state.h"
@@ -59,6 +60,7 @@ class PendingWork : public Work::State {
   uint64_t sequence() const { return sequence_; }
   /// The sequence as people count.
   uint64_t number() const { return sequence_ & ~kMessage; }
+  FlightOperation& flight() { return flight_; }
 
  private:
   bool try_to_advance() noexcept;
@@ -69,12 +71,14 @@ class PendingWork : public Work::State {
   [[noreturn]] void fail_late(const std::vector<int>& ranks);
   void end_with_current_exception() noexcept;
   void advance_others() noexcept;
+  void finish() noexcept;
   void unlink() noexcept;
 
   const MemoryGroup& group_;
   const int rank_;
   const uint64_t sequence_;
   Waiter waiter_;
+  FlightOperation flight_;
   bool done_ = false;
   bool advancing_ = false;
   int exceptions_;

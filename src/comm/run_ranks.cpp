@@ -3,6 +3,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/comm/flight.h"
 #include "src/comm/rank_threads.h"
 #include "src/comm/threads_world.h"
 #include "src/context_scope.h"
@@ -37,6 +38,18 @@ void become_rank(Context& context, int threads, const RunOptions& options) {
   context.checks_equality = options.checks_equality;
 }
 
+/// With the rank's context in place.
+static void run_body(ThreadsWorld& world, std::shared_ptr<Transport> transport,
+                     const std::function<void(Communicator)>& body) {
+  const int rank = transport->rank();
+  try {
+    body(Communicator(std::move(transport)));
+  } catch (...) {
+    world.body_threw(rank, std::current_exception());
+    write_flight_record(text_of(std::current_exception()));
+  }
+}
+
 /// The life of one rank's thread.
 static void run_rank(ThreadsWorld& world, std::shared_ptr<Transport> transport, int threads,
                      const RunOptions& options, const std::function<void(Communicator)>& body) {
@@ -44,8 +57,9 @@ static void run_rank(ThreadsWorld& world, std::shared_ptr<Transport> transport, 
   try {
     Context context;
     become_rank(context, threads, options);
+    context.flight = new_flight_record(rank, world.ranks());
     const ContextScope scope(context);
-    body(Communicator(std::move(transport)));
+    run_body(world, std::move(transport), body);
   } catch (...) {
     world.body_threw(rank, std::current_exception());
   }

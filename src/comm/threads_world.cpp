@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "src/comm/flight.h"
 #include "src/comm/memory_transport.h"
 
 namespace weft {
@@ -91,6 +92,7 @@ void ThreadsWorld::end_process(const std::unique_lock<std::mutex>&) const {
   std::fprintf(stderr,
                "weft: ending the process, because rank %s neither ended nor noticed that %s\n",
                late.c_str(), failure().text.c_str());
+  write_flight_records(failure().text);
   std::_Exit(1);
 }
 

@@ -20,6 +20,7 @@ class LoneWorld final : private LoneState, public World {
   LoneWorld(int ranks, std::chrono::milliseconds deadline)
       : LoneState(ranks), World(ranks, deadline, ranks, state, ended.get()) {}
 
+  bool shares_memory(std::span<const int>) const override { return false; }
   std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>&, const std::vector<int>&,
                                      const std::string& name) override {
     fail("subgroup: the ranks of ", name, " share no memory");

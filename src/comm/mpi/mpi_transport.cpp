@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "src/comm/memory_transport.h"
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/message.h"
 #include "src/comm/mpi/mpi_collective.h"
@@ -59,6 +60,9 @@ static uint64_t mixed(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 31);
 }
 
+/// Begins the keys of groups in memory that are parts of groups across hosts.
+static constexpr int64_t kMadeByMpi = -2;
+
 std::shared_ptr<Transport> MpiTransport::subgroup(std::span<const int> ranks, std::string name) {
   MpiGroup group{.id = mixed(group_.id, ranks.size()), .name = std::move(name)};
   std::vector<int> hosts;
@@ -71,6 +75,11 @@ std::shared_ptr<Transport> MpiTransport::subgroup(std::span<const int> ranks, st
   }
   const int64_t time = subgroups_[{ranks.begin(), ranks.end()}]++;
   group.id = mixed(group.id, static_cast<uint64_t>(time));
+  World& world = engine_->world();
+  if (world.shares_memory(group.world_ranks)) {
+    const std::vector<int64_t> key{kMadeByMpi, static_cast<int64_t>(group.id)};
+    return std::make_shared<MemoryTransport>(world.group(key, group.world_ranks, group.name), own);
+  }
   return std::make_shared<MpiTransport>(engine_, std::move(group), own, std::move(hosts));
 }
 

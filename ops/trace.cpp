@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/trace.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "ops/autograd/backward_run.h"
+#include "ops/engine.h"
+#include "ops/trace_recorder.h"
+#include "src/trace_file.h"
+#include "weft/context.h"
+#include "weft/error.h"
+
+namespace weft {
+
+/// Ops and spans; collectives lie below, several where they overlap.
+static constexpr int kOpsLane = 0, kFirstCollectivesLane = 1;
+
+bool TraceRecorder::has_room() {
+  if (events() < most_) return true;
+  ++dropped_;
+  return false;
+}
+
+void TraceRecorder::add_op(const OpBody& op, int64_t begin, int64_t bytes) {
+  const int64_t end = ticks_now();
+  if (!has_room()) return;
+  const auto [found, is_new] = of_op_.try_emplace(op.id, static_cast<uint32_t>(names_.size()));
+  if (is_new) names_.push_back(op.spec.name);
+  timed_.push_back({begin, end, found->second, false, is_in_backward(), bytes});
+}
+
+void TraceRecorder::add_span(const char* name, int64_t begin, int64_t number) {
+  const int64_t end = ticks_now();
+  if (!has_room()) return;
+  const auto [found, is_new] = of_span_.try_emplace(name, static_cast<uint32_t>(names_.size()));
+  if (is_new) names_.push_back(name);
+  timed_.push_back({begin, end, found->second, true, false, number});
+}
+
+void TraceRecorder::ended(const FlightCopy& operation) {
+  if (has_room()) collectives_.push_back(operation);
+}
+
+/// Stops what the rank writes down.
+static void detach(TraceRecorder* recorder) {
+  Engine& engine = Engine::current();
+  if (engine.trace != recorder) return;
+  engine.trace = nullptr;
+  Context::current().flight->set_listener(nullptr);
+}
+
+TraceScope::TraceScope(int64_t most_events) {
+  if (most_events < 1) fail("trace: room for ", most_events, " events; at least 1");
+  Engine& engine = Engine::current();
+  if (engine.trace) fail("trace: the rank has one already");
+  recorder_ = std::make_unique<TraceRecorder>(most_events);
+  Context& context = Context::current();
+  // It stays with the rank: what is under way when the trace ends still refers to it.
+  if (!context.flight) context.flight = std::make_shared<FlightRecord>(0, 1);
+  context.flight->set_listener(recorder_.get());
+  engine.trace = recorder_.get();
+}
+
+TraceScope::~TraceScope() { detach(recorder_.get()); }
+
+int64_t TraceScope::events() const { return recorder_->events(); }
+int64_t TraceScope::dropped() const { return recorder_->dropped(); }
+
+TraceSpan::TraceSpan(const char* name, int64_t number)
+    : recorder_(Engine::current().trace), name_(name), number_(number), begin_(0) {
+  if (recorder_) begin_ = ticks_now();
+}
+
+TraceSpan::~TraceSpan() {
+  // Not when the trace has ended meanwhile.
+  if (recorder_ && recorder_ == Engine::current().trace) {
+    recorder_->add_span(name_, begin_, number_);
+  }
+}
+
+static void write_timed(const TraceRecorder& recorder, const TickScale& scale, int64_t to_wall,
+                        TraceEvents& events) {
+  for (const TraceRecorder::Event& event : recorder.timed()) {
+    const TraceTimes times{scale.steady(event.begin) + to_wall, scale.steady(event.end) + to_wall};
+    const std::string& name = recorder.names()[event.name];
+    if (event.is_span) {
+      const bool is_numbered = event.number >= 0;
+      events.add(kOpsLane, "span", is_numbered ? concat(name, ' ', event.number) : name, times, "");
+    } else {
+      events.add(kOpsLane, event.backward ? "op,backward" : "op", name, times,
+                 concat("\"bytes_moved\":", event.number));
+    }
+  }
+}
+
+static void write_collectives(const TraceRecorder& recorder, const TickScale& scale,
+                              int64_t to_wall, TraceEvents& events) {
+  std::vector<TraceTimes> times;
+  for (const FlightCopy& one : recorder.collectives()) {
+    times.push_back({scale.steady(one.posted) + to_wall, scale.steady(one.ended) + to_wall});
+  }
+  const std::vector<int> lanes = lanes_for(times);
+  const int most = lanes.empty() ? -1 : *std::max_element(lanes.begin(), lanes.end());
+  for (int lane = 0; lane <= most; ++lane) {
+    events.name_lane(kFirstCollectivesLane + lane, "collectives");
+  }
+  for (size_t i = 0; i < times.size(); ++i) {
+    const FlightCopy& one = recorder.collectives()[i];
+    const int64_t waited = one.started ? scale.steady(one.started) - scale.steady(one.posted) : -1;
+    events.add(
+        kFirstCollectivesLane + lanes[i], "collective", name_of(one.kind), times[i],
+        concat("\"bytes\":", one.bytes, ",\"communicator\":", json_quoted(one.communicator.data()),
+               ",\"sequence\":", one.sequence, ",\"call\":", json_quoted(one.in_words()),
+               ",\"state\":\"", name_of(one.state), "\",\"waited_ns\":", waited));
+  }
+}
+
+/// `origin`: nanoseconds of wall time from which the file counts.
+static std::string rank_part(const TraceRecorder& recorder, int rank, const TickScale& scale,
+                             int64_t origin) {
+  TraceEvents events(rank, origin);
+  const int64_t dropped = recorder.dropped();
+  events.name_process(dropped ? concat(dropped, " later events dropped") : "");
+  events.name_lane(kOpsLane, "ops");
+  const int64_t to_wall = scale.anchor_wall() - scale.anchor_steady();
+  write_timed(recorder, scale, to_wall, events);
+  write_collectives(recorder, scale, to_wall, events);
+  return events.text();
+}
+
+static int64_t first_time(const TraceRecorder& recorder, const TickScale& scale) {
+  int64_t first = scale.anchor_steady();
+  for (const auto& event : recorder.timed()) first = std::min(first, scale.steady(event.begin));
+  for (const auto& one : recorder.collectives()) first = std::min(first, scale.steady(one.posted));
+  return first + scale.anchor_wall() - scale.anchor_steady();
+}
+
+static int64_t least_of_all(const Communicator& world, int64_t value) {
+  const int64_t one = 1;
+  const Piece piece{.send = &value, .recv = &value, .dtype = i64, .counts = {&one, 1}};
+  world.all_reduce({&piece, 1}, ReduceOp::min).wait();
+  return value;
+}
+
+namespace {
+
+/// What rank 0 needs to know of another rank's part.
+struct PartHead {
+  int64_t bytes;
+  int64_t dropped;
+};
+
+/// The file on rank 0.
+class TraceFile {
+ public:
+  explicit TraceFile(const std::string& path)
+      : path_(path), file_(path, std::ios::binary | std::ios::trunc) {
+    file_ << kTraceHead;
+  }
+  void add(int rank, const std::string& part, int64_t dropped) {
+    file_ << (rank ? kTraceComma : "") << part;
+    dropped_ += concat(rank ? "," : "", "\"rank ", rank, "\":", dropped);
+  }
+  /// Told at the end: nobody waits for a rank that threw.
+  void finish() {
+    file_ << trace_tail(concat("\"dropped_events\":{", dropped_, "}"));
+    file_.close();
+    if (!file_) fail_call("write", in_quotes(path_), ": the trace cannot be written");
+  }
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+  std::string dropped_;
+};
+
+}  // namespace
+
+void TraceScope::write(const Communicator& world, const std::string& path) {
+  detach(recorder_.get());
+  const TickScale scale = TickScale::measured();
+  const int64_t origin = least_of_all(world, first_time(*recorder_, scale));
+  std::string part = rank_part(*recorder_, world.rank(), scale, origin);
+  PartHead head{static_cast<int64_t>(part.size()), recorder_->dropped()};
+  if (world.rank() != 0) {
+    world.send(&head, 2, i64, 0).wait();
+    return world.send(part.data(), head.bytes, u8, 0).wait();
+  }
+  TraceFile file(path);
+  file.add(0, part, head.dropped);
+  for (int rank = 1; rank < world.size(); ++rank) {
+    world.recv(&head, 2, i64, rank).wait();
+    part.resize(static_cast<size_t>(head.bytes));
+    world.recv(part.data(), head.bytes, u8, rank).wait();
+    file.add(rank, part, head.dropped);
+  }
+  file.finish();
+}
+
+}  // namespace weft

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ops/op_body.h"
+#include "src/comm/flight.h"
+#include "src/ticks.h"
+
+namespace weft {
+
+/// What a trace keeps of one rank. Times are ticks.
+class TraceRecorder final : public FlightListener {
+ public:
+  /// An op call, or a span.
+  struct Event {
+    int64_t begin, end;
+    /// Of names().
+    uint32_t name;
+    bool is_span;
+    bool backward;
+    /// Received by the op's moves; of a span its number.
+    int64_t number;
+  };
+
+  explicit TraceRecorder(int64_t most) : most_(most) {}
+
+  void add_op(const OpBody& op, int64_t begin, int64_t bytes);
+  void add_span(const char* name, int64_t begin, int64_t number);
+  void ended(const FlightCopy& operation) override;
+
+  const std::vector<Event>& timed() const { return timed_; }
+  const std::vector<FlightCopy>& collectives() const { return collectives_; }
+  const std::vector<std::string>& names() const { return names_; }
+  int64_t events() const { return static_cast<int64_t>(timed_.size() + collectives_.size()); }
+  int64_t dropped() const { return dropped_; }
+
+ private:
+  bool has_room();
+
+  int64_t most_;
+  int64_t dropped_ = 0;
+  std::vector<Event> timed_;
+  std::vector<FlightCopy> collectives_;
+  std::vector<std::string> names_;
+  std::unordered_map<uint32_t, uint32_t> of_op_;
+  std::unordered_map<const char*, uint32_t> of_span_;
+};
+
+/// Times one op call for the rank's trace, if there is one.
+class TracedCall {
+ public:
+  TracedCall(TraceRecorder* recorder, const OpBody& op) : recorder_(recorder), op_(op) {
+    if (recorder_) [[unlikely]]
+      begin_ = ticks_now();
+  }
+  ~TracedCall() {
+    if (recorder_) [[unlikely]]
+      recorder_->add_op(op_, begin_, bytes_);
+  }
+  TracedCall(const TracedCall&) = delete;
+  TracedCall& operator=(const TracedCall&) = delete;
+  void moves(int64_t bytes) { bytes_ = bytes; }
+
+ private:
+  TraceRecorder* recorder_;
+  const OpBody& op_;
+  int64_t begin_ = 0;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/comm/signature.h"
+#include "src/ticks.h"
+
+namespace weft {
+
+enum class FlightState : uint8_t { posted, running, done, failed };
+std::string_view name_of(FlightState state);
+
+/// One operation as it was recorded. Times are ticks; 0: not yet.
+struct FlightCopy {
+  /// Of all operations of the rank, from 1 on.
+  uint64_t number = 0;
+  /// Of its communicator; messages count for themselves.
+  uint64_t sequence = 0;
+  int64_t posted = 0, started = 0, ended = 0;
+  /// Received from other ranks so far.
+  int64_t bytes = 0;
+  FlightState state = FlightState::posted;
+  CollectiveKind kind = CollectiveKind::barrier;
+  ReduceOp op = ReduceOp::sum;
+  DType dtype = DType::f32, recv_dtype = DType::f32;
+  /// The other rank of a message.
+  int32_t root = 0;
+  int32_t pieces = 0, counts = 0;
+  int64_t elements = 0;
+  /// What an exchange is called, or the first counts of a collective.
+  std::array<uint64_t, 10> text{};
+  /// The communicator, cut after 31 characters.
+  std::array<char, 32> communicator{};
+
+  /// "all_reduce(sum, f32, [16])".
+  std::string in_words() const;
+};
+
+/// Told of the operations of its rank as they end, on the rank's thread.
+class FlightListener {
+ public:
+  virtual ~FlightListener() = default;
+  virtual void ended(const FlightCopy& operation) = 0;
+};
+
+class FlightRecord;
+
+/// One operation under way; the default one stands for one that nobody records.
+class FlightOperation {
+ public:
+  FlightOperation() = default;
+  /// All ranks have come.
+  inline void started();
+  void received(int64_t bytes) { bytes_ += bytes; }
+  /// The first of these counts.
+  void ended() { end(FlightState::done); }
+  void failed() { end(FlightState::failed); }
+
+ private:
+  friend class FlightRecord;
+  FlightOperation(FlightRecord& record, uint64_t number) : record_(&record), number_(number) {}
+  inline void end(FlightState state);
+
+  FlightRecord* record_ = nullptr;
+  uint64_t number_ = 0;
+  int64_t bytes_ = 0;
+};
+
+/// The last operations of one rank. Its rank's thread writes, without locks or allocation; any
+/// other may read meanwhile.
+class FlightRecord {
+ public:
+  static constexpr uint64_t kEntries = 1024;
+
+  FlightRecord(int rank, int ranks) : rank_(rank), ranks_(ranks), entries_(kEntries) {}
+  FlightRecord(const FlightRecord&) = delete;
+  FlightRecord& operator=(const FlightRecord&) = delete;
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+
+  /// A collective or exchange of that number is posted.
+  FlightOperation begin(std::string_view communicator, const Signature& signature,
+                        uint64_t sequence);
+  /// A send or recv is posted.
+  FlightOperation begin_message(std::string_view communicator, const Collective& call,
+                                uint64_t sequence);
+
+  /// Operations so far.
+  uint64_t count() const { return count_.load(std::memory_order_acquire); }
+  /// Those that are still there, the oldest first.
+  std::vector<FlightCopy> operations() const;
+  /// One JSON object. `reason` says why it is written.
+  std::string json(std::string_view reason) const;
+
+  void set_listener(FlightListener* listener) { listener_ = listener; }
+
+ private:
+  friend class FlightOperation;
+  /// What a reader may see while it changes: words that are each written at once. `number` is 0
+  /// while the operation before gives way to the next.
+  struct Entry {
+    std::atomic<uint64_t> number{0};
+    std::atomic<uint64_t> sequence{0};
+    std::atomic<int64_t> posted{0}, started{0}, ended{0}, bytes{0}, elements{0};
+    /// State, kind, op, dtype, recv_dtype; root, pieces; counts.
+    std::atomic<uint64_t> state{0}, what{0}, who{0}, counts{0};
+    std::array<std::atomic<uint64_t>, 10> text{};
+    std::array<std::atomic<uint64_t>, 4> communicator{};
+  };
+  Entry& entry(uint64_t number) { return entries_[number % kEntries]; }
+  bool copy(uint64_t number, FlightCopy& into) const;
+  void tell(uint64_t number);
+
+  const int rank_;
+  const int ranks_;
+  std::atomic<uint64_t> count_{0};
+  std::vector<Entry> entries_;
+  FlightListener* listener_ = nullptr;
+};
+
+inline void FlightOperation::started() {
+  if (!record_) return;
+  auto& entry = record_->entry(number_);
+  // Overwritten since, when a thousand others came after it.
+  if (entry.number.load(std::memory_order_relaxed) != number_) return;
+  entry.started.store(ticks_now(), std::memory_order_relaxed);
+  entry.state.store(static_cast<uint64_t>(FlightState::running), std::memory_order_relaxed);
+}
+
+inline void FlightOperation::end(FlightState state) {
+  if (!record_) return;
+  FlightRecord& record = *record_;
+  record_ = nullptr;
+  auto& entry = record.entry(number_);
+  if (entry.number.load(std::memory_order_relaxed) != number_) return;
+  entry.ended.store(ticks_now(), std::memory_order_relaxed);
+  entry.bytes.store(bytes_, std::memory_order_relaxed);
+  entry.state.store(static_cast<uint64_t>(state), std::memory_order_release);
+  if (record.listener_) [[unlikely]]
+    record.tell(number_);
+}
+
+/// Records of this process are written to the folder that WEFT_FLIGHT names, `rank-<r>.json` each,
+/// when the process gets SIGUSR1 (unless the program handles that itself). A new one for a rank;
+/// null without the variable.
+std::shared_ptr<FlightRecord> new_flight_record(int rank, int ranks);
+
+/// Writes the calling rank's record, if it has one, because its world failed; the first reason
+/// counts. What goes wrong is not told: it must not hide the failure.
+void write_flight_record(std::string_view reason) noexcept;
+
+/// Writes all records of the process.
+void write_flight_records(std::string_view reason) noexcept;
+
+}  // namespace weft

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "src/trace_file.h"
+#include "weft/error.h"
+#include "weft/flight.h"
+#include "weft/json.h"
+
+namespace weft {
+
+static constexpr int64_t kMostFlightRanks = 1 << 20;
+/// Nanoseconds of 200 years: sums of two fit 64 bits.
+static constexpr int64_t kLatestFlight = int64_t{200} * 366 * 86400 * 1'000'000'000 / 2;
+
+namespace {
+
+/// A member of a JSON object in a file, with its place for errors.
+struct FlightField {
+  const std::string& path;
+  const nlohmann::json& object;
+  std::string where = {};
+
+  [[noreturn]] void refuse(const char* name, const char* expected) const {
+    fail("trace: ", path, ": ", where, "\"", name, "\" is ",
+         object.is_object() && object.contains(name) ? "not " : "missing; it must be ", expected);
+  }
+  const nlohmann::json& at(const char* name, const char* expected) const {
+    if (!object.is_object() || !object.contains(name)) refuse(name, expected);
+    return object[name];
+  }
+  int64_t number(const char* name, int64_t least, int64_t most) const {
+    const auto& value = at(name, "a whole number");
+    if (!value.is_number_integer()) refuse(name, "a whole number");
+    const bool is_large = value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX;
+    if (is_large || value.get<int64_t>() < least || value.get<int64_t>() > most) {
+      fail("trace: ", path, ": ", where, "\"", name, "\" is ", value.dump(), "; from ", least,
+           " to ", most);
+    }
+    return value.get<int64_t>();
+  }
+  /// -1 for null.
+  int64_t time(const char* name) const {
+    return at(name, "a time or null").is_null() ? -1 : number(name, 0, kLatestFlight);
+  }
+  std::string text(const char* name) const {
+    const auto& value = at(name, "a text");
+    if (!value.is_string()) refuse(name, "a text");
+    return value.get<std::string>();
+  }
+};
+
+struct FlightedOperation {
+  std::string communicator, kind, words, state;
+  int64_t sequence, bytes;
+  /// Wall time.
+  TraceTimes times;
+  int64_t waited;
+  bool is_finished;
+};
+
+/// One rank's file.
+struct FlightFile {
+  std::string path;
+  int rank = 0, ranks = 0;
+  std::string host, reason;
+  int64_t forgotten = 0;
+  std::vector<FlightedOperation> operations;
+};
+
+}  // namespace
+
+/// `to_wall`: wall time minus the clock's; `written`: when the record was, by that clock.
+static FlightedOperation operation_of(const FlightField& field, int64_t to_wall, int64_t written) {
+  FlightedOperation one;
+  one.communicator = field.text("communicator");
+  one.kind = field.text("kind");
+  one.words = field.text("words");
+  one.state = field.text("state");
+  one.sequence = field.number("sequence", 0, INT64_MAX);
+  one.bytes = field.number("bytes", 0, INT64_MAX);
+  const int64_t posted = field.number("posted", 0, kLatestFlight);
+  const int64_t started = field.time("started"), ended = field.time("ended");
+  one.is_finished = ended >= 0;
+  const int64_t end = std::max(posted, one.is_finished ? ended : written);
+  one.times = {posted + to_wall, end + to_wall};
+  one.waited = started < 0 ? -1 : started - posted;
+  return one;
+}
+
+static FlightFile flight_file(const std::string& path) {
+  const nlohmann::json json = nlohmann::json::parse(read_json("trace", path));
+  const FlightField top{path, json};
+  if (top.number("weft_flight", 0, INT64_MAX) != 1) {
+    fail("trace: ", path, ": the record is of version ", json["weft_flight"].dump(),
+         "; this build reads version 1");
+  }
+  FlightFile file;
+  file.path = path;
+  file.ranks = static_cast<int>(top.number("ranks", 1, kMostFlightRanks));
+  file.rank = static_cast<int>(top.number("rank", 0, file.ranks - 1));
+  file.host = top.text("host");
+  file.reason = top.text("reason");
+  file.forgotten = top.number("forgotten", 0, INT64_MAX);
+  const FlightField clock{path, top.at("clock", "an object"), "clock: "};
+  const int64_t steady = clock.number("steady", 0, kLatestFlight);
+  const int64_t to_wall = clock.number("wall", 0, kLatestFlight) - steady;
+  const auto& operations = top.at("operations", "a list");
+  if (!operations.is_array()) top.refuse("operations", "a list");
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const FlightField field{path, operations[i], concat("operation ", i, ": ")};
+    file.operations.push_back(operation_of(field, to_wall, steady));
+  }
+  return file;
+}
+
+static void check_ranks(const std::vector<FlightFile>& files) {
+  for (size_t i = 1; i < files.size(); ++i) {
+    const FlightFile &one = files[i - 1], &other = files[i];
+    if (one.rank == other.rank) {
+      fail("trace: ", one.path, " and ", other.path, " are both of rank ", one.rank);
+    }
+    if (one.ranks != other.ranks) {
+      fail("trace: ", one.path, " is of a job of ", one.ranks, " ranks but ", other.path,
+           " of one of ", other.ranks);
+    }
+  }
+}
+
+static std::string events_of(const FlightFile& file, int64_t origin) {
+  TraceEvents events(file.rank, origin);
+  events.name_process(concat(file.host, "; ", file.reason));
+  std::vector<TraceTimes> times;
+  for (const FlightedOperation& one : file.operations) times.push_back(one.times);
+  const std::vector<int> lanes = lanes_for(times);
+  const int most = lanes.empty() ? -1 : *std::max_element(lanes.begin(), lanes.end());
+  for (int lane = 0; lane <= most; ++lane) events.name_lane(lane, "collectives");
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    const FlightedOperation& one = file.operations[i];
+    const char* category = one.is_finished ? "collective" : "collective,unfinished";
+    events.add(lanes[i], category,
+               one.state == "done" ? one.kind : concat(one.kind, " (", one.state, ')'), one.times,
+               concat("\"bytes\":", one.bytes, ",\"communicator\":", json_quoted(one.communicator),
+                      ",\"sequence\":", one.sequence, ",\"call\":", json_quoted(one.words),
+                      ",\"state\":", json_quoted(one.state), ",\"waited_ns\":", one.waited));
+  }
+  return events.text();
+}
+
+static void write_merged(const std::vector<FlightFile>& files, int64_t origin,
+                         const std::string& out) {
+  std::ofstream file(out, std::ios::binary | std::ios::trunc);
+  file << kTraceHead;
+  std::string forgotten;
+  for (const FlightFile& one : files) {
+    file << (&one == files.data() ? "" : kTraceComma) << events_of(one, origin);
+    forgotten += concat(forgotten.empty() ? "" : ",", "\"rank ", one.rank, "\":", one.forgotten);
+  }
+  file << trace_tail(concat("\"earlier_operations\":{", forgotten, "}"));
+  file.close();
+  if (!file) fail("trace: ", in_quotes(out), " cannot be written");
+}
+
+FlightSummary merge_flight_records(const std::vector<std::string>& files, const std::string& out) {
+  if (files.empty()) fail("trace: no flight records are given");
+  std::vector<FlightFile> all;
+  for (const std::string& path : files) all.push_back(flight_file(path));
+  std::sort(all.begin(), all.end(),
+            [](const FlightFile& a, const FlightFile& b) { return a.rank < b.rank; });
+  check_ranks(all);
+  FlightSummary summary;
+  int64_t first = INT64_MAX, last = INT64_MIN;
+  for (const FlightFile& file : all) {
+    for (const FlightedOperation& one : file.operations) {
+      ++summary.operations;
+      summary.unfinished += !one.is_finished;
+      first = std::min(first, one.times.begin);
+      last = std::max(last, one.times.end);
+    }
+  }
+  if (summary.operations > 0) summary.seconds = static_cast<double>(last - first) * 1e-9;
+  auto next = all.begin();
+  for (int rank = 0; rank < all[0].ranks; ++rank) {
+    if (next != all.end() && next->rank == rank) {
+      ++next;
+    } else {
+      summary.missing.push_back(rank);
+    }
+  }
+  write_merged(all, summary.operations > 0 ? first : 0, out);
+  return summary;
+}
+
+}  // namespace weft
