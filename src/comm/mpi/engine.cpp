@@ -102,7 +102,7 @@ void MpiEngine::await_unattended_work(Lock& lock) {
 /// The world ends with what its rank waits for; the process, if it does not end by itself, a little
 /// later.
 void MpiEngine::look_at_termination() {
-  if (!termination_.is_asked()) return;
+  if (!termination_->is_asked()) return;
   const auto now = std::chrono::steady_clock::now();
   if (asked_at_ == std::chrono::steady_clock::time_point{}) {
     asked_at_ = now;
@@ -110,7 +110,7 @@ void MpiEngine::look_at_termination() {
       world_->abort({rank_, -1, concat("rank ", rank_, " was told to end (signal ", SIGTERM, ')')});
     }
   }
-  if (!world_ || now - asked_at_ > kLinger) termination_.obey();
+  if (!world_ || now - asked_at_ > kLinger) termination_->obey();
 }
 
 void MpiEngine::pause_between_polls(Lock& lock) {
@@ -299,6 +299,7 @@ void MpiEngine::end() {
     over = silent_ || (all_have_ended() && mail_->all_left());
   }
   stop_thread();
+  termination_.reset();
   if (silent_) return std::this_thread::sleep_for(kLinger);
   mail_->close();
   session_->end();

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -128,7 +129,7 @@ class MpiEngine {
   bool asleep_ = false;
   bool stopping_ = false;
   std::chrono::microseconds nap_{100}, patience_{100};
-  const Termination termination_;
+  std::optional<Termination> termination_{std::in_place};
   std::chrono::steady_clock::time_point asked_at_{};
   std::thread thread_;
 };
