@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <future>
 
 #include "weft/error.h"
@@ -53,6 +54,7 @@ static std::string diverged(const std::string& what) {
 
 static std::vector<MpiMisdeed> mpi_misdeeds() {
   const std::string late = others_say("rank 1 did not call it within 800 ms; there were rank 0");
+  const std::string told_to_end = "; rank 1 did not call it; there were rank 0";
   return {
       {"Throws", others_say("given up: rank 1 threw: boom")},
       {"ReturnsEarly", others_say("rank 1 ended and did not call it")},
@@ -94,11 +96,11 @@ static std::vector<MpiMisdeed> mpi_misdeeds() {
        "world/pair: collective 1: barrier(): rank 0 (rank 1 of the world) ended and did not call "
        "it",
        MpiMisdeed::one},
-      // mpirun sees these first, ends the others, and says which process it was.
-      {"Exits0", "rank 1", MpiMisdeed::one},
-      {"Exits3", "Exit code:    3", MpiMisdeed::one},
-      {"IsKilled", "rank 1", MpiMisdeed::one},
-      {"Crashes", "rank 1", MpiMisdeed::one},
+      // mpirun sees these first, says which process it was, and tells the others to end.
+      {"Exits0", told_to_end},
+      {"Exits3", told_to_end},
+      {"IsKilled", told_to_end},
+      {"Crashes", told_to_end},
   };
 }
 
@@ -133,7 +135,7 @@ TEST(MpiFailures, AllRanksEndAndSayWhy) {
   for (const int ranks : {2, 4}) {
     const auto misdeeds = mpi_misdeeds();
     // They wait most of the time: a few together.
-    constexpr size_t together = 8;
+    constexpr size_t together = 12;
     for (size_t begin = 0; begin < misdeeds.size(); begin += together) {
       const size_t end = std::min(misdeeds.size(), begin + together);
       std::vector<std::future<JobEnd>> ends;
@@ -151,6 +153,12 @@ TEST(MpiFailures, AJobThatGoesWellSaysNothing) {
     EXPECT_EQ(end.code, 0);
     EXPECT_EQ(end.text, "");
   }
+}
+
+TEST(MpiFailures, ARankThatWaitsForNobodyObeysASignalToEnd) {
+  // 124: it ended within the five seconds between the signals TERM and KILL.
+  const int status = std::system("timeout -k 5 1 " WEFT_MISBEHAVE " LoopsAlone");
+  EXPECT_EQ(WEXITSTATUS(status), 124);
 }
 
 TEST(MpiFailures, AProgramMayBeginMpiItself) {

@@ -76,17 +76,41 @@ bool MpiEngine::advance(const MpiWork& work) {
 void MpiEngine::run() {
   Lock lock(mutex_);
   while (!stopping_) {
-    if (works_ == 0 || callers_ > 0) {
-      asleep_ = true;
-      changed_.wait_for(lock, kIdle);
-      asleep_ = false;
-      nap_ = kFirstNap;
-      if (works_ > 0) pause_between_polls(lock);
-    }
+    if (works_ == 0 || callers_ > 0) await_unattended_work(lock);
+    look_at_termination();
     if (stopping_ || callers_ > 0) continue;
     poll();
     if (works_ > 0) pause_between_polls(lock);
   }
+}
+
+/// A new call is its caller's to poll for a while: most are waited for at once. The while is the
+/// longer the more often that was so.
+void MpiEngine::await_unattended_work(Lock& lock) {
+  asleep_ = true;
+  const bool told = changed_.wait_for(lock, kIdle) == std::cv_status::no_timeout;
+  asleep_ = false;
+  if (!told || stopping_) return;
+  lock.unlock();
+  std::this_thread::sleep_for(patience_);
+  lock.lock();
+  const bool is_needed = works_ > 0 && callers_ == 0;
+  patience_ = is_needed ? kFirstNap : std::min(patience_ * 2, kLongestNap);
+  nap_ = kFirstNap;
+}
+
+/// The world ends with what its rank waits for; the process, if it does not end by itself, a little
+/// later.
+void MpiEngine::look_at_termination() {
+  if (!termination_->is_asked()) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (asked_at_ == std::chrono::steady_clock::time_point{}) {
+    asked_at_ = now;
+    if (world_) {
+      world_->abort({rank_, -1, concat("rank ", rank_, " was told to end (signal ", SIGTERM, ')')});
+    }
+  }
+  if (!world_ || now - asked_at_ > kLinger) termination_->obey();
 }
 
 void MpiEngine::pause_between_polls(Lock& lock) {
@@ -275,6 +299,7 @@ void MpiEngine::end() {
     over = silent_ || (all_have_ended() && mail_->all_left());
   }
   stop_thread();
+  termination_.reset();
   if (silent_) return std::this_thread::sleep_for(kLinger);
   mail_->close();
   session_->end();

@@ -8,12 +8,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "src/comm/mpi/routing.h"
+#include "src/comm/mpi/termination.h"
 #include "src/comm/world.h"
 
 namespace weft {
@@ -91,6 +93,8 @@ class MpiEngine {
 
   MpiEngine();
   void run();
+  void await_unattended_work(Lock& lock);
+  void look_at_termination();
   void pause_between_polls(Lock& lock);
   void take(int from, const MpiHeader& header, MpiPayload payload);
   void take_failure(const MpiHeader& header, MpiPayload payload);
@@ -124,7 +128,9 @@ class MpiEngine {
   bool silent_ = false;
   bool asleep_ = false;
   bool stopping_ = false;
-  std::chrono::microseconds nap_{0};
+  std::chrono::microseconds nap_{100}, patience_{100};
+  std::optional<Termination> termination_{std::in_place};
+  std::chrono::steady_clock::time_point asked_at_{};
   std::thread thread_;
 };
 

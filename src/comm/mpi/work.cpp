@@ -112,7 +112,10 @@ void MpiWork::look_around() noexcept {
 
 void MpiWork::throw_echo() const {
   const WorldFailure failure = engine().world().failure();
-  throw CommError(concat(title(), ": given up: ", failure.text), failure.rank, words(), number());
+  std::string text = concat(title(), ": given up: ", failure.text);
+  // Nobody knows who is at fault, but for those who are not here.
+  if (failure.rank < 0) text += concat("; ", who_is_missing(""));
+  throw CommError(text, failure.rank, words(), number());
 }
 
 void MpiWork::check_missing_ranks() {
@@ -127,6 +130,14 @@ void MpiWork::check_missing_ranks() {
 
 void MpiWork::fail_late() {
   const std::vector<int> silent_ranks = silent();
+  const int at_fault = silent_ranks.empty() ? slow().front() : silent_ranks.front();
+  const auto deadline = engine().world().deadline();
+  fail_with(concat(title(), ": ", who_is_missing(concat(" within ", deadline.count(), " ms"))),
+            at_fault, true);
+}
+
+std::string MpiWork::who_is_missing(const std::string& within) const {
+  const std::vector<int> silent_ranks = silent();
   const std::vector<int> slow_ranks = slow();
   std::string text;
   const auto tell = [&](int rank, const char* what) {
@@ -134,7 +145,7 @@ void MpiWork::fail_late() {
   };
   for (const int rank : silent_ranks) tell(rank, missed());
   for (const int rank : slow_ranks) tell(rank, "finish it");
-  text += concat(" within ", engine().world().deadline().count(), " ms; there were");
+  text += concat(within, "; there were");
   const char* separator = " ";
   for (int rank = 0; rank < size(); ++rank) {
     const auto is_in = [&](const std::vector<int>& ranks) {
@@ -144,8 +155,7 @@ void MpiWork::fail_late() {
     text += concat(separator, group().rank_in_words(rank));
     separator = ", ";
   }
-  fail_with(concat(title(), ": ", text),
-            silent_ranks.empty() ? slow_ranks.front() : silent_ranks.front(), true);
+  return text;
 }
 
 void MpiWork::fail_with(const std::string& text, int at_fault, bool was_late) {

@@ -78,6 +78,8 @@ class MpiWork : public Work::State {
   void check_missing_ranks();
   [[noreturn]] void fail_late();
   [[noreturn]] void throw_echo() const;
+  /// "rank 1 did not call it within 300 ms; there were rank 0, rank 2".
+  std::string who_is_missing(const std::string& within) const;
   void count_received();
 
   MpiTransport& transport_;
