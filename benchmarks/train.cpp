@@ -174,14 +174,27 @@ class Training {
 }  // namespace
 
 /// Seconds of the slowest rank, over the steps after the warm-up.
-static Spread slowest(const std::vector<RankOutcome>& ranks, int warmup, double StepTimes::*part) {
+static Spread spread_of_steps(const RankOutcome& outcome, int warmup, double StepTimes::*part) {
   std::vector<double> times;
-  for (size_t step = static_cast<size_t>(warmup); step < ranks[0].steps.size(); ++step) {
-    times.push_back(0);
-    for (const RankOutcome& rank : ranks)
-      times.back() = std::max(times.back(), rank.steps[step].*part);
+  for (size_t step = static_cast<size_t>(warmup); step < outcome.steps.size(); ++step) {
+    times.push_back(outcome.steps[step].*part);
   }
   return spread_of(times);
+}
+
+static void all_reduce(const Communicator& world, void* data, int64_t count, DType dtype,
+                       ReduceOp op) {
+  const Piece piece{.send = data, .recv = data, .dtype = dtype, .counts = {&count, 1}};
+  world.all_reduce({&piece, 1}, op).wait();
+}
+
+/// The outcome of all ranks: the slowest of each time, the peaks of all.
+static void combine(const Communicator& world, RankOutcome& outcome) {
+  static_assert(sizeof(StepTimes) % sizeof(double) == 0);
+  const auto times = static_cast<int64_t>(outcome.steps.size() * sizeof(StepTimes) / 8);
+  all_reduce(world, outcome.steps.data(), times, f64, ReduceOp::max);
+  all_reduce(world, &outcome.peak_gflops, 1, f64, ReduceOp::sum);
+  all_reduce(world, &outcome.peak_bytes, 1, i64, ReduceOp::max);
 }
 
 /// Parameters, and those that a token is multiplied with (all but the embedding).
@@ -192,23 +205,18 @@ static std::pair<int64_t, int64_t> count_parameters(const LlamaConfig& config) {
   return {all, config.tied ? all : all - config.vocabulary * config.dim};
 }
 
-static void report(const Options& options, const std::vector<RankOutcome>& ranks) {
+static void report(const Options& options, int ranks, const RankOutcome& outcome) {
   const LlamaConfig config = llama_config(options.config);
   const int64_t sequence = defaults_of(options.config).sequence;
   const auto [parameters, multiplied] = count_parameters(config);
   // Forward and backward of products, and of attention as if every position saw every other.
   const auto flops_a_token =
       static_cast<double>(6 * multiplied + 12 * config.layers * config.dim * sequence);
-  const Spread step = slowest(ranks, options.warmup, &StepTimes::whole);
-  const double tokens = static_cast<double>(options.batch * options.ranks * sequence) / step.median;
-  double peak = 0;
-  int64_t peak_bytes = 0;
-  for (const RankOutcome& rank : ranks) {
-    peak += rank.peak_gflops;
-    peak_bytes = std::max(peak_bytes, rank.peak_bytes);
-  }
+  const Spread step = spread_of_steps(outcome, options.warmup, &StepTimes::whole);
+  const double tokens = static_cast<double>(options.batch * ranks * sequence) / step.median;
+  const double peak = outcome.peak_gflops;
   const auto median_ms = [&](double StepTimes::*part) {
-    return rounded(slowest(ranks, options.warmup, part).median * 1e3, 2);
+    return rounded(spread_of_steps(outcome, options.warmup, part).median * 1e3, 2);
   };
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -216,8 +224,9 @@ static void report(const Options& options, const std::vector<RankOutcome>& ranks
          {"case", options.config + "/fully_shard/" + options.dtype},
          {"value", rounded(tokens, 1)},
          {"unit", "tokens/s"},
-         {"ranks", options.ranks},
-         {"threads", options.threads},
+         {"ranks", ranks},
+         {"ranks_are", launched_ranks() > 1 ? "processes" : "threads"},
+         {"threads", Context::current().threads},
          {"rows_per_rank", options.batch},
          {"step_ms", rounded(step.median * 1e3, 2)},
          {"step_ms_p10", rounded(step.p10 * 1e3, 2)},
@@ -228,13 +237,13 @@ static void report(const Options& options, const std::vector<RankOutcome>& ranks
          {"gflops", rounded(tokens * flops_a_token / 1e9, 1)},
          {"matmul_gflops", rounded(peak, 1)},
          {"fraction_of_matmul", rounded(tokens * flops_a_token / 1e9 / peak, 3)},
-         {"peak_bytes", peak_bytes},
+         {"peak_bytes", outcome.peak_bytes},
          {"peak_rss_mib", usage.ru_maxrss / 1024},
-         {"bytes_moved", ranks[0].bytes_moved},
-         {"first_loss", rounded(ranks[0].losses.front(), 5)},
-         {"final_loss", rounded(ranks[0].losses.back(), 5)},
+         {"bytes_moved", outcome.bytes_moved},
+         {"first_loss", rounded(outcome.losses.front(), 5)},
+         {"final_loss", rounded(outcome.losses.back(), 5)},
          {"params", parameters},
-         {"steps", ranks[0].steps.size()}});
+         {"steps", outcome.steps.size()}});
 }
 
 static void run_train(Options options) {
@@ -242,15 +251,14 @@ static void run_train(Options options) {
   if (!options.batch) options.batch = defaults.rows;
   if (!options.steps) options.steps = defaults.steps;
   const std::string text = made_text(size_t{1} << 20);
-  std::vector<RankOutcome> outcomes(static_cast<size_t>(options.ranks));
-  run_ranks(options.ranks,
+  run_world(options.ranks,
             [&](const Communicator& world) {
-              if (world.rank() == 0) options.threads = Context::current().threads;
-              outcomes[static_cast<size_t>(world.rank())] =
+              RankOutcome outcome =
                   Training(world, options, text).run(options.warmup + options.steps);
+              combine(world, outcome);
+              if (world.rank() == 0) report(options, world.size(), outcome);
             },
             {.threads_per_rank = options.threads});
-  report(options, outcomes);
 }
 
 }  // namespace weft::bench
@@ -258,7 +266,8 @@ static void run_train(Options options) {
 int main(int argc, char** argv) {
   weft::bench::Options options;
   CLI::App app(
-      "Trains a small Llama, fully sharded over N ranks (threads). A step is forward, cross\n"
+      "Trains a small Llama, fully sharded over N ranks, which are threads; started by weft run,\n"
+      "each process is one. A step is forward, cross\n"
       "entropy, backward, AdamW and zero_grad, after a barrier; its time is the slowest rank's.\n"
       "value is tokens/s over all ranks from the median step; fraction_of_matmul compares its\n"
       "floating-point operations with those of the best large product in the same run.");

@@ -29,6 +29,9 @@ endif()
 if(WEFT_OPENMP)
   find_package(OpenMP REQUIRED)
 endif()
+if(WEFT_MPI)
+  find_package(MPI REQUIRED COMPONENTS CXX)
+endif()
 
 # Flags and include paths of every object; third-party libraries that all floors may use.
 add_library(weft_build INTERFACE)

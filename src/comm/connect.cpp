@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <csignal>
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -16,6 +16,12 @@
 #include "weft/error.h"
 #include "weft/storage.h"
 
+#ifdef WEFT_WITH_MPI
+#include "src/comm/mpi/engine.h"
+#include "src/comm/mpi/job.h"
+#include "src/comm/mpi/mpi_transport.h"
+#endif
+
 namespace weft {
 
 namespace {
@@ -27,6 +33,10 @@ struct Connection {
   std::unique_ptr<SharedHeap> heap;
   std::vector<std::shared_ptr<SharedMemory>> heaps;
   int rank = 0;
+#ifdef WEFT_WITH_MPI
+  /// Where ranks are on several hosts.
+  std::shared_ptr<MpiEngine> mpi;
+#endif
 };
 
 }  // namespace
@@ -44,7 +54,12 @@ static std::terminate_handler terminate_before = nullptr;
   std::abort();
 }
 
-static void end_rank() { connection->shared->end(connection->rank); }
+static void end_rank() {
+  connection->shared->end(connection->rank);
+#ifdef WEFT_WITH_MPI
+  if (connection->mpi) connection->mpi->end();
+#endif
+}
 
 static std::unique_ptr<Connection> connected_alone(const RunOptions& options) {
   auto made = std::make_unique<Connection>();
@@ -54,35 +69,61 @@ static std::unique_ptr<Connection> connected_alone(const RunOptions& options) {
   return made;
 }
 
+/// Makes the processes of this host see each other's memory; `here`: their ranks.
+static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembers& members,
+                                               const Launched& launched, std::vector<int> here,
+                                               const RunOptions& options) {
+  HostMemory memory = meet(members, ProcessWorld::kSegmentBytes, options.deadline);
+  made.heap = std::make_unique<SharedHeap>(memory.heaps[static_cast<size_t>(members.index)]);
+  made.heaps = std::move(memory.heaps);
+  made.rank = launched.rank;
+  auto world = ProcessWorld::make(launched.rank, launched.size, std::move(here), options.deadline,
+                                  memory.segment, *made.heap);
+  made.shared = world;
+  // What was kept before lies where the others do not see it.
+  release_cached_memory();
+  SharedHeap::set_of_process(made.heap.get());
+  return world;
+}
+
 static std::unique_ptr<Connection> connected_on_host(const Launched& launched,
                                                      const RunOptions& options) {
   auto made = std::make_unique<Connection>();
-  HostMemory memory =
-      meet({launched.job, launched.local_rank, launched.local_size, build_in_words()},
-           ProcessWorld::kSegmentBytes, options.deadline);
-  const auto own = static_cast<size_t>(launched.local_rank);
-  made->heap = std::make_unique<SharedHeap>(memory.heaps[own]);
-  made->heaps = std::move(memory.heaps);
-  made->rank = launched.rank;
   std::vector<int> ranks(static_cast<size_t>(launched.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  const auto world = ProcessWorld::make(launched.rank, launched.size, std::move(ranks),
-                                        options.deadline, memory.segment, *made->heap);
-  made->shared = world;
-  made->world = Communicator(world->end_of_host("world"));
-  // What was kept before lies where the others do not see it.
-  release_cached_memory();
-  SharedHeap::set_of_process(made->heap.get());
+  const HostMembers members{launched.job, launched.local_rank, launched.local_size,
+                            build_in_words()};
+  const auto world = join_host(*made, members, launched, std::move(ranks), options);
+  made->world = Communicator(world->world_end());
   return made;
 }
+
+#ifdef WEFT_WITH_MPI
+static std::unique_ptr<Connection> connected_by_mpi(const Launched& launched,
+                                                    const RunOptions& options) {
+  auto made = std::make_unique<Connection>();
+  const MpiJob job = join_mpi_job(launched, build_in_words(), options.deadline);
+  const auto own = std::find(job.here.begin(), job.here.end(), launched.rank);
+  const HostMembers members{launched.job, static_cast<int>(own - job.here.begin()),
+                            static_cast<int>(job.here.size()), build_in_words()};
+  job.engine->attach(join_host(*made, members, launched, job.here, options));
+  made->mpi = job.engine;
+  made->world = Communicator(mpi_world(job.engine, job.hosts));
+  return made;
+}
+#endif
 
 static std::unique_ptr<Connection> new_connection(const RunOptions& options) {
   const Launched launched = launched_from_environment();
   if (launched.size == 1) return connected_alone(options);
   if (launched.local_size == launched.size) return connected_on_host(launched, options);
+#ifdef WEFT_WITH_MPI
+  return connected_by_mpi(launched, options);
+#else
   fail_call("connect", "the ", launched.size, " ranks of ", launched.by,
             " are on several hosts, and this build has no MPI; build with Open MPI, or start all "
             "ranks on one host");
+#endif
 }
 
 int launched_ranks() {

@@ -92,6 +92,14 @@ void PendingWork::advance_others() noexcept {
   }
 }
 
+void PendingWork::advance_all() noexcept {
+  for (PendingWork* work = pending_first; work;) {
+    PendingWork* next = work->next_;
+    work->try_to_advance();
+    work = next;
+  }
+}
+
 void PendingWork::look_around() {
   try {
     const World& world = *group_.world;

@@ -30,6 +30,8 @@ class PendingWork : public Work::State {
 
   /// As `wait`, but keeps an error for it.
   void wait_quietly() noexcept;
+  /// Lets all calls of the calling thread advance: somebody waits for something else.
+  static void advance_all() noexcept;
   /// The calling thread's call of that group and number, if it is under way.
   static PendingWork* find(const MemoryGroup& group, uint64_t sequence);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,8 @@ class World {
   /// "ended", or how else a rank came to call nothing any more.
   virtual std::string end_in_words(int) const { return "ended"; }
 
+  /// True when these ranks of the world see each other's memory: they can make a `group`.
+  virtual bool shares_memory(std::span<const int>) const { return true; }
   /// The group that the members of `key` make with their calls of the same number; called by each
   /// of them, with its ranks of the world.
   virtual std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,

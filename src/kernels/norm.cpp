@@ -98,7 +98,7 @@ void layer_norm_sums(const Block& sum, const Block& dot, const Block& dy, const 
       for (int64_t r = begin; r < end; ++r) {
         const C *v = read(r), *g = read_upper(r), *w = weights.data();
         const NormRow<C> row = statistics.of(v, r);
-        if (sum.data) RowValues<C>(sums).set(r, reduce_row<SumOf, C>(n, Product<C>{}, g, w));
+        if (sum.data) RowValues<C>(sums).set(r, reduce_row<SumOf, C>(n, ProductOfTwo<C>{}, g, w));
         if (!dot.data) continue;
         RowValues<C>(dots).set(r, reduce_row<SumOf, C>(n, NormDot<C>{row.mean, row.rstd}, g, w, v));
       }

@@ -27,7 +27,7 @@ static NormGradient<C> gradient_of(const NormGradients& g, const NormStatistics<
   if (!g.dx) return result;
   if (g.norm.centered) {
     const C sum =
-        g.sum ? RowValues<C>(*g.sum)[r] : reduce_row<SumOf, C>(n, Product<C>{}, dy, weight);
+        g.sum ? RowValues<C>(*g.sum)[r] : reduce_row<SumOf, C>(n, ProductOfTwo<C>{}, dy, weight);
     result.sum = sum / statistics.size();
   }
   if (!g.dot) {

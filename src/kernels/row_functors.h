@@ -15,7 +15,7 @@ struct ExpAbove {
 };
 
 template <class C>
-struct Product {
+struct ProductOfTwo {
   WEFT_FN C operator()(C a, C b) const { return a * b; }
 };
 

@@ -119,7 +119,7 @@ void row_dot(const Block& dot, const Block& a, const Block& b, int dim) {
       RowReader<C> read_left(left), read_right(right);
       for (int64_t r = begin; r < end; ++r) {
         const C value =
-            reduce_row<SumOf, C>(left.size(), Product<C>{}, read_left(r), read_right(r));
+            reduce_row<SumOf, C>(left.size(), ProductOfTwo<C>{}, read_left(r), read_right(r));
         RowValues<C>(dots).set(r, value);
       }
     });
@@ -153,7 +153,7 @@ static void map_gradient_rows(const char* what, const Block& dx, const Block& dy
 struct OfSoftmax {
   template <class C>
   C statistic(int64_t n, const C* dy, const C* y) const {
-    return reduce_row<SumOf, C>(n, Product<C>{}, dy, y);
+    return reduce_row<SumOf, C>(n, ProductOfTwo<C>{}, dy, y);
   }
   template <class C>
   SoftmaxGradient<C> functor(C dot) const {

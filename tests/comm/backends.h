@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "src/numeric.h"
-#include "tests/support/processes.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 
@@ -26,16 +25,10 @@ inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
   return out << backend.name;
 }
 
-inline std::vector<Backend> all_backends() {
-  const auto on_threads = [](int ranks, const std::function<void(Communicator)>& body) {
-    run_ranks(ranks, body, {.deadline = std::chrono::seconds(20), .threads_per_rank = 1});
-  };
-  const auto on_processes = [](int ranks, const std::function<void(Communicator)>& body) {
-    run_processes(ranks, body);
-  };
-  if (!kForks) return {{"threads", on_threads}};
-  return {{"threads", on_threads}, {"shared", on_processes}};
-}
+/// The kinds there are, and the numbers of ranks to run each on. Under mpirun there is one kind,
+/// and one number.
+std::vector<Backend> all_backends();
+std::vector<int> all_sizes();
 
 /// A case for each backend and number of ranks.
 class OnRanks : public testing::TestWithParam<std::tuple<Backend, int>> {
@@ -47,7 +40,7 @@ class OnRanks : public testing::TestWithParam<std::tuple<Backend, int>> {
 };
 
 inline auto on_all_ranks() {
-  return testing::Combine(testing::ValuesIn(all_backends()), testing::Values(1, 2, 3, 4, 8));
+  return testing::Combine(testing::ValuesIn(all_backends()), testing::ValuesIn(all_sizes()));
 }
 inline std::string case_name(const testing::TestParamInfo<OnRanks::ParamType>& tested) {
   return std::string(std::get<0>(tested.param).name) + "_" +

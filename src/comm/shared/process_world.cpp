@@ -112,9 +112,15 @@ void ProcessWorld::take_place() {
   segment_.processes[static_cast<size_t>(place)].store(getpid(), std::memory_order_release);
 }
 
-std::shared_ptr<Transport> ProcessWorld::end_of_host(const std::string& name) {
-  const auto own = std::find(here_.begin(), here_.end(), rank_) - here_.begin();
-  return std::make_shared<MemoryTransport>(group({-1}, here_, name), static_cast<int>(own));
+/// The key of a world whose ranks are all on this host, which errors take for the world.
+static const std::vector<int64_t> kWholeWorld{-1};
+
+std::shared_ptr<Transport> ProcessWorld::world_end() {
+  return std::make_shared<MemoryTransport>(group(kWholeWorld, here_, "world"), place_of(rank_));
+}
+
+bool ProcessWorld::shares_memory(std::span<const int> ranks) const {
+  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return place_of(rank) >= 0; });
 }
 
 bool ProcessWorld::is_gone(int rank) const {
@@ -186,7 +192,8 @@ std::shared_ptr<MemoryGroup> ProcessWorld::group(const std::vector<int64_t>& key
       }
       std::byte* memory = cut(bytes);
       new (memory) GroupHead{ranks};
-      *found = {hash, segment_.groups++, static_cast<uint64_t>(memory - memory_->data()), 0};
+      const int64_t id = key == kWholeWorld ? 0 : ++segment_.groups;
+      *found = {hash, id, static_cast<uint64_t>(memory - memory_->data()), 0};
     }
     made = *found;
     if (++found->taken == ranks) *found = {};

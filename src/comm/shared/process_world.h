@@ -29,11 +29,12 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
 
   int rank() const { return rank_; }
   const std::vector<int>& here() const { return here_; }
-  /// This rank's end of the group of all ranks of this host.
-  std::shared_ptr<Transport> end_of_host(const std::string& name);
+  /// This rank's end of the world communicator, when all ranks are on this host.
+  std::shared_ptr<Transport> world_end();
 
   bool has_ended(int rank) const override;
   std::string end_in_words(int rank) const override;
+  bool shares_memory(std::span<const int> ranks) const override;
   std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
                                      const std::vector<int>& members,
                                      const std::string& name) override;

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/mpi/bulk.h"
+
+#include <algorithm>
+
+namespace weft {
+
+void MpiBulk::send(const MpiSegment& segment, int to, int tag, MpiWork& owner, uint64_t token) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(
+      MPI_Isend(segment.data, static_cast<int>(segment.bytes), MPI_BYTE, to, tag, comm_, &request),
+      "MPI_Isend");
+  requests_.push_back(request);
+  owners_.push_back({&owner, token});
+}
+
+void MpiBulk::receive(const MpiSegment& segment, int from, int tag, MpiWork& owner,
+                      uint64_t token) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Irecv(segment.data, static_cast<int>(segment.bytes), MPI_BYTE, from, tag, comm_,
+                      &request),
+            "MPI_Irecv");
+  requests_.push_back(request);
+  owners_.push_back({&owner, token});
+}
+
+void MpiBulk::take_ended() {
+  if (requests_.empty()) return;
+  indices_.resize(requests_.size());
+  int count = 0;
+  check_mpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                         indices_.data(), MPI_STATUSES_IGNORE),
+            "MPI_Testsome");
+  if (count <= 0) return;
+  // Told in the order in which they were begun, which the others keep.
+  std::sort(indices_.begin(), indices_.begin() + count);
+  for (int i = 0; i < count; ++i) {
+    ended_.push_back(owners_[static_cast<size_t>(indices_[static_cast<size_t>(i)])]);
+  }
+  size_t kept = 0;
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] == MPI_REQUEST_NULL) continue;
+    requests_[kept] = requests_[i];
+    owners_[kept++] = owners_[i];
+  }
+  requests_.resize(kept);
+  owners_.resize(kept);
+}
+
+}  // namespace weft

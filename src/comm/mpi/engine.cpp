@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/mpi/engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "src/comm/mpi/bulk.h"
+#include "src/comm/mpi/mail.h"
+#include "src/comm/mpi/session.h"
+#include "src/comm/mpi/work.h"
+
+namespace weft {
+
+/// How often the thread looks for news when nothing is under way.
+static constexpr std::chrono::milliseconds kIdle{5};
+/// How long a new call is its caller's to poll, and the naps between polls when nothing moves.
+static constexpr std::chrono::microseconds kFirstNap{100}, kLongestNap{1000};
+/// How long a rank that fails tries to tell the others.
+static constexpr std::chrono::milliseconds kTelling{200};
+/// How long a rank that failed stays: when it is gone the launcher ends the others, which may not
+/// have said yet why they fail.
+static constexpr std::chrono::milliseconds kLinger{500};
+
+std::shared_ptr<MpiEngine> MpiEngine::start() { return std::shared_ptr<MpiEngine>(new MpiEngine); }
+
+MpiEngine::MpiEngine()
+    : session_(std::make_unique<MpiSession>()),
+      mail_(std::make_unique<MpiMail>(session_->comm())),
+      bulk_(std::make_unique<MpiBulk>(session_->comm())),
+      rank_(session_->rank()),
+      size_(session_->size()),
+      ended_(static_cast<size_t>(size_)),
+      greatest_tag_(session_->greatest_tag()) {
+  thread_ = std::thread([this] { run(); });
+}
+
+MpiEngine::~MpiEngine() { stop_thread(); }
+
+void MpiEngine::stop_thread() {
+  {
+    const Lock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void MpiEngine::attach(std::shared_ptr<World> world) {
+  const Lock lock(mutex_);
+  world_ = std::move(world);
+}
+
+MpiEngine::Caller::Caller(MpiEngine& engine) : engine_(engine) { ++engine_.callers_; }
+
+MpiEngine::Caller::~Caller() {
+  if (--engine_.callers_ == 0) engine_.work_remains();
+}
+
+void MpiEngine::work_remains() {
+  const Lock lock(mutex_);
+  if (works_ > 0 && asleep_) changed_.notify_all();
+}
+
+void MpiEngine::add_work() {
+  ++works_;
+  if (asleep_) changed_.notify_all();
+}
+
+bool MpiEngine::advance(const MpiWork& work) {
+  const Lock lock(mutex_);
+  if (!work.is_done()) poll();
+  return work.is_done();
+}
+
+void MpiEngine::run() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    if (works_ == 0 || callers_ > 0) {
+      asleep_ = true;
+      changed_.wait_for(lock, kIdle);
+      asleep_ = false;
+      nap_ = kFirstNap;
+      if (works_ > 0) pause_between_polls(lock);
+    }
+    if (stopping_ || callers_ > 0) continue;
+    poll();
+    if (works_ > 0) pause_between_polls(lock);
+  }
+}
+
+void MpiEngine::pause_between_polls(Lock& lock) {
+  const bool moving = is_moving();
+  lock.unlock();
+  if (moving) {
+    sched_yield();
+    nap_ = kFirstNap;
+  } else {
+    std::this_thread::sleep_for(nap_);
+    nap_ = std::min(nap_ * 5 / 4, kLongestNap);
+  }
+  lock.lock();
+}
+
+void MpiEngine::poll() noexcept {
+  if (silent_) return;
+  try {
+    if (world_ && world_->is_aborted()) return tell_failure();
+    mail_->receive([&](int from, const MpiHeader& header, MpiPayload payload) {
+      take(from, header, payload);
+    });
+    bulk_->test([](MpiWork& work, uint64_t token) { work.transferred(token); });
+    mail_->all_left();
+    moving_.store(!bulk_->is_empty(), std::memory_order_relaxed);
+    if (world_ && world_->is_aborted()) tell_failure();
+  } catch (...) {
+    silent_ = true;
+    if (world_) world_->threw(rank_, std::current_exception());
+  }
+  if (silent_) moving_.store(false, std::memory_order_relaxed);
+}
+
+void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
+  switch (header.topic) {
+    case MpiTopic::bootstrap: {
+      Partial& part = bootstrap(header.sequence)[static_cast<size_t>(from)];
+      part.bytes = header.elements;
+      part.text.append(reinterpret_cast<const char*>(payload.data()), payload.size());
+      return;
+    }
+    case MpiTopic::failure:
+      return take_failure(header, payload);
+    case MpiTopic::end:
+      ended_[static_cast<size_t>(from)] = 1;
+      return;
+    default:
+      return routing_.route(header, payload);
+  }
+}
+
+void MpiEngine::take_failure(const MpiHeader& header, MpiPayload payload) {
+  silent_ = true;  // the sender has told all others
+  const std::string text(reinterpret_cast<const char*>(payload.data()), payload.size());
+  if (!world_) return;
+  world_->abort({static_cast<int>(header.sequence), header.from, text, header.was_late != 0});
+}
+
+void MpiEngine::tell_failure() {
+  if (silent_) return;
+  const WorldFailure failure = world_->failure();
+  MpiHeader header{.topic = MpiTopic::failure, .from = failure.rank};
+  header.sequence = static_cast<uint64_t>(failure.found_by);
+  header.was_late = failure.was_late;
+  const size_t length = std::min<size_t>(failure.text.size(), kMpiShortBytes);
+  const MpiPayload text = std::as_bytes(std::span(failure.text)).first(length);
+  for (int r = 0; r < size_; ++r) {
+    if (r != rank_) mail_->send(r, header, text, {});
+  }
+  // Meanwhile the works that are given up still have their memory.
+  const auto end = std::chrono::steady_clock::now() + kTelling;
+  while (!mail_->all_left() && std::chrono::steady_clock::now() < end) sched_yield();
+  silent_ = true;
+}
+
+void MpiEngine::send(int to, const MpiHeader& header, MpiPayload words, const MpiSegments& data) {
+  if (!silent_) mail_->send(to, header, words, data);
+}
+
+void MpiEngine::send_bulk(const MpiSegment& segment, int to, int tag, MpiWork& owner,
+                          uint64_t token) {
+  if (silent_) return;
+  bulk_->send(segment, to, tag, owner, token);
+  moving_.store(true, std::memory_order_relaxed);
+}
+
+void MpiEngine::receive_bulk(const MpiSegment& segment, int from, int tag, MpiWork& owner,
+                             uint64_t token) {
+  if (silent_) return;
+  bulk_->receive(segment, from, tag, owner, token);
+  moving_.store(true, std::memory_order_relaxed);
+}
+
+int MpiEngine::new_tags() {
+  if (next_tag_ > greatest_tag_ - 1) next_tag_ = 1;
+  return (next_tag_ += 2) - 2;
+}
+
+std::vector<MpiEngine::Partial>& MpiEngine::bootstrap(uint64_t round) {
+  std::vector<Partial>& parts = bootstraps_[round];
+  parts.resize(static_cast<size_t>(size_));
+  return parts;
+}
+
+static void sleep_between_looks(std::chrono::steady_clock::duration waited) {
+  const auto longest = std::chrono::milliseconds(1);
+  std::this_thread::sleep_for(std::min<std::chrono::steady_clock::duration>(waited / 32, longest));
+}
+
+std::vector<std::string> MpiEngine::all_gather(std::string_view own,
+                                               std::chrono::milliseconds deadline) {
+  uint64_t round = 0;
+  {
+    const Lock lock(mutex_);
+    round = bootstrap_rounds_++;
+    bootstrap(round)[static_cast<size_t>(rank_)] = {std::string(own),
+                                                    static_cast<int64_t>(own.size())};
+    const MpiHeader header{.topic = MpiTopic::bootstrap,
+                           .from = rank_,
+                           .sequence = round,
+                           .elements = static_cast<int64_t>(own.size())};
+    size_t sent = 0;
+    do {
+      const auto part = own.substr(sent, static_cast<size_t>(kMpiShortBytes));
+      for (int r = 0; r < size_; ++r) {
+        if (r != rank_) send(r, header, std::as_bytes(std::span(part)));
+      }
+      sent += part.size();
+    } while (sent < own.size());
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  while (true) {
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    {
+      const Lock lock(mutex_);
+      poll();
+      std::vector<Partial>& parts = bootstrap(round);
+      const auto is_whole = [](const Partial& part) {
+        return part.bytes == static_cast<int64_t>(part.text.size());
+      };
+      if (std::all_of(parts.begin(), parts.end(), is_whole)) {
+        std::vector<std::string> texts;
+        for (Partial& part : parts) texts.push_back(std::move(part.text));
+        bootstraps_.erase(round);
+        return texts;
+      }
+      if (waited > deadline) check_bootstrap(parts, deadline);
+    }
+    sleep_between_looks(waited);
+  }
+}
+
+void MpiEngine::check_bootstrap(const std::vector<Partial>& parts,
+                                std::chrono::milliseconds deadline) {
+  std::string missing;
+  int first = -1;
+  for (int r = 0; r < size_; ++r) {
+    if (parts[static_cast<size_t>(r)].bytes >= 0) continue;
+    missing += concat(missing.empty() ? "" : ", ", "rank ", r);
+    if (first < 0) first = r;
+  }
+  throw CommError(concat("mpi: ", missing, " did not connect within ", deadline.count(), " ms"),
+                  first, "connect", bootstrap_rounds_);
+}
+
+bool MpiEngine::all_have_ended() const {
+  return std::all_of(ended_.begin(), ended_.end(), [](uint8_t ended) { return ended != 0; });
+}
+
+void MpiEngine::end() {
+  {
+    const Lock lock(mutex_);
+    if (stopping_) return;
+    poll();
+    ended_[static_cast<size_t>(rank_)] = 1;
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_) send(r, {.topic = MpiTopic::end, .from = rank_});
+    }
+  }
+  // Without a deadline: nobody waits for this rank, and others may have much to do.
+  const auto begin = std::chrono::steady_clock::now();
+  for (bool over = false; !over;) {
+    sleep_between_looks(std::chrono::steady_clock::now() - begin);
+    const Lock lock(mutex_);
+    poll();
+    over = silent_ || (all_have_ended() && mail_->all_left());
+  }
+  stop_thread();
+  if (silent_) return std::this_thread::sleep_for(kLinger);
+  mail_->close();
+  session_->end();
+}
+
+}  // namespace weft

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "src/comm/mpi/routing.h"
+#include "src/comm/world.h"
+
+namespace weft {
+
+class MpiBulk;
+class MpiMail;
+class MpiSession;
+
+/// MPI in this process, of which there is one: everything that calls MPI goes through it. A thread
+/// of its own polls while nobody waits, so that what is under way advances without its caller.
+class MpiEngine {
+ public:
+  /// Called by all processes of the job; initialises MPI unless the program has done so.
+  /// std::runtime_error when that fails.
+  static std::shared_ptr<MpiEngine> start();
+  ~MpiEngine();
+  MpiEngine(const MpiEngine&) = delete;
+  MpiEngine& operator=(const MpiEngine&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// Every process's string, by rank; called by all, in the same order. CommError naming who did
+  /// not come within the deadline.
+  std::vector<std::string> all_gather(std::string_view own, std::chrono::milliseconds deadline);
+  /// Failures of `world`, whose ranks are those of MPI, are told to all processes, and theirs abort
+  /// it. Before the first collective.
+  void attach(std::shared_ptr<World> world);
+  World& world() const { return *world_; }
+  /// This rank calls nothing any more. When all have said so, finalises MPI and returns; when the
+  /// world is aborted, tells the others, gives them half a second, and leaves MPI as it is, for
+  /// finalising would hang. To be called when this rank has said why it fails.
+  void end();
+
+  // For works.
+
+  using Lock = std::unique_lock<std::mutex>;
+  [[nodiscard]] Lock lock() { return Lock(mutex_); }
+  /// While somebody waits, the engine's thread does not poll.
+  class Caller {
+   public:
+    explicit Caller(MpiEngine& engine);
+    ~Caller();
+    Caller(const Caller&) = delete;
+    Caller& operator=(const Caller&) = delete;
+
+   private:
+    MpiEngine& engine_;
+  };
+  /// Lets all works advance; true when `work` is done. Takes the lock.
+  bool advance(const MpiWork& work);
+  /// True while large data is under way.
+  bool is_moving() const { return moving_.load(std::memory_order_relaxed); }
+  /// The lock is held in all that follows. Lets all works advance.
+  void poll() noexcept;
+  void add_work();
+  void remove_work() { --works_; }
+  /// True when all that the rank said before its end has come.
+  bool has_ended(int rank) const { return ended_[static_cast<size_t>(rank)] != 0; }
+  /// A short message, copied.
+  void send(int to, const MpiHeader& header, MpiPayload words = {}, const MpiSegments& data = {});
+  void send_bulk(const MpiSegment& segment, int to, int tag, MpiWork& owner, uint64_t token);
+  void receive_bulk(const MpiSegment& segment, int from, int tag, MpiWork& owner, uint64_t token);
+  MpiRouting& routing() { return routing_; }
+  /// The first of two tags under which nothing else comes to this rank.
+  int new_tags();
+  uint64_t new_letter() { return ++letters_; }
+
+ private:
+  /// What came of one process's string.
+  struct Partial {
+    std::string text;
+    int64_t bytes = -1;
+  };
+
+  MpiEngine();
+  void run();
+  void pause_between_polls(Lock& lock);
+  void take(int from, const MpiHeader& header, MpiPayload payload);
+  void take_failure(const MpiHeader& header, MpiPayload payload);
+  void tell_failure();
+  std::vector<Partial>& bootstrap(uint64_t round);
+  void check_bootstrap(const std::vector<Partial>& parts, std::chrono::milliseconds deadline);
+  bool all_have_ended() const;
+  void stop_thread();
+  void work_remains();
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unique_ptr<MpiSession> session_;
+  std::unique_ptr<MpiMail> mail_;
+  std::unique_ptr<MpiBulk> bulk_;
+  const int rank_;
+  const int size_;
+  std::shared_ptr<World> world_;
+  MpiRouting routing_;
+  std::vector<uint8_t> ended_;
+  std::map<uint64_t, std::vector<Partial>> bootstraps_;
+  uint64_t bootstrap_rounds_ = 0;
+  int greatest_tag_;
+  int next_tag_ = 1;
+  uint64_t letters_ = 0;
+  /// Calls under way, and those who wait for one.
+  int works_ = 0;
+  std::atomic<int> callers_{0};
+  std::atomic<bool> moving_{false};
+  /// After a failure nothing calls MPI: it would write to memory that its owner gave up.
+  bool silent_ = false;
+  bool asleep_ = false;
+  bool stopping_ = false;
+  std::chrono::microseconds nap_{0};
+  std::thread thread_;
+};
+
+}  // namespace weft

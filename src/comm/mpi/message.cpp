@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/mpi/message.h"
+
+#include <cstring>
+
+#include "src/comm/mpi/engine.h"
+#include "src/comm/mpi/parts.h"
+#include "src/comm/signature.h"
+
+namespace weft {
+
+MpiMessage::MpiMessage(MpiTransport& transport, const Collective& call, uint64_t number)
+    : MpiWork(transport, number),
+      call_(call),
+      piece_(call.pieces[0]),
+      count_(call.pieces[0].counts[0]) {
+  piece_.counts = {&count_, 1};
+  call_.pieces = {&piece_, 1};
+}
+
+void MpiMessage::stream(bool sends, int tag) {
+  const void* data = sends ? piece_.send : piece_.recv;
+  streams_.add(engine(), *this,
+               {.sends = sends,
+                .peer = other_of_world(),
+                .tag = tag,
+                .segments = segments_of(data, bytes()),
+                .allowed = SIZE_MAX});
+}
+
+void MpiMessage::moved(uint64_t token) {
+  streams_.ended(engine(), *this, token);
+  if (streams_.all_done()) finish();
+}
+
+std::vector<int> MpiMessage::silent() const {
+  if (answered_) return {};
+  return {other()};
+}
+
+std::vector<int> MpiMessage::slow() const {
+  if (!answered_) return {};
+  return {other()};
+}
+
+std::string MpiMessage::words() const { return message_in_words(call_); }
+
+std::string MpiMessage::prefix() const {
+  return concat(group().name, ": message ", number(), ": ");
+}
+
+void MpiMessage::leave() noexcept { engine().routing().leave(address_, *this); }
+
+void MpiSend::post() {
+  const uint64_t letter = engine().new_letter();
+  address_ = {MpiAddress::Kind::reply, 0, letter, 0};
+  engine().routing().join(address_, *this);
+  const MpiHeader header{.topic = MpiTopic::letter,
+                         .from = rank(),
+                         .group = group().id,
+                         .sequence = letter,
+                         .elements = count_,
+                         .tag = call_.tag,
+                         .dtype = piece_.dtype};
+  engine().send(other_of_world(), header, {},
+                goes_along() ? segments_of(piece_.send, bytes()) : MpiSegments{});
+}
+
+void MpiSend::take(const MpiHeader& header, MpiPayload) {
+  answered_ = true;
+  if (header.topic == MpiTopic::taken) return finish();
+  stream(true, header.tag);
+}
+
+void MpiRecv::post() {
+  address_ = {MpiAddress::Kind::letter, group().id, static_cast<uint64_t>(call_.tag), other()};
+  engine().routing().join(address_, *this);
+}
+
+void MpiRecv::take(const MpiHeader& header, MpiPayload payload) {
+  answered_ = true;
+  if (header.elements != count_ || header.dtype != piece_.dtype) {
+    fail_with(concat(title(), ": ", group().rank_in_words(other()), " sent (", header.dtype, ", [",
+                     header.elements, "])"),
+              other());
+  }
+  add_received(bytes());
+  MpiHeader answer{.topic = MpiTopic::taken, .from = rank(), .group = group().id};
+  answer.sequence = header.sequence;
+  if (!goes_along()) {
+    answer.topic = MpiTopic::grant;
+    answer.tag = engine().new_tags();
+    stream(false, answer.tag);
+    return engine().send(other_of_world(), answer);
+  }
+  if (bytes() > 0) std::memcpy(piece_.recv, payload.data(), static_cast<size_t>(bytes()));
+  engine().send(other_of_world(), answer);
+  finish();
+}
+
+}  // namespace weft

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/comm/mpi/streams.h"
+#include "src/comm/mpi/work.h"
+
+namespace weft {
+
+/// One end of a message between two processes.
+class MpiMessage : public MpiWork {
+ public:
+  MpiMessage(MpiTransport& transport, const Collective& call, uint64_t number);
+
+ protected:
+  void moved(uint64_t token) final;
+  std::vector<int> silent() const final;
+  std::vector<int> slow() const final;
+  std::string words() const final;
+  std::string prefix() const final;
+  void leave() noexcept final;
+
+  int other() const { return call_.root; }
+  int other_of_world() const { return group().world_rank(call_.root); }
+  int64_t bytes() const { return count_ * static_cast<int64_t>(size_of(piece_.dtype)); }
+  bool goes_along() const { return padded(bytes()) <= kMpiShortBytes; }
+  /// The data by itself, under that tag.
+  void stream(bool sends, int tag);
+
+  Collective call_;
+  Piece piece_;
+  const int64_t count_;
+  /// Where the other's answer comes.
+  MpiAddress address_;
+  bool answered_ = false;
+  MpiStreams streams_;
+};
+
+class MpiSend final : public MpiMessage {
+ public:
+  using MpiMessage::MpiMessage;
+
+ private:
+  void post() override;
+  void take(const MpiHeader& header, MpiPayload payload) override;
+  const char* missed() const override { return "receive it"; }
+};
+
+class MpiRecv final : public MpiMessage {
+ public:
+  using MpiMessage::MpiMessage;
+
+ private:
+  void post() override;
+  void take(const MpiHeader& header, MpiPayload payload) override;
+  const char* missed() const override { return "send it"; }
+};
+
+}  // namespace weft

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/mpi/mpi_transport.h"
+
+#include <numeric>
+
+#include "src/comm/memory_transport.h"
+#include "src/comm/mpi/engine.h"
+#include "src/comm/mpi/message.h"
+#include "src/comm/mpi/mpi_collective.h"
+
+namespace weft {
+
+std::string MpiGroup::rank_in_words(int rank) const {
+  if (id == 0) return concat("rank ", rank);
+  return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
+}
+
+MpiTransport::MpiTransport(std::shared_ptr<MpiEngine> engine, MpiGroup group, int rank,
+                           std::vector<int> hosts)
+    : Transport(rank, static_cast<int>(group.world_ranks.size()), group.name),
+      engine_(std::move(engine)),
+      group_(std::move(group)),
+      hosts_(std::move(hosts)) {}
+
+template <class CallWork>
+static Work started_work(MpiEngine& engine, std::unique_ptr<CallWork> work) {
+  {
+    const MpiEngine::Lock lock = engine.lock();
+    work->start();
+  }
+  return Work(std::move(work));
+}
+
+Work MpiTransport::start(const Collective& call) {
+  ++traffic_.collectives;
+  switch (call.kind) {
+    case CollectiveKind::send:
+      return started_work(*engine_, std::make_unique<MpiSend>(*this, call, ++messages_));
+    case CollectiveKind::recv:
+      return started_work(*engine_, std::make_unique<MpiRecv>(*this, call, ++messages_));
+    default:
+      return started_work(*engine_, std::make_unique<MpiCollective>(*this, call, ++collectives_));
+  }
+}
+
+void MpiTransport::exchange(const Exchange&, ExchangeReader&) {
+  fail("exchange: the ranks of ", name_, " do not see each other's memory");
+}
+
+Work MpiTransport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
+  exchange(call, *reader);
+  return {};
+}
+
+/// Mixes well enough that groups which a process is in do not meet by chance.
+static uint64_t mixed(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) + 0x9e3779b97f4a7c15u;
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
+  return hash ^ (hash >> 31);
+}
+
+/// Begins the keys of groups in memory that are parts of groups across hosts.
+static constexpr int64_t kMadeByMpi = -2;
+
+std::shared_ptr<Transport> MpiTransport::subgroup(std::span<const int> ranks, std::string name) {
+  MpiGroup group{.id = mixed(group_.id, ranks.size()), .name = std::move(name)};
+  std::vector<int> hosts;
+  int own = -1;
+  for (const int rank : ranks) {
+    if (rank == rank_) own = static_cast<int>(hosts.size());
+    group.world_ranks.push_back(group_.world_rank(rank));
+    group.id = mixed(group.id, static_cast<uint64_t>(rank));
+    hosts.push_back(host_of(rank));
+  }
+  const int64_t time = subgroups_[{ranks.begin(), ranks.end()}]++;
+  group.id = mixed(group.id, static_cast<uint64_t>(time));
+  World& world = engine_->world();
+  if (world.shares_memory(group.world_ranks)) {
+    const std::vector<int64_t> key{kMadeByMpi, static_cast<int64_t>(group.id)};
+    return std::make_shared<MemoryTransport>(world.group(key, group.world_ranks, group.name), own);
+  }
+  return std::make_shared<MpiTransport>(engine_, std::move(group), own, std::move(hosts));
+}
+
+void MpiTransport::abort(const std::string& reason) {
+  const int who = group_.world_rank(rank_);
+  engine_->world().abort({who, who, concat("rank ", who, " gave up: ", reason)});
+  const MpiEngine::Lock lock = engine_->lock();
+  engine_->poll();  // which tells the others
+}
+
+std::shared_ptr<Transport> mpi_world(const std::shared_ptr<MpiEngine>& engine,
+                                     std::vector<int> hosts, uint64_t number) {
+  MpiGroup group{.id = number, .world_ranks = std::vector<int>(hosts.size()), .name = "world"};
+  std::iota(group.world_ranks.begin(), group.world_ranks.end(), 0);
+  return std::make_shared<MpiTransport>(engine, std::move(group), engine->rank(), std::move(hosts));
+}
+
+}  // namespace weft

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/mpi/parts.h"
+
+#include <algorithm>
+
+#include "src/comm/read_collective.h"
+
+namespace weft {
+
+/// One message of MPI; its counts are ints.
+static constexpr int64_t kLongestSegment = int64_t{64} << 20;
+/// Of the memory in which blocks of other ranks wait to be reduced.
+static constexpr int64_t kMostScratch = int64_t{64} << 20, kLongestBlock = int64_t{1} << 20;
+
+static int64_t block_bytes_for(int size) {
+  const int64_t each = kMostScratch / (kMpiBlocksInFlight * std::max(1, size - 1));
+  return std::clamp(each / 64 * 64, int64_t{64} << 10, kLongestBlock);
+}
+
+static std::byte* moved_by(const void* data, int64_t elements, DType dtype) {
+  return static_cast<std::byte*>(const_cast<void*>(data)) +
+         elements * static_cast<int64_t>(size_of(dtype));
+}
+
+static void add_bytes(MpiSegments& segments, std::byte* at, int64_t bytes) {
+  for (int64_t done = 0; done < bytes; done += kLongestSegment) {
+    segments.push_back({at + done, std::min(kLongestSegment, bytes - done)});
+  }
+}
+
+static void add_segment(MpiSegments& segments, const void* data, int64_t begin, int64_t count,
+                        DType dtype) {
+  add_bytes(segments, moved_by(data, begin, dtype), count * static_cast<int64_t>(size_of(dtype)));
+}
+
+MpiSegments segments_of(const void* data, int64_t bytes) {
+  MpiSegments segments;
+  add_bytes(segments, static_cast<std::byte*>(const_cast<void*>(data)), bytes);
+  return segments;
+}
+
+MpiParts::MpiParts(const Collective& call, int rank, int size)
+    : call_(call),
+      rank_(rank),
+      size_(size),
+      reduces_(call.kind == CollectiveKind::reduce_scatter ||
+               call.kind == CollectiveKind::all_reduce),
+      block_bytes_(block_bytes_for(size)) {
+  if (call.kind != CollectiveKind::all_reduce || size != 2) return;
+  direct_ = true;
+  direct_ = is_short(to(1 - rank));
+}
+
+PieceRange MpiParts::share(size_t i, int r) const {
+  const Piece& piece = call_.pieces[i];
+  if (call_.kind == CollectiveKind::reduce_scatter) {
+    return {i, part_offset(piece.counts, r), piece.counts[static_cast<size_t>(r)], 0};
+  }
+  if (direct_) return {i, 0, piece.counts[0], 0};
+  const ReducedRange range = share_of(piece.counts[0], size_, r);
+  return {i, range.begin, range.count, range.begin};
+}
+
+std::vector<PieceRange> MpiParts::ranges(int r) const {
+  std::vector<PieceRange> ranges;
+  for (size_t i = 0; i < call_.pieces.size(); ++i) {
+    const Piece& piece = call_.pieces[i];
+    const auto widest = std::max(size_of(piece.dtype), size_of(piece.recv_dtype));
+    const int64_t block = block_bytes_ / static_cast<int64_t>(widest);
+    const PieceRange whole = share(i, r);
+    for (int64_t done = 0; done < whole.count; done += block) {
+      const int64_t count = std::min(block, whole.count - done);
+      ranges.push_back({i, whole.begin + done, count, whole.to + done});
+    }
+  }
+  return ranges;
+}
+
+MpiSegment MpiParts::source(const PieceRange& range) const {
+  const Piece& piece = call_.pieces[range.piece];
+  return {moved_by(piece.send, range.begin, piece.dtype),
+          range.count * static_cast<int64_t>(size_of(piece.dtype))};
+}
+
+MpiSegment MpiParts::result(const PieceRange& range) const {
+  const Piece& piece = call_.pieces[range.piece];
+  return {moved_by(piece.recv, range.to, piece.recv_dtype),
+          range.count * static_cast<int64_t>(size_of(piece.recv_dtype))};
+}
+
+MpiSegments MpiParts::results(int r) const {
+  MpiSegments segments;
+  for (const PieceRange& range : ranges(r)) segments.push_back(result(range));
+  return segments;
+}
+
+MpiSegments MpiParts::to(int r) const {
+  MpiSegments segments;
+  if (reduces_) {
+    for (const PieceRange& range : ranges(r)) segments.push_back(source(range));
+    return segments;
+  }
+  for (const Piece& piece : call_.pieces) {
+    const auto count_of_rank = [&](int q) { return piece.counts[static_cast<size_t>(q)]; };
+    const auto add = [&](int64_t begin, int64_t count) {
+      add_segment(segments, piece.send, begin, count, piece.dtype);
+    };
+    switch (call_.kind) {
+      case CollectiveKind::broadcast:
+        if (rank_ == call_.root) add(0, piece.counts[0]);
+        break;
+      case CollectiveKind::all_gather:
+        add(0, count_of_rank(rank_));
+        break;
+      case CollectiveKind::gather:
+        if (r == call_.root) add(0, count_of_rank(rank_));
+        break;
+      case CollectiveKind::scatter:
+        if (rank_ == call_.root) add(part_offset(piece.counts, r), count_of_rank(r));
+        break;
+      case CollectiveKind::all_to_all:
+        add(part_offset(piece.counts, r), count_of_rank(r));
+        break;
+      default:
+        break;
+    }
+  }
+  return segments;
+}
+
+MpiSegments MpiParts::from(int r) const {
+  MpiSegments segments;
+  if (reduces_) return segments;
+  for (const Piece& piece : call_.pieces) {
+    const auto add = [&](int64_t begin, int64_t count) {
+      add_segment(segments, piece.recv, begin, count, piece.dtype);
+    };
+    const auto add_part = [&](std::span<const int64_t> counts) {
+      add(part_offset(counts, r), counts[static_cast<size_t>(r)]);
+    };
+    switch (call_.kind) {
+      case CollectiveKind::broadcast:
+        if (r == call_.root) add(0, piece.counts[0]);
+        break;
+      case CollectiveKind::all_gather:
+        add_part(piece.counts);
+        break;
+      case CollectiveKind::gather:
+        if (rank_ == call_.root) add_part(piece.counts);
+        break;
+      case CollectiveKind::scatter:
+        if (r == call_.root) add(0, piece.counts[static_cast<size_t>(rank_)]);
+        break;
+      case CollectiveKind::all_to_all:
+        add_part(call_.recv_counts);
+        break;
+      default:
+        break;
+    }
+  }
+  return segments;
+}
+
+int64_t MpiParts::received_bytes() const {
+  int64_t bytes = 0;
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    for (const MpiSegment& segment : from(r)) bytes += segment.bytes;
+  }
+  if (!reduces_) return bytes;
+  for (size_t i = 0; i < call_.pieces.size(); ++i) {
+    const Piece& piece = call_.pieces[i];
+    if (call_.kind == CollectiveKind::reduce_scatter) {
+      bytes += (size_ - 1) * source(share(i, rank_)).bytes;
+      continue;
+    }
+    const int64_t own = share_of(piece.counts[0], size_, rank_).count;
+    bytes += (size_ - 1) * own * static_cast<int64_t>(size_of(piece.dtype)) +
+             (piece.counts[0] - own) * static_cast<int64_t>(size_of(piece.recv_dtype));
+  }
+  return bytes;
+}
+
+}  // namespace weft

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/mpi/session.h"
+
+#include <cstdlib>
+
+#include "src/comm/world.h"
+
+namespace weft {
+
+/// What Open MPI reads when it starts; the user's own settings stay.
+static void set_knobs() {
+  // A receiver that copies from the sender's memory by itself would go on after the sender gave up.
+  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+  // Above 4 KiB by default, which would make two short messages of one.
+  setenv("OMPI_MCA_btl_vader_eager_limit", "16384", 0);
+  const char* local_ranks = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (local_ranks && std::atoi(local_ranks) > available_cores()) {
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  }
+}
+
+MpiSession::MpiSession() {
+  int finalized = 0;
+  check_mpi(MPI_Finalized(&finalized), "MPI_Finalized");
+  if (finalized) fail_call("MPI_Finalized", "the program has finalised MPI already");
+  int initialized = 0;
+  int level = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Initialized(&initialized), "MPI_Initialized");
+  if (initialized) {
+    check_mpi(MPI_Query_thread(&level), "MPI_Query_thread");
+    if (level < MPI_THREAD_MULTIPLE) {
+      fail_call("MPI_Query_thread", "the program initialised MPI with thread level ", level,
+                "; weft, whose thread calls MPI too, needs MPI_THREAD_MULTIPLE (",
+                MPI_THREAD_MULTIPLE, ')');
+    }
+  } else {
+    set_knobs();
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
+    owns_mpi_ = true;
+    if (level < MPI_THREAD_SERIALIZED) {
+      fail_call("MPI_Init_thread", "this MPI gives thread level ", level,
+                "; weft needs MPI_THREAD_SERIALIZED (", MPI_THREAD_SERIALIZED, ')');
+    }
+  }
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+}
+
+int MpiSession::greatest_tag() const {
+  int* tag = nullptr;
+  int found = 0;
+  check_mpi(MPI_Comm_get_attr(comm_, MPI_TAG_UB, &tag, &found), "MPI_Comm_get_attr");
+  return found ? *tag : 32767;  // what the standard grants
+}
+
+void MpiSession::end() {
+  check_mpi(MPI_Comm_free(&comm_), "MPI_Comm_free");
+  if (owns_mpi_) check_mpi(MPI_Finalize(), "MPI_Finalize");
+}
+
+}  // namespace weft

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/mpi/work.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "src/comm/mpi/engine.h"
+#include "src/comm/pending.h"
+#include "src/comm/world.h"
+
+namespace weft {
+
+MpiWork::MpiWork(MpiTransport& transport, uint64_t number)
+    : transport_(transport),
+      keep_(transport.shared_from_this()),
+      number_(number),
+      waiter_(transport.engine().world().spins()),
+      exceptions_(std::uncaught_exceptions()) {}
+
+/// What fails on the way ends this call with that error, and the world.
+template <class Step>
+void MpiWork::step(Step&& next) noexcept {
+  if (done_) return;
+  try {
+    next();
+  } catch (...) {
+    error_ = std::current_exception();
+    engine().world().threw(group().world_rank(rank()), error_);
+    finish();
+  }
+}
+
+void MpiWork::start() noexcept {
+  engine().add_work();
+  step([&] { post(); });
+}
+
+void MpiWork::receive(const MpiHeader& header, MpiPayload payload) noexcept {
+  step([&] { take(header, payload); });
+}
+
+void MpiWork::transferred(uint64_t token) noexcept {
+  step([&] { moved(token); });
+}
+
+void MpiWork::finish() noexcept {
+  done_ = true;
+  engine().remove_work();
+  leave();
+}
+
+void MpiWork::wait() {
+  waiter_ = Waiter(engine().world().spins());
+  wait_quietly();
+  if (error_) std::rethrow_exception(error_);
+}
+
+void MpiWork::wait_quietly() noexcept {
+  const MpiEngine::Caller caller(engine());
+  while (!engine().advance(*this)) {
+    // Others may wait for those before they call this one.
+    PendingWork::advance_all();
+    if (pause()) look_around();
+  }
+  count_received();
+}
+
+bool MpiWork::test() {
+  const bool done = engine().advance(*this);
+  if (!done) {
+    PendingWork::advance_all();
+    waiter_.look_at_clock();
+    look_around();
+  }
+  const MpiEngine::Lock lock = engine().lock();
+  if (done_) count_received();
+  return done_;
+}
+
+void MpiWork::drop() noexcept {
+  if (std::uncaught_exceptions() > exceptions_ && !engine().advance(*this)) {
+    const int who = group().world_rank(rank());
+    engine().world().abort(
+        {who, who, concat(title(), ": given up by rank ", who, ", which threw")});
+  }
+  wait_quietly();
+}
+
+void MpiWork::count_received() {
+  transport_.add_received(received_);
+  received_ = 0;
+}
+
+/// Between two polls; true when a look around is due.
+bool MpiWork::pause() {
+  if (!engine().is_moving()) return waiter_.pause();
+  // Large data goes on only while both ends poll.
+  sched_yield();
+  waiter_.look_at_clock();
+  return true;
+}
+
+void MpiWork::look_around() noexcept {
+  const MpiEngine::Lock lock = engine().lock();
+  step([&] {
+    if (engine().world().is_aborted()) throw_echo();
+    check_missing_ranks();
+  });
+  if (engine().world().is_aborted()) engine().poll();  // which tells the others
+}
+
+void MpiWork::throw_echo() const {
+  const WorldFailure failure = engine().world().failure();
+  throw CommError(concat(title(), ": given up: ", failure.text), failure.rank, words(), number());
+}
+
+void MpiWork::check_missing_ranks() {
+  for (const int rank : silent()) {
+    // What it said before it ended came before its end.
+    if (!engine().has_ended(group().world_rank(rank))) continue;
+    fail_with(concat(title(), ": ", group().rank_in_words(rank), " ended and did not ", missed()),
+              rank);
+  }
+  if (waiter_.waited() > engine().world().deadline()) fail_late();
+}
+
+void MpiWork::fail_late() {
+  const std::vector<int> silent_ranks = silent();
+  const std::vector<int> slow_ranks = slow();
+  std::string text;
+  const auto tell = [&](int rank, const char* what) {
+    text += concat(text.empty() ? "" : "; ", group().rank_in_words(rank), " did not ", what);
+  };
+  for (const int rank : silent_ranks) tell(rank, missed());
+  for (const int rank : slow_ranks) tell(rank, "finish it");
+  text += concat(" within ", engine().world().deadline().count(), " ms; there were");
+  const char* separator = " ";
+  for (int rank = 0; rank < size(); ++rank) {
+    const auto is_in = [&](const std::vector<int>& ranks) {
+      return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+    };
+    if (is_in(silent_ranks) || is_in(slow_ranks)) continue;
+    text += concat(separator, group().rank_in_words(rank));
+    separator = ", ";
+  }
+  fail_with(concat(title(), ": ", text),
+            silent_ranks.empty() ? slow_ranks.front() : silent_ranks.front(), true);
+}
+
+void MpiWork::fail_with(const std::string& text, int at_fault, bool was_late) {
+  const int world_rank = group().world_rank(at_fault);
+  const CommError error(text, world_rank, words(), number());
+  engine().world().abort({group().world_rank(rank()), world_rank, text, was_late},
+                         std::make_exception_ptr(error));
+  throw error;
+}
+
+}  // namespace weft

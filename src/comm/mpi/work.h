@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/comm/mpi/mpi_transport.h"
+#include "src/comm/mpi/routing.h"
+#include "src/comm/waiter.h"
+#include "src/comm/work_state.h"
+
+namespace weft {
+
+/// A call of one rank that has begun and not ended. It advances when messages come for it, on
+/// whichever thread polls the engine. Derived classes say how.
+class MpiWork : public Work::State {
+ public:
+  /// `number`: of the collective or message, as people count.
+  MpiWork(MpiTransport& transport, uint64_t number);
+  MpiWork(const MpiWork&) = delete;
+  MpiWork& operator=(const MpiWork&) = delete;
+  ~MpiWork() override = default;
+
+  void wait() final;
+  bool test() final;
+  void drop() noexcept final;
+
+  // The engine's lock is held in all that follows.
+
+  /// Begins the call.
+  void start() noexcept;
+  /// A short message for this call.
+  void receive(const MpiHeader& header, MpiPayload payload) noexcept;
+  /// A transfer of this call has ended.
+  void transferred(uint64_t token) noexcept;
+  bool is_done() const { return done_; }
+
+ protected:
+  virtual void post() = 0;
+  virtual void take(const MpiHeader& header, MpiPayload payload) = 0;
+  virtual void moved(uint64_t token) = 0;
+  /// No message is for this call any more.
+  virtual void leave() noexcept = 0;
+
+  /// Ranks of the group that have not said what this call waits for.
+  virtual std::vector<int> silent() const = 0;
+  /// Ranks that have, but whose part is not over.
+  virtual std::vector<int> slow() const = 0;
+  /// What a silent rank has not done, in words: "call it".
+  virtual const char* missed() const = 0;
+  /// "all_reduce(sum, f32, [16])".
+  virtual std::string words() const = 0;
+  /// "world: collective 7: ".
+  virtual std::string prefix() const = 0;
+  std::string title() const { return prefix() + words(); }
+
+  /// All is there.
+  void finish() noexcept;
+  /// Aborts the world with that error and throws it; `at_fault` is a rank of the group.
+  [[noreturn]] void fail_with(const std::string& text, int at_fault, bool was_late = false);
+  /// Bytes from other ranks, counted for the communicator when the caller sees the end.
+  void add_received(int64_t bytes) { received_ += bytes; }
+
+  MpiEngine& engine() const { return transport_.engine(); }
+  const MpiGroup& group() const { return transport_.group(); }
+  int rank() const { return transport_.rank(); }
+  int size() const { return transport_.size(); }
+  uint64_t number() const { return number_; }
+
+ private:
+  template <class Step>
+  void step(Step&& next) noexcept;
+  void wait_quietly() noexcept;
+  bool pause();
+  void look_around() noexcept;
+  void check_missing_ranks();
+  [[noreturn]] void fail_late();
+  [[noreturn]] void throw_echo() const;
+  void count_received();
+
+  MpiTransport& transport_;
+  const std::shared_ptr<Transport> keep_;
+  const uint64_t number_;
+  Waiter waiter_;
+  bool done_ = false;
+  int exceptions_;
+  int64_t received_ = 0;
+  std::exception_ptr error_;
+};
+
+}  // namespace weft

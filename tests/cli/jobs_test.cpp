@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// One training as threads, as processes and under MPI.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/scratch.h"
+#include "weft/checkpoint.h"
+#include "weft/error.h"
+
+namespace weft {
+
+static const std::string kProgram = WEFT_PROGRAM;
+static const std::string kText = WEFT_SOURCE_DIR "/include/weft";
+
+/// How four ranks are started.
+struct Way {
+  const char* name;
+  std::string command;
+};
+
+static bool has_mpirun() { return std::system("command -v mpirun >/dev/null 2>&1") == 0; }
+
+static std::vector<Way> ways() {
+  std::vector<Way> all = {{"threads", concat(kProgram, " train --ranks 4")},
+                          {"processes", concat(kProgram, " run -n 4 -- ", kProgram, " train")}};
+  if (has_mpirun()) {
+    all.push_back({"mpi", concat("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun "
+                                 "--oversubscribe -n 4 ",
+                                 kProgram, " train")});
+  }
+  return all;
+}
+
+static std::vector<double> losses_in(const std::string& path) {
+  std::vector<double> losses;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    losses.push_back(nlohmann::json::parse(line).at("loss").get<double>());
+  }
+  return losses;
+}
+
+/// Trains six steps and saves the third; losses of all steps made.
+static std::vector<double> trained(const Scratch& scratch, const Way& way, const std::string& name,
+                                   const std::string& more) {
+  const std::string metrics = scratch.path(concat(name, ".jsonl"));
+  const std::string command =
+      concat(way.command, " --data ", kText, " --mesh dp=2,tp=2 --steps 6 --batch 4 --seq 64",
+             " --seed 5 --metrics ", metrics, ' ', more, " >", scratch.path(concat(name, ".log")),
+             " 2>&1");
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  return losses_in(metrics);
+}
+
+TEST(Jobs, ThreadsProcessesAndMpiGiveTheSameBits) {
+  if (!has_mpirun()) std::printf("skipped: Jobs under mpirun, which is not installed\n");
+  const Scratch scratch;
+  const std::vector<Way> all = ways();
+  std::vector<std::vector<double>> losses;
+  for (const Way& way : all) {
+    const std::string saves = concat("--save ", scratch.path(way.name), " --save-every 3");
+    losses.push_back(trained(scratch, way, concat(way.name, "-whole"), saves));
+    ASSERT_EQ(losses.back().size(), 6u) << way.name;
+    EXPECT_EQ(losses.back(), losses.front()) << way.name;
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    // What the one before saved.
+    const auto saved = list_checkpoints(scratch.path(all[(i + 1) % all.size()].name));
+    ASSERT_EQ(saved.size(), 2u);
+    const std::string& from = saved.back();
+    const std::vector<double> rest =
+        trained(scratch, all[i], concat(all[i].name, "-rest"), concat("--resume ", from));
+    EXPECT_EQ(rest, std::vector<double>(losses[0].begin() + 3, losses[0].end())) << all[i].name;
+  }
+}
+
+TEST(Jobs, AnotherNumberOfRanksIsRefused) {
+  const Scratch scratch;
+  const std::string said = scratch.path("said");
+  const std::string command =
+      concat(kProgram, " run -n 2 -- ", kProgram, " train --data ", kText, " --ranks 4 2>", said);
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 2);
+  std::string text;
+  std::getline(std::ifstream(said), text);
+  EXPECT_NE(
+      text.find("--ranks is 4, but this process is one of a job of 2 ranks; leave --ranks out"),
+      std::string::npos)
+      << text;
+}
+
+}  // namespace weft

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/comm/mpi_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#ifdef WEFT_WITH_MPI
+#include "src/comm/mpi/engine.h"
+#include "src/comm/mpi/mpi_transport.h"
+#include "tests/support/lone_world.h"
+#endif
+
+namespace weft {
+
+#ifdef WEFT_WITH_MPI
+
+int mpirun_ranks() {
+  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  return size ? std::atoi(size) : 0;
+}
+
+/// This process's rank for the time of all cases.
+struct MpiRank {
+  std::shared_ptr<MpiEngine> engine = MpiEngine::start();
+  std::shared_ptr<World> world =
+      std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(20000));
+  uint64_t cases = 0;
+
+  MpiRank() { engine->attach(world); }
+};
+
+static std::unique_ptr<MpiRank> mpi_rank;
+
+class EndOfMpi : public testing::Environment {
+ public:
+  void TearDown() override {
+    if (mpi_rank) mpi_rank->engine->end();
+  }
+};
+
+void run_on_mpi(int, const std::function<void(Communicator)>& body) {
+  if (!mpi_rank) {
+    mpi_rank = std::make_unique<MpiRank>();
+    testing::AddGlobalTestEnvironment(new EndOfMpi);
+  }
+  const std::vector<int> hosts(static_cast<size_t>(mpi_rank->engine->size()));
+  Communicator world(mpi_world(mpi_rank->engine, hosts, ++mpi_rank->cases));
+  try {
+    body(world);
+  } catch (...) {
+    mpi_rank->world->threw(mpi_rank->engine->rank(), std::current_exception());
+    throw;
+  }
+}
+
+#else
+
+int mpirun_ranks() { return 0; }
+void run_on_mpi(int, const std::function<void(Communicator)>&) {}
+
+#endif
+
+}  // namespace weft

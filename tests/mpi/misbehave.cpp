@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of a job in which rank 1 does what the argument names at its third collective.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "src/comm/mpi/engine.h"
+#include "src/comm/mpi/mpi_transport.h"
+#include "src/comm/mpi/session.h"
+#include "tests/support/lone_world.h"
+
+namespace weft {
+
+static void all_reduce(const Communicator& world, int64_t count, DType dtype = f32,
+                       ReduceOp op = ReduceOp::sum) {
+  std::vector<double> memory(static_cast<size_t>(count), 1.0);
+  const Piece piece{
+      .send = memory.data(), .recv = memory.data(), .dtype = dtype, .counts = {&count, 1}};
+  world.all_reduce({&piece, 1}, op).wait();
+}
+
+static void broadcast(const Communicator& world, int root) {
+  float value = 0;
+  const int64_t one = 1;
+  const Piece piece{.send = &value, .recv = &value, .counts = {&one, 1}};
+  world.broadcast({&piece, 1}, root).wait();
+}
+
+/// Parts that do not go along with the calls.
+static constexpr int64_t kLarge = 100000;
+
+static void all_gather(const Communicator& world, int64_t count) {
+  const std::vector<int64_t> counts(static_cast<size_t>(world.size()), count);
+  std::vector<float> part(static_cast<size_t>(count));
+  std::vector<float> whole(part.size() * counts.size());
+  const Piece piece{.send = part.data(), .recv = whole.data(), .counts = counts};
+  world.all_gather({&piece, 1}).wait();
+}
+
+/// Rank 0 expects more from rank 1 than it sends.
+static void all_to_all(const Communicator& world) {
+  const std::vector<int64_t> ones(static_cast<size_t>(world.size()), 1);
+  std::vector<int64_t> expected = ones;
+  if (world.rank() == 0) expected[1] = 4;
+  std::vector<float> sent(16), got(16);
+  const Piece piece{.send = sent.data(), .recv = got.data(), .counts = ones};
+  world.all_to_all(piece, expected).wait();
+}
+
+static void message(const Communicator& world, int64_t sent, DType dtype) {
+  std::vector<double> memory(static_cast<size_t>(kLarge));
+  if (world.rank() == 1) world.send(memory.data(), sent, dtype, 0, 3).wait();
+  if (world.rank() == 0) world.recv(memory.data(), 4, f32, 1, 3).wait();
+}
+
+static void unanswered(const Communicator& world, bool sends) {
+  float value = 0;
+  if (world.rank() != 0) return;
+  (sends ? world.send(&value, 1, f32, 1) : world.recv(&value, 1, f32, 1)).wait();
+}
+
+static void by_a_pair(const Communicator& world) {
+  if (world.rank() > 1) return;
+  const std::vector<int> ranks{1, 0};
+  const Communicator pair = world.subgroup(ranks, "world/pair");
+  if (world.rank() == 0) pair.barrier();
+}
+
+using Body = std::function<void(const Communicator&)>;
+
+/// What rank 1 does alone, while the others reduce 4 numbers.
+static const std::map<std::string, Body> kMisdeeds = {
+    {"Throws", [](const Communicator&) { throw std::runtime_error("boom"); }},
+    {"ReturnsEarly", [](const Communicator&) {}},
+    {"Exits0", [](const Communicator&) { _exit(0); }},
+    {"Exits3", [](const Communicator&) { _exit(3); }},
+    {"IsKilled", [](const Communicator&) { raise(SIGKILL); }},
+    {"Crashes",
+     [](const Communicator&) {
+       std::signal(SIGSEGV, SIG_DFL);
+       raise(SIGSEGV);
+     }},
+    {"Stops", [](const Communicator&) { raise(SIGSTOP); }},
+    {"LoopsForEver",
+     [](const Communicator&) {
+       for (volatile bool on = true; on;) {
+       }
+     }},
+    {"CallsAnotherOperation", [](const Communicator& world) { world.barrier(); }},
+    {"CallsLargeOperation", [](const Communicator& world) { all_gather(world, kLarge); }},
+    {"CallsWithAnotherDType", [](const Communicator& world) { all_reduce(world, 4, i32); }},
+    {"CallsWithAnotherCount", [](const Communicator& world) { all_reduce(world, 5); }},
+    {"CallsInAnotherOrder",
+     [](const Communicator& world) {
+       broadcast(world, 0);
+       all_reduce(world, 4);
+     }},
+    {"CallsWithAnotherReduction",
+     [](const Communicator& world) { all_reduce(world, 4, f32, ReduceOp::max); }},
+    {"GivesUp", [](const Communicator& world) { world.transport()->abort("no data left"); }},
+    {"ThrowsPastWork",
+     [](const Communicator& world) {
+       float value = 0;
+       const Work work = world.recv(&value, 1, f32, 0);
+       throw std::runtime_error("boom");
+     }},
+};
+
+/// What all ranks call from the third collective on.
+static const std::map<std::string, Body> kCommonMisdeeds = {
+    {"GoesWell", [](const Communicator& world) { broadcast(world, 0); }},
+    {"RootsDiffer", [](const Communicator& world) { broadcast(world, world.rank() == 1); }},
+    {"CountsOfPairsDiffer", all_to_all},
+    {"MessageSizesDiffer", [](const Communicator& world) { message(world, 5, f32); }},
+    {"MessageDTypesDiffer", [](const Communicator& world) { message(world, 4, i32); }},
+    {"LargeMessagesDiffer", [](const Communicator& world) { message(world, kLarge, f64); }},
+    {"NobodySends", [](const Communicator& world) { unanswered(world, false); }},
+    {"NobodyReceives", [](const Communicator& world) { unanswered(world, true); }},
+    {"AMemberOfAPairEnds", by_a_pair},
+};
+
+static void misbehave(const Communicator& world, const std::string& name) {
+  all_reduce(world, 4);
+  all_gather(world, kLarge);
+  const auto common = kCommonMisdeeds.find(name);
+  if (common != kCommonMisdeeds.end()) return common->second(world);
+  if (world.rank() == 1) {
+    // The others are at their third call.
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    return kMisdeeds.at(name)(world);
+  }
+  all_reduce(world, 4);
+  broadcast(world, 0);
+  all_reduce(world, 4);
+}
+
+/// The program has begun MPI itself, and ends it itself.
+static int run_beside_program(int level) {
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, level, &provided);
+  try {
+    const auto engine = MpiEngine::start();
+    engine->attach(std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(800)));
+    const std::vector<int> hosts(static_cast<size_t>(engine->size()));
+    misbehave(Communicator(mpi_world(engine, hosts)), "GoesWell");
+    engine->end();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    MPI_Finalize();
+    return 1;
+  }
+  MPI_Finalize();
+  return 0;
+}
+
+static int run_misdeed(const std::string& name) {
+  if (name == "HasMpi") return run_beside_program(MPI_THREAD_MULTIPLE);
+  if (name == "HasTooLittleMpi") return run_beside_program(MPI_THREAD_FUNNELED);
+  const auto engine = MpiEngine::start();
+  const auto world = std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(800));
+  engine->attach(world);
+  const std::vector<int> hosts(static_cast<size_t>(engine->size()));
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    misbehave(Communicator(mpi_world(engine, hosts)), name);
+  } catch (const std::exception& error) {
+    world->threw(engine->rank(), std::current_exception());
+    const std::chrono::duration<double> lasted = std::chrono::steady_clock::now() - begin;
+    const std::string text =
+        concat("rank ", engine->rank(), " after ", lasted.count(), " s: ", error.what(), "\n");
+    std::fputs(text.c_str(), stderr);
+    engine->end();
+    return 1;
+  }
+  engine->end();
+  return 0;
+}
+
+}  // namespace weft
+
+int main(int, char** arguments) {
+  const rlimit no_core{};
+  setrlimit(RLIMIT_CORE, &no_core);
+  return weft::run_misdeed(arguments[1]);
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <future>
+
+#include "weft/error.h"
+
+namespace weft {
+
+/// How a job under mpirun ended, and what all of it said.
+struct JobEnd {
+  int code = 0;
+  double seconds = 0;
+  std::string text;
+};
+
+static JobEnd end_of_job(int ranks, const std::string& misdeed) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string command = concat(WEFT_MPIRUN " --oversubscribe --bind-to none -n ", ranks, " ",
+                                     WEFT_MISBEHAVE " ", misdeed, " 2>&1");
+  FILE* pipe = ::popen(command.c_str(), "r");
+  if (!pipe) throw std::runtime_error("popen");
+  JobEnd end;
+  char part[4096];
+  while (const size_t length = std::fread(part, 1, sizeof part, pipe))
+    end.text.append(part, length);
+  const int status = ::pclose(pipe);
+  end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const std::chrono::duration<double> lasted = std::chrono::steady_clock::now() - begin;
+  end.seconds = lasted.count();
+  return end;
+}
+
+/// What rank 1 does (see misbehave.cpp), and what is said. "ALL" stands for the ranks that came.
+struct MpiMisdeed {
+  const char* name;
+  std::string says;
+  /// How many ranks say so: all others, all, at least one.
+  enum Who { others, all, one } who = others;
+};
+
+static std::string others_say(const std::string& what) {
+  return concat("world: collective 3: all_reduce(sum, f32, [4]): ", what);
+}
+static std::string diverged(const std::string& what) {
+  return concat("world: collective 3: rank 0 called all_reduce(sum, f32, [4]) but rank 1 called ",
+                what);
+}
+
+static std::vector<MpiMisdeed> mpi_misdeeds() {
+  const std::string late = others_say("rank 1 did not call it within 800 ms; there were rank 0");
+  return {
+      {"Throws", others_say("given up: rank 1 threw: boom")},
+      {"ReturnsEarly", others_say("rank 1 ended and did not call it")},
+      {"Stops", late},
+      {"LoopsForEver", late},
+      {"CallsAnotherOperation", diverged("barrier()"), MpiMisdeed::all},
+      {"CallsWithAnotherDType", diverged("all_reduce(sum, i32, [4])"), MpiMisdeed::all},
+      {"CallsWithAnotherCount", diverged("all_reduce(sum, f32, [5])"), MpiMisdeed::all},
+      {"CallsInAnotherOrder", diverged("broadcast(root 0, f32, [1])"), MpiMisdeed::all},
+      {"CallsWithAnotherReduction", diverged("all_reduce(max, f32, [4])"), MpiMisdeed::all},
+      {"CallsLargeOperation", diverged("all_gather(f32, [100000, 100000"), MpiMisdeed::all},
+      {"GivesUp", others_say("given up: rank 1 gave up: no data left")},
+      {"ThrowsPastWork",
+       others_say("given up: world: message 1: recv(f32, [1], from rank 0, tag 0): given up by "
+                  "rank 1, which threw")},
+      {"RootsDiffer",
+       "world: collective 3: rank 0 called broadcast(root 0, f32, [1]) but rank 1 called "
+       "broadcast(root 1, f32, [1])",
+       MpiMisdeed::all},
+      {"CountsOfPairsDiffer",
+       "world: collective 3: all_to_all(f32): rank 1 sends 1 elements to rank 0, which expects 4",
+       MpiMisdeed::one},
+      {"MessageSizesDiffer",
+       "world: message 1: recv(f32, [4], from rank 1, tag 3): rank 1 sent (f32, [5])",
+       MpiMisdeed::one},
+      {"MessageDTypesDiffer",
+       "world: message 1: recv(f32, [4], from rank 1, tag 3): rank 1 sent (i32, [4])",
+       MpiMisdeed::one},
+      {"LargeMessagesDiffer",
+       "world: message 1: recv(f32, [4], from rank 1, tag 3): rank 1 sent (f64, [100000])",
+       MpiMisdeed::one},
+      {"NobodySends",
+       "world: message 1: recv(f32, [1], from rank 1, tag 0): rank 1 ended and did not send it",
+       MpiMisdeed::one},
+      {"NobodyReceives",
+       "world: message 1: send(f32, [1], to rank 1, tag 0): rank 1 ended and did not receive it",
+       MpiMisdeed::one},
+      {"AMemberOfAPairEnds",
+       "world/pair: collective 1: barrier(): rank 0 (rank 1 of the world) ended and did not call "
+       "it",
+       MpiMisdeed::one},
+      // mpirun sees these first, ends the others, and says which process it was.
+      {"Exits0", "rank 1", MpiMisdeed::one},
+      {"Exits3", "Exit code:    3", MpiMisdeed::one},
+      {"IsKilled", "rank 1", MpiMisdeed::one},
+      {"Crashes", "rank 1", MpiMisdeed::one},
+  };
+}
+
+static int times_in(const std::string& text, const std::string& part) {
+  int times = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++times;
+  return times;
+}
+
+/// Of "rank 0 after 0.8 s: ..." the longest time.
+static double latest_in(const std::string& text) {
+  static const std::string mark = " after ";
+  double latest = 0;
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
+    latest = std::max(latest, std::strtod(text.c_str() + at + mark.size(), nullptr));
+  }
+  return latest;
+}
+
+static void check_end(const MpiMisdeed& misdeed, int ranks, const JobEnd& end) {
+  SCOPED_TRACE(concat(misdeed.name, " on ", ranks, " ranks: ", end.text));
+  EXPECT_NE(end.code, 0);
+  const int expected =
+      misdeed.who == MpiMisdeed::one ? 1 : ranks - (misdeed.who == MpiMisdeed::others ? 1 : 0);
+  EXPECT_GE(times_in(end.text, misdeed.says), expected) << misdeed.says;
+  // The deadline and two seconds; mpirun takes long to start and end many jobs together.
+  EXPECT_LT(latest_in(end.text), 0.8 + 2);
+  EXPECT_LT(end.seconds, 15);
+}
+
+TEST(MpiFailures, AllRanksEndAndSayWhy) {
+  for (const int ranks : {2, 4}) {
+    const auto misdeeds = mpi_misdeeds();
+    // They wait most of the time: a few together.
+    constexpr size_t together = 8;
+    for (size_t begin = 0; begin < misdeeds.size(); begin += together) {
+      const size_t end = std::min(misdeeds.size(), begin + together);
+      std::vector<std::future<JobEnd>> ends;
+      for (size_t i = begin; i < end; ++i) {
+        ends.push_back(std::async(std::launch::async, end_of_job, ranks, misdeeds[i].name));
+      }
+      for (size_t i = begin; i < end; ++i) check_end(misdeeds[i], ranks, ends[i - begin].get());
+    }
+  }
+}
+
+TEST(MpiFailures, AJobThatGoesWellSaysNothing) {
+  for (const int ranks : {1, 2, 3}) {
+    const JobEnd end = end_of_job(ranks, "GoesWell");
+    EXPECT_EQ(end.code, 0);
+    EXPECT_EQ(end.text, "");
+  }
+}
+
+TEST(MpiFailures, AProgramMayBeginMpiItself) {
+  const JobEnd end = end_of_job(2, "HasMpi");
+  EXPECT_EQ(end.code, 0);
+  EXPECT_EQ(end.text, "");
+  const JobEnd refused = end_of_job(2, "HasTooLittleMpi");
+  EXPECT_NE(refused.code, 0);
+  EXPECT_GE(times_in(refused.text,
+                     "MPI_Query_thread: the program initialised MPI with thread level 1; weft, "
+                     "whose thread calls MPI too, needs MPI_THREAD_MULTIPLE (3)"),
+            1)
+      << refused.text;
+}
+
+}  // namespace weft

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "src/comm/world.h"
+#include "weft/error.h"
+
+namespace weft {
+
+struct LoneState {
+  explicit LoneState(int ranks) : ended(new std::atomic<uint8_t>[static_cast<size_t>(ranks)] {}) {}
+  WorldState state;
+  std::unique_ptr<std::atomic<uint8_t>[]> ended;
+};
+
+/// The view that one process has of a world with whose other processes it shares no memory.
+class LoneWorld final : private LoneState, public World {
+ public:
+  LoneWorld(int ranks, std::chrono::milliseconds deadline)
+      : LoneState(ranks), World(ranks, deadline, ranks, state, ended.get()) {}
+
+  bool shares_memory(std::span<const int>) const override { return false; }
+  std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>&, const std::vector<int>&,
+                                     const std::string& name) override {
+    fail("subgroup: the ranks of ", name, " share no memory");
+  }
+};
+
+}  // namespace weft
