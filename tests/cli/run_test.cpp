@@ -7,6 +7,7 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 
 #include "tests/support/scratch.h"
@@ -149,6 +150,7 @@ class Terminal {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
   const std::string& screen() const { return screen_; }
+  pid_t pid() const { return pid_; }
 
  private:
   bool read_some() {
@@ -195,6 +197,27 @@ TEST_F(Run, EndsByCtrlC) {
   EXPECT_EQ(terminal.code(), 128 + SIGINT);
   EXPECT_NE(terminal.screen().find("weft run: ended by SIGINT after "), std::string::npos)
       << terminal.screen();
+}
+
+TEST_F(Run, StopsAndGoesOn) {
+  const std::string ticks = scratch_.path("ticks");
+  const auto size = [&] { return std::filesystem::file_size(ticks); };
+  Terminal terminal({"run", "-n", "2", "--", "sh", "-c",
+                     "echo ready; while :; do echo tick >>$0; sleep 0.01; done", ticks.c_str()});
+  ASSERT_TRUE(terminal.shows("[0] ready") && terminal.shows("[1] ready")) << terminal.screen();
+  terminal.type("\x1a");
+  int status = 0;
+  ASSERT_EQ(::waitpid(terminal.pid(), &status, WUNTRACED), terminal.pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  ::usleep(100'000);
+  const auto before = size();
+  ::usleep(200'000);
+  EXPECT_EQ(size(), before);
+  ::kill(terminal.pid(), SIGCONT);
+  for (int i = 0; i < 500 && size() < before + 20; ++i) ::usleep(10'000);
+  EXPECT_GE(size(), before + 20);
+  terminal.type("\x03");
+  EXPECT_EQ(terminal.code(), 128 + SIGINT);
 }
 
 TEST_F(Run, PassesOnWhatIsTyped) {

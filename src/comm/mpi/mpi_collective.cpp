@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/comm/mpi/engine.h"
+#include "weft/context.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -15,6 +16,9 @@ MpiCollective::MpiCollective(MpiTransport& transport, const Collective& call, ui
       peers_(static_cast<size_t>(transport.size())) {
   sign(stored_.call(), signature_);
   if (parts_.reduces()) own_ranges_ = parts_.ranges(transport.rank());
+  if (FlightRecord* record = Context::current().flight.get()) {
+    flight() = record->begin(group().name, signature_, number());
+  }
 }
 
 void MpiCollective::post() {
@@ -59,6 +63,7 @@ void MpiCollective::begin() {
   compare_signatures();
   if (stored_.call().kind == CollectiveKind::all_to_all) compare_counts();
   begun_ = true;
+  flight().started();
   add_received(parts_.received_bytes());
   if (!parts_.reduces()) copy_own_parts();
   for (int step = 1; step < size(); ++step) move_parts((rank() + step) % size());

@@ -63,7 +63,7 @@ void MpiWork::wait_quietly() noexcept {
     PendingWork::advance_all();
     if (pause()) look_around();
   }
-  count_received();
+  see_end();
 }
 
 bool MpiWork::test() {
@@ -74,7 +74,7 @@ bool MpiWork::test() {
     look_around();
   }
   const MpiEngine::Lock lock = engine().lock();
-  if (done_) count_received();
+  if (done_) see_end();
   return done_;
 }
 
@@ -87,9 +87,14 @@ void MpiWork::drop() noexcept {
   wait_quietly();
 }
 
-void MpiWork::count_received() {
+/// The caller does.
+void MpiWork::see_end() {
   transport_.add_received(received_);
+  flight_.received(received_);
   received_ = 0;
+  if (!error_) return flight_.ended();
+  flight_.failed();
+  write_flight_record(text_of(error_));
 }
 
 /// Between two polls; true when a look around is due.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/comm/flight.h"
 #include "src/comm/mpi/mpi_transport.h"
 #include "src/comm/mpi/routing.h"
 #include "src/comm/waiter.h"
@@ -68,6 +69,7 @@ class MpiWork : public Work::State {
   int rank() const { return transport_.rank(); }
   int size() const { return transport_.size(); }
   uint64_t number() const { return number_; }
+  FlightOperation& flight() { return flight_; }
 
  private:
   template <class Step>
@@ -81,11 +83,14 @@ class MpiWork : public Work::State {
   /// "rank 1 did not call it within 300 ms; there were rank 0, rank 2".
   std::string who_is_missing(const std::string& within) const;
   void count_received();
+  void see_end();
 
   MpiTransport& transport_;
   const std::shared_ptr<Transport> keep_;
   const uint64_t number_;
   Waiter waiter_;
+  /// Begun and ended on the rank's thread.
+  FlightOperation flight_;
   bool done_ = false;
   int exceptions_;
   int64_t received_ = 0;

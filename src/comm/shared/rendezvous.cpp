@@ -134,6 +134,8 @@ static Greeting greeting_of(const HostMembers& members, std::string_view text) {
   return greeting;
 }
 
+namespace {
+
 /// The first process: it lets the others in, and hands round what they bring.
 class Host {
  public:
@@ -226,6 +228,8 @@ class Host {
   HostMemory memory_;
   std::vector<Descriptor> guests_;
 };
+
+}  // namespace
 
 static Descriptor connected_socket(const HostMembers& members, Clock::time_point until) {
   const Address address = address_of(members.key);
