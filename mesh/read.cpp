@@ -3,6 +3,7 @@
 
 #include "mesh/program.h"
 #include "src/comm/reduce.h"
+#include "src/kernels/bulk_copy.h"
 #include "src/kernels/copy.h"
 
 namespace weft {
@@ -99,6 +100,15 @@ static bool is_same_memory(const Block& a, const Block& b) {
   return a.data == b.data && a.strides == b.strides;
 }
 
+static void copy_block(const Block& out, const Block& in) {
+  const size_t bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
+  if (bytes >= kBulkBytes && in.dtype == out.dtype && in.is_dense() && out.is_dense()) {
+    copy_bytes(out.data, in.data, bytes);
+  } else {
+    copy(out, in);
+  }
+}
+
 static void read_one(const BoxRead& read, ReduceOp op, std::span<const Block> members,
                      const Block& out) {
   std::vector<Block> sources;
@@ -110,7 +120,7 @@ static void read_one(const BoxRead& read, ReduceOp op, std::span<const Block> me
   if (read.sources.size() > 1) {
     reduce_blocks(op, sources, out);
   } else if (!is_same_memory(sources[0], out)) {
-    copy(out, sources[0]);
+    copy_block(out, sources[0]);
   }
 }
 

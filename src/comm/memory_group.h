@@ -39,8 +39,8 @@ class MemoryGroup {
  public:
   /// Collectives of one group that a rank can have under way.
   static constexpr uint64_t kSlots = 32;
-  /// Room in a slot, where ranks are processes, for what it shows.
-  static constexpr size_t kRoom = 2048;
+  /// Room of a slot, where ranks are processes, for what it shows, small data included.
+  static constexpr size_t kRoom = 8192;
 
   /// Bytes of the memory of a group; with rooms where ranks are processes.
   static size_t bytes_for(int ranks, bool rooms = false) {

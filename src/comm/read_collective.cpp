@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/read_collective.h"
 
-#include <cstring>
-
+#include "src/kernels/bulk_copy.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -47,7 +46,7 @@ int64_t part_offset(std::span<const int64_t> counts, int rank) {
 
 void copy_elements(void* to, const void* from, int64_t count, DType dtype) {
   if (count == 0 || to == from) return;
-  std::memcpy(to, from, static_cast<size_t>(count) * size_of(dtype));
+  copy_bytes(to, from, static_cast<size_t>(count) * size_of(dtype));
 }
 
 StoredCollective::StoredCollective(const Collective& call)

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "src/kernels/bulk_copy.h"
 #include "src/numeric.h"
 #include "weft/error.h"
 
@@ -130,9 +131,11 @@ static void reduce_blocks(const Reducing& task) {
   std::array<const T*, 32> few;
   std::vector<const T*> many(n > few.size() ? n : 0);
   const std::span<const T*> at(many.empty() ? few.data() : many.data(), n);
+  const bool stays = std::is_same_v<Out, S> && !task.into.accumulate;
+  const bool is_bulk = stays && static_cast<size_t>(task.count) * sizeof(Out) >= kBulkBytes;
   // Straight to the result where one pass reads all sources: the result may be one of them.
-  const bool direct = std::is_same_v<Out, S> && !task.into.accumulate && (n <= 2 || n == 4) &&
-                      (n == 1 || std::is_floating_point_v<S>);
+  const bool direct =
+      stays && !is_bulk && (n <= 2 || n == 4) && (n == 1 || std::is_floating_point_v<S>);
   for (int64_t begin = 0; begin < task.count; begin += kReduceBlock) {
     const int64_t length = std::min(kReduceBlock, task.count - begin);
     for (size_t s = 0; s < n; ++s) at[s] = static_cast<const T*>(task.sources[s]) + begin;
@@ -140,8 +143,13 @@ static void reduce_blocks(const Reducing& task) {
     S* sums = direct ? reinterpret_cast<S*>(out) : scratch.data();
     reduce_block<Op, T>(sums, at, length);
     if (task.divisor != 1) divide_block(sums, static_cast<S>(task.divisor), length);
-    if (!direct) finish_block(out, sums, task.into.accumulate, length);
+    if (is_bulk) {
+      copy_around_caches(out, sums, static_cast<size_t>(length) * sizeof(Out));
+    } else if (!direct) {
+      finish_block(out, sums, task.into.accumulate, length);
+    }
   }
+  if (is_bulk) finish_bulk_writes();
 }
 
 template <class T, class Out>

@@ -36,6 +36,23 @@ static std::vector<float> sum_in_order(const std::vector<std::vector<float>>& so
   return sum;
 }
 
+TEST(ReduceN, SumsMoreThanTheCachesHold) {
+  const size_t size = (size_t{2} << 20) + 37;
+  for (const size_t n : {1, 2, 3, 4}) {
+    auto sources = random_sources(n, size);
+    const std::vector<float> expected = sum_in_order(sources);
+    std::vector<float> into(size + 1, -1);
+    reduce_n(ReduceOp::sum, DType::f32, pointers_to(sources), {into.data() + 1},
+             static_cast<int64_t>(size));
+    EXPECT_EQ(into[0], -1);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), into.begin() + 1)) << n;
+    // In the place of a source.
+    reduce_n(ReduceOp::sum, DType::f32, pointers_to(sources), {sources[n - 1].data()},
+             static_cast<int64_t>(size));
+    EXPECT_EQ(sources[n - 1], expected) << n;
+  }
+}
+
 TEST(ReduceN, SumsInOrderForAnyNumberOfSourcesAndBlocks) {
   for (const size_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 40}) {
     for (const size_t size : {1, 31, 2048, 5000}) {

@@ -30,7 +30,7 @@ void* Showing::place(size_t bytes) {
 
 const void* Showing::shared_bytes(const void* data, size_t bytes) {
   if (bytes == 0 || group_.heap->contains(data)) return data;
-  void* copied = hold(bytes);
+  void* copied = sequence_ > 0 ? place(bytes) : hold(bytes);
   std::memcpy(copied, data, bytes);
   return copied;
 }
@@ -52,7 +52,7 @@ const void* Showing::late_part(const Piece& piece) {
   if (share.count == 0 || group_.heap->contains(piece.recv)) return piece.recv;
   const size_t before = bytes_of_elements(share.begin, piece.recv_dtype);
   void* made = static_cast<std::byte*>(piece.recv) + before;
-  void* shown = hold(bytes_of_elements(share.count, piece.recv_dtype));
+  void* shown = place(bytes_of_elements(share.count, piece.recv_dtype));
   late_.push_back({1, dense_block(made, piece.recv_dtype, {share.count}),
                    dense_block(shown, piece.recv_dtype, {share.count})});
   // The others look for the share in its place in the whole.
@@ -83,7 +83,7 @@ const void* Showing::shared(const Collective& call) {
 Block Showing::shared_block(const Block& block, int phase) {
   const int64_t elements = block.numel();
   if (elements == 0 || !block.data || group_.heap->contains(block.data)) return block;
-  void* copied = hold(bytes_of_elements(elements, block.dtype));
+  void* copied = place(bytes_of_elements(elements, block.dtype));
   Block shown = dense_block(copied, block.dtype, block.shape, block.device);
   if (phase == 0) {
     copy(shown, block);

@@ -13,6 +13,7 @@ namespace weft {
 /// copies of those elements that lie elsewhere. Lives as long as the others read.
 class Showing {
  public:
+  /// Messages, which have no slot, say 0.
   Showing(const MemoryGroup& group, int rank, uint64_t sequence)
       : group_(group), rank_(rank), sequence_(sequence) {}
   Showing(const Showing&) = delete;
