@@ -33,19 +33,20 @@ bool BlockReader::is_cached(int64_t offset, size_t bytes) const {
                      [](unsigned char page_is) { return (page_is & 1) != 0; });
 }
 
-bool BlockReader::read_from_disk(int64_t offset, size_t bytes) const {
+bool BlockReader::read_from_disk(int64_t offset, size_t bytes, const BlockBuffer& into) const {
   constexpr size_t alignment = BlockBuffer::kAlignment;
   if (disk_ < 0 || static_cast<size_t>(offset) % alignment != 0) return false;
   const size_t whole = (bytes + alignment - 1) / alignment * alignment;
-  return ::pread(disk_, buffer_.data(), whole, offset) >= static_cast<ssize_t>(bytes);
+  return ::pread(disk_, into.data(), whole, offset) >= static_cast<ssize_t>(bytes);
 }
 
-std::span<const std::byte> BlockReader::read(int64_t offset, int64_t bytes) {
+std::span<const std::byte> BlockReader::read(int64_t offset, int64_t bytes,
+                                             const BlockBuffer& into) const {
   const auto count = static_cast<size_t>(bytes);
-  if (is_cached(offset, count) || !read_from_disk(offset, count)) {
-    file_.read(offset, {buffer_.data(), count});
+  if (is_cached(offset, count) || !read_from_disk(offset, count, into)) {
+    file_.read(offset, {into.data(), count});
   }
-  return {buffer_.data(), count};
+  return {into.data(), count};
 }
 
 }  // namespace weft

@@ -42,17 +42,16 @@ class BlockReader {
   BlockReader& operator=(const BlockReader&) = delete;
   ~BlockReader();
 
-  /// The bytes from `offset` on, until the next call. Errors are those of File::read.
-  std::span<const std::byte> read(int64_t offset, int64_t bytes);
+  /// The bytes from `offset` on, in `into`. Errors are those of File::read.
+  std::span<const std::byte> read(int64_t offset, int64_t bytes, const BlockBuffer& into) const;
 
  private:
   bool is_cached(int64_t offset, size_t bytes) const;
-  bool read_from_disk(int64_t offset, size_t bytes) const;
+  bool read_from_disk(int64_t offset, size_t bytes, const BlockBuffer& into) const;
 
   const File& file_;
   std::shared_ptr<const std::byte> mapped_;
   int disk_ = -1;
-  BlockBuffer buffer_;
 };
 
 }  // namespace weft

@@ -62,9 +62,12 @@ class DataCheck {
   }
 
   void read_file(const OpenedFile& file) {
-    BlockReader reader(file.file);
-    for (int64_t block = 0; block < blocks_in(file.data_bytes()); ++block) {
-      const std::span<const std::byte> bytes = file.read_block(block, reader);
+    const int64_t blocks = blocks_in(file.data_bytes());
+    std::vector<ReadAhead::Piece> pieces;
+    for (int64_t block = 0; block < blocks; ++block) pieces.push_back(file.block(block));
+    ReadAhead ahead(file.file, std::move(pieces));
+    for (int64_t block = 0; block < blocks; ++block) {
+      const std::span<const std::byte> bytes = file.next_block(block, ahead);
       if (!options_.progress) continue;
       const std::lock_guard lock(mutex_);
       options_.progress(done_ += static_cast<int64_t>(bytes.size()), all_);

@@ -21,11 +21,15 @@ template <class... Parts>
   throw BadFile(Verdict::corrupt, concat("checkpoint: ", path, ": ", parts...), name_in(path));
 }
 
-std::span<const std::byte> OpenedFile::read_block(int64_t number, BlockReader& reader) const {
+ReadAhead::Piece OpenedFile::block(int64_t number) const {
   const int64_t begin = number * kBlockBytes;
+  return {data_start + begin, std::min(kBlockBytes, data_bytes() - begin)};
+}
+
+std::span<const std::byte> OpenedFile::next_block(int64_t number, ReadAhead& ahead) const {
   std::span<const std::byte> bytes;
   try {
-    bytes = reader.read(data_start + begin, std::min(kBlockBytes, data_bytes() - begin));
+    bytes = ahead.next();
   } catch (const std::runtime_error& error) {
     throw BadFile(Verdict::corrupt, error.what(), name_in(file.path()), tensor_in(number), number);
   }

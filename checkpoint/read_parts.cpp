@@ -27,21 +27,26 @@ class FileReader {
  public:
   FileReader(const OpenedFile& file, std::vector<FilePart> parts,
              const std::function<void(int64_t)>& on_bytes)
-      : file_(file), parts_(std::move(parts)), on_bytes_(on_bytes), reader_(file.file) {
+      : file_(file), parts_(std::move(parts)), on_bytes_(on_bytes) {
     std::sort(parts_.begin(), parts_.end(), [](const FilePart& a, const FilePart& b) {
       return a.offset + a.in_file.begin() < b.offset + b.in_file.begin();
     });
   }
 
   void read() {
-    const int64_t blocks = blocks_in(file_.data_bytes());
-    size_t first = 0;
-    for (int64_t block = 0; block < blocks; ++block) {
-      const int64_t begin = block * kBlockBytes;
-      const int64_t end = std::min(begin + kBlockBytes, file_.data_bytes());
-      while (first < parts_.size() && end_of(parts_[first]) <= begin) ++first;
-      if (first == parts_.size()) break;
-      read_block(block, begin, end, first);
+    const std::vector<Range> ranges = ranges_to_read();
+    std::vector<ReadAhead::Piece> pieces;
+    for (const Range& range : ranges) {
+      pieces.push_back({file_.data_start + range.begin, range.end - range.begin});
+    }
+    ReadAhead ahead(file_.file, std::move(pieces));
+    for (const Range& range : ranges) {
+      const std::span<const std::byte> bytes =
+          file_.hashes.empty() ? ahead.next() : file_.next_block(range.block, ahead);
+      if (on_bytes_) on_bytes_(range.end - range.begin);
+      for (size_t i = range.first; i < range.last; ++i) {
+        copy_part(parts_[i], range.begin, range.end, bytes.data());
+      }
     }
   }
 
@@ -56,23 +61,39 @@ class FileReader {
     return {from, std::min(end, end_of(part))};
   }
 
-  void read_block(int64_t block, int64_t begin, int64_t end, size_t first) {
-    int64_t low = end, high = begin;
-    size_t last = first;
-    for (; last < parts_.size() && parts_[last].offset + parts_[last].in_file.begin() < end;
-         ++last) {
-      const auto [from, to] = wanted(parts_[last], begin, end);
+  /// Bytes of the data that are read at once, and the parts that want some of them.
+  struct Range {
+    int64_t block;
+    int64_t begin, end;
+    size_t first, last;
+  };
+
+  std::vector<Range> ranges_to_read() const {
+    std::vector<Range> ranges;
+    size_t first = 0;
+    for (int64_t block = 0; block < blocks_in(file_.data_bytes()); ++block) {
+      const int64_t begin = block * kBlockBytes;
+      const int64_t end = std::min(begin + kBlockBytes, file_.data_bytes());
+      while (first < parts_.size() && end_of(parts_[first]) <= begin) ++first;
+      if (first == parts_.size()) break;
+      const Range range = wanted_range({block, begin, end, first, first});
+      if (range.begin < range.end) ranges.push_back(range);
+    }
+    return ranges;
+  }
+
+  /// Of a block: all of it where it has a checksum, else from the first byte wanted to the last.
+  Range wanted_range(Range range) const {
+    int64_t low = range.end, high = range.begin;
+    for (; range.last < parts_.size(); ++range.last) {
+      const FilePart& part = parts_[range.last];
+      if (part.offset + part.in_file.begin() >= range.end) break;
+      const auto [from, to] = wanted(part, range.begin, range.end);
       low = std::min(low, from);
       high = std::max(high, to);
     }
-    if (low >= high) return;
-    // Without checksums nothing but what is wanted needs to be read.
-    if (file_.hashes.empty()) begin = low, end = high;
-    const std::span<const std::byte> bytes =
-        file_.hashes.empty() ? reader_.read(file_.data_start + begin, end - begin)
-                             : file_.read_block(block, reader_);
-    if (on_bytes_) on_bytes_(end - begin);
-    for (size_t i = first; i < last; ++i) copy_part(parts_[i], begin, end, bytes.data());
+    if (file_.hashes.empty() || low >= high) range.begin = low, range.end = high;
+    return range;
   }
 
   /// The elements of the part that lie in the bytes [begin, end) of the data, which are at `from`.
@@ -98,7 +119,6 @@ class FileReader {
   const OpenedFile& file_;
   std::vector<FilePart> parts_;
   const std::function<void(int64_t)>& on_bytes_;
-  BlockReader reader_;
 };
 
 }  // namespace

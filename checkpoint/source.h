@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/block_buffer.h"
 #include "checkpoint/rank_file.h"
+#include "checkpoint/read_ahead.h"
 #include "weft/checkpoint.h"
 #include "weft/cuts.h"
 #include "weft/file.h"
@@ -43,9 +43,11 @@ struct OpenedFile {
   std::string manifest_text;
 
   int64_t data_bytes() const { return file.size() - data_start; }
-  /// The bytes of block `number`, checked, until the reader's next call. BadFile names tensor and
-  /// block.
-  std::span<const std::byte> read_block(int64_t number, BlockReader& reader) const;
+  /// Where block `number` lies in the file.
+  ReadAhead::Piece block(int64_t number) const;
+  /// The bytes of block `number`, the next one that is read ahead, checked. BadFile names tensor
+  /// and block.
+  std::span<const std::byte> next_block(int64_t number, ReadAhead& ahead) const;
   /// The first tensor that has bytes in the block.
   std::string tensor_in(int64_t block) const;
 };
