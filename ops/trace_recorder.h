@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ops/op_body.h"
-#include "src/comm/flight.h"
+#include "src/comm/flight/record.h"
 #include "src/ticks.h"
 
 namespace weft {

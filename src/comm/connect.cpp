@@ -5,7 +5,7 @@
 #include <functional>
 #include <numeric>
 
-#include "src/comm/flight.h"
+#include "src/comm/flight/record.h"
 #include "src/comm/launched.h"
 #include "src/comm/rank_threads.h"
 #include "src/comm/shared/heap.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/comm/flight.h"
+#include "src/comm/flight/record.h"
 #include "src/comm/memory_group.h"
 #include "src/comm/waiter.h"
 #include "src/comm/work_state.h"

@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/comm/flight.h"
+#include "src/comm/flight/record.h"
 #include "src/comm/rank_threads.h"
 #include "src/comm/threads_world.h"
 #include "src/context_scope.h"

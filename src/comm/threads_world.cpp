@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "src/comm/flight.h"
+#include "src/comm/flight/record.h"
 #include "src/comm/memory_transport.h"
 
 namespace weft {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "src/comm/flight.h"
+#include "src/comm/flight/record.h"
 #include "tests/comm/mpi_backend.h"
 #include "weft/context.h"
 

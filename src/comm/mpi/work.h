@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/comm/flight.h"
+#include "src/comm/flight/record.h"
 #include "src/comm/mpi/mpi_transport.h"
 #include "src/comm/mpi/routing.h"
 #include "src/comm/waiter.h"

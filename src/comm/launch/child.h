@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/comm/launch_signals.h"
+#include "src/comm/launch/signals.h"
 
 namespace weft {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/launch_rank.h"
+#include "src/comm/launch/rank.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <csignal>
 
-#include "src/comm/launch_signals.h"
+#include "src/comm/launch/signals.h"
 #include "weft/error.h"
 
 namespace weft {

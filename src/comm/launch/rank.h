@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-#include "src/comm/launch_output.h"
+#include "src/comm/launch/output.h"
 
 namespace weft {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/launch_signals.h"
+#include "src/comm/launch/signals.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "src/comm/launch_child.h"
+#include "src/comm/launch/child.h"
 #include "weft/error.h"
 
 namespace weft {

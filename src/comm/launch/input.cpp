@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/launch_input.h"
+#include "src/comm/launch/input.h"
 
 #include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 
-#include "src/comm/launch_child.h"
+#include "src/comm/launch/child.h"
 
 namespace weft {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/flight.h"
+#include "src/comm/flight/record.h"
 
 #include <unistd.h>
 

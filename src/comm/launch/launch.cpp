@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <optional>
 
-#include "src/comm/launch_child.h"
-#include "src/comm/launch_input.h"
-#include "src/comm/launch_rank.h"
-#include "src/comm/launch_signals.h"
+#include "src/comm/launch/child.h"
+#include "src/comm/launch/input.h"
+#include "src/comm/launch/rank.h"
+#include "src/comm/launch/signals.h"
 #include "src/comm/world.h"
 #include "weft/error.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/launch_output.h"
+#include "src/comm/launch/output.h"
 
 #include <poll.h>
 #include <unistd.h>

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "src/comm/flight.h"
+#include "src/comm/flight/record.h"
 #include "weft/context.h"
 #include "weft/error.h"
 

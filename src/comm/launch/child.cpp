@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/launch_child.h"
+#include "src/comm/launch/child.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
