@@ -55,6 +55,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what,
   CkptProgress progress(what, 2 * bytes_in(contents) / launched_ranks());
   std::string path;
   run_world(options.ranks, [&](Communicator world) {
+    check_same_flags(world);
     const DeviceMesh mesh(world, {{"ranks", world.size()}});
     StateDict state = state_for(contents, mesh);
     load(from, state);
@@ -137,6 +138,7 @@ int export_checkpoint(const CkptOptions& options) {
   const CheckpointContents contents = checkpoint_contents(from);
   CkptProgress progress("export", bytes_in(contents, options.prefix) / launched_ranks());
   run_world(options.ranks, [&](Communicator world) {
+    check_same_flags(world);
     int64_t before = 0;
     export_hugging_face(from, options.other, world,
                         {.prefix = options.prefix,

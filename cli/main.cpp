@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <stdexcept>
+#include <string_view>
 
 #include "cli/ckpt.h"
 #include "cli/estimate.h"
+#include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run.h"
 #include "cli/serve.h"
@@ -68,4 +72,11 @@ static int run(int argc, char** argv) {
 
 }  // namespace weft::cli
 
-int main(int argc, char** argv) { return weft::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  weft::cli::note_flags(argc, argv);
+  // Asks for flight records; a run that keeps none goes on. `weft run` only passes it on.
+  const char* folder = std::getenv("WEFT_FLIGHT");
+  const bool is_launcher = argc > 1 && std::string_view(argv[1]) == "run";
+  if (!is_launcher && (!folder || !*folder)) std::signal(SIGUSR1, SIG_IGN);
+  return weft::cli::run(argc, argv);
+}

@@ -16,6 +16,28 @@ int job_ranks(int asked, const char* flag) {
   return launched;
 }
 
+static std::string flags_of_process;
+
+void note_flags(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) flags_of_process += concat(i > 1 ? " " : "", argv[i]);
+}
+
+void check_same_flags(const Communicator& world) {
+  if (launched_ranks() == 1) return;
+  auto length = static_cast<int64_t>(flags_of_process.size());
+  const int64_t one = 1;
+  const Piece told{.send = &length, .recv = &length, .dtype = DType::i64, .counts = {&one, 1}};
+  world.broadcast({&told, 1}, 0).wait();
+  std::string first = flags_of_process;
+  first.resize(static_cast<size_t>(length));
+  const Piece text{
+      .send = first.data(), .recv = first.data(), .dtype = DType::u8, .counts = {&length, 1}};
+  if (length > 0) world.broadcast({&text, 1}, 0).wait();
+  if (first == flags_of_process) return;
+  fail("rank ", world.rank(), " was started as weft ", flags_of_process, " but rank 0 as weft ",
+       first);
+}
+
 bool is_first_process() { return launched_ranks() == 1 || connect().rank() == 0; }
 
 }  // namespace weft::cli

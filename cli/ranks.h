@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "weft/communicator.h"
+
 namespace weft::cli {
 
 /// Ranks that a command runs on: those of the job that started this process, else `asked`, threads
 /// of this process. std::invalid_argument when more than one are asked for by `flag` and the job
 /// has another number.
 int job_ranks(int asked, const char* flag);
+
+/// The flags of this process, for `check_same_flags`.
+void note_flags(int argc, char** argv);
+/// Throws on a rank whose process was started with other flags than rank 0's. Collective.
+void check_same_flags(const Communicator& world);
 
 /// True in the process that speaks for all ranks.
 bool is_first_process();

@@ -160,7 +160,8 @@ static volatile std::sig_atomic_t stop_signal = 0;
 
 static void note_signal(int signal) {
   stop_signal = signal;
-  constexpr char kText[] = "\nweft: stopping after this step, saved; once more stops at once\n";
+  constexpr char kText[] =
+      "\nweft: stopping after this step, which will be saved; once more stops at once\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
   // The second one ends the program at once.
   std::signal(signal, SIG_DFL);

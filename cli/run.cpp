@@ -56,7 +56,10 @@ std::vector<std::string> launched_command(const CLI::App& run,
 /// Where the ranks of this job write the records of their last operations; they make it when there
 /// is something to write.
 static std::string flight_folder(const std::string& job) {
-  return (fs::temp_directory_path() / concat("weft-flight-", job)).string();
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  // Without one no records are kept.
+  return error ? "" : (folder / concat("weft-flight-", job)).string();
 }
 
 int run_program(const LaunchedProgram& o) {

@@ -119,7 +119,10 @@ void serve(const ServeOptions& options) {
     fail("--threads is ", options.threads, "; at least 1, or 0 to share the cores");
   }
   run_world(job_ranks(options.ranks, "--ranks"),
-            [&](const Communicator& world) { serve_rank(options, world); },
+            [&](const Communicator& world) {
+              check_same_flags(world);
+              serve_rank(options, world);
+            },
             {.threads_per_rank = options.threads, .seed = options.seed});
 }
 

@@ -278,7 +278,10 @@ void train(const TrainOptions& options) {
     fail("--prompt: byte ", byte & 0xff, " is no token of the model's ", config.vocabulary);
   }
   run_world(options.ranks,
-            [&](Communicator world) { Training(options, config, data, world).run(); },
+            [&](Communicator world) {
+              check_same_flags(world);
+              Training(options, config, data, world).run();
+            },
             {.threads_per_rank = options.threads, .seed = options.seed});
 }
 

@@ -155,6 +155,10 @@ void Heap::release_cached() {
   kept_.shrink_to(0);
 }
 
+void Heap::forget_kept() {
+  if (current_) current_->kept_.forget();
+}
+
 void* Heap::allocate_object(size_t bytes) {
   Heap& heap = current();
   if (!heap.spare_objects_) return ::operator new(bytes);

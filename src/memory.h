@@ -38,6 +38,9 @@ class Heap {
   static void* allocate_object(size_t bytes);
   static void free_object(void* object, size_t bytes);
 
+  /// In a child of a process that shared its memory: what the calling thread kept is not there.
+  static void forget_kept();
+
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 

@@ -53,6 +53,11 @@ class KeptBlocks {
     bytes_ += static_cast<int64_t>(class_bytes(size_class));
   }
   int64_t bytes() const { return bytes_; }
+  /// Loses all blocks.
+  void forget() {
+    heads_.fill(nullptr);
+    bytes_ = 0;
+  }
   /// Gives blocks back to the system, the largest first, until at most `bytes` are kept.
   void shrink_to(int64_t bytes);
 

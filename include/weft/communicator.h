@@ -95,6 +95,7 @@ class WEFT_API Communicator {
   Work scatter(std::span<const Piece> pieces, int root) const;
   /// send: counts[r] elements for each rank r; recv: recv_counts[r] elements from each.
   Work all_to_all(const Piece& piece, std::span<const int64_t> recv_counts) const;
+  /// In memory 16 messages from one rank to another can be under way; more wait for one of them.
   Work send(const void* data, int64_t count, DType dtype, int to, int tag = 0) const;
   Work recv(void* data, int64_t count, DType dtype, int from, int tag = 0) const;
 

@@ -123,7 +123,8 @@ WEFT_API int launched_ranks();
 /// The communicator of all ranks of the job, this process being one of them; of one rank when it is
 /// alone. The calling thread becomes the rank: it gets its threads, seed and deadline from
 /// `options`, and the process takes memory for tensors where the other ranks of its host read it.
-/// When called again it returns the same. std::runtime_error naming the ranks that did not come
+/// When called again it returns the same; the deadline stays. Where ranks are on several hosts, MPI
+/// waits without a deadline for all to begin. std::runtime_error naming the ranks that did not come
 /// within the deadline, and a rank that is another build.
 WEFT_API Communicator connect(const RunOptions& options = {});
 

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <pthread.h>
+#include <sys/prctl.h>
+
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -12,6 +16,8 @@
 #include "src/comm/shared/process_world.h"
 #include "src/comm/shared/rendezvous.h"
 #include "src/comm/threads_world.h"
+#include "src/comm/waiter.h"
+#include "src/memory.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/storage.h"
@@ -33,6 +39,8 @@ struct Connection {
   std::unique_ptr<SharedHeap> heap;
   std::vector<std::shared_ptr<SharedMemory>> heaps;
   int rank = 0;
+  /// Who started the processes.
+  std::string by;
 #ifdef WEFT_WITH_MPI
   /// Where ranks are on several hosts.
   std::shared_ptr<MpiEngine> mpi;
@@ -44,21 +52,52 @@ struct Connection {
 static Connection* connection = nullptr;
 static std::terminate_handler terminate_before = nullptr;
 
+static void end_rank() {
+  if (!connection) return;
+  connection->shared->end_for_good(connection->rank);
+#ifdef WEFT_WITH_MPI
+  if (connection->mpi) connection->mpi->end();
+#endif
+}
+
+/// A child of this process is no rank, and has none of the shared memory.
+static void forget_connection() {
+  connection = nullptr;
+  SharedHeap::set_of_process(nullptr);
+  Heap::forget_kept();
+}
+
+/// Tells all ranks that this one threw.
+static void tell_exception(const std::exception_ptr& cause) {
+  connection->shared->threw(connection->rank, cause);
+#ifdef WEFT_WITH_MPI
+  if (!connection->mpi) return;
+  const MpiEngine::Lock lock = connection->mpi->lock();
+  connection->mpi->poll();  // which tells the other hosts
+#endif
+}
+
 /// An exception that nobody catches is told to the other ranks.
 [[noreturn]] static void end_by_exception() {
-  if (const std::exception_ptr cause = std::current_exception()) {
-    connection->shared->threw(connection->rank, cause);
+  const std::exception_ptr cause = std::current_exception();
+  if (cause && connection) {
+    tell_exception(cause);
     write_flight_record(text_of(cause));
   }
   terminate_before();
   std::abort();
 }
 
-static void end_rank() {
-  connection->shared->end(connection->rank);
-#ifdef WEFT_WITH_MPI
-  if (connection->mpi) connection->mpi->end();
-#endif
+/// Who fails because of another rank lets that one end first: launchers report who ended first.
+static void let_the_cause_end_first() {
+  const WorldFailure failure = connection->shared->failure();
+  const int cause = failure.rank >= 0 ? failure.rank : failure.found_by;
+  if (cause < 0 || cause == connection->rank || failure.was_late) return;
+  Waiter waiter(0);
+  while (!connection->shared->has_ended(cause) &&
+         waiter.waited() < std::chrono::milliseconds(500)) {
+    waiter.pause();
+  }
 }
 
 static std::unique_ptr<Connection> connected_alone(const RunOptions& options) {
@@ -77,6 +116,7 @@ static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembe
   made.heap = std::make_unique<SharedHeap>(memory.heaps[static_cast<size_t>(members.index)]);
   made.heaps = std::move(memory.heaps);
   made.rank = launched.rank;
+  made.by = launched.by;
   auto world = ProcessWorld::make(launched.rank, launched.size, std::move(here), options.deadline,
                                   memory.segment, *made.heap);
   made.shared = world;
@@ -130,27 +170,42 @@ int launched_ranks() {
   return connection ? connection->world.size() : launched_from_environment().size;
 }
 
+/// Threads of a rank that shares this host with the others of its job.
+static int threads_here(const RunOptions& options) {
+  const int ranks = std::max(1, static_cast<int>(connection->heaps.size()));
+  return threads_of_rank(ranks, options);
+}
+
 Communicator connect(const RunOptions& options) {
-  if (connection) return connection->world;
+  if (connection) {
+    // Who ended the run before goes on.
+    connection->shared->begin_run();
+    return connection->world;
+  }
   check_options("connect", options);
   connection = new_connection(options).release();
-  const int here = connection->heaps.empty() ? 1 : static_cast<int>(connection->heaps.size());
-  become_rank(Context::current(), threads_of_rank(here, options), options);
+  become_rank(Context::current(), threads_here(options), options);
   Context::current().flight = new_flight_record(connection->rank, connection->world.size());
   terminate_before = std::set_terminate(end_by_exception);
   std::atexit(end_rank);
+  pthread_atfork(nullptr, nullptr, forget_connection);
+  // Ranks that mpirun started would go on without it.
+  if (connection->by == "mpirun") prctl(PR_SET_PDEATHSIG, SIGTERM);
   return connection->world;
 }
 
 static void run_connected(const std::function<void(Communicator)>& body,
                           const RunOptions& options) {
+  const bool is_first = !connection;
   const Communicator world = connect(options);
+  if (!is_first) become_rank(Context::current(), threads_here(options), options);
   try {
     body(world);
   } catch (...) {
-    connection->shared->threw(connection->rank, std::current_exception());
-    write_flight_record(text_of(std::current_exception()));
-    connection->shared->end(connection->rank);
+    const std::exception_ptr cause = std::current_exception();
+    tell_exception(cause);
+    write_flight_record(text_of(cause));
+    let_the_cause_end_first();
     throw;
   }
   connection->shared->end(connection->rank);

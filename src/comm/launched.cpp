@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
 
 #include "weft/error.h"
 
@@ -57,8 +58,19 @@ static Launched read(const LauncherVariables& names) {
 
 static bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
+/// Half a set would make each process a world of its own.
+static void check_set(std::initializer_list<const char*> names) {
+  const char* present = nullptr;
+  const char* absent = nullptr;
+  for (const char* name : names) (is_set(name) ? present : absent) = name;
+  if (present && absent) {
+    fail("connect: the environment variable ", present, " is set, but ", absent, " is not");
+  }
+}
+
 Launched launched_from_environment() {
   Launched launched;
+  check_set({"WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_WORLD_SIZE"});
   if (is_set("WEFT_WORLD_SIZE")) {
     launched = read(
         {"weft run", "WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_WORLD_SIZE"});
@@ -67,7 +79,8 @@ Launched launched_from_environment() {
     launched = read({"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"});
     launched.job = concat(variable("PMIX_NAMESPACE"), '-', variable("OMPI_MCA_ess_base_jobid"));
-  } else if (is_set("LOCAL_WORLD_SIZE") && is_set("WORLD_SIZE") && is_set("MASTER_PORT")) {
+  } else if (is_set("RANK") && is_set("WORLD_SIZE")) {
+    check_set({"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT"});
     launched = read({"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
     launched.job = concat(variable("TORCHELASTIC_RUN_ID"), '-', variable("MASTER_PORT"), '-',
                           variable("TORCHELASTIC_RESTART_COUNT"));

@@ -12,32 +12,34 @@ std::string MemoryGroup::rank_in_words(int rank) const {
   return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
 }
 
+/// Keeps a transport; as the first base, until all else of an object is gone.
+struct KeptTransport {
+  std::shared_ptr<Transport> kept;
+};
+
 /// A collective that runs while its caller does other things.
-class StartedCollective final : private StoredCollective,
+class StartedCollective final : private KeptTransport,
+                                private StoredCollective,
                                 private CollectiveReader,
                                 public ExchangeWork {
  public:
   StartedCollective(MemoryTransport& transport, const Collective& call)
-      : StoredCollective(call),
+      : KeptTransport{transport.shared_from_this()},
+        StoredCollective(call),
         CollectiveReader(StoredCollective::call(), transport.rank()),
-        ExchangeWork(transport, StoredCollective::call(), this),
-        keep_(transport.shared_from_this()) {}
-
- private:
-  std::shared_ptr<Transport> keep_;
+        ExchangeWork(transport, StoredCollective::call(), this) {}
 };
 
-class StartedExchange final : public ExchangeWork {
+class StartedExchange final : private KeptTransport, public ExchangeWork {
  public:
   StartedExchange(MemoryTransport& transport, const Exchange& call,
                   std::unique_ptr<ExchangeReader> reader)
-      : ExchangeWork(transport, call, reader.get()),
-        reader_(std::move(reader)),
-        keep_(transport.shared_from_this()) {}
+      : KeptTransport{transport.shared_from_this()},
+        ExchangeWork(transport, call, reader.get()),
+        reader_(std::move(reader)) {}
 
  private:
   std::unique_ptr<ExchangeReader> reader_;
-  std::shared_ptr<Transport> keep_;
 };
 
 MemoryTransport::MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank)

@@ -164,8 +164,8 @@ void PendingWork::end_with_current_exception() noexcept {
   group_.world->threw(group_.world_rank(rank_), error_);
   done_ = true;
   flight_.failed();
-  retreat();
   write_flight_record(text_of(error_));
+  retreat();
 }
 
 }  // namespace weft

@@ -64,13 +64,19 @@ class World {
   /// The failure of an aborted world.
   WorldFailure failure() const;
 
-  /// Rank `rank` has ended: it will call nothing any more.
+  /// Rank `rank` has ended: it will call nothing any more in this run.
   virtual void end(int rank);
+  /// Another run of this rank begins; the ranks have equally many.
+  void begin_run();
+  /// Rank `rank` will call nothing in any run.
+  void end_for_good(int rank);
   /// True when it will call nothing any more.
   virtual bool has_ended(int rank) const { return says_ended(rank); }
   /// "ended", or how else a rank came to call nothing any more.
   virtual std::string end_in_words(int) const { return "ended"; }
 
+  /// Rank `rank` reads this one's memory and does not go on, though the world was aborted for long.
+  virtual void is_stuck(int) const {}
   /// True when these ranks of the world see each other's memory: they can make a `group`.
   virtual bool shares_memory(std::span<const int>) const { return true; }
   /// The group that the members of `key` make with their calls of the same number; called by each
@@ -80,20 +86,24 @@ class World {
                                              const std::string& name) = 0;
 
  protected:
-  /// `state` and an `ended` flag a rank lie where all ranks see them. Waiting ranks spin as long as
-  /// suits `sharing` ranks on these cores.
+  /// `state` and, a rank, the number of the run that it `ended` last, lie where all ranks see them.
+  /// Waiting ranks spin as long as suits `sharing` ranks on these cores.
   World(int ranks, std::chrono::milliseconds deadline, int sharing, WorldState& state,
-        std::atomic<uint8_t>* ended);
+        std::atomic<uint32_t>* ended);
   /// Told in the process of the rank that aborts the world, before the others know.
   virtual void is_failing(const std::exception_ptr&) {}
-  bool says_ended(int rank) const { return ended_[rank].load(std::memory_order_acquire) != 0; }
+  bool says_ended(int rank) const { return ended_[rank].load(std::memory_order_acquire) >= run_; }
 
  private:
+  static constexpr uint32_t kEndedForGood = UINT32_MAX;
+  void await_abort();
+
   const int ranks_;
   const std::chrono::milliseconds deadline_;
   const int spins_;
+  uint32_t run_ = 1;
   WorldState& state_;
-  std::atomic<uint8_t>* ended_;
+  std::atomic<uint32_t>* ended_;
 };
 
 /// What an exception says.

@@ -238,6 +238,13 @@ TEST_F(Launch, EndsAllAfterTheTimeout) {
   EXPECT_EQ(sh(2, "exit 0", {.timeout = milliseconds(60'000)}).code, 0);
 }
 
+TEST_F(Launch, EndsAChatterboxAfterTheTimeout) {
+  const LaunchReport report =
+      sh(1, "yes", {.timeout = std::chrono::milliseconds(300), .prefix = false});
+  EXPECT_EQ(report.code, 124);
+  EXPECT_LT(took_, 10);
+}
+
 TEST_F(Launch, NamesAProgramThatCannotBeStarted) {
   LaunchReport report = launch({"no-such-program-anywhere"}, {.ranks = 3});
   EXPECT_EQ(report.code, 127);

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tests/support/processes.h"
+#include "weft/error.h"
 #include "weft/launch.h"
 
 namespace weft {
@@ -17,7 +18,8 @@ static int leftovers() {
   }
   std::ifstream sockets("/proc/net/unix");
   for (std::string line; std::getline(sockets, line);)
-    count += line.find("@weft-") != std::string::npos;
+    count += line.find(concat("@weft-", getuid(), '-', getuid(), '-', getpid(), '-')) !=
+             std::string::npos;
   return count;
 }
 

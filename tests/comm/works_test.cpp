@@ -80,6 +80,19 @@ TEST_P(Works, TheDestructorAndAssignmentWait) {
   });
 }
 
+TEST_P(Works, OutliveTheirCommunicator) {
+  run([&](Communicator world) {
+    std::vector<int> all(static_cast<size_t>(world.size()));
+    std::iota(all.begin(), all.end(), 0);
+    const int64_t count = 5000;
+    std::vector<float> values(static_cast<size_t>(count), 1);
+    const Piece piece{.send = values.data(), .recv = values.data(), .counts = {&count, 1}};
+    Work work = world.subgroup(all, "short").all_reduce({&piece, 1}, ReduceOp::sum);
+    work.wait();
+    EXPECT_EQ(values.back(), static_cast<float>(world.size()));
+  });
+}
+
 TEST_P(Works, NothingUnderWayIsDone) {
   Work work = {};
   EXPECT_TRUE(work.test());

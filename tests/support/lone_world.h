@@ -9,9 +9,9 @@
 namespace weft {
 
 struct LoneState {
-  explicit LoneState(int ranks) : ended(new std::atomic<uint8_t>[static_cast<size_t>(ranks)] {}) {}
+  explicit LoneState(int ranks) : ended(new std::atomic<uint32_t>[static_cast<size_t>(ranks)] {}) {}
   WorldState state;
-  std::unique_ptr<std::atomic<uint8_t>[]> ended;
+  std::unique_ptr<std::atomic<uint32_t>[]> ended;
 };
 
 /// The view that one process has of a world with whose other processes it shares no memory.

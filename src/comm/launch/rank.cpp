@@ -17,16 +17,14 @@ static constexpr std::chrono::milliseconds kLastWords{500};
 
 void RankOutput::read() {
   char bytes[1 << 16];
-  while (is_open() && !sink_.is_full()) {
-    const ssize_t n = sink_.is_broken() ? 0 : ::read(descriptor_, bytes, sizeof bytes);
-    if (n < 0 && errno == EINTR) continue;
-    quiet_ = n < 0 && errno == EAGAIN;
-    if (quiet_) return;
-    // Who writes to nobody gets SIGPIPE, as without a launcher.
-    if (n <= 0) return close();
-    lines_.add({bytes, static_cast<size_t>(n)});
-    sink_.write();
-  }
+  if (!is_open() || sink_.is_full()) return;
+  const ssize_t n = sink_.is_broken() ? 0 : ::read(descriptor_, bytes, sizeof bytes);
+  quiet_ = n < 0 && errno == EAGAIN;
+  if (quiet_ || (n < 0 && errno == EINTR)) return;
+  // Who writes to nobody gets SIGPIPE, as without a launcher.
+  if (n <= 0) return close();
+  lines_.add({bytes, static_cast<size_t>(n)});
+  sink_.write();
 }
 
 void RankOutput::close() {

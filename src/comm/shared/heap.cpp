@@ -13,18 +13,14 @@
 
 namespace weft {
 
-static constexpr size_t kSystemPage = 4096;
-
 SharedHeap::SharedHeap(std::shared_ptr<SharedMemory> memory)
     : memory_(std::move(memory)),
       begin_(reinterpret_cast<uintptr_t>(memory_->data())),
       end_(begin_ + memory_->bytes()),
       next_(begin_) {}
 
-static size_t rounded_bytes(size_t bytes) {
-  const size_t unit = bytes < kHugePage ? kMemoryAlignment : kSystemPage;
-  return (bytes + unit - 1) / unit * unit;
-}
+/// Few sizes, so that what one left another takes.
+static size_t rounded_bytes(size_t bytes) { return class_bytes(size_class(bytes)); }
 
 /// Shared memory gets huge pages only when asked for those that are there: each is touched first.
 /// Where the system has none, it is the same memory, only slower.
@@ -51,10 +47,7 @@ void* SharedHeap::cut(size_t bytes) {
     return reinterpret_cast<void*>(small_ - bytes);
   }
   const size_t whole = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  if (end_ - next_ < whole) {
-    fail_call("shared memory", bytes, " bytes are not to be had; all ", end_ - begin_,
-              " addresses of this process are cut up");
-  }
+  if (end_ - next_ < whole) return nullptr;
   const uintptr_t begin = next_;
   next_ += whole;
   if (is_small) {
@@ -66,6 +59,12 @@ void* SharedHeap::cut(size_t bytes) {
 }
 
 void* SharedHeap::allocate(size_t bytes) {
+  if (void* data = try_allocate(bytes)) return data;
+  fail_call("shared memory", bytes, " bytes are not to be had; all ", end_ - begin_,
+            " addresses of this process are cut up");
+}
+
+void* SharedHeap::try_allocate(size_t bytes) {
   bytes = rounded_bytes(bytes);
   void* data = nullptr;
   {
@@ -73,7 +72,7 @@ void* SharedHeap::allocate(size_t bytes) {
     data = reuse(bytes);
     if (!data) data = cut(bytes);
   }
-  if (bytes >= kHugePage) fill_huge_pages(reinterpret_cast<uintptr_t>(data), bytes);
+  if (data && bytes >= kHugePage) fill_huge_pages(reinterpret_cast<uintptr_t>(data), bytes);
   return data;
 }
 

@@ -20,8 +20,10 @@ class SharedHeap {
   SharedHeap(const SharedHeap&) = delete;
   SharedHeap& operator=(const SharedHeap&) = delete;
 
-  /// `bytes` > 0, aligned to 64, from 2 MiB on to huge pages, which it advises and fills;
-  /// std::runtime_error when the region is full.
+  /// `bytes` > 0, aligned to 64, from 2 MiB on to huge pages, which it advises and fills; nullptr
+  /// when the region is full.
+  void* try_allocate(size_t bytes);
+  /// The same; std::runtime_error when the region is full.
   void* allocate(size_t bytes);
   /// From 2 MiB on the memory goes back to the system.
   void free(void* data, size_t bytes);

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "src/comm/memory_transport.h"
@@ -36,7 +38,7 @@ struct WorldSegment {
   uint64_t used;
   std::array<GroupUnderWay, 1024> under_way;
 
-  std::atomic<uint8_t>* ended() { return reinterpret_cast<std::atomic<uint8_t>*>(this + 1); }
+  std::atomic<uint32_t>* ended() { return reinterpret_cast<std::atomic<uint32_t>*>(this + 1); }
 };
 
 /// Before the memory of a group; its last user gives it back.
@@ -51,7 +53,11 @@ class SegmentLock {
     Waiter waiter(world.spins());
     while (segment_.lock.exchange(1, std::memory_order_acquire) != 0) {
       if (!waiter.pause()) continue;
-      if (waiter.waited() > world.deadline() || world.is_aborted()) {
+      if (world.is_aborted()) {
+        const WorldFailure failure = world.failure();
+        throw CommError(concat("subgroup: given up: ", failure.text), failure.rank, "subgroup", 0);
+      }
+      if (waiter.waited() > world.deadline()) {
         throw CommError("world: the table of groups stayed locked; a rank died with it", -1,
                         "subgroup", 0);
       }
@@ -119,6 +125,15 @@ std::shared_ptr<Transport> ProcessWorld::world_end() {
   return std::make_shared<MemoryTransport>(group(kWholeWorld, here_, "world"), place_of(rank_));
 }
 
+void ProcessWorld::is_stuck(int rank) const {
+  std::fprintf(
+      stderr,
+      "weft: rank %d ends, because rank %d stopped in the middle of reading its memory: %s\n",
+      rank_, rank, failure().text.c_str());
+  std::fflush(stderr);
+  std::_Exit(1);
+}
+
 bool ProcessWorld::shares_memory(std::span<const int> ranks) const {
   return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return place_of(rank) >= 0; });
 }
@@ -150,7 +165,8 @@ std::string ProcessWorld::end_in_words(int rank) const {
 /// Memory of the segment, zeros, that is never cut again.
 std::byte* ProcessWorld::cut(size_t bytes) {
   if (segment_.used == 0) {
-    segment_.used = sizeof(WorldSegment) + static_cast<size_t>(ranks());
+    segment_.used =
+        sizeof(WorldSegment) + static_cast<size_t>(ranks()) * sizeof(std::atomic<uint32_t>);
   }
   const uint64_t begin = (segment_.used + kSegmentPage - 1) / kSegmentPage * kSegmentPage;
   if (begin + bytes > memory_->bytes()) fail_call("subgroup", "there is no room for more groups");

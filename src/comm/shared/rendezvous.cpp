@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -58,7 +60,10 @@ struct Address {
 static Address address_of(const std::string& key) {
   Address made;
   made.address.sun_family = AF_UNIX;
-  const std::string name = concat("weft-", getuid(), '-', key);
+  // A long key would be cut, and could then be that of another job.
+  const std::string job =
+      key.size() < 64 ? key : concat(key.substr(0, 40), '#', std::hash<std::string>()(key));
+  const std::string name = concat("weft-", getuid(), '-', job);
   const size_t length = std::min(name.size(), sizeof(made.address.sun_path) - 1);
   std::copy_n(name.begin(), length, made.address.sun_path + 1);
   made.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
@@ -143,6 +148,10 @@ class Host {
       : members_(members), until_(until), socket_(new_socket()) {
     const Address address = address_of(members.key);
     if (bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length)) {
+      if (errno == EADDRINUSE) {
+        fail_call("connect", "another process of this host is the first of job ",
+                  in_quotes(members.key), " already");
+      }
       fail_call("bind", "the processes of job ", in_quotes(members.key),
                 " cannot meet: ", std::strerror(errno));
     }
@@ -156,8 +165,12 @@ class Host {
   HostMemory meet_all() {
     std::string wrong;
     for (int come = 1; come < members_.count && wrong.empty();) {
-      if (await_readable(socket_.get(), until_)) {
+      if (await_readable(socket_.get(), std::min(until_, tells_at_))) {
         come += let_in(wrong);
+      } else if (tells_at_ < until_) {
+        std::fprintf(stderr, "weft: waiting for the processes %s of %d on this host\n",
+                     missing().c_str(), members_.count);
+        tells_at_ = until_;
       } else {
         wrong = concat("the processes ", missing(), " of ", members_.count,
                        " on this host did not come in time");
@@ -224,6 +237,8 @@ class Host {
 
   const HostMembers& members_;
   const Clock::time_point until_;
+  /// When it says whom it waits for.
+  Clock::time_point tells_at_ = Clock::now() + std::chrono::seconds(5);
   Descriptor socket_;
   HostMemory memory_;
   std::vector<Descriptor> guests_;

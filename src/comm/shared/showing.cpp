@@ -12,6 +12,7 @@
 namespace weft {
 
 void* Showing::hold(size_t bytes) {
+  held_.reserve(held_.size() + 1);
   held_.push_back({group_.heap->allocate(bytes), bytes});
   return held_.back().data;
 }
