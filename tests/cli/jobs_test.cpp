@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
@@ -90,6 +91,38 @@ TEST(Jobs, AnotherNumberOfRanksIsRefused) {
       text.find("--ranks is 4, but this process is one of a job of 2 ranks; leave --ranks out"),
       std::string::npos)
       << text;
+}
+
+/// What a command writes to stderr, and its exit code.
+static std::pair<int, std::string> said_by(const Scratch& scratch, const std::string& command) {
+  const std::string said = scratch.path("said");
+  const int status = std::system(concat(command, " >/dev/null 2>", said).c_str());
+  std::ostringstream text;
+  text << std::ifstream(said).rdbuf();
+  return {WEXITSTATUS(status), text.str()};
+}
+
+TEST(Jobs, RanksWithOtherFlagsAreRefused) {
+  const Scratch scratch;
+  for (const char* flag :
+       {"--seed 1$WEFT_RANK", "--mesh dp=$((2 - WEFT_RANK)),tp=$((1 + WEFT_RANK))"}) {
+    const auto [code, text] =
+        said_by(scratch, concat(kProgram, " run -n 2 -- sh -c '", kProgram, " train --data ", kText,
+                                " --steps 1 --batch 4 --seq 32 ", flag, "'"));
+    EXPECT_EQ(code, 2) << text;
+    EXPECT_NE(text.find("rank 1 was started as weft train --data"), std::string::npos) << text;
+    EXPECT_NE(text.find("but rank 0 as weft train --data"), std::string::npos) << text;
+    EXPECT_NE(text.find("weft run: rank 1 exited with code 2"), std::string::npos) << text;
+  }
+}
+
+TEST(Jobs, HalfASetOfVariablesIsRefused) {
+  const Scratch scratch;
+  const auto [code, text] = said_by(
+      scratch, concat("RANK=0 WORLD_SIZE=2 ", kProgram, " train --data ", kText, " --steps 1"));
+  EXPECT_EQ(code, 2);
+  EXPECT_EQ(text,
+            "weft: connect: the environment variable WORLD_SIZE is set, but MASTER_PORT is not\n");
 }
 
 }  // namespace weft
