@@ -37,6 +37,7 @@ void finish_bulk_writes() {}
 #endif
 
 void copy_around_caches(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
   auto* out = static_cast<std::byte*>(to);
   const auto* in = static_cast<const std::byte*>(from);
   const size_t before =
@@ -49,7 +50,7 @@ void copy_around_caches(void* to, const void* from, size_t bytes) {
 
 void copy_bytes(void* to, const void* from, size_t bytes) {
   if (bytes < kBulkBytes) {
-    std::memcpy(to, from, bytes);
+    if (bytes > 0) std::memcpy(to, from, bytes);
     return;
   }
   copy_around_caches(to, from, bytes);
