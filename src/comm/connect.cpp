@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "src/comm/flight/record.h"
 #include "src/comm/launched.h"
@@ -60,9 +61,12 @@ static void end_rank() {
 #endif
 }
 
+/// Its memory is not there to be taken down; nobody looks at it again.
+[[gnu::used]] static Connection* connection_of_parent = nullptr;
+
 /// A child of this process is no rank, and has none of the shared memory.
 static void forget_connection() {
-  connection = nullptr;
+  connection_of_parent = std::exchange(connection, nullptr);
   SharedHeap::set_of_process(nullptr);
   Heap::forget_kept();
 }
