@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "src/comm/flight/record.h"
@@ -98,10 +99,11 @@ static void let_the_cause_end_first() {
   const int cause = failure.rank >= 0 ? failure.rank : failure.found_by;
   if (cause < 0 || cause == connection->rank || failure.was_late) return;
   Waiter waiter(0);
-  while (!connection->shared->has_ended(cause) &&
-         waiter.waited() < std::chrono::milliseconds(500)) {
+  while (!connection->shared->is_gone(cause) && waiter.waited() < std::chrono::milliseconds(500)) {
     waiter.pause();
   }
+  // Its files are closed; the launcher is told a moment later.
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
 static std::unique_ptr<Connection> connected_alone(const RunOptions& options) {

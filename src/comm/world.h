@@ -72,6 +72,8 @@ class World {
   void end_for_good(int rank);
   /// True when it will call nothing any more.
   virtual bool has_ended(int rank) const { return says_ended(rank); }
+  /// True when its process is gone too, where that is known.
+  virtual bool is_gone(int rank) const { return has_ended(rank); }
   /// "ended", or how else a rank came to call nothing any more.
   virtual std::string end_in_words(int) const { return "ended"; }
 

@@ -33,6 +33,7 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   std::shared_ptr<Transport> world_end();
 
   bool has_ended(int rank) const override;
+  bool is_gone(int rank) const override;
   std::string end_in_words(int rank) const override;
   /// Ends this process, which cannot give its memory up.
   void is_stuck(int rank) const override;
@@ -46,7 +47,6 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
                std::shared_ptr<SharedMemory> segment, SharedHeap& heap);
   void take_place();
   int place_of(int rank) const;
-  bool is_gone(int rank) const;
   std::byte* cut(size_t bytes);
 
   const int rank_;
