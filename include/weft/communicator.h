@@ -104,6 +104,9 @@ class WEFT_API Communicator {
   /// The group of `ranks` (of this communicator, in that order); called by its members only.
   Communicator subgroup(std::span<const int> ranks, std::string name) const;
 
+  /// Ends the waits of all ranks of its world with a CommError that says `reason`. On any thread.
+  void abort(const std::string& reason) const;
+
   const CommunicatorTraffic& traffic() const;
   const std::shared_ptr<Transport>& transport() const { return transport_; }
 

@@ -83,6 +83,8 @@ class WEFT_API Placements {
   Placements(std::initializer_list<NamedPlacement> by_name) : by_name_(by_name) {}
   explicit Placements(std::span<const Placement> by_position)
       : by_position_(by_position.begin(), by_position.end()) {}
+  explicit Placements(std::span<const NamedPlacement> by_name)
+      : by_name_(by_name.begin(), by_name.end()) {}
 
   /// The same placements with `dim` cut by `axes` in that order, outermost first; names the root
   /// mesh's axes, all that cut the dim.

@@ -57,6 +57,8 @@ const CommunicatorTraffic& Communicator::traffic() const {
   return transport_of(transport_).traffic();
 }
 
+void Communicator::abort(const std::string& reason) const { transport_of(transport_).abort(reason); }
+
 void Communicator::barrier() const {
   Transport& transport = transport_of(transport_);
   if (transport.size() > 1) transport.run({.kind = CollectiveKind::barrier});

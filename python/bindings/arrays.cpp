@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/arrays.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "weft/error.h"
+
+namespace weft::python {
+
+static py::module_ numpy() { return py::module_::import("numpy"); }
+
+py::dtype numpy_dtype(DType dtype) {
+  constexpr std::array<const char*, kDTypes> kNames = {"float32", "",      "float16", "float64",
+                                                       "int32",   "int64", "uint8",   "bool"};
+  if (dtype == DType::bf16) {
+    fail(
+        "numpy: it has no bfloat16; convert by .to(weft.float32), or hand the tensor to torch by "
+        "torch.from_dlpack");
+  }
+  return py::dtype(kNames[static_cast<size_t>(dtype)]);
+}
+
+DType dtype_of_numpy(const py::dtype& dtype) {
+  const auto name = py::str(dtype.attr("name")).cast<std::string>();
+  constexpr std::array<std::pair<const char*, DType>, 8> kKnown = {{{"float32", DType::f32},
+                                                                    {"float64", DType::f64},
+                                                                    {"float16", DType::f16},
+                                                                    {"bfloat16", DType::bf16},
+                                                                    {"int32", DType::i32},
+                                                                    {"int64", DType::i64},
+                                                                    {"uint8", DType::u8},
+                                                                    {"bool", DType::boolean}}};
+  for (const auto& [known, ours] : kKnown) {
+    if (name == known) return ours;
+  }
+  fail("numpy: no tensor has dtype ", name,
+       "; there are float32, bfloat16, float16, float64, int32, int64, uint8 and bool");
+}
+
+/// An array over memory, its strides in bytes.
+static py::array array_of(const Block& block, const py::dtype& dtype, py::handle owner) {
+  std::vector<py::ssize_t> shape, strides;
+  for (int d = 0; d < block.shape.ndim(); ++d) {
+    shape.push_back(block.shape[d]);
+    strides.push_back(block.strides[d] * static_cast<int64_t>(size_of(block.dtype)));
+  }
+  return py::array(dtype, shape, strides, block.data, owner);
+}
+
+py::array array_over(const Block& block, py::handle owner) {
+  return array_of(block, numpy_dtype(block.dtype), owner);
+}
+
+py::array widened(const Block& block) {
+  const py::array bits = array_of(block, py::dtype("uint16"), py::none());
+  const py::object wide = bits.attr("astype")("uint32").attr("__lshift__")(16);
+  return wide.attr("view")("float32");
+}
+
+py::array read_only_array(const Block& block) {
+  py::array array = block.dtype == DType::bf16 ? widened(block) : array_over(block, py::none());
+  array.attr("flags").attr("writeable") = false;
+  return array;
+}
+
+/// Bits of the nearest bfloat16, ties to even; of a NaN a quiet one.
+static py::object narrowed(const py::object& values) {
+  const py::module_ np = numpy();
+  const py::object wide = np.attr("ascontiguousarray")(values, "float32");
+  const py::object bits = wide.attr("view")("uint32");
+  const py::object odd = bits.attr("__rshift__")(16).attr("__and__")(1);
+  const py::object rounded =
+      bits.attr("__add__")(0x7fff).attr("__add__")(odd).attr("__rshift__")(16);
+  return np.attr("where")(np.attr("isnan")(wide), 0x7fc0, rounded).attr("astype")("uint16");
+}
+
+void fill_from_array(const std::string& what, const Block& block, const py::object& values) {
+  const py::module_ np = numpy();
+  const py::object given = np.attr("asarray")(values);
+  Shape shape;
+  if (!load_shape(given.attr("shape"), shape) || !(shape == block.shape)) {
+    fail(what, ": an array ", shape, " is given for ", block.shape);
+  }
+  const bool is_bf16 = block.dtype == DType::bf16;
+  const py::array to =
+      is_bf16 ? array_of(block, py::dtype("uint16"), py::none()) : array_over(block, py::none());
+  np.attr("copyto")(to, is_bf16 ? narrowed(given) : given, py::arg("casting") = "same_kind");
+}
+
+}  // namespace weft::python

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/autograd.h"
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/released.h"
+
+namespace weft::python {
+
+/// One for each root; none for a root of one element, whose gradient is 1.
+static Tensors gradients_for(const Tensors& roots,
+                             const std::optional<std::vector<std::optional<Tensor>>>& given) {
+  Tensors gradients(roots.size());
+  for (size_t i = 0; given && i < given->size() && i < gradients.size(); ++i) {
+    if ((*given)[i]) gradients[i] = *(*given)[i];
+  }
+  return gradients;
+}
+
+void bind_autograd(py::module_& m) {
+  m.def(
+      "backward",
+      [](const Tensors& roots, const std::optional<std::vector<std::optional<Tensor>>>& given) {
+        const Tensors gradients = gradients_for(roots, given);
+        released([&] { backward(roots, gradients); });
+      },
+      py::arg("roots"), py::arg("gradients") = py::none(),
+      "Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)");
+  m.def(
+      "engine_statistics",
+      [] {
+        const EngineStatistics& s = engine_statistics();
+        py::dict all;
+        all["calls"] = s.calls;
+        all["route_hits"] = s.route_hits;
+        all["route_misses"] = s.route_misses;
+        all["route_evictions"] = s.route_evictions;
+        all["gradients_in_place"] = s.gradients_in_place;
+        all["gradient_copies"] = s.gradient_copies;
+        all["gradient_copy_bytes"] = s.gradient_copy_bytes;
+        all["implicit_redistributions"] = s.implicit_redistributions;
+        all["implicit_bytes"] = s.implicit_bytes;
+        return all;
+      },
+      "What the calling rank's engine did since the rank began: calls, routes found and made, "
+      "gradients written in place and copied, implicit redistributions and their bytes");
+  m.def("implicit_traffic", &implicit_traffic,
+        "Implicit traffic of the calling rank by op, as lines 'op: count, bytes'");
+}
+
+}  // namespace weft::python

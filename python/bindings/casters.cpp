@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/casters.h"
+
+#include <cmath>
+#include <utility>
+
+#include "weft/error.h"
+#include "weft/module.h"
+
+namespace weft::python {
+
+bool load_shape(py::handle object, Shape& shape) {
+  shape = {};
+  if (PyLong_Check(object.ptr())) {
+    shape.push_back(object.cast<int64_t>());
+    return true;
+  }
+  if (!PyTuple_Check(object.ptr()) && !PyList_Check(object.ptr())) return false;
+  for (const py::handle size : py::reinterpret_borrow<py::sequence>(object)) {
+    if (!PyIndex_Check(size.ptr())) return false;
+    shape.push_back(size.cast<int64_t>());
+  }
+  return true;
+}
+
+std::optional<Tensor> tensor_of(py::handle object) {
+  py::detail::make_caster<Tensor> tensor;
+  if (tensor.load(object, false)) return py::detail::cast_op<Tensor&>(tensor);
+  py::detail::make_caster<Parameter> parameter;
+  if (parameter.load(object, false)) return py::detail::cast_op<Parameter&>(parameter).tensor();
+  return std::nullopt;
+}
+
+/// Numbers beside tensors are doubles, which hold whole ones up to 2^53 exactly.
+static double exact_number(py::handle object) {
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
+  const auto rounded = static_cast<double>(number);
+  if (overflow != 0 || std::abs(rounded) > 0x1p53) {
+    fail("number ", py::str(object).cast<std::string>(),
+         " beside a tensor is beyond 2^53; make it a tensor: weft.asarray");
+  }
+  return rounded;
+}
+
+bool load_operand(py::handle object, Operand& operand) {
+  if (PyFloat_Check(object.ptr())) {
+    operand.number = PyFloat_AS_DOUBLE(object.ptr());
+    return true;
+  }
+  if (PyLong_Check(object.ptr())) {
+    operand.number = exact_number(object);
+    return true;
+  }
+  auto found = tensor_of(object);
+  if (found) operand.tensor = *std::move(found);
+  return found.has_value();
+}
+
+}  // namespace weft::python

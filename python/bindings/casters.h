@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What passes between Python and C++ by itself, beside the bound classes: shapes as tuples, dtypes
+// and devices as objects or names, placements as a list, a dict or one placement, and operands that
+// are tensors or numbers. Every file of the bindings includes this one first.
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <string>
+
+#include "weft/device.h"
+#include "weft/dtype.h"
+#include "weft/placement.h"
+#include "weft/shape.h"
+#include "weft/tensor.h"
+
+namespace weft::python {
+
+namespace py = pybind11;
+
+/// An operand of an op on tensors and numbers.
+struct Operand {
+  Tensor tensor;
+  double number = 0;
+  bool is_number() const { return !tensor; }
+};
+
+/// The object of a dtype ("weft.float32"): one each, so that `is` works too.
+py::handle object_of(DType dtype);
+/// The dtype that an object or a name stands for; nothing for another object. ValueError for a
+/// string that is no dtype's name.
+std::optional<DType> dtype_of(py::handle object);
+/// The same for devices: "cpu", "meta", "cuda:0".
+std::optional<Device> device_of(py::handle object);
+py::object object_of(Device device);
+/// Shard(0), Replicate() or Partial("sum").
+py::object object_of(const Placement& placement);
+std::optional<Placement> placement_of(py::handle object);
+py::object object_of(const Placements& placements);
+std::optional<Placements> placements_of(py::handle object);
+/// A tensor, or what a Parameter computes with; nothing for another object.
+std::optional<Tensor> tensor_of(py::handle object);
+/// False for an object that is neither a tensor nor a number.
+bool load_operand(py::handle object, Operand& operand);
+bool load_shape(py::handle object, Shape& shape);
+
+/// None for a handle without a tensor.
+inline std::optional<Tensor> optional_of(Tensor tensor) {
+  if (!tensor) return std::nullopt;
+  return tensor;
+}
+
+}  // namespace weft::python
+
+namespace pybind11::detail {
+
+template <>
+struct type_caster<weft::Shape> {
+  PYBIND11_TYPE_CASTER(weft::Shape, const_name("tuple[int, ...]"));
+  bool load(handle source, bool) { return weft::python::load_shape(source, value); }
+  static handle cast(const weft::Shape& shape, return_value_policy, handle) {
+    tuple result(static_cast<size_t>(shape.ndim()));
+    for (int d = 0; d < shape.ndim(); ++d) result[static_cast<size_t>(d)] = int_(shape[d]);
+    return result.release();
+  }
+};
+
+template <>
+struct type_caster<weft::DType> {
+  PYBIND11_TYPE_CASTER(weft::DType, const_name("dtype"));
+  bool load(handle source, bool) {
+    const auto found = weft::python::dtype_of(source);
+    if (found) value = *found;
+    return found.has_value();
+  }
+  static handle cast(weft::DType dtype, return_value_policy, handle) {
+    return weft::python::object_of(dtype).inc_ref();
+  }
+};
+
+template <>
+struct type_caster<weft::Placement> {
+  PYBIND11_TYPE_CASTER(weft::Placement, const_name("Shard | Replicate | Partial"));
+  bool load(handle source, bool) {
+    const auto found = weft::python::placement_of(source);
+    if (found) value = *found;
+    return found.has_value();
+  }
+  static handle cast(const weft::Placement& placement, return_value_policy, handle) {
+    return weft::python::object_of(placement).release();
+  }
+};
+
+template <>
+struct type_caster<weft::Placements> {
+  PYBIND11_TYPE_CASTER(weft::Placements,
+                       const_name("Placements | Sequence[Placement] | dict[str, Placement]"));
+  bool load(handle source, bool) {
+    auto found = weft::python::placements_of(source);
+    if (found) value = *std::move(found);
+    return found.has_value();
+  }
+  static handle cast(const weft::Placements& placements, return_value_policy, handle) {
+    return weft::python::object_of(placements).release();
+  }
+};
+
+template <>
+struct type_caster<weft::Device> {
+  PYBIND11_TYPE_CASTER(weft::Device, const_name("Device | str"));
+  bool load(handle source, bool) {
+    const auto found = weft::python::device_of(source);
+    if (found) value = *found;
+    return found.has_value();
+  }
+  static handle cast(weft::Device device, return_value_policy, handle) {
+    return weft::python::object_of(device).release();
+  }
+};
+
+template <>
+struct type_caster<weft::python::Operand> {
+  PYBIND11_TYPE_CASTER(weft::python::Operand, const_name("Tensor | float"));
+  bool load(handle source, bool) { return weft::python::load_operand(source, value); }
+};
+
+}  // namespace pybind11::detail

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/checkpoint.h"
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/released.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+/// A saver holds what it writes meanwhile.
+static void bind_saver(py::module_& m) {
+  py::class_<CheckpointSaver>(m, "CheckpointSaver",
+                              "Saves states of a run to '<directory>/step-<step>-<generation>/', a "
+                              "file a rank. A save makes no collective and overwrites nothing")
+      .def(
+          py::init([](const Communicator& world, const std::string& directory, int keep,
+                      bool continues, int64_t async_bytes, const py::object& warn) {
+            CheckpointOptions options{
+                .keep = keep, .continues = continues, .async_bytes = async_bytes};
+            if (!warn.is_none()) {
+              options.warn = [kept = Callable(py::function(warn))](const std::string& sentence) {
+                const py::gil_scoped_acquire lock;
+                kept(sentence);
+              };
+            }
+            return released(
+                [&] { return std::make_unique<CheckpointSaver>(world, directory, options); });
+          }),
+          py::arg("world"), py::arg("directory"), py::kw_only(), py::arg("keep") = 0,
+          py::arg("continues") = false, py::arg("async_bytes") = -1, py::arg("warn") = py::none(),
+          "Collective over all ranks that hold the state. keep: complete checkpoints of this run "
+          "to "
+          "keep beside the newest, 0 for all. warn(sentence) is told what went wrong beside a save")
+      .def(
+          "save",
+          [](CheckpointSaver& s, int64_t step, const TrainingState& state) {
+            return s.save(step, state);
+          },
+          Released(), py::arg("step"), py::arg("state"),
+          "Writes this rank's part; call it on all ranks. Gives the checkpoint's path when this "
+          "rank's file is on the disk")
+      .def(
+          "save",
+          [](CheckpointSaver& s, int64_t step, const StateDict& state) {
+            return s.save(step, state);
+          },
+          Released(), py::arg("step"), py::arg("state"))
+      .def(
+          "save_async",
+          [](CheckpointSaver& s, int64_t step, const TrainingState& state) {
+            return s.save_async(step, state);
+          },
+          Released(), py::arg("step"), py::arg("state"),
+          "Returns as soon as the elements are copied, and writes them meanwhile; what goes wrong "
+          "is raised by the next call")
+      .def(
+          "save_async",
+          [](CheckpointSaver& s, int64_t step, const StateDict& state) {
+            return s.save_async(step, state);
+          },
+          Released(), py::arg("step"), py::arg("state"))
+      .def("wait", &CheckpointSaver::wait, Released(), "Until nothing is under way")
+      .def_property_readonly("is_saving", &CheckpointSaver::is_saving)
+      .def_property_readonly("generation", &CheckpointSaver::generation);
+}
+
+static py::dict as_dict(const CheckpointReport& report) {
+  py::dict all;
+  all["verdict"] = name_of(report.verdict);
+  all["reason"] = report.reason;
+  all["files"] = report.files;
+  all["file"] = report.file;
+  all["tensor"] = report.tensor;
+  all["block"] = report.block;
+  all["step"] = report.step;
+  all["generation"] = report.generation;
+  all["ranks"] = report.ranks;
+  all["tensors"] = report.tensors;
+  all["bytes"] = report.bytes;
+  return all;
+}
+
+static void bind_readers(py::module_& m) {
+  m.def(
+      "inspect_checkpoint",
+      [](const std::string& path, bool data, int threads) {
+        const InspectOptions options{.depth = data ? Inspection::data : Inspection::headers,
+                                     .threads = threads};
+        return as_dict(released([&] { return inspect_checkpoint(path, options); }));
+      },
+      py::arg("path"), py::kw_only(), py::arg("data") = true, py::arg("threads") = 1,
+      "What a reader says of a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), "
+      "reason, and where. data=False looks at names, sizes and headers only");
+  m.def("list_checkpoints", &list_checkpoints, Released(), py::arg("directory"), "Newest first");
+  m.def(
+      "newest_complete_checkpoint",
+      [](const std::string& directory) { return newest_complete_checkpoint(directory); },
+      Released(), py::arg("directory"), "By names, sizes and headers; '' when there is none");
+  m.def(
+      "load", [](const std::string& path, const TrainingState& into) { load(path, into); },
+      Released(), py::arg("path"), py::arg("into"),
+      "Fills the tensors, wherever and however they lie, and the numbers, from a checkpoint of "
+      "weft's or PyTorch's, or a model in safetensors form. Each rank reads what holds its own "
+      "elements and checks it; no communication. ValueError names file, tensor and block");
+  m.def(
+      "load", [](const std::string& path, StateDict& into) { load(path, into); }, Released(),
+      py::arg("path"), py::arg("into"));
+}
+
+void bind_checkpoints(py::module_& m) {
+  bind_saver(m);
+  bind_readers(m);
+}
+
+}  // namespace weft::python

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <sstream>
+
+#include "python/bindings/bindings.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+namespace {
+
+/// A class for Python of its own: the caster of DType is not a class's.
+struct DTypeObject {
+  DType dtype;
+};
+struct DeviceObject {
+  Device device;
+};
+
+/// The names of NumPy, PyTorch and the array API, by DType.
+constexpr std::array<const char*, kDTypes> kLongNames = {
+    "float32", "bfloat16", "float16", "float64", "int32", "int64", "uint8", "bool"};
+
+}  // namespace
+
+/// Objects that live as long as the process.
+static std::array<PyObject*, kDTypes>& dtype_objects() {
+  static std::array<PyObject*, kDTypes> objects{};
+  return objects;
+}
+
+py::handle object_of(DType dtype) { return dtype_objects()[static_cast<size_t>(dtype)]; }
+
+std::optional<DType> dtype_of(py::handle object) {
+  for (size_t i = 0; i < kDTypes; ++i) {
+    if (object.ptr() == dtype_objects()[i]) return static_cast<DType>(i);
+  }
+  if (!PyUnicode_Check(object.ptr())) return std::nullopt;
+  const auto name = object.cast<std::string>();
+  for (size_t i = 0; i < kDTypes; ++i) {
+    if (name == kLongNames[i]) return static_cast<DType>(i);
+  }
+  return dtype_named(name);
+}
+
+std::optional<Device> device_of(py::handle object) {
+  if (PyUnicode_Check(object.ptr())) return device_named(object.cast<std::string>());
+  py::detail::make_caster<DeviceObject> device;
+  if (device.load(object, false)) return py::detail::cast_op<DeviceObject&>(device).device;
+  return std::nullopt;
+}
+
+py::object object_of(Device device) { return py::cast(DeviceObject{device}); }
+
+static void bind_devices(py::module_& m) {
+  py::class_<DeviceObject>(m, "Device",
+                           "Where memory lives: cpu, meta (shapes and no memory), cuda:0")
+      .def(py::init([](const std::string& name) { return DeviceObject{device_named(name)}; }),
+           py::arg("name"), "The device of that name; ValueError for another name")
+      .def_property_readonly(
+          "type",
+          [](const DeviceObject& d) {
+            return concat(Device{d.device.kind, 0});
+          },
+          "'cpu', 'meta' or 'cuda'")
+      .def_property_readonly("index", [](const DeviceObject& d) { return int{d.device.index}; })
+      .def("__eq__",
+           [](const DeviceObject& d, const py::object& other) {
+             const auto same = PyUnicode_Check(other.ptr()) || py::isinstance<DeviceObject>(other);
+             return same && device_of(other) == d.device;
+           })
+      .def("__hash__", [](const DeviceObject& d) { return py::hash(py::str(concat(d.device))); })
+      .def("__str__", [](const DeviceObject& d) { return concat(d.device); })
+      .def("__repr__", [](const DeviceObject& d) { return concat(d.device); });
+}
+
+void bind_dtypes(py::module_& m) {
+  py::class_<DTypeObject>(m, "dtype", "The type of a tensor's elements")
+      .def_property_readonly(
+          "name", [](const DTypeObject& d) { return kLongNames[static_cast<size_t>(d.dtype)]; },
+          "'float32', 'bfloat16', 'float16', 'float64', 'int32', 'int64', 'uint8' or 'bool'")
+      .def_property_readonly(
+          "itemsize", [](const DTypeObject& d) { return size_of(d.dtype); }, "Bytes of an element")
+      .def_property_readonly("is_floating_point",
+                             [](const DTypeObject& d) { return is_floating(d.dtype); })
+      .def("__hash__", [](const DTypeObject& d) { return static_cast<int>(d.dtype); })
+      .def("__eq__",
+           [](const DTypeObject& d, const py::object& other) {
+             return other.ptr() == object_of(d.dtype).ptr();
+           })
+      .def("__reduce__",
+           [m](const DTypeObject& d) {
+             return py::make_tuple(m.attr("dtype_named"),
+                                   py::make_tuple(kLongNames[static_cast<size_t>(d.dtype)]));
+           })
+      .def("__repr__", [](const DTypeObject& d) {
+        return concat("weft.", kLongNames[static_cast<size_t>(d.dtype)]);
+      });
+  for (size_t i = 0; i < kDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    py::object object = py::cast(DTypeObject{dtype});
+    m.attr(kLongNames[i]) = object;
+    if (dtype != DType::boolean) m.attr(std::string(name_of(dtype)).c_str()) = object;
+    dtype_objects()[i] = object.release().ptr();
+  }
+  m.def(
+      "dtype_named", [](DType dtype) { return dtype; }, py::arg("name"),
+      "The dtype of a name, short or long; ValueError lists the names there are");
+  m.def(
+      "promote", &promote, py::arg("a"), py::arg("b"),
+      "The dtype that holds both, as in the Python array API; integer with float gives the float");
+  bind_devices(m);
+}
+
+}  // namespace weft::python

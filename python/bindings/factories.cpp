@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/factories.h"
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/tensor_options.h"
+#include "weft/error.h"
+#include "weft/sharding.h"
+
+namespace weft::python {
+
+TensorOptions options_of(DType dtype, Device device, const std::optional<DeviceMesh>& mesh,
+                         const std::optional<Placements>& placements) {
+  TensorOptions options{.dtype = dtype, .device = device};
+  if (placements && !mesh) fail("placements are given but no mesh to place on");
+  if (mesh) options.sharding = Sharding(*mesh, placements.value_or(Placements()));
+  return options;
+}
+
+using MeshArgument = std::optional<DeviceMesh>;
+using PlacementsArgument = std::optional<Placements>;
+
+/// Binds function(shape, options) with the keywords of all factories.
+static void bind_factory(py::module_& m, const char* name,
+                         Tensor (*function)(const Shape&, const TensorOptions&), const char* text) {
+  m.def(
+      name,
+      [function](const Shape& shape, DType dtype, Device device, const MeshArgument& mesh,
+                 const PlacementsArgument& placements) {
+        return function(shape, options_of(dtype, device, mesh, placements));
+      },
+      Released(), py::arg("shape"), py::kw_only(), py::arg("dtype") = DType::f32,
+      py::arg("device") = cpu, py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
+      text);
+}
+
+static void bind_random(py::module_& m) {
+  m.def(
+      "uniform",
+      [](const Shape& shape, double low, double high, DType dtype, Device device,
+         const MeshArgument& mesh, const PlacementsArgument& placements) {
+        return uniform(shape, low, high, options_of(dtype, device, mesh, placements));
+      },
+      Released(), py::arg("shape"), py::arg("low") = 0.0, py::arg("high") = 1.0, py::kw_only(),
+      py::arg("dtype") = DType::f32, py::arg("device") = cpu, py::arg("mesh") = py::none(),
+      py::arg("placements") = py::none(),
+      "Evenly in [low, high), from the rank's random state: equal bits for any mesh");
+  m.def(
+      "normal",
+      [](const Shape& shape, double mean, double std, DType dtype, Device device,
+         const MeshArgument& mesh, const PlacementsArgument& placements) {
+        return normal(shape, mean, std, options_of(dtype, device, mesh, placements));
+      },
+      Released(), py::arg("shape"), py::arg("mean") = 0.0, py::arg("std") = 1.0, py::kw_only(),
+      py::arg("dtype") = DType::f32, py::arg("device") = cpu, py::arg("mesh") = py::none(),
+      py::arg("placements") = py::none(),
+      "Of a normal distribution, from the rank's random state: equal bits for any mesh");
+}
+
+void bind_factories(py::module_& m) {
+  bind_factory(m, "empty", empty, "New memory, not initialised");
+  bind_factory(m, "zeros", zeros, "Zeros; with `mesh` and `placements` each rank makes its part");
+  bind_factory(m, "ones", ones, "Ones; with `mesh` and `placements` each rank makes its part");
+  bind_factory(m, "randn", randn, "Of the standard normal distribution; equal bits for any mesh");
+  bind_factory(
+      m, "rand", [](const Shape& shape, const TensorOptions& o) { return uniform(shape, 0, 1, o); },
+      "Evenly in [0, 1); equal bits for any mesh");
+  m.def(
+      "full",
+      [](const Shape& shape, double value, DType dtype, Device device, const MeshArgument& mesh,
+         const PlacementsArgument& placements) {
+        return full(shape, value, options_of(dtype, device, mesh, placements));
+      },
+      Released(), py::arg("shape"), py::arg("fill_value"), py::kw_only(),
+      py::arg("dtype") = DType::f32, py::arg("device") = cpu, py::arg("mesh") = py::none(),
+      py::arg("placements") = py::none(), "All elements `fill_value`");
+  m.def(
+      "_arange",
+      [](int64_t n, DType dtype, Device device, const MeshArgument& mesh,
+         const PlacementsArgument& placements) {
+        return arange(n, options_of(dtype, device, mesh, placements));
+      },
+      Released(), py::arg("n"), py::kw_only(), py::arg("dtype") = DType::i64,
+      py::arg("device") = cpu, py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
+      "0, 1, ..., n - 1");
+  m.def("zeros_like", &zeros_like, Released(), py::arg("x"), "Zeros laid out as x is");
+  m.def("ones_like", &ones_like, Released(), py::arg("x"), "Ones laid out as x is");
+  m.def("fill_", &fill_, Released(), py::arg("x"), py::arg("value"), "Sets all elements in place");
+  m.def("copy_", &copy_, Released(), py::arg("to"), py::arg("source"),
+        "Copies the elements of `source`, of an equal shape, to the memory of `to`");
+  m.def("uniform_", &uniform_, Released(), py::arg("x"), py::arg("low") = 0.0,
+        py::arg("high") = 1.0, "Draws all elements anew, evenly in [low, high)");
+  m.def("normal_", &normal_, Released(), py::arg("x"), py::arg("mean") = 0.0, py::arg("std") = 1.0,
+        "Draws all elements anew, of a normal distribution");
+  bind_random(m);
+}
+
+}  // namespace weft::python

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/hugging_face.h"
+
+#include "python/bindings/modules.h"
+
+namespace weft::python {
+
+void bind_hugging_face(py::module_& m) {
+  m.def("load_hugging_face", &load_hugging_face, Released(), py::arg("model"), py::arg("path"),
+        "Fills the parameters with the tensors of a .safetensors file, an index of several, or a "
+        "Hugging Face directory. Each rank reads the elements that it holds; no communication. "
+        "ValueError, before anything is read, names what is missing or does not fit");
+  m.def(
+      "export_hugging_face",
+      [](const std::string& checkpoint, const std::string& directory, const Communicator& world,
+         const std::string& prefix, int64_t file_bytes) {
+        export_hugging_face(checkpoint, directory, world,
+                            {.prefix = prefix, .file_bytes = file_bytes});
+      },
+      Released(), py::arg("checkpoint"), py::arg("directory"), py::arg("world"), py::kw_only(),
+      py::arg("prefix") = "model/", py::arg("file_bytes") = int64_t{5} << 30,
+      "Writes the tensors of a checkpoint as a Hugging Face model. Collective over `world`: each "
+      "rank writes its share to its place in the final files");
+}
+
+}  // namespace weft::python

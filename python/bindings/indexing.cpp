@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <vector>
+
+#include "python/bindings/operands.h"
+#include "python/bindings/released.h"
+#include "python/bindings/tensor_methods.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/shapes.h"
+#include "weft/sharding.h"
+
+namespace weft::python {
+
+namespace {
+
+/// What becomes of one dim of the tensor, or a new one.
+struct Selection {
+  enum class Kind { whole, range, one, created } kind = Kind::whole;
+  int64_t start = 0, stop = 0, step = 1;
+};
+
+/// The entries of an index, one a dim, with ... as the dims that are not named.
+std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
+  const py::tuple entries =
+      PyTuple_Check(index.ptr()) ? py::reinterpret_borrow<py::tuple>(index) : py::make_tuple(index);
+  int named = 0;
+  for (const py::handle entry : entries) named += !entry.is_none() && entry.ptr() != Py_Ellipsis;
+  if (named > x.ndim()) {
+    throw py::index_error(concat("index: ", named, " entries for a tensor ", x.shape()));
+  }
+  std::vector<Selection> selections;
+  int dim = 0;
+  bool has_ellipsis = false;
+  for (const py::handle entry : entries) {
+    if (entry.is_none()) {
+      selections.push_back({Selection::Kind::created});
+    } else if (entry.ptr() == Py_Ellipsis) {
+      if (has_ellipsis) throw py::index_error("index: ... stands twice");
+      has_ellipsis = true;
+      for (int skipped = x.ndim() - named; skipped > 0; --skipped, ++dim) selections.push_back({});
+    } else if (PySlice_Check(entry.ptr())) {
+      Py_ssize_t start, stop, step;
+      if (PySlice_Unpack(entry.ptr(), &start, &stop, &step) < 0) throw py::error_already_set();
+      PySlice_AdjustIndices(x.shape()[dim], &start, &stop, step);
+      if (step < 0) fail("index: step ", step, " is negative; use weft.flip");
+      selections.push_back({Selection::Kind::range, start, std::max(start, stop), step});
+      ++dim;
+    } else if (PyIndex_Check(entry.ptr()) && !PyBool_Check(entry.ptr())) {
+      const auto size = x.shape()[dim];
+      const auto at =
+          py::reinterpret_steal<py::object>(PyNumber_Index(entry.ptr())).cast<int64_t>();
+      if (at < -size || at >= size) {
+        throw py::index_error(concat("index: ", at, " is out of dim ", dim, " of ", x.shape()));
+      }
+      selections.push_back({Selection::Kind::one, at < 0 ? at + size : at});
+      ++dim;
+    } else {
+      throw py::index_error(concat("index: a ", Py_TYPE(entry.ptr())->tp_name,
+                                   " is none of int, slice, None and ...; see weft.take"));
+    }
+  }
+  return selections;
+}
+
+Tensor selected(const Tensor& x, const std::vector<Selection>& selections) {
+  Tensor result = x;
+  int dim = 0;
+  for (const Selection& s : selections) {
+    switch (s.kind) {
+      case Selection::Kind::whole:
+        ++dim;
+        break;
+      case Selection::Kind::range:
+        if (s.start != 0 || s.stop != result.shape()[dim] || s.step != 1) {
+          result = slice(result, dim, s.start, s.stop, s.step);
+        }
+        ++dim;
+        break;
+      case Selection::Kind::one:
+        result = squeeze(slice(result, dim, s.start, s.start + 1), dim);
+        break;
+      case Selection::Kind::created:
+        result = unsqueeze(result, dim++);
+        break;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Tensor indexed(const Tensor& x, const py::object& index) {
+  const std::vector<Selection> selections = selections_of(x, index);
+  return released([&] { return selected(x, selections); });
+}
+
+void set_indexed(const Tensor& x, const py::object& index, const py::object& value) {
+  const std::vector<Selection> selections = selections_of(x, index);
+  Operand given;
+  if (!load_operand(value, given)) {
+    throw py::type_error(concat("index: a ", Py_TYPE(value.ptr())->tp_name,
+                                " is assigned to elements of a tensor; give a Tensor or a number"));
+  }
+  released([&] {
+    if (x.requires_grad() && Context::current().grad_enabled) {
+      fail("index: elements of a tensor ", x.shape(),
+           " that requires a gradient are changed in place; use no_grad");
+    }
+    if (x.is_sharded() && x.sharding().has_partial()) {
+      fail("index: the elements of a tensor laid out over ", x.sharding(),
+           " are sums still; redistribute it first");
+    }
+    const NoGrad no_grad;
+    const Tensor part = selected(x, selections);
+    if (!(part.storage() == x.storage())) {
+      fail("index: these elements of a tensor ", x.shape(), " laid out over ", x.sharding(),
+           " cannot be set: a dim of theirs is cut; redistribute it first");
+    }
+    if (given.is_number()) return fill_(part, given.number);
+    copy_(part, expand(given.tensor, part.shape()));
+  });
+}
+
+}  // namespace weft::python

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/llama.h"
+
+#include "python/bindings/modules.h"
+
+namespace weft::python {
+
+static void bind_config(py::module_& m) {
+  py::class_<LlamaConfig>(m, "LlamaConfig", "Sizes and numbers of a Llama")
+      .def(py::init([](int64_t dim, int64_t layers, int64_t heads, int64_t kv_heads, int64_t ffn,
+                       int64_t vocabulary, int64_t head_dim, int64_t max_sequence,
+                       double rope_theta, double norm_eps, bool tied, double std) {
+             return LlamaConfig{.dim = dim,
+                                .layers = layers,
+                                .heads = heads,
+                                .kv_heads = kv_heads,
+                                .head_dim = head_dim > 0 || heads == 0 ? head_dim : dim / heads,
+                                .ffn = ffn,
+                                .vocabulary = vocabulary,
+                                .max_sequence = max_sequence,
+                                .rope_theta = rope_theta,
+                                .norm_eps = norm_eps,
+                                .tied = tied,
+                                .deviation = std};
+           }),
+           py::kw_only(), py::arg("dim"), py::arg("layers"), py::arg("heads"), py::arg("kv_heads"),
+           py::arg("ffn"), py::arg("vocabulary"), py::arg("head_dim") = 0,
+           py::arg("max_sequence") = 2048, py::arg("rope_theta") = 10000.0,
+           py::arg("norm_eps") = 1e-5, py::arg("tied") = false, py::arg("std") = 0.02,
+           "head_dim 0 means dim / heads")
+      .def_readwrite("dim", &LlamaConfig::dim)
+      .def_readwrite("layers", &LlamaConfig::layers)
+      .def_readwrite("heads", &LlamaConfig::heads)
+      .def_readwrite("kv_heads", &LlamaConfig::kv_heads)
+      .def_readwrite("head_dim", &LlamaConfig::head_dim)
+      .def_readwrite("ffn", &LlamaConfig::ffn)
+      .def_readwrite("vocabulary", &LlamaConfig::vocabulary)
+      .def_readwrite("max_sequence", &LlamaConfig::max_sequence)
+      .def_readwrite("rope_theta", &LlamaConfig::rope_theta)
+      .def_readwrite("norm_eps", &LlamaConfig::norm_eps)
+      .def_readwrite("tied", &LlamaConfig::tied)
+      .def_readwrite("std", &LlamaConfig::deviation)
+      .def("__eq__", [](const LlamaConfig& a, const LlamaConfig& b) { return a == b; });
+}
+
+void bind_llama(py::module_& m) {
+  bind_config(m);
+  m.def("llama_config", &llama_config, py::arg("source"),
+        "`source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. "
+        "ValueError names the file, the key and what is wrong");
+  ModuleClass<Llama>(m, "Llama",
+                     "The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, "
+                     "RMSNorm; parameters have Hugging Face's names. {ids [batch, sequence]} -> "
+                     "logits [batch, sequence, vocabulary]")
+      .def(py::init<const LlamaConfig&>(), py::arg("config"))
+      .def(py::init([](const std::string& source) {
+             return std::make_unique<Llama>(llama_config(source));
+           }),
+           py::arg("source"))
+      .def_property_readonly("config", &Llama::config)
+      .def("blocks", &Llama::blocks, py::return_value_policy::reference_internal,
+           "The decoder layers, first to last")
+      .def("loss", &Llama::loss, Released(), py::arg("ids"), py::arg("targets"),
+           "Mean cross entropy of the logits of ids [batch, sequence] against targets (alike); "
+           "those that are -100 do not count");
+}
+
+}  // namespace weft::python

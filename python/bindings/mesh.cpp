@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/mesh.h"
+
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "python/bindings/bindings.h"
+#include "weft/error.h"
+#include "weft/sharding.h"
+
+namespace weft::python {
+
+/// {"dp": 2, "tp": 4}, or pairs in a list.
+static std::vector<MeshAxis> axes_of(const py::object& given) {
+  const py::list pairs =
+      PyDict_Check(given.ptr()) ? py::list(given.attr("items")()) : py::list(given);
+  std::vector<MeshAxis> axes;
+  for (const py::handle pair : pairs) {
+    const auto [name, size] = pair.cast<std::pair<std::string, int>>();
+    axes.push_back({name, size});
+  }
+  return axes;
+}
+
+static DeviceMesh view(const DeviceMesh& mesh, const py::object& names) {
+  std::vector<std::string> given;
+  if (PyUnicode_Check(names.ptr())) {
+    given.push_back(names.cast<std::string>());
+  } else {
+    given = names.cast<std::vector<std::string>>();
+  }
+  const std::vector<std::string_view> views(given.begin(), given.end());
+  const py::gil_scoped_release release;  // joined axes agree on a communicator
+  return mesh.view(views);
+}
+
+static py::tuple shape_of(const DeviceMesh& mesh) {
+  py::tuple shape(static_cast<size_t>(mesh.ndim()));
+  for (int a = 0; a < mesh.ndim(); ++a) shape[static_cast<size_t>(a)] = mesh.axis_size(a);
+  return shape;
+}
+
+static py::tuple names_of(const DeviceMesh& mesh) {
+  py::tuple names(static_cast<size_t>(mesh.ndim()));
+  for (int a = 0; a < mesh.ndim(); ++a) names[static_cast<size_t>(a)] = mesh.axis_name(a);
+  return names;
+}
+
+/// An axis by name or number; the only one when there is none.
+static int axis_of(const DeviceMesh& mesh, const py::object& axis) {
+  if (PyUnicode_Check(axis.ptr())) return mesh.axis(axis.cast<std::string>());
+  if (!axis.is_none()) return normalized_dim("mesh axis", axis.cast<int>(), mesh.ndim());
+  if (mesh.ndim() != 1) fail("mesh: which axis of ", mesh, "?");
+  return 0;
+}
+
+void bind_mesh(py::module_& m) {
+  py::class_<DeviceMesh>(m, "DeviceMesh",
+                         "Ranks in a grid with named axes; the last axis varies fastest. "
+                         "mesh['dp'] and mesh['dp', 'tp'] are views of it")
+      .def(py::init([](const Communicator& ranks, const py::object& axes) {
+             const std::vector<MeshAxis> list = axes_of(axes);
+             const py::gil_scoped_release release;
+             return DeviceMesh(ranks, list);
+           }),
+           py::arg("ranks"), py::arg("axes"),
+           "Collective over the ranks, whose number must be the product of the axes' sizes: "
+           "DeviceMesh(world, {'dp': 2, 'tp': 4})")
+      .def_property_readonly("ndim", &DeviceMesh::ndim)
+      .def_property_readonly("shape", &shape_of, "Sizes of the axes")
+      .def_property_readonly("mesh_dim_names", &names_of, "Names of the axes")
+      .def(
+          "size",
+          [](const DeviceMesh& mesh, const py::object& axis) {
+            return axis.is_none() ? mesh.size() : mesh.axis_size(axis_of(mesh, axis));
+          },
+          py::arg("mesh_dim") = py::none(), "Ranks along an axis (name or number), or all")
+      .def(
+          "get_local_rank",
+          [](const DeviceMesh& mesh, const py::object& axis) {
+            return mesh.coordinate(axis_of(mesh, axis));
+          },
+          py::arg("mesh_dim") = py::none(), "This rank's position along an axis (name or number)")
+      .def("get_rank", &DeviceMesh::rank, "This rank in the root mesh's communicator")
+      .def(
+          "get_coordinate",
+          [](const DeviceMesh& mesh) {
+            py::list all;
+            for (int a = 0; a < mesh.ndim(); ++a) all.append(mesh.coordinate(a));
+            return all;
+          },
+          "This rank's position along each axis")
+      .def("communicator", &DeviceMesh::communicator, Released(),
+           "Ranks that differ from this one in this view's axes only")
+      .def_property_readonly("root", &DeviceMesh::root, "The mesh that this one is a view of")
+      .def_property_readonly(
+          "traffic",
+          [](const DeviceMesh& mesh) {
+            return std::pair(mesh.traffic().bytes, mesh.traffic().collectives);
+          },
+          "(bytes this rank received from others, collectives) over all of the root mesh")
+      .def("__getitem__", &view, py::arg("axes"))
+      .def("__eq__",
+           [](const DeviceMesh& a, const py::object& b) {
+             return py::isinstance<DeviceMesh>(b) && a == b.cast<const DeviceMesh&>();
+           })
+      .def("__hash__", [](const DeviceMesh& a) { return std::hash<const void*>()(a.body().get()); })
+      .def("__bool__", [](const DeviceMesh& mesh) { return static_cast<bool>(mesh); })
+      .def("__repr__", [](const DeviceMesh& mesh) { return mesh ? concat(mesh) : "mesh()"; });
+}
+
+}  // namespace weft::python

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/bindings.h"
+
+namespace weft::python {
+
+void bind_all(py::module_& m) {
+  bind_errors(m);
+  bind_dtypes(m);
+  bind_placements(m);
+  bind_communicator(m);
+  bind_mesh(m);
+  auto tensor = declare_tensor(m);
+  bind_context(m);
+  bind_autograd(m);
+  bind_modules(m);
+  bind_ops(m);
+  bind_elementwise(m);
+  bind_factories(m);
+  bind_networks(m);
+  bind_products(m);
+  bind_reductions(m);
+  bind_shapes(m);
+  bind_updates(m);
+  bind_tensor(m, tensor);
+  bind_interchange(m, tensor);
+  bind_layers(m);
+  bind_llama(m);
+  bind_optimizers(m);
+  bind_schedules(m);
+  bind_fully_shard(m);
+  bind_tensor_parallel(m);
+  bind_state_dicts(m);
+  bind_checkpoints(m);
+  bind_hugging_face(m);
+  bind_memory(m);
+  bind_trace(m);
+}
+
+}  // namespace weft::python
+
+PYBIND11_MODULE(_weft, m) {
+  m.doc() = "weft's engine; the package `weft` shows it.";
+  m.attr("__version__") = WEFT_VERSION;
+  weft::python::bind_all(m);
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pybind11/trampoline_self_life_support.h>
+
+#include "python/bindings/bindings.h"
+#include "weft/module.h"
+
+namespace weft::python {
+
+/// A class of modules; Python objects among them live as long as C++ holds them.
+template <class M>
+using ModuleClass = py::class_<M, Module, py::smart_holder>;
+
+/// What Python gives as parameters: a module, Parameters, or (name, Parameter) pairs.
+std::vector<NamedParameter> named_parameters_of(const py::object& given);
+/// The same without names.
+std::vector<ParameterPtr> parameters_of(const py::object& given);
+
+}  // namespace weft::python

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/networks.h"
+
+#include "python/bindings/bindings.h"
+
+namespace weft::python {
+
+void bind_networks(py::module_& m) {
+  m.def("softmax", &softmax, Released(), py::arg("x"),
+        with_rule("softmax", "exp(x) / sum of exp(x) along the last dim"));
+  m.def("log_softmax", &log_softmax, Released(), py::arg("x"),
+        with_rule("log_softmax", "The logarithm of softmax(x), along the last dim"));
+  m.attr("IGNORED_TARGET") = kIgnoredTarget;
+  m.def(
+      "cross_entropy", &cross_entropy, Released(), py::arg("logits"), py::arg("targets"),
+      with_rule("cross_entropy",
+                "Mean over the rows that count of -log softmax(logits)[target]. logits [..., "
+                "vocabulary], targets [...] (int32 or int64), each a class or -100 for a row that "
+                "does not count; ValueError names another"));
+  m.def("cross_entropy_rows", &cross_entropy_rows, Released(), py::arg("logits"),
+        py::arg("targets"),
+        with_rule("cross_entropy", "The same a row: [...], 0 where the row does not count"));
+  m.def(
+      "embedding", &embedding, Released(), py::arg("weight"), py::arg("ids"),
+      with_rule("embedding",
+                "Rows `ids` [...] (int32 or int64) of weight [vocabulary, d]: [..., d]. ValueError "
+                "names an id that is no row"));
+  m.def("rms_norm", &rms_norm, Released(), py::arg("x"), py::arg("weight"), py::arg("eps") = 1e-5,
+        with_rule("rms_norm", "x / sqrt(mean of x^2 along the last dim + eps) * weight [d]"));
+  m.def("layer_norm", &layer_norm, Released(), py::arg("x"), py::arg("weight"), py::arg("bias"),
+        py::arg("eps") = 1e-5,
+        with_rule("layer_norm",
+                  "(x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim"));
+  m.def("rope", &rope, Released(), py::arg("x"), py::arg("theta") = 10000.0,
+        py::arg("position") = 0,
+        with_rule("rope",
+                  "Rotary position embedding of x [batch, sequence, heads, d] in Hugging Face's "
+                  "'rotate half' convention; positions start at `position`"));
+  m.def("swiglu", &swiglu, Released(), py::arg("gate"), py::arg("up"),
+        with_rule("swiglu", "silu(gate) * up, of equal shapes"));
+  m.def(
+      "attention", &attention, Released(), py::arg("q"), py::arg("k"), py::arg("v"),
+      py::arg("causal") = true, py::arg("scale") = 0.0,
+      with_rule("attention",
+                "softmax(q k^T * scale) v by heads, for q [batch, s, heads, d], k and v [batch, t, "
+                "kv heads, d] (heads a multiple of kv heads): [batch, s, heads, d]. Causal: query "
+                "i sees the positions up to t - s + i. scale 0 means 1 / sqrt(d)"));
+  m.def("dropout", &dropout, Released(), py::arg("x"), py::arg("p"),
+        with_rule("dropout",
+                  "x with elements zeroed with probability p in [0, 1) and the others divided by "
+                  "1 - p; equal for any layout of x"));
+}
+
+}  // namespace weft::python

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/operands.h"
+
+#include <cmath>
+
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/sharding.h"
+
+namespace weft::python {
+
+Tensor beside(const Tensor& tensor, double number) {
+  DType dtype = tensor.dtype();
+  if (!is_floating(dtype) && number != std::trunc(number)) {
+    dtype = DType::f32;
+  } else if (dtype == DType::boolean) {
+    dtype = DType::i64;
+  }
+  TensorOptions options{.dtype = dtype, .device = tensor.device()};
+  if (tensor.is_sharded()) options.sharding = Sharding(tensor.sharding().mesh(), {});
+  return full({}, number, options);
+}
+
+[[noreturn]] static void fail_numbers(const char* what) {
+  fail(what, ": both operands are numbers; one must be a tensor");
+}
+
+Tensor of_operands(const char* what, TensorFunction function, const Operand& a, const Operand& b) {
+  if (!a.is_number() && !b.is_number()) [[likely]]
+    return function(a.tensor, b.tensor);
+  if (a.is_number() && b.is_number()) fail_numbers(what);
+  if (a.is_number()) return function(beside(b.tensor, a.number), b.tensor);
+  return function(a.tensor, beside(a.tensor, b.number));
+}
+
+Tensor add_operands(const Operand& a, const Operand& b) {
+  if (a.is_number() && b.is_number()) fail_numbers("add");
+  if (a.is_number()) return add(b.tensor, a.number);
+  return b.is_number() ? add(a.tensor, b.number) : add(a.tensor, b.tensor);
+}
+
+Tensor subtract_operands(const Operand& a, const Operand& b) {
+  if (a.is_number() && b.is_number()) fail_numbers("subtract");
+  if (a.is_number()) return sub(a.number, b.tensor);
+  return b.is_number() ? sub(a.tensor, b.number) : sub(a.tensor, b.tensor);
+}
+
+Tensor multiply_operands(const Operand& a, const Operand& b) {
+  if (a.is_number() && b.is_number()) fail_numbers("multiply");
+  if (a.is_number()) return mul(b.tensor, a.number);
+  return b.is_number() ? mul(a.tensor, b.number) : mul(a.tensor, b.tensor);
+}
+
+Tensor divide_operands(const Operand& a, const Operand& b) {
+  if (a.is_number() && b.is_number()) fail_numbers("divide");
+  if (a.is_number()) return div(a.number, b.tensor);
+  return b.is_number() ? div(a.tensor, b.number) : div(a.tensor, b.tensor);
+}
+
+}  // namespace weft::python

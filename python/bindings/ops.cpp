@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/op.h"
+
+#include <deque>
+#include <map>
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/own_op.h"
+#include "python/bindings/released.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+/// The rule of an op; where it depends on attributes, that of its first sample.
+static std::string rule_of(const OpSpec& spec) {
+  if (!spec.rule.text().empty()) return std::string(spec.rule.text());
+  if (!spec.rule_text.empty()) return spec.rule_text;
+  if (spec.samples.empty()) return "depends on the attributes";
+  const OpSample& sample = spec.samples.front();
+  const Rule rule = spec.rule_of(sample.attributes, sample.shapes);
+  std::string shapes;
+  for (const Shape& shape : sample.shapes) shapes += concat(shapes.empty() ? "" : ", ", shape);
+  return concat(rule.text, "   (by its attributes; this one of ", shapes, ')');
+}
+
+const char* with_rule(const char* op, const char* text) {
+  static std::deque<std::string> kept;
+  for (const Op& built_in : all_ops()) {
+    if (built_in.spec().name == op) {
+      return kept.emplace_back(concat(text, "\n\nRule: ", rule_of(built_in.spec()))).c_str();
+    }
+  }
+  fail("with_rule: there is no op ", in_quotes(op));
+}
+
+/// Numbers of a call, as ops take them: `structure` are dims, flags and sizes, `values` scalars.
+static Attributes attributes_of(const Op& op, const Shape& structure,
+                                const std::vector<double>& values) {
+  Attributes attributes;
+  attributes.structure = structure;
+  if (values.size() > attributes.values.size()) {
+    fail(op.spec().name, ": ", values.size(), " values; an op has at most ",
+         attributes.values.size());
+  }
+  std::copy(values.begin(), values.end(), attributes.values.begin());
+  return attributes;
+}
+
+static py::object call(const Op& op, const py::args& given, const Shape& structure,
+                       const std::vector<double>& values) {
+  Tensors operands;
+  for (const py::handle operand : given) {
+    auto tensor = tensor_of(operand);
+    if (!tensor) {
+      throw py::type_error(concat(op.spec().name, ": operand ", operands.size(), " is a ",
+                                  Py_TYPE(operand.ptr())->tp_name, ", not a Tensor"));
+    }
+    operands.push_back(*std::move(tensor));
+  }
+  const Attributes attributes = attributes_of(op, structure, values);
+  return one_or_all(released([&] { return op.call(operands, attributes); }));
+}
+
+void bind_ops(py::module_& m) {
+  py::class_<Op>(m, "Op",
+                 "An operation, built in or one's own. Call it with tensors, and with `structure` "
+                 "(dims, flags and sizes, which take part in the choice of layouts) and `values` "
+                 "(scalars) as its kernel takes them")
+      .def(py::init(&own_op), py::arg("name"), py::arg("rule"), py::arg("forward"),
+           py::arg("backward") = py::none(), py::kw_only(),
+           py::arg("linear") = std::vector<std::vector<int>>{}, py::arg("dtype") = py::none(),
+           py::arg("saves_outputs") = false, kOwnOpDoc)
+      .def_property_readonly("name", [](const Op& op) { return op.spec().name; })
+      .def_property_readonly(
+          "rule", [](const Op& op) { return rule_of(op.spec()); },
+          "How the dims of operands and results belong together")
+      .def_property_readonly(
+          "linear", [](const Op& op) { return op.spec().linear; },
+          "Sets of operands in which it is jointly linear: Partial passes there")
+      .def_property_readonly("differentiable",
+                             [](const Op& op) { return op.spec().differentiable; })
+      .def(
+          "__call__", &call, py::kw_only(), py::arg("structure") = Shape(),
+          py::arg("values") = std::vector<double>{},
+          "The result, or a tuple where there are several. ValueError when operands do not fit the "
+          "rule")
+      .def("__repr__", [](const Op& op) {
+        return concat("Op('", op.spec().name, "', \"", rule_of(op.spec()), "\")");
+      });
+  m.def("all_ops", &all_ops, "The built-in ops");
+}
+
+}  // namespace weft::python

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/own_op.h"
+
+#include <numeric>
+
+#include "python/bindings/arrays.h"
+#include "python/bindings/bindings.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+static py::object namespace_of(const py::dict& fields) {
+  return py::module_::import("types").attr("SimpleNamespace")(**fields);
+}
+
+static py::list values_of(const Attributes& attributes) {
+  py::list values;
+  for (const double value : attributes.values) values.append(value);
+  return values;
+}
+
+static std::pair<Shape, Shape> as_pair(const Box& box) { return {box.offset, box.shape}; }
+
+/// What forward is told of a call: a copy, so that it may be kept.
+static py::object told_of(const Call& call, int results) {
+  std::vector<std::pair<Shape, Shape>> operand_boxes, result_boxes;
+  std::vector<Shape> operand_wholes, result_wholes, result_shapes;
+  for (int i = 0; i < call.operands(); ++i) {
+    operand_boxes.push_back(as_pair(call.in_box(i)));
+    operand_wholes.push_back(call.in_shape(i));
+  }
+  for (int i = 0; i < results; ++i) {
+    result_boxes.push_back(as_pair(call.out_box(i)));
+    result_wholes.push_back(call.out_shape(i));
+    result_shapes.push_back(call.out(i).shape);
+  }
+  py::dict fields;
+  fields["structure"] = call.attributes().structure;
+  fields["values"] = values_of(call.attributes());
+  fields["operand_boxes"] = operand_boxes;
+  fields["result_boxes"] = result_boxes;
+  fields["operand_wholes"] = operand_wholes;
+  fields["result_wholes"] = result_wholes;
+  fields["result_shapes"] = result_shapes;
+  fields["counts_here"] = call.counts_here();
+  return namespace_of(fields);
+}
+
+/// Runs forward on arrays of the operands' memory and copies what it returns to the results.
+static void run_forward(const std::string& name, const Callable& forward, int results,
+                        const Call& call) {
+  const py::gil_scoped_acquire lock;
+  py::tuple arguments(static_cast<size_t>(call.operands() + 1));
+  arguments[0] = told_of(call, results);
+  for (int i = 0; i < call.operands(); ++i) {
+    arguments[static_cast<size_t>(i + 1)] = read_only_array(call.in(i));
+  }
+  py::object returned = forward(*arguments);
+  const py::tuple all = results == 1 && !PyTuple_Check(returned.ptr())
+                            ? py::make_tuple(returned)
+                            : py::tuple(py::reinterpret_borrow<py::object>(returned));
+  if (static_cast<int>(all.size()) != results) {
+    fail(name, ": forward returned ", all.size(), " arrays but the rule has ", results, " results");
+  }
+  for (int i = 0; i < results; ++i) fill_from_array(name, call.out(i), all[static_cast<size_t>(i)]);
+  returned = py::none();
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    // One reference is the tuple's, one that of the accessor.
+    const py::object operand = arguments[i];
+    if (operand.ref_count() <= 2) continue;
+    throw std::runtime_error(concat(name, ": forward kept operand ", i - 1,
+                                    " beyond its call, when its memory is gone; keep a copy"));
+  }
+}
+
+/// Gives the gradients that Python's backward returns.
+static void run_backward(const std::string& name, const Callable& backward, int results,
+                         bool saves_outputs, const Grad& grad) {
+  const py::gil_scoped_acquire lock;
+  py::list operands, outputs;
+  for (int i = 0; i < grad.operands(); ++i) operands.append(grad.in(i));
+  for (int i = 0; saves_outputs && i < results; ++i) outputs.append(grad.out(i));
+  py::dict fields;
+  fields["operands"] = operands;
+  fields["results"] = outputs;
+  fields["structure"] = grad.attributes().structure;
+  fields["values"] = values_of(grad.attributes());
+  py::tuple arguments(static_cast<size_t>(results + 1));
+  arguments[0] = namespace_of(fields);
+  for (int i = 0; i < results; ++i) {
+    arguments[static_cast<size_t>(i + 1)] = py::cast(optional_of(grad.grad(i)));
+  }
+  const py::object returned = backward(*arguments);
+  const bool is_one = !PyTuple_Check(returned.ptr()) && !PyList_Check(returned.ptr());
+  const py::sequence all = is_one ? py::sequence(py::make_tuple(returned)) : py::sequence(returned);
+  if (static_cast<int>(all.size()) != grad.operands()) {
+    fail(name, ": backward returned ", all.size(), " gradients for ", grad.operands(),
+         " operands; give None where there is none");
+  }
+  for (int i = 0; i < grad.operands(); ++i) {
+    const py::object gradient = all[static_cast<size_t>(i)];
+    if (gradient.is_none() || !grad.wants(i)) continue;
+    const auto tensor = tensor_of(gradient);
+    if (!tensor) fail(name, ": backward's gradient ", i, " is no Tensor");
+    const py::gil_scoped_release release;
+    grad.give(i, *tensor);
+  }
+}
+
+/// Arrays after the arrow of a rule.
+static int results_of(const std::string& rule) {
+  const size_t arrow = rule.find("->");
+  if (arrow == std::string::npos) return 1;  // the op's constructor says what is wrong
+  return 1 + static_cast<int>(
+                 std::count(rule.begin() + static_cast<ptrdiff_t>(arrow), rule.end(), ','));
+}
+
+Op own_op(const std::string& name, const std::string& rule, const py::function& forward,
+          const py::object& backward, const std::vector<std::vector<int>>& linear,
+          std::optional<DType> dtype, bool saves_outputs) {
+  const int results = results_of(rule);
+  OpSpec spec;
+  spec.name = name;
+  spec.rule_text = rule;
+  spec.linear = linear;
+  spec.forward = [name, results, kept = Callable(forward)](const Call& call) {
+    run_forward(name, kept, results, call);
+  };
+  if (dtype) {
+    spec.dtype = [kept = *dtype](const Attributes&, std::span<const DType>, int) { return kept; };
+  }
+  spec.differentiable = !backward.is_none();
+  if (!backward.is_none()) {
+    spec.backward = [name, results, saves_outputs,
+                     kept = Callable(py::function(backward))](const Grad& grad) {
+      run_backward(name, kept, results, saves_outputs, grad);
+    };
+    if (saves_outputs) {
+      spec.saves_out.resize(static_cast<size_t>(results));
+      std::iota(spec.saves_out.begin(), spec.saves_out.end(), 0);
+    }
+  }
+  return Op(std::move(spec));
+}
+
+}  // namespace weft::python

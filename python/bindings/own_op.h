@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "python/bindings/casters.h"
+#include "weft/op.h"
+
+namespace weft::python {
+
+inline constexpr const char* kOwnOpDoc =
+    "An op of one's own. `rule` is in factor notation ('... m k, ... k n -> ... m n'). "
+    "forward(call, *operands) computes one device's part: it gets NumPy arrays that are there "
+    "during the call only (bfloat16 as float32) and returns one array a result, of the shapes that "
+    "call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes "
+    "((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and "
+    "counts_here (False where a number added must not count, being added on another rank). "
+    "backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends "
+    "on one) and returns one Tensor or None an operand; `call` has operands, results (with "
+    "saves_outputs), structure and values. `linear`: sets of operands in which it is jointly "
+    "linear. `dtype`: of the results; that of operand 0 unless given. Without backward no gradient "
+    "flows";
+
+Op own_op(const std::string& name, const std::string& rule, const py::function& forward,
+          const py::object& backward, const std::vector<std::vector<int>>& linear,
+          std::optional<DType> dtype, bool saves_outputs);
+
+}  // namespace weft::python

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <span>
+#include <vector>
+
+#include "python/bindings/bindings.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+namespace {
+
+/// A class for Python of its own: the caster of Placements is not a class's.
+struct PlacementsObject {
+  Placements placements;
+};
+
+}  // namespace
+
+py::object object_of(const Placements& placements) {
+  return py::cast(PlacementsObject{placements});
+}
+
+static ReduceOp reduce_op_named(const std::string& name) {
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min}) {
+    if (name == name_of(op)) return op;
+  }
+  fail("Partial: ", in_quotes(name), " is none of sum, avg, max, min");
+}
+
+std::optional<Placement> placement_of(py::handle object) {
+  if (py::isinstance<Shard>(object)) return Placement(object.cast<const Shard&>());
+  if (py::isinstance<Replicate>(object)) return Placement(Replicate());
+  if (py::isinstance<Partial>(object)) return Placement(object.cast<const Partial&>());
+  return std::nullopt;
+}
+
+py::object object_of(const Placement& placement) {
+  if (placement.is_shard()) return py::cast(Shard{placement.dim()});
+  if (placement.is_partial()) return py::cast(Partial{placement.op()});
+  return py::cast(Replicate());
+}
+
+static std::optional<Placements> by_name(const py::dict& axes) {
+  std::vector<NamedPlacement> named;
+  for (const auto& [axis, item] : axes) {
+    const auto placement = placement_of(item);
+    if (!placement || !PyUnicode_Check(axis.ptr())) return std::nullopt;
+    named.push_back({axis.cast<std::string>(), *placement});
+  }
+  return Placements(std::span<const NamedPlacement>(named));
+}
+
+std::optional<Placements> placements_of(py::handle object) {
+  if (object.is_none()) return Placements();
+  if (py::isinstance<PlacementsObject>(object)) {
+    return object.cast<const PlacementsObject&>().placements;
+  }
+  if (const auto one = placement_of(object)) return Placements{*one};
+  if (PyDict_Check(object.ptr())) return by_name(py::reinterpret_borrow<py::dict>(object));
+  if (!PyTuple_Check(object.ptr()) && !PyList_Check(object.ptr())) return std::nullopt;
+  std::vector<Placement> all;
+  for (const py::handle item : py::reinterpret_borrow<py::sequence>(object)) {
+    const auto placement = placement_of(item);
+    if (!placement) return std::nullopt;
+    all.push_back(*placement);
+  }
+  return Placements(std::span<const Placement>(all));
+}
+
+/// What all three kinds have, as PyTorch's have it.
+template <class Kind>
+static py::class_<Kind> bind_kind(py::module_& m, const char* name, const char* doc) {
+  return py::class_<Kind>(m, name, doc)
+      .def("__eq__",
+           [](const Kind& a, const py::object& b) {
+             const auto other = placement_of(b);
+             return other && *other == Placement(a);
+           })
+      .def(
+          "is_shard",
+          [](const Kind& p, std::optional<int> dim) {
+            return dim ? Placement(p).is_shard(*dim) : Placement(p).is_shard();
+          },
+          py::arg("dim") = py::none(), "Whether it is a Shard (of that dim)")
+      .def("is_replicate", [](const Kind& p) { return Placement(p).is_replicate(); })
+      .def("is_partial", [](const Kind& p) { return Placement(p).is_partial(); })
+      .def("__hash__", [](const Kind& p) { return py::hash(py::str(concat(Placement(p)))); });
+}
+
+void bind_placements(py::module_& m) {
+  bind_kind<Replicate>(m, "Replicate", "Each device along the axis holds the whole")
+      .def(py::init<>())
+      .def("__repr__", [](const Replicate&) { return "Replicate()"; });
+  bind_kind<Shard>(m, "Shard",
+                   "Each device along the axis holds one contiguous slice of dimension `dim`: "
+                   "ceil(size / devices) elements, the last devices fewer or none")
+      .def(py::init([](int dim) {
+             Placement(Shard{dim});  // checks it
+             return Shard{dim};
+           }),
+           py::arg("dim") = 0, "ValueError for a negative dim, or one that no tensor can have")
+      .def_readonly("dim", &Shard::dim)
+      .def("__repr__", [](const Shard& s) { return concat("Shard(", s.dim, ")"); });
+  bind_kind<Partial>(m, "Partial",
+                     "Each device along the axis holds a tensor of full size; the value is their "
+                     "reduction: sum, avg, max or min")
+      .def(py::init(
+               [](const std::string& reduce_op) { return Partial{reduce_op_named(reduce_op)}; }),
+           py::arg("reduce_op") = "sum")
+      .def_property_readonly("reduce_op", [](const Partial& p) { return name_of(p.op); })
+      .def("__repr__", [](const Partial& p) { return concat("Partial('", p.op, "')"); });
+  py::class_<PlacementsObject>(
+      m, "Placements",
+      "One placement an axis of a mesh, by position ([Shard(0), Replicate()]) or "
+      "by name ({'tp': Shard(0)}); axes that are not named replicate. Wherever "
+      "placements are asked for, the list or dict itself will do")
+      .def(py::init([](const Placements& given) { return PlacementsObject{given}; }),
+           py::arg("placements"))
+      .def(
+          "cut_in_order",
+          [](const PlacementsObject& self, int dim, const std::vector<std::string>& axes) {
+            return self.placements.cut_in_order(dim, axes);
+          },
+          py::arg("dim"), py::arg("axes"),
+          "The same with `dim` cut by the axes in that order, outermost first; names all the root "
+          "mesh's axes that cut the dim");
+}
+
+}  // namespace weft::python

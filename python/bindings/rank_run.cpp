@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/rank_run.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "python/bindings/released.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+namespace {
+
+/// What is known of the ranks while they run; read and changed with the interpreter's lock held.
+class RankRun {
+ public:
+  RankRun(int ranks, const py::function& body)
+      : body_(body), ranks_(static_cast<size_t>(ranks)), results_(static_cast<size_t>(ranks)) {}
+
+  /// The life of one rank, on its thread.
+  void run(const Communicator& world) {
+    const py::gil_scoped_acquire lock;
+    Rank& rank = ranks_[static_cast<size_t>(world.rank())];
+    rank = {world, PyThread_get_thread_ident()};
+    try {
+      py::object result = body_(world);
+      // A rank that was interrupted in its last call hears of it here.
+      if (is_interrupted_) throw_interrupt();
+      results_[static_cast<size_t>(world.rank())] = std::move(result);
+      rank = {};
+    } catch (py::error_already_set& raised) {
+      rank = {};
+      name_rank(raised, world);
+      throw;
+    } catch (...) {
+      rank = {};
+      throw;
+    }
+  }
+
+  /// KeyboardInterrupt in every rank that runs Python, and an end to the waits of the others.
+  void interrupt() {
+    is_interrupted_ = true;
+    for (const Rank& rank : ranks_) {
+      if (!rank.world) continue;
+      PyThreadState_SetAsyncExc(rank.thread, PyExc_KeyboardInterrupt);
+      rank.world.abort("interrupted from the keyboard");
+    }
+  }
+  bool is_interrupted() const { return is_interrupted_; }
+
+  [[noreturn]] static void throw_interrupt() {
+    PyErr_SetNone(PyExc_KeyboardInterrupt);
+    throw py::error_already_set();
+  }
+
+  py::list results() {
+    py::list all;
+    for (py::object& result : results_) all.append(std::move(result));
+    return all;
+  }
+
+ private:
+  struct Rank {
+    Communicator world = {};
+    unsigned long thread = 0;
+  };
+
+  static void name_rank(const py::error_already_set& raised, const Communicator& world) {
+    if (world.size() == 1) return;
+    raised.value().attr("add_note")(concat("raised by rank ", world.rank(), " of ", world.size()));
+  }
+
+  const py::function& body_;
+  std::vector<Rank> ranks_;
+  std::vector<py::object> results_;
+  bool is_interrupted_ = false;
+};
+
+/// Runs something on a thread of its own, while the main thread hears signals.
+class Listening {
+ public:
+  template <class Function>
+  explicit Listening(Function function)
+      : thread_([this, function = std::move(function)] {
+          try {
+            function();
+          } catch (...) {
+            thrown_ = std::current_exception();
+          }
+          const std::lock_guard lock(mutex_);
+          done_ = true;
+          changed_.notify_one();
+        }) {}
+
+  /// Without the interpreter's lock.
+  void wait(RankRun& run) {
+    while (!is_done()) {
+      const py::gil_scoped_acquire lock;
+      if (PyErr_CheckSignals() == 0) continue;
+      // What Python's handler of the signal raised: KeyboardInterrupt unless somebody changed it.
+      raised_ ? PyErr_Clear() : static_cast<void>(raised_.emplace());
+      run.interrupt();
+    }
+    thread_.join();
+  }
+  /// What the signal's handler raised, or else what the function threw.
+  void rethrow() {
+    if (raised_) throw *std::move(raised_);
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  bool is_done() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::exception_ptr thrown_;
+  std::optional<py::error_already_set> raised_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+/// Signals are heard by the main thread only.
+static bool on_main_thread() {
+  const py::module_ threading = py::module_::import("threading");
+  return threading.attr("current_thread")().is(threading.attr("main_thread")());
+}
+
+py::list run_python_ranks(int ranks, const py::function& body, const RunOptions& options) {
+  if (ranks < 1) fail("run_ranks: ", ranks, " ranks; there must be at least one");
+  RankRun run(ranks, body);
+  const auto run_all = [&] {
+    run_ranks(
+        ranks, [&run](const Communicator& world) { run.run(world); }, options);
+  };
+  if (!on_main_thread()) {
+    released(run_all);
+    return run.results();
+  }
+  std::optional<Listening> listening;
+  released([&] {
+    listening.emplace(run_all);
+    listening->wait(run);
+  });
+  listening->rethrow();
+  return run.results();
+}
+
+}  // namespace weft::python

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/shapes.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/dims.h"
+#include "python/bindings/released.h"
+#include "python/bindings/tensor_methods.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+Tensor reshaped(const Tensor& x, Shape shape) {
+  int missing = -1;
+  int64_t known = 1;
+  for (int d = 0; d < shape.ndim(); ++d) {
+    if (shape[d] != -1) {
+      known *= shape[d];
+    } else if (missing < 0) {
+      missing = d;
+    } else {
+      fail("reshape: ", shape, " leaves two sizes open; one can be -1");
+    }
+  }
+  if (missing >= 0) {
+    if (known <= 0 || x.numel() % known != 0) {
+      fail("reshape: ", shape, " fits no tensor of the ", x.numel(), " elements of ", x.shape());
+    }
+    shape[missing] = x.numel() / known;
+  }
+  return reshape(x, shape);
+}
+
+/// Each of the dims, of size 1, left out.
+static Tensor squeezed(const Tensor& x, std::vector<int> dims) {
+  for (int& dim : dims) dim = normalized_dim("squeeze", dim, x.ndim());
+  std::sort(dims.begin(), dims.end(), std::greater<>());
+  Tensor result = x;
+  for (const int dim : dims) result = squeeze(result, dim);
+  return result;
+}
+
+/// Every dim of size 1, as PyTorch does without a dim.
+static std::vector<int> ones_of(const Tensor& x) {
+  std::vector<int> dims;
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (x.shape()[d] == 1) dims.push_back(d);
+  }
+  return dims;
+}
+
+void bind_shapes(py::module_& m) {
+  m.def("reshape", &reshaped, Released(), py::arg("x"), py::arg("shape"),
+        with_rule("reshape",
+                  "The same elements in row-major order as `shape`, of whose sizes one "
+                  "may be -1; a view where memory allows"));
+  m.def("transpose", &transpose, Released(), py::arg("x"), py::arg("dim0"), py::arg("dim1"),
+        with_rule("permute", "With two dims exchanged; a view"));
+  m.def("permute_dims", &permute, Released(), py::arg("x"), py::arg("axes"),
+        with_rule("permute", "Dim i of the result is dim axes[i] of x; a view"));
+  m.def("slice", &slice, Released(), py::arg("x"), py::arg("dim"), py::arg("start"),
+        py::arg("stop"), py::arg("step") = 1,
+        with_rule("slice",
+                  "Elements start, start + step, ... below stop of `dim`; negative start "
+                  "and stop count from the end"));
+  m.def(
+      "concat",
+      [](const Tensors& tensors, const py::object& axis, const py::object& dim) {
+        const bool flat = axis.is_none() && dim.is_none();
+        const int at = flat ? 0 : one_dim_of("concat", axis, dim);
+        return released([&] {
+          if (!flat) return cat(tensors, at);
+          Tensors rows;
+          for (const Tensor& tensor : tensors) rows.push_back(reshape(tensor, {tensor.numel()}));
+          return cat(rows, 0);
+        });
+      },
+      py::arg("arrays"), py::arg("axis") = 0, py::kw_only(), py::arg("dim") = py::none(),
+      with_rule("cat",
+                "One after the other along `axis`; the other dims are equal. None: "
+                "flattened before"));
+  m.def("cat", &cat, Released(), py::arg("tensors"), py::arg("dim") = 0,
+        with_rule("cat", "One after the other along `dim`; the other dims are equal"));
+  m.def("pad", &pad, Released(), py::arg("x"), py::arg("dim"), py::arg("before"), py::arg("after"),
+        with_rule("slice", "`before` and `after` zeros more along `dim`"));
+  m.def("broadcast_to", &expand, Released(), py::arg("x"), py::arg("shape"),
+        with_rule("expand", "Dims of size 1, and new leading ones, repeated to `shape`; no copy"));
+  m.def(
+      "squeeze",
+      [](const Tensor& x, const py::object& axis, const py::object& dim) {
+        const bool all = axis.is_none() && dim.is_none();
+        const std::vector<int> dims = all ? ones_of(x) : dims_of(axis, dim);
+        return released([&] { return squeezed(x, dims); });
+      },
+      py::arg("x"), py::arg("axis") = py::none(), py::kw_only(), py::arg("dim") = py::none(),
+      with_rule("reshape", "Without the dims of size 1 that `axis` names, or all of them; a view"));
+  m.def("unsqueeze", &unsqueeze, Released(), py::arg("x"), py::arg("dim"),
+        with_rule("reshape", "With a new dim of size 1 before dim `dim`; a view"));
+}
+
+}  // namespace weft::python

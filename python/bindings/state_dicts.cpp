@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/state_dict.h"
+
+#include "python/bindings/modules.h"
+#include "python/bindings/released.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+using Numbers = std::map<std::string, int64_t>;
+
+static void bind_training_state(py::module_& m) {
+  py::class_<TrainingState>(m, "TrainingState",
+                            "What is saved and loaded together, part by part: models, optimizers, "
+                            "tensors, and numbers. Keys are '<part>/<key>'")
+      .def(py::init<>())
+      .def(
+          "add",
+          [](TrainingState& self, const std::string& name, Module& module) {
+            self.add(name, module);
+          },
+          py::keep_alive<1, 3>(), py::arg("name"), py::arg("part"),
+          "ValueError when there is a part of that name, or it has a slash")
+      .def(
+          "add",
+          [](TrainingState& self, const std::string& name, Optimizer& optimizer) {
+            self.add(name, optimizer);
+          },
+          py::keep_alive<1, 3>(), py::arg("name"), py::arg("part"))
+      .def(
+          "add",
+          [](TrainingState& self, const std::string& name, const Tensor& tensor) {
+            self.add(name, tensor);
+          },
+          py::arg("name"), py::arg("part"))
+      .def(
+          "add_random",
+          [](TrainingState& self, const std::string& name) {
+            self.add(name, Context::current().random);
+          },
+          py::arg("name") = "random", "The state of this rank's random numbers")
+      .def(
+          "add_numbers",
+          [](TrainingState& self, const std::string& name, const py::function& give,
+             const py::function& take) {
+            self.add(name, {.give =
+                                [kept = Callable(give)] {
+                                  const py::gil_scoped_acquire lock;
+                                  return StateDict{{}, kept().cast<Numbers>()};
+                                },
+                            .take =
+                                [kept = Callable(take)](const Numbers& numbers) {
+                                  const py::gil_scoped_acquire lock;
+                                  kept(numbers);
+                                }});
+          },
+          py::arg("name"), py::arg("give"), py::arg("take"),
+          "Whole numbers by name, equal on all ranks: give() returns them as a dict, take(dict) "
+          "gets them back after a load")
+      .def("state_dict", &TrainingState::state_dict, Released());
+}
+
+void bind_state_dicts(py::module_& m) {
+  py::class_<StateDict>(m, "StateDict",
+                        "What something remembers, by name: `tensors`, which share their elements "
+                        "with it, each in its layout, and whole `numbers`, equal on all ranks")
+      .def(py::init([](std::map<std::string, Tensor> tensors, Numbers numbers) {
+             return StateDict{std::move(tensors), std::move(numbers)};
+           }),
+           py::arg("tensors") = std::map<std::string, Tensor>{}, py::arg("numbers") = Numbers{})
+      .def_readonly("tensors", &StateDict::tensors)
+      .def_readwrite("numbers", &StateDict::numbers);
+  py::class_<SkippedKeys>(m, "SkippedKeys", "Keys that were not loaded")
+      .def_readonly("missing", &SkippedKeys::missing, "The receiver has them, the dict does not")
+      .def_readonly("unexpected", &SkippedKeys::unexpected,
+                    "The dict has them, the receiver does not");
+  m.def(
+      "state_dict", [](const Module& module) { return state_dict(module); }, Released(),
+      py::arg("part"), "Of a module or an optimizer; its tensors alias. No traffic");
+  m.def(
+      "state_dict", [](Optimizer& optimizer) { return state_dict(optimizer); }, Released(),
+      py::arg("part"));
+  const auto bind_load = [&](auto* type) {
+    using Part = std::remove_pointer_t<decltype(type)>;
+    m.def(
+        "load_state_dict",
+        [](Part& part, const StateDict& from, bool strict) {
+          if (!strict) return load_common_keys(part, from);
+          load_state_dict(part, from);
+          return SkippedKeys();
+        },
+        Released(), py::arg("part"), py::arg("state"), py::kw_only(), py::arg("strict") = true,
+        "Copies the elements into a module or an optimizer; they move where the layouts differ. "
+        "ValueError, before anything is changed, names keys that are missing or unexpected, and "
+        "shapes that do not fit. strict=False loads what both have and gives the others");
+  };
+  bind_load(static_cast<Module*>(nullptr));
+  bind_load(static_cast<Optimizer*>(nullptr));
+  bind_training_state(m);
+}
+
+}  // namespace weft::python

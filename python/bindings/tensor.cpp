@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/tensor.h"
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/operands.h"
+#include "python/bindings/released.h"
+#include "python/bindings/tensor_methods.h"
+#include "weft/autograd.h"
+#include "weft/error.h"
+#include "weft/mesh.h"
+#include "weft/module.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/products.h"
+#include "weft/ops/shapes.h"
+
+namespace weft::python {
+
+py::class_<Tensor> declare_tensor(py::module_& m) {
+  return py::class_<Tensor>(
+      m, "Tensor", py::buffer_protocol(),
+      "An n-dimensional array, on one device or laid out over a mesh of them. "
+      "A handle: copies share the elements");
+}
+
+static std::string described(const Tensor& x) {
+  std::string text = concat("Tensor(", x.shape(), ", ", x.dtype(), ", ", x.device());
+  if (x.is_sharded()) text += concat(", ", x.sharding());
+  return text + ")";
+}
+
+static py::tuple placements_of_tensor(const Tensor& x) {
+  if (!x.is_sharded()) fail("placements: the tensor ", x.shape(), " is not laid out over a mesh");
+  const auto placements = x.sharding().placements();
+  py::tuple all(placements.size());
+  for (size_t i = 0; i < placements.size(); ++i) all[i] = object_of(placements[i]);
+  return all;
+}
+
+/// redistribute(placements) and PyTorch's redistribute(mesh, placements), of which mesh must be the
+/// tensor's.
+static Tensor redistributed(const Tensor& x, const py::object& first, const py::object& second) {
+  const bool has_mesh = py::isinstance<DeviceMesh>(first);
+  if (has_mesh && !(x.is_sharded() && x.sharding().mesh() == first.cast<const DeviceMesh&>())) {
+    fail("redistribute: the tensor ", x.shape(), " is not laid out over this mesh");
+  }
+  const py::object& given = has_mesh || first.is_none() ? second : first;
+  const auto placements = given.is_none() ? std::nullopt : placements_of(given);
+  if (!placements) throw py::type_error("redistribute: give placements, one an axis of the mesh");
+  return released([&] { return x.redistribute(*placements); });
+}
+
+static void bind_layout(py::class_<Tensor>& tensor) {
+  tensor
+      .def_property_readonly("is_sharded", &Tensor::is_sharded,
+                             "Whether it is laid out over a mesh")
+      .def_property_readonly(
+          "device_mesh",
+          [](const Tensor& x) -> std::optional<DeviceMesh> {
+            if (!x.is_sharded()) return std::nullopt;
+            return x.sharding().mesh();
+          },
+          "The root mesh it is laid out over; None for a tensor of one device")
+      .def_property_readonly("placements", &placements_of_tensor,
+                             "A placement for each axis of the mesh")
+      .def_property_readonly(
+          "box", [](const Tensor& x) { return std::pair(x.box().offset, x.box().shape); },
+          "(offset, shape): which elements of the whole this rank's part holds")
+      .def("local", &Tensor::local, "This rank's part, sharing memory; not recorded for backward")
+      .def(
+          "to_local",
+          [](const Tensor& x, const std::optional<Placements>& grad_placements) {
+            return grad_placements ? x.to_local(*grad_placements) : x.to_local();
+          },
+          Released(), py::kw_only(), py::arg("grad_placements") = py::none(),
+          "This rank's part, recorded for backward; grad_placements says what the parts of the "
+          "gradient are where the tensor is Replicate or Partial (there they must be given)")
+      .def("redistribute", &redistributed, py::arg("placements") = py::none(),
+           py::arg("placements_of_mesh") = py::none(),
+           "The same values in another layout; runs the plan that `explain` prints. "
+           "redistribute(placements) or redistribute(mesh, placements)")
+      .def("full_tensor", &Tensor::full_tensor, Released(),
+           "The whole on each rank, as a tensor of one device")
+      .def(
+          "explain", [](const Tensor& x, const Placements& p) { return explain(x, p); }, Released(),
+          py::arg("placements"),
+          "What `redistribute` would do: steps, bytes, predicted time, peak memory");
+}
+
+static void bind_gradients(py::class_<Tensor>& tensor) {
+  tensor
+      .def_property(
+          "requires_grad", &Tensor::requires_grad,
+          [](Tensor& x, bool requires_grad) { x.set_requires_grad(requires_grad); },
+          "Whether backward computes its gradient")
+      .def(
+          "requires_grad_",
+          [](Tensor& x, bool requires_grad) { return x.set_requires_grad(requires_grad); },
+          py::arg("requires_grad") = true,
+          "Marks a leaf whose gradient backward computes; ValueError for a result of an op")
+      .def_property_readonly("is_leaf", &Tensor::is_leaf)
+      .def_property(
+          "grad", [](const Tensor& x) { return optional_of(x.grad()); },
+          [](const Tensor& x, const std::optional<Tensor>& grad) {
+            x.set_grad(grad.value_or(Tensor()));
+          },
+          "The gradient of a leaf after backward; None before")
+      .def("detach", &Tensor::detach, "The same elements, not recorded")
+      .def(
+          "backward",
+          [](const Tensor& x, const std::optional<Tensor>& gradient) {
+            gradient ? backward({x}, {*gradient}) : x.backward();
+          },
+          Released(), py::arg("gradient") = py::none(),
+          "Gradients of all leaves this tensor depends on; it has one element unless its gradient "
+          "is given");
+}
+
+/// Ints one by one, or in a sequence.
+static Shape shape_of(const py::args& sizes) {
+  Shape shape;
+  const bool is_one = sizes.size() == 1 && !PyLong_Check(sizes[0].ptr());
+  if (!load_shape(is_one ? sizes[0] : py::object(sizes), shape)) {
+    throw py::type_error("a shape is ints, or a sequence of them");
+  }
+  return shape;
+}
+
+static std::vector<int> ints_of(const py::args& dims) {
+  const bool is_one = dims.size() == 1 && !PyLong_Check(dims[0].ptr());
+  return py::object(is_one ? py::object(dims[0]) : py::object(dims)).cast<std::vector<int>>();
+}
+
+static void bind_shape_methods(py::class_<Tensor>& tensor) {
+  const auto reshape_to = [](const Tensor& x, const py::args& sizes) {
+    const Shape shape = shape_of(sizes);
+    return released([&] { return reshaped(x, shape); });
+  };
+  tensor.def("reshape", reshape_to, "The same elements in row-major order; one size may be -1")
+      .def("view", reshape_to, "As reshape, which makes a view where memory allows")
+      .def("transpose", &Tensor::transpose, Released(), py::arg("dim0"), py::arg("dim1"))
+      .def(
+          "permute",
+          [](const Tensor& x, const py::args& dims) {
+            const std::vector<int> given = ints_of(dims);
+            return released([&] { return permute(x, given); });
+          },
+          "Dim i of the result is dim dims[i]; a view")
+      .def("t", &Tensor::t, Released(), "Dims reversed, for a matrix; a view")
+      .def_property_readonly("T", py::cpp_function(&Tensor::t, Released()), "t()")
+      .def_property_readonly(
+          "mT", py::cpp_function([](const Tensor& x) { return x.transpose(-2, -1); }, Released()),
+          "The last two dims exchanged; a view")
+      .def("unsqueeze", &unsqueeze, Released(), py::arg("dim"))
+      .def(
+          "expand",
+          [](const Tensor& x, const py::args& sizes) {
+            const Shape shape = shape_of(sizes);
+            return released([&] { return expand(x, shape); });
+          },
+          "Dims of size 1 repeated to the shape; no copy")
+      .def("__getitem__", &indexed, py::arg("index"))
+      .def("__setitem__", &set_indexed, py::arg("index"), py::arg("value"));
+}
+
+/// The operators; a number or tensor on the other side, NotImplemented for anything else.
+static void bind_operators(py::class_<Tensor>& tensor) {
+  using Function = Tensor (*)(const Operand&, const Operand&);
+  const auto both = [&](const char* name, const char* reversed, Function function) {
+    tensor.def(
+        name, [function](const Tensor& a, const Operand& b) { return function({a}, b); },
+        Released(), py::is_operator());
+    tensor.def(
+        reversed, [function](const Tensor& a, const Operand& b) { return function(b, {a}); },
+        Released(), py::is_operator());
+  };
+  both("__add__", "__radd__", add_operands);
+  both("__sub__", "__rsub__", subtract_operands);
+  both("__mul__", "__rmul__", multiply_operands);
+  both("__truediv__", "__rtruediv__", divide_operands);
+  const auto compare = [&](const char* name, TensorFunction function) {
+    tensor.def(
+        name,
+        [name, function](const Tensor& a, const Operand& b) {
+          return of_operands(name, function, {a}, b);
+        },
+        Released(), py::is_operator());
+  };
+  compare("__eq__", equal);
+  compare("__ne__", not_equal);
+  compare("__lt__", less);
+  compare("__le__", less_equal);
+  compare("__gt__", greater);
+  compare("__ge__", greater_equal);
+  tensor
+      .def(
+          "__matmul__", [](const Tensor& a, const Tensor& b) { return matmul(a, b); }, Released(),
+          py::is_operator())
+      .def(
+          "__neg__", [](const Tensor& a) { return neg(a); }, Released())
+      .def("__pos__", [](const Tensor& a) { return a; })
+      .def(
+          "__abs__", [](const Tensor& a) { return abs(a); }, Released())
+      .def("__hash__", [](const Tensor& a) { return std::hash<const void*>()(a.body().get()); });
+}
+
+static void bind_elements(py::class_<Tensor>& tensor) {
+  tensor.def("item", &item_of, "The one element, whole on this rank, as a Python number")
+      .def("__float__", [](const Tensor& x) { return x.item(); })
+      .def("__int__", [](const Tensor& x) { return py::int_(item_of(x)); })
+      .def("__bool__", [](const Tensor& x) { return x.item() != 0; })
+      .def("__len__",
+           [](const Tensor& x) {
+             if (x.ndim() == 0) throw py::type_error("len of a tensor without dims");
+             return x.shape()[0];
+           })
+      .def("__index__", [](const Tensor& x) {
+        if (is_floating(x.dtype())) {
+          throw py::type_error(concat("a tensor of ", x.dtype(), " is no index"));
+        }
+        return py::int_(item_of(x));
+      });
+}
+
+/// How tensors come to lie over a mesh.
+static void bind_distribution(py::module_& m, py::class_<Tensor>& tensor) {
+  const auto from_parts = [](const Tensor& local, const DeviceMesh& mesh,
+                             const Placements& placements, const std::optional<Shape>& shape) {
+    return shape ? from_local(local, mesh, placements, *shape)
+                 : from_local(local, mesh, placements);
+  };
+  constexpr const char* kFromLocal =
+      "A sharded tensor whose parts are `local`. The ranks exchange their sizes unless the whole's "
+      "`shape` is given; they must be those of a cut of their sum";
+  m.def("from_local", from_parts, Released(), py::arg("local"), py::arg("mesh"),
+        py::arg("placements"), py::kw_only(), py::arg("shape") = py::none(), kFromLocal);
+  tensor.def_static("from_local", from_parts, Released(), py::arg("local"), py::arg("mesh"),
+                    py::arg("placements"), py::kw_only(), py::arg("shape") = py::none(),
+                    kFromLocal);
+  m.def("distribute", &distribute, Released(), py::arg("whole"), py::arg("mesh"),
+        py::arg("placements") = Placements(), "Slices locally what each rank already holds whole");
+  m.def(
+      "scatter",
+      [](const std::optional<Tensor>& whole, const DeviceMesh& mesh, const Placements& placements,
+         int root) { return scatter(whole.value_or(Tensor()), mesh, placements, root); },
+      Released(), py::arg("whole"), py::arg("mesh"), py::arg("placements"), py::arg("root") = 0,
+      "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any");
+  m.def(
+      "explain", [](const Tensor& x, const Placements& p) { return explain(x, p); }, Released(),
+      py::arg("tensor"), py::arg("placements"),
+      "What `redistribute` would do: steps, bytes, predicted time, peak memory");
+}
+
+void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
+  tensor.def(py::init([](const Parameter& p) { return p.tensor(); }), py::arg("parameter"),
+             "What a parameter computes with. Other tensors are made by weft.tensor, weft.asarray, "
+             "weft.zeros, ...");
+  py::implicitly_convertible<Parameter, Tensor>();
+  tensor.def_property_readonly("shape", &Tensor::shape, "Of the whole tensor")
+      .def_property_readonly("ndim", &Tensor::ndim, "Dims of the whole tensor")
+      .def("dim", &Tensor::ndim)
+      .def_property_readonly("dtype", &Tensor::dtype)
+      .def_property_readonly("device", &Tensor::device)
+      .def_property_readonly("size", &Tensor::numel, "Elements of the whole tensor")
+      .def("numel", &Tensor::numel, "Elements of the whole tensor")
+      .def(
+          "to", [](const Tensor& x, DType dtype) { return x.to(dtype); }, Released(),
+          py::arg("dtype"), "The same values as another dtype")
+      .def("__repr__", &described);
+  bind_layout(tensor);
+  bind_gradients(tensor);
+  bind_shape_methods(tensor);
+  bind_operators(tensor);
+  bind_elements(tensor);
+  bind_distribution(m, tensor);
+}
+
+}  // namespace weft::python

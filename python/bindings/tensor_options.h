@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "python/bindings/casters.h"
+#include "weft/mesh.h"
+#include "weft/ops/factories.h"
+
+namespace weft::python {
+
+/// Of the keywords that all factories take. ValueError for placements without a mesh.
+TensorOptions options_of(DType dtype, Device device, const std::optional<DeviceMesh>& mesh,
+                         const std::optional<Placements>& placements);
+
+}  // namespace weft::python

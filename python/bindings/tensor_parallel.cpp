@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/tensor_parallel.h"
+
+#include <pybind11/stl.h>
+
+#include "python/bindings/modules.h"
+#include "python/bindings/released.h"
+
+namespace weft::python {
+
+static void bind_styles(py::module_& m) {
+  py::class_<Colwise>(m, "Colwise",
+                      "A Linear cut along its outputs, an Embedding along its width: the output is "
+                      "cut along its last dim, or brought to `output_layouts`. `heads`: so many "
+                      "heads stay whole")
+      .def(py::init([](AxisLayout output, int64_t heads) {
+             return Colwise{output, heads};
+           }),
+           py::kw_only(), py::arg("output_layouts") = py::none(), py::arg("heads") = 0);
+  py::class_<Rowwise>(
+      m, "Rowwise",
+      "A Linear cut along its inputs, an Embedding along its vocabulary: addends of "
+      "the output are added up to `output_layouts`")
+      .def(py::init([](AxisLayout output, int64_t heads) {
+             return Rowwise{output, heads};
+           }),
+           py::kw_only(), py::arg("output_layouts") = Placement(Replicate()), py::arg("heads") = 0);
+  py::class_<SequenceParallel>(m, "SequenceParallel",
+                               "Whole parameters, and an input cut along dim `sequence_dim`")
+      .def(py::init([](int dim) { return SequenceParallel{dim}; }), py::kw_only(),
+           py::arg("sequence_dim") = 1);
+  py::class_<PrepareInput>(m, "PrepareInput", "Inputs by number are brought to these layouts")
+      .def(py::init([](std::vector<AxisLayout> inputs) { return PrepareInput{std::move(inputs)}; }),
+           py::arg("input_layouts"));
+  py::class_<PrepareOutput>(m, "PrepareOutput", "Outputs by number are brought to these layouts")
+      .def(py::init(
+               [](std::vector<AxisLayout> outputs) { return PrepareOutput{std::move(outputs)}; }),
+           py::arg("output_layouts"));
+  py::class_<Layouts>(
+      m, "Layouts",
+      "Own parameters by name, inputs and outputs by number: a style for modules of "
+      "one's own")
+      .def(py::init([](const std::map<std::string, Placement>& parameters,
+                       std::vector<AxisLayout> inputs, std::vector<AxisLayout> outputs) {
+             Layouts layouts{{}, std::move(inputs), std::move(outputs)};
+             layouts.parameters.assign(parameters.begin(), parameters.end());
+             return layouts;
+           }),
+           py::kw_only(), py::arg("parameters") = std::map<std::string, Placement>{},
+           py::arg("inputs") = std::vector<AxisLayout>{},
+           py::arg("outputs") = std::vector<AxisLayout>{});
+}
+
+/// {path: style or list of styles}, in order.
+static std::vector<ModuleStyle> styles_of(const py::dict& plan) {
+  std::vector<ModuleStyle> styles;
+  for (const auto& [path, given] : plan) {
+    const bool is_list = PyList_Check(given.ptr()) || PyTuple_Check(given.ptr());
+    const py::list all = is_list ? py::list(py::reinterpret_borrow<py::object>(given)) : [&] {
+      py::list one;
+      one.append(given);
+      return one;
+    }();
+    for (const py::handle style : all) {
+      styles.push_back({path.cast<std::string>(), style.cast<Style>()});
+    }
+  }
+  return styles;
+}
+
+static py::dict as_dict(const std::vector<ModuleStyle>& styles) {
+  py::dict plan;
+  for (const ModuleStyle& style : styles) {
+    const py::str path(style.path);
+    if (!plan.contains(path)) plan[path] = py::list();
+    plan[path].cast<py::list>().append(py::cast(style.style));
+  }
+  return plan;
+}
+
+void bind_tensor_parallel(py::module_& m) {
+  bind_styles(m);
+  m.def(
+      "parallelize",
+      [](const std::shared_ptr<Module>& module, const DeviceMesh& axis, const py::dict& plan) {
+        const std::vector<ModuleStyle> styles = styles_of(plan);
+        released([&] { parallelize(*module, axis, styles); });
+        return module;
+      },
+      py::arg("module"), py::arg("mesh"), py::arg("plan"),
+      "Lays out the module's parameters along `mesh`, a view of one axis (mesh['tp']), as the plan "
+      "says, {path: style or list of styles} with * for any part of one name; whole along other "
+      "axes. Inputs must be laid out over the root mesh. Call it before fully_shard. ValueError, "
+      "with nothing changed, for a path that matches nothing, heads that are not divided, or a "
+      "style that does not fit its module. Gives the module");
+  m.def(
+      "llama_styles",
+      [](const LlamaConfig& config, bool sequence_parallel) {
+        return as_dict(llama_styles(config, {.sequence_parallel = sequence_parallel}));
+      },
+      py::arg("config"), py::kw_only(), py::arg("sequence_parallel") = false,
+      "The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the "
+      "feed-forward along its width");
+  m.def(
+      "explain_model",
+      [](Module& model, const py::function& loss) {
+        const Callable kept(loss);
+        return released([&] {
+          return explain(model, [&kept] {
+            const py::gil_scoped_acquire lock;
+            return tensors_of("explain_model", kept()).at(0);
+          });
+        });
+      },
+      py::arg("model"), py::arg("loss"),
+      "The collectives of one training step of a parallelized model, by layer, found by running "
+      "loss() and its backward on device meta, where its tensors must be. Nothing is communicated");
+}
+
+}  // namespace weft::python

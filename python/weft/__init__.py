@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""weft: tensors that carry how they are laid out over a mesh of devices.
+
+    import weft
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 2, "tp": 2})
+        w = weft.distribute(weft.randn((512, 256)), mesh, {"tp": weft.Shard(0)})
+        x = weft.distribute(weft.randn((64, 256)), mesh, {"dp": weft.Shard(0)})
+        y = x @ w.T                                   # nothing moved
+        return y.full_tensor().shape
+
+    print(weft.run_ranks(4, body))                    # 4 ranks as threads of this process
+
+Under `weft run -n 4 -- python script.py`, mpirun or torchrun each process is a rank:
+`body(weft.connect())`.
+"""
+
+from weft import _weft
+from weft._weft import *
+from weft._array_api import *
+from weft._array_api import __array_api_version__, __array_namespace_info__
+from weft._context import connect, enable_grad, no_grad, no_sync, trace, traffic
+from weft._names import *
+from weft._visualize import visualize
+from weft import linalg, nn, ops, optim
+
+__version__ = _weft.__version__

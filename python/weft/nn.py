@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules: named parameters, named children and a forward."""
+
+import weakref
+
+from weft import _weft
+from weft._weft import (
+    Dropout,
+    Embedding,
+    LayerNorm,
+    Linear,
+    Llama,
+    LlamaConfig,
+    Module,
+    Parameter,
+    RMSNorm,
+    Sequential,
+    llama_config,
+)
+
+__all__ = [
+    "CrossEntropyLoss",
+    "Dropout",
+    "Embedding",
+    "GELU",
+    "LayerNorm",
+    "Linear",
+    "Llama",
+    "LlamaConfig",
+    "MSELoss",
+    "Module",
+    "ModuleList",
+    "Parameter",
+    "Parameters",
+    "RMSNorm",
+    "ReLU",
+    "Sequential",
+    "SiLU",
+    "Sigmoid",
+    "Tanh",
+    "llama_config",
+]
+
+
+class Parameters(list):
+    """Parameters in order of declaration, which know their names: optimizers take them so."""
+
+    def __init__(self, named):
+        super().__init__(parameter for _, parameter in named)
+        self.named = named
+
+
+def _set_attribute(self, name, value):
+    """Parameters and modules become the module's own; None and the rest are plain attributes."""
+    if isinstance(value, Parameter):
+        if self._own_parameter(name) is None:
+            self._add_parameter(name, value)
+        else:
+            self.set_parameter(name, value)
+        return
+    if isinstance(value, Module):
+        self.adopt(name, value)
+    # A child stays an attribute too: its Python object lives as long as this one.
+    object.__setattr__(self, name, value)
+
+
+def _get_attribute(self, name):
+    """Own parameters and children that are no attributes."""
+    if not name.startswith("__"):
+        parameter = self._own_parameter(name)
+        if parameter is not None:
+            return parameter
+        child = self._child(name)
+        if child is not None:
+            return child
+    raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+
+def _declare(self, name, shape, init=None, dtype=_weft.float32):
+    """Declares parameter `name`, without memory until it is sharded or `materialize` is called;
+    init(tensor) fills a tensor of any layout with the initial values of the elements it holds."""
+    self._declare(name, shape, init, dtype)
+    return self._own_parameter(name)
+
+
+def _named_parameters(self):
+    """(name, Parameter) of every parameter once, own ones before the children's."""
+    return [(names[0], parameter) for names, parameter in self._named_parameters()]
+
+
+def _parameters(self):
+    """Every parameter once, in order of declaration."""
+    return Parameters(self.named_parameters())
+
+
+def _children(self):
+    """The child modules."""
+    return [child for _, child in self.named_children()]
+
+
+def _modules(self):
+    """This module and all below it, parents first."""
+    return [module for _, module in self.named_modules()]
+
+
+def _state_dict(self):
+    """Every parameter by its first name, as it is at rest; its tensors alias. No traffic."""
+    return _weft.state_dict(self).tensors
+
+
+def _load_state_dict(self, state, strict=True):
+    """Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict."""
+    if not isinstance(state, _weft.StateDict):
+        state = _weft.StateDict(dict(state))
+    return _weft.load_state_dict(self, state, strict=strict)
+
+
+def _requires_grad_(self, requires_grad=True):
+    """Freezes or thaws all parameters; before sharding."""
+    for parameter in self.parameters():
+        if parameter.dtype.is_floating_point:
+            parameter.requires_grad = requires_grad
+    return self
+
+
+def _zero_grad(self):
+    """Clears the gradients of all parameters."""
+    for parameter in self.parameters():
+        parameter.clear_grad()
+
+
+def _register_forward_pre_hook(self, hook):
+    """hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) goes in
+    instead, None leaves the inputs."""
+    module = weakref.ref(self)
+    self.add_hooks(before=lambda *inputs: hook(module(), inputs))
+
+
+def _register_forward_hook(self, hook):
+    """hook(module, inputs, output) runs after forward; what it returns comes out instead, None
+    leaves the output."""
+    module = weakref.ref(self)
+    seen = [()]
+
+    def before(*inputs):
+        seen[0] = inputs
+
+    def after(*outputs):
+        return hook(module(), seen[0], outputs[0] if len(outputs) == 1 else outputs)
+
+    self.add_hooks(before=before, after=after)
+
+
+def _lines(module, indent):
+    children = module.named_children()
+    own = ", ".join(
+        f"{name}: {parameter.shape}"
+        for name, parameter in module.named_parameters()
+        if "." not in name
+    )
+    head = f"{type(module).__name__}({own}"
+    if not children:
+        return head + ")"
+    inner = "".join(f"\n{indent}  ({name}): {_lines(child, indent + '  ')}" for name, child in children)
+    return f"{head}{inner}\n{indent})"
+
+
+def _repr(self):
+    return _lines(self, "")
+
+
+for _name, _function in {
+    "__setattr__": _set_attribute,
+    "__getattr__": _get_attribute,
+    "__repr__": _repr,
+    "children": _children,
+    "declare": _declare,
+    "load_state_dict": _load_state_dict,
+    "modules": _modules,
+    "named_parameters": _named_parameters,
+    "parameters": _parameters,
+    "register_forward_hook": _register_forward_hook,
+    "register_forward_pre_hook": _register_forward_pre_hook,
+    "requires_grad_": _requires_grad_,
+    "state_dict": _state_dict,
+    "zero_grad": _zero_grad,
+}.items():
+    _function.__name__ = _name
+    _function.__qualname__ = f"Module.{_name}"
+    setattr(Module, _name, _function)
+
+
+class ModuleList(Module):
+    """Modules "0", "1", ... that a forward of one's own calls."""
+
+    def __init__(self, modules=()):
+        super().__init__()
+        for module in modules:
+            self.append(module)
+
+    def append(self, module):
+        setattr(self, str(len(self)), module)
+        return self
+
+    def __len__(self):
+        return len(self.named_children())
+
+    def __iter__(self):
+        return iter(self.children())
+
+    def __getitem__(self, index):
+        return self.children()[index]
+
+
+class _OfOne(Module):
+    """A function of one tensor as a module."""
+
+    def forward(self, x):
+        return type(self)._function(x)
+
+
+class ReLU(_OfOne):
+    """max(x, 0)."""
+
+    _function = staticmethod(_weft.relu)
+
+
+class GELU(_OfOne):
+    """x / 2 * (1 + erf(x / sqrt(2)))."""
+
+    _function = staticmethod(_weft.gelu)
+
+
+class SiLU(_OfOne):
+    """x * sigmoid(x)."""
+
+    _function = staticmethod(_weft.silu)
+
+
+class Sigmoid(_OfOne):
+    """1 / (1 + exp(-x))."""
+
+    _function = staticmethod(_weft.sigmoid)
+
+
+class Tanh(_OfOne):
+    """The hyperbolic tangent."""
+
+    _function = staticmethod(_weft.tanh)
+
+
+class CrossEntropyLoss(Module):
+    """(logits [..., classes], targets [...]) -> the mean of -log softmax(logits)[target]."""
+
+    def forward(self, logits, targets):
+        return _weft.cross_entropy(logits, targets)
+
+
+class MSELoss(Module):
+    """(x, y) -> the mean of (x - y)^2."""
+
+    def forward(self, x, y):
+        return _weft.mean(_weft.square(x - y))
