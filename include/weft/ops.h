@@ -3,8 +3,12 @@
 
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/logic.h"
 #include "weft/ops/networks.h"
+#include "weft/ops/powers.h"
 #include "weft/ops/products.h"
 #include "weft/ops/reductions.h"
+#include "weft/ops/rounding.h"
 #include "weft/ops/shapes.h"
+#include "weft/ops/trigonometry.h"
 #include "weft/ops/updates.h"
