@@ -5,7 +5,13 @@
 
 namespace weft {
 
-/// Over a cut dim: the largest of all, then the least index of the whole at which it stands.
+static Stage row_min_stage() {
+  return {.result = "...", .reduce = ReduceOp::min, .run = [](const Call& c) {
+            reduce(Reduction::min, c.stage(0), c.in(0), {last_dim(c)});
+          }};
+}
+
+/// Over a cut dim: the extreme of all, then the least index of the whole at which it stands.
 static Stage first_index_stage() {
   return {.result = "...",
           .reduce = ReduceOp::min,
@@ -17,27 +23,41 @@ static Stage first_index_stage() {
           .index = true};
 }
 
-static const Op argmax_op = list({
-    .name = "argmax",
-    .rule = "... v -> ...",
-    .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
-    .forward =
-        [](const Call& c) {
-          if (c.staged()) return copy(c.out(), c.stage(1));
-          arg_reduce(c.out(), c.in(0), last_dim(c), true);
-        },
-    .staged_over = {"v"},
-    .stages = {row_max_stage(), first_index_stage()},
-    .differentiable = false,
-    .samples = {{{{5, 7}}}, {{{2, 5, 3}}}, {.shapes = {{5, 7}}, .dtypes = {i32}}},
-});
+static Op arg_reduction(const char* name, bool greatest) {
+  return list({
+      .name = name,
+      .rule = "... v -> ...",
+      .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
+      .forward =
+          [greatest](const Call& c) {
+            if (c.staged()) return copy(c.out(), c.stage(1));
+            arg_reduce(c.out(), c.in(0), last_dim(c), greatest);
+          },
+      .staged_over = {"v"},
+      .stages = {greatest ? row_max_stage() : row_min_stage(), first_index_stage()},
+      .differentiable = false,
+      .samples = {{{{5, 7}}}, {{{2, 5, 3}}}, {.shapes = {{5, 7}}, .dtypes = {i32}}},
+  });
+}
+
+static const Op argmax_op = arg_reduction("argmax", true);
+static const Op argmin_op = arg_reduction("argmin", false);
+
+static Tensor index_along(const Op& op, const Tensor& a, int dim, bool keepdims) {
+  const char* what = op.spec().name.c_str();
+  if (!a) fail(what, ": no tensor");
+  int at = normalized_dim(what, dim, a.ndim());
+  if (a.size(at) == 0) fail(what, ": dim ", at, " of ", a.shape(), " has no elements");
+  Tensor index = op({with_last(a, at)});
+  return keepdims ? unsqueeze(index, at) : index;
+}
 
 Tensor argmax(const Tensor& a, int dim, bool keepdims) {
-  if (!a) fail("argmax: no tensor");
-  int at = normalized_dim("argmax", dim, a.ndim());
-  if (a.size(at) == 0) fail("argmax: dim ", at, " of ", a.shape(), " has no elements");
-  Tensor index = argmax_op({with_last(a, at)});
-  return keepdims ? unsqueeze(index, at) : index;
+  return index_along(argmax_op, a, dim, keepdims);
+}
+
+Tensor argmin(const Tensor& a, int dim, bool keepdims) {
+  return index_along(argmin_op, a, dim, keepdims);
 }
 
 }  // namespace weft

@@ -148,9 +148,7 @@ static Tensor call_with_number(const Op& op, const Tensor& a, double number) {
 Tensor add(const Tensor& a, const Tensor& b) { return call_promoted(add_op, a, b); }
 Tensor sub(const Tensor& a, const Tensor& b) { return call_promoted(sub_op, a, b); }
 Tensor mul(const Tensor& a, const Tensor& b) { return call_promoted(mul_op, a, b); }
-Tensor div(const Tensor& a, const Tensor& b) {
-  return call_promoted(div_op, as_floating("div", a), as_floating("div", b));
-}
+Tensor div(const Tensor& a, const Tensor& b) { return call_promoted_floating(div_op, a, b); }
 Tensor add(const Tensor& a, double b) { return call_with_number(add_number_op, a, b); }
 Tensor sub(const Tensor& a, double b) { return call_with_number(add_number_op, a, -b); }
 Tensor sub(double a, const Tensor& b) { return call_with_number(add_number_op, neg(b), a); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/functions.h"
+
 #include "ops/promotion.h"
-#include "src/kernels/map.h"
 #include "src/math.h"
 
 namespace weft {
@@ -16,14 +17,14 @@ struct Neg {
 struct Abs {
   template <class T>
   WEFT_FN T operator()(T a) const {
-    return a < T(0) ? -a : a;
+    return abs(a);
   }
 };
-/// -1, 0 or 1.
+/// -1, 0 or 1; NaN of NaN.
 struct Sign {
   template <class T>
   WEFT_FN T operator()(T a) const {
-    return a > T(0) ? T(1) : a < T(0) ? T(-1) : a;
+    return a > T(0) ? T(1) : a < T(0) ? T(-1) : a == a ? T(0) : a;
   }
 };
 struct Square {
@@ -96,69 +97,43 @@ struct GeluGradient {
   }
 };
 
-using Backward = std::function<void(const Grad&)>;
-
-/// What a function of one number is besides its functor.
-struct FunctionSpec {
-  const char* name;
-  Backward backward;
-  std::vector<int> saves_in = {};
-  std::vector<int> saves_out = {};
-  std::vector<std::vector<int>> linear = {};
-  double low = -2;
+struct Erf {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return erf(a);
+  }
 };
-
-template <class F>
-Op function(F functor, FunctionSpec spec) {
-  return list({
-      .name = spec.name,
-      .rule = "... -> ...",
-      .linear = spec.linear,
-      .forward = [functor](const Call& c) { map(functor, c.out(), c.in(0)); },
-      .backward = spec.backward,
-      .saves_in = spec.saves_in,
-      .saves_out = spec.saves_out,
-      .differentiable = spec.backward != nullptr,
-      .samples = {{.shapes = {{5, 7}}, .low = spec.low, .high = 2}},
-  });
-}
-
-/// The same for functions that have floating values only.
-template <class F>
-Op floating_function(F functor, FunctionSpec spec) {
-  return list({
-      .name = spec.name,
-      .rule = "... -> ...",
-      .forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0)); },
-      .backward = spec.backward,
-      .saves_in = spec.saves_in,
-      .saves_out = spec.saves_out,
-      .samples = {{.shapes = {{5, 7}}, .low = spec.low, .high = 2}},
-  });
-}
-
-/// A fused gradient: of the result's gradient and the operand. Linear in the former.
-template <class F>
-Op gradient_of(const char* name, F functor) {
-  return list({
-      .name = name,
-      .rule = "..., ... -> ...",
-      .linear = {{0}},
-      .forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0), c.in(1)); },
-      .samples = {{{{5, 7}, {5, 7}}}},
-  });
-}
+/// The derivative is 2 / sqrt(pi) exp(-a^2).
+struct ErfGradient {
+  template <class T>
+  WEFT_FN T operator()(T gradient, T a) const {
+    return gradient * T(1.1283791670955126) * exp(-a * a);
+  }
+};
+struct Relu {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return a > T(0) || a != a ? a : T(0);
+  }
+};
+/// Of the result: 0 where that is 0.
+struct ReluGradient {
+  template <class T>
+  WEFT_FN T operator()(T gradient, T result) const {
+    return result > T(0) || result != result ? gradient : T(0);
+  }
+};
 
 }  // namespace
 
 static const Op neg_op = function(
     Neg{},
     {.name = "neg", .backward = [](const Grad& g) { g.give(0, neg(g.grad())); }, .linear = {{0}}});
-static const Op sign_op = function(Sign{}, {.name = "sign", .backward = nullptr});
-static const Op abs_op = function(
-    Abs{}, {.name = "abs",
-            .backward = [](const Grad& g) { g.give(0, mul(g.grad(), sign_op({g.in(0)}))); },
-            .saves_in = {0}});
+static const Op sign_op = function(Sign{}, {.name = "sign"});
+static const Op abs_op =
+    function(Abs{}, {.name = "abs",
+                     .backward = [](const Grad& g) { g.give(0, mul(g.grad(), sign(g.in(0)))); },
+                     .saves_in = {0}});
 static const Op square_op = function(
     Square{}, {.name = "square",
                .backward = [](const Grad& g) { g.give(0, mul(mul(g.grad(), g.in(0)), 2)); },
@@ -213,8 +188,25 @@ static const Op gelu_op =
                                    },
                                .saves_in = {0}});
 
+static const Op erf_gradient_op = gradient_of("erf_gradient", ErfGradient{});
+static const Op erf_op =
+    floating_function(Erf{}, {.name = "erf",
+                              .backward =
+                                  [](const Grad& g) {
+                                    g.give(0, erf_gradient_op({g.grad(), g.in(0)}));
+                                  },
+                              .saves_in = {0}});
+static const Op relu_gradient_op = gradient_of("relu_gradient", ReluGradient{});
+static const Op relu_op = function(Relu{}, {.name = "relu",
+                                            .backward =
+                                                [](const Grad& g) {
+                                                  g.give(0, relu_gradient_op({g.grad(), g.out()}));
+                                                },
+                                            .saves_out = {0}});
+
 Tensor neg(const Tensor& a) { return neg_op({a}); }
 Tensor abs(const Tensor& a) { return abs_op({a}); }
+Tensor sign(const Tensor& a) { return sign_op({a}); }
 Tensor square(const Tensor& a) { return square_op({a}); }
 Tensor exp(const Tensor& a) { return exp_op({as_floating("exp", a)}); }
 Tensor log(const Tensor& a) { return log_op({as_floating("log", a)}); }
@@ -224,5 +216,7 @@ Tensor tanh(const Tensor& a) { return tanh_op({as_floating("tanh", a)}); }
 Tensor sigmoid(const Tensor& a) { return sigmoid_op({as_floating("sigmoid", a)}); }
 Tensor silu(const Tensor& a) { return silu_op({as_floating("silu", a)}); }
 Tensor gelu(const Tensor& a) { return gelu_op({as_floating("gelu", a)}); }
+Tensor erf(const Tensor& a) { return erf_op({as_floating("erf", a)}); }
+Tensor relu(const Tensor& a) { return relu_op({a}); }
 
 }  // namespace weft

@@ -23,6 +23,13 @@ inline Tensor call_promoted(const Op& op, const Tensor& a, const Tensor& b) {
   return op({as_dtype(a, dtype), as_dtype(b, dtype)});
 }
 
+/// The same for functions of two that have no integer values: integers as f32.
+inline Tensor call_promoted_floating(const Op& op, const Tensor& a, const Tensor& b) {
+  if (!a || !b) fail(op.spec().name, ": no tensor");
+  const DType both = promote(a.dtype(), b.dtype()), dtype = is_floating(both) ? both : DType::f32;
+  return op({as_dtype(a, dtype), as_dtype(b, dtype)});
+}
+
 /// What a C++ number is beside a tensor: it takes the tensor's dtype, but a fraction makes an
 /// integer tensor f32, and any number a bool tensor i64.
 inline Tensor for_scalar(const char* what, const Tensor& a, double scalar) {

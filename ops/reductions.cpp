@@ -1,69 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/reductions.h"
 
-#include "ops/dim_names.h"
 #include "ops/promotion.h"
+#include "ops/reduced_dims.h"
 #include "src/kernels/map.h"
 #include "src/kernels/reduce.h"
 #include "src/math.h"
-#include "weft/ops/shapes.h"
 
 namespace weft {
 
-// The one structural attribute of these ops is the set of reduced dims, as bits; results lack them.
-
-static bool is_reduced(const Attributes& attributes, int dim) {
-  return attributes.structure[0] >> dim & 1;
-}
-
-static int64_t reduced_bits(const char* what, const Tensor& a, const std::vector<int>& dims) {
-  if (!a) fail(what, ": no tensor");
-  if (dims.empty()) return (int64_t{1} << a.ndim()) - 1;
-  int64_t bits = 0;
-  for (int dim : dims) {
-    int at = normalized_dim(what, dim, a.ndim());
-    if (bits >> at & 1) fail(what, ": dim ", at, " of ", a.shape(), " is given twice");
-    bits |= int64_t{1} << at;
-  }
-  return bits;
-}
-
-static Dims reduced_dims(const Call& c) {
-  Dims dims;
-  for (int d = 0; d < c.in(0).shape.ndim(); ++d) {
-    if (is_reduced(c.attributes(), d)) dims.push_back(d);
-  }
-  return dims;
-}
-
-/// `shape` with size 1 at the reduced dims.
-static Shape kept_shape(const Attributes& attributes, Shape shape) {
-  for (int d = 0; d < shape.ndim(); ++d) {
-    if (is_reduced(attributes, d)) shape[d] = 1;
-  }
-  return shape;
-}
-
-/// `mark` is ":max", ":min" or nothing.
-static Rule reduction_rule(const Attributes& attributes, std::span<const Shape> shapes,
-                           const char* mark) {
-  std::string in, out;
-  for (int d = 0; d < shapes[0].ndim(); ++d) {
-    bool reduced = is_reduced(attributes, d);
-    in += dim_name(d) + (reduced ? mark : "") + " ";
-    if (!reduced) out += dim_name(d) + " ";
-  }
-  return {array_text(in) + " -> " + array_text(out)};
-}
-
 static Rule sum_rule(const Attributes& attributes, std::span<const Shape> shapes) {
-  return reduction_rule(attributes, shapes, "");
-}
-
-static Tensor reduced(const Op& op, const Tensor& a, int64_t bits, bool keepdims) {
-  const Attributes attributes{.structure = {bits}};
-  Tensor result = op({a}, attributes);
-  return keepdims ? reshape(result, kept_shape(attributes, a.shape())) : result;
+  return reduction_rule(attributes, shapes, "", "");
 }
 
 /// Elements of the whole operand that one element of the result is made of.
@@ -136,7 +83,7 @@ static Op extreme_reduction(const char* name, Reduction reduction, const char* m
       .name = name,
       .rule_of =
           [mark](const Attributes& attributes, std::span<const Shape> shapes) {
-            return reduction_rule(attributes, shapes, mark);
+            return reduction_rule(attributes, shapes, "", mark);
           },
       .forward =
           [reduction](const Call& c) { reduce(reduction, c.out(), c.in(0), reduced_dims(c)); },

@@ -38,10 +38,12 @@ static DType map_dtype(const Block* const* ins, int operands, const Block& out) 
 }
 
 static MapLoop loop_for(const char* what, const MapLoops& loops, DType dtype) {
-  if (dtype == DType::f32) return loops.f32;
-  if (dtype == DType::f64) return loops.f64;
-  if (!loops.i64) fail(what, ": the operands are integers; it needs floating ones");
-  return loops.i64;
+  if (dtype == DType::i64) {
+    if (!loops.i64) fail(what, ": the operands are integers; it needs floating ones");
+    return loops.i64;
+  }
+  if (!loops.f32) fail(what, ": the operands are ", dtype, "; it needs integers");
+  return dtype == DType::f64 ? loops.f64 : loops.f32;
 }
 
 /// Calls the loop on dense elements [begin, end) of all blocks, which the loop reads as they are.

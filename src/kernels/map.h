@@ -58,25 +58,30 @@ void map_loop(const void* functor, void* const* out, const void* const* in, int6
   }
 }
 
-template <class F, bool kIntegers, int... kIn>
+/// The dtypes that a functor is for.
+enum class MapDomain { any, floating, integer };
+
+template <class F, MapDomain kDomain, int... kIn>
 MapLoops map_loops(std::integer_sequence<int, kIn...>) {
   MapLoops loops;
-  loops.f32 = map_loop<F, float, kIn...>;
-  loops.f64 = map_loop<F, double, kIn...>;
-  if constexpr (kIntegers) loops.i64 = map_loop<F, int64_t, kIn...>;
-  loops.gives_bool =
-      std::is_same_v<decltype(std::declval<const F&>()(Repeat<float, kIn>()...)), bool>;
+  if constexpr (kDomain != MapDomain::integer) {
+    loops.f32 = map_loop<F, float, kIn...>;
+    loops.f64 = map_loop<F, double, kIn...>;
+    loops.gives_bool =
+        std::is_same_v<decltype(std::declval<const F&>()(Repeat<float, kIn>()...)), bool>;
+  }
+  if constexpr (kDomain != MapDomain::floating) loops.i64 = map_loop<F, int64_t, kIn...>;
   return loops;
 }
 
-template <bool kIntegers, class F, class... In>
+template <MapDomain kDomain, class F, class... In>
 void map_with(const char* what, const F& f, const Block* const* outs, int results,
               const In&... in) {
   static_assert(sizeof...(In) <= kMaxMapInputs);
   static_assert(std::is_trivially_copyable_v<F>, "a functor goes to devices as it is");
   const Block* const ins[] = {&in...};
   const MapLoops loops =
-      map_loops<F, kIntegers>(std::make_integer_sequence<int, int{sizeof...(In)}>());
+      map_loops<F, kDomain>(std::make_integer_sequence<int, int{sizeof...(In)}>());
   run_map(what, loops, &f, outs, results, ins, int{sizeof...(In)});
 }
 
@@ -89,21 +94,28 @@ void map_with(const char* what, const F& f, const Block* const* outs, int result
 template <class F, class... In>
 void map(const F& f, const Block& out, const In&... in) {
   const Block* const outs[] = {&out};
-  map_with<true>("map", f, outs, 1, in...);
+  map_with<MapDomain::any>("map", f, outs, 1, in...);
 }
 
 /// The same for functors that exist for floating dtypes only; std::invalid_argument for integers.
 template <class F, class... In>
 void map_floating(const F& f, const Block& out, const In&... in) {
   const Block* const outs[] = {&out};
-  map_with<false>("map", f, outs, 1, in...);
+  map_with<MapDomain::floating>("map", f, outs, 1, in...);
+}
+
+/// The same for functors that exist for integers only; std::invalid_argument for floating dtypes.
+template <class F, class... In>
+void map_integer(const F& f, const Block& out, const In&... in) {
+  const Block* const outs[] = {&out};
+  map_with<MapDomain::integer>("map", f, outs, 1, in...);
 }
 
 /// The same for functors that give a Pair<T> of two results, of floating dtypes.
 template <class F, class... In>
 void map_pair(const F& f, const Block& first, const Block& second, const In&... in) {
   const Block* const outs[] = {&first, &second};
-  map_with<false>("map", f, outs, 2, in...);
+  map_with<MapDomain::floating>("map", f, outs, 2, in...);
 }
 
 }  // namespace WEFT_COMPILER

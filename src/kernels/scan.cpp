@@ -9,33 +9,89 @@
 
 namespace weft {
 
-template <class C>
-static void scan_row(int64_t n, C* out, const C* in, C sum, bool reverse) {
+template <class R, class C>
+static void scan_row(int64_t n, C* out, const C* in, C total, bool reverse) {
   for (int64_t i = 0; i < n; ++i) {
     const int64_t j = reverse ? n - 1 - i : i;
-    sum = SumOf::combine(sum, in[j]);
-    out[j] = sum;
+    total = R::combine(total, in[j]);
+    out[j] = total;
   }
 }
 
-void cumulative_sum(const Block& out, const Block& in, int dim, bool reverse, const Block* start) {
+template <class R>
+static void scan(const char* what, const Block& out, const Block& in, int dim, bool reverse,
+                 const Block* start) {
   const Rows from(in, dim), to(out, dim);
-  check_rows("cumulative_sum", from, to);
+  check_rows(what, from, to);
   std::optional<Rows> starts;
-  if (start) starts.emplace(Rows::values("cumulative_sum", *start, from));
+  if (start) starts.emplace(Rows::values(what, *start, from));
   const auto run = [&](auto type) {
     using C = typename decltype(type)::type;
     parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
       RowReader<C> read(from);
       RowWriter<C> write(to);
       for (int64_t r = begin; r < end; ++r) {
-        const C first = starts ? RowValues<C>(*starts)[r] : C(0);
-        scan_row(from.size(), write.begin(r), read(r), first, reverse);
+        const C first = starts ? RowValues<C>(*starts)[r] : R::template identity<C>();
+        scan_row<R>(from.size(), write.begin(r), read(r), first, reverse);
         write.end();
       }
     });
   };
   is_floating(in.dtype) ? run(Type<double>{}) : run(Type<int64_t>{});
+}
+
+void cumulative_sum(const Block& out, const Block& in, int dim, bool reverse, const Block* start) {
+  scan<SumOf>("cumulative_sum", out, in, dim, reverse, start);
+}
+
+void cumulative_product(const Block& out, const Block& in, int dim) {
+  scan<ProductOf>("cumulative_product", out, in, dim, false, nullptr);
+}
+
+/// From the end, out[i] = dy[i] + x[i + 1] * out[i + 1]; then each takes the product before it.
+static void cumulative_gradient_row(int64_t n, double* out, const double* dy, const double* x) {
+  double after = 0;
+  for (int64_t i = n - 1; i >= 0; --i) {
+    out[i] = dy[i] + after;
+    after = x[i] * out[i];
+  }
+  double before = 1;
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] *= before;
+    before *= x[i];
+  }
+}
+
+void cumulative_product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
+  const Rows gradients(dy, dim), from(x, dim), to(out, dim);
+  check_rows("cumulative_product_gradient", from, to);
+  check_rows("cumulative_product_gradient", from, gradients);
+  parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
+    RowReader<double> read_gradient(gradients), read(from);
+    RowWriter<double> write(to);
+    for (int64_t r = begin; r < end; ++r) {
+      cumulative_gradient_row(from.size(), write.begin(r), read_gradient(r), read(r));
+      write.end();
+    }
+  });
+}
+
+void product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
+  const Rows from(x, dim), to(out, dim);
+  check_rows("product_gradient", from, to);
+  const Rows gradients = Rows::values("product_gradient", dy, from);
+  parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
+    RowReader<double> read(from);
+    RowWriter<double> write(to);
+    for (int64_t r = begin; r < end; ++r) {
+      const double* factors = read(r);
+      double* others = write.begin(r);
+      double before = RowValues<double>(gradients)[r], after = 1;
+      for (int64_t i = 0; i < from.size(); before *= factors[i++]) others[i] = before;
+      for (int64_t i = from.size() - 1; i >= 0; after *= factors[i--]) others[i] *= after;
+      write.end();
+    }
+  });
 }
 
 }  // namespace weft

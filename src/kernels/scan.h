@@ -11,4 +11,15 @@ namespace weft {
 void cumulative_sum(const Block& out, const Block& in, int dim, bool reverse = false,
                     const Block* start = nullptr);
 
+/// out[..., i, ...] = product of in[..., 0 .. i, ...] along `dim`. Floats in f64, integers in i64.
+void cumulative_product(const Block& out, const Block& in, int dim);
+
+/// The gradient of that, given the result's `dy`: out[i] is the sum over j >= i of dy[j] times the
+/// product of x[0 .. j] without x[i]. Nothing is divided: zeros are numbers like others.
+void cumulative_product_gradient(const Block& out, const Block& dy, const Block& x, int dim);
+
+/// out[i] = dy times the product along `dim` of all of x but x[i]; `dy` is shaped as x without
+/// `dim`.
+void product_gradient(const Block& out, const Block& dy, const Block& x, int dim);
+
 }  // namespace weft

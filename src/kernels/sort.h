@@ -11,4 +11,7 @@ namespace weft {
 void sort_rows(const Block& values, const Block& indices, const Block& in, bool descending = false,
                int64_t offset = 0);
 
+/// The indices alone.
+void argsort_rows(const Block& indices, const Block& in, bool descending = false);
+
 }  // namespace weft

@@ -83,6 +83,7 @@ SweepArray part_of(const SweepArray& whole, ReduceOp op, int parts, int index) {
     } else {
       value = extreme_of(value, step, op == ReduceOp::max, whole.dtype == DType::boolean, parts,
                          index, i);
+      if (whole.dtype == DType::u8) value = std::max(value, 0.0);
     }
     part.values.push_back(value);
   }

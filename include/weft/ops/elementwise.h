@@ -37,6 +37,12 @@ WEFT_API Tensor silu(const Tensor& a);
 /// a / 2 * (1 + erf(a / sqrt(2))).
 WEFT_API Tensor gelu(const Tensor& a);
 WEFT_API Tensor square(const Tensor& a);
+/// -1, 0 or 1, by the sign; NaN of NaN. Without a gradient.
+WEFT_API Tensor sign(const Tensor& a);
+/// 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to a.
+WEFT_API Tensor erf(const Tensor& a);
+/// a where it is positive, 0 elsewhere; its gradient at 0 is 0.
+WEFT_API Tensor relu(const Tensor& a);
 
 /// Comparisons give bool tensors.
 WEFT_API Tensor equal(const Tensor& a, const Tensor& b);

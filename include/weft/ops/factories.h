@@ -25,6 +25,16 @@ WEFT_API Tensor zeros_like(const Tensor& a);
 WEFT_API Tensor ones_like(const Tensor& a);
 /// 0, 1, ..., n - 1.
 WEFT_API Tensor arange(int64_t n, const TensorOptions& options = {.dtype = DType::i64});
+/// start, start + step, ... below stop (above it for a negative step); integer dtypes take whole
+/// numbers.
+WEFT_API Tensor arange(double start, double stop, double step = 1,
+                       const TensorOptions& options = {});
+/// `n` numbers evenly from start to stop, which is the last one when `endpoint`, and would be the
+/// next otherwise.
+WEFT_API Tensor linspace(double start, double stop, int64_t n, bool endpoint = true,
+                         const TensorOptions& options = {});
+/// [n, m] of zeros, with ones where column - row is `diagonal`.
+WEFT_API Tensor eye(int64_t n, int64_t m, int64_t diagonal = 0, const TensorOptions& options = {});
 /// Values [shape] in row-major order; each rank gives the whole.
 WEFT_API Tensor from_values(std::span<const double> values, const Shape& shape,
                             const TensorOptions& options = {});

@@ -21,12 +21,20 @@ WEFT_API Tensor min(const Tensor& a, const std::vector<int>& dims = {}, bool kee
 /// The sum of squares, as f32 (f64 for f64); Partial over a sharded dim.
 WEFT_API Tensor sum_squares(const Tensor& a, const std::vector<int>& dims = {},
                             bool keepdims = false);
+/// The product; 1 of no elements. Integers and bool multiply in i64, which wraps. The reduced dims
+/// are gathered where they are sharded.
+WEFT_API Tensor prod(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
+/// Whether all elements are not zero, or any is (NaN is not zero): bool; true and false of no
+/// elements.
+WEFT_API Tensor all(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
+WEFT_API Tensor any(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
 /// sqrt of the sum of squares. Its gradient at 0 is 0.
 WEFT_API Tensor norm(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
 
-/// The index (i64, of the whole tensor) of the first largest element along `dim`, of the first NaN
-/// where there is one.
+/// The index (i64, of the whole tensor) of the first largest, or least, element along `dim`, of the
+/// first NaN where there is one.
 WEFT_API Tensor argmax(const Tensor& a, int dim, bool keepdims = false);
+WEFT_API Tensor argmin(const Tensor& a, int dim, bool keepdims = false);
 /// log of the sum of exp along `dim`.
 WEFT_API Tensor logsumexp(const Tensor& a, int dim, bool keepdims = false);
 

@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// Other shapes of the same elements: views where memory allows.
+// Other shapes and places of the same elements: views where memory allows.
 
 /// The same elements in row-major order as `shape`.
 WEFT_API Tensor reshape(const Tensor& a, const Shape& shape);
@@ -29,5 +29,13 @@ WEFT_API Tensor expand(const Tensor& a, const Shape& shape);
 WEFT_API Tensor squeeze(const Tensor& a, int dim);
 /// With a new dim of size 1 before dim `dim`.
 WEFT_API Tensor unsqueeze(const Tensor& a, int dim);
+
+/// The elements of `dims` in reverse order ({}: of all dims); sharded dims exchange what changes
+/// places.
+WEFT_API Tensor flip(const Tensor& a, const std::vector<int>& dims = {});
+/// a with zeros above, or below, diagonal `diagonal` of its last two dims: element (i, j) lies on
+/// diagonal j - i.
+WEFT_API Tensor tril(const Tensor& a, int64_t diagonal = 0);
+WEFT_API Tensor triu(const Tensor& a, int64_t diagonal = 0);
 
 }  // namespace weft

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/along_dim.h"
+#include "src/kernels/scan.h"
+#include "weft/ops/along_dim.h"
+
+namespace weft {
+
+static DType total_dtype(const Attributes&, std::span<const DType> dtypes, int) {
+  return is_floating(dtypes[0]) ? dtypes[0] : i64;
+}
+
+/// structure: dim, whether from the end. The gradient goes the other way.
+static const Op cumulative_sum_op = list({
+    .name = "cumulative_sum",
+    .rule_of = along_dim_rule,
+    .linear = {{0}},
+    .dtype = total_dtype,
+    .forward =
+        [](const Call& c) { cumulative_sum(c.out(), c.in(0), along_dim(c), c.attribute(1) != 0); },
+    .backward =
+        [](const Grad& g) {
+          const Attributes other_way{.structure = {g.attribute(0), 1 - g.attribute(1)}};
+          g.give(0, cumulative_sum_op, {g.grad()}, other_way);
+        },
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
+                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 1}}},
+                {.shapes = {{5, 7}}, .attributes = {.structure = {0, 0}}, .dtypes = {i32}}},
+});
+
+static const Op cumulative_prod_gradient_op = list({
+    .name = "cumulative_prod_gradient",
+    .rule_of = along_dim_rule,
+    .linear = {{0}},
+    .forward =
+        [](const Call& c) { cumulative_product_gradient(c.out(), c.in(0), c.in(1), along_dim(c)); },
+    .samples = {{.shapes = {{5, 7}, {5, 7}}, .attributes = {.structure = {1}}},
+                {.shapes = {{5, 2}, {5, 2}}, .attributes = {.structure = {0}}}},
+});
+
+static const Op cumulative_prod_op = list({
+    .name = "cumulative_prod",
+    .rule_of = along_dim_rule,
+    .dtype = total_dtype,
+    .forward = [](const Call& c) { cumulative_product(c.out(), c.in(0), along_dim(c)); },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, cumulative_prod_gradient_op, {g.grad(), g.in(0)}, g.attributes());
+        },
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
+                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0}}},
+                {.shapes = {{5, 7}}, .attributes = {.structure = {0}}, .dtypes = {i32}}},
+});
+
+Tensor cumulative_sum(const Tensor& a, int dim) {
+  return cumulative_sum_op({a}, {.structure = {checked_dim("cumulative_sum", a, dim), 0}});
+}
+
+Tensor cumulative_prod(const Tensor& a, int dim) {
+  return cumulative_prod_op({a}, {.structure = {checked_dim("cumulative_prod", a, dim)}});
+}
+
+}  // namespace weft

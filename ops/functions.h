@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "src/kernels/map.h"
+#include "weft/op.h"
+
+namespace weft {
+
+/// What a function of one or two numbers is besides its functor. Without a backward no gradient
+/// flows through it.
+struct FunctionSpec {
+  const char* name;
+  std::function<void(const Grad&)> backward = nullptr;
+  std::vector<int> saves_in = {};
+  std::vector<int> saves_out = {};
+  std::vector<std::vector<int>> linear = {};
+  double low = -2, high = 2;
+};
+
+/// The op of a function, except for its forward and samples.
+inline OpSpec op_spec_of(const FunctionSpec& spec) {
+  return {.name = spec.name,
+          .linear = spec.linear,
+          .backward = spec.backward,
+          .saves_in = spec.saves_in,
+          .saves_out = spec.saves_out,
+          .differentiable = spec.backward != nullptr};
+}
+
+inline DType bool_result(const Attributes&, std::span<const DType>, int) { return DType::boolean; }
+
+inline namespace WEFT_COMPILER {
+
+/// A function of one number of any dtype.
+template <class F>
+Op function(F functor, const FunctionSpec& spec) {
+  OpSpec op = op_spec_of(spec);
+  op.rule = "... -> ...";
+  op.forward = [functor](const Call& c) { map(functor, c.out(), c.in(0)); };
+  op.samples = {{.shapes = {{5, 7}}, .low = spec.low, .high = spec.high}};
+  return list(std::move(op));
+}
+
+/// The same for functions that have floating values only.
+template <class F>
+Op floating_function(F functor, const FunctionSpec& spec) {
+  OpSpec op = op_spec_of(spec);
+  op.rule = "... -> ...";
+  op.forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0)); };
+  op.samples = {{.shapes = {{5, 7}}, .low = spec.low, .high = spec.high}};
+  return list(std::move(op));
+}
+
+/// A function of two floating numbers.
+template <class F>
+Op floating_function_of_two(F functor, const FunctionSpec& spec) {
+  OpSpec op = op_spec_of(spec);
+  op.rule = "..., ... -> ...";
+  op.forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0), c.in(1)); };
+  op.samples = {{.shapes = {{5, 7}, {5, 7}}, .low = spec.low, .high = spec.high},
+                {.shapes = {{7}, {5, 1}}, .low = spec.low, .high = spec.high}};
+  return list(std::move(op));
+}
+
+/// A fused gradient: of the result's gradient and the operand. Linear in the former.
+template <class F>
+Op gradient_of(const char* name, F functor) {
+  return list({
+      .name = name,
+      .rule = "..., ... -> ...",
+      .linear = {{0}},
+      .forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0), c.in(1)); },
+      .samples = {{{{5, 7}, {5, 7}}}},
+  });
+}
+
+}  // namespace WEFT_COMPILER
+}  // namespace weft

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/logic.h"
+
+#include "ops/functions.h"
+#include "ops/promotion.h"
+
+namespace weft {
+
+namespace {
+
+struct Not {
+  template <class T>
+  WEFT_FN bool operator()(T a) const {
+    return a == T(0);
+  }
+};
+struct And {
+  template <class T>
+  WEFT_FN bool operator()(T a, T b) const {
+    return (a != T(0)) & (b != T(0));
+  }
+};
+struct Or {
+  template <class T>
+  WEFT_FN bool operator()(T a, T b) const {
+    return (a != T(0)) | (b != T(0));
+  }
+};
+struct Xor {
+  template <class T>
+  WEFT_FN bool operator()(T a, T b) const {
+    return (a != T(0)) != (b != T(0));
+  }
+};
+struct IsFinite {
+  template <class T>
+  WEFT_FN bool operator()(T a) const {
+    return a - a == T(0);
+  }
+};
+struct IsInf {
+  template <class T>
+  WEFT_FN bool operator()(T a) const {
+    return a == a && a - a != T(0);
+  }
+};
+struct IsNan {
+  template <class T>
+  WEFT_FN bool operator()(T a) const {
+    return a != a;
+  }
+};
+
+template <class F>
+Op predicate(const char* name, F functor) {
+  return list({
+      .name = name,
+      .rule = "... -> ...",
+      .dtype = bool_result,
+      .forward = [functor](const Call& c) { map(functor, c.out(), c.in(0)); },
+      .differentiable = false,
+      .samples = {{{{5, 7}}}, {.shapes = {{5, 7}}, .dtypes = {boolean}}},
+  });
+}
+
+template <class F>
+Op connective(const char* name, F functor) {
+  return list({
+      .name = name,
+      .rule = "..., ... -> ...",
+      .dtype = bool_result,
+      .forward = [functor](const Call& c) { map(functor, c.out(), c.in(0), c.in(1)); },
+      .differentiable = false,
+      .samples = {{.shapes = {{5, 7}, {5, 7}}, .dtypes = {boolean, boolean}},
+                  {.shapes = {{5, 7}, {7}}, .dtypes = {i64, i64}}},
+  });
+}
+
+}  // namespace
+
+static const Op logical_not_op = predicate("logical_not", Not{});
+static const Op isfinite_op = predicate("isfinite", IsFinite{});
+static const Op isinf_op = predicate("isinf", IsInf{});
+static const Op isnan_op = predicate("isnan", IsNan{});
+static const Op logical_and_op = connective("logical_and", And{});
+static const Op logical_or_op = connective("logical_or", Or{});
+static const Op logical_xor_op = connective("logical_xor", Xor{});
+
+Tensor logical_not(const Tensor& a) { return logical_not_op({a}); }
+Tensor isfinite(const Tensor& a) { return isfinite_op({a}); }
+Tensor isinf(const Tensor& a) { return isinf_op({a}); }
+Tensor isnan(const Tensor& a) { return isnan_op({a}); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return call_promoted(logical_and_op, a, b); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return call_promoted(logical_or_op, a, b); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return call_promoted(logical_xor_op, a, b); }
+
+}  // namespace weft

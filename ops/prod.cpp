@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/promotion.h"
+#include "ops/reduced_dims.h"
+#include "src/kernels/reduce.h"
+#include "src/kernels/scan.h"
+#include "weft/ops/reductions.h"
+
+namespace weft {
+
+/// Along the last dim: the result's gradient times the product of all other elements.
+static const Op prod_gradient_op = list({
+    .name = "prod_gradient",
+    .rule = "..., ... [v] -> ... [v]",
+    .linear = {{0}},
+    .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
+    .forward =
+        [](const Call& c) {
+          product_gradient(c.out(), c.in(0), c.in(1), c.in(1).shape.ndim() - 1);
+        },
+    .samples = {{{{5}, {5, 7}}}, {{{2, 5}, {2, 5, 3}}}},
+});
+
+/// With the reduced dims last, as one.
+static void give_products_of_others(const Grad& g) {
+  std::vector<int> order, last, back;
+  Shape rows;
+  int64_t count = 1;
+  for (int d = 0; d < g.in_shape(0).ndim(); ++d) {
+    if (is_reduced(g.attributes(), d)) {
+      last.push_back(d);
+      count *= g.in_shape(0)[d];
+    } else {
+      order.push_back(d);
+      rows.push_back(g.in_shape(0)[d]);
+    }
+  }
+  order.insert(order.end(), last.begin(), last.end());
+  rows.push_back(count);
+  const Tensor turned = permute(g.in(0), order);
+  const Tensor gradient = prod_gradient_op({g.grad(), reshape(turned, rows)});
+  back.resize(order.size());
+  for (size_t d = 0; d < order.size(); ++d)
+    back[static_cast<size_t>(order[d])] = static_cast<int>(d);
+  g.give(0, permute(reshape(gradient, turned.shape()), back));
+}
+
+/// There is no Partial product: what is reduced is whole.
+static const Op prod_op = list({
+    .name = "prod",
+    .rule_of =
+        [](const Attributes& attributes, std::span<const Shape> shapes) {
+          return reduction_rule(attributes, shapes, "[", "]");
+        },
+    .dtype = [](const Attributes&, std::span<const DType> dtypes,
+                int) { return is_floating(dtypes[0]) ? dtypes[0] : i64; },
+    .forward = [](const Call& c) { reduce(Reduction::product, c.out(), c.in(0), reduced_dims(c)); },
+    .backward = give_products_of_others,
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .low = -1.5, .high = 1.5},
+                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {5}}, .low = 0.5, .high = 1.5},
+                {.shapes = {{2, 3}}, .attributes = {.structure = {3}}},
+                {.shapes = {{5, 7}}, .attributes = {.structure = {2}}, .dtypes = {i32}}},
+});
+
+Tensor prod(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  return reduced(prod_op, a, reduced_bits("prod", a, dims), keepdims);
+}
+
+}  // namespace weft

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ops/dim_names.h"
+#include "weft/error.h"
+#include "weft/op.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+// What reductions share. Their one structural attribute is the set of reduced dims, as bits;
+// results lack them.
+
+inline bool is_reduced(const Attributes& attributes, int dim) {
+  return attributes.structure[0] >> dim & 1;
+}
+
+inline int64_t reduced_bits(const char* what, const Tensor& a, const std::vector<int>& dims) {
+  if (!a) fail(what, ": no tensor");
+  if (dims.empty()) return (int64_t{1} << a.ndim()) - 1;
+  int64_t bits = 0;
+  for (int dim : dims) {
+    int at = normalized_dim(what, dim, a.ndim());
+    if (bits >> at & 1) fail(what, ": dim ", at, " of ", a.shape(), " is given twice");
+    bits |= int64_t{1} << at;
+  }
+  return bits;
+}
+
+inline Dims reduced_dims(const Call& c) {
+  Dims dims;
+  for (int d = 0; d < c.in(0).shape.ndim(); ++d) {
+    if (is_reduced(c.attributes(), d)) dims.push_back(d);
+  }
+  return dims;
+}
+
+/// `shape` with size 1 at the reduced dims.
+inline Shape kept_shape(const Attributes& attributes, Shape shape) {
+  for (int d = 0; d < shape.ndim(); ++d) {
+    if (is_reduced(attributes, d)) shape[d] = 1;
+  }
+  return shape;
+}
+
+/// The reduced dims stand in the rule between `before` and `after`: "" and ":max", "[" and "]".
+inline Rule reduction_rule(const Attributes& attributes, std::span<const Shape> shapes,
+                           const char* before, const char* after) {
+  std::string in, out;
+  for (int d = 0; d < shapes[0].ndim(); ++d) {
+    bool reduced = is_reduced(attributes, d);
+    in += concat(reduced ? before : "", dim_name(d), reduced ? after : "", " ");
+    if (!reduced) out += concat(dim_name(d), " ");
+  }
+  return {array_text(in) + " -> " + array_text(out)};
+}
+
+inline Tensor reduced(const Op& op, const Tensor& a, int64_t bits, bool keepdims) {
+  const Attributes attributes{.structure = {bits}};
+  Tensor result = op({a}, attributes);
+  return keepdims ? reshape(result, kept_shape(attributes, a.shape())) : result;
+}
+
+}  // namespace weft

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/rounding.h"
+
+#include "ops/functions.h"
+#include "ops/promotion.h"
+#include "src/math.h"
+#include "weft/ops/factories.h"
+
+namespace weft {
+
+namespace {
+
+struct Floor {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return std::floor(a);
+  }
+};
+struct Ceil {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return std::ceil(a);
+  }
+};
+struct Trunc {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return std::trunc(a);
+  }
+};
+/// In the rounding mode that programs start in.
+struct Round {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return std::rint(a);
+  }
+};
+struct FloorDivide {
+  /// The remainder is taken off first, so that the quotient is off an integer by rounding alone.
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    if (b == T(0)) return a / b;
+    const T rest = std::fmod(a, b);
+    T quotient = (a - rest) / b;
+    if (rest != T(0) && (b < T(0)) != (rest < T(0))) quotient -= T(1);
+    if (quotient == T(0)) return std::copysign(T(0), a / b);
+    const T below = std::floor(quotient);
+    return quotient - below > T(0.5) ? below + T(1) : below;
+  }
+  WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
+    if (b == 0) return 0;
+    if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+  }
+};
+struct Remainder {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    const T rest = std::fmod(a, b);
+    if (rest == T(0)) return std::copysign(T(0), b);
+    return (b < T(0)) != (rest < T(0)) ? rest + b : rest;
+  }
+  WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
+    if (b == 0 || b == -1) return 0;
+    const int64_t rest = a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  }
+};
+struct SignBit {
+  WEFT_FN bool operator()(float a) const { return std::bit_cast<int32_t>(a) < 0; }
+  WEFT_FN bool operator()(double a) const { return std::bit_cast<int64_t>(a) < 0; }
+  WEFT_FN bool operator()(int64_t a) const { return a < 0; }
+};
+struct CopySign {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return std::copysign(a, b);
+  }
+};
+
+/// The bits of a number other than 0 are those of its neighbour plus or minus one.
+template <class Bits>
+WEFT_FN Bits neighbour(Bits bits, bool grows) {
+  return static_cast<Bits>(grows ? bits + 1 : bits - 1);
+}
+/// Among numbers of `dtype`, which float holds.
+struct NextAfter {
+  DType dtype;
+  WEFT_FN double operator()(double a, double b) const { return std::nextafter(a, b); }
+  WEFT_FN float operator()(float a, float b) const {
+    if (a != a || b != b) return a + b;
+    if (a == b) return b;
+    const bool grows = a == 0 || (b > a) == (a > 0);
+    const float from = a == 0 ? std::copysign(0.0f, b) : a;
+    if (dtype == DType::f32) {
+      return std::bit_cast<float>(neighbour(std::bit_cast<uint32_t>(from), grows));
+    }
+    return dtype == DType::bf16 ? half_neighbour<bfloat16>(from, grows)
+                                : half_neighbour<float16>(from, grows);
+  }
+  template <class Half>
+  WEFT_FN static float half_neighbour(float from, bool grows) {
+    Half half(from);
+    half.bits = neighbour(half.bits, grows);
+    return half;
+  }
+};
+
+}  // namespace
+
+static const Op floor_op = floating_function(Floor{}, {.name = "floor"});
+static const Op ceil_op = floating_function(Ceil{}, {.name = "ceil"});
+static const Op trunc_op = floating_function(Trunc{}, {.name = "trunc"});
+static const Op round_op = floating_function(Round{}, {.name = "round"});
+
+static const Op floor_divide_op = list({
+    .name = "floor_divide",
+    .rule = "..., ... -> ...",
+    .forward = [](const Call& c) { map(FloorDivide{}, c.out(), c.in(0), c.in(1)); },
+    .differentiable = false,
+    .samples = {{{{5, 7}, {5, 7}}},
+                {.shapes = {{7}, {5, 1}}, .dtypes = {i64, i64}, .low = -9, .high = 9}},
+});
+
+static const Op remainder_op = list({
+    .name = "remainder",
+    .rule = "..., ... -> ...",
+    .forward = [](const Call& c) { map(Remainder{}, c.out(), c.in(0), c.in(1)); },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, g.grad());
+          if (g.wants(1)) g.give(1, neg(mul(g.grad(), floor_divide(g.in(0), g.in(1)))));
+        },
+    .samples = {{.shapes = {{5, 7}, {5, 7}}, .low = 0.5},
+                {.shapes = {{7}, {5, 1}}, .dtypes = {i64, i64}, .low = -9, .high = 9}},
+});
+
+static const Op signbit_op = list({
+    .name = "signbit",
+    .rule = "... -> ...",
+    .dtype = bool_result,
+    .forward = [](const Call& c) { map(SignBit{}, c.out(), c.in(0)); },
+    .differentiable = false,
+    .samples = {{{{5, 7}}}, {.shapes = {{5, 7}}, .dtypes = {i32}}},
+});
+
+static const Op copysign_op = floating_function_of_two(
+    CopySign{}, {.name = "copysign",
+                 .backward =
+                     [](const Grad& g) {
+                       g.give(0, mul(g.grad(), mul(sign(g.in(0)), sign(g.out()))));
+                       if (g.wants(1)) g.give(1, zeros_like(g.grad()));
+                     },
+                 .saves_in = {0},
+                 .saves_out = {0}});
+
+static const Op nextafter_op = list({
+    .name = "nextafter",
+    .rule = "..., ... -> ...",
+    .forward =
+        [](const Call& c) { map_floating(NextAfter{c.out().dtype}, c.out(), c.in(0), c.in(1)); },
+    .differentiable = false,
+    .samples = {{{{5, 7}, {5, 7}}}, {.shapes = {{5, 7}, {7}}, .dtypes = {bf16, bf16}}},
+});
+
+/// Integers are rounded already.
+static Tensor rounded(const Op& op, const Tensor& a) {
+  if (!a) fail(op.spec().name, ": no tensor");
+  return is_floating(a.dtype()) ? op({a}) : a;
+}
+
+Tensor floor(const Tensor& a) { return rounded(floor_op, a); }
+Tensor ceil(const Tensor& a) { return rounded(ceil_op, a); }
+Tensor trunc(const Tensor& a) { return rounded(trunc_op, a); }
+Tensor round(const Tensor& a) { return rounded(round_op, a); }
+Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  return call_promoted(floor_divide_op, a, b);
+}
+Tensor remainder(const Tensor& a, const Tensor& b) { return call_promoted(remainder_op, a, b); }
+Tensor signbit(const Tensor& a) { return signbit_op({a}); }
+Tensor copysign(const Tensor& a, const Tensor& b) {
+  return call_promoted_floating(copysign_op, a, b);
+}
+Tensor nextafter(const Tensor& a, const Tensor& b) {
+  return call_promoted_floating(nextafter_op, a, b);
+}
+
+}  // namespace weft

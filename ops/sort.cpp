@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/sort.h"
+
+#include "ops/along_dim.h"
+#include "ops/take.h"
+#include "weft/ops/along_dim.h"
+
+namespace weft {
+
+// structure: dim, whether descending.
+
+/// Results: the elements and their indices, by which the gradient goes back.
+static const Op sort_op = list({
+    .name = "sort",
+    .rule_of =
+        [](const Attributes& attributes, std::span<const Shape> shapes) {
+          Rule rule = along_dim_rule(attributes, shapes);
+          rule.text += ", " + rule.text.substr(0, rule.text.find("->"));
+          return rule;
+        },
+    .dtype = [](const Attributes&, std::span<const DType> dtypes,
+                int result) { return result ? i64 : dtypes[0]; },
+    .forward =
+        [](const Call& c) {
+          const int dim = along_dim(c);
+          sort_rows(with_last_dim(c.out(0), dim), with_last_dim(c.out(1), dim),
+                    with_last_dim(c.in(0), dim), c.attribute(1) != 0);
+        },
+    .backward =
+        [](const Grad& g) {
+          const int dim = static_cast<int>(g.attribute(0));
+          g.give(0, add_along_dim(g.grad(), g.out(1), dim, g.in_shape(0)[dim]));
+        },
+    .saves_in = std::vector<int>{},
+    .saves_out = {1},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
+                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 1}}},
+                {.shapes = {{5, 7}}, .attributes = {.structure = {0, 1}}, .dtypes = {i64}}},
+});
+
+static const Op argsort_op = list({
+    .name = "argsort",
+    .rule_of = along_dim_rule,
+    .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
+    .forward =
+        [](const Call& c) {
+          const int dim = along_dim(c);
+          argsort_rows(with_last_dim(c.out(), dim), with_last_dim(c.in(0), dim),
+                       c.attribute(1) != 0);
+        },
+    .differentiable = false,
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
+                {.shapes = {{5, 3}}, .attributes = {.structure = {0, 1}}, .dtypes = {i32}}},
+});
+
+Tensor sort(const Tensor& a, int dim, bool descending) {
+  return sort_op({a}, {.structure = {checked_dim("sort", a, dim), descending}});
+}
+
+Tensor argsort(const Tensor& a, int dim, bool descending) {
+  return argsort_op({a}, {.structure = {checked_dim("argsort", a, dim), descending}});
+}
+
+}  // namespace weft

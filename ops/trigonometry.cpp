@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/trigonometry.h"
+
+#include "ops/functions.h"
+#include "ops/promotion.h"
+#include "src/angles.h"
+#include "src/logarithms.h"
+
+namespace weft {
+
+namespace {
+
+struct Sin {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return sine(a);
+  }
+};
+struct Cos {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return cosine(a);
+  }
+};
+struct Tan {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return tangent(a);
+  }
+};
+struct Asin {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return std::asin(a);
+  }
+};
+struct Acos {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return std::acos(a);
+  }
+};
+struct Atan {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return std::atan(a);
+  }
+};
+struct Sinh {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return std::sinh(a);
+  }
+};
+struct Cosh {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return std::cosh(a);
+  }
+};
+struct Asinh {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return std::asinh(a);
+  }
+};
+struct Acosh {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return std::acosh(a);
+  }
+};
+struct Atanh {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return std::atanh(a);
+  }
+};
+struct Atan2 {
+  template <class T>
+  WEFT_FN T operator()(T y, T x) const {
+    return std::atan2(y, x);
+  }
+};
+struct Hypot {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return hypot(a, b);
+  }
+};
+/// 0 where the result is.
+struct HypotGradient {
+  template <class T>
+  WEFT_FN T operator()(T gradient, T a, T result) const {
+    return result == T(0) ? T(0) : gradient * (a / result);
+  }
+};
+
+}  // namespace
+
+static const Op sin_op = floating_function(
+    Sin{}, {.name = "sin",
+            .backward = [](const Grad& g) { g.give(0, mul(g.grad(), cos(g.in(0)))); },
+            .saves_in = {0}});
+static const Op cos_op = floating_function(
+    Cos{}, {.name = "cos",
+            .backward = [](const Grad& g) { g.give(0, neg(mul(g.grad(), sin(g.in(0))))); },
+            .saves_in = {0}});
+static const Op tan_op = floating_function(
+    Tan{}, {.name = "tan",
+            .backward = [](const Grad& g) { g.give(0, mul(g.grad(), add(square(g.out()), 1))); },
+            .saves_out = {0},
+            .low = -1,
+            .high = 1});
+static const Op asin_op = floating_function(
+    Asin{},
+    {.name = "asin",
+     .backward = [](const Grad& g) { g.give(0, mul(g.grad(), rsqrt(sub(1, square(g.in(0)))))); },
+     .saves_in = {0},
+     .low = -0.75,
+     .high = 0.75});
+static const Op acos_op = floating_function(
+    Acos{},
+    {.name = "acos",
+     .backward =
+         [](const Grad& g) { g.give(0, neg(mul(g.grad(), rsqrt(sub(1, square(g.in(0))))))); },
+     .saves_in = {0},
+     .low = -0.75,
+     .high = 0.75});
+static const Op atan_op = floating_function(
+    Atan{}, {.name = "atan",
+             .backward = [](const Grad& g) { g.give(0, div(g.grad(), add(square(g.in(0)), 1))); },
+             .saves_in = {0}});
+static const Op sinh_op = floating_function(
+    Sinh{}, {.name = "sinh",
+             .backward = [](const Grad& g) { g.give(0, mul(g.grad(), cosh(g.in(0)))); },
+             .saves_in = {0}});
+static const Op cosh_op = floating_function(
+    Cosh{}, {.name = "cosh",
+             .backward = [](const Grad& g) { g.give(0, mul(g.grad(), sinh(g.in(0)))); },
+             .saves_in = {0}});
+static const Op asinh_op = floating_function(
+    Asinh{},
+    {.name = "asinh",
+     .backward = [](const Grad& g) { g.give(0, mul(g.grad(), rsqrt(add(square(g.in(0)), 1)))); },
+     .saves_in = {0}});
+static const Op acosh_op = floating_function(
+    Acosh{},
+    {.name = "acosh",
+     .backward = [](const Grad& g) { g.give(0, mul(g.grad(), rsqrt(sub(square(g.in(0)), 1)))); },
+     .saves_in = {0},
+     .low = 1.5,
+     .high = 4});
+static const Op atanh_op = floating_function(
+    Atanh{}, {.name = "atanh",
+              .backward = [](const Grad& g) { g.give(0, div(g.grad(), sub(1, square(g.in(0))))); },
+              .saves_in = {0},
+              .low = -0.75,
+              .high = 0.75});
+
+static const Op atan2_op = floating_function_of_two(
+    Atan2{}, {.name = "atan2",
+              .backward =
+                  [](const Grad& g) {
+                    Tensor share = div(g.grad(), add(square(g.in(0)), square(g.in(1))));
+                    if (g.wants(0)) g.give(0, mul(share, g.in(1)));
+                    if (g.wants(1)) g.give(1, neg(mul(share, g.in(0))));
+                  },
+              .saves_in = {0, 1},
+              .low = 0.25});
+
+static const Op hypot_gradient_op = list({
+    .name = "hypot_gradient",
+    .rule = "..., ..., ... -> ...",
+    .linear = {{0}},
+    .forward =
+        [](const Call& c) { map_floating(HypotGradient{}, c.out(), c.in(0), c.in(1), c.in(2)); },
+    .samples = {{.shapes = {{7}, {7}, {7}}, .low = 0.25}},
+});
+static const Op hypot_op = floating_function_of_two(
+    Hypot{}, {.name = "hypot",
+              .backward =
+                  [](const Grad& g) {
+                    for (int i : {0, 1}) {
+                      if (g.wants(i)) g.give(i, hypot_gradient_op({g.grad(), g.in(i), g.out()}));
+                    }
+                  },
+              .saves_in = {0, 1},
+              .saves_out = {0},
+              .low = 0.25});
+
+Tensor sin(const Tensor& a) { return sin_op({as_floating("sin", a)}); }
+Tensor cos(const Tensor& a) { return cos_op({as_floating("cos", a)}); }
+Tensor tan(const Tensor& a) { return tan_op({as_floating("tan", a)}); }
+Tensor asin(const Tensor& a) { return asin_op({as_floating("asin", a)}); }
+Tensor acos(const Tensor& a) { return acos_op({as_floating("acos", a)}); }
+Tensor atan(const Tensor& a) { return atan_op({as_floating("atan", a)}); }
+Tensor sinh(const Tensor& a) { return sinh_op({as_floating("sinh", a)}); }
+Tensor cosh(const Tensor& a) { return cosh_op({as_floating("cosh", a)}); }
+Tensor asinh(const Tensor& a) { return asinh_op({as_floating("asinh", a)}); }
+Tensor acosh(const Tensor& a) { return acosh_op({as_floating("acosh", a)}); }
+Tensor atanh(const Tensor& a) { return atanh_op({as_floating("atanh", a)}); }
+Tensor atan2(const Tensor& y, const Tensor& x) { return call_promoted_floating(atan2_op, y, x); }
+Tensor hypot(const Tensor& a, const Tensor& b) { return call_promoted_floating(hypot_op, a, b); }
+
+}  // namespace weft

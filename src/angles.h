@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+
+#include "src/math.h"
+
+namespace weft {
+
+// Sine, cosine and tangent of any float, however large, without branches. Those of src/math.h are
+// faster, and exact up to 10^6 only.
+#define WEFT_MATH [[gnu::always_inline]] WEFT_FN inline
+
+/// The bits of 2 / pi that matter for a float of one exponent: its product with `high`, and 32 bits
+/// more of it with `low`, modulo 2^64, are quadrants with 62 bits of fraction.
+struct QuadrantBits {
+  uint64_t high, low;
+};
+
+/// By biased exponent, from 126 (0.5) on.
+inline constexpr int kFirstQuadrantExponent = 126, kQuadrantExponents = 129;
+
+constexpr std::array<QuadrantBits, kQuadrantExponents> quadrant_bits() {
+  // 2 / pi, after the point.
+  constexpr uint32_t kWords[] = {0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0,
+                                 0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561};
+  const auto bit = [&](int position) -> uint64_t {
+    if (position < 1) return 0;
+    return kWords[(position - 1) / 32] >> (31 - (position - 1) % 32) & 1u;
+  };
+  std::array<QuadrantBits, kQuadrantExponents> table{};
+  for (int i = 0; i < kQuadrantExponents; ++i) {
+    const int last = i + kFirstQuadrantExponent - 150 + 62;
+    for (int k = last - 63; k <= last; ++k) table[i].high = table[i].high << 1 | bit(k);
+    for (int k = last + 1; k <= last + 32; ++k) table[i].low = table[i].low << 1 | bit(k);
+  }
+  return table;
+}
+
+inline constexpr std::array<QuadrantBits, kQuadrantExponents> kQuadrantBits = quadrant_bits();
+
+/// x - n * pi / 2 and n modulo 4, by the method of Payne and Hanek (1983); NaN for infinities.
+WEFT_MATH Quadrant quadrant_of_any(float x) {
+  const uint32_t magnitude = std::bit_cast<uint32_t>(x) & 0x7fffffffu;
+  const int32_t exponent = static_cast<int32_t>(magnitude >> 23) - kFirstQuadrantExponent;
+  const int32_t low = exponent < 0 ? 0 : exponent;
+  const auto at = static_cast<size_t>(low < kQuadrantExponents ? low : 0);
+  const uint64_t m = (magnitude & 0x007fffffu) | 0x00800000u;
+  const uint64_t quadrants = m * kQuadrantBits[at].high + (m * kQuadrantBits[at].low >> 32);
+  const uint64_t n = (quadrants + (uint64_t{1} << 61)) >> 62;
+  const auto fraction = static_cast<int64_t>(quadrants - (n << 62));
+  const auto wide = static_cast<float>(static_cast<double>(fraction) * 0x1.921fb54442d18p-62);
+  const bool negative = x < 0, small = magnitude < 0x3f490fdbu;  // pi / 4
+  const float r = small ? x : negative ? -wide : wide;
+  const auto turns = static_cast<uint32_t>(small ? 0 : negative ? 0 - n : n);
+  return {magnitude < 0x7f800000u ? r : std::bit_cast<float>(0x7fc00000), turns};
+}
+
+/// 2 ulp; NaN for infinities.
+WEFT_MATH float sine(float x) {
+  const Quadrant q = quadrant_of_any(x);
+  return x == 0 ? x : sine_in_quadrant(q.r, q.n);
+}
+WEFT_MATH double sine(double x) { return ::sin(x); }
+
+/// 2 ulp; NaN for infinities.
+WEFT_MATH float cosine(float x) {
+  const Quadrant q = quadrant_of_any(x);
+  return sine_in_quadrant(q.r, q.n + 1);
+}
+WEFT_MATH double cosine(double x) { return ::cos(x); }
+
+/// 4 ulp; NaN for infinities.
+WEFT_MATH float tangent(float x) {
+  const Quadrant q = quadrant_of_any(x);
+  const float ratio = sine_in_quadrant(q.r, q.n) / sine_in_quadrant(q.r, q.n + 1);
+  return x == 0 ? x : ratio;
+}
+WEFT_MATH double tangent(double x) { return ::tan(x); }
+
+#undef WEFT_MATH
+
+}  // namespace weft

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/take.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "src/kernels/copy.h"
+#include "src/numeric.h"
+#include "src/parallel.h"
+#include "weft/error.h"
+
+namespace weft {
+
+namespace {
+
+/// Columns that one task adds up.
+constexpr int64_t kAddedColumns = 256;
+
+/// Both blocks as [outer, size or n, inner]; whole slices [inner] have one index, or each element
+/// its own.
+struct Taking {
+  int64_t outer = 1, size, n, inner = 1;
+  bool slices;
+  const Block& indices;
+
+  Taking(const Block& whole, const Block& taken, const Block& where, int dim)
+      : size(whole.shape[dim]), n(taken.shape[dim]), indices(where) {
+    for (int d = 0; d < dim; ++d) outer *= taken.shape[d];
+    for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
+    slices = where.shape.ndim() == 1 && where.shape[0] == n;
+    if (!slices && where.shape != taken.shape) {
+      fail("take: indices ", where.shape, " for ", taken.shape, " along dim ", dim);
+    }
+  }
+
+  /// Calls f with the indices as a function of (o, i, k).
+  template <class F>
+  void with_indices(const F& f) const {
+    const auto typed = [&](const auto* data) {
+      const int64_t step = slices ? indices.strides[0] : inner;
+      f([this, data, step](int64_t o, int64_t i, int64_t k) {
+        const int64_t at = slices ? i * step : (o * n + i) * step + k;
+        const auto index = static_cast<int64_t>(data[at]);
+        return index < 0 ? index + size : index;
+      });
+    };
+    if (indices.dtype == DType::i32) return typed(indices.as<int32_t>());
+    if (indices.dtype == DType::i64) return typed(indices.as<int64_t>());
+    fail("take: indices are i32 or i64, not ", indices.dtype);
+  }
+};
+
+template <class Bits>
+void take_elements(const Taking& t, void* out, const void* in) {
+  auto* to = static_cast<Bits*>(out);
+  const auto* from = static_cast<const Bits*>(in);
+  t.with_indices([&](const auto& index) {
+    parallel_for(t.outer * t.n, grain_of(t.inner), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t o = row / t.n, i = row % t.n;
+        for (int64_t k = 0; k < t.inner; ++k) {
+          to[row * t.inner + k] = from[(o * t.size + index(o, i, k)) * t.inner + k];
+        }
+      }
+    });
+  });
+}
+
+void take_slices(const Taking& t, char* out, const char* in, int64_t bytes) {
+  t.with_indices([&](const auto& index) {
+    parallel_for(t.outer * t.n, grain_of(t.inner), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t o = row / t.n, i = row % t.n;
+        std::memcpy(out + row * bytes, in + (o * t.size + index(o, i, 0)) * bytes,
+                    static_cast<size_t>(bytes));
+      }
+    });
+  });
+}
+
+/// Each element of `sums` is added to by one thread.
+template <class C, class T>
+void add_elements(const Taking& t, C* sums, const T* in) {
+  const int64_t chunks = (t.inner + kAddedColumns - 1) / kAddedColumns;
+  const int64_t grain = grain_of(t.n * std::min(t.inner, kAddedColumns));
+  t.with_indices([&](const auto& index) {
+    parallel_for(t.outer * chunks, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t o = task / chunks, first = task % chunks * kAddedColumns;
+        const int64_t last = std::min(t.inner, first + kAddedColumns);
+        for (int64_t i = 0; i < t.n; ++i) {
+          for (int64_t k = first; k < last; ++k) {
+            sums[(o * t.size + index(o, i, k)) * t.inner + k] +=
+                static_cast<C>(in[(o * t.n + i) * t.inner + k]);
+          }
+        }
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void take_along(const Block& out, const Block& in, const Block& indices, int dim) {
+  const Taking t(in, out, indices, dim);
+  if (out.numel() == 0) return;
+  const auto bytes = static_cast<int64_t>(size_of(in.dtype));
+  if (t.slices && t.inner > 1) {
+    return take_slices(t, out.as<char>(), in.as<char>(), t.inner * bytes);
+  }
+  switch (bytes) {
+    case 1:
+      return take_elements<uint8_t>(t, out.data, in.data);
+    case 2:
+      return take_elements<uint16_t>(t, out.data, in.data);
+    case 4:
+      return take_elements<uint32_t>(t, out.data, in.data);
+    default:
+      return take_elements<uint64_t>(t, out.data, in.data);
+  }
+}
+
+void add_along(const Block& out, const Block& in, const Block& indices, int dim) {
+  const Taking t(out, in, indices, dim);
+  visit(in.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    using C = Compute<T>;
+    if (out.dtype == dtype_of<C>) {
+      fill(out, 0);
+      return add_elements(t, out.as<C>(), in.as<T>());
+    }
+    std::vector<C> sums(static_cast<size_t>(out.numel()));
+    add_elements(t, sums.data(), in.as<T>());
+    copy(out, dense_block(sums.data(), dtype_of<C>, out.shape));
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "weft/block.h"
+
+namespace weft {
+
+// Blocks are dense. `indices` (i32 or i64) are [n], or shaped as the block that has n elements
+// along `dim`; those below 0 count from the end, and none is outside.
+
+/// out[..., i, ...] = in[..., indices[i], ...], or in[..., indices[..., i, ...], ...].
+void take_along(const Block& out, const Block& in, const Block& indices, int dim);
+
+/// The same indices in out: out[..., indices[i], ...] += in[..., i, ...], from zeros, in the order
+/// of i. Floats accumulate in f32 (f64 for f64), integers in i64.
+void add_along(const Block& out, const Block& in, const Block& indices, int dim);
+
+}  // namespace weft
