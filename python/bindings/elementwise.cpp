@@ -8,13 +8,6 @@ namespace weft::python {
 
 namespace {
 
-struct OfOne {
-  const char* name;
-  Tensor (*function)(const Tensor&);
-  const char* op;
-  const char* text;
-};
-
 constexpr OfOne kOfOne[] = {
     {"negative", neg, "neg", "-x"},
     {"abs", abs, "abs", "|x|, element by element"},
@@ -27,13 +20,9 @@ constexpr OfOne kOfOne[] = {
     {"silu", silu, "silu", "x * sigmoid(x)"},
     {"gelu", gelu, "gelu", "x / 2 * (1 + erf(x / sqrt(2)))"},
     {"square", square, "square", "x * x"},
-};
-
-struct OfTwo {
-  const char* name;
-  TensorFunction function;
-  const char* op;
-  const char* text;
+    {"sign", sign, "sign", "-1, 0 or 1; NaN for NaN"},
+    {"erf", erf, "erf", "The error function of x"},
+    {"relu", relu, "relu", "max(x, 0); its gradient at 0 is 0"},
 };
 
 constexpr OfTwo kOfTwo[] = {
@@ -68,17 +57,8 @@ void bind_elementwise(py::module_& m) {
   bind("subtract", subtract_operands, "sub", "x1 - x2; shapes broadcast, dtypes promote");
   bind("multiply", multiply_operands, "mul", "x1 * x2; shapes broadcast, dtypes promote");
   bind("divide", divide_operands, "div", "x1 / x2, floating; shapes broadcast, dtypes promote");
-  for (const OfOne& f : kOfOne) {
-    m.def(
-        f.name, [function = f.function](const Tensor& x) { return function(x); }, Released(),
-        py::arg("x"), with_rule(f.op, f.text));
-  }
-  for (const OfTwo& f : kOfTwo) {
-    m.def(
-        f.name,
-        [f](const Operand& a, const Operand& b) { return of_operands(f.name, f.function, a, b); },
-        Released(), py::arg("x1"), py::arg("x2"), with_rule(f.op, f.text));
-  }
+  bind_functions(m, kOfOne);
+  bind_functions(m, kOfTwo);
   m.def("where", &where_operands, Released(), py::arg("condition"), py::arg("x1"), py::arg("x2"),
         with_rule("where", "x1 where `condition` (bool) holds, x2 elsewhere"));
   m.def("astype", &cast, Released(), py::arg("x"), py::arg("dtype"),

@@ -24,11 +24,11 @@ static void bind_factory(py::module_& m, const char* name,
                          Tensor (*function)(const Shape&, const TensorOptions&), const char* text) {
   m.def(
       name,
-      [function](const Shape& shape, DType dtype, Device device, const MeshArgument& mesh,
-                 const PlacementsArgument& placements) {
-        return function(shape, options_of(dtype, device, mesh, placements));
+      [function](const Shape& shape, const std::optional<DType>& dtype, Device device,
+                 const MeshArgument& mesh, const PlacementsArgument& placements) {
+        return function(shape, options_of(dtype.value_or(DType::f32), device, mesh, placements));
       },
-      Released(), py::arg("shape"), py::kw_only(), py::arg("dtype") = DType::f32,
+      Released(), py::arg("shape"), py::kw_only(), py::arg("dtype") = py::none(),
       py::arg("device") = cpu, py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
       text);
 }
@@ -56,6 +56,41 @@ static void bind_random(py::module_& m) {
       "Of a normal distribution, from the rank's random state: equal bits for any mesh");
 }
 
+static void bind_sequences(py::module_& m) {
+  m.def(
+      "_arange",
+      [](double start, double stop, double step, DType dtype, Device device,
+         const MeshArgument& mesh, const PlacementsArgument& placements) {
+        return arange(start, stop, step, options_of(dtype, device, mesh, placements));
+      },
+      Released(), py::arg("start"), py::arg("stop"), py::arg("step"), py::kw_only(),
+      py::arg("dtype") = DType::i64, py::arg("device") = cpu, py::arg("mesh") = py::none(),
+      py::arg("placements") = py::none());
+  m.def(
+      "linspace",
+      [](double start, double stop, int64_t num, const std::optional<DType>& dtype, Device device,
+         bool endpoint, const MeshArgument& mesh, const PlacementsArgument& placements) {
+        return linspace(start, stop, num, endpoint,
+                        options_of(dtype.value_or(DType::f32), device, mesh, placements));
+      },
+      Released(), py::arg("start"), py::arg("stop"), py::arg("num"), py::kw_only(),
+      py::arg("dtype") = py::none(), py::arg("device") = cpu, py::arg("endpoint") = true,
+      py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
+      "`num` numbers evenly from start to stop, which is the last one when `endpoint`");
+  m.def(
+      "eye",
+      [](int64_t n_rows, const std::optional<int64_t>& n_cols, int64_t k,
+         const std::optional<DType>& dtype, Device device, const MeshArgument& mesh,
+         const PlacementsArgument& placements) {
+        return eye(n_rows, n_cols.value_or(n_rows), k,
+                   options_of(dtype.value_or(DType::f32), device, mesh, placements));
+      },
+      Released(), py::arg("n_rows"), py::arg("n_cols") = py::none(), py::kw_only(),
+      py::arg("k") = 0, py::arg("dtype") = py::none(), py::arg("device") = cpu,
+      py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
+      "[n_rows, n_cols] of zeros, with ones where column - row is k");
+}
+
 void bind_factories(py::module_& m) {
   bind_factory(m, "empty", empty, "New memory, not initialised");
   bind_factory(m, "zeros", zeros, "Zeros; with `mesh` and `placements` each rank makes its part");
@@ -65,7 +100,7 @@ void bind_factories(py::module_& m) {
       m, "rand", [](const Shape& shape, const TensorOptions& o) { return uniform(shape, 0, 1, o); },
       "Evenly in [0, 1); equal bits for any mesh");
   m.def(
-      "full",
+      "_full",
       [](const Shape& shape, double value, DType dtype, Device device, const MeshArgument& mesh,
          const PlacementsArgument& placements) {
         return full(shape, value, options_of(dtype, device, mesh, placements));
@@ -73,15 +108,7 @@ void bind_factories(py::module_& m) {
       Released(), py::arg("shape"), py::arg("fill_value"), py::kw_only(),
       py::arg("dtype") = DType::f32, py::arg("device") = cpu, py::arg("mesh") = py::none(),
       py::arg("placements") = py::none(), "All elements `fill_value`");
-  m.def(
-      "_arange",
-      [](int64_t n, DType dtype, Device device, const MeshArgument& mesh,
-         const PlacementsArgument& placements) {
-        return arange(n, options_of(dtype, device, mesh, placements));
-      },
-      Released(), py::arg("n"), py::kw_only(), py::arg("dtype") = DType::i64,
-      py::arg("device") = cpu, py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
-      "0, 1, ..., n - 1");
+  bind_sequences(m);
   m.def("zeros_like", &zeros_like, Released(), py::arg("x"), "Zeros laid out as x is");
   m.def("ones_like", &ones_like, Released(), py::arg("x"), "Ones laid out as x is");
   m.def("fill_", &fill_, Released(), py::arg("x"), py::arg("value"), "Sets all elements in place");

@@ -20,6 +20,11 @@ void bind_all(py::module_& m) {
   bind_products(m);
   bind_reductions(m);
   bind_shapes(m);
+  bind_trigonometry(m);
+  bind_rounding(m);
+  bind_logic(m);
+  bind_powers(m);
+  bind_along_dim(m);
   bind_updates(m);
   bind_tensor(m, tensor);
   bind_interchange(m, tensor);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "python/bindings/bindings.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
@@ -32,6 +33,23 @@ Tensor of_operands(const char* what, TensorFunction function, const Operand& a, 
   if (a.is_number() && b.is_number()) fail_numbers(what);
   if (a.is_number()) return function(beside(b.tensor, a.number), b.tensor);
   return function(a.tensor, beside(a.tensor, b.number));
+}
+
+void bind_functions(py::module_& m, std::span<const OfOne> functions) {
+  for (const OfOne& f : functions) {
+    m.def(
+        f.name, [function = f.function](const Tensor& x) { return function(x); }, Released(),
+        py::arg("x"), with_rule(f.op, f.text));
+  }
+}
+
+void bind_functions(py::module_& m, std::span<const OfTwo> functions) {
+  for (const OfTwo& f : functions) {
+    m.def(
+        f.name,
+        [f](const Operand& a, const Operand& b) { return of_operands(f.name, f.function, a, b); },
+        Released(), py::arg("x1"), py::arg("x2"), with_rule(f.op, f.text));
+  }
 }
 
 Tensor add_operands(const Operand& a, const Operand& b) {

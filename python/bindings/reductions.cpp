@@ -26,6 +26,9 @@ constexpr OverDims kOverDims[] = {
      "The largest element over `axis` (all dims unless given); NaN where one is"},
     {"min", min, "min",
      "The smallest element over `axis` (all dims unless given); NaN where one is"},
+    {"prod", prod, "prod", "The product over `axis` (all dims unless given); integers in int64"},
+    {"all", all, "all", "Whether all elements over `axis` are not zero: bool; true of none"},
+    {"any", any, "any", "Whether any element over `axis` is not zero: bool; false of none"},
     {"sum_squares", sum_squares, "sum_squares", "The sum of squares over `axis`, as float32"},
     {"norm", norm, "sum_squares", "sqrt of the sum of squares over `axis`"},
 };
@@ -73,6 +76,8 @@ void bind_reductions(py::module_& m) {
   }
   bind_over_one(m, "argmax", &argmax, "argmax",
                 "The index (int64, of the whole tensor) of the first largest element along `axis`");
+  bind_over_one(m, "argmin", &argmin, "argmin",
+                "The index (int64, of the whole tensor) of the first least element along `axis`");
   bind_over_one(m, "logsumexp", &logsumexp, "logsumexp", "log of the sum of exp along `axis`");
 }
 

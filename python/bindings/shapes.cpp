@@ -96,6 +96,18 @@ void bind_shapes(py::module_& m) {
       },
       py::arg("x"), py::arg("axis") = py::none(), py::kw_only(), py::arg("dim") = py::none(),
       with_rule("reshape", "Without the dims of size 1 that `axis` names, or all of them; a view"));
+  m.def(
+      "flip",
+      [](const Tensor& x, const py::object& axis, const py::object& dim) {
+        const std::vector<int> dims = dims_of(axis, dim);
+        return released([&] { return flip(x, dims); });
+      },
+      py::arg("x"), py::kw_only(), py::arg("axis") = py::none(), py::arg("dim") = py::none(),
+      with_rule("flip", "The elements of `axis` (all dims unless given) in reverse order"));
+  m.def("tril", &tril, Released(), py::arg("x"), py::kw_only(), py::arg("k") = 0,
+        with_rule("triangle", "x with zeros above diagonal `k` of its last two dims"));
+  m.def("triu", &triu, Released(), py::arg("x"), py::kw_only(), py::arg("k") = 0,
+        with_rule("triangle", "x with zeros below diagonal `k` of its last two dims"));
   m.def("unsqueeze", &unsqueeze, Released(), py::arg("x"), py::arg("dim"),
         with_rule("reshape", "With a new dim of size 1 before dim `dim`; a view"));
 }

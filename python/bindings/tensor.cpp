@@ -11,7 +11,9 @@
 #include "weft/module.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/logic.h"
 #include "weft/ops/products.h"
+#include "weft/ops/rounding.h"
 #include "weft/ops/shapes.h"
 
 namespace weft::python {
@@ -178,6 +180,28 @@ static void bind_operators(py::class_<Tensor>& tensor) {
   both("__sub__", "__rsub__", subtract_operands);
   both("__mul__", "__rmul__", multiply_operands);
   both("__truediv__", "__rtruediv__", divide_operands);
+  both("__pow__", "__rpow__", pow_operands);
+  const auto either = [&](const char* name, const char* reversed, TensorFunction function) {
+    tensor.def(
+        name,
+        [name, function](const Tensor& a, const Operand& b) {
+          return of_operands(name, function, {a}, b);
+        },
+        Released(), py::is_operator());
+    tensor.def(
+        reversed,
+        [reversed, function](const Tensor& a, const Operand& b) {
+          return of_operands(reversed, function, b, {a});
+        },
+        Released(), py::is_operator());
+  };
+  either("__floordiv__", "__rfloordiv__", floor_divide);
+  either("__mod__", "__rmod__", remainder);
+  either("__and__", "__rand__", bitwise_and);
+  either("__or__", "__ror__", bitwise_or);
+  either("__xor__", "__rxor__", bitwise_xor);
+  either("__lshift__", "__rlshift__", bitwise_left_shift);
+  either("__rshift__", "__rrshift__", bitwise_right_shift);
   const auto compare = [&](const char* name, TensorFunction function) {
     tensor.def(
         name,
@@ -196,6 +220,8 @@ static void bind_operators(py::class_<Tensor>& tensor) {
       .def(
           "__matmul__", [](const Tensor& a, const Tensor& b) { return matmul(a, b); }, Released(),
           py::is_operator())
+      .def(
+          "__invert__", [](const Tensor& a) { return bitwise_invert(a); }, Released())
       .def(
           "__neg__", [](const Tensor& a) { return neg(a); }, Released())
       .def("__pos__", [](const Tensor& a) { return a; })
