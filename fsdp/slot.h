@@ -34,6 +34,8 @@ struct Slot {
   Sharding before;
   /// The elements of `part` as forward sees them.
   Tensor whole;
+  /// The value that the parameter had, until the slices have memory.
+  Tensor given;
   /// How the slices lie, and how gradients come: to be added up over all axes used.
   Sharding slice_layout, gradient_layout;
 

@@ -2,6 +2,7 @@
 #include "fsdp/unit.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fsdp/runtime.h"
 #include "weft/context.h"
@@ -242,13 +243,18 @@ Tensor Unit::slice_in(const Ref<Storage>& memory, const Slot& slot) const {
                    slot.shape, slot.types.storage, slot.slice_layout);
 }
 
+void Unit::copy_given(Slot& slot) {
+  if (!slot.given) return;
+  const NoGrad no_grad;
+  copy_(slice_in(slices_, slot), std::exchange(slot.given, {}));
+}
+
 /// The value becomes a slice in the unit's memory, and forward uses the slot.
 void Unit::take_value(Slot& slot) {
-  Tensor before = slot.parameter->value().detach();
+  const Tensor value = slot.parameter->value().detach();
   if (slot.parameter->is_materialized()) {
-    const NoGrad no_grad;
-    copy_(slice_in(slices_, slot),
-          before.is_sharded() ? before : distribute(before, roles_.mesh.root(), {}));
+    slot.given = value.is_sharded() ? value : distribute(value, roles_.mesh.root(), {});
+    if (slices_->is_bound()) copy_given(slot);
   }
   rest(slot);
   make_whole(slot, cpu);
@@ -271,6 +277,7 @@ void Unit::materialize(Device device) {
   gradients_.set_device(device);
   bound_ = false;
   for (auto& slot : slots_) {
+    if (device.kind != DeviceKind::meta) copy_given(*slot);
     rest(*slot);
     make_whole(*slot, device);
   }

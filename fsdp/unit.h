@@ -99,6 +99,7 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   void check_layout(const std::string& name, const Tensor& value, int dim) const;
   void make_whole(Slot& slot, Device device);
   void take_value(Slot& slot);
+  void copy_given(Slot& slot);
   void rest(Slot& slot);
   Tensor slice_in(const Ref<Storage>& memory, const Slot& slot) const;
 

@@ -29,7 +29,7 @@ struct Cuts {
   bool operator==(const Cuts&) const = default;
 
   /// Ranks of the mesh; 1 without axes.
-  int ranks() const;
+  WEFT_API int ranks() const;
 };
 
 /// Those of `sharding`; none for an empty one.

@@ -6,6 +6,7 @@
 #include "python/bindings/released.h"
 #include "python/bindings/tensor_methods.h"
 #include "weft/autograd.h"
+#include "weft/cuts.h"
 #include "weft/error.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
@@ -52,6 +53,17 @@ static Tensor redistributed(const Tensor& x, const py::object& first, const py::
   return released([&] { return x.redistribute(*placements); });
 }
 
+/// No communication: all of it follows from the layout.
+static std::vector<std::pair<Shape, Shape>> boxes_of(const Tensor& x) {
+  const Cuts cuts = cuts_of(x.sharding());
+  std::vector<std::pair<Shape, Shape>> boxes;
+  for (int rank = 0; rank < cuts.ranks(); ++rank) {
+    const Box box = box_of(cuts, x.shape(), rank);
+    boxes.emplace_back(box.offset, box.shape);
+  }
+  return boxes;
+}
+
 static void bind_layout(py::class_<Tensor>& tensor) {
   tensor
       .def_property_readonly("is_sharded", &Tensor::is_sharded,
@@ -68,6 +80,7 @@ static void bind_layout(py::class_<Tensor>& tensor) {
       .def_property_readonly(
           "box", [](const Tensor& x) { return std::pair(x.box().offset, x.box().shape); },
           "(offset, shape): which elements of the whole this rank's part holds")
+      .def("boxes", &boxes_of, "(offset, shape) of each rank's part, by rank of the root mesh")
       .def("local", &Tensor::local, "This rank's part, sharing memory; not recorded for backward")
       .def(
           "to_local",
@@ -277,6 +290,19 @@ static void bind_distribution(py::module_& m, py::class_<Tensor>& tensor) {
       "What `redistribute` would do: steps, bytes, predicted time, peak memory");
 }
 
+/// Functions of the module whose first operand is a tensor, as methods of it.
+static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor) {
+  for (const char* name :
+       {"abs",     "add",  "all",    "any",     "argmax",   "argmin",      "astype",  "ceil",
+        "copy_",   "cos",  "divide", "exp",     "fill_",    "flip",        "floor",   "log",
+        "matmul",  "max",  "mean",   "min",     "multiply", "norm",        "normal_", "pow",
+        "prod",    "relu", "round",  "rsqrt",   "sigmoid",  "log_softmax", "silu",    "sin",
+        "softmax", "sqrt", "square", "squeeze", "subtract", "sum",         "tanh",    "uniform_"}) {
+    const py::object function = m.attr(name);
+    tensor.attr(name) = py::reinterpret_steal<py::object>(PyInstanceMethod_New(function.ptr()));
+  }
+}
+
 void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
   tensor.def(py::init([](const Parameter& p) { return p.tensor(); }), py::arg("parameter"),
              "What a parameter computes with. Other tensors are made by weft.tensor, weft.asarray, "
@@ -299,6 +325,7 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
   bind_operators(tensor);
   bind_elements(tensor);
   bind_distribution(m, tensor);
+  bind_functions_as_methods(m, tensor);
 }
 
 }  // namespace weft::python

@@ -190,6 +190,31 @@ for _name, _function in {
     setattr(Module, _name, _function)
 
 
+def _as_tensor(name):
+    def method(self, *arguments):
+        return getattr(self.tensor(), name)(*arguments)
+
+    method.__name__ = name
+    method.__qualname__ = f"Parameter.{name}"
+    return method
+
+
+def _get_of_tensor(self, name):
+    """What a tensor has: of that which forward computes with."""
+    if name.startswith("_"):
+        raise AttributeError(f"Parameter has no attribute {name!r}")
+    return getattr(self.tensor(), name)
+
+
+Parameter.__getattr__ = _get_of_tensor
+for _name in (
+    [f"__{r}{name}__" for name in ("add", "sub", "mul", "truediv", "pow") for r in ("", "r")]
+    + [f"__{name}__" for name in ("matmul", "neg", "pos", "abs", "getitem", "len", "float")]
+    + [f"__{name}__" for name in ("lt", "le", "gt", "ge")]
+):
+    setattr(Parameter, _name, _as_tensor(_name))
+
+
 class ModuleList(Module):
     """Modules "0", "1", ... that a forward of one's own calls."""
 

@@ -191,6 +191,35 @@ TEST(Edges, CutWhatAnotherAxisLeaves) {
   });
 }
 
+/// y = x weight^T * scale, of which scale has no initial values of its own.
+class Scaled final : public Module {
+ public:
+  Scaled() {
+    declare("weight", {5, 4}, normal_values(1));
+    declare("scale", {5}, {});
+  }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override { return {linear(inputs[0], used(0)) * used(1)}; }
+};
+
+TEST(Edges, ValuesGivenBesideDeclaredParametersAreKept) {
+  run_ranks(3, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 3}});
+    Scaled module;
+    const Tensor given = from_values(std::vector<double>{1, 2, 3, 4, 5}, {5});
+    module.own_parameters()[1].second->set_value(given);
+    fully_shard(module, mesh);
+    module.materialize();
+    const Tensor weight = module.own_parameters()[0].second->value().full_tensor();
+    const Tensor scale = module.own_parameters()[1].second->value().full_tensor();
+    EXPECT_EQ(scale.to_vector<double>(), given.to_vector<double>());
+    const Tensor out = module(distribute(ones({3, 4}), mesh, {Shard(0)})).full_tensor();
+    const Tensor expected = sum(weight, {1}) * given;
+    EXPECT_LT(norm(slice(out, 0, 0, 1) - expected).item(), 1e-5 * norm(expected).item());
+  });
+}
+
 TEST(Edges, RefuseLayoutsTheyCannotCut) {
   run_ranks(4, [](Communicator world) {
     DeviceMesh mesh(world, {{"dp", 2}, {"tp", 2}}), other(world, {{"dp", 4}});
