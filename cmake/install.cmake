@@ -20,7 +20,7 @@ install(FILES
   ${PROJECT_BINARY_DIR}/weft-config.cmake ${PROJECT_BINARY_DIR}/weft-config-version.cmake
   DESTINATION ${WEFT_PACKAGE_DIR})
 
-if(TARGET weft_program)
+if(TARGET weft_program AND NOT SKBUILD)
   file(RELATIVE_PATH WEFT_PROGRAM_TO_LIBRARY
     ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   set_target_properties(weft_program PROPERTIES INSTALL_RPATH "$ORIGIN/${WEFT_PROGRAM_TO_LIBRARY}")

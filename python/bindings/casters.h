@@ -70,7 +70,7 @@ struct type_caster<weft::Shape> {
 
 template <>
 struct type_caster<weft::DType> {
-  PYBIND11_TYPE_CASTER(weft::DType, const_name("dtype"));
+  PYBIND11_TYPE_CASTER(weft::DType, const_name("weft._weft.DType | str"));
   bool load(handle source, bool) {
     const auto found = weft::python::dtype_of(source);
     if (found) value = *found;
@@ -83,7 +83,8 @@ struct type_caster<weft::DType> {
 
 template <>
 struct type_caster<weft::Placement> {
-  PYBIND11_TYPE_CASTER(weft::Placement, const_name("Shard | Replicate | Partial"));
+  PYBIND11_TYPE_CASTER(weft::Placement,
+                       const_name("weft._weft.Shard | weft._weft.Replicate | weft._weft.Partial"));
   bool load(handle source, bool) {
     const auto found = weft::python::placement_of(source);
     if (found) value = *found;
@@ -96,8 +97,11 @@ struct type_caster<weft::Placement> {
 
 template <>
 struct type_caster<weft::Placements> {
-  PYBIND11_TYPE_CASTER(weft::Placements,
-                       const_name("Placements | Sequence[Placement] | dict[str, Placement]"));
+  PYBIND11_TYPE_CASTER(
+      weft::Placements,
+      const_name("weft._weft.Placements | collections.abc.Sequence[weft._weft.Shard | "
+                 "weft._weft.Replicate | weft._weft.Partial] | dict[str, "
+                 "weft._weft.Shard | weft._weft.Replicate | weft._weft.Partial]"));
   bool load(handle source, bool) {
     auto found = weft::python::placements_of(source);
     if (found) value = *std::move(found);
@@ -110,7 +114,7 @@ struct type_caster<weft::Placements> {
 
 template <>
 struct type_caster<weft::Device> {
-  PYBIND11_TYPE_CASTER(weft::Device, const_name("Device | str"));
+  PYBIND11_TYPE_CASTER(weft::Device, const_name("weft._weft.Device | str"));
   bool load(handle source, bool) {
     const auto found = weft::python::device_of(source);
     if (found) value = *found;
@@ -123,7 +127,7 @@ struct type_caster<weft::Device> {
 
 template <>
 struct type_caster<weft::python::Operand> {
-  PYBIND11_TYPE_CASTER(weft::python::Operand, const_name("Tensor | float"));
+  PYBIND11_TYPE_CASTER(weft::python::Operand, const_name("weft._weft.Tensor | float"));
   bool load(handle source, bool) { return weft::python::load_operand(source, value); }
 };
 

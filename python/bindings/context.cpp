@@ -66,7 +66,7 @@ static void bind_state(py::module_& m) {
       [](std::pair<uint64_t, uint64_t> state) {
         Context::current().random = {state.first, state.second};
       },
-      py::arg("state"));
+      py::arg("state"), "Lets them go on from a state that get_rng_state gave");
   m.def(
       "get_num_threads", [] { return Context::current().threads; },
       "Threads that this rank's kernels may use");

@@ -75,7 +75,7 @@ static void bind_devices(py::module_& m) {
 }
 
 void bind_dtypes(py::module_& m) {
-  py::class_<DTypeObject>(m, "dtype", "The type of a tensor's elements")
+  py::class_<DTypeObject>(m, "DType", "The type of a tensor's elements")
       .def_property_readonly(
           "name", [](const DTypeObject& d) { return kLongNames[static_cast<size_t>(d.dtype)]; },
           "'float32', 'bfloat16', 'float16', 'float64', 'int32', 'int64', 'uint8' or 'bool'")
@@ -89,7 +89,7 @@ void bind_dtypes(py::module_& m) {
              return other.ptr() == object_of(d.dtype).ptr();
            })
       .def("__reduce__",
-           [m](const DTypeObject& d) {
+           [m](const DTypeObject& d) -> py::tuple {
              return py::make_tuple(m.attr("dtype_named"),
                                    py::make_tuple(kLongNames[static_cast<size_t>(d.dtype)]));
            })

@@ -58,8 +58,14 @@ void bind_llama(py::module_& m) {
            }),
            py::arg("source"))
       .def_property_readonly("config", &Llama::config)
-      .def("blocks", &Llama::blocks, py::return_value_policy::reference_internal,
-           "The decoder layers, first to last")
+      .def(
+          "blocks",
+          [](const std::shared_ptr<Llama>& self) {
+            std::vector<std::shared_ptr<Module>> all;
+            for (Module* block : self->blocks()) all.push_back(part_of(self, block));
+            return all;
+          },
+          "The decoder layers, first to last")
       .def("loss", &Llama::loss, Released(), py::arg("ids"), py::arg("targets"),
            "Mean cross entropy of the logits of ids [batch, sequence] against targets (alike); "
            "those that are -100 do not count");

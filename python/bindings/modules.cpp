@@ -82,7 +82,9 @@ void bind_parameter(py::module_& m) {
       "A named slot of a module. What lies in it may be exchanged (sharded, gathered, loaded); "
       "where a Tensor is asked for it stands for what forward computes with")
       .def(py::init(&parameter_of), py::arg("values"), py::arg("requires_grad") = true)
-      .def_property_readonly("data", &Parameter::value, "As it is at rest, what optimizers change")
+      .def_property_readonly(
+          "data", [](const Parameter& p) { return p.value().detach(); },
+          "As it is at rest, what optimizers change; not recorded")
       .def("tensor", &Parameter::tensor, "What forward computes with")
       .def_property_readonly("shape", &Parameter::shape)
       .def_property_readonly("dtype", &Parameter::dtype)
@@ -163,14 +165,19 @@ void bind_tree(py::class_<Module, PythonModule, py::smart_holder>& module) {
       .def(
           "named_modules",
           [](const std::shared_ptr<Module>& self) {
-            std::vector<std::pair<std::string, Module*>> all = self->named_modules();
+            std::vector<std::pair<std::string, std::shared_ptr<Module>>> all;
+            for (const auto& [path, below] : self->named_modules()) {
+              all.emplace_back(path, part_of(self, below));
+            }
             return all;
           },
-          py::return_value_policy::reference_internal,
           "(path, module) of this module ('') and all below it, parents first")
       .def(
-          "get_submodule", [](Module& self, const std::string& path) { return &self.module(path); },
-          py::return_value_policy::reference_internal, py::arg("path"),
+          "get_submodule",
+          [](const std::shared_ptr<Module>& self, const std::string& path) {
+            return part_of(self, &self->module(path));
+          },
+          py::arg("path"),
           "The module at a dotted path; ValueError names the first part that is not there");
 }
 
@@ -179,7 +186,9 @@ void bind_tree(py::class_<Module, PythonModule, py::smart_holder>& module) {
 std::vector<NamedParameter> named_parameters_of(const py::object& given) {
   if (py::isinstance<Module>(given)) return given.cast<Module&>().named_parameters();
   std::vector<NamedParameter> all;
-  for (const py::handle item : given) {
+  // What Module.parameters() gives knows its names.
+  const py::object list = py::getattr(given, "named", given);
+  for (const py::handle item : list) {
     const bool is_pair = PyTuple_Check(item.ptr());
     const py::handle parameter = is_pair ? item[py::int_(1)].cast<py::object>() : item;
     std::string name = is_pair ? item[py::int_(0)].cast<std::string>() : concat(all.size());

@@ -12,6 +12,11 @@ namespace weft::python {
 template <class M>
 using ModuleClass = py::class_<M, Module, py::smart_holder>;
 
+/// A module of a tree, which keeps all of the tree.
+inline std::shared_ptr<Module> part_of(const std::shared_ptr<Module>& tree, Module* module) {
+  return {tree, module};
+}
+
 /// What Python gives as parameters: a module, Parameters, or (name, Parameter) pairs.
 std::vector<NamedParameter> named_parameters_of(const py::object& given);
 /// The same without names.

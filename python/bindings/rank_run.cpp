@@ -72,6 +72,8 @@ class RankRun {
 
   static void name_rank(const py::error_already_set& raised, const Communicator& world) {
     if (world.size() == 1) return;
+    // What the other ranks are told is written down at its first reading; they know the rank.
+    static_cast<void>(raised.what());
     raised.value().attr("add_note")(concat("raised by rank ", world.rank(), " of ", world.size()));
   }
 

@@ -277,7 +277,7 @@ static void bind_distribution(py::module_& m, py::class_<Tensor>& tensor) {
                     py::arg("placements"), py::kw_only(), py::arg("shape") = py::none(),
                     kFromLocal);
   m.def("distribute", &distribute, Released(), py::arg("whole"), py::arg("mesh"),
-        py::arg("placements") = Placements(), "Slices locally what each rank already holds whole");
+        py::arg("placements") = py::none(), "Slices locally what each rank already holds whole");
   m.def(
       "scatter",
       [](const std::optional<Tensor>& whole, const DeviceMesh& mesh, const Placements& placements,

@@ -3,12 +3,11 @@
 
 from weft import _weft
 from weft._weft import (
+    DType as dtype,
     Colwise as ColwiseParallel,
     MixedPrecision as MixedPrecisionPolicy,
     Rowwise as RowwiseParallel,
     Tensor as DTensor,
-    add as add,
-    clip_grad_norm_ as clip_grad_norm_,
     distribute as distribute_tensor,
     divide as div,
     multiply as mul,
@@ -24,6 +23,7 @@ __all__ = [
     "MixedPrecisionPolicy",
     "RowwiseParallel",
     "distribute_tensor",
+    "dtype",
     "div",
     "init_device_mesh",
     "mul",

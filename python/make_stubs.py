@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes python/weft/_weft.pyi, the types of the compiled module, by pybind11-stubgen.
+
+    PYTHONPATH=build/release/python python python/make_stubs.py
+
+Run it after a change of the bindings; a test compares what it writes with what lies there.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+STUB = pathlib.Path(__file__).parent / "weft" / "_weft.pyi"
+
+# pybind11-stubgen takes an exception that says it is weft's for an import.
+COMM_ERROR = '''class CommError(RuntimeError):
+    """
+    A collective that could not end: a rank threw, died, never came or called something else.
+    """
+    rank: int
+    operation: str
+    sequence: int
+'''
+
+
+def stubs():
+    """The text of the stub file."""
+    # Beside this script lie the package's sources, without the compiled module.
+    here = str(pathlib.Path(__file__).resolve().parent)
+    path = os.pathsep.join(p for p in sys.path if p != here)
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "pybind11_stubgen", "weft._weft", "-o", folder],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONPATH": path},
+        )
+        errors = [line for line in done.stderr.splitlines() if "ERROR" in line]
+        if done.returncode != 0 or errors:
+            raise RuntimeError("pybind11-stubgen: " + "\n".join(errors or [done.stderr]))
+        text = (pathlib.Path(folder) / "weft" / "_weft.pyi").read_text()
+    text = text.replace("from weft import CommError\n", "")
+    text = re.sub(r"^__version__: str = .*$", "__version__: str", text, flags=re.M)
+    first_class = text.index("\nclass ") + 1
+    return text[:first_class] + COMM_ERROR + text[first_class:]
+
+
+if __name__ == "__main__":
+    STUB.write_text(stubs())
+    print(f"wrote {STUB}")

@@ -1,0 +1,2384 @@
+"""
+weft's engine; the package `weft` shows it.
+"""
+from __future__ import annotations
+import collections.abc
+import numpy
+import typing
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'all', 'all_ops', 'any', 'argmax', 'argmin', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'attention', 'backward', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'bool', 'broadcast_to', 'cat', 'ceil', 'checkpoint', 'clip_grad_norm_', 'clip_scale', 'concat', 'copy_', 'copysign', 'cos', 'cosh', 'cross_entropy', 'cross_entropy_rows', 'distribute', 'divide', 'dropout', 'dtype_named', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flip', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'hypot', 'i32', 'i64', 'implicit_traffic', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isfinite', 'isinf', 'isnan', 'launched_ranks', 'layer_norm', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsumexp', 'manual_seed', 'matmul', 'max', 'maximum', 'mean', 'measured_bytes', 'memory_statistics', 'min', 'minimum', 'multiply', 'negative', 'newest_complete_checkpoint', 'nextafter', 'norm', 'normal', 'normal_', 'not_equal', 'ones', 'ones_like', 'pad', 'parallelize', 'permute_dims', 'pow', 'predicted_bytes', 'prod', 'promote', 'rand', 'randn', 'release_cached_memory', 'relu', 'remainder', 'reset_peak_memory', 'reshape', 'rms_norm', 'rope', 'round', 'rsqrt', 'run_ranks', 'scale_', 'scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'slice', 'softmax', 'sqrt', 'square', 'squeeze', 'state_dict', 'subtract', 'sum', 'sum_squares', 'swiglu', 'tan', 'tanh', 'transpose', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'uniform', 'uniform_', 'unsqueeze', 'where', 'zeros', 'zeros_like']
+class CommError(RuntimeError):
+    """
+    A collective that could not end: a rank threw, died, never came or called something else.
+    """
+    rank: int
+    operation: str
+    sequence: int
+class DType:
+    """
+    The type of a tensor's elements
+    """
+    def __eq__(self, arg0: typing.Any) -> bool:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __reduce__(self) -> tuple:
+        ...
+    def __repr__(self) -> str:
+        ...
+    @property
+    def is_floating_point(self) -> bool:
+        ...
+    @property
+    def itemsize(self) -> int:
+        """
+        Bytes of an element
+        """
+    @property
+    def name(self) -> str:
+        """
+        'float32', 'bfloat16', 'float16', 'float64', 'int32', 'int64', 'uint8' or 'bool'
+        """
+class Device:
+    """
+    Where memory lives: cpu, meta (shapes and no memory), cuda:0
+    """
+    def __eq__(self, arg0: typing.Any) -> bool:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, name: str) -> None:
+        """
+        The device of that name; ValueError for another name
+        """
+    def __repr__(self) -> str:
+        ...
+    def __str__(self) -> str:
+        ...
+    @property
+    def index(self) -> int:
+        ...
+    @property
+    def type(self) -> str:
+        """
+        'cpu', 'meta' or 'cuda'
+        """
+class Replicate:
+    """
+    Each device along the axis holds the whole
+    """
+    def __eq__(self, arg0: typing.Any) -> bool:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def is_partial(self) -> bool:
+        ...
+    def is_replicate(self) -> bool:
+        ...
+    def is_shard(self, dim: typing.SupportsInt | typing.SupportsIndex | None = None) -> bool:
+        """
+        Whether it is a Shard (of that dim)
+        """
+class Shard:
+    """
+    Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / devices) elements, the last devices fewer or none
+    """
+    def __eq__(self, arg0: typing.Any) -> bool:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, dim: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+        """
+        ValueError for a negative dim, or one that no tensor can have
+        """
+    def __repr__(self) -> str:
+        ...
+    def is_partial(self) -> bool:
+        ...
+    def is_replicate(self) -> bool:
+        ...
+    def is_shard(self, dim: typing.SupportsInt | typing.SupportsIndex | None = None) -> bool:
+        """
+        Whether it is a Shard (of that dim)
+        """
+    @property
+    def dim(self) -> int:
+        ...
+class Partial:
+    """
+    Each device along the axis holds a tensor of full size; the value is their reduction: sum, avg, max or min
+    """
+    def __eq__(self, arg0: typing.Any) -> bool:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, reduce_op: str = 'sum') -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def is_partial(self) -> bool:
+        ...
+    def is_replicate(self) -> bool:
+        ...
+    def is_shard(self, dim: typing.SupportsInt | typing.SupportsIndex | None = None) -> bool:
+        """
+        Whether it is a Shard (of that dim)
+        """
+    @property
+    def reduce_op(self) -> str:
+        ...
+class Placements:
+    """
+    One placement an axis of a mesh, by position ([Shard(0), Replicate()]) or by name ({'tp': Shard(0)}); axes that are not named replicate. Wherever placements are asked for, the list or dict itself will do
+    """
+    def __init__(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> None:
+        ...
+    def cut_in_order(self, dim: typing.SupportsInt | typing.SupportsIndex, axes: collections.abc.Sequence[str]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
+        """
+        The same with `dim` cut by the axes in that order, outermost first; names all the root mesh's axes that cut the dim
+        """
+class Communicator:
+    """
+    A group of ranks that call collectives together
+    """
+    def __bool__(self) -> bool:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def barrier(self) -> None:
+        """
+        Returns when all ranks have called it
+        """
+    def split(self, color: typing.SupportsInt | typing.SupportsIndex, key: typing.SupportsInt | typing.SupportsIndex, name: str) -> Communicator:
+        """
+        Groups of equal `color`, ordered by (key, rank); a negative color joins none. Collective
+        """
+    @property
+    def name(self) -> str:
+        """
+        'world', 'world/dp': the name in errors
+        """
+    @property
+    def rank(self) -> int:
+        """
+        This rank, from 0
+        """
+    @property
+    def size(self) -> int:
+        """
+        How many ranks there are
+        """
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """
+        (bytes this rank received from others, calls it made) over this communicator
+        """
+class DeviceMesh:
+    """
+    Ranks in a grid with named axes; the last axis varies fastest. mesh['dp'] and mesh['dp', 'tp'] are views of it
+    """
+    def __bool__(self) -> bool:
+        ...
+    def __eq__(self, arg0: typing.Any) -> bool:
+        ...
+    def __getitem__(self, axes: typing.Any) -> DeviceMesh:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, ranks: Communicator, axes: typing.Any) -> None:
+        """
+        Collective over the ranks, whose number must be the product of the axes' sizes: DeviceMesh(world, {'dp': 2, 'tp': 4})
+        """
+    def __repr__(self) -> str:
+        ...
+    def communicator(self) -> Communicator:
+        """
+        Ranks that differ from this one in this view's axes only
+        """
+    def get_coordinate(self) -> list:
+        """
+        This rank's position along each axis
+        """
+    def get_local_rank(self, mesh_dim: typing.Any = None) -> int:
+        """
+        This rank's position along an axis (name or number)
+        """
+    def get_rank(self) -> int:
+        """
+        This rank in the root mesh's communicator
+        """
+    def size(self, mesh_dim: typing.Any = None) -> int:
+        """
+        Ranks along an axis (name or number), or all
+        """
+    @property
+    def mesh_dim_names(self) -> tuple:
+        """
+        Names of the axes
+        """
+    @property
+    def ndim(self) -> int:
+        ...
+    @property
+    def root(self) -> DeviceMesh:
+        """
+        The mesh that this one is a view of
+        """
+    @property
+    def shape(self) -> tuple:
+        """
+        Sizes of the axes
+        """
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """
+        (bytes this rank received from others, collectives) over all of the root mesh
+        """
+class Tensor:
+    """
+    An n-dimensional array, on one device or laid out over a mesh of them. A handle: copies share the elements
+    """
+    @staticmethod
+    def abs(x: Tensor) -> Tensor:
+        """
+        |x|, element by element
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def add(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+        """
+        x1 + x2; shapes broadcast from the right, dtypes promote
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def all(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+        """
+        Whether all elements over `axis` are not zero: bool; true of none
+        
+        Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def any(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+        """
+        Whether any element over `axis` is not zero: bool; false of none
+        
+        Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def argmax(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+        """
+        The index (int64, of the whole tensor) of the first largest element along `axis`
+        
+        Rule: ... v -> ...
+        """
+    @staticmethod
+    def argmin(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+        """
+        The index (int64, of the whole tensor) of the first least element along `axis`
+        
+        Rule: ... v -> ...
+        """
+    @staticmethod
+    def astype(x: Tensor, dtype: DType | str) -> Tensor:
+        """
+        The same values as `dtype`; floating to integer rounds towards zero
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def ceil(x: Tensor) -> Tensor:
+        """
+        The integer above x; the dtype stays
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def copy_(to: Tensor, source: Tensor) -> None:
+        """
+        Copies the elements of `source`, of an equal shape, to the memory of `to`
+        """
+    @staticmethod
+    def cos(x: Tensor) -> Tensor:
+        """
+        The cosine of x, in radians
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def divide(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+        """
+        x1 / x2, floating; shapes broadcast, dtypes promote
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def exp(x: Tensor) -> Tensor:
+        """
+        e to the power of x
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def fill_(x: Tensor, value: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        """
+        Sets all elements in place
+        """
+    @staticmethod
+    def flip(x: Tensor, *, axis: typing.Any = None, dim: typing.Any = None) -> Tensor:
+        """
+        The elements of `axis` (all dims unless given) in reverse order
+        
+        Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def floor(x: Tensor) -> Tensor:
+        """
+        The integer below x; the dtype stays
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def from_local(local: Tensor, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], *, shape: tuple[int, ...] | None = None) -> Tensor:
+        """
+        A sharded tensor whose parts are `local`. The ranks exchange their sizes unless the whole's `shape` is given; they must be those of a cut of their sum
+        """
+    @staticmethod
+    def log(x: Tensor) -> Tensor:
+        """
+        The natural logarithm of x
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def log_softmax(x: Tensor) -> Tensor:
+        """
+        The logarithm of softmax(x), along the last dim
+        
+        Rule: ... v -> ... v
+        """
+    @staticmethod
+    def matmul(x1: Tensor, x2: Tensor) -> Tensor:
+        """
+        x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. ValueError names the sizes that do not fit
+        
+        Rule: ... m k, ... k n -> ... m n
+        """
+    @staticmethod
+    def max(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+        """
+        The largest element over `axis` (all dims unless given); NaN where one is
+        
+        Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def mean(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+        """
+        The mean over `axis` (all dims unless given); of integers in float32
+        
+        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def min(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+        """
+        The smallest element over `axis` (all dims unless given); NaN where one is
+        
+        Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+        """
+        x1 * x2; shapes broadcast, dtypes promote
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def norm(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+        """
+        sqrt of the sum of squares over `axis`
+        
+        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def normal_(x: Tensor, mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+        """
+        Draws all elements anew, of a normal distribution
+        """
+    @staticmethod
+    def pow(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+        """
+        x1 ** x2. Integers wrap, and a negative exponent gives the integer part
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def prod(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+        """
+        The product over `axis` (all dims unless given); integers in int64
+        
+        Rule: [d0] d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def relu(x: Tensor) -> Tensor:
+        """
+        max(x, 0); its gradient at 0 is 0
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def round(x: Tensor) -> Tensor:
+        """
+        The nearest integer, halves to the even one; the dtype stays
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def rsqrt(x: Tensor) -> Tensor:
+        """
+        1 / sqrt(x)
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def sigmoid(x: Tensor) -> Tensor:
+        """
+        1 / (1 + exp(-x))
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def silu(x: Tensor) -> Tensor:
+        """
+        x * sigmoid(x)
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def sin(x: Tensor) -> Tensor:
+        """
+        The sine of x, in radians
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def softmax(x: Tensor) -> Tensor:
+        """
+        exp(x) / sum of exp(x) along the last dim
+        
+        Rule: ... v -> ... v
+        """
+    @staticmethod
+    def sqrt(x: Tensor) -> Tensor:
+        """
+        The square root of x
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def square(x: Tensor) -> Tensor:
+        """
+        x * x
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def squeeze(x: Tensor, axis: typing.Any = None, *, dim: typing.Any = None) -> Tensor:
+        """
+        Without the dims of size 1 that `axis` names, or all of them; a view
+        
+        Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+        """
+    @staticmethod
+    def subtract(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+        """
+        x1 - x2; shapes broadcast, dtypes promote
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def sum(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+        """
+        The sum over `axis` (all dims unless given); integers sum up in int64
+        
+        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def tanh(x: Tensor) -> Tensor:
+        """
+        The hyperbolic tangent of x
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def uniform_(x: Tensor, low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+        """
+        Draws all elements anew, evenly in [low, high)
+        """
+    def __abs__(self) -> Tensor:
+        ...
+    def __add__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __and__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __array__(self, dtype: typing.Any = None, copy: typing.Any = None) -> typing.Any:
+        ...
+    def __bool__(self) -> bool:
+        ...
+    def __dlpack__(self, *, stream: typing.Any = None, max_version: typing.Any = None, dl_device: typing.Any = None, copy: bool | None = None) -> typing.Any:
+        ...
+    def __dlpack_device__(self) -> tuple[int, int]:
+        ...
+    def __eq__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __float__(self) -> float:
+        ...
+    def __floordiv__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __ge__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __getitem__(self, index: typing.Any) -> Tensor:
+        ...
+    def __gt__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __index__(self) -> int:
+        ...
+    def __init__(self, parameter: Parameter) -> None:
+        """
+        What a parameter computes with. Other tensors are made by weft.tensor, weft.asarray, weft.zeros, ...
+        """
+    def __int__(self) -> int:
+        ...
+    def __invert__(self) -> Tensor:
+        ...
+    def __le__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __len__(self) -> int:
+        ...
+    def __lshift__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __lt__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __matmul__(self, arg0: Tensor) -> Tensor:
+        ...
+    def __mod__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __mul__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __ne__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __neg__(self) -> Tensor:
+        ...
+    def __or__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __pos__(self) -> Tensor:
+        ...
+    def __pow__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __radd__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __rand__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __rfloordiv__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __rlshift__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __rmod__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __rmul__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __ror__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __rpow__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __rrshift__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __rshift__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __rsub__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __rtruediv__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __rxor__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __setitem__(self, index: typing.Any, value: typing.Any) -> None:
+        ...
+    def __sub__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __truediv__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def __xor__(self, arg0: Tensor | float) -> Tensor:
+        ...
+    def backward(self, gradient: Tensor | None = None) -> None:
+        """
+        Gradients of all leaves this tensor depends on; it has one element unless its gradient is given
+        """
+    def boxes(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """
+        (offset, shape) of each rank's part, by rank of the root mesh
+        """
+    def detach(self) -> Tensor:
+        """
+        The same elements, not recorded
+        """
+    def dim(self) -> int:
+        ...
+    def expand(self, *args) -> Tensor:
+        """
+        Dims of size 1 repeated to the shape; no copy
+        """
+    def explain(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
+        """
+        What `redistribute` would do: steps, bytes, predicted time, peak memory
+        """
+    def full_tensor(self) -> Tensor:
+        """
+        The whole on each rank, as a tensor of one device
+        """
+    def item(self) -> typing.Any:
+        """
+        The one element, whole on this rank, as a Python number
+        """
+    def local(self) -> Tensor:
+        """
+        This rank's part, sharing memory; not recorded for backward
+        """
+    def numel(self) -> int:
+        """
+        Elements of the whole tensor
+        """
+    def numpy(self) -> numpy.ndarray:
+        """
+        The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that requires a gradient, and bfloat16
+        """
+    def permute(self, *args) -> Tensor:
+        """
+        Dim i of the result is dim dims[i]; a view
+        """
+    def redistribute(self, placements: typing.Any = None, placements_of_mesh: typing.Any = None) -> Tensor:
+        """
+        The same values in another layout; runs the plan that `explain` prints. redistribute(placements) or redistribute(mesh, placements)
+        """
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """
+        Marks a leaf whose gradient backward computes; ValueError for a result of an op
+        """
+    def reshape(self, *args) -> Tensor:
+        """
+        The same elements in row-major order; one size may be -1
+        """
+    def t(self) -> Tensor:
+        """
+        Dims reversed, for a matrix; a view
+        """
+    def to(self, dtype: DType | str) -> Tensor:
+        """
+        The same values as another dtype
+        """
+    def to_local(self, *, grad_placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+        """
+        This rank's part, recorded for backward; grad_placements says what the parts of the gradient are where the tensor is Replicate or Partial (there they must be given)
+        """
+    def tolist(self) -> typing.Any:
+        """
+        The elements as nested lists of Python numbers
+        """
+    def transpose(self, dim0: typing.SupportsInt | typing.SupportsIndex, dim1: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+        ...
+    def unsqueeze(self, dim: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+        ...
+    def view(self, *args) -> Tensor:
+        """
+        As reshape, which makes a view where memory allows
+        """
+    @property
+    def T(self) -> Tensor:
+        """
+        t()
+        """
+    @property
+    def box(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """
+        (offset, shape): which elements of the whole this rank's part holds
+        """
+    @property
+    def device(self) -> Device | str:
+        ...
+    @property
+    def device_mesh(self) -> DeviceMesh | None:
+        """
+        The root mesh it is laid out over; None for a tensor of one device
+        """
+    @property
+    def dtype(self) -> DType | str:
+        ...
+    @property
+    def grad(self) -> Tensor | None:
+        """
+        The gradient of a leaf after backward; None before
+        """
+    @grad.setter
+    def grad(self, arg1: Tensor | None) -> None:
+        ...
+    @property
+    def is_leaf(self) -> bool:
+        ...
+    @property
+    def is_sharded(self) -> bool:
+        """
+        Whether it is laid out over a mesh
+        """
+    @property
+    def mT(self) -> Tensor:
+        """
+        The last two dims exchanged; a view
+        """
+    @property
+    def ndim(self) -> int:
+        """
+        Dims of the whole tensor
+        """
+    @property
+    def placements(self) -> tuple:
+        """
+        A placement for each axis of the mesh
+        """
+    @property
+    def requires_grad(self) -> bool:
+        """
+        Whether backward computes its gradient
+        """
+    @requires_grad.setter
+    def requires_grad(self, arg1: bool) -> None:
+        ...
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """
+        Of the whole tensor
+        """
+    @property
+    def size(self) -> int:
+        """
+        Elements of the whole tensor
+        """
+class Parameter:
+    """
+    A named slot of a module. What lies in it may be exchanged (sharded, gathered, loaded); where a Tensor is asked for it stands for what forward computes with
+    """
+    def __abs__(self, *arguments):
+        ...
+    def __add__(self, *arguments):
+        ...
+    def __float__(self, *arguments):
+        ...
+    def __ge__(self, *arguments):
+        ...
+    def __getattr__(self, name):
+        """
+        What a tensor has: of that which forward computes with.
+        """
+    def __getitem__(self, *arguments):
+        ...
+    def __gt__(self, *arguments):
+        ...
+    def __init__(self, values: Tensor, requires_grad: bool = True) -> None:
+        ...
+    def __le__(self, *arguments):
+        ...
+    def __len__(self, *arguments):
+        ...
+    def __lt__(self, *arguments):
+        ...
+    def __matmul__(self, *arguments):
+        ...
+    def __mul__(self, *arguments):
+        ...
+    def __neg__(self, *arguments):
+        ...
+    def __pos__(self, *arguments):
+        ...
+    def __pow__(self, *arguments):
+        ...
+    def __radd__(self, *arguments):
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __rmul__(self, *arguments):
+        ...
+    def __rpow__(self, *arguments):
+        ...
+    def __rsub__(self, *arguments):
+        ...
+    def __rtruediv__(self, *arguments):
+        ...
+    def __sub__(self, *arguments):
+        ...
+    def __truediv__(self, *arguments):
+        ...
+    def clear_grad(self) -> None:
+        ...
+    def materialize(self, device: Device | str = ...) -> None:
+        """
+        Gives it memory and its initial values; nothing the second time
+        """
+    def numel(self) -> int:
+        ...
+    def requires_grad_(self, requires_grad: bool = True) -> Parameter:
+        ...
+    def set_value(self, value: Tensor) -> None:
+        """
+        Exchanges what lies in the slot; the shape stays
+        """
+    def tensor(self) -> Tensor:
+        """
+        What forward computes with
+        """
+    @property
+    def data(self) -> Tensor:
+        """
+        As it is at rest, what optimizers change; not recorded
+        """
+    @property
+    def dtype(self) -> DType | str:
+        ...
+    @property
+    def grad(self) -> Tensor | None:
+        """
+        Of the value, in its layout; None before backward
+        """
+    @property
+    def is_materialized(self) -> bool:
+        ...
+    @property
+    def ndim(self) -> int:
+        ...
+    @property
+    def requires_grad(self) -> bool:
+        """
+        Freezes or thaws it; before sharding
+        """
+    @requires_grad.setter
+    def requires_grad(self, arg1: bool) -> None:
+        ...
+    @property
+    def shape(self) -> tuple[int, ...]:
+        ...
+    @property
+    def size(self) -> int:
+        ...
+class Module:
+    """
+    A part of a model: named parameters, named children, and forward(self, *tensors), which a call runs with the hooks around it. Parameters and modules assigned to attributes are its own
+    """
+    def __call__(self, *args) -> typing.Any:
+        """
+        forward with the hooks around it: a tensor, or a tuple where there are several
+        """
+    def __getattr__(self, name):
+        """
+        Own parameters and children that are no attributes.
+        """
+    def __init__(self) -> None:
+        ...
+    def __repr__(self):
+        ...
+    def __setattr__(self, name, value):
+        """
+        Parameters and modules become the module's own; None and the rest are plain attributes.
+        """
+    def _add_parameter(self, name: str, parameter: Parameter) -> None:
+        ...
+    def _child(self, name: str) -> Module:
+        ...
+    def _declare(self, name: str, shape: tuple[int, ...], init: typing.Any = None, dtype: DType | str = ...) -> Parameter:
+        ...
+    def _named_parameters(self) -> list[tuple[list[str], Parameter]]:
+        ...
+    def _own_parameter(self, name: str) -> Parameter:
+        ...
+    def add_hooks(self, *, before: typing.Any = None, after: typing.Any = None) -> None:
+        """
+        before(*inputs) and after(*outputs) run around forward; what they return passes on instead, None leaves it
+        """
+    def adopt(self, name: str, child: Module) -> None:
+        """
+        Adds a child module
+        """
+    def children(self):
+        """
+        The child modules.
+        """
+    def declare(self, name, shape, init = None, dtype = ...):
+        """
+        Declares parameter `name`, without memory until it is sharded or `materialize` is called;
+            init(tensor) fills a tensor of any layout with the initial values of the elements it holds.
+        """
+    def eval(self) -> Module:
+        """
+        train(False): `Dropout` passes everything
+        """
+    def get_submodule(self, path: str) -> Module:
+        """
+        The module at a dotted path; ValueError names the first part that is not there
+        """
+    def load_state_dict(self, state, strict = True):
+        """
+        Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict.
+        """
+    def materialize(self, device: Device | str = ...) -> None:
+        """
+        Gives every declared parameter memory and its initial values: equal bits for any sharding. Call it on all ranks alike
+        """
+    def modules(self):
+        """
+        This module and all below it, parents first.
+        """
+    def named_children(self) -> list[tuple[str, Module]]:
+        """
+        (name, module) of each child
+        """
+    def named_modules(self) -> list[tuple[str, Module]]:
+        """
+        (path, module) of this module ('') and all below it, parents first
+        """
+    def named_parameters(self):
+        """
+        (name, Parameter) of every parameter once, own ones before the children's.
+        """
+    def parameters(self):
+        """
+        Every parameter once, in order of declaration.
+        """
+    def register_forward_hook(self, hook):
+        """
+        hook(module, inputs, output) runs after forward; what it returns comes out instead, None
+            leaves the output.
+        """
+    def register_forward_pre_hook(self, hook):
+        """
+        hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) goes in
+            instead, None leaves the inputs.
+        """
+    def requires_grad_(self, requires_grad = True):
+        """
+        Freezes or thaws all parameters; before sharding.
+        """
+    def set_parameter(self, name: str, parameter: Parameter) -> None:
+        """
+        Lets own parameter `name` be `parameter`: a tie
+        """
+    def set_recompute(self, recompute: bool = True) -> None:
+        """
+        Activation checkpointing: forward saves its inputs only and runs again in backward
+        """
+    def state_dict(self):
+        """
+        Every parameter by its first name, as it is at rest; its tensors alias. No traffic.
+        """
+    def train(self, mode: bool = True) -> Module:
+        """
+        Of this module and all below it
+        """
+    def zero_grad(self):
+        """
+        Clears the gradients of all parameters.
+        """
+    @property
+    def training(self) -> bool:
+        ...
+class Op:
+    """
+    An operation, built in or one's own. Call it with tensors, and with `structure` (dims, flags and sizes, which take part in the choice of layouts) and `values` (scalars) as its kernel takes them
+    """
+    def __call__(self, *args, structure: tuple[int, ...] = (), values: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex] = []) -> typing.Any:
+        """
+        The result, or a tuple where there are several. ValueError when operands do not fit the rule
+        """
+    def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = [], dtype: DType | str | None = None, saves_outputs: bool = False) -> None:
+        """
+        An op of one's own. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets NumPy arrays that are there during the call only (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. Without backward no gradient flows
+        """
+    def __repr__(self) -> str:
+        ...
+    @property
+    def differentiable(self) -> bool:
+        ...
+    @property
+    def linear(self) -> list[list[int]]:
+        """
+        Sets of operands in which it is jointly linear: Partial passes there
+        """
+    @property
+    def name(self) -> str:
+        ...
+    @property
+    def rule(self) -> str:
+        """
+        How the dims of operands and results belong together
+        """
+class Linear(Module):
+    """
+    [..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight [out, in], normal with `std`; bias [out], zeros
+    """
+    def __init__(self, in_features: typing.SupportsInt | typing.SupportsIndex, out_features: typing.SupportsInt | typing.SupportsIndex, bias: bool = True, std: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> None:
+        ...
+class Embedding(Module):
+    """
+    ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal
+    """
+    def __init__(self, num_embeddings: typing.SupportsInt | typing.SupportsIndex, embedding_dim: typing.SupportsInt | typing.SupportsIndex, std: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> None:
+        ...
+class RMSNorm(Module):
+    """
+    [..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones
+    """
+    def __init__(self, dim: typing.SupportsInt | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05) -> None:
+        ...
+class LayerNorm(Module):
+    """
+    [..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; bias, zeros
+    """
+    def __init__(self, dim: typing.SupportsInt | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05) -> None:
+        ...
+class Dropout(Module):
+    """
+    `dropout` while training, what it gets otherwise
+    """
+    def __init__(self, p: typing.SupportsFloat | typing.SupportsIndex = 0.5) -> None:
+        """
+        ValueError when p is not in [0, 1)
+        """
+class Sequential(Module):
+    """
+    Children '0', '1', ..., each called with what the one before gave
+    """
+    def __getitem__(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> Module:
+        ...
+    def __init__(self, *args) -> None:
+        ...
+    def __len__(self) -> int:
+        ...
+    def append(self, module: Module) -> None:
+        """
+        Adds a child at the end
+        """
+class LlamaConfig:
+    """
+    Sizes and numbers of a Llama
+    """
+    __hash__: typing.ClassVar[None] = None
+    tied: bool
+    def __eq__(self, arg0: LlamaConfig) -> bool:
+        ...
+    def __init__(self, *, dim: typing.SupportsInt | typing.SupportsIndex, layers: typing.SupportsInt | typing.SupportsIndex, heads: typing.SupportsInt | typing.SupportsIndex, kv_heads: typing.SupportsInt | typing.SupportsIndex, ffn: typing.SupportsInt | typing.SupportsIndex, vocabulary: typing.SupportsInt | typing.SupportsIndex, head_dim: typing.SupportsInt | typing.SupportsIndex = 0, max_sequence: typing.SupportsInt | typing.SupportsIndex = 2048, rope_theta: typing.SupportsFloat | typing.SupportsIndex = 10000.0, norm_eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05, tied: bool = False, std: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> None:
+        """
+        head_dim 0 means dim / heads
+        """
+    @property
+    def dim(self) -> int:
+        ...
+    @dim.setter
+    def dim(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def ffn(self) -> int:
+        ...
+    @ffn.setter
+    def ffn(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def head_dim(self) -> int:
+        ...
+    @head_dim.setter
+    def head_dim(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def heads(self) -> int:
+        ...
+    @heads.setter
+    def heads(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def kv_heads(self) -> int:
+        ...
+    @kv_heads.setter
+    def kv_heads(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def layers(self) -> int:
+        ...
+    @layers.setter
+    def layers(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def max_sequence(self) -> int:
+        ...
+    @max_sequence.setter
+    def max_sequence(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def norm_eps(self) -> float:
+        ...
+    @norm_eps.setter
+    def norm_eps(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def rope_theta(self) -> float:
+        ...
+    @rope_theta.setter
+    def rope_theta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def std(self) -> float:
+        ...
+    @std.setter
+    def std(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def vocabulary(self) -> int:
+        ...
+    @vocabulary.setter
+    def vocabulary(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+class Llama(Module):
+    """
+    The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, RMSNorm; parameters have Hugging Face's names. {ids [batch, sequence]} -> logits [batch, sequence, vocabulary]
+    """
+    @typing.overload
+    def __init__(self, config: LlamaConfig) -> None:
+        ...
+    @typing.overload
+    def __init__(self, source: str) -> None:
+        ...
+    def blocks(self) -> list[Module]:
+        """
+        The decoder layers, first to last
+        """
+    def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
+        """
+        Mean cross entropy of the logits of ids [batch, sequence] against targets (alike); those that are -100 do not count
+        """
+    @property
+    def config(self) -> LlamaConfig:
+        ...
+class Optimizer:
+    """
+    Changes parameters by their gradients. It holds their slots, so they may be sharded, gathered or loaded meanwhile
+    """
+    def state(self, parameter: typing.SupportsInt | typing.SupportsIndex) -> list[Tensor]:
+        """
+        What it remembers of parameter number `parameter`, in its layout: a tensor for each of `moments`. Change them in place only
+        """
+    def step(self, gradient_scale: Tensor | None = None) -> None:
+        """
+        One update by the gradients times the one element of gradient_scale (clip_scale gives one). Parameters without a gradient stay; ValueError when none has one
+        """
+    def steps(self, parameter: typing.SupportsInt | typing.SupportsIndex) -> int:
+        """
+        How many updates parameter number `parameter` has had
+        """
+    def zero_grad(self) -> None:
+        ...
+    @property
+    def lr(self) -> float:
+        """
+        The learning rate
+        """
+    @lr.setter
+    def lr(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def moments(self) -> list[str]:
+        """
+        Names of what it remembers of each
+        """
+    @property
+    def names(self) -> list[str]:
+        """
+        Of the trainable parameters it was given
+        """
+class AdamW(Optimizer):
+    """
+    Adam with decoupled weight decay (Loshchilov and Hutter, 2019)
+    """
+    def __init__(self, parameters: typing.Any, lr: typing.SupportsFloat | typing.SupportsIndex = 0.001, betas: tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = (0.9, 0.999), eps: typing.SupportsFloat | typing.SupportsIndex = 1e-08, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.01, *, decays: typing.Any = None, moments: DType | str = ...) -> None:
+        """
+        parameters: a module, its named_parameters() or parameters(). decays(name, parameter) says which decay (all unless given); `moments` is the dtype of m and v
+        """
+class SGD(Optimizer):
+    """
+    Gradient descent, with momentum
+    """
+    def __init__(self, parameters: typing.Any, lr: typing.SupportsFloat | typing.SupportsIndex = 0.01, momentum: typing.SupportsFloat | typing.SupportsIndex = 0.0, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.0, *, decays: typing.Any = None) -> None:
+        ...
+class Lamb(Optimizer):
+    """
+    Layer-wise adapted Adam (You et al., 2020)
+    """
+    def __init__(self, parameters: typing.Any, lr: typing.SupportsFloat | typing.SupportsIndex = 0.001, betas: tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = (0.9, 0.999), eps: typing.SupportsFloat | typing.SupportsIndex = 1e-06, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.01, *, decays: typing.Any = None) -> None:
+        ...
+class WarmupCosine:
+    """
+    A learning rate by step, counted from 0: it grows evenly to `peak`, reached after `warmup` steps, and falls along half a cosine to `floor`, reached at step `total` and kept
+    """
+    def __call__(self, step: typing.SupportsInt | typing.SupportsIndex) -> float:
+        """
+        ValueError for a negative step or a warm-up longer than the whole
+        """
+    def __init__(self, peak: typing.SupportsFloat | typing.SupportsIndex, warmup: typing.SupportsInt | typing.SupportsIndex, total: typing.SupportsInt | typing.SupportsIndex, floor: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
+        ...
+class Strategy:
+    """
+    Where parameters, their gradients between micro-steps and the optimizer's state are along each axis of a mesh: a row (parameter, gradient, state) an axis, or one for all axes. By name: full_shard, zero2, zero1, ddp, hsdp
+    """
+    @staticmethod
+    def named(name: str) -> Strategy:
+        """
+        ValueError lists the names
+        """
+    def __init__(self, name: str, rows: collections.abc.Sequence[tuple[Shard | Replicate | Partial, Shard | Replicate | Partial, Shard | Replicate | Partial]]) -> None:
+        ...
+    @property
+    def name(self) -> str:
+        ...
+    @property
+    def rows(self) -> list[tuple[Shard | Replicate | Partial, Shard | Replicate | Partial, Shard | Replicate | Partial]]:
+        ...
+class MixedPrecision:
+    """
+    Dtypes of floating parameters by what they are for: `storage` of what the optimizer changes, `compute`, `gather` and `reduce` on the wire, `accumulate` of reduced gradients, `buffers` of ignored parameters, `inputs` and `outputs` of the module. None leaves each as it is
+    """
+    def __init__(self, compute: DType | str | None = None, reduce: DType | str | None = None, *, gather: DType | str | None = None, storage: DType | str | None = None, accumulate: DType | str | None = None, buffers: DType | str | None = None, inputs: DType | str | None = None, outputs: DType | str | None = None) -> None:
+        ...
+class _NoSync:
+    def __init__(self, model: Module, holds: bool) -> None:
+        ...
+class Colwise:
+    """
+    A Linear cut along its outputs, an Embedding along its width: the output is cut along its last dim, or brought to `output_layouts`. `heads`: so many heads stay whole
+    """
+    def __init__(self, *, output_layouts: Shard | Replicate | Partial | None = None, heads: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+        ...
+class Rowwise:
+    """
+    A Linear cut along its inputs, an Embedding along its vocabulary: addends of the output are added up to `output_layouts`
+    """
+    def __init__(self, *, output_layouts: Shard | Replicate | Partial | None = ..., heads: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+        ...
+class SequenceParallel:
+    """
+    Whole parameters, and an input cut along dim `sequence_dim`
+    """
+    def __init__(self, *, sequence_dim: typing.SupportsInt | typing.SupportsIndex = 1) -> None:
+        ...
+class PrepareInput:
+    """
+    Inputs by number are brought to these layouts
+    """
+    def __init__(self, input_layouts: collections.abc.Sequence[Shard | Replicate | Partial | None]) -> None:
+        ...
+class PrepareOutput:
+    """
+    Outputs by number are brought to these layouts
+    """
+    def __init__(self, output_layouts: collections.abc.Sequence[Shard | Replicate | Partial | None]) -> None:
+        ...
+class Layouts:
+    """
+    Own parameters by name, inputs and outputs by number: a style for modules of one's own
+    """
+    def __init__(self, *, parameters: collections.abc.Mapping[str, Shard | Replicate | Partial] = {}, inputs: collections.abc.Sequence[Shard | Replicate | Partial | None] = [], outputs: collections.abc.Sequence[Shard | Replicate | Partial | None] = []) -> None:
+        ...
+class StateDict:
+    """
+    What something remembers, by name: `tensors`, which share their elements with it, each in its layout, and whole `numbers`, equal on all ranks
+    """
+    def __init__(self, tensors: collections.abc.Mapping[str, Tensor] = {}, numbers: collections.abc.Mapping[str, typing.SupportsInt | typing.SupportsIndex] = {}) -> None:
+        ...
+    @property
+    def numbers(self) -> dict[str, int]:
+        ...
+    @numbers.setter
+    def numbers(self, arg0: collections.abc.Mapping[str, typing.SupportsInt | typing.SupportsIndex]) -> None:
+        ...
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        ...
+class SkippedKeys:
+    """
+    Keys that were not loaded
+    """
+    @property
+    def missing(self) -> list[str]:
+        """
+        The receiver has them, the dict does not
+        """
+    @property
+    def unexpected(self) -> list[str]:
+        """
+        The dict has them, the receiver does not
+        """
+class TrainingState:
+    """
+    What is saved and loaded together, part by part: models, optimizers, tensors, and numbers. Keys are '<part>/<key>'
+    """
+    def __init__(self) -> None:
+        ...
+    @typing.overload
+    def add(self, name: str, part: Module) -> None:
+        """
+        ValueError when there is a part of that name, or it has a slash
+        """
+    @typing.overload
+    def add(self, name: str, part: Optimizer) -> None:
+        ...
+    @typing.overload
+    def add(self, name: str, part: Tensor) -> None:
+        ...
+    def add_numbers(self, name: str, give: collections.abc.Callable, take: collections.abc.Callable) -> None:
+        """
+        Whole numbers by name, equal on all ranks: give() returns them as a dict, take(dict) gets them back after a load
+        """
+    def add_random(self, name: str = 'random') -> None:
+        """
+        The state of this rank's random numbers
+        """
+    def state_dict(self) -> StateDict:
+        ...
+class CheckpointSaver:
+    """
+    Saves states of a run to '<directory>/step-<step>-<generation>/', a file a rank. A save makes no collective and overwrites nothing
+    """
+    def __init__(self, world: Communicator, directory: str, *, keep: typing.SupportsInt | typing.SupportsIndex = 0, continues: bool = False, async_bytes: typing.SupportsInt | typing.SupportsIndex = -1, warn: typing.Any = None) -> None:
+        """
+        Collective over all ranks that hold the state. keep: complete checkpoints of this run to keep beside the newest, 0 for all. warn(sentence) is told what went wrong beside a save
+        """
+    @typing.overload
+    def save(self, step: typing.SupportsInt | typing.SupportsIndex, state: TrainingState) -> str:
+        """
+        Writes this rank's part; call it on all ranks. Gives the checkpoint's path when this rank's file is on the disk
+        """
+    @typing.overload
+    def save(self, step: typing.SupportsInt | typing.SupportsIndex, state: StateDict) -> str:
+        ...
+    @typing.overload
+    def save_async(self, step: typing.SupportsInt | typing.SupportsIndex, state: TrainingState) -> str:
+        """
+        Returns as soon as the elements are copied, and writes them meanwhile; what goes wrong is raised by the next call
+        """
+    @typing.overload
+    def save_async(self, step: typing.SupportsInt | typing.SupportsIndex, state: StateDict) -> str:
+        ...
+    def wait(self) -> None:
+        """
+        Until nothing is under way
+        """
+    @property
+    def generation(self) -> str:
+        ...
+    @property
+    def is_saving(self) -> bool:
+        ...
+class _TraceScope:
+    def __init__(self, most_events: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def dropped(self) -> int:
+        ...
+    def events(self) -> int:
+        ...
+    def write(self, world: Communicator, path: str) -> None:
+        ...
+def _abort(world: Communicator, why: str) -> None:
+    ...
+def _arange(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, step: typing.SupportsFloat | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    ...
+def _argsort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex, descending: bool) -> Tensor:
+    """
+    The indices (int64) of the elements in order
+    
+    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    """
+def _connect(deadline: typing.SupportsFloat | typing.SupportsIndex = 600.0, threads_per_rank: typing.SupportsInt | typing.SupportsIndex = 0, seed: typing.SupportsInt | typing.SupportsIndex = 0) -> Communicator:
+    ...
+def _cumulative_prod(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+    """
+    Products of the elements up to each; integers in int64
+    
+    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    """
+def _cumulative_sum(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+    """
+    Sums of the elements up to each; integers in int64
+    
+    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    """
+def _full(shape: tuple[int, ...], fill_value: typing.SupportsFloat | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    """
+    All elements `fill_value`
+    """
+def _sort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex, descending: bool) -> Tensor:
+    """
+    The elements in order, equal ones in the order they have; NaN counts as the greatest
+    
+    Rule: d0 [n] -> d0 [n] , d0 [n]    (by its attributes; this one of [5, 7])
+    """
+def _take(x: Tensor, indices: Tensor, axis: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+    """
+    Slices `indices` [n] of `axis`; negative ones count from the end. ValueError names one that is outside
+    
+    Rule: [n] d1 , i -> i d1    (by its attributes; this one of [7, 3], [5])
+    """
+def _take_along_dim(x: Tensor, indices: Tensor, axis: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+    """
+    Element indices[.., i, ..] of `axis` for each element of `indices`, which has as many dims as x
+    
+    Rule: [n] d1 , i d1 -> i d1    (by its attributes; this one of [7, 3], [5, 3])
+    """
+def abs(x: Tensor) -> Tensor:
+    """
+    |x|, element by element
+    
+    Rule: ... -> ...
+    """
+def acos(x: Tensor) -> Tensor:
+    """
+    The angle in [0, pi] whose cosine is x
+    
+    Rule: ... -> ...
+    """
+def acosh(x: Tensor) -> Tensor:
+    """
+    The inverse of cosh; NaN below 1
+    
+    Rule: ... -> ...
+    """
+def adamw_(parameter: Tensor, m: Tensor, v: Tensor, gradient: Tensor, gradient_scale: Tensor, *, lr: typing.SupportsFloat | typing.SupportsIndex = 0.001, betas: tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = (0.9, 0.999), eps: typing.SupportsFloat | typing.SupportsIndex = 1e-08, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.01, step: typing.SupportsInt | typing.SupportsIndex = 1) -> None:
+    """
+    One AdamW step (Loshchilov and Hutter, 2019), in place on parameter, m and v; the gradient counts times the one element of gradient_scale
+    
+    Rule: ..., ..., ..., ..., . ->
+    """
+def add(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 + x2; shapes broadcast from the right, dtypes promote
+    
+    Rule: ..., ... -> ...
+    """
+def add_scaled_(x: Tensor, other: Tensor, scale: Tensor, factor: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+    """
+    x += other * scale * factor in place, where scale has one element
+    
+    Rule: ..., ..., . ->
+    """
+def all(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    """
+    Whether all elements over `axis` are not zero: bool; true of none
+    
+    Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def all_ops() -> list[Op]:
+    """
+    The built-in ops
+    """
+def any(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    """
+    Whether any element over `axis` is not zero: bool; false of none
+    
+    Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def argmax(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    """
+    The index (int64, of the whole tensor) of the first largest element along `axis`
+    
+    Rule: ... v -> ...
+    """
+def argmin(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    """
+    The index (int64, of the whole tensor) of the first least element along `axis`
+    
+    Rule: ... v -> ...
+    """
+def asin(x: Tensor) -> Tensor:
+    """
+    The angle in [-pi/2, pi/2] whose sine is x
+    
+    Rule: ... -> ...
+    """
+def asinh(x: Tensor) -> Tensor:
+    """
+    The inverse of sinh
+    
+    Rule: ... -> ...
+    """
+def astype(x: Tensor, dtype: DType | str) -> Tensor:
+    """
+    The same values as `dtype`; floating to integer rounds towards zero
+    
+    Rule: ... -> ...
+    """
+def atan(x: Tensor) -> Tensor:
+    """
+    The angle in [-pi/2, pi/2] whose tangent is x
+    
+    Rule: ... -> ...
+    """
+def atan2(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    The angle of the point (x2, x1) in [-pi, pi]
+    
+    Rule: ..., ... -> ...
+    """
+def atanh(x: Tensor) -> Tensor:
+    """
+    The inverse of tanh; NaN beyond 1
+    
+    Rule: ... -> ...
+    """
+def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> Tensor:
+    """
+    softmax(q k^T * scale) v by heads, for q [batch, s, heads, d], k and v [batch, t, kv heads, d] (heads a multiple of kv heads): [batch, s, heads, d]. Causal: query i sees the positions up to t - s + i. scale 0 means 1 / sqrt(d)
+    
+    Rule: b s (g r) [d], b [t] g [d], b [t] g [d] -> b s (g r) [d], b (g r) s
+    """
+def backward(roots: collections.abc.Sequence[Tensor], gradients: collections.abc.Sequence[Tensor | None] | None = None) -> None:
+    """
+    Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)
+    """
+def bitwise_and(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 & x2, of integers and bool
+    
+    Rule: ..., ... -> ...
+    """
+def bitwise_invert(x: Tensor) -> Tensor:
+    """
+    ~x, of integers and bool
+    
+    Rule: ... -> ...
+    """
+def bitwise_left_shift(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 << x2, of integers
+    
+    Rule: ..., ... -> ...
+    """
+def bitwise_or(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 | x2, of integers and bool
+    
+    Rule: ..., ... -> ...
+    """
+def bitwise_right_shift(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 >> x2, of integers
+    
+    Rule: ..., ... -> ...
+    """
+def bitwise_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 ^ x2, of integers and bool
+    
+    Rule: ..., ... -> ...
+    """
+def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """
+    Dims of size 1, and new leading ones, repeated to `shape`; no copy
+    
+    Rule: d0 [one1]  -> d0 +d1    (by its attributes; this one of [5, 1])
+    """
+def cat(tensors: collections.abc.Sequence[Tensor], dim: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+    """
+    One after the other along `dim`; the other dims are equal
+    
+    Rule: ~p0 d1 , ~p1 d1 -> +n d1    (by its attributes; this one of [5, 3], [2, 3])
+    """
+def ceil(x: Tensor) -> Tensor:
+    """
+    The integer above x; the dtype stays
+    
+    Rule: ... -> ...
+    """
+def checkpoint(function: collections.abc.Callable, *args) -> typing.Any:
+    """
+    Runs function(*tensors) without recording it, and again, recorded, in backward: memory for time. Random numbers are equal in both runs
+    """
+def clip_grad_norm_(parameters: typing.Any, max_norm: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Scales all gradients so that their norm is at most max_norm; gives the norm before
+    """
+def clip_scale(norm: Tensor, max_norm: typing.SupportsFloat | typing.SupportsIndex) -> Tensor:
+    """
+    min(1, max_norm / (norm + 1e-6)): what Optimizer.step takes, so that clipping is no pass over the gradients
+    """
+def concat(arrays: collections.abc.Sequence[Tensor], axis: typing.Any = 0, *, dim: typing.Any = None) -> Tensor:
+    """
+    One after the other along `axis`; the other dims are equal. None: flattened before
+    
+    Rule: ~p0 d1 , ~p1 d1 -> +n d1    (by its attributes; this one of [5, 3], [2, 3])
+    """
+def copy_(to: Tensor, source: Tensor) -> None:
+    """
+    Copies the elements of `source`, of an equal shape, to the memory of `to`
+    """
+def copysign(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    |x1| with the sign of x2
+    
+    Rule: ..., ... -> ...
+    """
+def cos(x: Tensor) -> Tensor:
+    """
+    The cosine of x, in radians
+    
+    Rule: ... -> ...
+    """
+def cosh(x: Tensor) -> Tensor:
+    """
+    The hyperbolic cosine of x
+    
+    Rule: ... -> ...
+    """
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """
+    Mean over the rows that count of -log softmax(logits)[target]. logits [..., vocabulary], targets [...] (int32 or int64), each a class or -100 for a row that does not count; ValueError names another
+    
+    Rule: ... v, ... -> ..., ...
+    """
+def cross_entropy_rows(logits: Tensor, targets: Tensor) -> Tensor:
+    """
+    The same a row: [...], 0 where the row does not count
+    
+    Rule: ... v, ... -> ..., ...
+    """
+def distribute(whole: Tensor, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] = None) -> Tensor:
+    """
+    Slices locally what each rank already holds whole
+    """
+def divide(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 / x2, floating; shapes broadcast, dtypes promote
+    
+    Rule: ..., ... -> ...
+    """
+def dropout(x: Tensor, p: typing.SupportsFloat | typing.SupportsIndex) -> Tensor:
+    """
+    x with elements zeroed with probability p in [0, 1) and the others divided by 1 - p; equal for any layout of x
+    
+    Rule: ... -> ...
+    """
+def dtype_named(name: DType | str) -> DType | str:
+    """
+    The dtype of a name, short or long; ValueError lists the names there are
+    """
+def embedding(weight: Tensor, ids: Tensor) -> Tensor:
+    """
+    Rows `ids` [...] (int32 or int64) of weight [vocabulary, d]: [..., d]. ValueError names an id that is no row
+    
+    Rule: v d, ... -> ... d
+    """
+def empty(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    """
+    New memory, not initialised
+    """
+def engine_statistics() -> dict:
+    """
+    What the calling rank's engine did since the rank began: calls, routes found and made, gradients written in place and copied, implicit redistributions and their bytes
+    """
+def equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 == x2, element by element, as bool
+    
+    Rule: ..., ... -> ...
+    """
+def erf(x: Tensor) -> Tensor:
+    """
+    The error function of x
+    
+    Rule: ... -> ...
+    """
+def exp(x: Tensor) -> Tensor:
+    """
+    e to the power of x
+    
+    Rule: ... -> ...
+    """
+def explain(tensor: Tensor, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
+    """
+    What `redistribute` would do: steps, bytes, predicted time, peak memory
+    """
+def explain_model(model: Module, loss: collections.abc.Callable) -> str:
+    """
+    The collectives of one training step of a parallelized model, by layer, found by running loss() and its backward on device meta, where its tensors must be. Nothing is communicated
+    """
+def explain_schedule(model: Module, *, training: bool = True, sync: bool = True, updated: bool = True) -> str:
+    """
+    What is gathered, computed, freed and reduced when, a line each
+    """
+def expm1(x: Tensor) -> Tensor:
+    """
+    exp(x) - 1, exact for small x
+    
+    Rule: ... -> ...
+    """
+def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *, prefix: str = 'model/', file_bytes: typing.SupportsInt | typing.SupportsIndex = 5368709120) -> None:
+    """
+    Writes the tensors of a checkpoint as a Hugging Face model. Collective over `world`: each rank writes its share to its place in the final files
+    """
+def eye(n_rows: typing.SupportsInt | typing.SupportsIndex, n_cols: typing.SupportsInt | typing.SupportsIndex | None = None, *, k: typing.SupportsInt | typing.SupportsIndex = 0, dtype: DType | str | None = None, device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    """
+    [n_rows, n_cols] of zeros, with ones where column - row is k
+    """
+def fake_world(rank: typing.SupportsInt | typing.SupportsIndex, size: typing.SupportsInt | typing.SupportsIndex, ranks_per_host: typing.SupportsInt | typing.SupportsIndex = 8, in_memory: bool = True) -> Communicator:
+    """
+    A communicator of `size` ranks of which only `rank` is there: collectives move nothing but count the bytes that would come. For planning on worlds that are not there
+    """
+def fill_(x: Tensor, value: typing.SupportsFloat | typing.SupportsIndex) -> None:
+    """
+    Sets all elements in place
+    """
+def flip(x: Tensor, *, axis: typing.Any = None, dim: typing.Any = None) -> Tensor:
+    """
+    The elements of `axis` (all dims unless given) in reverse order
+    
+    Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [5, 7])
+    """
+def floor(x: Tensor) -> Tensor:
+    """
+    The integer below x; the dtype stays
+    
+    Rule: ... -> ...
+    """
+def floor_divide(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 // x2; integers by 0 give 0
+    
+    Rule: ..., ... -> ...
+    """
+def from_dlpack(x: typing.Any, *, copy: bool | None = None) -> Tensor:
+    """
+    A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX); copied only where its elements have gaps. copy=False makes that a ValueError
+    """
+def from_local(local: Tensor, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], *, shape: tuple[int, ...] | None = None) -> Tensor:
+    """
+    A sharded tensor whose parts are `local`. The ranks exchange their sizes unless the whole's `shape` is given; they must be those of a cut of their sum
+    """
+def from_numpy(array: numpy.ndarray, *, copy: bool | None = None) -> Tensor:
+    """
+    A tensor over the memory of a NumPy array; copied where it is read only or has gaps. copy=False makes that a ValueError
+    """
+def fully_shard(module: Module, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: typing.SupportsInt | typing.SupportsIndex = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: typing.SupportsInt | typing.SupportsIndex = 26214400, gradient_divide_factor: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> Module:
+    """
+    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis. ValueError, with nothing changed, when the strategy does not fit. Gives the module
+    """
+def gelu(x: Tensor) -> Tensor:
+    """
+    x / 2 * (1 + erf(x / sqrt(2)))
+    
+    Rule: ... -> ...
+    """
+def get_num_threads() -> int:
+    """
+    Threads that this rank's kernels may use
+    """
+def get_rng_state() -> tuple[int, int]:
+    """
+    (seed, stream): all the state of this rank's random numbers
+    """
+def get_traffic() -> str:
+    """
+    'allow', 'free_only' or 'forbid': which implicit traffic ops of this rank may cause
+    """
+def gradient_norm(parameters: typing.Any) -> Tensor:
+    """
+    sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one element, float32, equal on each rank. One all-reduce
+    """
+def greater(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 > x2, element by element, as bool
+    
+    Rule: ..., ... -> ...
+    """
+def greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 >= x2, element by element, as bool
+    
+    Rule: ..., ... -> ...
+    """
+def hypot(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    sqrt(x1^2 + x2^2), without overflow on the way
+    
+    Rule: ..., ... -> ...
+    """
+def implicit_traffic() -> str:
+    """
+    Implicit traffic of the calling rank by op, as lines 'op: count, bytes'
+    """
+def inspect_checkpoint(path: str, *, data: bool = True, threads: typing.SupportsInt | typing.SupportsIndex = 1) -> dict:
+    """
+    What a reader says of a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), reason, and where. data=False looks at names, sizes and headers only
+    """
+def is_grad_enabled() -> bool:
+    """
+    Whether ops of this rank are recorded for backward
+    """
+def isfinite(x: Tensor) -> Tensor:
+    """
+    Whether x is neither infinite nor NaN: bool
+    
+    Rule: ... -> ...
+    """
+def isinf(x: Tensor) -> Tensor:
+    """
+    Whether x is infinite: bool
+    
+    Rule: ... -> ...
+    """
+def isnan(x: Tensor) -> Tensor:
+    """
+    Whether x is NaN: bool
+    
+    Rule: ... -> ...
+    """
+def launched_ranks() -> int:
+    """
+    Ranks of the job that this process is one rank of (weft run, mpirun, torchrun, srun); 1 for a process that is alone
+    """
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05) -> Tensor:
+    """
+    (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim
+    
+    Rule: ... d, d, d -> ... d
+    """
+def less(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 < x2, element by element, as bool
+    
+    Rule: ..., ... -> ...
+    """
+def less_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 <= x2, element by element, as bool
+    
+    Rule: ..., ... -> ...
+    """
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """
+    x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n]
+    
+    Rule: ... k, n k -> ... n
+    """
+def linspace(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, num: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str | None = None, device: Device | str = ..., endpoint: bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    """
+    `num` numbers evenly from start to stop, which is the last one when `endpoint`
+    """
+def list_checkpoints(directory: str) -> list[str]:
+    """
+    Newest first
+    """
+def llama_config(source: str) -> LlamaConfig:
+    """
+    `source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. ValueError names the file, the key and what is wrong
+    """
+def llama_styles(config: LlamaConfig, *, sequence_parallel: bool = False) -> dict:
+    """
+    The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width
+    """
+@typing.overload
+def load(path: str, into: TrainingState) -> None:
+    """
+    Fills the tensors, wherever and however they lie, and the numbers, from a checkpoint of weft's or PyTorch's, or a model in safetensors form. Each rank reads what holds its own elements and checks it; no communication. ValueError names file, tensor and block
+    """
+@typing.overload
+def load(path: str, into: StateDict) -> None:
+    ...
+def load_hugging_face(model: Module, path: str) -> None:
+    """
+    Fills the parameters with the tensors of a .safetensors file, an index of several, or a Hugging Face directory. Each rank reads the elements that it holds; no communication. ValueError, before anything is read, names what is missing or does not fit
+    """
+@typing.overload
+def load_state_dict(part: Module, state: StateDict, *, strict: bool = True) -> SkippedKeys:
+    """
+    Copies the elements into a module or an optimizer; they move where the layouts differ. ValueError, before anything is changed, names keys that are missing or unexpected, and shapes that do not fit. strict=False loads what both have and gives the others
+    """
+@typing.overload
+def load_state_dict(part: Optimizer, state: StateDict, *, strict: bool = True) -> SkippedKeys:
+    """
+    Copies the elements into a module or an optimizer; they move where the layouts differ. ValueError, before anything is changed, names keys that are missing or unexpected, and shapes that do not fit. strict=False loads what both have and gives the others
+    """
+def log(x: Tensor) -> Tensor:
+    """
+    The natural logarithm of x
+    
+    Rule: ... -> ...
+    """
+def log10(x: Tensor) -> Tensor:
+    """
+    The logarithm of x to base 10
+    
+    Rule: ... -> ...
+    """
+def log1p(x: Tensor) -> Tensor:
+    """
+    log(1 + x), exact for small x
+    
+    Rule: ... -> ...
+    """
+def log2(x: Tensor) -> Tensor:
+    """
+    The logarithm of x to base 2
+    
+    Rule: ... -> ...
+    """
+def log_softmax(x: Tensor) -> Tensor:
+    """
+    The logarithm of softmax(x), along the last dim
+    
+    Rule: ... v -> ... v
+    """
+def logaddexp(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    log(exp(x1) + exp(x2)), without overflow on the way
+    
+    Rule: ..., ... -> ...
+    """
+def logical_and(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    Whether neither is zero: bool
+    
+    Rule: ..., ... -> ...
+    """
+def logical_not(x: Tensor) -> Tensor:
+    """
+    Whether x is zero: bool
+    
+    Rule: ... -> ...
+    """
+def logical_or(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    Whether one is not zero: bool
+    
+    Rule: ..., ... -> ...
+    """
+def logical_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    Whether just one is not zero: bool
+    
+    Rule: ..., ... -> ...
+    """
+def logsumexp(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    """
+    log of the sum of exp along `axis`
+    
+    Rule: ... v -> ...
+    """
+def manual_seed(seed: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    Random numbers of this rank start again from `seed`; call it with one seed on all ranks
+    """
+def matmul(x1: Tensor, x2: Tensor) -> Tensor:
+    """
+    x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. ValueError names the sizes that do not fit
+    
+    Rule: ... m k, ... k n -> ... m n
+    """
+def max(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    """
+    The largest element over `axis` (all dims unless given); NaN where one is
+    
+    Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def maximum(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    The larger of x1 and x2, element by element
+    
+    Rule: ..., ... -> ...
+    """
+def mean(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    """
+    The mean over `axis` (all dims unless given); of integers in float32
+    
+    Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def measured_bytes(model: Module) -> dict:
+    """
+    What it took: the most since the model was sharded, and the traffic
+    """
+def memory_statistics(device: Device | str = ...) -> dict:
+    """
+    Bytes of the calling rank by purpose (parameters, gradients, optimizer, activations, gathered, other), current and peak; `meta` memory is counted as if it were there
+    """
+def min(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    """
+    The smallest element over `axis` (all dims unless given); NaN where one is
+    
+    Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def minimum(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    The smaller of x1 and x2, element by element
+    
+    Rule: ..., ... -> ...
+    """
+def multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 * x2; shapes broadcast, dtypes promote
+    
+    Rule: ..., ... -> ...
+    """
+def negative(x: Tensor) -> Tensor:
+    """
+    -x
+    
+    Rule: ... -> ...
+    """
+def newest_complete_checkpoint(directory: str) -> str:
+    """
+    By names, sizes and headers; '' when there is none
+    """
+def nextafter(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    The number next to x1 on the way to x2
+    
+    Rule: ..., ... -> ...
+    """
+def norm(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    """
+    sqrt of the sum of squares over `axis`
+    
+    Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def normal(shape: tuple[int, ...], mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0, *, dtype: DType | str = ..., device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    """
+    Of a normal distribution, from the rank's random state: equal bits for any mesh
+    """
+def normal_(x: Tensor, mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+    """
+    Draws all elements anew, of a normal distribution
+    """
+def not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 != x2, element by element, as bool
+    
+    Rule: ..., ... -> ...
+    """
+def ones(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    """
+    Ones; with `mesh` and `placements` each rank makes its part
+    """
+def ones_like(x: Tensor) -> Tensor:
+    """
+    Ones laid out as x is
+    """
+def pad(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex, before: typing.SupportsInt | typing.SupportsIndex, after: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+    """
+    `before` and `after` zeros more along `dim`
+    
+    Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [7, 5])
+    """
+def parallelize(module: Module, mesh: DeviceMesh, plan: dict) -> Module:
+    """
+    Lays out the module's parameters along `mesh`, a view of one axis (mesh['tp']), as the plan says, {path: style or list of styles} with * for any part of one name; whole along other axes. Inputs must be laid out over the root mesh. Call it before fully_shard. ValueError, with nothing changed, for a path that matches nothing, heads that are not divided, or a style that does not fit its module. Gives the module
+    """
+def permute_dims(x: Tensor, axes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> Tensor:
+    """
+    Dim i of the result is dim axes[i] of x; a view
+    
+    Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
+    """
+def pow(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 ** x2. Integers wrap, and a negative exponent gives the integer part
+    
+    Rule: ..., ... -> ...
+    """
+def predicted_bytes(model: Module, micro_steps: typing.SupportsInt | typing.SupportsIndex = 1) -> dict:
+    """
+    Bytes that sharding will own on this rank and receive in a step, by arithmetic
+    """
+def prod(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    """
+    The product over `axis` (all dims unless given); integers in int64
+    
+    Rule: [d0] d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def promote(a: DType | str, b: DType | str) -> DType | str:
+    """
+    The dtype that holds both, as in the Python array API; integer with float gives the float
+    """
+def rand(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    """
+    Evenly in [0, 1); equal bits for any mesh
+    """
+def randn(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    """
+    Of the standard normal distribution; equal bits for any mesh
+    """
+def release_cached_memory() -> None:
+    """
+    Gives cached memory of the calling rank back to the system
+    """
+def relu(x: Tensor) -> Tensor:
+    """
+    max(x, 0); its gradient at 0 is 0
+    
+    Rule: ... -> ...
+    """
+def remainder(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 % x2, with the sign of x2; integers by 0 give 0
+    
+    Rule: ..., ... -> ...
+    """
+def reset_peak_memory(device: Device | str = ...) -> None:
+    """
+    Peaks start again from the current bytes
+    """
+def reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """
+    The same elements in row-major order as `shape`, of whose sizes one may be -1; a view where memory allows
+    
+    Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+    """
+def rms_norm(x: Tensor, weight: Tensor, eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05) -> Tensor:
+    """
+    x / sqrt(mean of x^2 along the last dim + eps) * weight [d]
+    
+    Rule: ... d, d -> ... d
+    """
+def rope(x: Tensor, theta: typing.SupportsFloat | typing.SupportsIndex = 10000.0, position: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+    """
+    Rotary position embedding of x [batch, sequence, heads, d] in Hugging Face's 'rotate half' convention; positions start at `position`
+    
+    Rule: b s h [d] -> b s h [d]
+    """
+def round(x: Tensor) -> Tensor:
+    """
+    The nearest integer, halves to the even one; the dtype stays
+    
+    Rule: ... -> ...
+    """
+def rsqrt(x: Tensor) -> Tensor:
+    """
+    1 / sqrt(x)
+    
+    Rule: ... -> ...
+    """
+def run_ranks(ranks: typing.SupportsInt | typing.SupportsIndex, body: collections.abc.Callable, *, deadline: typing.SupportsFloat | typing.SupportsIndex = 600.0, threads_per_rank: typing.SupportsInt | typing.SupportsIndex = 0, seed: typing.SupportsInt | typing.SupportsIndex = 0, checks_equality: bool = False) -> list:
+    """
+    Calls body(world) on `ranks` threads of this process, each a rank, and returns what they returned, by rank. When one raises, the others end too and its exception is raised here; so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. threads_per_rank 0 shares the machine's cores evenly
+    """
+def scale_(x: Tensor, factor: Tensor) -> None:
+    """
+    x *= factor, of one element, in place
+    
+    Rule: ..., . ->
+    """
+def scatter(whole: Tensor | None, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], root: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+    """
+    Sends root's `whole` to the ranks of the mesh; other ranks give None, or any
+    """
+def set_grad_enabled(enabled: bool) -> bool:
+    """
+    Gives what was in force before; `with weft.no_grad():` is a scope of it
+    """
+def set_rng_state(state: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]) -> None:
+    """
+    Lets them go on from a state that get_rng_state gave
+    """
+def set_traffic(policy: str) -> str:
+    """
+    Gives what was in force before; `with weft.traffic(...)` is a scope of it
+    """
+def sgd_(parameter: Tensor, velocity: Tensor, gradient: Tensor, gradient_scale: Tensor, lr: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex = 0.0, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
+    """
+    velocity = momentum * velocity + gradient * gradient_scale + weight_decay * parameter; parameter -= lr * velocity, in place
+    
+    Rule: ..., ..., ..., . ->
+    """
+def sigmoid(x: Tensor) -> Tensor:
+    """
+    1 / (1 + exp(-x))
+    
+    Rule: ... -> ...
+    """
+def sign(x: Tensor) -> Tensor:
+    """
+    -1, 0 or 1; NaN for NaN
+    
+    Rule: ... -> ...
+    """
+def signbit(x: Tensor) -> Tensor:
+    """
+    Whether the sign is negative, also of -0 and NaN: bool
+    
+    Rule: ... -> ...
+    """
+def silu(x: Tensor) -> Tensor:
+    """
+    x * sigmoid(x)
+    
+    Rule: ... -> ...
+    """
+def sin(x: Tensor) -> Tensor:
+    """
+    The sine of x, in radians
+    
+    Rule: ... -> ...
+    """
+def sinh(x: Tensor) -> Tensor:
+    """
+    The hyperbolic sine of x
+    
+    Rule: ... -> ...
+    """
+def slice(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex, start: typing.SupportsInt | typing.SupportsIndex, stop: typing.SupportsInt | typing.SupportsIndex, step: typing.SupportsInt | typing.SupportsIndex = 1) -> Tensor:
+    """
+    Elements start, start + step, ... below stop of `dim`; negative start and stop count from the end
+    
+    Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [7, 5])
+    """
+def softmax(x: Tensor) -> Tensor:
+    """
+    exp(x) / sum of exp(x) along the last dim
+    
+    Rule: ... v -> ... v
+    """
+def sqrt(x: Tensor) -> Tensor:
+    """
+    The square root of x
+    
+    Rule: ... -> ...
+    """
+def square(x: Tensor) -> Tensor:
+    """
+    x * x
+    
+    Rule: ... -> ...
+    """
+def squeeze(x: Tensor, axis: typing.Any = None, *, dim: typing.Any = None) -> Tensor:
+    """
+    Without the dims of size 1 that `axis` names, or all of them; a view
+    
+    Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+    """
+@typing.overload
+def state_dict(part: Module) -> StateDict:
+    """
+    Of a module or an optimizer; its tensors alias. No traffic
+    """
+@typing.overload
+def state_dict(part: Optimizer) -> StateDict:
+    ...
+def subtract(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 - x2; shapes broadcast, dtypes promote
+    
+    Rule: ..., ... -> ...
+    """
+def sum(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    """
+    The sum over `axis` (all dims unless given); integers sum up in int64
+    
+    Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def sum_squares(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    """
+    The sum of squares over `axis`, as float32
+    
+    Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """
+    silu(gate) * up, of equal shapes
+    
+    Rule: ..., ... -> ...
+    """
+def tan(x: Tensor) -> Tensor:
+    """
+    The tangent of x, in radians
+    
+    Rule: ... -> ...
+    """
+def tanh(x: Tensor) -> Tensor:
+    """
+    The hyperbolic tangent of x
+    
+    Rule: ... -> ...
+    """
+def transpose(x: Tensor, dim0: typing.SupportsInt | typing.SupportsIndex, dim1: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+    """
+    With two dims exchanged; a view
+    
+    Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
+    """
+def tril(x: Tensor, *, k: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+    """
+    x with zeros above diagonal `k` of its last two dims
+    
+    Rule: ... m n -> ... m n
+    """
+def triu(x: Tensor, *, k: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+    """
+    x with zeros below diagonal `k` of its last two dims
+    
+    Rule: ... m n -> ... m n
+    """
+def trunc(x: Tensor) -> Tensor:
+    """
+    The integer of x towards 0; the dtype stays
+    
+    Rule: ... -> ...
+    """
+def uniform(shape: tuple[int, ...], low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0, *, dtype: DType | str = ..., device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    """
+    Evenly in [low, high), from the rank's random state: equal bits for any mesh
+    """
+def uniform_(x: Tensor, low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+    """
+    Draws all elements anew, evenly in [low, high)
+    """
+def unsqueeze(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+    """
+    With a new dim of size 1 before dim `dim`; a view
+    
+    Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+    """
+def where(condition: Tensor, x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 where `condition` (bool) holds, x2 elsewhere
+    
+    Rule: ..., ..., ... -> ...
+    """
+def zeros(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    """
+    Zeros; with `mesh` and `placements` each rank makes its part
+    """
+def zeros_like(x: Tensor) -> Tensor:
+    """
+    Zeros laid out as x is
+    """
+IGNORED_TARGET: int = -100
+__version__: str
+bf16: DType
+bfloat16: DType
+bool: DType
+f16: DType
+f32: DType
+f64: DType
+float16: DType
+float32: DType
+float64: DType
+i32: DType
+i64: DType
+int32: DType
+int64: DType
+u8: DType
+uint8: DType

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules written in Python, optimizers, sharding, hooks, and ops of one's own."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import weft
+from weft import nn, optim
+
+
+class MLP(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net1 = nn.Linear(10, 32)
+        self.relu = nn.ReLU()
+        self.net2 = nn.Linear(32, 5)
+        self.scale = nn.Parameter(weft.ones((5,)))
+
+    def forward(self, x):
+        return self.net2(self.relu(self.net1(x))) * self.scale
+
+
+def losses_of(world, axes, shard, steps=5):
+    """Of an MLP that learns fixed numbers; `shard(model, mesh)` lays it out."""
+    mesh = weft.DeviceMesh(world, axes)
+    model = MLP()
+    shard(model, mesh)
+    model.materialize()
+    optimizer = optim.AdamW(model.parameters(), lr=1e-2)
+    rows = {"dp": weft.Shard(0)}
+    x = weft.distribute(weft.randn((8, 10)), mesh, rows)
+    y = weft.distribute(weft.randn((8, 5)), mesh, rows)
+    losses = []
+    for _ in range(steps):
+        loss = weft.mean(weft.square(model(x) - y))
+        loss.backward()
+        weft.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.full_tensor().item())
+    return losses
+
+
+def fsdp(model, mesh):
+    weft.fully_shard(model.net1, mesh["dp"])
+    weft.fully_shard(model, mesh["dp"])
+
+
+def fsdp_over_tp(model, mesh):
+    plan = {
+        "net1": weft.Colwise(),
+        "net2": weft.Rowwise(),
+    }
+    weft.parallelize(model, mesh["tp"], plan)
+    weft.fully_shard(model, mesh["dp"])
+
+
+def test_sharded_training_is_that_of_one_rank():
+    one = weft.run_ranks(1, lambda w: losses_of(w, {"dp": 1}, lambda model, mesh: fsdp(model, mesh)))
+    expected = one[0]
+    assert expected[-1] < expected[0]
+    for ranks, axes, shard in [(3, {"dp": 3}, fsdp), (4, {"dp": 2, "tp": 2}, fsdp_over_tp)]:
+        for losses in weft.run_ranks(ranks, lambda w: losses_of(w, axes, shard)):
+            np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
+def test_names_reprs_and_attributes():
+    model = MLP()
+    names = [name for name, _ in model.named_parameters()]
+    assert names == ["scale", "net1.weight", "net1.bias", "net2.weight", "net2.bias"]
+    assert model.parameters().named[1][0] == "net1.weight"
+    assert "(net1): Linear(weight: (32, 10), bias: (32,))" in repr(model)
+    assert model.net1.weight.shape == (32, 10)
+    assert not model.net1.weight.is_materialized
+    with pytest.raises(AttributeError, match="MLP has no attribute 'net3'"):
+        model.net3
+    with pytest.raises(ValueError, match='there is no "net9"'):
+        model.get_submodule("net9.weight")
+    assert [type(m).__name__ for m in model.modules()] == ["MLP", "Linear", "ReLU", "Linear"]
+
+
+def test_gradients_are_numpys():
+    model = nn.Linear(3, 2)
+    model.materialize()
+    x = weft.randn((4, 3)).requires_grad_()
+    weft.sum(weft.square(model(x))).backward()
+    weight, bias = model.weight.data.numpy(), model.bias.data.numpy()
+    values = x.detach().numpy()
+    out = values @ weight.T + bias
+    np.testing.assert_allclose(model.weight.grad.numpy(), 2 * out.T @ values, rtol=1e-5)
+    np.testing.assert_allclose(model.bias.grad.numpy(), 2 * out.sum(0), rtol=1e-5)
+    np.testing.assert_allclose(x.grad.numpy(), 2 * out @ weight, rtol=1e-5)
+
+
+def test_hooks_see_and_change_what_passes():
+    model = MLP()
+    model.materialize()
+    seen = []
+    model.register_forward_pre_hook(lambda module, inputs: inputs[0] * 0)
+    model.register_forward_hook(lambda module, inputs, out: seen.append((module, inputs, out)))
+    model.net1.add_hooks(after=lambda out: out + 1)
+    out = model(weft.ones((2, 10)))
+    expected = model.net2(weft.relu(model.net1.bias.tensor() + 1).reshape(1, 32)) * model.scale
+    np.testing.assert_allclose(out[0:1].detach().numpy(), expected.detach().numpy(), rtol=1e-5)
+    assert seen[0][0] is model and seen[0][1][0].sum().item() == 0
+
+
+def test_a_module_without_forward_and_wrong_results_are_told():
+    class Nothing(nn.Module):
+        pass
+
+    class Number(nn.Module):
+        def forward(self, x):
+            return 3
+
+    with pytest.raises(ValueError, match=r"Nothing has no forward\(self, ...\)"):
+        Nothing()(weft.ones((1,)))
+    with pytest.raises(TypeError, match="Number: forward: it returned a int, not Tensors"):
+        Number()(weft.ones((1,)))
+    with pytest.raises(TypeError, match="module: input 0 is a float, not a Tensor"):
+        Number()(1.0)
+
+    class Fails(nn.Module):
+        def forward(self, x):
+            raise LookupError("from within")
+
+    with pytest.raises(LookupError, match="from within"):
+        Fails()(weft.ones((1,)))
+
+
+def test_children_live_as_long_as_their_parents_and_no_longer():
+    model = nn.Sequential(nn.Linear(3, 3), MLP())
+    gc.collect()
+    assert type(model[1]).__name__ == "MLP"
+    child = weakref.ref(model[1])
+    del model
+    gc.collect()
+    assert child() is None
+
+
+def test_recompute_gives_equal_gradients():
+    def gradients(recompute):
+        weft.manual_seed(3)
+        model = MLP()
+        model.materialize()
+        model.set_recompute(recompute)
+        weft.mean(weft.square(model(weft.ones((4, 10))))).backward()
+        return [p.grad.tolist() for p in model.parameters()]
+
+    assert gradients(True) == gradients(False)
+
+
+def test_no_sync_and_frozen_parameters():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 2})
+        model = MLP()
+        model.net1.requires_grad_(False)
+        weft.fully_shard(model, mesh, strategy="zero1")
+        model.materialize()
+        x = weft.distribute(weft.ones((4, 10)), mesh, [weft.Shard(0)])
+        for micro_step in range(3):
+            with weft.no_sync(model, micro_step < 2):
+                weft.mean(model(x)).backward()
+        return model.net1.weight.grad is None, model.net2.weight.grad.placements
+
+    assert weft.run_ranks(2, body)[0] == (True, (weft.Shard(0),))
+
+
+def test_an_op_of_ones_own_is_sharded_by_its_rule():
+    def forward(call, x, w):
+        assert call.result_shapes[0] == x.shape
+        return np.sinh(x) * w
+
+    def backward(call, gradient):
+        x, w = call.operands
+        return gradient * weft.cosh(x) * w, gradient * weft.sinh(x)
+
+    op = weft.Op("sinh_scaled", "... d, d -> ... d", forward, backward, linear=[[1]])
+    values, scale = np.linspace(-2, 2, 35, dtype=np.float32).reshape(7, 5), np.arange(5, dtype=np.float32)
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 3})
+        out = []
+        for placement in (weft.Shard(0), weft.Shard(1), weft.Replicate()):
+            x = weft.distribute(weft.from_numpy(values), mesh, [placement]).requires_grad_()
+            w = weft.distribute(weft.from_numpy(scale), mesh).requires_grad_()
+            y = op(x, w)
+            weft.sum(y).backward()
+            out.append([t.full_tensor().detach().numpy() for t in (y, x.grad, w.grad)])
+        return out
+
+    for result in weft.run_ranks(3, body)[1]:
+        np.testing.assert_allclose(result[0], np.sinh(values) * scale, rtol=1e-5)
+        np.testing.assert_allclose(result[1], np.cosh(values) * scale, rtol=1e-5)
+        np.testing.assert_allclose(result[2], np.sinh(values).sum(0), rtol=1e-4, atol=1e-5)
+
+
+def test_ops_of_ones_own_say_what_is_wrong():
+    with pytest.raises(ValueError, match="->"):
+        weft.Op("wrong", "a b", lambda call, x: x)
+    wrong_shape = weft.Op("wrong_shape", "... -> ...", lambda call, x: x[..., :1])
+    with pytest.raises(ValueError, match=r"wrong_shape: an array \[3, 1\] is given for \[3, 2\]"):
+        wrong_shape(weft.ones((3, 2)))
+    kept = []
+    keeps = weft.Op("keeps", "... -> ...", lambda call, x: (kept.append(x), x)[1])
+    with pytest.raises(RuntimeError, match="kept operand 0 beyond its call"):
+        keeps(weft.ones((3, 2)))
+    bf16 = weft.Op("bf16", "... -> ...", lambda call, x: x * 3)
+    assert bf16(weft.ones((2,), dtype=weft.bfloat16)).tolist() == [3.0, 3.0]

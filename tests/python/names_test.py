@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is bound: every op and public function, each with a docstring, and all of it in the stubs."""
+
+import ast
+import inspect
+import pathlib
+import re
+
+import pytest
+import weft
+from weft import _weft
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+PACKAGE = pathlib.Path(weft.__file__).resolve().parent
+STUB = PACKAGE / "_weft.pyi"
+
+# What the functions of a header are called here, where it is another name.
+RENAMED = {
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+    "neg": "negative",
+    "cast": "astype",
+    "expand": "broadcast_to",
+    "permute": "permute_dims",
+    "from_values": "from_numpy",
+    "arange": "_arange",
+    "full": "_full",
+    "cumulative_sum": "_cumulative_sum",
+    "cumulative_prod": "_cumulative_prod",
+    "sort": "_sort",
+    "argsort": "_argsort",
+    "take": "_take",
+    "take_along_dim": "_take_along_dim",
+}
+
+
+def functions_of(header):
+    text = header.read_text()
+    return set(re.findall(r"WEFT_API (?:Tensor|void) (\w+)\(", text))
+
+
+@pytest.mark.parametrize("header", sorted((ROOT / "include/weft/ops").glob("*.h")), ids=lambda h: h.stem)
+def test_every_function_of_the_ops_is_bound(header):
+    functions = functions_of(header)
+    assert functions
+    missing = {f for f in functions if not hasattr(_weft, RENAMED.get(f, f))}
+    assert not missing
+
+
+def bound(name):
+    return getattr(_weft, name)
+
+
+NAMES = [n for n in dir(_weft) if not n.startswith("_")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_bound_name_has_a_docstring(name):
+    value = bound(name)
+    if callable(value):
+        # The first line is the signature, which pybind11 writes.
+        assert value.__doc__ and value.__doc__.strip(), name
+    if inspect.isroutine(value):
+        assert len(value.__doc__.strip().splitlines()) > 1, name
+
+
+def stub_names():
+    """{name: names of the class, or None} of the stub file."""
+    names = {}
+    for node in ast.parse(STUB.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            members = set()
+            for inner in node.body:
+                if isinstance(inner, (ast.FunctionDef, ast.ClassDef)):
+                    members.add(inner.name)
+                elif isinstance(inner, ast.AnnAssign):
+                    members.add(inner.target.id)
+            names[node.name] = members
+        elif isinstance(node, ast.FunctionDef):
+            names[node.name] = None
+        elif isinstance(node, ast.AnnAssign):
+            names[node.target.id] = None
+    return names
+
+
+def test_the_stubs_list_every_bound_name():
+    stubs = stub_names()
+    assert set(NAMES) <= set(stubs)
+    for name in NAMES:
+        value = bound(name)
+        if not inspect.isclass(value) or issubclass(value, BaseException):
+            continue
+        own = {n for n in vars(value) if not n.startswith("__") or n in ("__init__", "__call__")}
+        own -= {n for n in own if n.startswith("_pybind11")}
+        if value is _weft.Module or value is _weft.Parameter:
+            # The package adds to these; its own sources are typed as they stand.
+            own = {n for n in own if not inspect.isfunction(vars(value)[n])}
+        assert own <= stubs[name], name
+
+
+def test_the_stubs_are_those_of_this_build():
+    """python/make_stubs.py writes them; what it writes now is what lies there."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("make_stubs", ROOT / "python/make_stubs.py")
+    make_stubs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_stubs)
+    assert make_stubs.stubs() == STUB.read_text(), "run python python/make_stubs.py"

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks as processes that run Python: under weft run and mpirun, when all goes well and when not."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+import weft
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import two_ranks
+
+SCRIPT = pathlib.Path(two_ranks.__file__)
+PROGRAM = os.environ["WEFT_PROGRAM"]
+ROOT_MAY_MPIRUN = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+LAUNCHERS = {
+    "weft run": [PROGRAM, "run", "-n", "2", "--"],
+    "mpirun": ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"],
+}
+
+
+def launch(launcher, case):
+    if launcher == "mpirun" and not shutil.which("mpirun"):
+        pytest.skip("there is no mpirun")
+    return subprocess.run(
+        [*LAUNCHERS[launcher], sys.executable, str(SCRIPT), case],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | ROOT_MAY_MPIRUN | {"OMP_WAIT_POLICY": "passive"},
+    )
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_two_processes_train_as_two_threads_do(launcher):
+    expected = weft.run_ranks(2, train_as_threads, seed=4)
+    done = launch(launcher, "train")
+    assert done.returncode == 0, done.stderr
+    lines = sorted(re.findall(r"rank (\d): (\[.*\])", done.stdout))
+    assert lines == [(str(rank), str(losses)) for rank, losses in enumerate(expected)]
+
+
+def train_as_threads(world):
+    return two_ranks.train(world, weft.DeviceMesh(world, {"dp": 2}))
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("raise", "rank 1 gave up: LookupError: rank 1 lost its way"),
+        ("exit", "rank 1"),
+        ("late", "rank 1"),
+    ],
+)
+def test_a_rank_that_fails_is_named_by_the_other(launcher, case, words):
+    began = time.monotonic()
+    done = launch(launcher, case)
+    assert done.returncode != 0
+    assert time.monotonic() - began < 20
+    assert "CommError" in done.stderr and words in done.stderr, done.stderr
+
+
+def test_a_killed_rank_is_named_by_the_launcher():
+    done = launch("weft run", "killed")
+    assert done.returncode == 128 + 9
+    assert "rank 1" in done.stderr

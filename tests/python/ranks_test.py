@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks as threads: results, failures and Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import traceback
+
+import pytest
+import weft
+
+
+def test_results_come_by_rank():
+    assert weft.run_ranks(3, lambda world: (world.rank, world.size)) == [(0, 3), (1, 3), (2, 3)]
+    assert weft.run_ranks(1, lambda world: world.name) == ["world"]
+
+
+def test_an_exception_comes_with_its_traceback_and_rank():
+    def fails_here(world):
+        if world.rank == 2:
+            raise KeyError("a key")
+        world.barrier()
+
+    with pytest.raises(KeyError, match="a key") as caught:
+        weft.run_ranks(3, fails_here)
+    assert caught.value.__notes__ == ["raised by rank 2 of 3"]
+    assert "fails_here" in "".join(traceback.format_exception(caught.value))
+
+
+def test_other_ranks_get_a_comm_error():
+    heard = []
+
+    def body(world):
+        if world.rank == 0:
+            raise ValueError("no more")
+        try:
+            world.barrier()
+        except weft.CommError as error:
+            heard.append((error.operation, str(error)))
+            raise
+
+    with pytest.raises(ValueError, match="no more"):
+        weft.run_ranks(3, body)
+    assert len(heard) == 2
+    for operation, text in heard:
+        assert operation == "barrier()"
+        assert "rank 0 threw: ValueError: no more" in text and "__notes__" not in text
+
+
+def test_a_rank_that_does_not_come_is_named_within_the_deadline():
+    def body(world):
+        if world.rank == 0:
+            world.barrier()
+
+    began = time.monotonic()
+    with pytest.raises(weft.CommError, match="rank 1") as caught:
+        weft.run_ranks(2, body, deadline=1.0)
+    assert caught.value.rank == 1
+    assert time.monotonic() - began < 5
+
+
+def test_ranks_on_another_thread_than_the_main_one():
+    results = []
+    thread = threading.Thread(target=lambda: results.extend(weft.run_ranks(2, lambda w: w.rank)))
+    thread.start()
+    thread.join()
+    assert results == [0, 1]
+
+
+def test_wrong_numbers_of_ranks_are_refused():
+    with pytest.raises(ValueError, match="run_ranks: 0 ranks"):
+        weft.run_ranks(0, lambda world: None)
+
+    def body(world):
+        weft.DeviceMesh(world, {"dp": 5})
+
+    with pytest.raises(ValueError, match="5"):
+        weft.run_ranks(4, body)
+
+
+def test_tensors_outlive_their_ranks():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 2})
+        return weft.distribute(weft.ones((4, 2)), mesh, [weft.Shard(0)])
+
+    first, _ = weft.run_ranks(2, body)
+    assert first.shape == (4, 2)
+    assert first.local().tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_random_numbers_do_not_depend_on_the_ranks():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": world.size})
+        return weft.randn((7, 3), mesh=mesh, placements=[weft.Shard(0)]).full_tensor().tolist()
+
+    one = weft.run_ranks(1, body, seed=5)[0]
+    assert weft.run_ranks(3, body, seed=5) == [one] * 3
+    assert weft.run_ranks(1, body, seed=6)[0] != one
+
+
+@pytest.mark.parametrize("waits", ["in Python", "for another rank"])
+def test_ctrl_c_ends_all_ranks(tmp_path, waits):
+    script = tmp_path / "waits.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import os, time, weft
+
+            def body(world):
+                os.write(1, b"ready\\n")
+                if world.rank == 0 or {waits == "in Python"}:
+                    while True:
+                        time.sleep(0.01)
+                world.barrier()
+
+            try:
+                weft.run_ranks(3, body)
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+            """
+        )
+    )
+    child = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    for _ in range(3):
+        assert child.stdout.readline() == "ready\n"
+    os.kill(child.pid, signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert out == "interrupted\n", err
+    assert child.returncode == 0, err
+
+
+def test_policy_and_gradient_mode_are_scopes_of_the_rank():
+    assert weft.is_grad_enabled()
+    with weft.no_grad():
+        assert not weft.is_grad_enabled()
+        with weft.enable_grad():
+            assert weft.is_grad_enabled()
+    assert weft.is_grad_enabled()
+
+    @weft.no_grad()
+    def inner():
+        return weft.is_grad_enabled()
+
+    assert inner() is False
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 2})
+        x = weft.distribute(weft.ones((4, 4)), mesh, [weft.Shard(0)])
+        y = weft.distribute(weft.ones((4, 4)), mesh, [weft.Shard(1)])
+        with weft.traffic("forbid"), pytest.raises(ValueError, match="add"):
+            x + y
+        return (x + y).shape
+
+    assert weft.run_ranks(2, body) == [(4, 4)] * 2
+    with pytest.raises(ValueError, match="none of allow, free_only, forbid"):
+        weft.set_traffic("some")

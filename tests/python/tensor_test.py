@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors, layouts and indexing from Python, beside NumPy."""
+
+import numpy as np
+import pytest
+import weft
+from weft import Partial, Replicate, Shard
+
+VALUES = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+
+
+def test_repr_says_shape_dtype_device_and_layout():
+    assert repr(weft.zeros((4, 8))) == "Tensor([4, 8], f32, cpu)"
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 2, "tp": 2})
+        return repr(weft.distribute(weft.zeros((4, 8)), mesh, {"dp": Shard(0)}))
+
+    assert set(weft.run_ranks(4, body)) == {"Tensor([4, 8], f32, cpu, mesh(dp=2, tp=2)[S(0), R])"}
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        1,
+        -1,
+        (0, 2),
+        (slice(1, None), ..., 0),
+        (..., slice(None, None, 2)),
+        (None, 1, slice(3, 1)),
+        (slice(-2, None), None, slice(1, 10), -5),
+        ...,
+        (),
+        (2, 3, 4),
+    ],
+)
+def test_indexing_is_numpys(index):
+    x = weft.from_numpy(VALUES.copy())
+    np.testing.assert_array_equal(x[index].numpy(), VALUES[index])
+
+
+def test_assignment_changes_the_elements():
+    expected = VALUES.copy()
+    x = weft.from_numpy(VALUES.copy())
+    x[1, :, ::2] = 7
+    expected[1, :, ::2] = 7
+    x[..., 0] = weft.from_numpy(np.array([1.0, 2.0, 3.0, 4.0], np.float32))
+    expected[..., 0] = [1, 2, 3, 4]
+    np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_assignment_to_a_cut_dim_is_refused_and_changes_nothing():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 3})
+        x = weft.distribute(weft.from_numpy(VALUES.copy()), mesh, [Shard(0)])
+        with pytest.raises(ValueError, match="a dim of theirs is cut; redistribute it first"):
+            x[0] = 1
+        x[:, 1] = -1
+        return x.full_tensor().numpy()
+
+    expected = VALUES.copy()
+    expected[:, 1] = -1
+    for got in weft.run_ranks(3, body):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "words"),
+    [
+        (3, IndexError, "index: 3 is out of dim 0 of"),
+        ((0, 0, 0, 0), IndexError, "4 entries for a tensor"),
+        ((..., ...), IndexError, "stands twice"),
+        (slice(None, None, -1), ValueError, "use weft.flip"),
+        ("a", IndexError, "a str is none of int, slice, None and ..."),
+    ],
+)
+def test_bad_indices_say_what_is_wrong(index, error, words):
+    with pytest.raises(error, match=words):
+        weft.from_numpy(VALUES.copy())[index]
+
+
+def test_operators_and_numbers_on_either_side():
+    a, b = VALUES[0] + 1, VALUES[1] + 2
+    x, y = weft.from_numpy(a), weft.from_numpy(b)
+    for ours, numpys in [
+        (x + y, a + b),
+        (2 - x, 2 - a),
+        (x * 0.5, a * 0.5),
+        (1 / x, 1 / a),
+        (x**2, a**2),
+        (2**x, 2**a),
+        (x // 3, a // 3),
+        (7 % x, 7 % a),
+        (-x, -a),
+        (abs(x - 4), abs(a - 4)),
+        (x @ y.T, a @ b.T),
+    ]:
+        np.testing.assert_allclose(ours.numpy(), numpys, rtol=1e-6)
+    np.testing.assert_array_equal((x > 5).numpy(), a > 5)
+    np.testing.assert_array_equal(((x > 5) & (y < 30)).numpy(), (a > 5) & (b < 30))
+
+
+def test_numbers_are_weak():
+    ints = weft.asarray([1, 2, 3])
+    assert (ints + 1).dtype == weft.int64
+    assert (ints + 0.5).dtype == weft.float32
+    assert (weft.ones((2,), dtype=weft.bfloat16) * 3).dtype == weft.bfloat16
+    with pytest.raises(ValueError, match="beyond 2\\^53"):
+        ints + (2**53 + 2)
+
+
+def test_what_is_no_operand_is_a_type_error():
+    with pytest.raises(TypeError):
+        weft.zeros((2,)) + "a"
+    with pytest.raises(TypeError, match="Tensor"):
+        weft.matmul(weft.zeros((2, 2)), 3)
+
+
+def test_redistribute_takes_placements_or_mesh_and_placements():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 4})
+        x = weft.distribute(weft.from_numpy(VALUES.copy()), mesh, [Shard(1)])
+        assert x.placements == (Shard(1),)
+        assert x.redistribute([Replicate()]).placements == (Replicate(),)
+        assert x.redistribute(mesh, [Shard(2)]).placements == (Shard(2),)
+        addends = weft.from_local(weft.ones((2, 3)), mesh, [Partial()], shape=(2, 3))
+        assert "received" in x.explain([Replicate()])
+        return addends.full_tensor().tolist()
+
+    assert weft.run_ranks(4, body)[2] == [[4.0] * 3] * 2
+
+
+def test_every_op_is_reached_by_its_name():
+    for op in weft.all_ops():
+        assert getattr(weft.ops, op.name).name == op.name
+        assert op.rule
+    x = weft.randn((3, 4))
+    assert weft.ops.matmul(x, x.T).shape == (3, 3)
+    with pytest.raises(AttributeError, match="weft has no op 'nothing'"):
+        weft.ops.nothing
+
+
+def test_help_shows_the_rule():
+    assert "Rule: ... m k, ... k n -> ... m n" in weft.matmul.__doc__
+
+
+def test_a_tensor_has_no_truth_but_that_of_one_element():
+    with pytest.raises(ValueError, match="has not one element"):
+        bool(weft.zeros((2,)))
+    assert bool(weft.ones(()))
+    assert weft.asarray(2**62).item() == 2**62
+    assert int(weft.asarray(7)) == 7
+    assert [10, 20, 30][weft.asarray(1)] == 20
+
+
+def test_visualize_tells_every_ranks_part():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 2, "tp": 2})
+        x = weft.distribute(weft.zeros((5, 4)), mesh, [Shard(0), Shard(1)])
+        return str(weft.visualize(x)), weft.visualize(x).svg
+
+    text, svg = weft.run_ranks(4, body)[0]
+    assert text.splitlines()[1:] == [
+        "rank 0 (dp=0, tp=0)  [0:3, 0:2]",
+        "rank 1 (dp=0, tp=1)  [0:3, 2:4]",
+        "rank 2 (dp=1, tp=0)  [3:5, 0:2]",
+        "rank 3 (dp=1, tp=1)  [3:5, 2:4]",
+    ]
+    assert svg.startswith("<svg") and svg.count("<rect") == 8
