@@ -46,8 +46,8 @@ def _check_matrix(what, x):
 
 
 def diagonal(x, /, *, offset=0):
-    """Elements (i, i + offset) of the last two dims: [..., n] of [..., rows, columns]. ValueError when
-    x has fewer than two dims."""
+    """Elements (i, i + offset) of the last two dims: [..., n] of [..., rows, columns]. ValueError
+    when x has fewer than two dims."""
     _check_matrix("diagonal", x)
     rows, columns = x.shape[-2:]
     count = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
@@ -86,14 +86,17 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     if ord == "fro":
         return _weft.norm(x, (-2, -1), keepdims)
     if ord not in (1, -1, math.inf, -math.inf):
-        raise ValueError(f"matrix_norm: there is no order {ord!r}; there are 'fro', 1, -1, inf, -inf")
+        raise ValueError(
+            f"matrix_norm: there is no order {ord!r}; there are 'fro', 1, -1, inf, -inf"
+        )
     of_sums = _weft.max if ord > 0 else _weft.min
     return _sums_of_magnitudes(x, -2 if abs(ord) == 1 else -1, of_sums, keepdims)
 
 
 def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
     """Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power;
-    inf and -inf the largest and least magnitude, 0 how many are not zero. Of integers in float32."""
+    inf and -inf the largest and least magnitude, 0 how many are not zero. Of integers in
+    float32."""
     if ord == 2:
         return _weft.norm(x, axis, keepdims)
     if not x.dtype.is_floating_point:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python array API standard, 2024.12, where it is more than the engine's own functions.
 
-Functions that are bound in the standard's way already (add, exp, max, where, ...) need nothing here.
-"""
+Functions that are bound in the standard's way already (add, exp, max, where, ...) need nothing
+here."""
 
 from math import e, inf, nan, pi
 

@@ -15,16 +15,12 @@ _LARGEST_EXACT = 2**53
 
 def empty(shape, *, dtype=None, device=None, mesh=None, placements=None):
     """New memory of `shape` (ints, or one), not initialised; float32 unless given."""
-    return _weft.empty(
-        shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements
-    )
+    return _weft.empty(shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements)
 
 
 def zeros(shape, *, dtype=None, device=None, mesh=None, placements=None):
     """Zeros of `shape`, float32 unless given; with `mesh` each rank makes its part."""
-    return _weft.zeros(
-        shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements
-    )
+    return _weft.zeros(shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements)
 
 
 def ones(shape, *, dtype=None, device=None, mesh=None, placements=None):
@@ -43,8 +39,8 @@ def _is_exact(value):
 
 
 def full(shape, fill_value, *, dtype=None, device=None, mesh=None, placements=None):
-    """All elements `fill_value`, a number, which says the dtype unless it is given. ValueError for a
-    number that an integer dtype does not hold."""
+    """All elements `fill_value`, a number, which says the dtype unless it is given. ValueError for
+    a number that an integer dtype does not hold."""
     dtype = _dtype_of_number(fill_value) if dtype is None else _weft.dtype_named(dtype)
     check_fits("full", fill_value, dtype)
     if _is_exact(fill_value) or dtype.is_floating_point:
@@ -97,8 +93,8 @@ def full_like(x, /, fill_value, *, dtype=None, device=None):
 
 
 def arange(start, /, stop=None, step=1, *, dtype=None, device=None, mesh=None, placements=None):
-    """start, start + step, ... before stop, or 0, 1, ... before the one number given; int64 of ints,
-    else float32. ValueError when step is 0."""
+    """start, start + step, ... before stop, or 0, 1, ... before the one number given; int64 of
+    ints, else float32. ValueError when step is 0."""
     if stop is None:
         start, stop = 0, start
     if dtype is None:
@@ -167,8 +163,8 @@ def meshgrid(*arrays, indexing="xy"):
 
 
 def from_dlpack(x, /, *, device=None, copy=None):
-    """A tensor over the memory of whatever has __dlpack__, copied where its elements have gaps; with
-    copy=True always, with copy=False never but ValueError."""
+    """A tensor over the memory of whatever has __dlpack__, copied where its elements have gaps;
+    with copy=True always, with copy=False never but ValueError."""
     made = _weft.from_dlpack(x, copy=copy)
     check_device("from_dlpack", made, device)
     return made

@@ -117,7 +117,9 @@ def result_type(*arrays_and_dtypes):
     makes integers float32. ValueError when there is nothing but numbers."""
     numbers = {type(x) for x in arrays_and_dtypes if isinstance(x, (bool, int, float))}
     dtypes = [
-        dtype_of("result_type", x) for x in arrays_and_dtypes if not isinstance(x, (bool, int, float))
+        dtype_of("result_type", x)
+        for x in arrays_and_dtypes
+        if not isinstance(x, (bool, int, float))
     ]
     if not dtypes:
         raise ValueError("result_type: there is neither a tensor nor a dtype")

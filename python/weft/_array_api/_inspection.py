@@ -9,9 +9,7 @@ __array_api_version__ = "2024.12"
 
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _MOST_DIMS = 8
-_DTYPES = {
-    dtype.name: dtype for kind in ("bool", "numeric") for dtype in KINDS[kind]
-}
+_DTYPES = {dtype.name: dtype for kind in ("bool", "numeric") for dtype in KINDS[kind]}
 
 
 class _Namespace:
@@ -61,8 +59,8 @@ def __array_namespace_info__():
 
 
 def _array_namespace(self, /, *, api_version=None):
-    """The functions that take this tensor: the module weft. ValueError for a version of the standard
-    that it does not follow."""
+    """The functions that take this tensor: the module weft. ValueError for a version of the
+    standard that it does not follow."""
     import weft
 
     if api_version is not None and api_version not in _VERSIONS:

@@ -4,7 +4,13 @@
 import numpy as np
 
 from weft import _weft
-from weft._array_api._beside import copied, normalized_axes, normalized_axis, values_beside, values_of
+from weft._array_api._beside import (
+    copied,
+    normalized_axes,
+    normalized_axis,
+    values_beside,
+    values_of,
+)
 
 
 def reshape(x, /, shape, *, copy=None):
@@ -25,8 +31,8 @@ def reshape(x, /, shape, *, copy=None):
 
 
 def broadcast_arrays(*arrays):
-    """The tensors as a list, each broadcast to the shape that all of them fit; no copies. ValueError
-    when they fit none."""
+    """The tensors as a list, each broadcast to the shape that all of them fit; no copies.
+    ValueError when they fit none."""
     try:
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
     except ValueError:
@@ -66,8 +72,9 @@ def _repeated(x, count, axis):
 
 
 def repeat(x, repeats, /, *, axis=None):
-    """Each element of `axis` (of the flattened tensor when None) as often as `repeats` says: an int,
-    or a tensor of one for each, whose values every rank looks at. ValueError for negative ones."""
+    """Each element of `axis` (of the flattened tensor when None) as often as `repeats` says: an
+    int, or a tensor of one for each, whose values every rank looks at. ValueError for negative
+    ones."""
     if axis is None:
         x, axis = _weft.reshape(x, (x.size,)), 0
     axis = normalized_axis("repeat", axis, x.ndim)
@@ -96,9 +103,7 @@ def _rolled(x, shift, axis):
     first = -shift % size if size else 0
     if first == 0:
         return x
-    return _weft.concat(
-        [_weft.slice(x, axis, first, size), _weft.slice(x, axis, 0, first)], axis
-    )
+    return _weft.concat([_weft.slice(x, axis, first, size), _weft.slice(x, axis, 0, first)], axis)
 
 
 def roll(x, /, shift, *, axis=None):
@@ -120,7 +125,8 @@ def roll(x, /, shift, *, axis=None):
 
 
 def stack(arrays, /, *, axis=0):
-    """Tensors of one shape along a new dim `axis`. ValueError when shapes differ or there are none."""
+    """Tensors of one shape along a new dim `axis`. ValueError when shapes differ or there are
+    none."""
     arrays = list(arrays)
     if any(array.shape != arrays[0].shape for array in arrays):
         shapes = ", ".join(str(list(array.shape)) for array in arrays)
@@ -129,8 +135,8 @@ def stack(arrays, /, *, axis=0):
 
 
 def tile(x, repetitions, /):
-    """The whole tensor `repetitions[i]` times one after the other along dim i, counted from the last
-    one. ValueError for a negative number."""
+    """The whole tensor `repetitions[i]` times one after the other along dim i, counted from the
+    last one. ValueError for a negative number."""
     counts = (repetitions,) if isinstance(repetitions, int) else tuple(repetitions)
     if any(count < 0 for count in counts):
         raise ValueError(f"tile: repetitions are {counts}; at least 0")
@@ -154,6 +160,4 @@ def unstack(x, /, *, axis=0):
     """A tuple of the slices of `axis`, which they have not any more. ValueError when x has no such
     dim."""
     axis = normalized_axis("unstack", axis, x.ndim)
-    return tuple(
-        _weft.squeeze(_weft.slice(x, axis, i, i + 1), axis) for i in range(x.shape[axis])
-    )
+    return tuple(_weft.squeeze(_weft.slice(x, axis, i, i + 1), axis) for i in range(x.shape[axis]))

@@ -21,8 +21,9 @@ def _matmul_of_vectors(x1, x2):
 
 
 def matmul(x1, x2, /):
-    """x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, and a vector [k] is a
-    row, or a column, whose dim of size 1 is left out again. ValueError names what does not fit."""
+    """x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, and a vector [k] is
+    a row, or a column, whose dim of size 1 is left out again. ValueError names what does not
+    fit."""
     if x1.ndim > 1 and x2.ndim > 1:
         return _weft.matmul(x1, x2)
     return _matmul_of_vectors(x1, x2)
@@ -53,9 +54,9 @@ def _contracted(x1, x2, axes):
 
 
 def tensordot(x1, x2, /, *, axes=2):
-    """Products of x1 and x2 summed over the last `axes` dims of x1 and the first of x2, or over pairs
-    of dims (dims of x1, dims of x2): the other dims of x1, then those of x2. ValueError names sizes
-    that differ."""
+    """Products of x1 and x2 summed over the last `axes` dims of x1 and the first of x2, or over
+    pairs of dims (dims of x1, dims of x2): the other dims of x1, then those of x2. ValueError names
+    sizes that differ."""
     first, second = _contracted(x1, x2, axes)
     for a, b in zip(first, second):
         if x1.shape[a] != x2.shape[b]:
@@ -82,9 +83,7 @@ def vecdot(x1, x2, /, *, axis=-1):
             f"vecdot: axis {axis} is none of {list(x1.shape)} and {list(x2.shape)} from the end"
         )
     if x1.shape[axis] != x2.shape[axis]:
-        raise ValueError(
-            f"vecdot: dim {axis} of {list(x1.shape)} and of {list(x2.shape)} differ"
-        )
+        raise ValueError(f"vecdot: dim {axis} of {list(x1.shape)} and of {list(x2.shape)} differ")
     dtype = _weft.promote(x1.dtype, x2.dtype)
     if dtype in (_weft.bfloat16, _weft.float16):
         x1, x2 = x1.to(_weft.float32), x2.to(_weft.float32)

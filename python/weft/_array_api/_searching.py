@@ -67,8 +67,8 @@ def nonzero(x, /):
 
 
 def searchsorted(x1, x2, /, *, side="left", sorter=None):
-    """Where the elements of x2 would go into x1 [n], which is in order (of indices `sorter` when they
-    are given), before or behind equal ones by `side`: int64, of the shape of x2."""
+    """Where the elements of x2 would go into x1 [n], which is in order (of indices `sorter` when
+    they are given), before or behind equal ones by `side`: int64, of the shape of x2."""
     if x1.ndim != 1:
         raise ValueError(f"searchsorted: x1 is {list(x1.shape)}; it must have one dim")
     if side not in ("left", "right"):
@@ -113,8 +113,8 @@ def unique_values(x, /):
 
 
 def sort(x, /, *, axis=-1, descending=False, stable=True):
-    """The elements along `axis` in order, equal ones always in the order they have; NaN counts as the
-    greatest. ValueError when x has no such dim."""
+    """The elements along `axis` in order, equal ones always in the order they have; NaN counts as
+    the greatest. ValueError when x has no such dim."""
     return _weft._sort(x, axis, descending)
 
 

@@ -15,8 +15,9 @@ def _as(x, dtype):
 
 
 def sum(x, /, axis=None, keepdims=False, *, dtype=None, dim=None, keepdim=False):
-    """The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in
-    int64 unless it is given, floats in their own. `dim` and `keepdim` are other words for the same."""
+    """The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up
+    in int64 unless it is given, floats in their own. `dim` and `keepdim` are other words for the
+    same."""
     total = _weft.sum(_as(x, dtype), axis, keepdims, dim=dim, keepdim=keepdim)
     return _as(total, dtype)
 
@@ -49,8 +50,8 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
 
 
 def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
-    """Products of the elements up to each along `axis`, which only a tensor of one dim can leave out;
-    integers in int64 unless `dtype` is given. `include_initial`: a 1 before them."""
+    """Products of the elements up to each along `axis`, which only a tensor of one dim can leave
+    out; integers in int64 unless `dtype` is given. `include_initial`: a 1 before them."""
     initial = 1 if include_initial else None
     return _cumulative("cumulative_prod", _weft._cumulative_prod, x, axis, dtype, initial)
 
@@ -88,5 +89,7 @@ def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
     difference = _weft.not_equal if x.dtype is _weft.bool else _weft.subtract
     for _ in range(n):
         size = x.shape[axis]
-        x = difference(_weft.slice(x, axis, min(1, size), size), _weft.slice(x, axis, 0, max(size - 1, 0)))
+        x = difference(
+            _weft.slice(x, axis, min(1, size), size), _weft.slice(x, axis, 0, max(size - 1, 0))
+        )
     return x
