@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors that fit beside another one, and copies of it."""
+
+import math
+
+import numpy as np
+
+from weft import _weft
+
+
+def normalized_axis(what, axis, ndim):
+    """`axis` counted from the front; ValueError when the tensor has no such dim."""
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"{what}: axis {axis} is not one of the {ndim} dims")
+    return axis % ndim
+
+
+def normalized_axes(what, axes, ndim):
+    """An axis, several, or None for all of them, each counted from the front."""
+    if axes is None:
+        return tuple(range(ndim))
+    given = (axes,) if not isinstance(axes, (tuple, list)) else axes
+    return tuple(normalized_axis(what, axis, ndim) for axis in given)
+
+
+def elements_over(x, axes):
+    """How many elements a reduction of x over `axes` takes together."""
+    return math.prod(x.shape[axis] for axis in axes)
+
+
+def filled_beside(x, shape, value, dtype):
+    """A tensor of `shape` with equal elements, on the device of x, or Replicate over its mesh."""
+    return _weft._full(shape, value, dtype=dtype, device=x.device, mesh=x.device_mesh)
+
+
+def values_of(x):
+    """The elements of the whole as a NumPy array; those of bfloat16 as float32."""
+    whole = x.detach()
+    if whole.is_sharded:
+        whole = whole.full_tensor()
+    if whole.dtype is _weft.bfloat16:
+        whole = whole.to(_weft.float32)
+    return whole.numpy()
+
+
+def values_beside(x, values, dtype=_weft.int64):
+    """A NumPy array as a tensor on the device of x, or Replicate over its mesh."""
+    made = _weft.from_numpy(np.array(values, order="C", ndmin=0))
+    if made.dtype is not dtype:
+        made = made.to(dtype)
+    return _weft.distribute(made, x.device_mesh) if x.is_sharded else made
+
+
+def copied(x):
+    """The same elements in new memory, laid out as x."""
+    if x.dtype.is_floating_point:
+        return _weft.multiply(x, 1)
+    made = _weft.zeros_like(x)
+    _weft.copy_(made, x)
+    return made
+
+
+def check_device(what, x, device):
+    """ValueError when `device` is another one than that of x."""
+    if device is not None and x.device != device:
+        raise ValueError(f"{what}: a tensor on {x.device} has no way to device {device}")

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""New tensors. `mesh` and `placements`, which the standard has not, lay them out at once."""
+
+import numbers
+
+import numpy as np
+
+from weft import _weft
+from weft._array_api._beside import check_device, copied
+from weft._array_api._dtypes import check_fits
+
+# Numbers beside tensors are doubles, which hold whole ones up to this.
+_LARGEST_EXACT = 2**53
+
+
+def empty(shape, *, dtype=None, device=None, mesh=None, placements=None):
+    """New memory of `shape` (ints, or one), not initialised; float32 unless given."""
+    return _weft.empty(shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements)
+
+
+def zeros(shape, *, dtype=None, device=None, mesh=None, placements=None):
+    """Zeros of `shape`, float32 unless given; with `mesh` each rank makes its part."""
+    return _weft.zeros(shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements)
+
+
+def ones(shape, *, dtype=None, device=None, mesh=None, placements=None):
+    """Ones of `shape`, float32 unless given; with `mesh` each rank makes its part."""
+    return _weft.ones(shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements)
+
+
+def _dtype_of_number(value):
+    if isinstance(value, (bool, np.bool_)):
+        return _weft.bool
+    return _weft.int64 if isinstance(value, numbers.Integral) else _weft.float32
+
+
+def _is_exact(value):
+    return not isinstance(value, numbers.Integral) or abs(value) <= _LARGEST_EXACT
+
+
+def full(shape, fill_value, *, dtype=None, device=None, mesh=None, placements=None):
+    """All elements `fill_value`, a number, which says the dtype unless it is given. ValueError for
+    a number that an integer dtype does not hold."""
+    dtype = _dtype_of_number(fill_value) if dtype is None else _weft.dtype_named(dtype)
+    check_fits("full", fill_value, dtype)
+    if _is_exact(fill_value) or dtype.is_floating_point:
+        return _weft._full(
+            shape,
+            fill_value,
+            dtype=dtype,
+            device=device or "cpu",
+            mesh=mesh,
+            placements=placements,
+        )
+    whole = asarray(np.full(shape, fill_value), dtype=dtype, device=device)
+    return _weft.distribute(whole, mesh, placements or {}) if mesh else whole
+
+
+def zeros_like(x, /, *, dtype=None, device=None):
+    """Zeros of the shape, dtype (unless given) and layout of x."""
+    check_device("zeros_like", x, device)
+    made = _weft.zeros_like(x)
+    return made if dtype is None else _weft.astype(made, dtype)
+
+
+def ones_like(x, /, *, dtype=None, device=None):
+    """Ones of the shape, dtype (unless given) and layout of x."""
+    check_device("ones_like", x, device)
+    made = _weft.ones_like(x)
+    return made if dtype is None else _weft.astype(made, dtype)
+
+
+def empty_like(x, /, *, dtype=None, device=None):
+    """New memory of the shape, dtype (unless given) and layout of x: zeros where x is sharded."""
+    if x.is_sharded:
+        return zeros_like(x, dtype=dtype, device=device)
+    check_device("empty_like", x, device)
+    return _weft.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
+
+
+def full_like(x, /, fill_value, *, dtype=None, device=None):
+    """All elements `fill_value`, in the shape, dtype (unless given) and layout of x. ValueError for
+    a number that an integer dtype does not hold."""
+    made = zeros_like(x, dtype=dtype, device=device)
+    check_fits("full_like", fill_value, made.dtype)
+    is_partial = made.is_sharded and any(isinstance(p, _weft.Partial) for p in made.placements)
+    if is_partial or not _is_exact(fill_value):
+        return _weft.add(
+            made, full((), fill_value, dtype=made.dtype, device=x.device, mesh=x.device_mesh)
+        )
+    _weft.fill_(made, fill_value)
+    return made
+
+
+def arange(start, /, stop=None, step=1, *, dtype=None, device=None, mesh=None, placements=None):
+    """start, start + step, ... before stop, or 0, 1, ... before the one number given; int64 of
+    ints, else float32. ValueError when step is 0."""
+    if stop is None:
+        start, stop = 0, start
+    if dtype is None:
+        dtypes = {_dtype_of_number(number) for number in (start, stop, step)}
+        dtype = _weft.float32 if _weft.float32 in dtypes else _weft.int64
+    return _weft._arange(
+        start,
+        stop,
+        step,
+        dtype=dtype,
+        device=device or "cpu",
+        mesh=mesh,
+        placements=placements,
+    )
+
+
+def linspace(
+    start, stop, /, num, *, dtype=None, device=None, endpoint=True, mesh=None, placements=None
+):
+    """[num]: numbers evenly from start to stop, which is the last one when `endpoint`; float32
+    unless given. ValueError when num is negative."""
+    return _weft.linspace(
+        start,
+        stop,
+        num,
+        dtype=dtype,
+        device=device or "cpu",
+        endpoint=endpoint,
+        mesh=mesh,
+        placements=placements,
+    )
+
+
+def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, mesh=None, placements=None):
+    """[n_rows, n_cols] of zeros, with ones where column - row is k; float32 unless given."""
+    return _weft.eye(
+        n_rows,
+        n_cols,
+        k=k,
+        dtype=dtype,
+        device=device or "cpu",
+        mesh=mesh,
+        placements=placements,
+    )
+
+
+def meshgrid(*arrays, indexing="xy"):
+    """A list of tensors, one for each of the given [n0], [n1], ..., that hold the coordinates of a
+    grid [n0, n1, ...], or [n1, n0, ...] when `indexing` is "xy". ValueError for another indexing,
+    and for tensors that do not have one dim."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing is {indexing!r}; there are 'xy' and 'ij'")
+    for i, array in enumerate(arrays):
+        if array.ndim != 1:
+            raise ValueError(f"meshgrid: tensor {i} is {list(array.shape)}; it must have one dim")
+    order = list(range(len(arrays)))
+    if indexing == "xy" and len(arrays) > 1:
+        order[:2] = [1, 0]
+    shape = tuple(arrays[i].shape[0] for i in order)
+    grids = []
+    for i, array in enumerate(arrays):
+        alone = [1] * len(arrays)
+        alone[order.index(i)] = array.shape[0]
+        grids.append(_weft.broadcast_to(_weft.reshape(array, tuple(alone)), shape))
+    return grids
+
+
+def from_dlpack(x, /, *, device=None, copy=None):
+    """A tensor over the memory of whatever has __dlpack__, copied where its elements have gaps;
+    with copy=True always, with copy=False never but ValueError."""
+    made = _weft.from_dlpack(x, copy=copy)
+    check_device("from_dlpack", made, device)
+    return made
+
+
+def _numpy_of(obj, dtype, copy):
+    """Nested sequences and numbers as an array, whose Python floats are float32."""
+    if copy is False:
+        raise ValueError(f"asarray: a {type(obj).__name__} cannot be had without a copy")
+    if dtype is not None:
+        return np.asarray(obj, dtype=dtype.name if dtype is not _weft.bfloat16 else "float32")
+    first = obj
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    array = np.asarray(obj)
+    has_dtype = hasattr(first, "dtype")
+    return array.astype("float32") if array.dtype == "float64" and not has_dtype else array
+
+
+def _shared(obj, dtype, copy):
+    """`obj` as a tensor, over its memory where it has one that can be taken."""
+    if isinstance(obj, (np.ndarray, np.generic)):
+        return _weft.from_numpy(np.asarray(obj), copy=copy)
+    if hasattr(obj, "__dlpack__"):
+        return _weft.from_dlpack(obj, copy=copy)
+    if isinstance(obj, (bool, int, float, complex, list, tuple)):
+        return _weft.from_numpy(_numpy_of(obj, dtype, copy))
+    if hasattr(obj, "__array__"):
+        return _weft.from_numpy(np.asarray(obj), copy=copy)
+    try:
+        seen = memoryview(obj)
+    except TypeError:
+        raise TypeError(f"asarray: there is no tensor of a {type(obj).__name__}") from None
+    return _weft.from_numpy(np.asarray(seen), copy=copy)
+
+
+def asarray(obj, /, *, dtype=None, device=None, copy=None):
+    """A tensor of nested lists and numbers (whose floats become float32), of what has __dlpack__,
+    __array__ or a buffer, or a tensor itself. Memory is shared where it can be unless `copy`;
+    copy=False makes a copy a ValueError."""
+    dtype = None if dtype is None else _weft.dtype_named(dtype)
+    if isinstance(obj, _weft.Parameter):
+        obj = _weft.Tensor(obj)
+    is_tensor = isinstance(obj, _weft.Tensor)
+    made = obj if is_tensor else _shared(obj, dtype, copy)
+    check_device("asarray", made, device)
+    if dtype is None or made.dtype is dtype:
+        return copied(made) if is_tensor and copy else made
+    if copy is False:
+        raise ValueError(f"asarray: {made.dtype.name} as {dtype.name} cannot be had without a copy")
+    return _weft.astype(made, dtype)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What dtypes are, and which of them holds which."""
+
+from typing import NamedTuple
+
+from weft import _weft
+from weft._array_api._beside import check_device, copied
+
+# Bits of an element, bits of the fraction, largest exponent.
+_FLOATING = {
+    _weft.float32: (32, 23, 127),
+    _weft.bfloat16: (16, 7, 127),
+    _weft.float16: (16, 10, 15),
+    _weft.float64: (64, 52, 1023),
+}
+_INTEGRAL = {
+    _weft.int32: (32, -(2**31), 2**31 - 1),
+    _weft.int64: (64, -(2**63), 2**63 - 1),
+    _weft.uint8: (8, 0, 255),
+}
+KINDS = {
+    "bool": (_weft.bool,),
+    "signed integer": (_weft.int32, _weft.int64),
+    "unsigned integer": (_weft.uint8,),
+    "integral": tuple(_INTEGRAL),
+    "real floating": tuple(_FLOATING),
+    "complex floating": (),
+    "numeric": (*_INTEGRAL, *_FLOATING),
+}
+
+
+class finfo_object(NamedTuple):
+    """What `finfo` gives: bits, eps, max, min, smallest_normal, dtype."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: _weft.dtype
+
+
+class iinfo_object(NamedTuple):
+    """What `iinfo` gives: bits, max, min, dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: _weft.dtype
+
+
+def dtype_of(what, given):
+    """The dtype of a tensor, of a name, or itself. TypeError for anything else."""
+    dtype = getattr(given, "dtype", given)
+    if isinstance(dtype, str):
+        return _weft.dtype_named(dtype)
+    if not isinstance(dtype, _weft.dtype):
+        raise TypeError(f"{what}: {type(given).__name__} {given!r} is neither a tensor nor a dtype")
+    return dtype
+
+
+def check_fits(what, value, dtype):
+    """ValueError when a number lies beyond what an integer dtype holds."""
+    if dtype in _INTEGRAL:
+        _, least, most = _INTEGRAL[dtype]
+        if not least <= value <= most:
+            raise ValueError(f"{what}: {value} is no {dtype.name}, which holds {least} to {most}")
+
+
+def astype(x, dtype, /, *, copy=True, device=None):
+    """The values of x as `dtype`; floating to integer rounds towards zero. x itself when it is of
+    that dtype already and `copy` is False; ValueError for another device."""
+    check_device("astype", x, device)
+    made = _weft.astype(x, dtype)
+    return copied(made) if copy and made.dtype is x.dtype else made
+
+
+def can_cast(from_, to, /):
+    """Whether `to` is what promotion of it with `from_` (a dtype or a tensor) gives."""
+    to = dtype_of("can_cast", to)
+    return _weft.promote(dtype_of("can_cast", from_), to) is to
+
+
+def finfo(type, /):
+    """Limits of a floating dtype, given as such or by a tensor; ValueError for another dtype."""
+    dtype = dtype_of("finfo", type)
+    if dtype not in _FLOATING:
+        raise ValueError(f"finfo: {dtype.name} is not floating; see iinfo")
+    bits, fraction, exponent = _FLOATING[dtype]
+    largest = (2 - 2.0**-fraction) * 2.0**exponent
+    return finfo_object(bits, 2.0**-fraction, largest, -largest, 2.0 ** (1 - exponent), dtype)
+
+
+def iinfo(type, /):
+    """Limits of an integer dtype, given as such or by a tensor; ValueError for another dtype."""
+    dtype = dtype_of("iinfo", type)
+    if dtype not in _INTEGRAL:
+        raise ValueError(f"iinfo: {dtype.name} is no integer; see finfo")
+    bits, least, most = _INTEGRAL[dtype]
+    return iinfo_object(bits, most, least, dtype)
+
+
+def isdtype(dtype, kind):
+    """Whether a dtype is of a kind: another dtype, "bool", "signed integer", "unsigned integer",
+    "integral", "real floating", "complex floating", "numeric", or a tuple of such."""
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, one) for one in kind)
+    if isinstance(kind, _weft.dtype):
+        return dtype is kind
+    if kind not in KINDS:
+        raise ValueError(f"isdtype: {kind!r} is no kind; there are {', '.join(KINDS)}")
+    return dtype in KINDS[kind]
+
+
+def result_type(*arrays_and_dtypes):
+    """The dtype that holds all of them. Python numbers are weak: an int makes bool int64, a float
+    makes integers float32. ValueError when there is nothing but numbers."""
+    numbers = {type(x) for x in arrays_and_dtypes if isinstance(x, (bool, int, float))}
+    dtypes = [
+        dtype_of("result_type", x)
+        for x in arrays_and_dtypes
+        if not isinstance(x, (bool, int, float))
+    ]
+    if not dtypes:
+        raise ValueError("result_type: there is neither a tensor nor a dtype")
+    result = dtypes[0]
+    for dtype in dtypes[1:]:
+        result = _weft.promote(result, dtype)
+    if float in numbers and not result.is_floating_point:
+        return _weft.float32
+    if int in numbers and result is _weft.bool:
+        return _weft.int64
+    return result

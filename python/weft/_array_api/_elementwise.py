@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of each element that the engine has not as ops; of their rest it binds them all."""
+
+from weft import _weft
+from weft._array_api._dtypes import iinfo, isdtype
+
+
+def _bound_within(x, bound, keeps_all, keeps_none):
+    """A number as bound of integers: None where it keeps all of them; ValueError where none."""
+    if isinstance(bound, _weft.Tensor) or not isdtype(x.dtype, "integral"):
+        return bound
+    limits = iinfo(x.dtype)
+    if keeps_all(bound, limits):
+        return None
+    if keeps_none(bound, limits):
+        raise ValueError(f"clip: bound {bound} lies beyond {x.dtype.name}")
+    return bound
+
+
+def clip(x, /, min=None, max=None):
+    """x, where it is within min and max (tensors or numbers that broadcast, or None), and else the
+    bound it is beyond. ValueError for numbers that leave nothing of an integer dtype."""
+    if min is not None:
+        min = _bound_within(x, min, lambda b, i: b <= i.min, lambda b, i: b > i.max)
+    if max is not None:
+        max = _bound_within(x, max, lambda b, i: b >= i.max, lambda b, i: b < i.min)
+    result = x if min is None else _weft.maximum(x, min)
+    return result if max is None else _weft.minimum(result, max)
+
+
+def positive(x, /):
+    """+x: x itself."""
+    return x
+
+
+def reciprocal(x, /):
+    """1 / x, element by element; of integers in float32."""
+    return _weft.divide(1, x)

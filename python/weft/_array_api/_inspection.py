@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this namespace can do, and the tensor's way to it."""
+
+from weft import _weft
+from weft._array_api._beside import check_device
+from weft._array_api._dtypes import KINDS
+
+__array_api_version__ = "2024.12"
+
+_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+_MOST_DIMS = 8
+_DTYPES = {dtype.name: dtype for kind in ("bool", "numeric") for dtype in KINDS[kind]}
+
+
+class _Namespace:
+    """What `__array_namespace_info__` gives."""
+
+    def capabilities(self):
+        """Which optional things there are."""
+        return {
+            "boolean indexing": False,
+            "data-dependent shapes": True,
+            "max dimensions": _MOST_DIMS,
+        }
+
+    def default_device(self):
+        """Where tensors are made unless a device is given."""
+        return _weft.Device("cpu")
+
+    def default_dtypes(self, *, device=None):
+        """Dtypes of what is made without one; there is no complex one."""
+        return {
+            "real floating": _weft.float32,
+            "complex floating": None,
+            "integral": _weft.int64,
+            "indexing": _weft.int64,
+        }
+
+    def devices(self):
+        """Devices that compute."""
+        return [_weft.Device("cpu")]
+
+    def dtypes(self, *, device=None, kind=None):
+        """{name: dtype} of all dtypes, or those of a kind that isdtype knows, or of several."""
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        for one in kinds:
+            if one is not None and one not in KINDS:
+                raise ValueError(f"dtypes: {one!r} is no kind; there are {', '.join(KINDS)}")
+        return {
+            name: dtype
+            for name, dtype in _DTYPES.items()
+            if kind is None or any(dtype in KINDS[one] for one in kinds)
+        }
+
+
+def __array_namespace_info__():
+    """Capabilities, devices and dtypes of this namespace."""
+    return _Namespace()
+
+
+def _array_namespace(self, /, *, api_version=None):
+    """The functions that take this tensor: the module weft. ValueError for a version of the
+    standard that it does not follow."""
+    import weft
+
+    if api_version is not None and api_version not in _VERSIONS:
+        raise ValueError(
+            f"__array_namespace__: version {api_version!r} is none of {', '.join(_VERSIONS)}"
+        )
+    return weft
+
+
+def _to_device(self, device, /, *, stream=None):
+    """The tensor on `device`, where it must be already; ValueError for another one."""
+    check_device("to_device", self, device)
+    return self
+
+
+_weft.Tensor.__array_namespace__ = _array_namespace
+_weft.Tensor.to_device = _to_device

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of matrices and vectors."""
+
+import math
+
+from weft import _weft
+from weft._array_api._beside import normalized_axis
+
+
+def _matmul_of_vectors(x1, x2):
+    if x1.ndim == 0 or x2.ndim == 0:
+        raise ValueError(
+            f"matmul: {list(x1.shape)} times {list(x2.shape)}; both must have dims, see multiply"
+        )
+    row = _weft.unsqueeze(x1, 0) if x1.ndim == 1 else x1
+    column = _weft.unsqueeze(x2, 1) if x2.ndim == 1 else x2
+    result = _weft.matmul(row, column)
+    if x2.ndim == 1:
+        result = _weft.squeeze(result, -1)
+    return _weft.squeeze(result, -2 if x2.ndim > 1 else -1) if x1.ndim == 1 else result
+
+
+def matmul(x1, x2, /):
+    """x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, and a vector [k] is
+    a row, or a column, whose dim of size 1 is left out again. ValueError names what does not
+    fit."""
+    if x1.ndim > 1 and x2.ndim > 1:
+        return _weft.matmul(x1, x2)
+    return _matmul_of_vectors(x1, x2)
+
+
+def matrix_transpose(x, /):
+    """x [..., m, n] as [..., n, m]; a view. ValueError when it has fewer than two dims."""
+    if x.ndim < 2:
+        raise ValueError(f"matrix_transpose: the tensor is {list(x.shape)}; it needs two dims")
+    return _weft.transpose(x, -2, -1)
+
+
+def _contracted(x1, x2, axes):
+    """The dims of both that are summed over, pair by pair."""
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(x1.ndim, x2.ndim):
+            raise ValueError(
+                f"tensordot: {axes} axes of {list(x1.shape)} and {list(x2.shape)}, which has fewer"
+            )
+        return list(range(x1.ndim - axes, x1.ndim)), list(range(axes))
+    first, second = ([one] if isinstance(one, int) else list(one) for one in axes)
+    if len(first) != len(second):
+        raise ValueError(f"tensordot: {len(first)} axes of one and {len(second)} of the other")
+    return (
+        [normalized_axis("tensordot", axis, x1.ndim) for axis in first],
+        [normalized_axis("tensordot", axis, x2.ndim) for axis in second],
+    )
+
+
+def tensordot(x1, x2, /, *, axes=2):
+    """Products of x1 and x2 summed over the last `axes` dims of x1 and the first of x2, or over
+    pairs of dims (dims of x1, dims of x2): the other dims of x1, then those of x2. ValueError names
+    sizes that differ."""
+    first, second = _contracted(x1, x2, axes)
+    for a, b in zip(first, second):
+        if x1.shape[a] != x2.shape[b]:
+            raise ValueError(
+                f"tensordot: dim {a} of {list(x1.shape)} and dim {b} of {list(x2.shape)} differ"
+            )
+    kept1 = [axis for axis in range(x1.ndim) if axis not in first]
+    kept2 = [axis for axis in range(x2.ndim) if axis not in second]
+    shape1 = tuple(x1.shape[axis] for axis in kept1)
+    shape2 = tuple(x2.shape[axis] for axis in kept2)
+    summed = math.prod(x1.shape[axis] for axis in first)
+    rows = _weft.reshape(_weft.permute_dims(x1, kept1 + first), (math.prod(shape1), summed))
+    columns = _weft.reshape(_weft.permute_dims(x2, second + kept2), (summed, math.prod(shape2)))
+    return _weft.reshape(_weft.matmul(rows, columns), shape1 + shape2)
+
+
+def vecdot(x1, x2, /, *, axis=-1):
+    """Sums of products along `axis`, counted from the end, of tensors whose other dims broadcast.
+    ValueError when the sizes of that dim differ."""
+    if axis >= 0 and x1.ndim == x2.ndim:
+        axis -= x1.ndim
+    if not -min(x1.ndim, x2.ndim) <= axis < 0:
+        raise ValueError(
+            f"vecdot: axis {axis} is none of {list(x1.shape)} and {list(x2.shape)} from the end"
+        )
+    if x1.shape[axis] != x2.shape[axis]:
+        raise ValueError(f"vecdot: dim {axis} of {list(x1.shape)} and of {list(x2.shape)} differ")
+    dtype = _weft.promote(x1.dtype, x2.dtype)
+    if dtype in (_weft.bfloat16, _weft.float16):
+        x1, x2 = x1.to(_weft.float32), x2.to(_weft.float32)
+    total = _weft.sum(_weft.multiply(x1, x2), axis)
+    return _weft.astype(total, dtype)

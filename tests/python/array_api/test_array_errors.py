@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each sentence about bad arguments, provoked."""
+
+import pytest
+
+import weft
+
+X = weft.ones((2, 3))
+VECTOR = weft.ones((3,))
+NUMBER = weft.ones(())
+INTS = weft.arange(3)
+
+ERRORS = [
+    (lambda: weft.arange(0, 5, 0), ValueError, "step from 0 to 5 is 0"),
+    (lambda: weft.argsort(X, axis=2), ValueError, "dim 2 is not one of the 2 dims"),
+    (lambda: weft.asarray(object()), TypeError, "asarray: there is no tensor of a object"),
+    (lambda: weft.asarray(1j), ValueError, "no tensor has dtype complex128"),
+    (lambda: weft.asarray([[1], [2, 3]]), ValueError, "inhomogeneous"),
+    (lambda: weft.asarray([300], dtype=weft.uint8), OverflowError, "out of bounds"),
+    (lambda: weft.asarray(X, device="meta"), ValueError, "asarray: a tensor on cpu has no way"),
+    (lambda: weft.asarray([1], dtype="float31"), ValueError, "float31"),
+    (lambda: weft.astype(X, weft.int32, device="meta"), ValueError, "astype: a tensor on cpu"),
+    (
+        lambda: weft.broadcast_arrays(X, weft.ones(2)),
+        ValueError,
+        r"\[2, 3\], \[2\] broadcast to no",
+    ),
+    (lambda: weft.can_cast(3, weft.int32), TypeError, "can_cast: int 3 is neither"),
+    (lambda: weft.clip(INTS, 2**70), ValueError, "lies beyond int64"),
+    (lambda: weft.concat([]), ValueError, "no tensors"),
+    (lambda: weft.cumulative_prod(NUMBER), ValueError, r"cumulative_prod: which axis of \[\]"),
+    (lambda: weft.cumulative_sum(X), ValueError, r"cumulative_sum: which axis of \[2, 3\]"),
+    (lambda: weft.cumulative_sum(X, axis=2), ValueError, "axis 2 is not one of the 2 dims"),
+    (lambda: weft.diff(VECTOR, n=-1), ValueError, "diff: -1 times"),
+    (lambda: weft.diff(NUMBER), ValueError, "diff: axis -1 is not one of the 0 dims"),
+    (lambda: weft.empty_like(X, device="meta"), ValueError, "empty_like: a tensor on cpu"),
+    (lambda: weft.expand_dims(X, axis=3), ValueError, "dim 3"),
+    (lambda: weft.finfo(weft.int32), ValueError, "int32 is not floating; see iinfo"),
+    (lambda: weft.from_dlpack(object()), AttributeError, "__dlpack__"),
+    (lambda: weft.from_dlpack(X, device="meta"), ValueError, "from_dlpack: a tensor on cpu"),
+    (lambda: weft.full(2, 256, dtype="uint8"), ValueError, "full: 256 is no uint8"),
+    (lambda: weft.full(2, weft.nan, dtype="int32"), ValueError, "full: nan is no int32"),
+    (lambda: weft.full(2, 2**63), ValueError, "is no int64"),
+    (lambda: weft.full_like(INTS, weft.inf), ValueError, "full_like: inf is no int64"),
+    (lambda: weft.iinfo(X), ValueError, "float32 is no integer; see finfo"),
+    (lambda: weft.iinfo("bool"), ValueError, "bool is no integer"),
+    (lambda: weft.isdtype(weft.int32, "odd"), ValueError, "isdtype: 'odd' is no kind"),
+    (lambda: weft.linspace(0, 1, -1), ValueError, "-1 numbers"),
+    (lambda: weft.matmul(X, NUMBER), ValueError, r"matmul: \[2, 3\] times \[\]"),
+    (lambda: weft.matmul(X, X), ValueError, "factor k is 3 in operand 0"),
+    (lambda: weft.matmul(VECTOR, weft.ones(2)), ValueError, "factor k"),
+    (lambda: weft.matrix_transpose(VECTOR), ValueError, r"matrix_transpose: the tensor is \[3\]"),
+    (lambda: weft.meshgrid(X), ValueError, r"meshgrid: tensor 0 is \[2, 3\]"),
+    (lambda: weft.meshgrid(VECTOR, indexing="yx"), ValueError, "meshgrid: indexing is 'yx'"),
+    (lambda: weft.moveaxis(X, (0, 1), 0), ValueError, "moveaxis: 2 dims go to 1"),
+    (lambda: weft.moveaxis(X, (0, 0), (0, 1)), ValueError, "names a dim twice"),
+    (lambda: weft.moveaxis(X, 2, 0), ValueError, "axis 2 is not one of the 2 dims"),
+    (lambda: weft.nonzero(NUMBER), ValueError, "nonzero: a tensor without dims"),
+    (lambda: weft.ones_like(X, device="meta"), ValueError, "ones_like: a tensor on cpu"),
+    (lambda: weft.repeat(VECTOR, -1), ValueError, "repeat: -1 times"),
+    (
+        lambda: weft.repeat(VECTOR, weft.ones(2)),
+        ValueError,
+        r"repeats are \[2\] for the 3 elements",
+    ),
+    (lambda: weft.repeat(VECTOR, weft.asarray([1, -2, 1])), ValueError, "repeat: -2 times"),
+    (lambda: weft.repeat(X, 2, axis=2), ValueError, "repeat: axis 2"),
+    (lambda: weft.reshape(X, (4,)), ValueError, "has 4 elements"),
+    (lambda: weft.reshape(X.mT, (6,), copy=False), ValueError, "without a copy"),
+    (lambda: weft.reshape(X.to("bf16"), (6,), copy=False), ValueError, "is not known here"),
+    (lambda: weft.result_type(1, 2.0), ValueError, "neither a tensor nor a dtype"),
+    (lambda: weft.result_type(1j, X), TypeError, "complex"),
+    (lambda: weft.roll(X, (1, 2)), ValueError, "several shifts need as many axes"),
+    (lambda: weft.roll(X, (1, 2), axis=(0,)), ValueError, "2 shifts for 1 axes"),
+    (lambda: weft.roll(X, 1, axis=2), ValueError, "roll: axis 2"),
+    (lambda: weft.searchsorted(X, X), ValueError, r"x1 is \[2, 3\]"),
+    (lambda: weft.searchsorted(VECTOR, X, side="up"), ValueError, "side is 'up'"),
+    (lambda: weft.sort(X, axis=-3), ValueError, "dim -3 is not one of the 2 dims"),
+    (lambda: weft.squeeze(X, 0), ValueError, "has 2 elements, not 1"),
+    (lambda: weft.stack([X, VECTOR]), ValueError, r"stack: the shapes are \[2, 3\], \[3\]"),
+    (lambda: weft.stack([]), ValueError, "no tensors"),
+    (lambda: weft.take(X, INTS), ValueError, r"take: which axis of \[2, 3\]"),
+    (lambda: weft.take(VECTOR, INTS + 1), ValueError, "index 3 is outside dim 0"),
+    (lambda: weft.tensordot(X, X, axes=3), ValueError, "tensordot: 3 axes"),
+    (lambda: weft.tensordot(X, X, axes=1), ValueError, "dim 1 of .* and dim 0 of .* differ"),
+    (lambda: weft.tensordot(X, X, axes=((0,), (0, 1))), ValueError, "1 axes of one and 2"),
+    (lambda: weft.tensordot(X, X, axes=((2,), (0,))), ValueError, "axis 2 is not one of"),
+    (lambda: weft.tile(X, -1), ValueError, "tile: repetitions are"),
+    (lambda: weft.unstack(NUMBER), ValueError, "unstack: axis 0 is not one of the 0 dims"),
+    (lambda: weft.var(X, axis=2), ValueError, "axis 2 is not one of the 2 dims"),
+    (lambda: weft.vecdot(X, NUMBER), ValueError, "vecdot: axis -1 is none of"),
+    (lambda: weft.vecdot(X, weft.ones(2)), ValueError, "vecdot: dim -1 of .* differ"),
+    (lambda: weft.zeros((2, -1)), ValueError, "has a negative size"),
+    (lambda: weft.zeros_like(X, device="meta"), ValueError, "zeros_like: a tensor on cpu"),
+    (lambda: weft.linalg.cross(X, weft.ones(2)), ValueError, r"cross: dim -1 of \[2\] is not 3"),
+    (lambda: weft.linalg.diagonal(VECTOR), ValueError, r"diagonal: the tensor is \[3\]"),
+    (lambda: weft.linalg.matrix_norm(VECTOR), ValueError, r"matrix_norm: the tensor is \[3\]"),
+    (lambda: weft.linalg.matrix_norm(X, ord="nuc"), ValueError, "no order 'nuc'"),
+    (lambda: weft.linalg.matrix_norm(X, ord=2), ValueError, "no order 2"),
+    (lambda: weft.linalg.outer(X, VECTOR), ValueError, r"outer: the tensor is \[2, 3\]"),
+    (lambda: weft.linalg.trace(NUMBER), ValueError, r"diagonal: the tensor is \[\]"),
+]
+
+
+@pytest.mark.parametrize("call, kind, words", ERRORS, ids=[words for _, _, words in ERRORS])
+def test_error(call, kind, words):
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_tensors_of_one_device_do_not_mix_with_sharded_ones():
+    def body(world):
+        x = weft.ones((5, 7), mesh=weft.DeviceMesh(world, {"x": 2}))
+        for call in (lambda: weft.take(x, INTS, axis=0), lambda: weft.matmul(x, weft.ones(7))):
+            with pytest.raises(ValueError, match="use distribute"):
+                call()
+
+    weft.run_ranks(2, body, deadline=30)
