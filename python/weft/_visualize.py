@@ -50,7 +50,8 @@ class Picture:
         down = math.ceil(len(self._ranks) / across)
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="11" '
-            f'width="{across * (width + _GAP) + _GAP:.0f}" height="{down * (height + _GAP) + 30:.0f}">',
+            f'width="{across * (width + _GAP) + _GAP:.0f}" '
+            f'height="{down * (height + _GAP) + 30:.0f}">',
             f'<text x="{_GAP}" y="18" font-size="13">{html.escape(self._title)}</text>',
         ]
         for number, (name, (offset, shape), note) in enumerate(self._ranks):

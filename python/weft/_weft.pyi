@@ -526,6 +526,11 @@ class Tensor:
         ...
     def __array__(self, dtype: typing.Any = None, copy: typing.Any = None) -> typing.Any:
         ...
+    def __array_namespace__(self, *, api_version = None):
+        """
+        The functions that take this tensor: the module weft. ValueError for a version of the
+            standard that it does not follow.
+        """
     def __bool__(self) -> bool:
         ...
     def __dlpack__(self, *, stream: typing.Any = None, max_version: typing.Any = None, dl_device: typing.Any = None, copy: bool | None = None) -> typing.Any:
@@ -681,6 +686,10 @@ class Tensor:
     def to(self, dtype: DType | str) -> Tensor:
         """
         The same values as another dtype
+        """
+    def to_device(self, device, *, stream = None):
+        """
+        The tensor on `device`, where it must be already; ValueError for another one.
         """
     def to_local(self, *, grad_placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
         """

@@ -161,7 +161,8 @@ def _lines(module, indent):
     head = f"{type(module).__name__}({own}"
     if not children:
         return head + ")"
-    inner = "".join(f"\n{indent}  ({name}): {_lines(child, indent + '  ')}" for name, child in children)
+    deeper = indent + "  "
+    inner = "".join(f"\n{deeper}({name}): {_lines(child, deeper)}" for name, child in children)
     return f"{head}{inner}\n{indent})"
 
 

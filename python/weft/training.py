@@ -47,7 +47,8 @@ class LlamaRun:
             for name, number in numbers.items():
                 if saved[name] != number:
                     raise ValueError(
-                        f"load: the checkpoint's {what} has {name} {saved[name]} but this one {number}"
+                        f"load: the checkpoint's {what} has {name} {saved[name]} "
+                        f"but this one {number}"
                     )
 
         self.state.add_numbers(part, lambda: numbers, take)

@@ -57,7 +57,9 @@ const CommunicatorTraffic& Communicator::traffic() const {
   return transport_of(transport_).traffic();
 }
 
-void Communicator::abort(const std::string& reason) const { transport_of(transport_).abort(reason); }
+void Communicator::abort(const std::string& reason) const {
+  transport_of(transport_).abort(reason);
+}
 
 void Communicator::barrier() const {
   Transport& transport = transport_of(transport_);

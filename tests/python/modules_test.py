@@ -58,8 +58,7 @@ def fsdp_over_tp(model, mesh):
 
 
 def test_sharded_training_is_that_of_one_rank():
-    one = weft.run_ranks(1, lambda w: losses_of(w, {"dp": 1}, lambda model, mesh: fsdp(model, mesh)))
-    expected = one[0]
+    expected = weft.run_ranks(1, lambda w: losses_of(w, {"dp": 1}, fsdp))[0]
     assert expected[-1] < expected[0]
     for ranks, axes, shard in [(3, {"dp": 3}, fsdp), (4, {"dp": 2, "tp": 2}, fsdp_over_tp)]:
         for losses in weft.run_ranks(ranks, lambda w: losses_of(w, axes, shard)):
@@ -178,7 +177,8 @@ def test_an_op_of_ones_own_is_sharded_by_its_rule():
         return gradient * weft.cosh(x) * w, gradient * weft.sinh(x)
 
     op = weft.Op("sinh_scaled", "... d, d -> ... d", forward, backward, linear=[[1]])
-    values, scale = np.linspace(-2, 2, 35, dtype=np.float32).reshape(7, 5), np.arange(5, dtype=np.float32)
+    values = np.linspace(-2, 2, 35, dtype=np.float32).reshape(7, 5)
+    scale = np.arange(5, dtype=np.float32)
 
     def body(world):
         mesh = weft.DeviceMesh(world, {"dp": 3})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks as processes that run Python: under weft run and mpirun, when all goes well and when not."""
+"""Ranks as processes that run Python, under weft run and mpirun: when all goes well, when not."""
 
 import os
 import pathlib

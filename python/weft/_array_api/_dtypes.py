@@ -37,7 +37,7 @@ class finfo_object(NamedTuple):
     max: float
     min: float
     smallest_normal: float
-    dtype: _weft.dtype
+    dtype: _weft.DType
 
 
 class iinfo_object(NamedTuple):
@@ -46,7 +46,7 @@ class iinfo_object(NamedTuple):
     bits: int
     max: int
     min: int
-    dtype: _weft.dtype
+    dtype: _weft.DType
 
 
 def dtype_of(what, given):
@@ -54,7 +54,7 @@ def dtype_of(what, given):
     dtype = getattr(given, "dtype", given)
     if isinstance(dtype, str):
         return _weft.dtype_named(dtype)
-    if not isinstance(dtype, _weft.dtype):
+    if not isinstance(dtype, _weft.DType):
         raise TypeError(f"{what}: {type(given).__name__} {given!r} is neither a tensor nor a dtype")
     return dtype
 
@@ -105,7 +105,7 @@ def isdtype(dtype, kind):
     "integral", "real floating", "complex floating", "numeric", or a tuple of such."""
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)
-    if isinstance(kind, _weft.dtype):
+    if isinstance(kind, _weft.DType):
         return dtype is kind
     if kind not in KINDS:
         raise ValueError(f"isdtype: {kind!r} is no kind; there are {', '.join(KINDS)}")

@@ -91,7 +91,8 @@ def repeat(x, repeats, /, *, axis=None):
 def _repeated_by(x, counts, axis):
     if counts.shape != (x.shape[axis],):
         raise ValueError(
-            f"repeat: repeats are {list(counts.shape)} for the {x.shape[axis]} elements of dim {axis}"
+            f"repeat: repeats are {list(counts.shape)} for the {x.shape[axis]} elements of "
+            f"dim {axis}"
         )
     if counts.size and counts.min() < 0:
         raise ValueError(f"repeat: {counts.min()} times; at least 0")
