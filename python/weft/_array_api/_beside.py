@@ -28,14 +28,20 @@ def elements_over(x, axes):
     return math.prod(x.shape[axis] for axis in axes)
 
 
+def tensor_of(x):
+    """A tensor, or what a Parameter computes with."""
+    return x if isinstance(x, _weft.Tensor) else _weft.Tensor(x)
+
+
 def filled_beside(x, shape, value, dtype):
     """A tensor of `shape` with equal elements, on the device of x, or Replicate over its mesh."""
+    x = tensor_of(x)
     return _weft._full(shape, value, dtype=dtype, device=x.device, mesh=x.device_mesh)
 
 
 def values_of(x):
     """The elements of the whole as a NumPy array; those of bfloat16 as float32."""
-    whole = x.detach()
+    whole = tensor_of(x).detach()
     if whole.is_sharded:
         whole = whole.full_tensor()
     if whole.dtype is _weft.bfloat16:
@@ -48,7 +54,8 @@ def values_beside(x, values, dtype=_weft.int64):
     made = _weft.from_numpy(np.array(values, order="C", ndmin=0))
     if made.dtype is not dtype:
         made = made.to(dtype)
-    return _weft.distribute(made, x.device_mesh) if x.is_sharded else made
+    mesh = tensor_of(x).device_mesh
+    return _weft.distribute(made, mesh) if mesh else made
 
 
 def copied(x):
@@ -62,5 +69,5 @@ def copied(x):
 
 def check_device(what, x, device):
     """ValueError when `device` is another one than that of x."""
-    if device is not None and x.device != device:
-        raise ValueError(f"{what}: a tensor on {x.device} has no way to device {device}")
+    if device is not None and tensor_of(x).device != device:
+        raise ValueError(f"{what}: a tensor on {tensor_of(x).device} has no way to device {device}")

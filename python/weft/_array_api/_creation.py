@@ -6,7 +6,7 @@ import numbers
 import numpy as np
 
 from weft import _weft
-from weft._array_api._beside import check_device, copied
+from weft._array_api._beside import check_device, copied, tensor_of
 from weft._array_api._dtypes import check_fits
 
 # Numbers beside tensors are doubles, which hold whole ones up to this.
@@ -72,9 +72,10 @@ def ones_like(x, /, *, dtype=None, device=None):
 
 def empty_like(x, /, *, dtype=None, device=None):
     """New memory of the shape, dtype (unless given) and layout of x: zeros where x is sharded."""
-    if x.is_sharded:
-        return zeros_like(x, dtype=dtype, device=device)
     check_device("empty_like", x, device)
+    x = tensor_of(x)
+    if x.is_sharded:
+        return zeros_like(x, dtype=dtype)
     return _weft.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
 
 
@@ -86,7 +87,7 @@ def full_like(x, /, fill_value, *, dtype=None, device=None):
     is_partial = made.is_sharded and any(isinstance(p, _weft.Partial) for p in made.placements)
     if is_partial or not _is_exact(fill_value):
         return _weft.add(
-            made, full((), fill_value, dtype=made.dtype, device=x.device, mesh=x.device_mesh)
+            made, full((), fill_value, dtype=made.dtype, device=made.device, mesh=made.device_mesh)
         )
     _weft.fill_(made, fill_value)
     return made
@@ -206,10 +207,8 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
     __array__ or a buffer, or a tensor itself. Memory is shared where it can be unless `copy`;
     copy=False makes a copy a ValueError."""
     dtype = None if dtype is None else _weft.dtype_named(dtype)
-    if isinstance(obj, _weft.Parameter):
-        obj = _weft.Tensor(obj)
-    is_tensor = isinstance(obj, _weft.Tensor)
-    made = obj if is_tensor else _shared(obj, dtype, copy)
+    is_tensor = isinstance(obj, (_weft.Tensor, _weft.Parameter))
+    made = tensor_of(obj) if is_tensor else _shared(obj, dtype, copy)
     check_device("asarray", made, device)
     if dtype is None or made.dtype is dtype:
         return copied(made) if is_tensor and copy else made

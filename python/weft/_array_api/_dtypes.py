@@ -70,7 +70,8 @@ def check_fits(what, value, dtype):
 def astype(x, dtype, /, *, copy=True, device=None):
     """The values of x as `dtype`; floating to integer rounds towards zero. x itself when it is of
     that dtype already and `copy` is False; ValueError for another device."""
-    check_device("astype", x, device)
+    if device is not None:
+        check_device("astype", x, device)
     made = _weft.astype(x, dtype)
     return copied(made) if copy and made.dtype is x.dtype else made
 

@@ -2,12 +2,13 @@
 """Functions of each element that the engine has not as ops; of their rest it binds them all."""
 
 from weft import _weft
+from weft._array_api._beside import tensor_of
 from weft._array_api._dtypes import iinfo, isdtype
 
 
 def _bound_within(x, bound, keeps_all, keeps_none):
     """A number as bound of integers: None where it keeps all of them; ValueError where none."""
-    if isinstance(bound, _weft.Tensor) or not isdtype(x.dtype, "integral"):
+    if not isinstance(bound, (int, float)) or not isdtype(x.dtype, "integral"):
         return bound
     limits = iinfo(x.dtype)
     if keeps_all(bound, limits):
@@ -24,13 +25,13 @@ def clip(x, /, min=None, max=None):
         min = _bound_within(x, min, lambda b, i: b <= i.min, lambda b, i: b > i.max)
     if max is not None:
         max = _bound_within(x, max, lambda b, i: b >= i.max, lambda b, i: b < i.min)
-    result = x if min is None else _weft.maximum(x, min)
+    result = tensor_of(x) if min is None else _weft.maximum(x, min)
     return result if max is None else _weft.minimum(result, max)
 
 
 def positive(x, /):
     """+x: x itself."""
-    return x
+    return tensor_of(x)
 
 
 def reciprocal(x, /):

@@ -8,6 +8,7 @@ from weft._array_api._beside import (
     copied,
     normalized_axes,
     normalized_axis,
+    tensor_of,
     values_beside,
     values_of,
 )
@@ -20,6 +21,7 @@ def reshape(x, /, shape, *, copy=None):
         return _weft.reshape(x, shape)
     if copy:
         return copied(_weft.reshape(x, shape))
+    x = tensor_of(x)
     made = _weft.reshape(x, shape)
     if x.is_sharded or x.dtype is _weft.bfloat16:
         raise ValueError(
@@ -91,8 +93,7 @@ def repeat(x, repeats, /, *, axis=None):
 def _repeated_by(x, counts, axis):
     if counts.shape != (x.shape[axis],):
         raise ValueError(
-            f"repeat: repeats are {list(counts.shape)} for the {x.shape[axis]} elements of "
-            f"dim {axis}"
+            f"repeat: {list(counts.shape)} counts for the {x.shape[axis]} elements of dim {axis}"
         )
     if counts.size and counts.min() < 0:
         raise ValueError(f"repeat: {counts.min()} times; at least 0")
@@ -103,7 +104,7 @@ def _rolled(x, shift, axis):
     size = x.shape[axis]
     first = -shift % size if size else 0
     if first == 0:
-        return x
+        return tensor_of(x)
     return _weft.concat([_weft.slice(x, axis, first, size), _weft.slice(x, axis, 0, first)], axis)
 
 

@@ -24,8 +24,11 @@ def matmul(x1, x2, /):
     """x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, and a vector [k] is
     a row, or a column, whose dim of size 1 is left out again. ValueError names what does not
     fit."""
-    if x1.ndim > 1 and x2.ndim > 1:
+    try:
         return _weft.matmul(x1, x2)
+    except ValueError:
+        if x1.ndim > 1 and x2.ndim > 1:
+            raise
     return _matmul_of_vectors(x1, x2)
 
 
@@ -86,6 +89,6 @@ def vecdot(x1, x2, /, *, axis=-1):
         raise ValueError(f"vecdot: dim {axis} of {list(x1.shape)} and of {list(x2.shape)} differ")
     dtype = _weft.promote(x1.dtype, x2.dtype)
     if dtype in (_weft.bfloat16, _weft.float16):
-        x1, x2 = x1.to(_weft.float32), x2.to(_weft.float32)
+        x1, x2 = _weft.astype(x1, _weft.float32), _weft.astype(x2, _weft.float32)
     total = _weft.sum(_weft.multiply(x1, x2), axis)
     return _weft.astype(total, dtype)

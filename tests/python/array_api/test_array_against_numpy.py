@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import weft
-from array_cases import CASES, OF_ONE, OF_TWO, dtypes_of, operands_of
+from array_cases import CASES, FAMILIES, OF_ONE, OF_TWO, dtypes_of, operands_of
 from array_compare import check, check_dtypes, to_numpy, to_weft
 
 CALLS = [
@@ -36,6 +36,16 @@ def test_agrees(case, dtype):
     check_dtypes(ours, theirs, "asked" if "dtype=" in case.name else dtype)
     # NumPy rounds to float16 on the way; the bound is that of one rounding at the end.
     check(ours, theirs if case.name == "nextafter" else case.numpy(*map(wide, operands)))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_takes_parameters(family):
+    for case in FAMILIES[family]:
+        if "f" in case.kinds and case.name != "where as condition":  # which compares by an operator
+            first, *others = operands_of(case, "float32")
+            with weft.no_grad():
+                ours = case.call(weft, weft.Parameter(to_weft(first)), *map(to_weft, others))
+            check(ours, case.numpy(first, *others), None if "dtype=" in case.name else "float32")
 
 
 EDGES = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1.5, 1e-30, -3e4, 2.0, 3.0]

@@ -61,7 +61,7 @@ ERRORS = [
     (
         lambda: weft.repeat(VECTOR, weft.ones(2)),
         ValueError,
-        r"repeats are \[2\] for the 3 elements",
+        r"repeat: \[2\] counts for the 3 elements",
     ),
     (lambda: weft.repeat(VECTOR, weft.asarray([1, -2, 1])), ValueError, "repeat: -2 times"),
     (lambda: weft.repeat(X, 2, axis=2), ValueError, "repeat: axis 2"),
