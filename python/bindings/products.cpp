@@ -2,14 +2,33 @@
 #include "weft/ops/products.h"
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/tensor_methods.h"
+#include "weft/error.h"
+#include "weft/ops/shapes.h"
 
 namespace weft::python {
 
+/// A vector [k] is a row before the product, and a column behind it, of which the dim of size 1 is
+/// left out again.
+Tensor product_of(const Tensor& a, const Tensor& b) {
+  if (a.ndim() > 1 && b.ndim() > 1) [[likely]]
+    return matmul(a, b);
+  if (a.ndim() == 0 || b.ndim() == 0) {
+    fail("matmul: ", a.shape(), " times ", b.shape(), ": one has no dims; multiply() scales");
+  }
+  const Tensor product =
+      matmul(a.ndim() == 1 ? unsqueeze(a, 0) : a, b.ndim() == 1 ? unsqueeze(b, 1) : b);
+  const Tensor columns = b.ndim() == 1 ? squeeze(product, -1) : product;
+  return a.ndim() == 1 ? squeeze(columns, b.ndim() == 1 ? -1 : -2) : columns;
+}
+
 void bind_products(py::module_& m) {
-  m.def("matmul", &matmul, Released(), py::arg("x1"), py::arg("x2"),
-        with_rule("matmul",
-                  "x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, "
-                  "transposed views are free. ValueError names the sizes that do not fit"));
+  m.def("matmul", &product_of, Released(), py::arg("x1"), py::arg("x2"),
+        with_rule(
+            "matmul",
+            "x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, "
+            "transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is "
+            "left out again. ValueError names the sizes that do not fit"));
   m.def(
       "linear",
       [](const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {

@@ -13,7 +13,6 @@
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/logic.h"
-#include "weft/ops/products.h"
 #include "weft/ops/rounding.h"
 #include "weft/ops/shapes.h"
 
@@ -231,8 +230,8 @@ static void bind_operators(py::class_<Tensor>& tensor) {
   compare("__ge__", greater_equal);
   tensor
       .def(
-          "__matmul__", [](const Tensor& a, const Tensor& b) { return matmul(a, b); }, Released(),
-          py::is_operator())
+          "__matmul__", [](const Tensor& a, const Tensor& b) { return product_of(a, b); },
+          Released(), py::is_operator())
       .def(
           "__invert__", [](const Tensor& a) { return bitwise_invert(a); }, Released())
       .def(

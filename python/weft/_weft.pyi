@@ -364,7 +364,7 @@ class Tensor:
     @staticmethod
     def matmul(x1: Tensor, x2: Tensor) -> Tensor:
         """
-        x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. ValueError names the sizes that do not fit
+        x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
         
         Rule: ... m k, ... k n -> ... m n
         """
@@ -1994,7 +1994,7 @@ def manual_seed(seed: typing.SupportsInt | typing.SupportsIndex) -> None:
     """
 def matmul(x1: Tensor, x2: Tensor) -> Tensor:
     """
-    x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. ValueError names the sizes that do not fit
+    x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
     
     Rule: ... m k, ... k n -> ... m n
     """

@@ -7,7 +7,8 @@ What decomposes a matrix is not here: docs/array-api.md says why.
 import math
 
 from weft import _weft
-from weft._array_api import matmul, matrix_transpose, sum, tensordot, vecdot
+from weft._array_api import matrix_transpose, sum, tensordot, vecdot
+from weft._weft import matmul
 
 __all__ = [
     "cross",

@@ -36,7 +36,7 @@ from weft._array_api._manipulation import (
     tile,
     unstack,
 )
-from weft._array_api._products import matmul, matrix_transpose, tensordot, vecdot
+from weft._array_api._products import matrix_transpose, tensordot, vecdot
 from weft._array_api._searching import (
     argsort,
     count_nonzero,
@@ -87,7 +87,6 @@ __all__ = [
     "inf",
     "isdtype",
     "linspace",
-    "matmul",
     "matrix_transpose",
     "meshgrid",
     "moveaxis",

@@ -7,31 +7,6 @@ from weft import _weft
 from weft._array_api._beside import normalized_axis
 
 
-def _matmul_of_vectors(x1, x2):
-    if x1.ndim == 0 or x2.ndim == 0:
-        raise ValueError(
-            f"matmul: {list(x1.shape)} times {list(x2.shape)}; both must have dims, see multiply"
-        )
-    row = _weft.unsqueeze(x1, 0) if x1.ndim == 1 else x1
-    column = _weft.unsqueeze(x2, 1) if x2.ndim == 1 else x2
-    result = _weft.matmul(row, column)
-    if x2.ndim == 1:
-        result = _weft.squeeze(result, -1)
-    return _weft.squeeze(result, -2 if x2.ndim > 1 else -1) if x1.ndim == 1 else result
-
-
-def matmul(x1, x2, /):
-    """x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, and a vector [k] is
-    a row, or a column, whose dim of size 1 is left out again. ValueError names what does not
-    fit."""
-    try:
-        return _weft.matmul(x1, x2)
-    except ValueError:
-        if x1.ndim > 1 and x2.ndim > 1:
-            raise
-    return _matmul_of_vectors(x1, x2)
-
-
 def matrix_transpose(x, /):
     """x [..., m, n] as [..., n, m]; a view. ValueError when it has fewer than two dims."""
     if x.ndim < 2:
