@@ -132,3 +132,21 @@ def test_a_wrong_result_is_seen():
 
     found = wrongs_on({"x": 4}, [CASES[0]._replace(call=shifted, kinds="f")], one_axis)
     assert len(found) == 1 and "Shard(1)" in found[0]
+
+
+def standardised(x):
+    xp = x.__array_namespace__()
+    return (x - xp.mean(x, axis=0)) / xp.std(x, axis=0)
+
+
+def test_code_for_any_array_runs_on_sharded_tensors():
+    whole = np.random.default_rng(1).normal(size=(5, 7)).astype("float32")
+    theirs = standardised(whole)
+    assert difference(to_numpy(standardised(to_weft(whole))), theirs, BOUND) is None
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"a": 2, "b": 2})
+        ours = standardised(weft.distribute(to_weft(whole), mesh, {"a": weft.Shard(0)}))
+        return ours.is_sharded, difference(to_numpy(ours), theirs, BOUND)
+
+    assert weft.run_ranks(4, body, deadline=DEADLINE) == [(True, None)] * 4
