@@ -145,12 +145,23 @@ static Tensor call_with_number(const Op& op, const Tensor& a, double number) {
   return op({for_scalar(op.spec().name.c_str(), a, number)}, {.values = {number}});
 }
 
+/// What, added, takes `number` away: -number, or what integers that do not hold it wrap to.
+static double negative_of(DType dtype, double number) {
+  if (dtype == DType::u8) return number == 0 ? 0 : 0x1p8 - number;
+  const bool is_least =
+      (dtype == DType::i32 && number == -0x1p31) || (dtype == DType::i64 && number == -0x1p63);
+  return is_least ? number : -number;
+}
+
 Tensor add(const Tensor& a, const Tensor& b) { return call_promoted(add_op, a, b); }
 Tensor sub(const Tensor& a, const Tensor& b) { return call_promoted(sub_op, a, b); }
 Tensor mul(const Tensor& a, const Tensor& b) { return call_promoted(mul_op, a, b); }
 Tensor div(const Tensor& a, const Tensor& b) { return call_promoted_floating(div_op, a, b); }
 Tensor add(const Tensor& a, double b) { return call_with_number(add_number_op, a, b); }
-Tensor sub(const Tensor& a, double b) { return call_with_number(add_number_op, a, -b); }
+Tensor sub(const Tensor& a, double b) {
+  const Tensor operand = for_scalar("sub", a, b);
+  return add_number_op({operand}, {.values = {negative_of(operand.dtype(), b)}});
+}
 Tensor sub(double a, const Tensor& b) { return call_with_number(add_number_op, neg(b), a); }
 Tensor mul(const Tensor& a, double b) { return call_with_number(mul_number_op, a, b); }
 Tensor div(const Tensor& a, double b) { return mul(as_floating("div", a), 1 / b); }

@@ -19,9 +19,21 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
 
 static bool has_elements(const Tensor& a) { return a.device().kind != DeviceKind::meta; }
 
+/// Whether an element of this rank's part is one of the addends that make the whole's: all but
+/// those of the other ranks of a Partial(sum).
+static bool counts_here(const Tensor& a) {
+  bool counts = true;
+  for (int axis = 0; a.is_sharded() && axis < a.sharding().axes(); ++axis) {
+    const Placement& placement = a.sharding()[axis];
+    bool sums = placement.is_partial() && placement.op() == ReduceOp::sum;
+    if (sums && a.sharding().mesh().coordinate(axis) != 0) counts = false;
+  }
+  return counts;
+}
+
 void fill_(const Tensor& a, double value) {
   check_tensor("fill_", a);
-  if (has_elements(a)) fill(a.block(), value);
+  if (has_elements(a)) fill(a.block(), counts_here(a) ? value : 0);
   a.storage()->mark_changed();
 }
 
@@ -34,17 +46,9 @@ Tensor full(const Shape& shape, double value, const TensorOptions& options) {
 Tensor zeros(const Shape& shape, const TensorOptions& options) { return full(shape, 0, options); }
 Tensor ones(const Shape& shape, const TensorOptions& options) { return full(shape, 1, options); }
 
-/// A value for each element of a tensor laid out as `a`: of a Partial, what makes the whole
-/// `value`.
 static Tensor full_like(const Tensor& a, double value) {
   Tensor tensor = new_tensor(layout_of(a), a.device());
-  bool counts = true;
-  for (int axis = 0; a.is_sharded() && axis < a.sharding().axes(); ++axis) {
-    const Placement& placement = a.sharding()[axis];
-    bool sums = placement.is_partial() && placement.op() == ReduceOp::sum;
-    if (sums && a.sharding().mesh().coordinate(axis) != 0) counts = false;
-  }
-  fill_(tensor, counts ? value : 0);
+  fill_(tensor, value);
   return tensor;
 }
 

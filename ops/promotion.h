@@ -30,14 +30,24 @@ inline Tensor call_promoted_floating(const Op& op, const Tensor& a, const Tensor
   return op({as_dtype(a, dtype), as_dtype(b, dtype)});
 }
 
-/// What a C++ number is beside a tensor: it takes the tensor's dtype, but a fraction makes an
-/// integer tensor f32, and any number a bool tensor i64.
+/// std::invalid_argument when a whole number is outside of what an integer dtype holds.
+inline void check_holds(const char* what, DType dtype, double number) {
+  const double least = dtype == DType::u8 ? 0 : dtype == DType::i32 ? -0x1p31 : -0x1p63;
+  const double end = dtype == DType::u8 ? 0x1p8 : dtype == DType::i32 ? 0x1p31 : 0x1p63;
+  if (number >= least && number < end) return;
+  fail(what, ": the number ", number, " is none that a tensor of ", dtype, " holds; cast it first");
+}
+
+/// What a C++ number is beside a tensor: it takes the tensor's dtype, but a fraction (or an
+/// infinity) makes an integer tensor f32, and any number a bool tensor i64.
 inline Tensor for_scalar(const char* what, const Tensor& a, double scalar) {
   if (!a) fail(what, ": no tensor");
   if (is_floating(a.dtype())) [[likely]]
     return a;
-  if (scalar != std::trunc(scalar)) return cast(a, DType::f32);
-  return a.dtype() == DType::boolean ? cast(a, DType::i64) : a;
+  if (scalar != std::trunc(scalar) || std::isinf(scalar)) return cast(a, DType::f32);
+  if (a.dtype() == DType::boolean) return cast(a, DType::i64);
+  check_holds(what, a.dtype(), scalar);
+  return a;
 }
 
 /// Integers as f32: for functions that have no integer values.

@@ -43,6 +43,11 @@ static double exact_number(py::handle object) {
   return rounded;
 }
 
+static py::handle numpy_scalar() {
+  static const py::handle type = py::object(py::module_::import("numpy").attr("generic")).release();
+  return type;
+}
+
 bool load_operand(py::handle object, Operand& operand) {
   if (PyFloat_Check(object.ptr())) {
     operand.number = PyFloat_AS_DOUBLE(object.ptr());
@@ -50,11 +55,16 @@ bool load_operand(py::handle object, Operand& operand) {
   }
   if (PyLong_Check(object.ptr())) {
     operand.number = exact_number(object);
+    operand.is_boolean = PyBool_Check(object.ptr());
     return true;
   }
-  auto found = tensor_of(object);
-  if (found) operand.tensor = *std::move(found);
-  return found.has_value();
+  if (auto found = tensor_of(object)) {
+    operand.tensor = *std::move(found);
+    return true;
+  }
+  // A number of NumPy's is as weak as one of Python's.
+  if (!py::isinstance(object, numpy_scalar())) return false;
+  return load_operand(object.attr("item")(), operand);
 }
 
 }  // namespace weft::python

@@ -25,6 +25,8 @@ namespace py = pybind11;
 struct Operand {
   Tensor tensor;
   double number = 0;
+  /// The number is True or False.
+  bool is_boolean = false;
   bool is_number() const { return !tensor; }
 };
 
@@ -33,7 +35,7 @@ py::handle object_of(DType dtype);
 /// The dtype that an object or a name stands for; nothing for another object. ValueError for a
 /// string that is no dtype's name.
 std::optional<DType> dtype_of(py::handle object);
-/// The same for devices: "cpu", "meta", "cuda:0".
+/// The same for devices: "cpu", "meta", "cuda:0"; None is the CPU.
 std::optional<Device> device_of(py::handle object);
 py::object object_of(Device device);
 /// Shard(0), Replicate() or Partial("sum").
@@ -114,7 +116,7 @@ struct type_caster<weft::Placements> {
 
 template <>
 struct type_caster<weft::Device> {
-  PYBIND11_TYPE_CASTER(weft::Device, const_name("weft._weft.Device | str"));
+  PYBIND11_TYPE_CASTER(weft::Device, const_name("weft._weft.Device | str | None"));
   bool load(handle source, bool) {
     const auto found = weft::python::device_of(source);
     if (found) value = *found;

@@ -44,6 +44,7 @@ std::optional<DType> dtype_of(py::handle object) {
 }
 
 std::optional<Device> device_of(py::handle object) {
+  if (object.is_none()) return cpu;
   if (PyUnicode_Check(object.ptr())) return device_named(object.cast<std::string>());
   py::detail::make_caster<DeviceObject> device;
   if (device.load(object, false)) return py::detail::cast_op<DeviceObject&>(device).device;

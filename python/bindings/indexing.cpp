@@ -22,6 +22,12 @@ struct Selection {
   int64_t start = 0, stop = 0, step = 1;
 };
 
+/// An int, or what stands for one: a tensor of one integer and no dims among them.
+bool is_position(py::handle entry) {
+  if (const auto tensor = tensor_of(entry)) return tensor->ndim() == 0;
+  return PyIndex_Check(entry.ptr()) && !PyBool_Check(entry.ptr());
+}
+
 /// The entries of an index, one a dim, with ... as the dims that are not named.
 std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
   const py::tuple entries =
@@ -48,10 +54,11 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
       if (step < 0) fail("index: step ", step, " is negative; use weft.flip");
       selections.push_back({Selection::Kind::range, start, std::max(start, stop), step});
       ++dim;
-    } else if (PyIndex_Check(entry.ptr()) && !PyBool_Check(entry.ptr())) {
+    } else if (is_position(entry)) {
       const auto size = x.shape()[dim];
-      const auto at =
-          py::reinterpret_steal<py::object>(PyNumber_Index(entry.ptr())).cast<int64_t>();
+      const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(entry.ptr()));
+      if (!number) throw py::error_already_set();
+      const auto at = number.cast<int64_t>();
       if (at < -size || at >= size) {
         throw py::index_error(concat("index: ", at, " is out of dim ", dim, " of ", x.shape()));
       }

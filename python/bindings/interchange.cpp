@@ -225,6 +225,10 @@ static Tensor from_dlpack(const py::object& source, const std::optional<bool>& c
   if (PyCapsule_CheckExact(source.ptr())) {
     return from_capsule(py::reinterpret_borrow<py::capsule>(source), copy);
   }
+  if (!py::hasattr(source, "__dlpack__")) {
+    throw py::type_error(
+        concat("from_dlpack: a ", Py_TYPE(source.ptr())->tp_name, " has no __dlpack__"));
+  }
   return from_capsule(py::capsule(source.attr("__dlpack__")()), copy);
 }
 

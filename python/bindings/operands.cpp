@@ -11,12 +11,22 @@
 
 namespace weft::python {
 
-Tensor beside(const Tensor& tensor, double number) {
+/// Of a whole number beside integers: std::invalid_argument when they cannot hold it.
+static void check_holds(DType dtype, double number) {
+  const double least = dtype == DType::u8 ? 0 : dtype == DType::i32 ? -0x1p31 : -0x1p63;
+  const double end = dtype == DType::u8 ? 0x1p8 : dtype == DType::i32 ? 0x1p31 : 0x1p63;
+  if (number >= least && number < end) return;
+  fail("the number ", number, " is none that a tensor of ", dtype, " holds; cast it first");
+}
+
+Tensor beside(const Tensor& tensor, double number, bool is_boolean) {
   DType dtype = tensor.dtype();
-  if (!is_floating(dtype) && number != std::trunc(number)) {
+  if (!is_floating(dtype) && (number != std::trunc(number) || std::isinf(number))) {
     dtype = DType::f32;
   } else if (dtype == DType::boolean) {
-    dtype = DType::i64;
+    dtype = is_boolean ? DType::boolean : DType::i64;
+  } else if (!is_floating(dtype)) {
+    check_holds(dtype, number);
   }
   TensorOptions options{.dtype = dtype, .device = tensor.device()};
   if (tensor.is_sharded()) options.sharding = Sharding(tensor.sharding().mesh(), {});
@@ -31,8 +41,8 @@ Tensor of_operands(const char* what, TensorFunction function, const Operand& a, 
   if (!a.is_number() && !b.is_number()) [[likely]]
     return function(a.tensor, b.tensor);
   if (a.is_number() && b.is_number()) fail_numbers(what);
-  if (a.is_number()) return function(beside(b.tensor, a.number), b.tensor);
-  return function(a.tensor, beside(a.tensor, b.number));
+  if (a.is_number()) return function(beside(b.tensor, a.number, a.is_boolean), b.tensor);
+  return function(a.tensor, beside(a.tensor, b.number, b.is_boolean));
 }
 
 void bind_functions(py::module_& m, std::span<const OfOne> functions) {

@@ -12,8 +12,9 @@ namespace weft::python {
 using TensorFunction = Tensor (*)(const Tensor&, const Tensor&);
 
 /// The number as a tensor of no dims that fits beside `tensor`: of its dtype (f32 for a fraction
-/// beside integers), over its mesh.
-Tensor beside(const Tensor& tensor, double number);
+/// or an infinity beside integers, of bool for True and False beside bool), over its mesh.
+/// ValueError for a number that its integers do not hold.
+Tensor beside(const Tensor& tensor, double number, bool is_boolean = false);
 
 /// `function` of both as tensors. TypeError when both are numbers.
 Tensor of_operands(const char* what, TensorFunction function, const Operand& a, const Operand& b);

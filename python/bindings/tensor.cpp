@@ -325,6 +325,8 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
   bind_elements(tensor);
   bind_distribution(m, tensor);
   bind_functions_as_methods(m, tensor);
+  // NumPy leaves operators with tensors to the tensor.
+  tensor.attr("__array_ufunc__") = py::none();
 }
 
 }  // namespace weft::python

@@ -22,6 +22,7 @@ from weft._array_api import *
 from weft._array_api import __array_api_version__, __array_namespace_info__
 from weft._context import connect, enable_grad, no_grad, no_sync, trace, traffic
 from weft._names import *
+from weft._program import estimate
 from weft._visualize import visualize
 from weft import linalg, nn, ops, optim, training
 

@@ -1,11 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `weft` command of an installed package: the program beside the library."""
+"""The `weft` program that belongs to this package."""
 
 import os
 import pathlib
+import subprocess
 import sys
 
 
+def _program():
+    """In a wheel it lies within the package, in a build tree beside it."""
+    package = pathlib.Path(__file__).parent
+    built = pathlib.Path(sys.modules["weft._weft"].__file__).parent.parent.parent
+    for path in (package / "bin" / "weft", built / "bin" / "weft"):
+        if path.exists():
+            return path
+    raise RuntimeError("weft: the program is not beside the package; build the target weft_program")
+
+
 def main():
-    program = pathlib.Path(__file__).parent / "bin" / "weft"
+    """The `weft` command of an installed package."""
+    program = _program()
     os.execv(program, ["weft", *sys.argv[1:]])
+
+
+def estimate(**flags):
+    """What a configuration of a Llama will cost on a world that need not be there, in words: memory
+    by purpose, traffic by axis, time of a step, and with schedule=True its schedule. The flags are
+    those of `weft estimate`: estimate(model="small", mesh="dp=2,tp=2", strategy="full_shard",
+    dtype="bf16", batch=16, seq=512, machine="h100"). ValueError says what is wrong with one."""
+    words = []
+    for name, value in flags.items():
+        if value is False or value is None:
+            continue
+        words.append("--" + name.replace("_", "-"))
+        if value is not True:
+            words.append(str(value))
+    done = subprocess.run([_program(), "estimate", *words], capture_output=True, text=True)
+    if done.returncode == 2:
+        raise ValueError(done.stderr.strip().removeprefix("weft: "))
+    if done.returncode != 0:
+        raise RuntimeError(f"estimate: {done.stderr.strip()}")
+    return done.stdout

@@ -175,3 +175,11 @@ def test_the_programs_numbers_come_back_to_the_bit(tmp_path):
         return len(arrays)
 
     assert weft.run_ranks(3, body)[0] > 30
+
+
+def test_estimate_is_the_programs():
+    text = weft.estimate(model="small", mesh="dp=2,tp=2", batch=4, seq=512, machine="h100")
+    flags = ["--model", "small", "--mesh", "dp=2,tp=2", "--batch", 4, "--seq", 512]
+    assert text == program("estimate", *flags, "--machine", "h100")
+    with pytest.raises(ValueError, match="mesh"):
+        weft.estimate(mesh="dp")

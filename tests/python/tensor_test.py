@@ -167,3 +167,62 @@ def test_visualize_tells_every_ranks_part():
         "rank 3 (dp=1, tp=1)  [3:5, 2:4]",
     ]
     assert svg.startswith("<svg") and svg.count("<rect") == 8
+
+
+def test_numbers_that_integers_do_not_hold_are_refused():
+    small = weft.asarray([44], dtype="uint8")
+    for call in (
+        lambda: small + 300,
+        lambda: small - 300,
+        lambda: weft.less(small, 300),
+        lambda: weft.maximum(small, -1),
+        lambda: weft.asarray([5], dtype="int32") < 2**40,
+    ):
+        with pytest.raises(ValueError, match="is none that a tensor of (u8|i32) holds"):
+            call()
+    assert (small - 3).tolist() == [41] and (small - 0).tolist() == [44]
+    assert (3 - small).tolist() == [215]
+    assert (weft.asarray([5]) < float("inf")).tolist() == [True]
+    assert weft.minimum(weft.asarray([5]), float("inf")).tolist() == [5.0]
+
+
+def test_bools_beside_bools_stay_bools():
+    truths = weft.asarray([True, False])
+    assert (truths & True).dtype == weft.bool
+    assert weft.where(truths, truths, False).dtype == weft.bool
+
+
+def test_numpys_numbers_are_numbers():
+    x = weft.asarray([1.0, 2.0])
+    for sum_ in (x + np.float32(1), np.float32(1) + x, x + np.int64(1), np.int64(1) + x):
+        assert isinstance(sum_, weft.Tensor) and sum_.tolist() == [2.0, 3.0]
+    with pytest.raises(TypeError):
+        np.ones(2) + x
+
+
+def test_tensors_as_indices():
+    x = weft.asarray([10, 20, 30])
+    assert x[weft.asarray(1)].item() == 20
+    with pytest.raises(TypeError, match="is no index"):
+        x[weft.asarray(1.0)]
+    with pytest.raises(IndexError, match="see weft.take"):
+        x[weft.asarray([0, 1])]
+
+
+def test_a_filled_partial_has_the_value():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 3})
+        made = weft.ones((2,), mesh=mesh, placements=[Partial()])
+        filled = weft.zeros((2,), mesh=mesh, placements=[Partial("avg")])
+        filled.fill_(5)
+        return made.full_tensor().tolist() + filled.full_tensor().tolist()
+
+    assert weft.run_ranks(3, body)[1] == [1.0, 1.0, 5.0, 5.0]
+
+
+def test_vectors_multiply_as_numpys_do():
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(3.0)
+    x, y = weft.from_numpy(a), weft.from_numpy(b)
+    np.testing.assert_allclose((x @ y).numpy(), a @ b)
+    np.testing.assert_allclose((y @ x.T).numpy(), b @ a.T)
+    assert (y @ y).item() == b @ b

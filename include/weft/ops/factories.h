@@ -50,6 +50,7 @@ inline Tensor randn(const Shape& shape, const TensorOptions& options = {}) {
 }
 
 // In place, on the memory of `a`, with NoGrad for leaves.
+/// Every element of the whole is `value`, of a Partial too.
 WEFT_API void fill_(const Tensor& a, double value);
 WEFT_API void copy_(const Tensor& to, const Tensor& from);
 WEFT_API void uniform_(const Tensor& a, double low, double high);
