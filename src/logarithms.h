@@ -17,11 +17,11 @@ WEFT_MATH float scaled_log2(float x, double factor) {
   return finite ? value : edge;
 }
 
-/// 1 ulp; exact for powers of two.
+/// 0.51 ulp; exact for powers of two.
 WEFT_MATH float log2(float x) { return scaled_log2(x, 1.0); }
 WEFT_MATH double log2(double x) { return ::log2(x); }
 
-/// 1 ulp; exact for powers of ten.
+/// 0.51 ulp; exact for powers of ten.
 WEFT_MATH float log10(float x) { return scaled_log2(x, 0x1.34413509f79ffp-2); }
 WEFT_MATH double log10(double x) { return ::log10(x); }
 
@@ -35,7 +35,7 @@ WEFT_MATH float log1p(float x) {
 }
 WEFT_MATH double log1p(double x) { return ::log1p(x); }
 
-/// 3 ulp.
+/// 2 ulp.
 WEFT_MATH float expm1(float x) {
   // Taylor's series, whose next term is below 2^-26 of the sum for |x| <= 0.7.
   float p = 0x1.27e4fcp-22f;

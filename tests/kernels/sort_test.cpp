@@ -33,6 +33,18 @@ TEST(Sort, OrdersRowsAndKeepsTies) {
   }
 }
 
+TEST(Sort, GivesTheIndicesAlone) {
+  for (Lie lie : {Lie::dense, Lie::transposed}) {
+    for (bool descending : {false, true}) {
+      const Array in = Array::random(f32, {6, 50}, lie, 1, 0, 20), values(f32, {6, 50});
+      const Array both(i64, {6, 50}), alone(i64, {6, 50}, lie);
+      sort_rows(values.block, both.block, in.block, descending);
+      argsort_rows(alone.block, in.block, descending);
+      EXPECT_EQ(alone.values(), both.values());
+    }
+  }
+}
+
 TEST(Sort, NaNIsTheGreatest) {
   const Array in = Array::of(f32, {4}, {1, std::nan(""), 9, -2}), values(f32, {4}),
               indices(i32, {4});
