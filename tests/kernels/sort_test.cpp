@@ -54,6 +54,24 @@ TEST(Sort, NaNIsTheGreatest) {
   EXPECT_EQ(indices.values(), (std::vector<double>{1, 2, 0, 3}));
 }
 
+TEST(Sort, LongRowsAreOrderedLikeShortOnes) {
+  const double nan = std::nan(""), inf = INFINITY;
+  const double special[] = {nan, -nan, inf, -inf, 0, -0.0, 1e-45, -1e-45, 3e38, -3e38, 1, -1};
+  for (int64_t n : {63, 64, 65, 1000}) {
+    for (bool descending : {false, true}) {
+      std::vector<double> values = Array::random(f32, {n}, Lie::dense, 4, -2, 2).values();
+      for (size_t i = 0; i < values.size(); i += 2) values[i] = special[i / 2 % std::size(special)];
+      const Array narrow = Array::of(f32, {n}, values), wide = Array::of(f64, {n}, values);
+      const Array few(f32, {n / 3}), indices(i64, {n}), expected(i64, {n}), first(i64, {n / 3});
+      argsort_rows(indices.block, narrow.block, descending);
+      argsort_rows(expected.block, wide.block, descending);
+      EXPECT_EQ(indices.values(), expected.values());
+      sort_rows(few.block, first.block, narrow.block, descending);
+      for (int64_t i = 0; i < n / 3; ++i) ASSERT_EQ(first[i], expected[i]);
+    }
+  }
+}
+
 TEST(Sort, RefusesMoreThanThereIs) {
   const Array in(f32, {2, 3}), values(f32, {2, 4}), indices(i64, {2, 4}), few(i64, {2, 3});
   EXPECT_THROW(sort_rows(values.block, indices.block, in.block), std::invalid_argument);
