@@ -41,7 +41,7 @@ struct IsFinite {
 struct IsInf {
   template <class T>
   WEFT_FN bool operator()(T a) const {
-    return a == a && a - a != T(0);
+    return (a == a) & (a - a != T(0));
   }
 };
 struct IsNan {

@@ -100,12 +100,14 @@ struct Log10 {
     return log10(a);
   }
 };
-/// Equal infinities have no difference.
+/// Equal infinities have no difference. The logarithm of 1 + e is log1p's, for e in [0, 1] alone:
+/// with its edges the loop does not vectorise.
 struct LogAddExp {
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
-    const T sum = maximum_of(a, b) + log1p(exp(-abs(a - b)));
-    return a == b ? a + T(0.69314718055994531) : sum;
+    const T apart = a == b ? T(0) : abs(a - b);
+    const T e = exp(-apart), sum = T(1) + e;
+    return (a > b ? a : b) + (log(sum) + (e - (sum - T(1))) / sum);
   }
 };
 

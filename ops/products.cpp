@@ -34,7 +34,10 @@ static const Op matmul_op = list({
         },
     .accumulates = {0},
     .products = one_product,
-    .samples = {{{{5, 7}, {7, 3}}}, {{{2, 5, 7}, {2, 7, 3}}}, {{{2, 5, 7}, {7, 3}}}},
+    .samples = {{{{5, 7}, {7, 3}}},
+                {{{2, 5, 7}, {2, 7, 3}}},
+                {{{2, 5, 7}, {7, 3}}},
+                {.shapes = {{5, 7}, {7, 3}}, .dtypes = {i64, i64}, .low = -9, .high = 9}},
 });
 
 /// The gradient of a linear layer's weight: contracted over all leading dims, never batched and
@@ -100,7 +103,11 @@ static const Op linear_bias_op = list({
     .samples = {{{{5, 7}, {3, 7}, {3}}}, {{{2, 5, 7}, {3, 7}, {3}}}},
 });
 
-Tensor matmul(const Tensor& a, const Tensor& b) { return call_promoted(matmul_op, a, b); }
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  const bool truths = a && b && promote(a.dtype(), b.dtype()) == boolean;
+  if (truths) return cast(matmul(cast(a, i32), cast(b, i32)), boolean);
+  return call_promoted(matmul_op, a, b);
+}
 
 Tensor linear(const Tensor& x, const Tensor& weight) { return call_promoted(linear_op, x, weight); }
 

@@ -3,25 +3,22 @@
 
 #include "ops/along_dim.h"
 #include "ops/dense.h"
-#include "src/kernels/embedding.h"
 #include "src/kernels/take.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
-// structure: dim, its size in the operand; indices are checked where they are.
-
-static void check_indices(const char* what, const Block& indices, int64_t dim, int64_t size) {
-  auto outside = find_outside(indices, -size, size);
-  if (!outside) return;
-  fail(what, ": index ", *outside, " is outside dim ", dim, ", which has ", size, " elements");
-}
+// structure: dim, and for the gradients its size; indices are checked where they are.
 
 static void take_forward(const Call& c, const char* what) {
   const int dim = along_dim(c);
-  check_indices(what, c.in(1), dim, c.in_shape(0)[dim]);
-  take_along(c.out(), DenseBlock::of(c.in(0)), DenseBlock::of(c.in(1)), dim);
+  const int64_t size = c.in_shape(0)[dim];
+  const DenseBlock indices = DenseBlock::of(c.in(1));
+  if (auto outside = find_index_outside(indices, size)) {
+    fail(what, ": index ", *outside, " is outside dim ", dim, ", which has ", size, " elements");
+  }
+  take_along(c.out(), DenseBlock::of(c.in(0)), indices, dim);
 }
 
 static void add_forward(const Call& c) {

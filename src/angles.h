@@ -39,27 +39,41 @@ constexpr std::array<QuadrantBits, kQuadrantExponents> quadrant_bits() {
 
 inline constexpr std::array<QuadrantBits, kQuadrantExponents> kQuadrantBits = quadrant_bits();
 
+/// `yes` where `which` holds, else `no`. By bits: a choice between values would be compiled to a
+/// branch around the table above, whose loop does not vectorise then.
+WEFT_MATH uint32_t chosen(bool which, uint32_t yes, uint32_t no) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(which);
+  return (yes & mask) | (no & ~mask);
+}
+
 /// x - n * pi / 2 and n modulo 4, by the method of Payne and Hanek (1983); NaN for infinities.
 WEFT_MATH Quadrant quadrant_of_any(float x) {
-  const uint32_t magnitude = std::bit_cast<uint32_t>(x) & 0x7fffffffu;
+  const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & 0x7fffffffu;
   const int32_t exponent = static_cast<int32_t>(magnitude >> 23) - kFirstQuadrantExponent;
   const int32_t low = exponent < 0 ? 0 : exponent;
-  const auto at = static_cast<size_t>(low < kQuadrantExponents ? low : 0);
+  const auto at = static_cast<size_t>(low < kQuadrantExponents ? low : kQuadrantExponents - 1);
   const uint64_t m = (magnitude & 0x007fffffu) | 0x00800000u;
   const uint64_t quadrants = m * kQuadrantBits[at].high + (m * kQuadrantBits[at].low >> 32);
   const uint64_t n = (quadrants + (uint64_t{1} << 61)) >> 62;
   const auto fraction = static_cast<int64_t>(quadrants - (n << 62));
   const auto wide = static_cast<float>(static_cast<double>(fraction) * 0x1.921fb54442d18p-62);
-  const bool negative = x < 0, small = magnitude < 0x3f490fdbu;  // pi / 4
-  const float r = small ? x : negative ? -wide : wide;
-  const auto turns = static_cast<uint32_t>(small ? 0 : negative ? 0 - n : n);
-  return {magnitude < 0x7f800000u ? r : std::bit_cast<float>(0x7fc00000), turns};
+  const uint32_t sign = bits & 0x80000000u, turns = static_cast<uint32_t>(n);
+  const bool small = magnitude < 0x3f490fdbu;  // pi / 4
+  const uint32_t r = chosen(small, bits, std::bit_cast<uint32_t>(wide) ^ sign);
+  const uint32_t known = chosen(magnitude < 0x7f800000u, r, 0x7fc00000u);
+  return {std::bit_cast<float>(known), chosen(small, 0u, chosen(sign != 0, 0u - turns, turns))};
+}
+
+/// `value`, but x where that is 0, for the sign of it.
+WEFT_MATH float with_zero_of(float x, float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  return std::bit_cast<float>(chosen(bits << 1 == 0, bits, std::bit_cast<uint32_t>(value)));
 }
 
 /// 2 ulp; NaN for infinities.
 WEFT_MATH float sine(float x) {
   const Quadrant q = quadrant_of_any(x);
-  return x == 0 ? x : sine_in_quadrant(q.r, q.n);
+  return with_zero_of(x, sine_in_quadrant(q.r, q.n));
 }
 WEFT_MATH double sine(double x) { return ::sin(x); }
 
@@ -73,8 +87,7 @@ WEFT_MATH double cosine(double x) { return ::cos(x); }
 /// 4 ulp; NaN for infinities.
 WEFT_MATH float tangent(float x) {
   const Quadrant q = quadrant_of_any(x);
-  const float ratio = sine_in_quadrant(q.r, q.n) / sine_in_quadrant(q.r, q.n + 1);
-  return x == 0 ? x : ratio;
+  return with_zero_of(x, sine_in_quadrant(q.r, q.n) / sine_in_quadrant(q.r, q.n + 1));
 }
 WEFT_MATH double tangent(double x) { return ::tan(x); }
 

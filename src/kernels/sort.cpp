@@ -2,6 +2,8 @@
 #include "src/kernels/sort.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <numeric>
 #include <vector>
 
@@ -26,17 +28,72 @@ struct ComesBefore {
   }
 };
 
-/// One row: the first k of `order`, which are indices of its elements.
-template <class C>
-static void order_row(std::vector<int64_t>& order, int64_t k, const C* x, bool descending) {
-  std::iota(order.begin(), order.end(), int64_t{0});
-  const ComesBefore<C> before{x, descending};
-  if (k == static_cast<int64_t>(order.size())) {
-    std::sort(order.begin(), order.end(), before);
-  } else {
-    std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+/// The bits of x as a number that grows with it; of all NaNs the greatest, of both zeros one.
+static uint32_t ordered_bits(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x == 0 ? 0.0f : x);
+  const uint32_t ordered = bits >> 31 ? ~bits : bits | 0x80000000u;
+  return x == x ? ordered : 0xffffffffu;
+}
+
+/// Sorts by the upper 32 bits, byte by byte from the lowest, equal ones as they stand. `other` is
+/// room for as many.
+static void sort_keys(std::vector<uint64_t>& keys, std::vector<uint64_t>& other) {
+  constexpr int kBytes = 4, kValues = 256;
+  std::array<std::array<size_t, kValues>, kBytes> starts{};
+  const auto byte_of = [](uint64_t key, int byte) { return key >> (32 + 8 * byte) & 0xff; };
+  for (uint64_t key : keys) {
+    for (int byte = 0; byte < kBytes; ++byte) ++starts[byte][byte_of(key, byte)];
+  }
+  for (int byte = 0; byte < kBytes; ++byte) {
+    auto& places = starts[byte];
+    if (places[byte_of(keys[0], byte)] == keys.size()) continue;  // all are equal there
+    std::exclusive_scan(places.begin(), places.end(), places.begin(), size_t{0});
+    for (uint64_t key : keys) other[places[byte_of(key, byte)]++] = key;
+    keys.swap(other);
   }
 }
+
+/// Rows below this many elements are faster by comparisons than byte by byte.
+static constexpr size_t kShortRow = 64;
+
+/// Puts the first k indices of a row's elements, in their order, into `order`.
+template <class C>
+class RowOrder {
+ public:
+  RowOrder(int64_t n, bool descending) : order(static_cast<size_t>(n)), descending_(descending) {
+    by_keys_ = std::is_same_v<C, float> && order.size() >= kShortRow && n <= 0xffffffff;
+    if (by_keys_) keys_.resize(order.size()), other_.resize(order.size());
+  }
+
+  void sort(const C* x, int64_t k) {
+    if (by_keys_) return sort_by_keys(x);
+    std::iota(order.begin(), order.end(), int64_t{0});
+    const ComesBefore<C> before{x, descending_};
+    if (k == static_cast<int64_t>(order.size())) {
+      std::sort(order.begin(), order.end(), before);
+    } else {
+      std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+    }
+  }
+
+  std::vector<int64_t> order;
+
+ private:
+  /// Of floats the value and the index are one integer.
+  void sort_by_keys(const C* x) {
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      const uint32_t bits = ordered_bits(static_cast<float>(x[i]));
+      keys_[i] = static_cast<uint64_t>(descending_ ? ~bits : bits) << 32 | i;
+    }
+    sort_keys(keys_, other_);
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      order[i] = static_cast<int64_t>(keys_[i] & 0xffffffffu);
+    }
+  }
+
+  bool descending_, by_keys_;
+  std::vector<uint64_t> keys_, other_;
+};
 
 template <class C>
 static void sort_rows_as(const Rows* values, const Rows& indices, const Rows& in, bool descending,
@@ -46,10 +103,11 @@ static void sort_rows_as(const Rows* values, const Rows& indices, const Rows& in
     RowReader<C> read(in);
     RowWriter<C> write(values ? *values : in);
     RowWriter<int64_t> write_indices(indices);
-    std::vector<int64_t> order(static_cast<size_t>(n));
+    RowOrder<C> row(n, descending);
+    const std::vector<int64_t>& order = row.order;
     for (int64_t r = begin; r < end; ++r) {
       const C* x = read(r);
-      order_row(order, k, x, descending);
+      row.sort(x, k);
       int64_t* index = write_indices.begin(r);
       for (int64_t i = 0; i < k; ++i) index[i] = order[static_cast<size_t>(i)] + offset;
       write_indices.end();

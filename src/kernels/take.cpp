@@ -16,6 +16,27 @@ namespace {
 
 /// Columns that one task adds up.
 constexpr int64_t kAddedColumns = 256;
+/// Indices that are looked at before the first wrong one among them is.
+constexpr int64_t kCheckedIndices = 1024;
+
+/// Calls f with the indices as they lie.
+template <class F>
+void with_typed(const Block& indices, const F& f) {
+  if (indices.dtype == DType::i32) return f(indices.as<int32_t>());
+  if (indices.dtype == DType::i64) return f(indices.as<int64_t>());
+  fail("take: indices are i32 or i64, not ", indices.dtype);
+}
+
+/// Calls f(o, i) for `rows` [begin, end) of [outer, n].
+template <class F>
+void for_each_row(int64_t begin, int64_t end, int64_t n, const F& f) {
+  for (int64_t row = begin, o = row / n, i = row % n; row < end; ++row) {
+    f(o, i);
+    if (++i < n) continue;
+    i = 0;
+    ++o;
+  }
+}
 
 /// Both blocks as [outer, size or n, inner]; whole slices [inner] have one index, or each element
 /// its own.
@@ -37,17 +58,12 @@ struct Taking {
   /// Calls f with the indices as a function of (o, i, k).
   template <class F>
   void with_indices(const F& f) const {
-    const auto typed = [&](const auto* data) {
-      const int64_t step = slices ? indices.strides[0] : inner;
-      f([this, data, step](int64_t o, int64_t i, int64_t k) {
-        const int64_t at = slices ? i * step : (o * n + i) * step + k;
-        const auto index = static_cast<int64_t>(data[at]);
+    with_typed(indices, [&](const auto* data) {
+      f([this, data](int64_t o, int64_t i, int64_t k) {
+        const auto index = static_cast<int64_t>(data[slices ? i : (o * n + i) * inner + k]);
         return index < 0 ? index + size : index;
       });
-    };
-    if (indices.dtype == DType::i32) return typed(indices.as<int32_t>());
-    if (indices.dtype == DType::i64) return typed(indices.as<int64_t>());
-    fail("take: indices are i32 or i64, not ", indices.dtype);
+    });
   }
 };
 
@@ -57,12 +73,12 @@ void take_elements(const Taking& t, void* out, const void* in) {
   const auto* from = static_cast<const Bits*>(in);
   t.with_indices([&](const auto& index) {
     parallel_for(t.outer * t.n, grain_of(t.inner), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t o = row / t.n, i = row % t.n;
+      for_each_row(begin, end, t.n, [&](int64_t o, int64_t i) {
+        Bits* row = to + (o * t.n + i) * t.inner;
         for (int64_t k = 0; k < t.inner; ++k) {
-          to[row * t.inner + k] = from[(o * t.size + index(o, i, k)) * t.inner + k];
+          row[k] = from[(o * t.size + index(o, i, k)) * t.inner + k];
         }
-      }
+      });
     });
   });
 }
@@ -70,11 +86,10 @@ void take_elements(const Taking& t, void* out, const void* in) {
 void take_slices(const Taking& t, char* out, const char* in, int64_t bytes) {
   t.with_indices([&](const auto& index) {
     parallel_for(t.outer * t.n, grain_of(t.inner), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t o = row / t.n, i = row % t.n;
-        std::memcpy(out + row * bytes, in + (o * t.size + index(o, i, 0)) * bytes,
+      for_each_row(begin, end, t.n, [&](int64_t o, int64_t i) {
+        std::memcpy(out + (o * t.n + i) * bytes, in + (o * t.size + index(o, i, 0)) * bytes,
                     static_cast<size_t>(bytes));
-      }
+      });
     });
   });
 }
@@ -101,6 +116,23 @@ void add_elements(const Taking& t, C* sums, const T* in) {
 }
 
 }  // namespace
+
+std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
+  std::optional<int64_t> found;
+  with_typed(indices, [&](const auto* data) {
+    const int64_t count = indices.numel();
+    const auto is_outside = [&](int64_t i) { return (data[i] < -size) | (data[i] >= size); };
+    for (int64_t first = 0; first < count && !found; first += kCheckedIndices) {
+      const int64_t last = std::min(count, first + kCheckedIndices);
+      bool any = false;
+      for (int64_t i = first; i < last; ++i) any |= is_outside(i);
+      for (int64_t i = first; any && i < last && !found; ++i) {
+        if (is_outside(i)) found = data[i];
+      }
+    }
+  });
+  return found;
+}
 
 void take_along(const Block& out, const Block& in, const Block& indices, int dim) {
   const Taking t(in, out, indices, dim);

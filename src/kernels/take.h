@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "weft/block.h"
 
 namespace weft {
 
 // Blocks are dense. `indices` (i32 or i64) are [n], or shaped as the block that has n elements
 // along `dim`; those below 0 count from the end, and none is outside.
+
+/// The first index that is not in [-size, size); nothing when there is none.
+std::optional<int64_t> find_index_outside(const Block& indices, int64_t size);
 
 /// out[..., i, ...] = in[..., indices[i], ...], or in[..., indices[..., i, ...], ...].
 void take_along(const Block& out, const Block& in, const Block& indices, int dim);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The greatest error of each function of src/math.h, in units in the last place, against the C
-// library in double: over floats of every exponent, and densely where it matters. The bounds are
-// those the header states.
+// The greatest error of each function of src/math.h, src/angles.h and src/logarithms.h, in units in
+// the last place, against the C library in double: over floats of every exponent, and densely where
+// it matters. The bounds are those the header states.
 #include "src/math.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +9,9 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+
+#include "src/angles.h"
+#include "src/logarithms.h"
 
 namespace weft {
 namespace {
@@ -66,6 +69,13 @@ const Function kFunctions[] = {
     {"cos", [](float x) { return weft::cos(x); }, [](double x) { return std::cos(x); }, 2.0, 1e6f},
     {"rsqrt", [](float x) { return weft::rsqrt(x); }, [](double x) { return 1 / std::sqrt(x); },
      1.5},
+    {"sine", [](float x) { return sine(x); }, [](double x) { return std::sin(x); }, 2.0},
+    {"cosine", [](float x) { return cosine(x); }, [](double x) { return std::cos(x); }, 2.0},
+    {"tangent", [](float x) { return tangent(x); }, [](double x) { return std::tan(x); }, 4.0},
+    {"log2", [](float x) { return weft::log2(x); }, [](double x) { return std::log2(x); }, 0.51},
+    {"log10", [](float x) { return weft::log10(x); }, [](double x) { return std::log10(x); }, 0.51},
+    {"log1p", [](float x) { return weft::log1p(x); }, [](double x) { return std::log1p(x); }, 2.0},
+    {"expm1", [](float x) { return weft::expm1(x); }, [](double x) { return std::expm1(x); }, 2.0},
 };
 
 TEST(Math, ErrorsAreWithinTheStatedBounds) {
@@ -89,6 +99,25 @@ TEST(Math, PowIsWithinOneUlp) {
     }
   }
   EXPECT_LE(worst, 1.0);
+}
+
+TEST(Math, HypotIsWithinOneUlp) {
+  double worst = 0;
+  for (uint32_t bits = 0; bits < 0x7f800000u; bits += 70001) {
+    const float x = std::bit_cast<float>(bits);
+    for (float y : {0.0f, 1e-44f, 1e-20f, 0.3f, 7.0f, 3e19f, 3e38f}) {
+      worst = std::max(worst, ulps(weft::hypot(x, -y), std::hypot(double{x}, double{y})));
+    }
+  }
+  EXPECT_LE(worst, 1.0);
+  EXPECT_EQ(weft::hypot(-kInfinity, std::nanf("")), kInfinity);
+  EXPECT_TRUE(std::isnan(weft::hypot(1.0f, std::nanf(""))));
+}
+
+TEST(Math, PowersOfTheirBaseHaveExactLogarithms) {
+  for (int n = -149; n < 128; ++n) EXPECT_EQ(weft::log2(std::ldexp(1.0f, n)), float(n));
+  float power = 1;
+  for (int n = 0; n <= 10; ++n, power *= 10) EXPECT_EQ(weft::log10(power), float(n));
 }
 
 TEST(Math, PowOfSpecialValues) {

@@ -33,6 +33,18 @@ TEST(Sort, OrdersRowsAndKeepsTies) {
   }
 }
 
+TEST(Sort, GivesTheIndicesAlone) {
+  for (Lie lie : {Lie::dense, Lie::transposed}) {
+    for (bool descending : {false, true}) {
+      const Array in = Array::random(f32, {6, 50}, lie, 1, 0, 20), values(f32, {6, 50});
+      const Array both(i64, {6, 50}), alone(i64, {6, 50}, lie);
+      sort_rows(values.block, both.block, in.block, descending);
+      argsort_rows(alone.block, in.block, descending);
+      EXPECT_EQ(alone.values(), both.values());
+    }
+  }
+}
+
 TEST(Sort, NaNIsTheGreatest) {
   const Array in = Array::of(f32, {4}, {1, std::nan(""), 9, -2}), values(f32, {4}),
               indices(i32, {4});
@@ -40,6 +52,24 @@ TEST(Sort, NaNIsTheGreatest) {
   EXPECT_EQ(indices.values(), (std::vector<double>{3, 0, 2, 1}));
   sort_rows(values.block, indices.block, in.block, true);
   EXPECT_EQ(indices.values(), (std::vector<double>{1, 2, 0, 3}));
+}
+
+TEST(Sort, LongRowsAreOrderedLikeShortOnes) {
+  const double nan = std::nan(""), inf = INFINITY;
+  const double special[] = {nan, -nan, inf, -inf, 0, -0.0, 1e-45, -1e-45, 3e38, -3e38, 1, -1};
+  for (int64_t n : {63, 64, 65, 1000}) {
+    for (bool descending : {false, true}) {
+      std::vector<double> values = Array::random(f32, {n}, Lie::dense, 4, -2, 2).values();
+      for (size_t i = 0; i < values.size(); i += 2) values[i] = special[i / 2 % std::size(special)];
+      const Array narrow = Array::of(f32, {n}, values), wide = Array::of(f64, {n}, values);
+      const Array few(f32, {n / 3}), indices(i64, {n}), expected(i64, {n}), first(i64, {n / 3});
+      argsort_rows(indices.block, narrow.block, descending);
+      argsort_rows(expected.block, wide.block, descending);
+      EXPECT_EQ(indices.values(), expected.values());
+      sort_rows(few.block, first.block, narrow.block, descending);
+      for (int64_t i = 0; i < n / 3; ++i) ASSERT_EQ(first[i], expected[i]);
+    }
+  }
 }
 
 TEST(Sort, RefusesMoreThanThereIs) {

@@ -175,6 +175,20 @@ TEST(NumpyEdges, PowersOfIntegers) {
   expect_exactly(pow(of(i64, {3}), of(i64, {39})), i64, {4052555153018976267.0});
 }
 
+TEST(NumpyEdges, ProductsOfMatricesOfIntegers) {
+  const auto matrix = [](DType dtype, const std::vector<double>& values) {
+    return from_values(values, {2, 2}, {.dtype = dtype});
+  };
+  // Beyond what a double holds exactly.
+  const Tensor large = matrix(i64, {0x1p53, 1, 3, 0x1p52}), ones = matrix(i64, {1, 0, 1, 1});
+  expect_exactly(sub(matmul(large, ones), 0x1p53), i64, {1, 1 - 0x1p53, 3 - 0x1p52, -0x1p52});
+  expect_exactly(matmul(matrix(i32, {1, 2, 3, 4}), matrix(i64, {5, 6, 7, 8}).t()), i64,
+                 {17, 23, 39, 53});
+  expect_exactly(matmul(matrix(u8, {16, 1, 2, 3}), matrix(u8, {16, 1, 5, 7})), u8, {5, 23, 47, 23});
+  expect_exactly(matmul(matrix(boolean, {1, 1, 0, 1}), matrix(boolean, {1, 0, 1, 0})), boolean,
+                 {1, 0, 1, 0});
+}
+
 TEST(NumpyEdges, PowersOfANumber) {
   const std::vector<double> x = {kNan, kInf, -kInf, 0, -0.0, 4, 2.25};
   for (DType dtype : {f32, f64}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <optional>
 
 #include "tests/support/ranks.h"
@@ -112,10 +113,15 @@ class ProgramWriter {
         {"twice and one more", [](const Tensor& a) { return a * 2.0 + 1.0; }},
         {"less half", [](const Tensor& a) { return 0.5 - a; }},
         {"dropout", [](const Tensor& a) { return dropout(a, 0.3); }},
-        {"f32 and back", [](const Tensor& a) { return cast(cast(a, f32), f64); }},
+        {"sine", sin},
+        {"relu", relu},
+        {"sums of tanh", [](const Tensor& a) { return cumulative_sum(tanh(a), -1); }},
+        {"products of tanh", [](const Tensor& a) { return cumulative_prod(tanh(a), 0); }},
+        {"flip", [](const Tensor& a) { return flip(a); }},
+        {"square root of more than a square", [](const Tensor& a) { return hypot(a, a + 3.0); }},
     };
     size_t a = any();
-    const Function& function = kFunctions[random_.below(12)];
+    const Function& function = kFunctions[random_.below(std::ssize(kFunctions))];
     add(
         function.name, {a}, [&](const Tensors& t) { return function.apply(t[0]); }, shapes_[a]);
   }

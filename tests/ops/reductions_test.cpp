@@ -22,6 +22,12 @@ double squares_of(const std::vector<double>& values) {
   return total;
 }
 
+double product_of(const std::vector<double>& values) {
+  double product = 1;
+  for (double value : values) product *= value;
+  return product;
+}
+
 /// Groups elements by their index without the reduced dims, and folds each group.
 Array folded(const Array& a, const std::vector<int>& dims, bool keepdims, const Fold& fold) {
   std::vector<bool> reduced(static_cast<size_t>(a.shape.ndim()), dims.empty());
@@ -63,6 +69,7 @@ const std::vector<NamedReduction>& reductions() {
       {"min", min, [](const auto& v) { return *std::min_element(v.begin(), v.end()); }},
       {"sum_squares", sum_squares, squares_of},
       {"norm", norm, [](const auto& v) { return std::sqrt(squares_of(v)); }},
+      {"prod", prod, product_of},
   };
   return all;
 }
@@ -96,6 +103,10 @@ TEST(Reductions, ChooseTheirDType) {
   EXPECT_EQ(sum(zeros({3}, {.dtype = bf16})).dtype(), bf16);
   EXPECT_EQ(mean(arange(4)).item(), 1.5);
   EXPECT_EQ(max(arange(4)).dtype(), i64);
+  EXPECT_EQ(prod(full({3}, 100, {.dtype = u8})).dtype(), i64);
+  EXPECT_EQ(prod(full({3}, 100, {.dtype = u8})).item(), 1e6);
+  EXPECT_EQ(prod(ones({3}, {.dtype = f16})).dtype(), f16);
+  EXPECT_EQ(all(ones({3})).dtype(), boolean);
   EXPECT_EQ(sum_squares(full({1000}, 3, {.dtype = bf16})).item(), 9000);
   EXPECT_EQ(sum_squares(zeros({3}, {.dtype = f64})).dtype(), f64);
   EXPECT_EQ(norm(zeros({3}, {.dtype = bf16})).dtype(), bf16);
@@ -133,6 +144,44 @@ TEST(Reductions, LeaveAShardedSumPartial) {
   });
 }
 
+TEST(Reductions, OfNoElements) {
+  const Tensor none = zeros({2, 0});
+  EXPECT_EQ(prod(none).item(), 1);
+  EXPECT_EQ(sum(none).item(), 0);
+  EXPECT_EQ(all(none, {1}).to_vector<double>(), (std::vector<double>{1, 1}));
+  EXPECT_EQ(any(none, {1}).to_vector<double>(), (std::vector<double>{0, 0}));
+  EXPECT_EQ(all(none, {0}, true).shape(), (Shape{1, 0}));
+}
+
+TEST(Reductions, OfTruths) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> values = {1, nan, 0.5, 0, -0.0, 0, 0, 2, 0};
+  for (DType dtype : {f32, bf16, f64}) {
+    Tensor a = Array{{3, 3}, values, dtype}.on();
+    EXPECT_EQ(all(a, {1}).to_vector<double>(), (std::vector<double>{1, 0, 0}));
+    EXPECT_EQ(any(a, {1}).to_vector<double>(), (std::vector<double>{1, 0, 1}));
+    EXPECT_EQ(any(a).item(), 1);
+  }
+  for (DType dtype : {i64, i32, u8, boolean}) {
+    Tensor a = Array{{2, 2}, {3, 1, 0, 0}, dtype}.on();
+    EXPECT_EQ(all(a, {-1}, true).to_vector<double>(), (std::vector<double>{1, 0}));
+    EXPECT_EQ(any(a, {0}).to_vector<double>(), (std::vector<double>{1, 1}));
+  }
+}
+
+TEST(Reductions, TruthsOfShardsAreReducedByRanks) {
+  run_ranks(4, [](Communicator world) {
+    DeviceMesh mesh(world, {{"x", 4}});
+    Tensor a = Array{{3}, {0, 0, 1}, boolean}.on(Sharding(mesh, {Shard(0)}));
+    TrafficScope scope(Traffic::forbid);
+    EXPECT_TRUE(any(a).sharding()[0] == Placement(Partial{ReduceOp::max}));
+    EXPECT_TRUE(all(a).sharding()[0] == Placement(Partial{ReduceOp::min}));
+    TrafficScope allowed(Traffic::allow);
+    EXPECT_EQ(any(a).full_tensor().item(), 1);
+    EXPECT_EQ(all(a).full_tensor().item(), 0);
+  });
+}
+
 TEST(Reductions, EqualExtremesShareTheGradient) {
   Tensor a = Array{{2, 3}, {1, 4, 4, 2, 2, 2}}.on();
   a.set_requires_grad();
@@ -153,16 +202,22 @@ TEST(Reductions, SayWhatIsWrong) {
   EXPECT_EQ(error_of([&] { sum(a, {0, -2}); }), "sum: dim 0 of [5, 0] is given twice");
   EXPECT_EQ(error_of([&] { max(a, {1}); }), "max: dim 1 of [5, 0] has no elements");
   EXPECT_EQ(error_of([&] { argmax(a, 1); }), "argmax: dim 1 of [5, 0] has no elements");
+  EXPECT_EQ(error_of([&] { argmin(a, 1); }), "argmin: dim 1 of [5, 0] has no elements");
+  EXPECT_EQ(error_of([&] { any(a, {1, 1}); }), "any: dim 1 of [5, 0] is given twice");
+  EXPECT_EQ(error_of([&] { prod(Tensor()); }), "prod: no tensor");
   EXPECT_NE(error_of([&] { mean(a, {2}); }), "nothing");
 }
 
-static void expect_argmax(const Array& a, int dim, const std::vector<double>& expected) {
-  EXPECT_EQ(argmax(a.on(), dim).to_vector<double>(), expected);
+using IndexOf = Tensor (*)(const Tensor&, int, bool);
+
+static void expect_index(IndexOf index_of, const Array& a, int dim,
+                         const std::vector<double>& expected) {
+  EXPECT_EQ(index_of(a.on(), dim, false).to_vector<double>(), expected);
   for (int ranks : {1, 3, 4}) {
     run_ranks(ranks, [&](Communicator world) {
       DeviceMesh mesh(world, {{"x", ranks}});
       for (int cut = 0; cut < a.shape.ndim(); ++cut) {
-        Tensor index = argmax(a.on(Sharding(mesh, {Shard(cut)})), dim);
+        Tensor index = index_of(a.on(Sharding(mesh, {Shard(cut)})), dim, false);
         EXPECT_EQ(index.dtype(), i64);
         EXPECT_EQ(index.full_tensor().to_vector<double>(), expected) << ranks << " " << cut;
       }
@@ -178,19 +233,31 @@ TEST(Reductions, ArgmaxGivesTheFirstIndexOfTheWhole) {
                    -1,   0,  -2,   -3, nan, 4,  nan,  //
                    -inf, 0,  -inf, -1, -2,  0,  -3,   //
                    -inf, -5, -4,   -3, -2,  -1, -0.5}};
-  expect_argmax(a, 1, {2, 0, 4, 1, 6});
-  expect_argmax(a, -2, {1, 1, 0, 1, 2, 0, 2});
+  expect_index(argmax, a, 1, {2, 0, 4, 1, 6});
+  expect_index(argmax, a, -2, {1, 1, 0, 1, 2, 0, 2});
+}
+
+TEST(Reductions, ArgminGivesTheFirstIndexOfTheWhole) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double inf = std::numeric_limits<double>::infinity();
+  Array a{{4, 7}, {1,   2,    9,   0,   9,   9, 0,    //
+                   5,   5,    5,   5,   5,   5, 5,    //
+                   -1,  -inf, -2,  -3,  nan, 4, nan,  //
+                   inf, inf,  inf, inf, inf, 7, 7}};
+  expect_index(argmin, a, 1, {3, 0, 4, 5});
+  expect_index(argmin, a, 0, {2, 2, 2, 2, 2, 2, 2});
 }
 
 TEST(Reductions, ArgmaxOfIntegersIsExact) {
   const double large = 9007199254740991;  // beyond what f32 tells apart
-  expect_argmax({{1, 5}, {1, large - 1, large, large - 2, large}, i64}, 1, {2});
+  expect_index(argmax, {{1, 5}, {1, large - 1, large, large - 2, large}, i64}, 1, {2});
+  expect_index(argmin, {{1, 4}, {0, 2 - large, 1 - large, 1 - large}, i64}, 1, {2});
 }
 
 TEST(Reductions, ArgmaxKeepsDims) {
   Tensor a = Array{{2, 3}, {1, 4, 4, 2, 1, 0}}.on();
   EXPECT_EQ(argmax(a, 1, true).shape(), (Shape{2, 1}));
-  EXPECT_EQ(argmax(a, 0, true).shape(), (Shape{1, 3}));
+  EXPECT_EQ(argmin(a, 0, true).shape(), (Shape{1, 3}));
 }
 
 }  // namespace weft

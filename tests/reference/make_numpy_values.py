@@ -18,8 +18,8 @@ PAIR_EDGES = [nan, inf, -inf, 0.0, -0.0, 1, -1, 2.5, -2.5, 7]
 INTEGER_EDGES = [-7, -2, -1, 0, 1, 2, 3, 7]
 SHIFT_EDGES = [0, 1, 5, 31, 63, 64, -1]
 
-UNARY = ("sin cos tan asin acos atan tanh asinh acosh atanh expm1 log log1p log2 log10 sqrt abs "
-         "negative sign floor ceil trunc round square isfinite isinf isnan signbit "
+UNARY = ("sin cos tan asin acos atan tanh asinh acosh atanh expm1 log log1p log2 log10 sqrt "
+         "abs negative sign floor ceil trunc round square isfinite isinf isnan signbit "
          "logical_not").split()
 BINARY = ("power floor_divide remainder atan2 hypot copysign logaddexp nextafter maximum minimum "
           "logical_and logical_or logical_xor").split()

@@ -13,7 +13,8 @@ namespace weft {
 WEFT_API Tensor cumulative_sum(const Tensor& a, int dim);
 WEFT_API Tensor cumulative_prod(const Tensor& a, int dim);
 
-/// The elements in order, equal ones in the order they have; NaN counts as the greatest.
+/// The elements in order, equal ones in the order they have; NaN counts as the greatest, so that it
+/// comes last, or first when `descending`.
 WEFT_API Tensor sort(const Tensor& a, int dim = -1, bool descending = false);
 /// Their indices (i64): take_along_dim(a, argsort(a, dim), dim) is sort(a, dim).
 WEFT_API Tensor argsort(const Tensor& a, int dim = -1, bool descending = false);
