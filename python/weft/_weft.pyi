@@ -241,6 +241,7 @@ class Tensor:
     """
     An n-dimensional array, on one device or laid out over a mesh of them. A handle: copies share the elements
     """
+    __array_ufunc__ = None
     @staticmethod
     def abs(x: Tensor) -> Tensor:
         """
@@ -718,7 +719,7 @@ class Tensor:
         (offset, shape): which elements of the whole this rank's part holds
         """
     @property
-    def device(self) -> Device | str:
+    def device(self) -> Device | str | None:
         ...
     @property
     def device_mesh(self) -> DeviceMesh | None:
@@ -833,7 +834,7 @@ class Parameter:
         ...
     def clear_grad(self) -> None:
         ...
-    def materialize(self, device: Device | str = ...) -> None:
+    def materialize(self, device: Device | str | None = ...) -> None:
         """
         Gives it memory and its initial values; nothing the second time
         """
@@ -941,7 +942,7 @@ class Module:
         """
         Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict.
         """
-    def materialize(self, device: Device | str = ...) -> None:
+    def materialize(self, device: Device | str | None = ...) -> None:
         """
         Gives every declared parameter memory and its initial values: equal bits for any sharding. Call it on all ranks alike
         """
@@ -1406,7 +1407,7 @@ class _TraceScope:
         ...
 def _abort(world: Communicator, why: str) -> None:
     ...
-def _arange(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, step: typing.SupportsFloat | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _arange(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, step: typing.SupportsFloat | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     ...
 def _argsort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex, descending: bool) -> Tensor:
     """
@@ -1428,7 +1429,7 @@ def _cumulative_sum(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex) 
     
     Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
     """
-def _full(shape: tuple[int, ...], fill_value: typing.SupportsFloat | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _full(shape: tuple[int, ...], fill_value: typing.SupportsFloat | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     All elements `fill_value`
     """
@@ -1692,7 +1693,7 @@ def embedding(weight: Tensor, ids: Tensor) -> Tensor:
     
     Rule: v d, ... -> ... d
     """
-def empty(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def empty(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     New memory, not initialised
     """
@@ -1740,7 +1741,7 @@ def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *,
     """
     Writes the tensors of a checkpoint as a Hugging Face model. Collective over `world`: each rank writes its share to its place in the final files
     """
-def eye(n_rows: typing.SupportsInt | typing.SupportsIndex, n_cols: typing.SupportsInt | typing.SupportsIndex | None = None, *, k: typing.SupportsInt | typing.SupportsIndex = 0, dtype: DType | str | None = None, device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def eye(n_rows: typing.SupportsInt | typing.SupportsIndex, n_cols: typing.SupportsInt | typing.SupportsIndex | None = None, *, k: typing.SupportsInt | typing.SupportsIndex = 0, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     [n_rows, n_cols] of zeros, with ones where column - row is k
     """
@@ -1884,7 +1885,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     
     Rule: ... k, n k -> ... n
     """
-def linspace(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, num: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str | None = None, device: Device | str = ..., endpoint: bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def linspace(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, num: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str | None = None, device: Device | str | None = ..., endpoint: bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     `num` numbers evenly from start to stop, which is the last one when `endpoint`
     """
@@ -2020,7 +2021,7 @@ def measured_bytes(model: Module) -> dict:
     """
     What it took: the most since the model was sharded, and the traffic
     """
-def memory_statistics(device: Device | str = ...) -> dict:
+def memory_statistics(device: Device | str | None = ...) -> dict:
     """
     Bytes of the calling rank by purpose (parameters, gradients, optimizer, activations, gathered, other), current and peak; `meta` memory is counted as if it were there
     """
@@ -2064,7 +2065,7 @@ def norm(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typ
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def normal(shape: tuple[int, ...], mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0, *, dtype: DType | str = ..., device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def normal(shape: tuple[int, ...], mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Of a normal distribution, from the rank's random state: equal bits for any mesh
     """
@@ -2078,7 +2079,7 @@ def not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def ones(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def ones(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Ones; with `mesh` and `placements` each rank makes its part
     """
@@ -2122,11 +2123,11 @@ def promote(a: DType | str, b: DType | str) -> DType | str:
     """
     The dtype that holds both, as in the Python array API; integer with float gives the float
     """
-def rand(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def rand(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Evenly in [0, 1); equal bits for any mesh
     """
-def randn(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def randn(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Of the standard normal distribution; equal bits for any mesh
     """
@@ -2146,7 +2147,7 @@ def remainder(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def reset_peak_memory(device: Device | str = ...) -> None:
+def reset_peak_memory(device: Device | str | None = ...) -> None:
     """
     Peaks start again from the current bytes
     """
@@ -2346,7 +2347,7 @@ def trunc(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def uniform(shape: tuple[int, ...], low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0, *, dtype: DType | str = ..., device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def uniform(shape: tuple[int, ...], low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Evenly in [low, high), from the rank's random state: equal bits for any mesh
     """
@@ -2366,7 +2367,7 @@ def where(condition: Tensor, x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ..., ... -> ...
     """
-def zeros(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def zeros(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Zeros; with `mesh` and `placements` each rank makes its part
     """

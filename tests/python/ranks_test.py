@@ -127,10 +127,13 @@ def test_ctrl_c_ends_all_ranks(tmp_path, waits):
     child = subprocess.Popen(
         [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    for _ in range(3):
-        assert child.stdout.readline() == "ready\n"
-    os.kill(child.pid, signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    try:
+        for _ in range(3):
+            assert child.stdout.readline() == "ready\n"
+        os.kill(child.pid, signal.SIGINT)
+        out, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
     assert out == "interrupted\n", err
     assert child.returncode == 0, err
 
