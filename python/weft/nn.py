@@ -3,7 +3,7 @@
 
 import weakref
 
-from weft import _weft
+from weft import _weft, functional
 from weft._weft import (
     Dropout,
     Embedding,
@@ -38,6 +38,7 @@ __all__ = [
     "SiLU",
     "Sigmoid",
     "Tanh",
+    "functional",
     "llama_config",
 ]
 
