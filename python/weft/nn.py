@@ -106,7 +106,9 @@ def _modules(self):
 
 def _state_dict(self):
     """Every parameter by its first name, as it is at rest; its tensors alias. No traffic."""
-    return _weft.state_dict(self).tensors
+    tensors = _weft.state_dict(self).tensors
+    declared = {name: tensors[name] for name, _ in self.named_parameters() if name in tensors}
+    return declared | tensors
 
 
 def _load_state_dict(self, state, strict=True):
@@ -124,7 +126,7 @@ def _requires_grad_(self, requires_grad=True):
     return self
 
 
-def _zero_grad(self):
+def _zero_grad(self, set_to_none=True):
     """Clears the gradients of all parameters."""
     for parameter in self.parameters():
         parameter.clear_grad()
