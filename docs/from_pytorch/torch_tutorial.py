@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DTensor, then FSDP over tensor parallelism, on four processes of one host:
 
-torchrun --nproc-per-node 4 torch_tutorial.py
+torchrun --nproc-per-node 4 FILE
 """
 
 import numpy
@@ -27,7 +27,7 @@ def values(*shape):
 
 def show(what, tensor):
     if line.get_rank() == 0:
-        print(f"{what:24}", *(f"{number:.7g}" for number in tensor.reshape(-1).tolist()))
+        print(what, numpy.asarray(tensor))
 
 
 # Matrices cut along one dim, and their product: each rank multiplies what it has.
