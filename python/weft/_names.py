@@ -7,17 +7,14 @@ from weft import _array_api, _weft
 from weft._array_api._beside import copied
 from weft._weft import (
     DType as dtype,
-    MixedPrecision as MixedPrecisionPolicy,
     PrepareInput,
     PrepareOutput,
     Tensor as DTensor,
-    distribute as distribute_tensor,
     divide as div,
     matmul as bmm,
     matmul as mm,
     multiply as mul,
     negative as neg,
-    parallelize as parallelize_module,
     permute_dims as permute,
     subtract as sub,
 )
@@ -60,6 +57,30 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, world=None
     if len(names) != len(mesh_shape):
         raise ValueError(f"init_device_mesh: {len(names)} names for {len(mesh_shape)} axes")
     return _weft.DeviceMesh(world or connect(), list(zip(names, mesh_shape)))
+
+
+def distribute_tensor(tensor, device_mesh, placements=None):
+    """distribute: each rank slices what it holds whole; no rank's values are sent to others."""
+    return _weft.distribute(tensor, device_mesh, placements or {})
+
+
+def parallelize_module(module, device_mesh, parallelize_plan):
+    """parallelize."""
+    return _weft.parallelize(module, device_mesh, parallelize_plan)
+
+
+class MixedPrecisionPolicy(_weft.MixedPrecision):
+    """MixedPrecision: parameters are gathered and computed with in param_dtype."""
+
+    def __init__(
+        self, param_dtype=None, reduce_dtype=None, output_dtype=None, cast_forward_inputs=True
+    ):
+        super().__init__(
+            compute=param_dtype,
+            reduce=reduce_dtype,
+            outputs=output_dtype,
+            inputs=param_dtype if cast_forward_inputs else None,
+        )
 
 
 def tensor(values, *, dtype=None, requires_grad=False):

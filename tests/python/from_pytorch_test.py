@@ -130,11 +130,11 @@ def test_styles_take_pytorchs_arguments():
             "1": weft.RowwiseParallel(input_layouts=weft.Shard(2), output_layouts=weft.Shard(1)),
         }
         whole = nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 4))
-        weft.parallelize_module(model, mesh["tp"], plan)
+        weft.parallelize_module(model, device_mesh=mesh["tp"], parallelize_plan=plan)
         for one in (whole, model):
             weft.manual_seed(2)
             one.materialize()
-        out = model(weft.distribute_tensor(weft.from_numpy(values), mesh))
+        out = model(weft.distribute_tensor(weft.from_numpy(values), device_mesh=mesh))
         return out.placements[1], out.full_tensor().detach().numpy(), (
             whole(weft.from_numpy(values)).detach().numpy()
         )
@@ -142,6 +142,34 @@ def test_styles_take_pytorchs_arguments():
     for placement, out, expected in weft.run_ranks(3, body):
         assert placement == weft.Shard(1)
         np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_the_policy_of_dtypes_is_pytorchs():
+    def body(world):
+        mesh = weft.init_device_mesh("cpu", (3,), mesh_dim_names=("dp",), world=world)
+        kinds = []
+
+        class Sees(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(4, 7)
+
+            def forward(self, x):
+                y = self.layer(x)
+                kinds.extend([x.dtype, y.dtype])
+                return y
+
+        policy = weft.MixedPrecisionPolicy(
+            param_dtype=weft.bfloat16, reduce_dtype=weft.float32, output_dtype=weft.float32
+        )
+        model = weft.fully_shard(Sees(), mesh, mp_policy=policy)
+        model.materialize()
+        y = model(weft.ones(6, 4, device_mesh=mesh, placements=[weft.Shard(0)]))
+        y.sum().backward()
+        return [*kinds, y.dtype, model.layer.weight.data.dtype, model.layer.weight.grad.dtype]
+
+    bf16, f32 = weft.bfloat16, weft.float32
+    assert weft.run_ranks(3, body) == [[bf16, bf16, f32, f32, f32]] * 3
 
 
 def test_a_state_dict_is_in_order_of_declaration():
