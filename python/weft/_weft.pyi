@@ -630,6 +630,14 @@ class Tensor:
         """
         (offset, shape) of each rank's part, by rank of the root mesh
         """
+    def clone(self):
+        """
+        The same elements in new memory, laid out as here.
+        """
+    def contiguous(self):
+        """
+        The tensor itself.
+        """
     def detach(self) -> Tensor:
         """
         The same elements, not recorded
@@ -643,6 +651,10 @@ class Tensor:
     def explain(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
         """
         What `redistribute` would do: steps, bytes, predicted time, peak memory
+        """
+    def flatten(self, start_dim = 0, end_dim = -1):
+        """
+        Dims start_dim to end_dim as one.
         """
     def full_tensor(self) -> Tensor:
         """
@@ -996,7 +1008,7 @@ class Module:
         """
         Of this module and all below it
         """
-    def zero_grad(self):
+    def zero_grad(self, set_to_none = True):
         """
         Clears the gradients of all parameters.
         """

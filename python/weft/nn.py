@@ -3,7 +3,7 @@
 
 import weakref
 
-from weft import _weft
+from weft import _weft, functional
 from weft._weft import (
     Dropout,
     Embedding,
@@ -38,6 +38,7 @@ __all__ = [
     "SiLU",
     "Sigmoid",
     "Tanh",
+    "functional",
     "llama_config",
 ]
 
@@ -105,7 +106,9 @@ def _modules(self):
 
 def _state_dict(self):
     """Every parameter by its first name, as it is at rest; its tensors alias. No traffic."""
-    return _weft.state_dict(self).tensors
+    tensors = _weft.state_dict(self).tensors
+    declared = {name: tensors[name] for name, _ in self.named_parameters() if name in tensors}
+    return declared | tensors
 
 
 def _load_state_dict(self, state, strict=True):
@@ -123,7 +126,7 @@ def _requires_grad_(self, requires_grad=True):
     return self
 
 
-def _zero_grad(self):
+def _zero_grad(self, set_to_none=True):
     """Clears the gradients of all parameters."""
     for parameter in self.parameters():
         parameter.clear_grad()

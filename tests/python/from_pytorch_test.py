@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A script for PyTorch runs on weft after four changed lines, with equal numbers; and the names by
+which PyTorch's users look for things."""
+
+import ast
+import difflib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import weft
+from weft import nn
+from weft.nn import functional as F
+
+FOLDER = pathlib.Path(__file__).parent.parent.parent / "docs" / "from_pytorch"
+PROGRAM = os.environ["WEFT_PROGRAM"]
+MOST_CHANGED_LINES = 5
+
+
+def lines_beside_imports(path):
+    text = path.read_text()
+    imports = set()
+    for node in ast.parse(text).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            imports |= set(range(node.lineno, node.end_lineno + 1))
+    return [line for number, line in enumerate(text.splitlines(), 1) if number not in imports]
+
+
+def changed_lines():
+    """Of the scripts: as many as are taken out or put in, whichever is more, a place."""
+    texts = [lines_beside_imports(FOLDER / f"{name}_tutorial.py") for name in ("torch", "weft")]
+    places = difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes()
+    return sum(max(b - a, d - c) for kind, a, b, c, d in places if kind != "equal")
+
+
+def test_few_lines_differ():
+    assert 0 < changed_lines() <= MOST_CHANGED_LINES
+
+
+def test_the_document_counts_the_lines_that_differ():
+    numbers = {"three": 3, "four": 4, "five": 5}
+    text = (FOLDER.parent / "from-pytorch.md").read_text()
+    assert numbers[re.search(r"imports and (\w+) other lines", text)[1]] == changed_lines()
+
+
+def results(text):
+    """{what: numbers} of a script's output, without the ranks that `weft run` puts before lines."""
+    text = re.sub(r"^\[\d+\] ", "", text, flags=re.M)
+    found = {}
+    for part in re.split(r"^(?=[a-z])", text, flags=re.M)[1:]:
+        what = re.match(r"(loss \d|norm of [\w.]+|[a-z_ ]+?(?= [\[\d-]))", part)[0]
+        found[what] = np.array(re.findall(r"-?\d+\.\d*(?:e-?\d+)?", part[len(what) :]), float)
+    return found
+
+
+def assert_equal_numbers(text):
+    expected, got = results((FOLDER / "output.txt").read_text()), results(text)
+    assert list(got) == list(expected) and len(expected) == 18
+    for what, numbers in expected.items():
+        assert numbers.size > 0
+        np.testing.assert_allclose(
+            got[what], numbers, rtol=0, atol=1e-5 * np.abs(numbers).max(), err_msg=what
+        )
+
+
+def run(*command):
+    environment = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, timeout=240, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_wefts_numbers_are_pytorchs():
+    assert_equal_numbers(
+        run(PROGRAM, "run", "-n", 4, "--", sys.executable, FOLDER / "weft_tutorial.py")
+    )
+
+
+def test_pytorchs_numbers_are_those_that_lie_there():
+    pytest.importorskip("torch")
+    script = FOLDER / "torch_tutorial.py"
+    assert_equal_numbers(
+        run(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 4, script)
+    )
+
+
+def test_factories_take_sizes_one_by_one():
+    for make in (weft.randn, weft.rand, weft.zeros, weft.ones, weft.empty):
+        assert make(4, 3).shape == make((4, 3)).shape == make(size=[4, 3]).shape == (4, 3)
+        assert make(5).shape == (5,) and make(()).shape == ()
+        assert make(2, requires_grad=True).requires_grad and not make(2).requires_grad
+    weft.manual_seed(3)
+    one_by_one = weft.randn(2, 3).tolist()
+    weft.manual_seed(3)
+    assert weft.randn((2, 3)).tolist() == one_by_one
+
+    def body(world):
+        mesh = weft.init_device_mesh("cpu", (3,), mesh_dim_names=("dp",), world=world)
+        x = weft.zeros(5, 2, device_mesh=mesh, placements=[weft.Shard(0)])
+        return x.shape, x.to_local().shape
+
+    assert weft.run_ranks(3, body) == [((5, 2), n) for n in ((2, 2), (2, 2), (1, 2))]
+
+
+def test_tensors_have_pytorchs_methods():
+    x = weft.from_numpy(np.arange(24.0).reshape(2, 3, 4))
+    assert x.flatten().shape == (24,) and x.flatten(1).shape == (2, 12)
+    assert x.flatten(0, 1).shape == x.flatten(-3, -2).shape == (6, 4)
+    assert x.flatten(0, 1).tolist() == x.numpy().reshape(6, 4).tolist()
+    copy = x.clone()
+    copy.fill_(1)
+    assert x.sum().item() == 276 and copy.sum().item() == 24
+    assert x.contiguous() is x
+
+
+def test_styles_take_pytorchs_arguments():
+    values = np.random.default_rng(0).standard_normal((3, 5, 4)).astype(np.float32)
+
+    def body(world):
+        mesh = weft.init_device_mesh("cpu", (1, 3), mesh_dim_names=("dp", "tp"), world=world)
+        model = nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 4))
+        plan = {
+            "0": weft.ColwiseParallel(input_layouts=weft.Replicate(), use_local_output=False),
+            "1": weft.RowwiseParallel(input_layouts=weft.Shard(2), output_layouts=weft.Shard(1)),
+        }
+        whole = nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 4))
+        weft.parallelize_module(model, device_mesh=mesh["tp"], parallelize_plan=plan)
+        for one in (whole, model):
+            weft.manual_seed(2)
+            one.materialize()
+        out = model(weft.distribute_tensor(weft.from_numpy(values), device_mesh=mesh))
+        return out.placements[1], out.full_tensor().detach().numpy(), (
+            whole(weft.from_numpy(values)).detach().numpy()
+        )
+
+    for placement, out, expected in weft.run_ranks(3, body):
+        assert placement == weft.Shard(1)
+        np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_the_policy_of_dtypes_is_pytorchs():
+    def body(world):
+        mesh = weft.init_device_mesh("cpu", (3,), mesh_dim_names=("dp",), world=world)
+        kinds = []
+
+        class Sees(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(4, 7)
+
+            def forward(self, x):
+                y = self.layer(x)
+                kinds.extend([x.dtype, y.dtype])
+                return y
+
+        policy = weft.MixedPrecisionPolicy(
+            param_dtype=weft.bfloat16, reduce_dtype=weft.float32, output_dtype=weft.float32
+        )
+        model = weft.fully_shard(Sees(), mesh, mp_policy=policy)
+        model.materialize()
+        y = model(weft.ones(6, 4, device_mesh=mesh, placements=[weft.Shard(0)]))
+        y.sum().backward()
+        return [*kinds, y.dtype, model.layer.weight.data.dtype, model.layer.weight.grad.dtype]
+
+    bf16, f32 = weft.bfloat16, weft.float32
+    assert weft.run_ranks(3, body) == [[bf16, bf16, f32, f32, f32]] * 3
+
+
+def test_a_state_dict_is_in_order_of_declaration():
+    model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 3))
+    model.materialize()
+    assert list(model.state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
+
+
+def softmax(x, axis):
+    powers = np.exp(x - x.max(axis, keepdims=True))
+    return powers / powers.sum(axis, keepdims=True)
+
+
+X = np.random.default_rng(1).standard_normal((4, 5, 6))
+Y = np.random.default_rng(2).standard_normal((4, 5, 6))
+
+
+def test_functions_are_those_of_numpy():
+    x, y = weft.from_numpy(X), weft.from_numpy(Y)
+    targets = np.array([[1, 2, -100, 0, 5]] * 4)
+    rows = -np.log(np.take_along_axis(softmax(X, 2), np.maximum(targets, 0)[..., None], 2))[..., 0]
+    counted = np.where(targets >= 0, rows, 0)
+    scale = np.arange(6.0)
+    norm = (X - X.mean(2, keepdims=True)) / np.sqrt(X.var(2, keepdims=True) + 1e-5)
+    root = X / np.sqrt(np.square(X).mean(2, keepdims=True) + 1e-5)
+    weights, ids = weft.from_numpy(scale), weft.from_numpy(targets)
+    cases = [
+        (F.mse_loss(x, y), np.square(X - Y).mean()),
+        (F.mse_loss(x, y, reduction="sum"), np.square(X - Y).sum()),
+        (F.mse_loss(x, y, reduction="none"), np.square(X - Y)),
+        (F.cross_entropy(x, ids), counted.sum() / (targets >= 0).sum()),
+        (F.cross_entropy(x, ids, reduction="sum"), counted.sum()),
+        *((F.softmax(x, dim), softmax(X, dim)) for dim in (0, 1, 2, -1, -2)),
+        (F.log_softmax(x, dim=1), np.log(softmax(X, 1))),
+        (F.layer_norm(x, (6,), weights, weights), norm * scale + scale),
+        (F.rms_norm(x, (6,), weights), root * scale),
+        (F.embedding(weft.from_numpy(np.array([3, 0])), x[0]), X[0][[3, 0]]),
+    ]
+    for got, expected in cases:
+        np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-6)
+    assert F.dropout(x, 0.5, training=False) is x
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_that_of_numpy(causal):
+    q, k, v = (np.random.default_rng(n).standard_normal((2, 4, 5, 6)) for n in range(3))
+    k, v = k[:, :2], v[:, :2]
+    scores = q @ np.repeat(k, 2, axis=1).swapaxes(2, 3) / np.sqrt(6)
+    if causal:
+        scores = np.where(np.tril(np.ones((5, 5), bool)), scores, -np.inf)
+    expected = softmax(scores, 3) @ np.repeat(v, 2, axis=1)
+    tensors = [weft.from_numpy(part.copy()) for part in (q, k, v)]
+    got = F.scaled_dot_product_attention(*tensors, is_causal=causal)
+    np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: F.mse_loss(x, x[0]), "mse_loss: input is (4, 5, 6) but target (5, 6)"),
+        (lambda x: F.mse_loss(x, x, reduction="most"), "reduction 'most' is none of"),
+        (lambda x: F.cross_entropy(x, x, ignore_index=0), "ignore_index 0 is not -100"),
+        (lambda x: F.softmax(x, dim=3), "softmax: dim 3 is not one of the 3 dims"),
+        (lambda x: F.gelu(x, approximate="tanh"), "approximate 'tanh' is not 'none'"),
+        (lambda x: F.rms_norm(x, (5, 6), x), "normalized_shape (5, 6) is not the last dim"),
+        (
+            lambda x: F.scaled_dot_product_attention(
+                x.unsqueeze(0), x[:, :3].unsqueeze(0), x.unsqueeze(0), is_causal=True
+            ),
+            "as many queries as keys, not 5 and 3",
+        ),
+    ],
+)
+def test_what_they_do_not_do_is_told(call, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        call(weft.from_numpy(X))
