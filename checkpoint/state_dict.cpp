@@ -80,6 +80,10 @@ static void copy_pairs(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
     if (same) continue;
     if (to.sharding() == from.sharding()) {
       copy_(to.local(), from.local());
+    } else if (!to.is_sharded()) {
+      copy_(to, from.full_tensor());
+    } else if (!from.is_sharded()) {
+      copy_(to, distribute(from, to.sharding().mesh(), {}));
     } else {
       copy_(to, from);
     }

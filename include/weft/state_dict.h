@@ -39,9 +39,9 @@ struct SkippedKeys {
 };
 
 /// Copies the elements of `from` into the module; a tensor that already is the module's own is left
-/// alone. Elements move where the layouts differ. A tied parameter goes by any of its names.
-/// std::invalid_argument, before anything is changed, for a shape or dtype that does not fit, and
-/// naming the keys when one is missing or unexpected.
+/// alone. Elements move where the layouts differ; what is whole on each rank is sliced. A tied
+/// parameter goes by any of its names. std::invalid_argument, before anything is changed, for a
+/// shape or dtype that does not fit, and naming the keys when one is missing or unexpected.
 WEFT_API void load_state_dict(Module& module, const StateDict& from);
 WEFT_API void load_state_dict(Optimizer& optimizer, const StateDict& from);
 /// The same for the keys that both have; gives the others.

@@ -192,6 +192,11 @@ std::vector<NamedParameter> named_parameters_of(const py::object& given) {
     const bool is_pair = PyTuple_Check(item.ptr());
     const py::handle parameter = is_pair ? item[py::int_(1)].cast<py::object>() : item;
     std::string name = is_pair ? item[py::int_(0)].cast<std::string>() : concat(all.size());
+    if (!py::isinstance<Parameter>(parameter)) {
+      throw py::type_error(concat("parameters: item ", all.size(), " is a ",
+                                  Py_TYPE(item.ptr())->tp_name,
+                                  ", not a Parameter or a pair of a name and one"));
+    }
     all.push_back({{std::move(name)}, parameter.cast<ParameterPtr>()});
   }
   return all;

@@ -27,7 +27,7 @@ static void bind_base(py::module_& m) {
           Released(), py::arg("gradient_scale") = py::none(),
           "One update by the gradients times the one element of gradient_scale (clip_scale gives "
           "one). Parameters without a gradient stay; ValueError when none has one")
-      .def("zero_grad", &Optimizer::zero_grad, Released())
+      .def("zero_grad", &Optimizer::zero_grad, Released(), "Clears the gradients of its parameters")
       .def_property("lr", &Optimizer::learning_rate, &Optimizer::set_learning_rate,
                     "The learning rate")
       .def_property_readonly(

@@ -89,10 +89,10 @@ static void bind_layout(py::class_<Tensor>& tensor) {
           Released(), py::kw_only(), py::arg("grad_placements") = py::none(),
           "This rank's part, recorded for backward; grad_placements says what the parts of the "
           "gradient are where the tensor is Replicate or Partial (there they must be given)")
-      .def("redistribute", &redistributed, py::arg("placements") = py::none(),
-           py::arg("placements_of_mesh") = py::none(),
+      .def("redistribute", &redistributed, py::arg("device_mesh") = py::none(),
+           py::arg("placements") = py::none(),
            "The same values in another layout; runs the plan that `explain` prints. "
-           "redistribute(placements) or redistribute(mesh, placements)")
+           "redistribute(placements) or redistribute(device_mesh, placements)")
       .def("full_tensor", &Tensor::full_tensor, Released(),
            "The whole on each rank, as a tensor of one device")
       .def(
@@ -244,6 +244,11 @@ static void bind_operators(py::class_<Tensor>& tensor) {
 
 static void bind_elements(py::class_<Tensor>& tensor) {
   tensor.def("item", &item_of, "The one element, whole on this rank, as a Python number")
+      .def("__format__",
+           [](const Tensor& x, const std::string& how) -> std::string {
+             if (how.empty()) return described(x);
+             return py::str(item_of(x).attr("__format__")(how));
+           })
       .def("__float__", [](const Tensor& x) { return x.item(); })
       .def("__int__", [](const Tensor& x) { return py::int_(item_of(x)); })
       .def("__bool__", [](const Tensor& x) { return x.item() != 0; })

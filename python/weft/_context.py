@@ -88,6 +88,19 @@ def _tell_failures(world):
     sys.excepthook = tell
 
 
+def run_world(ranks, body, *, deadline=600.0, threads_per_rank=0, seed=0):
+    """Calls body(world) on all ranks and returns what they returned: on this process's rank of
+    `connect` when it is one of a job (its result alone, in a list), else on `ranks` threads as
+    `run_ranks` does. One program for both. ValueError when the job has another number of ranks."""
+    options = {"deadline": deadline, "threads_per_rank": threads_per_rank, "seed": seed}
+    launched = _weft.launched_ranks()
+    if launched == 1:
+        return _weft.run_ranks(ranks, body, **options)
+    if ranks not in (1, launched):
+        raise ValueError(f"run_world: {ranks} ranks are asked for but the job has {launched}")
+    return [body(connect(**options))]
+
+
 def connect(*, deadline=600.0, threads_per_rank=0, seed=0):
     """The communicator of all ranks of the job that this process is one rank of: started by `weft
     run`, mpirun, torchrun or srun. Of one rank when it is alone. The calling thread becomes the

@@ -544,6 +544,8 @@ class Tensor:
         ...
     def __floordiv__(self, arg0: Tensor | float) -> Tensor:
         ...
+    def __format__(self, arg0: str) -> str:
+        ...
     def __ge__(self, arg0: Tensor | float) -> Tensor:
         ...
     def __getitem__(self, index: typing.Any) -> Tensor:
@@ -680,9 +682,9 @@ class Tensor:
         """
         Dim i of the result is dim dims[i]; a view
         """
-    def redistribute(self, placements: typing.Any = None, placements_of_mesh: typing.Any = None) -> Tensor:
+    def redistribute(self, device_mesh: typing.Any = None, placements: typing.Any = None) -> Tensor:
         """
-        The same values in another layout; runs the plan that `explain` prints. redistribute(placements) or redistribute(mesh, placements)
+        The same values in another layout; runs the plan that `explain` prints. redistribute(placements) or redistribute(device_mesh, placements)
         """
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """
@@ -1207,7 +1209,9 @@ class Optimizer:
         How many updates parameter number `parameter` has had
         """
     def zero_grad(self) -> None:
-        ...
+        """
+        Clears the gradients of its parameters
+        """
     @property
     def lr(self) -> float:
         """

@@ -209,3 +209,23 @@ def test_ops_of_ones_own_say_what_is_wrong():
         keeps(weft.ones((3, 2)))
     bf16 = weft.Op("bf16", "... -> ...", lambda call, x: x * 3)
     assert bf16(weft.ones((2,), dtype=weft.bfloat16)).tolist() == [3.0, 3.0]
+
+
+def test_whole_values_are_sliced_into_a_sharded_model():
+    whole = {"weight": weft.randn((5, 3)), "bias": weft.randn((5,))}
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 3})
+        model = nn.Linear(3, 5)
+        weft.fully_shard(model, mesh)
+        model.materialize()
+        assert model.load_state_dict(whole).missing == []
+        return {name: tensor.full_tensor().tolist() for name, tensor in model.state_dict().items()}
+
+    expected = {name: tensor.tolist() for name, tensor in whole.items()}
+    assert weft.run_ranks(3, body) == [expected] * 3
+
+
+def test_what_is_no_parameter_is_refused():
+    with pytest.raises(TypeError, match="item 0 is a dict, not a Parameter"):
+        optim.AdamW([{"params": []}])

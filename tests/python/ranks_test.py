@@ -163,3 +163,7 @@ def test_policy_and_gradient_mode_are_scopes_of_the_rank():
     assert weft.run_ranks(2, body) == [(4, 4)] * 2
     with pytest.raises(ValueError, match="none of allow, free_only, forbid"):
         weft.set_traffic("some")
+
+
+def test_one_program_for_threads_and_jobs():
+    assert weft.run_world(3, lambda world: world.rank) == [0, 1, 2]

@@ -226,3 +226,7 @@ def test_vectors_multiply_as_numpys_do():
     np.testing.assert_allclose((x @ y).numpy(), a @ b)
     np.testing.assert_allclose((y @ x.T).numpy(), b @ a.T)
     assert (y @ y).item() == b @ b
+
+
+def test_numbers_are_formatted():
+    assert f"{weft.asarray(1.23456):.2f} {weft.asarray(7)}" == "1.23 Tensor([], i64, cpu)"

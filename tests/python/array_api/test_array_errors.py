@@ -36,7 +36,7 @@ ERRORS = [
     (lambda: weft.empty_like(X, device="meta"), ValueError, "empty_like: a tensor on cpu"),
     (lambda: weft.expand_dims(X, axis=3), ValueError, "dim 3"),
     (lambda: weft.finfo(weft.int32), ValueError, "int32 is not floating; see iinfo"),
-    (lambda: weft.from_dlpack(object()), AttributeError, "__dlpack__"),
+    (lambda: weft.from_dlpack(object()), TypeError, "has no __dlpack__"),
     (lambda: weft.from_dlpack(X, device="meta"), ValueError, "from_dlpack: a tensor on cpu"),
     (lambda: weft.full(2, 256, dtype="uint8"), ValueError, "full: 256 is no uint8"),
     (lambda: weft.full(2, weft.nan, dtype="int32"), ValueError, "full: nan is no int32"),
