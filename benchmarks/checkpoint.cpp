@@ -246,9 +246,10 @@ int main(int argc, char** argv) {
   weft::bench::Options options;
   CLI::App app(
       "Saves and loads parameters and two moments of --mib MiB each, sharded over N ranks\n"
-      "(threads), beside write() + fsync and read() of the same bytes on the same disk. Cold: "
-      "pages\n"
-      "dropped by fadvise. async_block is what save_async blocks, memcpy a copy of the same "
+      "(threads), beside write() + fsync and read() of the same bytes on the same disk, and reads\n"
+      "past the page cache, 4 a rank at once. Cold: pages dropped by fadvise; warm: pages in the\n"
+      "cache, put there by read() where a load leaves none. async_block is what save_async blocks, "
+      "memcpy a copy of the same "
       "bytes.\n"
       "value is GB/s of the whole state over the slowest rank's median; round 0 is dropped. The\n"
       "folder is made and deleted; it needs 3 times --mib on the disk, twice. One JSON line a "
