@@ -192,7 +192,7 @@ TEST_F(Read, KeepsInTheCacheOnlyWhatSeveralRanksWant) {
   }
 }
 
-TEST(ParallelReads, ReadsEachOnceAndThrowsWhatTheFirstThrew) {
+TEST_F(Read, CallsEachOnceAndThrowsWhatTheFirstThrew) {
   for (const size_t count : {0, 1, 3, 100}) {
     std::mutex mutex;
     std::multiset<size_t> read;
