@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "benchmarks/report.h"
 #include "weft/checkpoint.h"
@@ -68,6 +71,7 @@ static void write_raw(const std::string& path, std::span<const std::byte> bytes)
   ::close(file);
 }
 
+/// read() in calls of 16 MiB.
 static void read_raw(const std::string& path, std::span<std::byte> bytes) {
   const int file = ::open(path.c_str(), O_RDONLY);
   if (file < 0) fail_call("open", path);
@@ -79,6 +83,30 @@ static void read_raw(const std::string& path, std::span<std::byte> bytes) {
   ::close(file);
 }
 
+/// Past the page cache, 4 calls of 4 MiB at once.
+static void read_raw_past_cache(const std::string& path, std::span<std::byte> bytes) {
+  constexpr size_t call = size_t{4} << 20;
+  const int file = ::open(path.c_str(), O_RDONLY | O_DIRECT);
+  if (file < 0) fail_call("open", path);
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> failed = false;
+  const auto read = [&] {
+    for (size_t at = next.fetch_add(call); at < bytes.size(); at = next.fetch_add(call)) {
+      const size_t count = std::min(call, bytes.size() - at);
+      const auto offset = static_cast<off_t>(at);
+      const ssize_t done = ::pread(file, bytes.data() + at, count, offset);
+      if (done != static_cast<ssize_t>(count)) failed = true;
+    }
+  };
+  {
+    std::array<std::jthread, 3> others;
+    for (std::jthread& thread : others) thread = std::jthread(read);
+    read();
+  }
+  ::close(file);
+  if (failed) fail_call("pread", path);
+}
+
 /// Asks the system to forget the pages of every file below.
 static void drop_pages(const std::string& directory) {
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {
@@ -86,6 +114,16 @@ static void drop_pages(const std::string& directory) {
     const int file = ::open(entry.path().c_str(), O_RDONLY);
     (void)::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
     ::close(file);
+  }
+}
+
+/// Has the page cache hold every file below.
+static void read_pages(const std::string& directory) {
+  std::vector<std::byte> memory;
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    if (!entry.is_regular_file()) continue;
+    memory.resize(entry.file_size());
+    read_raw(entry.path(), memory);
   }
 }
 
@@ -108,11 +146,15 @@ static void run_round(const Communicator& world, const Options& options, StateDi
   world.barrier();
   const std::string mine = concat(top, "/raw/", world.rank());
   const auto drop = [&](const std::string& directory) {
+    world.barrier();  // pages that another rank has not yet synced would stay
     if (world.rank() == 0) drop_pages(directory);
   };
   rounds.time(world, "raw_write", [&] { write_raw(mine, buffer); });
   drop(top);
   rounds.time(world, "raw_read_cold", [&] { read_raw(mine, buffer); });
+  drop(top);
+  rounds.time(world, "raw_read_past_cache", [&] { read_raw_past_cache(mine, buffer); });
+  read_raw(mine, buffer);
   rounds.time(world, "raw_read_warm", [&] { read_raw(mine, buffer); });
 
   CheckpointSaver saver(world, concat(top, "/saved"));
@@ -126,6 +168,8 @@ static void run_round(const Communicator& world, const Options& options, StateDi
   if (state.tensors.begin()->second.to_vector<float>() != before) {
     fail_call("load", "did not restore the elements");
   }
+  // A load that went past the page cache left nothing there.
+  if (world.rank() == 0) read_pages(path);
   rounds.time(world, "load_warm", [&] { load(path, state); });
   world.barrier();
   if (world.rank() == 0) fs::remove_all(top), ::sync();
@@ -202,9 +246,10 @@ int main(int argc, char** argv) {
   weft::bench::Options options;
   CLI::App app(
       "Saves and loads parameters and two moments of --mib MiB each, sharded over N ranks\n"
-      "(threads), beside write() + fsync and read() of the same bytes on the same disk. Cold: "
-      "pages\n"
-      "dropped by fadvise. async_block is what save_async blocks, memcpy a copy of the same "
+      "(threads), beside write() + fsync and read() of the same bytes on the same disk, and reads\n"
+      "past the page cache, 4 a rank at once. Cold: pages dropped by fadvise; warm: pages in the\n"
+      "cache, put there by read() where a load leaves none. async_block is what save_async blocks, "
+      "memcpy a copy of the same "
       "bytes.\n"
       "value is GB/s of the whole state over the slowest rank's median; round 0 is dropped. The\n"
       "folder is made and deleted; it needs 3 times --mib on the disk, twice. One JSON line a "

@@ -33,20 +33,19 @@ bool BlockReader::is_cached(int64_t offset, size_t bytes) const {
                      [](unsigned char page_is) { return (page_is & 1) != 0; });
 }
 
-bool BlockReader::read_from_disk(int64_t offset, size_t bytes, const BlockBuffer& into) const {
-  constexpr size_t alignment = BlockBuffer::kAlignment;
-  if (disk_ < 0 || static_cast<size_t>(offset) % alignment != 0) return false;
-  const size_t whole = (bytes + alignment - 1) / alignment * alignment;
-  return ::pread(disk_, into.data(), whole, offset) >= static_cast<ssize_t>(bytes);
+bool BlockReader::read_past_cache(int64_t offset, int64_t bytes, std::byte* into) const {
+  constexpr auto alignment = static_cast<int64_t>(BlockBuffer::kAlignment);
+  if (disk_ < 0 || offset % alignment != 0) return false;
+  if (is_cached(offset, static_cast<size_t>(bytes))) return false;
+  const int64_t whole = (bytes + alignment - 1) / alignment * alignment;
+  return ::pread(disk_, into, static_cast<size_t>(whole), offset) >= bytes;
 }
 
 std::span<const std::byte> BlockReader::read(int64_t offset, int64_t bytes,
                                              const BlockBuffer& into) const {
-  const auto count = static_cast<size_t>(bytes);
-  if (is_cached(offset, count) || !read_from_disk(offset, count, into)) {
-    file_.read(offset, {into.data(), count});
-  }
-  return {into.data(), count};
+  const std::span read(into.data(), static_cast<size_t>(bytes));
+  if (!read_past_cache(offset, bytes, into.data())) file_.read(offset, read);
+  return read;
 }
 
 }  // namespace weft

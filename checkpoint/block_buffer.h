@@ -33,8 +33,7 @@ class BlockBuffer {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-/// Reads pieces of a file of at most a block each: what the page cache has from there, the rest
-/// from the disk, past the cache where the file system can.
+/// Reads pieces of a file, from the page cache or past it. Several threads may read at once.
 class BlockReader {
  public:
   explicit BlockReader(const File& file);
@@ -42,12 +41,15 @@ class BlockReader {
   BlockReader& operator=(const BlockReader&) = delete;
   ~BlockReader();
 
-  /// The bytes from `offset` on, in `into`. Errors are those of File::read.
+  /// Fills `into`, aligned and with room up to the next multiple of kAlignment, straight from the
+  /// disk. False, and anything in it, where the page cache has all of it or the file system cannot.
+  bool read_past_cache(int64_t offset, int64_t bytes, std::byte* into) const;
+  /// The bytes from `offset` on, at most a block, in `into`: past the cache where that can be.
+  /// Errors are those of File::read.
   std::span<const std::byte> read(int64_t offset, int64_t bytes, const BlockBuffer& into) const;
 
  private:
   bool is_cached(int64_t offset, size_t bytes) const;
-  bool read_from_disk(int64_t offset, size_t bytes, const BlockBuffer& into) const;
 
   const File& file_;
   std::shared_ptr<const std::byte> mapped_;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "checkpoint/blocks.h"
+#include "checkpoint/parallel_reads.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
@@ -62,16 +63,18 @@ class DataCheck {
   }
 
   void read_file(const OpenedFile& file) {
-    const int64_t blocks = blocks_in(file.data_bytes());
-    std::vector<ReadAhead::Piece> pieces;
-    for (int64_t block = 0; block < blocks; ++block) pieces.push_back(file.block(block));
-    ReadAhead ahead(file.file, std::move(pieces));
-    for (int64_t block = 0; block < blocks; ++block) {
-      const std::span<const std::byte> bytes = file.next_block(block, ahead);
-      if (!options_.progress) continue;
+    const BlockReader reader(file.file);
+    const auto read = [&](size_t i, const BlockBuffer& buffer) {
+      const auto block = static_cast<int64_t>(i);
+      const int64_t begin = block * kBlockBytes;
+      const int64_t bytes = std::min(kBlockBytes, file.data_bytes() - begin);
+      file.check_block(
+          block, [&] { return xxh3_of(reader.read(file.data_start + begin, bytes, buffer)); });
+      if (!options_.progress) return;
       const std::lock_guard lock(mutex_);
-      options_.progress(done_ += static_cast<int64_t>(bytes.size()), all_);
-    }
+      options_.progress(done_ += bytes, all_);
+    };
+    read_in_parallel(static_cast<size_t>(blocks_in(file.data_bytes())), read);
   }
 
   const std::string path_;

@@ -27,6 +27,16 @@ static void check_can_be_filled(const std::string& name, const Tensor& tensor) {
   }
 }
 
+/// Whether each element is on one rank only: every axis cuts it.
+static bool is_on_one_rank(const Tensor& tensor) {
+  if (!tensor.is_sharded()) return false;
+  const Sharding sharding = tensor.sharding();
+  for (int axis = 0; axis < sharding.axes(); ++axis) {
+    if (!sharding[axis].is_shard() && sharding.mesh().axis_size(axis) > 1) return false;
+  }
+  return true;
+}
+
 /// Fills the tensors that the source has; those that are not dense go by way of a copy.
 static void fill_tensors(const CheckpointSource& source, const StateDict& into) {
   const NoGrad no_grad;
@@ -46,7 +56,8 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into) 
       copies.emplace_back(local, dense);
       local = dense;
     }
-    wishes.push_back({name, tensor.box(), static_cast<std::byte*>(local.block().data)});
+    auto* memory = static_cast<std::byte*>(local.block().data);
+    wishes.push_back({name, tensor.box(), memory, is_on_one_rank(tensor)});
   }
   read_wishes(source, wishes);
   for (const auto& [local, dense] : copies) copy_(local, dense);

@@ -21,19 +21,14 @@ template <class... Parts>
   throw BadFile(Verdict::corrupt, concat("checkpoint: ", path, ": ", parts...), name_in(path));
 }
 
-ReadAhead::Piece OpenedFile::block(int64_t number) const {
-  const int64_t begin = number * kBlockBytes;
-  return {data_start + begin, std::min(kBlockBytes, data_bytes() - begin)};
-}
-
-std::span<const std::byte> OpenedFile::next_block(int64_t number, ReadAhead& ahead) const {
-  std::span<const std::byte> bytes;
+void OpenedFile::check_block(int64_t number, const std::function<uint64_t()>& read) const {
+  uint64_t hash = 0;
   try {
-    bytes = ahead.next();
+    hash = read();
   } catch (const std::runtime_error& error) {
     throw BadFile(Verdict::corrupt, error.what(), name_in(file.path()), tensor_in(number), number);
   }
-  if (hashes.empty() || xxh3_of(bytes) == hashes[static_cast<size_t>(number)]) return bytes;
+  if (hash == hashes[static_cast<size_t>(number)]) return;
   const std::string tensor = tensor_in(number);
   throw BadFile(Verdict::corrupt,
                 concat("checkpoint: ", file.path(), ": block ", number, " (tensor ",

@@ -6,6 +6,7 @@
 
 #include "checkpoint/blocks.h"
 #include "checkpoint/coverage.h"
+#include "checkpoint/parallel_reads.h"
 #include "checkpoint/runs.h"
 #include "weft/error.h"
 
@@ -20,34 +21,41 @@ struct FilePart {
   BoxRuns in_file;
   BoxRuns in_memory;
   std::byte* into;
+  bool is_own;
 };
+
+/// Bytes of the data that are read at once, and the parts that want some of them.
+struct Range {
+  int64_t block;
+  int64_t begin, end;
+  size_t first, last;
+  /// This rank wants all of it and no other any.
+  bool is_own;
+};
+
+/// Read, hashed and copied while it is in the cache.
+constexpr int64_t kPiece = int64_t{1} << 18;
 
 /// Fills the parts of one file, block by block.
 class FileReader {
  public:
-  FileReader(const OpenedFile& file, std::vector<FilePart> parts,
-             const std::function<void(int64_t)>& on_bytes)
-      : file_(file), parts_(std::move(parts)), on_bytes_(on_bytes) {
+  FileReader(const OpenedFile& file, std::vector<FilePart> parts)
+      : file_(file), reader_(file.file), parts_(std::move(parts)) {
     std::sort(parts_.begin(), parts_.end(), [](const FilePart& a, const FilePart& b) {
       return a.offset + a.in_file.begin() < b.offset + b.in_file.begin();
     });
   }
 
-  void read() {
+  void read() const {
     const std::vector<Range> ranges = ranges_to_read();
-    std::vector<ReadAhead::Piece> pieces;
-    for (const Range& range : ranges) {
-      pieces.push_back({file_.data_start + range.begin, range.end - range.begin});
-    }
-    ReadAhead ahead(file_.file, std::move(pieces));
-    for (const Range& range : ranges) {
-      const std::span<const std::byte> bytes =
-          file_.hashes.empty() ? ahead.next() : file_.next_block(range.block, ahead);
-      if (on_bytes_) on_bytes_(range.end - range.begin);
-      for (size_t i = range.first; i < range.last; ++i) {
-        copy_part(parts_[i], range.begin, range.end, bytes.data());
+    read_in_parallel(ranges.size(), [&](size_t i, const BlockBuffer& buffer) {
+      const Range& range = ranges[i];
+      if (file_.hashes.empty()) {
+        read_by_pieces(range, buffer);
+      } else if (!read_past_cache(range, buffer)) {
+        file_.check_block(range.block, [&] { return read_by_pieces(range, buffer); });
       }
-    }
+    });
   }
 
  private:
@@ -61,13 +69,6 @@ class FileReader {
     return {from, std::min(end, end_of(part))};
   }
 
-  /// Bytes of the data that are read at once, and the parts that want some of them.
-  struct Range {
-    int64_t block;
-    int64_t begin, end;
-    size_t first, last;
-  };
-
   std::vector<Range> ranges_to_read() const {
     std::vector<Range> ranges;
     size_t first = 0;
@@ -76,7 +77,7 @@ class FileReader {
       const int64_t end = std::min(begin + kBlockBytes, file_.data_bytes());
       while (first < parts_.size() && end_of(parts_[first]) <= begin) ++first;
       if (first == parts_.size()) break;
-      const Range range = wanted_range({block, begin, end, first, first});
+      const Range range = wanted_range({block, begin, end, first, first, false});
       if (range.begin < range.end) ranges.push_back(range);
     }
     return ranges;
@@ -84,16 +85,78 @@ class FileReader {
 
   /// Of a block: all of it where it has a checksum, else from the first byte wanted to the last.
   Range wanted_range(Range range) const {
-    int64_t low = range.end, high = range.begin;
+    int64_t low = range.end, high = range.begin, own = 0;
     for (; range.last < parts_.size(); ++range.last) {
       const FilePart& part = parts_[range.last];
       if (part.offset + part.in_file.begin() >= range.end) break;
       const auto [from, to] = wanted(part, range.begin, range.end);
       low = std::min(low, from);
       high = std::max(high, to);
+      if (part.is_own && part.in_file.count() == 1) own += std::max<int64_t>(0, to - from);
     }
+    range.is_own = own == range.end - range.begin;
     if (file_.hashes.empty() || low >= high) range.begin = low, range.end = high;
     return range;
+  }
+
+  /// False where the page cache has the block, or somebody else may want it there.
+  bool read_past_cache(const Range& range, const BlockBuffer& buffer) const {
+    if (!range.is_own) return false;
+    constexpr auto alignment = static_cast<uintptr_t>(BlockBuffer::kAlignment);
+    const int64_t bytes = range.end - range.begin;
+    std::byte* const in_place = destination_of(range);
+    const bool fits =
+        (reinterpret_cast<uintptr_t>(in_place) | static_cast<uintptr_t>(bytes)) % alignment == 0;
+    std::byte* const into = in_place && fits ? in_place : buffer.data();
+    if (!reader_.read_past_cache(file_.data_start + range.begin, bytes, into)) return false;
+    file_.check_block(range.block, [&] { return xxh3_of({into, static_cast<size_t>(bytes)}); });
+    if (into == buffer.data()) copy_parts(range, into);
+    return true;
+  }
+
+  /// Gives the hash of all of it.
+  uint64_t read_by_pieces(const Range& range, const BlockBuffer& buffer) const {
+    BlockHashes hashes;
+    Range piece = range;
+    for (; piece.begin < range.end; piece.begin = piece.end) {
+      piece.end = std::min(piece.begin + kPiece, range.end);
+      while (piece.first < piece.last && end_of(parts_[piece.first]) <= piece.begin) ++piece.first;
+      std::byte* const in_place = destination_of(piece);
+      const std::span bytes(in_place ? in_place : buffer.data(),
+                            static_cast<size_t>(piece.end - piece.begin));
+      file_.file.read(file_.data_start + piece.begin, bytes);
+      if (!file_.hashes.empty()) hashes.add(bytes);
+      if (!in_place) copy_parts(piece, bytes.data());
+    }
+    return file_.hashes.empty() ? 0 : hashes.finish()[0];
+  }
+
+  /// Where all of it goes, if that is one place.
+  std::byte* destination_of(const Range& range) const {
+    std::byte* found = nullptr;
+    for (size_t i = range.first; i < range.last; ++i) {
+      const FilePart& part = parts_[i];
+      if (part.offset + part.in_file.begin() >= range.end) break;
+      const auto [from, to] = wanted(part, range.begin, range.end);
+      if (from >= to) continue;
+      const BoxRuns &in = part.in_file, &out = part.in_memory;
+      const int64_t run = in.first_after(range.begin - part.offset);
+      const int64_t skipped = range.begin - part.offset - in.start(run);
+      const int64_t at = run * in.bytes() + skipped, within = at % out.bytes();
+      const int64_t room = std::min(in.bytes() - skipped, out.bytes() - within);
+      if (found || skipped < 0 || room < range.end - range.begin) return nullptr;
+      found = part.into + out.start(at / out.bytes()) + within;
+    }
+    return found;
+  }
+
+  /// The elements of the range, whose bytes are at `from`.
+  void copy_parts(const Range& range, const std::byte* from) const {
+    for (size_t i = range.first; i < range.last; ++i) {
+      const FilePart& part = parts_[i];
+      if (part.offset + part.in_file.begin() >= range.end) break;
+      copy_part(part, range.begin, range.end, from);
+    }
   }
 
   /// The elements of the part that lie in the bytes [begin, end) of the data, which are at `from`.
@@ -117,8 +180,8 @@ class FileReader {
   }
 
   const OpenedFile& file_;
+  const BlockReader reader_;
   std::vector<FilePart> parts_;
-  const std::function<void(int64_t)>& on_bytes_;
 };
 
 }  // namespace
@@ -132,11 +195,10 @@ static FilePart file_part(const OpenedFile& file, const Wish& wish,
   }
   const Box both = overlap(part.box, wish.box);
   return {entry->offset - file.data_start, BoxRuns(part.box.shape, relative(both, part.box), dtype),
-          BoxRuns(wish.box.shape, relative(both, wish.box), dtype), wish.into};
+          BoxRuns(wish.box.shape, relative(both, wish.box), dtype), wish.into, wish.is_own};
 }
 
-void read_wishes(const CheckpointSource& source, const std::vector<Wish>& wishes,
-                 const std::function<void(int64_t)>& on_bytes) {
+void read_wishes(const CheckpointSource& source, const std::vector<Wish>& wishes) {
   std::map<size_t, std::vector<std::pair<const Wish*, CheckpointSource::Part>>> by_file;
   for (const Wish& wish : wishes) {
     std::vector<Box> boxes;
@@ -152,7 +214,7 @@ void read_wishes(const CheckpointSource& source, const std::vector<Wish>& wishes
     for (const auto& [wish, part] : wanted) {
       parts.push_back(file_part(*file, *wish, part, source.tensors().at(wish->name).dtype));
     }
-    FileReader(*file, std::move(parts), on_bytes).read();
+    FileReader(*file, std::move(parts)).read();
   }
 }
 

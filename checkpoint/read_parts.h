@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,12 +13,13 @@ struct Wish {
   std::string name;
   Box box;
   std::byte* into;
+  /// No other rank wants them: what is read once need not stay in the page cache.
+  bool is_own = false;
 };
 
-/// Fills all wishes. Each is first proven to be filled exactly once; each file is read once, from
-/// front to back, by its blocks that hold something wanted; where there are checksums they are
-/// checked. `on_bytes` is told of bytes as they are read.
-void read_wishes(const CheckpointSource& source, const std::vector<Wish>& wishes,
-                 const std::function<void(int64_t)>& on_bytes = {});
+/// Fills all wishes. Each is first proven to be filled exactly once; each file is read once, by its
+/// blocks that hold something wanted, a few at a time; where there are checksums they are checked.
+/// Blocks of which all is wanted and own go past the page cache, unless it has them.
+void read_wishes(const CheckpointSource& source, const std::vector<Wish>& wishes);
 
 }  // namespace weft

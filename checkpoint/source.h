@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,7 +10,6 @@
 #include <vector>
 
 #include "checkpoint/rank_file.h"
-#include "checkpoint/read_ahead.h"
 #include "weft/checkpoint.h"
 #include "weft/cuts.h"
 #include "weft/file.h"
@@ -43,11 +43,9 @@ struct OpenedFile {
   std::string manifest_text;
 
   int64_t data_bytes() const { return file.size() - data_start; }
-  /// Where block `number` lies in the file.
-  ReadAhead::Piece block(int64_t number) const;
-  /// The bytes of block `number`, the next one that is read ahead, checked. BadFile names tensor
-  /// and block.
-  std::span<const std::byte> next_block(int64_t number, ReadAhead& ahead) const;
+  /// Checks block `number`, whose hash is what `read` gives. BadFile names tensor and block, of
+  /// what `read` throws as well.
+  void check_block(int64_t number, const std::function<uint64_t()>& read) const;
   /// The first tensor that has bytes in the block.
   std::string tensor_in(int64_t block) const;
 };

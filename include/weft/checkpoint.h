@@ -140,8 +140,8 @@ WEFT_API CheckpointContents checkpoint_contents(const std::string& path);
 /// Fills the tensors of `into`, wherever and however they lie, and its numbers, from a checkpoint:
 /// a directory of a CheckpointSaver, one of .safetensors shards of PyTorch's distributed
 /// checkpoint, or a model in safetensors form. Each rank reads the blocks that hold its own
-/// elements, checks them, and uses no more memory than the tensors have and a block of 4 MiB; no
-/// communication. Each element is proven to be written exactly once before any is.
+/// elements, checks them, and uses no more memory than the tensors have and four blocks of 4 MiB;
+/// no communication. Each element is proven to be written exactly once before any is.
 /// std::invalid_argument naming file, tensor and block for missing or unexpected keys, shapes and
 /// dtypes that do not fit, and whatever the verdict would be; what was filled until then is
 /// undefined.

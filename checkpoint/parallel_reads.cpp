@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/parallel_reads.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace weft {
+
+// Two ranks reach a disk's 1.9 GB/s with 4 blocks in flight each, 0.8 of it with 2; 8 add nothing.
+static constexpr size_t kReads = 4;
+
+namespace {
+
+class ParallelReads {
+ public:
+  ParallelReads(size_t count, const std::function<void(size_t, const BlockBuffer&)>& read)
+      : count_(count), read_(read) {}
+
+  void run() {
+    const std::vector<BlockBuffer> buffers(std::clamp<size_t>(count_, 1, kReads));
+    std::vector<std::thread> threads;
+    threads.reserve(buffers.size());
+    try {
+      for (size_t i = 1; i < buffers.size(); ++i) {
+        threads.emplace_back([this, &buffer = buffers[i]] { work(buffer); });
+      }
+    } catch (const std::system_error&) {
+      // No more threads are to be had: those that are there read all.
+    }
+    work(buffers[0]);
+    for (std::thread& thread : threads) thread.join();
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  void work(const BlockBuffer& buffer) noexcept {
+    for (size_t i = next_++; i < count_ && i < failed_; i = next_++) {
+      try {
+        read_(i, buffer);
+      } catch (...) {
+        keep_error(i);
+      }
+    }
+  }
+
+  /// All before the first that failed have begun, and end.
+  void keep_error(size_t i) {
+    const std::lock_guard lock(mutex_);
+    if (i >= failed_) return;
+    failed_ = i;
+    error_ = std::current_exception();
+  }
+
+  const size_t count_;
+  const std::function<void(size_t, const BlockBuffer&)>& read_;
+  std::atomic<size_t> next_ = 0;
+  std::atomic<size_t> failed_ = std::numeric_limits<size_t>::max();
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+void read_in_parallel(size_t count,
+                      const std::function<void(size_t i, const BlockBuffer& buffer)>& read) {
+  ParallelReads(count, read).run();
+}
+
+}  // namespace weft

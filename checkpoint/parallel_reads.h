@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+#include "checkpoint/block_buffer.h"
+
+namespace weft {
+
+/// Calls `read(i, buffer)` for each i below `count`, in order, a few at once, each in a thread with
+/// a buffer of its own: one read alone leaves a disk idle, and while some wait for it others check
+/// and copy what has come. After a throw no more are begun; what the first of them threw is thrown.
+void read_in_parallel(size_t count,
+                      const std::function<void(size_t i, const BlockBuffer& buffer)>& read);
+
+}  // namespace weft
