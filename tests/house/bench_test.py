@@ -48,7 +48,7 @@ class Bench(unittest.TestCase):
         out, patch = io.StringIO(), unittest.mock.patch
         with contextlib.ExitStack() as stack:
             stack.enter_context(patch.dict(bench.BENCHES, {name: pairs}))
-            stack.enter_context(patch.object(bench, "build", lambda _: self.folder / "weft.py"))
+            stack.enter_context(patch.object(bench, "build", lambda _: [self.folder / "weft.py"]))
             stack.enter_context(contextlib.redirect_stdout(out))
             stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
             bench.measure(name, rounds, self.folder if peers else None)
