@@ -107,9 +107,12 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
 
 CheckpointSaver::~CheckpointSaver() {
   try {
-    wait();
-  } catch (const std::exception& error) {
-    options_.warn(concat("a save that nobody waited for failed: ", error.what()));
+    try {
+      wait();
+    } catch (const std::exception& error) {
+      options_.warn(concat("a save that nobody waited for failed: ", error.what()));
+    }
+  } catch (...) {  // what `warn` threw: nobody is there to hear it
   }
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/factories.h"
 
+#include <cmath>
+
 #include "ops/engine.h"
+#include "ops/promotion.h"
 #include "ops/tensor_body.h"
 #include "src/kernels/copy.h"
 #include "src/random.h"
@@ -33,6 +36,12 @@ static bool counts_here(const Tensor& a) {
 
 void fill_(const Tensor& a, double value) {
   check_tensor("fill_", a);
+  if (!is_floating(a.dtype()) && a.dtype() != DType::boolean) {
+    if (value != std::trunc(value) || std::isinf(value)) {
+      fail("full: ", value, " is no whole number but the dtype is ", a.dtype());
+    }
+    check_holds("full", a.dtype(), value);
+  }
   if (has_elements(a)) fill(a.block(), counts_here(a) ? value : 0);
   a.storage()->mark_changed();
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/promotion.h"
 #include "src/kernels/copy.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
@@ -10,8 +11,7 @@ namespace weft {
 
 static bool has_memory(const Tensor& a) { return a.device().kind != DeviceKind::meta; }
 
-/// `n` numbers f(i), each from its index in the whole, so that any layout has the same bits. They
-/// are made as integers where the dtype is one.
+/// `n` numbers f(i), each from its index in the whole, so that any layout has the same bits.
 template <class F>
 static Tensor sequence(int64_t n, const TensorOptions& options, const F& f) {
   Tensor tensor = empty({n}, options);
@@ -38,6 +38,15 @@ Tensor arange(double start, double stop, double step, const TensorOptions& optio
     fail("arange: ", number, " is no whole number but the dtype is ", options.dtype);
   }
   const double count = std::ceil((stop - start) / step);
+  if (!is_floating(options.dtype)) {
+    for (double number : {start, stop}) {
+      if (std::abs(number) > 0x1p53) fail("arange: ", number, " is beyond 2^53");
+    }
+    if (count > 0 && options.dtype != DType::boolean) {
+      check_holds("arange", options.dtype, start);
+      check_holds("arange", options.dtype, start + (count - 1) * step);
+    }
+  }
   return sequence(count > 0 ? static_cast<int64_t>(count) : 0, options,
                   [&](int64_t i) { return start + static_cast<double>(i) * step; });
 }

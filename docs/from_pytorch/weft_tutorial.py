@@ -35,7 +35,7 @@ def values(*shape):
 
 def show(what, tensor):
     if line.get_rank() == 0:
-        print(what, numpy.asarray(tensor))
+        print(what, numpy.asarray(tensor.detach()))
 
 
 # Matrices cut along one dim, and their product: each rank multiplies what it has.

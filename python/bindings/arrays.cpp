@@ -59,10 +59,9 @@ py::array widened(const Block& block) {
   return wide.attr("view")("float32");
 }
 
-py::array read_only_array(const Block& block) {
-  py::array array = block.dtype == DType::bf16 ? widened(block) : array_over(block, py::none());
-  array.attr("flags").attr("writeable") = false;
-  return array;
+py::array copied_array(const Block& block) {
+  if (block.dtype == DType::bf16) return widened(block);
+  return array_over(block, py::none()).attr("copy")();
 }
 
 /// Bits of the nearest bfloat16, ties to even; of a NaN a quiet one.

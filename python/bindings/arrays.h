@@ -17,8 +17,8 @@ DType dtype_of_numpy(const py::dtype& dtype);
 
 /// The block's own memory as an array that keeps `owner` alive.
 py::array array_over(const Block& block, py::handle owner);
-/// The same, not writable and without an owner; bfloat16 as a copy in float32.
-py::array read_only_array(const Block& block);
+/// A dense copy; bfloat16 as float32.
+py::array copied_array(const Block& block);
 /// Copies an array, or what NumPy makes one of, to the block, in the block's dtype. ValueError
 /// naming `what` when the shape is another.
 void fill_from_array(const std::string& what, const Block& block, const py::object& values);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/casters.h"
 
-#include <cmath>
 #include <utility>
 
 #include "weft/error.h"
@@ -35,12 +34,12 @@ std::optional<Tensor> tensor_of(py::handle object) {
 static double exact_number(py::handle object) {
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
-  const auto rounded = static_cast<double>(number);
-  if (overflow != 0 || std::abs(rounded) > 0x1p53) {
+  constexpr long long kExact = 1LL << 53;
+  if (overflow != 0 || number > kExact || number < -kExact) {
     fail("number ", py::str(object).cast<std::string>(),
          " beside a tensor is beyond 2^53; make it a tensor: weft.asarray");
   }
-  return rounded;
+  return static_cast<double>(number);
 }
 
 static py::handle numpy_scalar() {

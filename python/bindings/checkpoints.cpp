@@ -7,11 +7,23 @@
 
 namespace weft::python {
 
-/// A saver holds what it writes meanwhile.
+namespace {
+
+/// A saver's end waits for the save under way, whose thread may call Python.
+struct DeleteReleased {
+  void operator()(CheckpointSaver* saver) const {
+    const py::gil_scoped_release release;
+    delete saver;
+  }
+};
+
+}  // namespace
+
 static void bind_saver(py::module_& m) {
-  py::class_<CheckpointSaver>(m, "CheckpointSaver",
-                              "Saves states of a run to '<directory>/step-<step>-<generation>/', a "
-                              "file a rank. A save makes no collective and overwrites nothing")
+  py::class_<CheckpointSaver, std::unique_ptr<CheckpointSaver, DeleteReleased>>(
+      m, "CheckpointSaver",
+      "Saves states of a run to '<directory>/step-<step>-<generation>/', a "
+      "file a rank. A save makes no collective and overwrites nothing")
       .def(
           py::init([](const Communicator& world, const std::string& directory, int keep,
                       bool continues, int64_t async_bytes, const py::object& warn) {
@@ -20,11 +32,14 @@ static void bind_saver(py::module_& m) {
             if (!warn.is_none()) {
               options.warn = [kept = Callable(py::function(warn))](const std::string& sentence) {
                 const py::gil_scoped_acquire lock;
-                kept(sentence);
+                try {
+                  kept(sentence);
+                } catch (py::error_already_set& raised) {
+                  raised.discard_as_unraisable("warn of a CheckpointSaver");
+                }
               };
             }
-            return released(
-                [&] { return std::make_unique<CheckpointSaver>(world, directory, options); });
+            return released([&] { return new CheckpointSaver(world, directory, options); });
           }),
           py::arg("world"), py::arg("directory"), py::kw_only(), py::arg("keep") = 0,
           py::arg("continues") = false, py::arg("async_bytes") = -1, py::arg("warn") = py::none(),

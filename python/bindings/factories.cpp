@@ -91,6 +91,11 @@ static void bind_sequences(py::module_& m) {
       "[n_rows, n_cols] of zeros, with ones where column - row is k");
 }
 
+/// A whole number comes exactly, or is refused.
+static double number_in(const Operand& value) {
+  return value.is_number() ? value.number : value.tensor.item();
+}
+
 void bind_factories(py::module_& m) {
   bind_factory(m, "empty", empty, "New memory, not initialised");
   bind_factory(m, "zeros", zeros, "Zeros; with `mesh` and `placements` each rank makes its part");
@@ -101,9 +106,9 @@ void bind_factories(py::module_& m) {
       "Evenly in [0, 1); equal bits for any mesh");
   m.def(
       "_full",
-      [](const Shape& shape, double value, DType dtype, Device device, const MeshArgument& mesh,
-         const PlacementsArgument& placements) {
-        return full(shape, value, options_of(dtype, device, mesh, placements));
+      [](const Shape& shape, const Operand& value, DType dtype, Device device,
+         const MeshArgument& mesh, const PlacementsArgument& placements) {
+        return full(shape, number_in(value), options_of(dtype, device, mesh, placements));
       },
       Released(), py::arg("shape"), py::arg("fill_value"), py::kw_only(),
       py::arg("dtype") = DType::f32, py::arg("device") = cpu, py::arg("mesh") = py::none(),
@@ -111,7 +116,9 @@ void bind_factories(py::module_& m) {
   bind_sequences(m);
   m.def("zeros_like", &zeros_like, Released(), py::arg("x"), "Zeros laid out as x is");
   m.def("ones_like", &ones_like, Released(), py::arg("x"), "Ones laid out as x is");
-  m.def("fill_", &fill_, Released(), py::arg("x"), py::arg("value"), "Sets all elements in place");
+  m.def(
+      "fill_", [](const Tensor& x, const Operand& value) { fill_(x, number_in(value)); },
+      Released(), py::arg("x"), py::arg("value"), "Sets all elements in place");
   m.def("copy_", &copy_, Released(), py::arg("to"), py::arg("source"),
         "Copies the elements of `source`, of an equal shape, to the memory of `to`");
   m.def("uniform_", &uniform_, Released(), py::arg("x"), py::arg("low") = 0.0,

@@ -19,8 +19,12 @@ namespace weft::python {
 /// DLPack 1.0 has it; the header of 0.6 does not.
 static constexpr uint8_t kDLBool = 6;
 
-/// Memory that others may look at: of one device, and with elements.
+/// Memory that others may look at: of one device, with elements, and without a gradient to lose.
 static Tensor shown(const char* what, const Tensor& x) {
+  if (x.requires_grad()) {
+    fail(what, ": the tensor ", x.shape(),
+         " requires a gradient, which would be lost; detach() it");
+  }
   if (x.is_sharded()) {
     fail(what, ": the tensor ", x.shape(), " is laid out over ", x.sharding(),
          "; take full_tensor() or local() first");
@@ -42,17 +46,13 @@ py::object item_of(const Tensor& x) {
 }
 
 static py::array numpy_of(const Tensor& x, const char* what) {
-  if (x.requires_grad()) {
-    fail(what, ": the tensor ", x.shape(),
-         " requires a gradient, which would be lost; detach() it");
-  }
   const Block block = shown(what, x).block();
   return array_over(block, py::cast(x));
 }
 
 /// Its elements as NumPy has them; bfloat16, which it has not, as float32.
 static py::object list_of(const Tensor& x) {
-  const Block block = shown("tolist", x).block();
+  const Block block = shown("tolist", x.detach()).block();
   const py::array values =
       x.dtype() == DType::bf16 ? widened(block) : array_over(block, py::cast(x));
   return values.attr("tolist")();
@@ -107,10 +107,6 @@ static void drop_untaken(PyObject* capsule) {
 }
 
 static py::object to_dlpack(const Tensor& x, const std::optional<bool>& copy) {
-  if (x.requires_grad()) {
-    fail("dlpack: the tensor ", x.shape(),
-         " requires a gradient, which would be lost; detach() it");
-  }
   auto exported = std::make_unique<Exported>();
   exported->tensor = shown("dlpack", x);
   if (copy.value_or(false)) {
@@ -153,17 +149,14 @@ static std::optional<std::vector<int>> order_in_memory(const Shape& shape, const
 }
 
 /// Somebody's memory as a tensor: itself when its elements lie without gaps in some order of the
-/// dims, a copy otherwise. `release` is called when it is not looked at any more. `copy` false
+/// dims, a copy otherwise. `owner` keeps the memory. `copy` false
 /// makes the copy a ValueError, true makes it in any case.
-static Tensor tensor_over(const char* what, const Block& block, std::function<void()> release,
+static Tensor tensor_over(const char* what, const Block& block, std::shared_ptr<void> owner,
                           const std::optional<bool>& copy) {
   const bool is_empty = block.numel() == 0;
   const auto order = order_in_memory(block.shape, block.strides);
   if ((order || is_empty) && !copy.value_or(false)) {
-    if (is_empty) {
-      release();
-      return empty(block.shape, {.dtype = block.dtype});
-    }
+    if (is_empty) return empty(block.shape, {.dtype = block.dtype});
     Shape in_memory;
     std::vector<int> back(order->size());
     for (size_t i = 0; i < order->size(); ++i) {
@@ -171,8 +164,8 @@ static Tensor tensor_over(const char* what, const Block& block, std::function<vo
       back[static_cast<size_t>((*order)[i])] = static_cast<int>(i);
     }
     const auto bytes = static_cast<size_t>(block.numel()) * size_of(block.dtype);
-    const Tensor whole = tensor_in(Storage::wrap(block.data, bytes, cpu, std::move(release)), 0,
-                                   in_memory, block.dtype);
+    const Tensor whole =
+        tensor_in(Storage::wrap(block.data, bytes, cpu, [owner] {}), 0, in_memory, block.dtype);
     return std::is_sorted(order->begin(), order->end()) ? whole : permute(whole, back);
   }
   if (!copy.value_or(true)) {
@@ -191,7 +184,6 @@ static Tensor tensor_over(const char* what, const Block& block, std::function<vo
   // Bits, whatever they mean.
   np.attr("copyto")(target.attr("view")(concat("u", size_of(block.dtype))),
                     source.attr("view")(concat("u", size_of(block.dtype))));
-  release();
   return made;
 }
 
@@ -213,12 +205,12 @@ static Tensor from_capsule(const py::capsule& capsule, const std::optional<bool>
   for (int d = 0; d < given.ndim; ++d) block.shape.push_back(given.shape[d]);
   block.strides = dense_strides(block.shape);
   for (int d = 0; given.strides && d < given.ndim; ++d) block.strides[d] = given.strides[d];
-  const auto release = [managed] {
-    if (managed->deleter) managed->deleter(managed);
-  };
-  Tensor tensor = tensor_over("from_dlpack", block, release, copy);
+  // From here on the memory is ours to give back, whatever happens.
   if (PyCapsule_SetName(capsule.ptr(), "used_dltensor") != 0) throw py::error_already_set();
-  return tensor;
+  const std::shared_ptr<DLManagedTensor> owner(managed, [](DLManagedTensor* taken) {
+    if (taken->deleter) taken->deleter(taken);
+  });
+  return tensor_over("from_dlpack", block, owner, copy);
 }
 
 static Tensor from_dlpack(const py::object& source, const std::optional<bool>& copy) {
@@ -232,6 +224,12 @@ static Tensor from_dlpack(const py::object& source, const std::optional<bool>& c
   return from_capsule(py::capsule(source.attr("__dlpack__")()), copy);
 }
 
+/// Elements that kernels can read where they lie.
+static bool is_plain(const py::array& array) {
+  return array.dtype().attr("isnative").cast<bool>() &&
+         array.attr("flags").attr("aligned").cast<bool>();
+}
+
 static Tensor from_numpy(const py::array& array, const std::optional<bool>& copy) {
   Block block{const_cast<void*>(array.data()), dtype_of_numpy(array.dtype()), cpu, {}, {}};
   bool has_steps = true;
@@ -240,6 +238,14 @@ static Tensor from_numpy(const py::array& array, const std::optional<bool>& copy
     has_steps = has_steps && array.strides(d) % array.itemsize() == 0 && array.strides(d) >= 0;
     block.strides.push_back(array.strides(d) / array.itemsize());
   }
+  if (!is_plain(array)) {
+    if (!copy.value_or(true)) {
+      fail("from_numpy: an array ", block.shape,
+           " that is not aligned, or not in this machine's byte order, cannot be shared; leave out "
+           "copy=False");
+    }
+    return from_numpy(array.attr("astype")(array.dtype().attr("newbyteorder")("=")), false);
+  }
   const bool can_share = has_steps && array.writeable();
   if (!can_share && !copy.value_or(true)) {
     fail("from_numpy: an array ", block.shape,
@@ -247,9 +253,8 @@ static Tensor from_numpy(const py::array& array, const std::optional<bool>& copy
          " cannot be shared; leave out copy=False");
   }
   if (!has_steps) return from_numpy(array.attr("copy")(), false);
-  PyObject* owner = py::object(array).release().ptr();
-  return tensor_over(
-      "from_numpy", block, [owner] { drop(owner); }, can_share ? copy : true);
+  const std::shared_ptr<PyObject> owner(py::object(array).release().ptr(), drop);
+  return tensor_over("from_numpy", block, owner, can_share ? copy : true);
 }
 
 void bind_interchange(py::module_& m, py::class_<Tensor>& tensor) {

@@ -48,7 +48,7 @@ void bind_llama(py::module_& m) {
   m.def("llama_config", &llama_config, py::arg("source"),
         "`source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. "
         "ValueError names the file, the key and what is wrong");
-  ModuleClass<Llama>(m, "Llama",
+  ModuleClass<Llama>(m, "Llama", py::is_final(),
                      "The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, "
                      "RMSNorm; parameters have Hugging Face's names. {ids [batch, sequence]} -> "
                      "logits [batch, sequence, vocabulary]")

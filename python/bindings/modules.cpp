@@ -16,9 +16,10 @@ class PythonModule : public Module, public py::trampoline_self_life_support {
  protected:
   Tensors forward(const Tensors& inputs) override {
     const py::gil_scoped_acquire lock;
-    const py::function own = py::get_override(static_cast<const Module*>(this), "forward");
-    const std::string what = concat(Py_TYPE(py::cast(this).ptr())->tp_name, own ? ": forward" : "");
-    if (!own) fail("module: ", what, " has no forward(self, ...)");
+    const py::object self = py::cast(this);
+    const py::object own = py::getattr(self, "forward", py::none());
+    const std::string what = concat(Py_TYPE(self.ptr())->tp_name, own.is_none() ? "" : ": forward");
+    if (own.is_none()) fail("module: ", what, " has no forward(self, ...)");
     py::tuple arguments(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) arguments[i] = inputs[i];
     return tensors_of(what, own(*arguments));

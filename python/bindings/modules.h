@@ -8,7 +8,9 @@
 
 namespace weft::python {
 
-/// A class of modules; Python objects among them live as long as C++ holds them.
+/// A built-in class of modules. Python knows them as final: their forward is not asked of Python,
+/// and would pass over one's own in silence. Python objects among them live as long as C++ holds
+/// them.
 template <class M>
 using ModuleClass = py::class_<M, Module, py::smart_holder>;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/op.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 
@@ -46,6 +47,18 @@ static Attributes attributes_of(const Op& op, const Shape& structure,
   return attributes;
 }
 
+/// Kernels take dims and sizes as they come: as many as in one of the op's samples, at least.
+static void check_structure(const Op& op, const Shape& structure) {
+  if (op.spec().samples.empty()) return;
+  int least = kMaxDims;
+  for (const OpSample& sample : op.spec().samples) {
+    least = std::min(least, sample.attributes.structure.ndim());
+  }
+  if (structure.ndim() >= least) return;
+  fail(op.spec().name, ": ", structure.ndim(), " numbers of structure; it takes at least ", least,
+       ", as ", op.spec().samples.front().attributes.structure, " in its samples");
+}
+
 static py::object call(const Op& op, const py::args& given, const Shape& structure,
                        const std::vector<double>& values) {
   Tensors operands;
@@ -57,6 +70,7 @@ static py::object call(const Op& op, const py::args& given, const Shape& structu
     }
     operands.push_back(*std::move(tensor));
   }
+  check_structure(op, structure);
   const Attributes attributes = attributes_of(op, structure, values);
   return one_or_all(released([&] { return op.call(operands, attributes); }));
 }

@@ -46,16 +46,16 @@ static py::object told_of(const Call& call, int results) {
   return namespace_of(fields);
 }
 
-/// Runs forward on arrays of the operands' memory and copies what it returns to the results.
+/// Runs forward on copies of the operands and copies what it returns to the results.
 static void run_forward(const std::string& name, const Callable& forward, int results,
                         const Call& call) {
   const py::gil_scoped_acquire lock;
   py::tuple arguments(static_cast<size_t>(call.operands() + 1));
   arguments[0] = told_of(call, results);
   for (int i = 0; i < call.operands(); ++i) {
-    arguments[static_cast<size_t>(i + 1)] = read_only_array(call.in(i));
+    arguments[static_cast<size_t>(i + 1)] = copied_array(call.in(i));
   }
-  py::object returned = forward(*arguments);
+  const py::object returned = forward(*arguments);
   const py::tuple all = results == 1 && !PyTuple_Check(returned.ptr())
                             ? py::make_tuple(returned)
                             : py::tuple(py::reinterpret_borrow<py::object>(returned));
@@ -63,14 +63,6 @@ static void run_forward(const std::string& name, const Callable& forward, int re
     fail(name, ": forward returned ", all.size(), " arrays but the rule has ", results, " results");
   }
   for (int i = 0; i < results; ++i) fill_from_array(name, call.out(i), all[static_cast<size_t>(i)]);
-  returned = py::none();
-  for (size_t i = 1; i < arguments.size(); ++i) {
-    // One reference is the tuple's, one that of the accessor.
-    const py::object operand = arguments[i];
-    if (operand.ref_count() <= 2) continue;
-    throw std::runtime_error(concat(name, ": forward kept operand ", i - 1,
-                                    " beyond its call, when its memory is gone; keep a copy"));
-  }
 }
 
 /// Gives the gradients that Python's backward returns.
@@ -115,9 +107,17 @@ static int results_of(const std::string& rule) {
                  std::count(rule.begin() + static_cast<ptrdiff_t>(arrow), rule.end(), ','));
 }
 
+/// An op of one's own has something to give.
+static void check_has_result(const std::string& name, const std::string& rule) {
+  const size_t arrow = rule.find("->");
+  if (arrow == std::string::npos || rule.find_first_not_of(" ", arrow + 2) != rule.npos) return;
+  fail(name, ": the rule \"", rule, "\" has no result; write . for one without dims");
+}
+
 Op own_op(const std::string& name, const std::string& rule, const py::function& forward,
           const py::object& backward, const std::vector<std::vector<int>>& linear,
           std::optional<DType> dtype, bool saves_outputs) {
+  check_has_result(name, rule);
   const int results = results_of(rule);
   OpSpec spec;
   spec.name = name;

@@ -34,6 +34,7 @@ class RankRun {
       rank = {};
     } catch (py::error_already_set& raised) {
       rank = {};
+      if (!failed_at_) failed_at_ = std::chrono::steady_clock::now();
       name_rank(raised, world);
       throw;
     } catch (...) {
@@ -51,7 +52,18 @@ class RankRun {
       rank.world.abort("interrupted from the keyboard");
     }
   }
-  bool is_interrupted() const { return is_interrupted_; }
+  /// A CommError in ranks that run Python still, a second after another rank failed: those that
+  /// wait for it hear of it by themselves.
+  void end_stragglers() {
+    if (!failed_at_ || std::chrono::steady_clock::now() - *failed_at_ < std::chrono::seconds(1)) {
+      return;
+    }
+    failed_at_.reset();
+    const py::object error = py::module_::import("weft._weft").attr("CommError");
+    for (const Rank& rank : ranks_) {
+      if (rank.world) PyThreadState_SetAsyncExc(rank.thread, error.ptr());
+    }
+  }
 
   [[noreturn]] static void throw_interrupt() {
     PyErr_SetNone(PyExc_KeyboardInterrupt);
@@ -81,6 +93,7 @@ class RankRun {
   std::vector<Rank> ranks_;
   std::vector<py::object> results_;
   bool is_interrupted_ = false;
+  std::optional<std::chrono::steady_clock::time_point> failed_at_;
 };
 
 /// Runs something on a thread of its own, while the main thread hears signals.
@@ -103,6 +116,7 @@ class Listening {
   void wait(RankRun& run) {
     while (!is_done()) {
       const py::gil_scoped_acquire lock;
+      run.end_stragglers();
       if (PyErr_CheckSignals() == 0) continue;
       // What Python's handler of the signal raised: KeyboardInterrupt unless somebody changed it.
       raised_ ? PyErr_Clear() : static_cast<void>(raised_.emplace());

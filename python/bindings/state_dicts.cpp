@@ -36,7 +36,21 @@ static void bind_training_state(py::module_& m) {
       .def(
           "add_random",
           [](TrainingState& self, const std::string& name) {
-            self.add(name, Context::current().random);
+            // Of the rank that asks: this object may outlive the one that made it.
+            self.add(name, {.give =
+                                [] {
+                                  const RandomState& random = Context::current().random;
+                                  return StateDict{
+                                      {},
+                                      {{"seed", static_cast<int64_t>(random.seed)},
+                                       {"stream", static_cast<int64_t>(random.stream)}}};
+                                },
+                            .take =
+                                [](const Numbers& numbers) {
+                                  Context::current().random = {
+                                      static_cast<uint64_t>(numbers.at("seed")),
+                                      static_cast<uint64_t>(numbers.at("stream"))};
+                                }});
           },
           py::arg("name") = "random", "The state of this rank's random numbers")
       .def(

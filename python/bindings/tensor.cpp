@@ -252,6 +252,14 @@ static void bind_elements(py::class_<Tensor>& tensor) {
       .def("__float__", [](const Tensor& x) { return x.item(); })
       .def("__int__", [](const Tensor& x) { return py::int_(item_of(x)); })
       .def("__bool__", [](const Tensor& x) { return x.item() != 0; })
+      .def("__iter__",
+           [](const Tensor& x) {
+             if (x.ndim() == 0)
+               throw py::type_error("a tensor without dims has nothing to go over");
+             py::list rows;
+             for (int64_t i = 0; i < x.shape()[0]; ++i) rows.append(indexed(x, py::int_(i)));
+             return py::iter(rows);
+           })
       .def("__len__",
            [](const Tensor& x) {
              if (x.ndim() == 0) throw py::type_error("len of a tensor without dims");

@@ -150,7 +150,12 @@ def PrepareModuleOutput(*, output_layouts=None, desired_output_layouts, use_loca
 
 def _flatten(self, start_dim=0, end_dim=-1):
     """Dims start_dim to end_dim as one."""
-    first, last = start_dim % max(1, self.ndim), end_dim % max(1, self.ndim)
+    dims = max(1, self.ndim)
+    first, last = (dim + dims if dim < 0 else dim for dim in (start_dim, end_dim))
+    if not 0 <= first <= last < dims:
+        raise ValueError(
+            f"flatten: dims {start_dim} to {end_dim} are none of a tensor {list(self.shape)}"
+        )
     shape = self.shape
     count = 1
     for size in shape[first : last + 1]:

@@ -325,7 +325,7 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def fill_(x: Tensor, value: typing.SupportsFloat | typing.SupportsIndex) -> None:
+    def fill_(x: Tensor, value: Tensor | float) -> None:
         """
         Sets all elements in place
         """
@@ -563,6 +563,8 @@ class Tensor:
     def __int__(self) -> int:
         ...
     def __invert__(self) -> Tensor:
+        ...
+    def __iter__(self) -> collections.abc.Iterator:
         ...
     def __le__(self, arg0: Tensor | float) -> Tensor:
         ...
@@ -1027,7 +1029,7 @@ class Op:
         """
     def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = [], dtype: DType | str | None = None, saves_outputs: bool = False) -> None:
         """
-        An op of one's own. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets NumPy arrays that are there during the call only (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. Without backward no gradient flows
+        An op of one's own. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets NumPy arrays of its own (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. Without backward no gradient flows
         """
     def __repr__(self) -> str:
         ...
@@ -1445,7 +1447,7 @@ def _cumulative_sum(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex) 
     
     Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
     """
-def _full(shape: tuple[int, ...], fill_value: typing.SupportsFloat | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     All elements `fill_value`
     """
@@ -1765,7 +1767,7 @@ def fake_world(rank: typing.SupportsInt | typing.SupportsIndex, size: typing.Sup
     """
     A communicator of `size` ranks of which only `rank` is there: collectives move nothing but count the bytes that would come. For planning on worlds that are not there
     """
-def fill_(x: Tensor, value: typing.SupportsFloat | typing.SupportsIndex) -> None:
+def fill_(x: Tensor, value: Tensor | float) -> None:
     """
     Sets all elements in place
     """

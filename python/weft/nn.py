@@ -53,14 +53,30 @@ class Parameters(list):
 
 def _set_attribute(self, name, value):
     """Parameters and modules become the module's own; None and the rest are plain attributes."""
+    is_parameter = self._own_parameter(name) is not None
     if isinstance(value, Parameter):
-        if self._own_parameter(name) is None:
-            self._add_parameter(name, value)
-        else:
+        if is_parameter:
             self.set_parameter(name, value)
+        else:
+            self._add_parameter(name, value)
+            # What was a plain attribute would hide it.
+            getattr(self, "__dict__", {}).pop(name, None)
         return
+    if is_parameter or self._child(name) is not None:
+        what = "parameter" if is_parameter else "module"
+        raise ValueError(
+            f"module: {name!r} is a {what} of the {type(self).__name__} and stays: a "
+            f"{type(value).__name__} cannot take its place"
+        )
     if isinstance(value, Module):
+        if any(module is self for module in value.modules()):
+            raise ValueError(
+                f"module: the {type(self).__name__} is within the {type(value).__name__} that is "
+                f"to be its child {name!r}; keep one that is above as a plain value, in a list"
+            )
         self.adopt(name, value)
+        if not hasattr(self, "__dict__"):
+            return
     # A child stays an attribute too: its Python object lives as long as this one.
     object.__setattr__(self, name, value)
 
@@ -143,13 +159,13 @@ def _register_forward_hook(self, hook):
     """hook(module, inputs, output) runs after forward; what it returns comes out instead, None
     leaves the output."""
     module = weakref.ref(self)
-    seen = [()]
+    under_way = []
 
     def before(*inputs):
-        seen[0] = inputs
+        under_way.append(inputs)
 
     def after(*outputs):
-        return hook(module(), seen[0], outputs[0] if len(outputs) == 1 else outputs)
+        return hook(module(), under_way.pop(), outputs[0] if len(outputs) == 1 else outputs)
 
     self.add_hooks(before=before, after=after)
 
@@ -282,11 +298,11 @@ class CrossEntropyLoss(Module):
     """(logits [..., classes], targets [...]) -> the mean of -log softmax(logits)[target]."""
 
     def forward(self, logits, targets):
-        return _weft.cross_entropy(logits, targets)
+        return functional.cross_entropy(logits, targets)
 
 
 class MSELoss(Module):
     """(x, y) -> the mean of (x - y)^2."""
 
     def forward(self, x, y):
-        return _weft.mean(_weft.square(x - y))
+        return functional.mse_loss(x, y)

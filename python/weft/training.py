@@ -21,7 +21,8 @@ class LlamaRun:
     """
 
     def __init__(self, model, optimizer, *, seed, batch, seq, tokens):
-        self.step = 0
+        # Not self: what C++ keeps is beyond Python's collector of cycles.
+        self._counter = counter = {"value": 0}
         config = model.config
         sizes = {
             name: int(getattr(config, name))
@@ -33,12 +34,18 @@ class LlamaRun:
         self.state.add("model", model)
         self.state.add("optimizer", optimizer)
         self.state.add_random("random")
-        self.state.add_numbers("step", lambda: {"value": self.step}, self._take_step)
+        self.state.add_numbers("step", lambda: counter, counter.update)
         self._add_fixed("config", "model", sizes)
         self._add_fixed("run", "run", {"seed": seed, "batch": batch, "seq": seq, "tokens": tokens})
 
-    def _take_step(self, numbers):
-        self.step = numbers["value"]
+    @property
+    def step(self):
+        """Steps done."""
+        return self._counter["value"]
+
+    @step.setter
+    def step(self, step):
+        self._counter["value"] = step
 
     def _add_fixed(self, part, what, numbers):
         """A part that is saved, and must be the same when it is loaded."""

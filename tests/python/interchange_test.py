@@ -2,6 +2,7 @@
 """NumPy, DLPack, the buffer protocol and PyTorch: values, and whose memory it is."""
 
 import gc
+import sys
 
 import numpy as np
 import pytest
@@ -112,3 +113,28 @@ def test_torch_by_dlpack_shares_memory_bfloat16_too():
         assert back.data_ptr() == theirs.data_ptr() and torch.equal(back, theirs)
     cut = torch.arange(12, dtype=torch.bfloat16).reshape(3, 4)[:, ::2]
     assert weft.from_dlpack(cut).tolist() == cut.tolist()
+
+
+def test_bytes_in_another_order_or_place_are_converted():
+    for array in (np.array([1.5, 2.5], ">f4"), np.array([1, 2], ">i8")):
+        assert weft.asarray(array).tolist() == array.tolist()
+        with pytest.raises(ValueError, match="byte order"):
+            weft.from_numpy(array, copy=False)
+    crooked = np.frombuffer(b"x" + np.arange(3.0).tobytes(), np.uint8)[1:].view(np.float64)
+    assert weft.from_numpy(crooked).tolist() == [0.0, 1.0, 2.0]
+
+
+def test_numpy_sees_no_gradients_away():
+    leaf = weft.ones((2,)).requires_grad_()
+    for take in (np.asarray, np.from_dlpack, memoryview):
+        with pytest.raises((ValueError, BufferError)):
+            take(leaf)
+
+
+def test_a_refused_share_keeps_nothing():
+    array = np.arange(12.0).reshape(3, 4)[:, ::2]
+    before = sys.getrefcount(array)
+    for _ in range(5):
+        with pytest.raises(ValueError, match="copy"):
+            weft.from_numpy(array, copy=False)
+    assert sys.getrefcount(array) == before

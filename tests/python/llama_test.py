@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Llama from Python: transformers' numbers, and runs that go on in the program and back."""
 
+import gc
 import json
 import os
 import pathlib
+import shutil
 import subprocess
+import weakref
 
 import numpy as np
 import pytest
@@ -183,3 +186,35 @@ def test_estimate_is_the_programs():
     assert text == program("estimate", *flags, "--machine", "h100")
     with pytest.raises(ValueError, match="mesh"):
         weft.estimate(mesh="dp")
+
+
+def test_a_saver_dropped_under_way_ends_and_runs_are_freed(tmp_path):
+    def body(world):
+        model = nn.Linear(64, 64)
+        model.materialize()
+        state = weft.TrainingState()
+        state.add("model", model)
+        state.add_random()
+
+        def warn(sentence):
+            raise RuntimeError("from within warn")
+
+        saver = weft.CheckpointSaver(world, str(tmp_path), warn=warn)
+        path = saver.save_async(1, state)
+        saver.wait()
+        shutil.rmtree(path)
+        saver.save_async(2, state)
+        del saver
+        return state
+
+    state = weft.run_ranks(1, body, seed=1234)[0]
+    assert len(weft.list_checkpoints(str(tmp_path))) == 1
+    weft.manual_seed(77)
+    assert state.state_dict().numbers["random/seed"] == 77
+    model = nn.Llama("tiny")
+    model.materialize()
+    run = LlamaRun(model, optim.AdamW(model.parameters()), seed=1, batch=2, seq=3, tokens=4)
+    freed = weakref.ref(run)
+    del run
+    gc.collect()
+    assert freed() is None

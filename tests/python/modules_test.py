@@ -203,10 +203,13 @@ def test_ops_of_ones_own_say_what_is_wrong():
     wrong_shape = weft.Op("wrong_shape", "... -> ...", lambda call, x: x[..., :1])
     with pytest.raises(ValueError, match=r"wrong_shape: an array \[3, 1\] is given for \[3, 2\]"):
         wrong_shape(weft.ones((3, 2)))
+    with pytest.raises(ValueError, match="has no result"):
+        weft.Op("nothing", "d -> ", lambda call, x: x)
+    # What forward gets is its own: it may keep it, and give it back.
     kept = []
-    keeps = weft.Op("keeps", "... -> ...", lambda call, x: (kept.append(x), x)[1])
-    with pytest.raises(RuntimeError, match="kept operand 0 beyond its call"):
-        keeps(weft.ones((3, 2)))
+    view = weft.Op("view", "... -> ...", lambda call, x: (kept.append(x), x[::-1])[1])
+    assert view(weft.asarray([1.0, 2.0, 3.0])).tolist() == [3.0, 2.0, 1.0]
+    assert kept[0].tolist() == [1.0, 2.0, 3.0]
     bf16 = weft.Op("bf16", "... -> ...", lambda call, x: x * 3)
     assert bf16(weft.ones((2,), dtype=weft.bfloat16)).tolist() == [3.0, 3.0]
 
@@ -229,3 +232,27 @@ def test_whole_values_are_sliced_into_a_sharded_model():
 def test_what_is_no_parameter_is_refused():
     with pytest.raises(TypeError, match="item 0 is a dict, not a Parameter"):
         optim.AdamW([{"params": []}])
+
+
+def test_own_members_stay_and_cycles_are_refused():
+    model = MLP()
+    for name, value in (("net1", None), ("scale", None), ("net1", nn.Linear(2, 2))):
+        with pytest.raises(ValueError, match=f"'{name}' is a (module|parameter) of the MLP"):
+            setattr(model, name, value)
+    model.later = None
+    model.later = nn.Parameter(weft.ones((2,)))
+    assert model.later.shape == (2,)
+    with pytest.raises(ValueError, match="the MLP is within the MLP"):
+        model.me = model
+    with pytest.raises(TypeError, match="not an acceptable base type"):
+
+        class Other(nn.Linear):
+            pass
+
+
+def test_a_forward_may_call_itself():
+    class Halves(nn.Module):
+        def forward(self, x):
+            return self(x / 2) if x.sum().item() > 1 else x
+
+    assert Halves()(weft.asarray([8.0])).item() == 1.0

@@ -167,3 +167,16 @@ def test_policy_and_gradient_mode_are_scopes_of_the_rank():
 
 def test_one_program_for_threads_and_jobs():
     assert weft.run_world(3, lambda world: world.rank) == [0, 1, 2]
+
+
+def test_a_rank_that_only_computes_ends_when_another_fails():
+    def body(world):
+        if world.rank == 0:
+            raise LookupError("lost")
+        while True:
+            time.sleep(0.01)
+
+    began = time.monotonic()
+    with pytest.raises(LookupError, match="lost"):
+        weft.run_ranks(2, body)
+    assert time.monotonic() - began < 20

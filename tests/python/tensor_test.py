@@ -230,3 +230,29 @@ def test_vectors_multiply_as_numpys_do():
 
 def test_numbers_are_formatted():
     assert f"{weft.asarray(1.23456):.2f} {weft.asarray(7)}" == "1.23 Tensor([], i64, cpu)"
+
+
+def test_whole_numbers_come_exactly_or_not_at_all():
+    for call in (
+        lambda: weft.asarray([1]) + (2**53 + 1),
+        lambda: weft.zeros((2,), dtype=weft.int64).fill_(2**60 + 1),
+        lambda: weft.full((2,), 1.5, dtype=weft.int64),
+        lambda: weft.full((2,), 300, dtype=weft.uint8),
+        lambda: weft.arange(2**60, 2**60 + 3),
+        lambda: weft.arange(250, 260, dtype=weft.uint8),
+        lambda: weft.arange(2**31 - 2, 2**31 + 2, dtype=weft.int32),
+    ):
+        with pytest.raises(ValueError, match=r"2\^53|whole number|holds"):
+            call()
+    assert weft.full((2,), 2**60 + 1, dtype=weft.int64).tolist() == [2**60 + 1] * 2
+
+
+def test_what_is_missing_of_an_op_is_told():
+    with pytest.raises(ValueError, match="reshape: 0 numbers of structure"):
+        weft.ops.reshape(weft.ones((3, 4)))
+
+
+def test_tensors_are_gone_over_by_rows():
+    assert [row.tolist() for row in weft.asarray([[1, 2], [3, 4]])] == [[1, 2], [3, 4]]
+    with pytest.raises(TypeError, match="without dims"):
+        list(weft.ones(()))

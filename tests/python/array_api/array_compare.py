@@ -17,7 +17,7 @@ def to_weft(array, dtype=None):
 
 
 def to_numpy(tensor):
-    whole = tensor.full_tensor() if tensor.is_sharded else tensor
+    whole = (tensor.full_tensor() if tensor.is_sharded else tensor).detach()
     return np.asarray(whole.to(weft.float32) if whole.dtype is weft.bfloat16 else whole).copy()
 
 
