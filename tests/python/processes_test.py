@@ -32,7 +32,7 @@ def launch(launcher, case):
         [*LAUNCHERS[launcher], sys.executable, str(SCRIPT), case],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env=os.environ | ROOT_MAY_MPIRUN | {"OMP_WAIT_POLICY": "passive"},
     )
 
@@ -63,7 +63,7 @@ def test_a_rank_that_fails_is_named_by_the_other(launcher, case, words):
     began = time.monotonic()
     done = launch(launcher, case)
     assert done.returncode != 0
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 45
     assert "CommError" in done.stderr and words in done.stderr, done.stderr
 
 

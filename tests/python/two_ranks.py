@@ -30,7 +30,7 @@ def train(world, mesh):
 
 def main():
     case = sys.argv[1] if len(sys.argv) > 1 else "train"
-    world = weft.connect(deadline=5.0, seed=4)
+    world = weft.connect(deadline=10.0 if case == "late" else 60.0, seed=4)
     assert weft.connect().size == world.size == weft.launched_ranks() == 2
     if case == "raise" and world.rank == 1:
         raise LookupError("rank 1 lost its way")
@@ -39,7 +39,7 @@ def main():
     if case == "exit" and world.rank == 1:
         sys.exit(3)
     if case == "late" and world.rank == 1:
-        time.sleep(8)
+        time.sleep(14)
     world.barrier()
     mesh = weft.init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
     print(f"rank {world.rank}: {train(world, mesh)}", flush=True)
