@@ -21,6 +21,7 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
+include(${CMAKE_CURRENT_LIST_DIR}/cuda.cmake)
 find_package(Threads REQUIRED)
 find_package(nlohmann_json REQUIRED)
 if(WEFT_ONEDNN)
@@ -36,11 +37,18 @@ endif()
 # Flags and include paths of every object; third-party libraries that all floors may use.
 add_library(weft_build INTERFACE)
 target_include_directories(weft_build INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
-target_compile_options(weft_build INTERFACE
+set(WEFT_CXX_FLAGS
   -fno-math-errno -fno-trapping-math -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
 # Vectors of 512 bits pass between our own functions only: how is nobody else's business.
+if(WEFT_NATIVE)
+  set(WEFT_MACHINE -march=native)
+else()
+  set(WEFT_MACHINE -march=x86-64-v3)
+  list(APPEND WEFT_CXX_FLAGS -Wno-psabi)
+endif()
 target_compile_options(weft_build INTERFACE
-  $<IF:$<BOOL:${WEFT_NATIVE}>,-march=native,-march=x86-64-v3;-Wno-psabi>)
+  "$<$<COMPILE_LANGUAGE:CXX>:${WEFT_CXX_FLAGS};${WEFT_MACHINE}>")
+weft_cuda_flags(weft_build)
 target_link_libraries(weft_build INTERFACE Threads::Threads)
 if(WEFT_OPENMP)
   target_link_libraries(weft_build INTERFACE OpenMP::OpenMP_CXX)

@@ -218,6 +218,7 @@ Piece Gradients::scattered(Part& part, size_t step) {
   const Ref<Storage>& memory = step == 0 ? buffer_ : middle_;
   if (from.packs) pack(from, memory);
   Piece piece;
+  piece.device = device_;
   piece.send = static_cast<char*>(memory->data()) + from.start();
   piece.dtype = from.wire;
   piece.counts = from.counts;
@@ -242,6 +243,7 @@ void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
     const DType dtype = part.slot->types.accumulate;
     counts_.push_back(part.whole.elements());
     Piece piece;
+    piece.device = device_;
     piece.send = static_cast<char*>(buffer_->data()) + part.whole.offset;
     piece.dtype = part.whole.dtype;
     piece.recv = static_cast<char*>(final_->data()) + part.offset;
@@ -278,6 +280,7 @@ void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
     }
     counts_.push_back(count);
     Piece piece;
+    piece.device = device_;
     piece.send = piece.recv = data;
     piece.dtype = piece.recv_dtype = dtype;
     piece.counts = {&counts_.back(), 1};

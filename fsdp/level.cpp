@@ -35,7 +35,11 @@ void Level::start(const std::vector<Source>& sources, BufferPool& pool) {
       copy_(local_in(memory_, place, {own}, region.wire),
             local_in(source.memory, source.offset, {own}, source.dtype));
     }
-    pieces.push_back({send, base + region.start(), region.wire, region.counts});
+    pieces.push_back({.send = send,
+                      .recv = base + region.start(),
+                      .dtype = region.wire,
+                      .counts = region.counts,
+                      .device = memory_->device()});
   }
   if (group_.size > 1) work_ = group_.ranks.all_gather(pieces);
 }

@@ -61,8 +61,11 @@ static void fetch_by_sending(const Communicator& group, const std::vector<int>& 
   Ref<Storage> sent = Storage::allocate(bytes_of(send), in.device);
   Ref<Storage> received = Storage::allocate(bytes_of(recv), in.device);
   pack(in, send, sent->data());
-  Piece piece{
-      .send = sent->data(), .recv = received->data(), .dtype = from.dtype, .counts = send.counts};
+  Piece piece{.send = sent->data(),
+              .recv = received->data(),
+              .dtype = from.dtype,
+              .counts = send.counts,
+              .device = in.device};
   group.all_to_all(piece, recv.counts).wait();
   unpack(received->data(), recv, out);
 }

@@ -3,6 +3,8 @@
 
 #include "mesh/program.h"
 #include "src/comm/reduce.h"
+#include "src/cuda/reduce_blocks.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/bulk_copy.h"
 #include "src/kernels/copy.h"
 
@@ -81,6 +83,9 @@ class CommonRows {
 
 void reduce_blocks(ReduceOp op, std::span<const Block> sources, const Block& out) {
   if (out.numel() == 0) return;
+  if (cuda::kWithCuda && cuda::on_cuda(out)) {
+    return cuda::reduce_blocks(op, sources, out, false);
+  }
   std::vector<Block> blocks(sources.begin(), sources.end());
   blocks.push_back(out);
   std::vector<const void*> from(sources.size());
@@ -102,7 +107,7 @@ static bool is_same_memory(const Block& a, const Block& b) {
 
 static void copy_block(const Block& out, const Block& in) {
   const size_t bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
-  if (bytes >= kBulkBytes && in.dtype == out.dtype && in.is_dense() && out.is_dense()) {
+  if (out.device.kind == DeviceKind::cpu && bytes >= kBulkBytes && in.dtype == out.dtype && in.is_dense() && out.is_dense()) {
     copy_bytes(out.data, in.data, bytes);
   } else {
     copy(out, in);

@@ -151,7 +151,8 @@ class PlanRun {
                 .recv = out.data,
                 .dtype = in.dtype,
                 .counts = program.send.counts,
-                .recv_dtype = out.dtype};
+                .recv_dtype = out.dtype,
+                .device = out.device};
     bool unpacks = !program.recv.boxes.empty() && !program.recv.in_place;
     if (unpacks) piece.recv = scratch_.memory(program.recv.total, out.dtype, out.device);
     const Communicator& group = program.group;

@@ -105,7 +105,11 @@ void SquaresReduction::reduce(const Tensor& sums) const {
   if (!ranks_) return;
   const int64_t count = sums.numel();
   void* data = sums.block().data;
-  const Piece piece{data, data, sums.dtype(), {&count, 1}};
+  const Piece piece{.send = data,
+                    .recv = data,
+                    .dtype = sums.dtype(),
+                    .counts = {&count, 1},
+                    .device = sums.device()};
   ranks_.all_reduce({&piece, 1}, ReduceOp::sum).wait();
   sums.storage()->mark_changed();
 }

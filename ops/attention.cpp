@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/matmul/attention.h"
 
-#include "ops/dense.h"
+#include "src/kernels/dense.h"
 #include "ops/promotion.h"
 #include "weft/ops/networks.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/embedding.h"
 
-#include "ops/dense.h"
+#include "src/kernels/dense.h"
 #include "ops/layouts.h"
 #include "weft/error.h"
 #include "weft/op.h"

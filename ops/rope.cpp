@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/rope.h"
 
-#include "ops/dense.h"
+#include "src/kernels/dense.h"
 #include "weft/error.h"
 #include "weft/op.h"
 #include "weft/ops/networks.h"

@@ -2,7 +2,7 @@
 #include "ops/take.h"
 
 #include "ops/along_dim.h"
-#include "ops/dense.h"
+#include "src/kernels/dense.h"
 #include "src/kernels/take.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/shapes.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/updates.h"
 
-#include "ops/dense.h"
+#include "src/kernels/dense.h"
 #include "src/kernels/adamw.h"
 #include "src/kernels/map.h"
 #include "weft/context.h"

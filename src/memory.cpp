@@ -2,7 +2,11 @@
 #include "src/memory.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "src/cuda/runtime.h"
+#include "weft/error.h"
 
 namespace weft {
 
@@ -42,26 +46,49 @@ void Heap::count(DeviceKind kind, Purpose purpose, int64_t bytes) {
   statistics.total.peak = std::max(statistics.total.peak, statistics.total.current);
 }
 
-void* Heap::allocate(size_t bytes, DeviceKind kind, Purpose purpose) {
-  if (!owned_) return allocate_shared(bytes, kind);
+void* Heap::allocate(size_t bytes, Device device, Purpose purpose) {
+  if (!owned_) return allocate_shared(bytes, device);
   if (has_inbox_.load(std::memory_order_relaxed)) empty_inbox();
   void* data = nullptr;
-  if (kind != DeviceKind::meta) {
-    const int index = size_class(bytes);
-    data = kKeepsMemory ? kept_.take(index) : nullptr;
-    if (!data) data = allocate_fresh(index, bytes);
-    in_use_ += static_cast<int64_t>(class_bytes(index));
-    most_in_use_ = std::max(most_in_use_, in_use_);
+  if (device.kind == DeviceKind::cpu) {
+    data = allocate_on_cpu(bytes);
+  } else if (device.kind == DeviceKind::cuda) {
+    data = allocate_on_device(bytes, device);
   }
   ++live_;
-  count(kind, purpose, static_cast<int64_t>(bytes));
+  count(device.kind, purpose, static_cast<int64_t>(bytes));
   return data;
 }
 
-void* Heap::allocate_shared(size_t bytes, DeviceKind kind) {
+void* Heap::allocate_on_cpu(size_t bytes) {
+  const int index = size_class(bytes);
+  void* data = kKeepsMemory ? kept_.take(index) : nullptr;
+  if (!data) data = allocate_fresh(index, bytes);
+  in_use_ += static_cast<int64_t>(class_bytes(index));
+  most_in_use_ = std::max(most_in_use_, in_use_);
+  return data;
+}
+
+void* Heap::allocate_on_device(size_t bytes, Device device) {
+  if (void* data = kept_on_devices_.take(bytes, device)) return data;
+  const MemoryStatistics& statistics = counted_[static_cast<size_t>(device.kind)];
+  std::string by_purpose;
+  for (int i = 0; i < kPurposes; ++i) {
+    const int64_t used = statistics.by_purpose[static_cast<size_t>(i)].current;
+    if (used > 0) by_purpose += concat(", ", name_of(static_cast<Purpose>(i)), " ", used);
+  }
+  const cuda::DeviceMemory memory = cuda::memory_of(device.index);
+  throw_runtime_error(concat("storage: ", device, " has no ", bytes, " bytes left: ", memory.free,
+                             " of ", memory.total, " are free; of this rank are ",
+                             statistics.total.current, by_purpose));
+}
+
+void* Heap::allocate_shared(size_t bytes, Device device) {
   const std::lock_guard lock(mutex_);
   ++live_;
-  return kind == DeviceKind::meta ? nullptr : system_allocate(class_bytes(size_class(bytes)));
+  if (device.kind == DeviceKind::cuda) return allocate_on_device(bytes, device);
+  return device.kind == DeviceKind::meta ? nullptr
+                                         : system_allocate(class_bytes(size_class(bytes)));
 }
 
 void* Heap::allocate_fresh(int size_class, size_t bytes) {
@@ -76,8 +103,8 @@ void* Heap::allocate_fresh(int size_class, size_t bytes) {
   return system_allocate(size);
 }
 
-void Heap::free(void* data, size_t bytes, DeviceKind kind, Purpose purpose) {
-  const Freed freed{data, bytes, kind, purpose};
+void Heap::free(void* data, size_t bytes, Device device, Purpose purpose) {
+  const Freed freed{data, bytes, device, purpose};
   if (this == current_ && owned_) {
     free_here(freed);
   } else {
@@ -87,14 +114,17 @@ void Heap::free(void* data, size_t bytes, DeviceKind kind, Purpose purpose) {
 
 void Heap::free_here(const Freed& freed) {
   --live_;
-  count(freed.kind, freed.purpose, -static_cast<int64_t>(freed.bytes));
-  if (freed.kind == DeviceKind::meta) return;
-  const int index = size_class(freed.bytes);
-  in_use_ -= static_cast<int64_t>(class_bytes(index));
-  if (kKeepsMemory) {
-    kept_.put(freed.data, index);
-  } else {
-    system_free(freed.data, freed.bytes);
+  count(freed.device.kind, freed.purpose, -static_cast<int64_t>(freed.bytes));
+  if (freed.device.kind == DeviceKind::cuda) {
+    kept_on_devices_.put(freed.data, freed.bytes, freed.device);
+  } else if (freed.device.kind == DeviceKind::cpu) {
+    const int index = size_class(freed.bytes);
+    in_use_ -= static_cast<int64_t>(class_bytes(index));
+    if (kKeepsMemory) {
+      kept_.put(freed.data, index);
+    } else {
+      system_free(freed.data, freed.bytes);
+    }
   }
 }
 
@@ -107,7 +137,11 @@ void Heap::free_elsewhere(const Freed& freed) {
   }
   const bool last = --live_ == 0;
   lock.unlock();
-  if (freed.kind != DeviceKind::meta) system_free(freed.data, class_bytes(size_class(freed.bytes)));
+  if (freed.device.kind == DeviceKind::cuda) {
+    cuda::give_back(freed.data, freed.device);
+  } else if (freed.device.kind == DeviceKind::cpu) {
+    system_free(freed.data, class_bytes(size_class(freed.bytes)));
+  }
   if (last) delete this;
 }
 
@@ -130,6 +164,7 @@ void Heap::abandon() {
   std::unique_lock lock(mutex_);
   for (const Freed& one : std::exchange(inbox_, {})) free_here(one);
   kept_.shrink_to(0);
+  kept_on_devices_.release();
   owned_ = false;
   const bool unused = live_ == 0;
   lock.unlock();
@@ -140,6 +175,10 @@ MemoryStatistics Heap::statistics(DeviceKind kind) {
   empty_inbox();
   MemoryStatistics statistics = counted_[static_cast<size_t>(kind)];
   if (kind == DeviceKind::cpu) statistics.cached = kept_.bytes();
+  if (kind == DeviceKind::cuda) {
+    statistics.cached = kept_on_devices_.bytes();
+    statistics.fresh_allocations = kept_on_devices_.fresh();
+  }
   return statistics;
 }
 
@@ -153,6 +192,7 @@ void Heap::reset_peak(DeviceKind kind) {
 void Heap::release_cached() {
   empty_inbox();
   kept_.shrink_to(0);
+  kept_on_devices_.release();
 }
 
 void Heap::forget_kept() {

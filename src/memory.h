@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "src/cuda/kept_device_blocks.h"
 #include "src/memory_blocks.h"
 #include "weft/storage.h"
 
@@ -24,10 +25,12 @@ class Heap {
   }
 
   /// `bytes` of memory, aligned to 64, and counted; nullptr for `meta`. std::runtime_error when
-  /// there is none.
-  void* allocate(size_t bytes, DeviceKind kind, Purpose purpose);
-  /// Frees what `allocate` gave; from any thread.
-  void free(void* data, size_t bytes, DeviceKind kind, Purpose purpose);
+  /// there is none. A GPU's may be used by the calling thread's stream of computing at once; by
+  /// others after an event of it.
+  void* allocate(size_t bytes, Device device, Purpose purpose);
+  /// Frees what `allocate` gave; from any thread. The calling thread's stream of computing may
+  /// still use a GPU's.
+  void free(void* data, size_t bytes, Device device, Purpose purpose);
 
   MemoryStatistics statistics(DeviceKind kind);
   void reset_peak(DeviceKind kind);
@@ -48,7 +51,7 @@ class Heap {
   struct Freed {
     void* data;
     size_t bytes;
-    DeviceKind kind;
+    Device device;
     Purpose purpose;
   };
   /// `shared`: of threads that are ending; keeps nothing and is never deleted.
@@ -57,7 +60,9 @@ class Heap {
   friend struct HeapOwner;
 
   static Heap& make_current();
-  void* allocate_shared(size_t bytes, DeviceKind kind);
+  void* allocate_shared(size_t bytes, Device device);
+  void* allocate_on_cpu(size_t bytes);
+  void* allocate_on_device(size_t bytes, Device device);
   void* allocate_fresh(int size_class, size_t bytes);
   void free_here(const Freed& freed);
   void free_elsewhere(const Freed& freed);
@@ -69,6 +74,7 @@ class Heap {
   static thread_local Heap* current_ [[gnu::tls_model("initial-exec")]];
 
   KeptBlocks kept_;
+  cuda::KeptDeviceBlocks kept_on_devices_;
   std::array<MemoryStatistics, 3> counted_;
   /// Bytes of blocks in use, whole size classes, and their highest number.
   int64_t in_use_ = 0, most_in_use_ = 0;

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "src/cuda/streams.h"
 #include "src/memory.h"
 #include "weft/error.h"
 
@@ -34,10 +35,10 @@ Storage* Storage::make(void* data, size_t bytes, Device device) {
 }
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
-  if (device.kind == DeviceKind::cuda) fail("storage: no memory on ", device, " in this build");
+  if (device.kind == DeviceKind::cuda) cuda::check_device("storage", device);
   if (bytes == 0) return Ref(make(no_bytes, 0, device));
   Heap& heap = Heap::current();
-  void* data = heap.allocate(bytes, device.kind, purpose_in_force);
+  void* data = heap.allocate(bytes, device, purpose_in_force);
   Storage* storage = make(data, bytes, device);
   storage->heap_ = &heap;
   storage->purpose_ = purpose_in_force;
@@ -58,7 +59,7 @@ Ref<Storage> Storage::wrap(void* data, size_t bytes, Device device, std::functio
 
 void Storage::destroy(Storage* storage) {
   if (storage->heap_) {
-    storage->heap_->free(storage->data_, storage->bytes_, storage->device_.kind, storage->purpose_);
+    storage->heap_->free(storage->data_, storage->bytes_, storage->device_, storage->purpose_);
   } else if (storage->extra_ && storage->extra_->release) {
     storage->extra_->release();
   }

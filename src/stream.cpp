@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/stream.h"
 
-#include "weft/error.h"
+#include "src/cuda/runtime.h"
 
 namespace weft {
 
-/// Streams of other devices than the CPU need a backend that knows them.
-static void check_host_stream(const char* what, const Stream& stream) {
+Event Event::record(const Stream& stream) {
+  Event event;
+  if (stream.device.kind != DeviceKind::cuda) return event;
+  event.handle_ = std::shared_ptr<void>(cuda::create_event(stream), cuda::destroy_event);
+  return event;
+}
+
+void Event::wait(const Stream& stream) const {
+  if (!handle_) return;
   if (stream.device.kind == DeviceKind::cuda) {
-    fail(what, ": there are no streams on ", stream.device, " in this build");
+    cuda::wait_event(stream, handle_.get());
+  } else {
+    synchronize();
   }
 }
 
-Event Event::record(const Stream& stream) {
-  check_host_stream("event", stream);
-  return {};
+void Event::synchronize() const {
+  if (handle_) cuda::synchronize_event(handle_.get());
 }
-
-void Event::wait(const Stream& stream) const { check_host_stream("event", stream); }
-
-void Event::synchronize() const {}
 
 }  // namespace weft

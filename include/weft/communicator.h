@@ -31,6 +31,8 @@ struct Piece {
   DType recv_dtype = dtype;
   /// reduce_scatter: add to what `recv` holds.
   bool accumulate = false;
+  /// Where the memory is. On a GPU the collective is in the order of its current stream.
+  Device device = cpu;
 };
 
 /// A collective under way. It keeps what it needs alive; `wait` returns when the result is there

@@ -151,7 +151,7 @@ void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
   if (!sum) {
     sum = std::move(gradient);
   } else if (is_ours(sum) && layout_of(sum) == layout_of(gradient) && sum.block().is_dense() &&
-             sum.device().kind == DeviceKind::cpu) {
+             sum.device().kind != DeviceKind::meta) {
     accumulate(sum.block(), gradient.block());
   } else {
     sum = add(sum, gradient);

@@ -2,6 +2,8 @@
 #include "src/comm/exchange_work.h"
 
 #include "src/comm/read_collective.h"
+#include "src/cuda/runtime.h"
+#include "src/cuda/streams.h"
 #include "weft/context.h"
 
 namespace weft {
@@ -11,6 +13,7 @@ ExchangeWork::ExchangeWork(MemoryTransport& transport, const Exchange& call, Exc
       transport_(transport),
       reader_(reader),
       phases_(call.phases()),
+      device_(call.blocks.empty() ? cpu : call.blocks[0].device),
       slot_(group().slot(rank(), sequence())),
       showing_(group(), rank(), sequence()) {
   publish(call, showing_.show(call));
@@ -22,6 +25,7 @@ ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
       transport_(transport),
       reader_(reader),
       phases_(phases_of(call.kind)),
+      device_(call.pieces.empty() ? cpu : call.pieces[0].device),
       slot_(group().slot(rank(), sequence())),
       showing_(group(), rank(), sequence()) {
   publish(call, showing_.show(call));
@@ -35,6 +39,7 @@ void ExchangeWork::publish(const Call& call, const void* shown) {
   slot_.stage.store(stage(0), std::memory_order_relaxed);
   slot_.hash.store(hash, std::memory_order_release);
   slot_.published = shown;
+  finish_queued();
   slot_.stage.store(stage(kPosted), std::memory_order_release);
   if (FlightRecord* record = Context::current().flight.get()) {
     flight() = record->begin(group().name, slot_.signature, sequence());
@@ -101,6 +106,7 @@ bool ExchangeWork::read_next_phase() {
   transport_.add_received(bytes);
   flight().received(bytes);
   ++phase_;
+  finish_queued();
   if (phase_ + 1 < phases_) showing_.update(phase_ + 1);
   seen_ = 0;
   slot_.stage.store(awaited(), std::memory_order_release);
@@ -122,6 +128,10 @@ int64_t ExchangeWork::read_peers(int phase) {
     slot_.stage.store(awaited(), std::memory_order_release);
     throw;
   }
+}
+
+void ExchangeWork::finish_queued() const {
+  if (device_.kind == DeviceKind::cuda) cuda::synchronize(cuda::current_stream(device_));
 }
 
 std::vector<int> ExchangeWork::missing() const {

@@ -40,12 +40,17 @@ class ExchangeWork : public PendingWork {
   [[noreturn]] void fail_diverged(int other);
   bool read_next_phase();
   int64_t read_peers(int phase);
+  /// Returns when what this rank queued on a GPU is done: what the others see is there, or what
+  /// they show has been read.
+  void finish_queued() const;
 
   std::string prefix() const;
 
   MemoryTransport& transport_;
   ExchangeReader* reader_;
   int phases_;
+  /// Where the blocks are.
+  Device device_;
   /// The phase this rank has ended last; -1: it has published.
   int phase_ = -1;
   /// Ranks before this one are as far as awaited.

@@ -110,7 +110,7 @@ bool RecvWork::advance() {
   const int64_t sent = letter->count;
   const DType dtype = letter->dtype;
   const bool fits = sent == count_ && dtype == piece_.dtype;
-  if (fits) copy_elements(piece_.recv, letter->data, count_, piece_.dtype);
+  if (fits) copy_elements(piece_, piece_.recv, letter->data, count_);
   const uint64_t taken = letter->stage.load(std::memory_order_relaxed);
   letter->stage.store(taken - Letter::kTaken + Letter::kReceived, std::memory_order_release);
   if (!fits) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/read_collective.h"
 
+#include "src/cuda/runtime.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/bulk_copy.h"
 #include "weft/error.h"
 
@@ -44,9 +46,14 @@ int64_t part_offset(std::span<const int64_t> counts, int rank) {
   return offset;
 }
 
-void copy_elements(void* to, const void* from, int64_t count, DType dtype) {
+void copy_elements(const Piece& piece, void* to, const void* from, int64_t count) {
   if (count == 0 || to == from) return;
-  copy_bytes(to, from, static_cast<size_t>(count) * size_of(dtype));
+  const size_t bytes = static_cast<size_t>(count) * size_of(piece.dtype);
+  if (piece.device.kind == DeviceKind::cuda) {
+    cuda::copy_on_devices(to, from, bytes, cuda::current_stream(piece.device));
+  } else {
+    copy_bytes(to, from, bytes);
+  }
 }
 
 StoredCollective::StoredCollective(const Collective& call)

@@ -50,8 +50,8 @@ ReducedRange share_of(int64_t elements, int ranks, int rank);
 /// Elements before rank r's part.
 int64_t part_offset(std::span<const int64_t> counts, int rank);
 
-/// Copies elements unless they are there already.
-void copy_elements(void* to, const void* from, int64_t count, DType dtype);
+/// Copies elements of the piece's dtype, on its device, unless they are there already.
+void copy_elements(const Piece& piece, void* to, const void* from, int64_t count);
 
 /// What a rank finds out about another one while it reads, though their calls had equal signatures.
 struct PeerMismatch {

@@ -22,11 +22,11 @@ int64_t read_broadcast(const CollectiveRead& read) {
     const Piece& piece = read.mine.pieces[i];
     const int64_t count = piece.counts[0];
     if (read.rank == root) {
-      if (piece.recv) copy_elements(piece.recv, piece.send, count, piece.dtype);
+      if (piece.recv) copy_elements(piece, piece.recv, piece.send, count);
       continue;
     }
     if (const Collective* from = read.of(root)) {
-      copy_elements(piece.recv, from->pieces[i].send, count, piece.dtype);
+      copy_elements(piece, piece.recv, from->pieces[i].send, count);
     }
     bytes += bytes_of(count, piece.dtype);
   }
@@ -43,7 +43,7 @@ static int64_t read_parts(const CollectiveRead& read) {
       const Piece& piece = read.mine.pieces[i];
       const int64_t count = piece.counts[static_cast<size_t>(from)];
       void* to = element_at(piece.recv, part_offset(piece.counts, from), piece.dtype);
-      if (peer) copy_elements(to, peer->pieces[i].send, count, piece.dtype);
+      if (peer) copy_elements(piece, to, peer->pieces[i].send, count);
       if (from != read.rank) bytes += bytes_of(count, piece.dtype);
     }
   }
@@ -65,7 +65,7 @@ int64_t read_scatter(const CollectiveRead& read) {
     const int64_t offset = part_offset(piece.counts, read.rank);
     if (root) {
       const void* from = element_at(root->pieces[i].send, offset, piece.dtype);
-      copy_elements(piece.recv, from, count, piece.dtype);
+      copy_elements(piece, piece.recv, from, count);
     }
     if (read.rank != read.mine.root) bytes += bytes_of(count, piece.dtype);
   }
@@ -90,8 +90,8 @@ int64_t read_all_to_all(const CollectiveRead& read) {
     if (const Collective* peer = read.of(from)) {
       check_sent(*peer, from, read.rank, count);
       const Piece& sent = peer->pieces[0];
-      copy_elements(to, element_at(sent.send, part_offset(sent.counts, read.rank), piece.dtype),
-                    count, piece.dtype);
+      copy_elements(piece, to,
+                    element_at(sent.send, part_offset(sent.counts, read.rank), piece.dtype), count);
     }
     if (from != read.rank) bytes += bytes_of(count, piece.dtype);
   }

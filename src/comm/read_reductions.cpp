@@ -27,7 +27,7 @@ static int64_t reduce_range(const CollectiveRead& read, size_t i, const ReducedR
     const Collective* peer = read.of(r);
     if (peer) sources.push_back(at(peer->pieces[i].send, range.begin, piece.dtype));
   }
-  const ReduceInto into{to, piece.recv_dtype, piece.accumulate};
+  const ReduceInto into{to, piece.recv_dtype, piece.accumulate, piece.device};
   reduce_n(read.mine.op, piece.dtype, sources, into, range.count);
   return (read.size() - 1) * range.count * static_cast<int64_t>(size_of(piece.dtype));
 }
@@ -67,11 +67,14 @@ static int64_t read_shares(const CollectiveRead& read) {
       const ReducedRange share = share_of(piece.counts[0], read.size(), from);
       auto* to = const_cast<std::byte*>(at(piece.recv, share.begin, piece.recv_dtype));
       if (peer) {
-        copy_elements(to, at(peer->pieces[i].recv, share.begin, piece.recv_dtype), share.count,
-                      piece.recv_dtype);
+        Piece result = piece;
+        result.dtype = piece.recv_dtype;
+        copy_elements(result, to, at(peer->pieces[i].recv, share.begin, piece.recv_dtype),
+                      share.count);
       } else {
         const void* own = at(piece.send, share.begin, piece.dtype);
-        reduce_n(ReduceOp::sum, piece.dtype, {&own, 1}, {to, piece.recv_dtype}, share.count);
+        const ReduceInto into{to, piece.recv_dtype, false, piece.device};
+        reduce_n(ReduceOp::sum, piece.dtype, {&own, 1}, into, share.count);
       }
       bytes += share.count * static_cast<int64_t>(size_of(piece.recv_dtype));
     }

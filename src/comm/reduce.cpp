@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "src/cuda/reduce_blocks.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/bulk_copy.h"
 #include "src/numeric.h"
 #include "weft/error.h"
@@ -185,6 +187,14 @@ void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
               const ReduceInto& into, int64_t count) {
   check_reduction("reduction", op, dtype, into.dtype);
   if (count == 0 || sources.empty()) return;
+  if (cuda::kWithCuda && into.device.kind == DeviceKind::cuda) {
+    std::vector<Block> blocks;
+    for (const void* source : sources) {
+      blocks.push_back(dense_block(const_cast<void*>(source), dtype, {count}, into.device));
+    }
+    const Block out = dense_block(into.data, into.dtype, {count}, into.device);
+    return cuda::reduce_blocks(op, blocks, out, into.accumulate);
+  }
   const int divisor = op == ReduceOp::avg ? static_cast<int>(sources.size()) : 1;
   const Reducing task{sources, into, divisor, count};
   switch (dtype) {

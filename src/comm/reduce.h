@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "weft/device.h"
 #include "weft/dtype.h"
 #include "weft/placement.h"
 
@@ -15,6 +16,8 @@ struct ReduceInto {
   DType dtype = DType::f32;
   /// Add to what `data` holds.
   bool accumulate = false;
+  /// Where it is, and the sources are.
+  Device device = cpu;
 };
 
 /// into[i] = op of sources[0][i], sources[1][i], ... in that order, for `count` elements; the bits

@@ -4,11 +4,40 @@
 #include <algorithm>
 #include <vector>
 
+#include "src/cuda/copy.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/iteration.h"
 #include "src/kernels/map.h"
 #include "src/parallel.h"
 
 namespace weft {
+
+namespace {
+
+struct AddScaled {
+  double factor;
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a + b * T(factor);
+  }
+};
+
+struct AddPlain {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
+struct TimesFactor {
+  double factor;
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return a * T(factor);
+  }
+};
+
+}  // namespace
 
 /// Elements of a line that are copied at once.
 static constexpr int64_t kCopyChunk = 16384;
@@ -87,6 +116,7 @@ static void copy_lines(const Iteration& loops) {
 }
 
 void copy(const Block& out, const Block& in) {
+  if (cuda::kWithCuda && (cuda::on_cuda(out) || cuda::on_cuda(in))) return cuda::copy(out, in);
   const Block* const blocks[] = {&out, &in};
   const Iteration loops("copy", out.shape, blocks, 2);
   if (loops.inner() * loops.outer() == 0) return;
@@ -98,6 +128,7 @@ void copy(const Block& out, const Block& in) {
 }
 
 void fill(const Block& out, double value) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::fill(out, value);
   alignas(8) std::byte element[8];
   // An integer beyond 2^53 cannot be said by a double anyway.
   if (compute_dtype(out.dtype) == DType::i64 && out.dtype != DType::boolean) {
@@ -125,36 +156,10 @@ static void fill_range_as(const Block& out, int dim, double start, double step) 
 }
 
 void fill_range(const Block& out, int dim, double start, double step) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::fill_range(out, dim, start, step);
   if (is_floating(out.dtype)) return fill_range_as<double>(out, dim, start, step);
   fill_range_as<int64_t>(out, dim, start, step);
 }
-
-namespace {
-
-struct AddScaled {
-  double factor;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a + b * T(factor);
-  }
-};
-
-struct AddPlain {
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a + b;
-  }
-};
-
-struct TimesFactor {
-  double factor;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return a * T(factor);
-  }
-};
-
-}  // namespace
 
 void accumulate(const Block& out, const Block& in, double factor) {
   if (factor == 1) return map(AddPlain{}, out, out, in);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/cuda/map.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/iteration.h"
 #include "src/parallel.h"
 
@@ -26,8 +28,7 @@ struct Mapping {
   int results, count;
 };
 
-/// float, double or int64_t: what the operands are computed in.
-static DType map_dtype(const Block* const* ins, int operands, const Block& out) {
+DType map_dtype(const Block* const* ins, int operands, const Block& out) {
   if (operands == 0) return compute_dtype(out.dtype);
   bool floating = false;
   for (int i = 0; i < operands; ++i) {
@@ -39,11 +40,11 @@ static DType map_dtype(const Block* const* ins, int operands, const Block& out) 
 
 static MapLoop loop_for(const char* what, const MapLoops& loops, DType dtype) {
   if (dtype == DType::i64) {
-    if (!loops.i64) fail(what, ": the operands are integers; it needs floating ones");
-    return loops.i64;
+    if (!loops.on_cpu.i64) fail(what, ": the operands are integers; it needs floating ones");
+    return loops.on_cpu.i64;
   }
-  if (!loops.f32) fail(what, ": the operands are ", dtype, "; it needs integers");
-  return dtype == DType::f64 ? loops.f64 : loops.f32;
+  if (!loops.on_cpu.f32) fail(what, ": the operands are ", dtype, "; it needs integers");
+  return dtype == DType::f64 ? loops.on_cpu.f64 : loops.on_cpu.f32;
 }
 
 /// Calls the loop on dense elements [begin, end) of all blocks, which the loop reads as they are.
@@ -143,6 +144,9 @@ static void run_strided(const char* what, const Mapping& mapping) {
 
 void run_map(const char* what, const MapLoops& loops, const void* functor, const Block* const* outs,
              int results, const Block* const* ins, int operands) {
+  if (cuda::kWithCuda && cuda::on_cuda(*outs[0])) {
+    return cuda::run_map(what, loops, functor, outs, results, ins, operands);
+  }
   const DType dtype = map_dtype(ins, operands, *outs[0]);
   const DType result = loops.gives_bool ? DType::boolean : dtype;
   Mapping mapping;

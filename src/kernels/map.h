@@ -3,8 +3,14 @@
 
 #include <type_traits>
 
+#include "src/cuda/device_map.h"
 #include "src/numeric.h"
 #include "weft/block.h"
+#include "weft/stream.h"
+
+#ifdef WEFT_WITH_CUDA
+#include "src/cuda/map_kernel.h"
+#endif
 
 namespace weft {
 
@@ -17,20 +23,34 @@ struct Pair {
 /// One functor's loop over n dense elements of one compute type.
 using MapLoop = void (*)(const void* functor, void* const* out, const void* const* in, int64_t n);
 
-/// A functor as the driver sees it: its loops by compute type (null where it has none), and dtypes
-/// of what they write.
+/// Queues one functor's kernel for one compute type.
+using MapLaunch = void (*)(const void* functor, const cuda::DeviceMap& map, const Stream& stream);
+
+/// A functor's loops by compute type; null where it has none.
+template <class Loop>
+struct LoopsByType {
+  Loop f32 = nullptr, f64 = nullptr, i64 = nullptr;
+};
+
+/// A functor as the driver sees it: its loops on the CPU, its kernels (none in builds without
+/// CUDA), and dtypes of what they write.
 struct MapLoops {
-  MapLoop f32 = nullptr, f64 = nullptr, i64 = nullptr;
+  LoopsByType<MapLoop> on_cpu;
+  LoopsByType<MapLaunch> on_cuda;
   /// The functor gives bool, whatever it computes in.
   bool gives_bool = false;
 };
 
 inline constexpr int kMaxMapInputs = 6;
+static_assert(kMaxMapInputs + 2 <= cuda::kMaxMapSides);
 
 /// Runs the loop for the operands' dtypes over all elements of the results, which have one shape;
 /// the operands broadcast to it (aligned from the right; missing, size 1).
 void run_map(const char* what, const MapLoops& loops, const void* functor, const Block* const* outs,
              int results, const Block* const* ins, int operands);
+
+/// float, double or int64_t: what the operands are computed in.
+DType map_dtype(const Block* const* ins, int operands, const Block& out);
 
 inline namespace WEFT_COMPILER {
 
@@ -65,12 +85,21 @@ template <class F, MapDomain kDomain, int... kIn>
 MapLoops map_loops(std::integer_sequence<int, kIn...>) {
   MapLoops loops;
   if constexpr (kDomain != MapDomain::integer) {
-    loops.f32 = map_loop<F, float, kIn...>;
-    loops.f64 = map_loop<F, double, kIn...>;
+    loops.on_cpu.f32 = map_loop<F, float, kIn...>;
+    loops.on_cpu.f64 = map_loop<F, double, kIn...>;
+#ifdef WEFT_WITH_CUDA
+    loops.on_cuda.f32 = cuda::launch_map<F, float, kIn...>;
+    loops.on_cuda.f64 = cuda::launch_map<F, double, kIn...>;
+#endif
     loops.gives_bool =
         std::is_same_v<decltype(std::declval<const F&>()(Repeat<float, kIn>()...)), bool>;
   }
-  if constexpr (kDomain != MapDomain::floating) loops.i64 = map_loop<F, int64_t, kIn...>;
+  if constexpr (kDomain != MapDomain::floating) {
+    loops.on_cpu.i64 = map_loop<F, int64_t, kIn...>;
+#ifdef WEFT_WITH_CUDA
+    loops.on_cuda.i64 = cuda::launch_map<F, int64_t, kIn...>;
+#endif
+  }
   return loops;
 }
 

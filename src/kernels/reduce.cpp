@@ -5,6 +5,8 @@
 #include <limits>
 #include <vector>
 
+#include "src/cuda/reduce.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/copy.h"
 #include "src/kernels/reduce_plan.h"
 #include "src/kernels/reducers.h"
@@ -187,6 +189,9 @@ void reduce(Reduction reduction, const Block& out, const Block& in, const Dims& 
   const bool extreme = reduction == Reduction::max || reduction == Reduction::min;
   if (in.numel() == 0 && extreme && !is_floating(out.dtype) && out.dtype != DType::i64) {
     return fill(out, extreme_of(out.dtype, reduction == Reduction::min));
+  }
+  if (cuda::kWithCuda && cuda::on_cuda(out)) {
+    return cuda::reduce(reduction, out, in, dims, factor, accumulate);
   }
   const ReducePlan plan(out, in, dims);
   visit_compute(in.dtype, [&](auto type) {

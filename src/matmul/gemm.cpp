@@ -2,25 +2,16 @@
 #include "src/matmul/gemm.h"
 
 #include <algorithm>
+#include <optional>
 
-#include "src/matmul/product.h"
-#include "src/matmul/scratch.h"
+#include "src/cuda/products.h"
+#include "src/cuda/streams.h"
+#include "src/kernels/dense.h"
+#include "src/matmul/batched_product.h"
 #include "src/matmul/tasks.h"
 #include "weft/error.h"
 
 namespace weft {
-
-/// A dim over which products repeat, and how far each operand goes on with it.
-struct BatchDim {
-  int64_t size, a, b, c;
-};
-
-/// A product for each element of the batch dims, innermost first.
-struct BatchedProduct {
-  Product each;
-  int ndim = 0;
-  BatchDim dims[kMaxDims];
-};
 
 static Matrix last_two(const Block& x) {
   const int ndim = x.shape.ndim();
@@ -32,7 +23,9 @@ static void check_dtypes(const Block& a, const Block& b, const Block& out) {
   const bool widened = (a.dtype == DType::bf16 || a.dtype == DType::f16) && out.dtype == DType::f32;
   if (out.dtype != a.dtype && !widened) fail("gemm: ", a.dtype, " does not go into ", out.dtype);
   if (a.dtype == DType::boolean) fail("gemm: there is no product of bool");
-  if (out.device.kind != DeviceKind::cpu) fail("gemm: no product on ", out.device);
+  if (a.device != out.device || b.device != out.device) {
+    fail("gemm: operands on ", a.device, " and ", b.device, " for a result on ", out.device);
+  }
 }
 
 /// The stride of `x` along dim `dim` of out, aligned from the right; 0 where x has one element
@@ -94,11 +87,10 @@ static void* shifted(const Matrix& matrix, int64_t elements) {
   return static_cast<char*>(matrix.data) + elements * static_cast<int64_t>(size_of(matrix.dtype));
 }
 
-/// The `index`-th product of the batch.
-static Product product_at(const BatchedProduct& batch, int64_t index) {
+Product product_at(const BatchedProduct& batch, int64_t index, int first) {
   Product p = batch.each;
   int64_t a = 0, b = 0, c = 0;
-  for (int i = 0; i < batch.ndim; ++i) {
+  for (int i = first; i < batch.ndim; ++i) {
     const int64_t at = index % batch.dims[i].size;
     index /= batch.dims[i].size;
     a += at * batch.dims[i].a, b += at * batch.dims[i].b, c += at * batch.dims[i].c;
@@ -107,10 +99,10 @@ static Product product_at(const BatchedProduct& batch, int64_t index) {
   return p;
 }
 
-static void run_batch(const BatchedProduct& batch) {
+static void run_batch(const BatchedProduct& batch, Device device) {
+  if (cuda::kWithCuda && device.kind == DeviceKind::cuda) return cuda::multiply(batch, device);
   if (batch.ndim == 0) return multiply(batch.each);
-  int64_t count = 1;
-  for (int i = 0; i < batch.ndim; ++i) count *= batch.dims[i].size;
+  const int64_t count = batch.count();
   constexpr int64_t kWorthThreads = int64_t{1} << 18;
   const int64_t work = count * batch.each.m * batch.each.n * batch.each.k;
   const int threads = work < kWorthThreads ? 1 : usable_threads();
@@ -123,7 +115,7 @@ static void run_batch(const BatchedProduct& batch) {
 
 void gemm(const Block& a, const Block& b, const Block& out, float beta) {
   check_dtypes(a, b, out);
-  run_batch(batched_product(a, b, out, beta));
+  run_batch(batched_product(a, b, out, beta), out.device);
 }
 
 void gemm(const Block& a, const Block& b, const Block& bias, const Block& out, float beta) {
@@ -134,46 +126,30 @@ void gemm(const Block& a, const Block& b, const Block& bias, const Block& out, f
   if (bias.dtype != a.dtype && bias.dtype != out.dtype) {
     fail("gemm: bias is ", bias.dtype, ", the product ", a.dtype, " into ", out.dtype);
   }
-  Scratch scratch;
-  batch.each.bias = bias.data;
+  const DenseBlock dense = DenseBlock::of(bias);
+  batch.each.bias = static_cast<const Block&>(dense).data;
   batch.each.bias_dtype = bias.dtype;
-  if (n > 1 && bias.strides[0] != 1) {
-    const Matrix dense{scratch.take_bytes(static_cast<size_t>(n) * size_of(bias.dtype)),
-                       bias.dtype};
-    copy_matrix({bias.data, bias.dtype, 0, bias.strides[0]}, 1, n, dense);
-    batch.each.bias = dense.data;
-  }
-  run_batch(batch);
+  run_batch(batch, out.device);
 }
 
-/// All but the last dim of `x` as rows of one matrix: `x` itself where its strides allow, else a
-/// copy.
-static Matrix leading_as_rows(const Block& x, Scratch& scratch) {
+/// All but the last dim of `x` as rows of one matrix; nothing where its strides do not allow it.
+static std::optional<Matrix> leading_as_rows(const Block& x) {
   const int last = x.shape.ndim() - 1;
   Matrix rows{x.data, x.dtype, 0, x.strides[last]};
   if (x.numel() == 0) return rows;
   int64_t count = 1;
-  int dim = last - 1;
-  for (; dim >= 0; --dim) {
+  for (int dim = last - 1; dim >= 0; --dim) {
     if (x.shape[dim] == 1) continue;
     if (count == 1) rows.row = x.strides[dim];
-    if (x.strides[dim] != count * rows.row) break;
+    if (x.strides[dim] != count * rows.row) return {};
     count *= x.shape[dim];
   }
-  if (dim < 0) return rows;
-  const int64_t columns = x.shape[last], total = x.numel() / columns;
-  void* data = scratch.take_bytes(static_cast<size_t>(total * columns) * size_of(x.dtype));
-  const Matrix copy{data, x.dtype, columns, 1};
-  for (int64_t i = 0; i < total / count; ++i) {
-    int64_t index = i, offset = 0;
-    for (int outer = dim; outer >= 0; --outer) {
-      offset += index % x.shape[outer] * x.strides[outer];
-      index /= x.shape[outer];
-    }
-    copy_matrix({shifted(rows, offset), x.dtype, rows.row, rows.column}, count, columns,
-                {shifted(copy, i * count * columns), x.dtype, columns, 1});
-  }
-  return copy;
+  return rows;
+}
+
+/// A block whose leading dims are rows: itself, or a copy.
+static DenseBlock with_rows(const Block& x) {
+  return leading_as_rows(x) ? DenseBlock::as_it_is(x) : DenseBlock::of(x);
 }
 
 void gemm_over_leading(const Block& a, const Block& b, const Block& out, float beta) {
@@ -189,10 +165,18 @@ void gemm_over_leading(const Block& a, const Block& b, const Block& out, float b
     fail("gemm: a ", a.shape, " over b ", b.shape, " by their leading dims does not give out ",
          out.shape);
   }
-  Scratch scratch;
-  const Matrix a_rows = leading_as_rows(a, scratch), b_rows = leading_as_rows(b, scratch);
-  multiply({out.shape[0], out.shape[1], rows, a_rows.transposed(), b_rows, last_two(out), nullptr,
-            DType::f32, beta});
+  const DenseBlock a_block = with_rows(a), b_block = with_rows(b);
+  BatchedProduct one;
+  one.each = {out.shape[0],
+              out.shape[1],
+              rows,
+              leading_as_rows(a_block)->transposed(),
+              *leading_as_rows(b_block),
+              last_two(out),
+              nullptr,
+              DType::f32,
+              beta};
+  run_batch(one, out.device);
 }
 
 }  // namespace weft

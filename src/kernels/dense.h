@@ -11,6 +11,7 @@ namespace weft {
 /// do, else a copy that lives as long as this.
 class DenseBlock {
  public:
+  static DenseBlock as_it_is(const Block& block) { return DenseBlock(block, true); }
   /// Dense throughout.
   static DenseBlock of(const Block& block) { return DenseBlock(block, block.is_dense()); }
   /// Dense along the last dim; what the other strides are does not matter.

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cuda/reduce_blocks.h"
+
+#include "src/cuda/elements.h"
+#include "src/cuda/launch.h"
+#include "src/cuda/streams.h"
+#include "src/kernels/reducers.h"
+#include "weft/error.h"
+
+namespace weft::cuda {
+
+namespace {
+
+/// As many as the arguments of a kernel hold.
+constexpr int kMostSources = 48;
+
+struct SourceSide {
+  const void* data;
+  int64_t strides[kMaxDims];
+};
+
+template <class R, class C>
+struct CombineSources {
+  int64_t elements;
+  int ndim, count;
+  int64_t sizes[kMaxDims], out_strides[kMaxDims];
+  SourceSide sources[kMostSources];
+  DType dtype;
+  void* out;
+  DType out_dtype;
+  bool average, accumulate;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    for (int64_t i = lane.index; i < elements; i += lane.count) {
+      C value = load_element<C>(sources[0].data, dtype, offset(i, sources[0].strides));
+      for (int s = 1; s < count; ++s) {
+        value = R::combine(value,
+                           load_element<C>(sources[s].data, dtype, offset(i, sources[s].strides)));
+      }
+      if (average) value = value / static_cast<C>(count);
+      const int64_t at = offset(i, out_strides);
+      if (accumulate) value = SumOf::combine(load_element<C>(out, out_dtype, at), value);
+      store_element(out, out_dtype, at, value);
+    }
+  }
+
+  WEFT_DEVICE int64_t offset(int64_t index, const int64_t* strides) const {
+    int64_t result = 0;
+    for (int d = ndim - 1; d > 0; --d) {
+      const int64_t next = index / sizes[d];
+      result += (index - next * sizes[d]) * strides[d];
+      index = next;
+    }
+    return ndim > 0 ? result + index * strides[0] : 0;
+  }
+};
+
+}  // namespace
+
+/// Whether dim `d` of all blocks goes on where dim `d + 1` ends.
+static bool merges(std::span<const Block> sources, const Block& out, int d) {
+  bool one_run = out.strides[d] == out.strides[d + 1] * out.shape[d + 1];
+  for (const Block& block : sources) {
+    one_run &= block.strides[d] == block.strides[d + 1] * block.shape[d + 1];
+  }
+  return one_run;
+}
+
+template <class R, class C>
+static void combine(std::span<const Block> sources, const Block& out, bool average,
+                    bool accumulate) {
+  CombineSources<R, C> kernel{};
+  kernel.elements = out.numel();
+  kernel.count = static_cast<int>(sources.size());
+  kernel.dtype = sources[0].dtype;
+  kernel.out = out.data, kernel.out_dtype = out.dtype;
+  kernel.average = average, kernel.accumulate = accumulate;
+  for (size_t s = 0; s < sources.size(); ++s) kernel.sources[s].data = sources[s].data;
+  int64_t run = 1;
+  for (int d = 0; d < out.shape.ndim(); ++d) {
+    run *= out.shape[d];
+    if (d + 1 < out.shape.ndim() && merges(sources, out, d)) continue;
+    kernel.sizes[kernel.ndim] = run;
+    kernel.out_strides[kernel.ndim] = out.strides[d];
+    for (size_t s = 0; s < sources.size(); ++s) {
+      kernel.sources[s].strides[kernel.ndim] = sources[s].strides[d];
+    }
+    ++kernel.ndim;
+    run = 1;
+  }
+  launch(kernel, kernel.elements, current_stream(out.device));
+}
+
+template <class C>
+static void reduce_as(ReduceOp op, std::span<const Block> sources, const Block& out,
+                      bool accumulate) {
+  switch (op) {
+    case ReduceOp::sum:
+      return combine<SumOf, C>(sources, out, false, accumulate);
+    case ReduceOp::avg:
+      return combine<SumOf, C>(sources, out, true, accumulate);
+    case ReduceOp::max:
+      return combine<GreatestOf, C>(sources, out, false, accumulate);
+    case ReduceOp::min:
+      return combine<LeastOf, C>(sources, out, false, accumulate);
+  }
+}
+
+void reduce_blocks(ReduceOp op, std::span<const Block> sources, const Block& out, bool accumulate) {
+  if (out.numel() == 0 || sources.empty()) return;
+  if (sources.size() > kMostSources) {
+    fail("reduction: ", sources.size(), " ranks on ", out.device, "; at most ", kMostSources);
+  }
+  switch (compute_dtype(sources[0].dtype)) {
+    case DType::f32:
+      return reduce_as<float>(op, sources, out, accumulate);
+    case DType::f64:
+      return reduce_as<double>(op, sources, out, accumulate);
+    default:
+      return reduce_as<int64_t>(op, sources, out, accumulate);
+  }
+}
+
+}  // namespace weft::cuda

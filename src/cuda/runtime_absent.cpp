@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cuda/runtime.h"
+#include "weft/error.h"
+
+namespace weft::cuda {
+
+int device_count() { return 0; }
+std::string why_no_device() { return "this build of weft has no CUDA"; }
+
+// Nothing below is reached: no memory is on a device that is not there.
+
+[[noreturn]] static void refuse() { throw_runtime_error(why_no_device()); }
+
+void use_device(int) { refuse(); }
+DeviceMemory memory_of(int) { refuse(); }
+void* allocate_on_device(int, size_t) { refuse(); }
+void free_on_device(int, void*) noexcept {}
+void* allocate_pinned(size_t) { refuse(); }
+void free_pinned(void*) noexcept {}
+void* create_stream(int) { refuse(); }
+void destroy_stream(int, void*) noexcept {}
+void synchronize(const Stream&) { refuse(); }
+void* create_event(const Stream&) { refuse(); }
+void destroy_event(void*) noexcept {}
+void wait_event(const Stream&, void*) { refuse(); }
+void synchronize_event(void*) { refuse(); }
+void copy_to_device(void*, const void*, size_t, const Stream&) { refuse(); }
+void copy_to_host(void*, const void*, size_t, const Stream&) { refuse(); }
+void copy_on_devices(void*, const void*, size_t, const Stream&) { refuse(); }
+
+}  // namespace weft::cuda

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_runtime_api.h>
+
+#include "src/cuda/checked.h"
+#include "src/cuda/runtime.h"
+#include "weft/error.h"
+
+namespace weft::cuda {
+
+namespace {
+
+/// What the driver said when it was first asked for its devices.
+struct Devices {
+  int count = 0;
+  cudaError_t error = cudaGetDeviceCount(&count);
+};
+
+const Devices& devices() {
+  static const Devices found;
+  return found;
+}
+
+}  // namespace
+
+void check(const char* call, cudaError_t error) {
+  if (error == cudaSuccess) [[likely]]
+    return;
+  fail_call(call, cudaGetErrorName(error), " (", static_cast<int>(error),
+            "): ", cudaGetErrorString(error));
+}
+
+int device_count() { return devices().error == cudaSuccess ? devices().count : 0; }
+
+std::string why_no_device() {
+  const cudaError_t error = devices().error;
+  if (error == cudaSuccess) return "the CUDA driver sees no device";
+  return concat("the CUDA runtime sees no device: ", cudaGetErrorString(error), " (",
+                static_cast<int>(error), ")");
+}
+
+void use_device(int device) {
+  int now = 0;
+  check("cudaGetDevice", cudaGetDevice(&now));
+  if (now != device) check("cudaSetDevice", cudaSetDevice(device));
+}
+
+DeviceMemory memory_of(int device) {
+  use_device(device);
+  DeviceMemory memory{};
+  check("cudaMemGetInfo", cudaMemGetInfo(&memory.free, &memory.total));
+  return memory;
+}
+
+void* allocate_on_device(int device, size_t bytes) {
+  use_device(device);
+  void* data = nullptr;
+  const cudaError_t error = cudaMalloc(&data, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check("cudaMalloc", error);
+  return data;
+}
+
+// The driver may have gone before the last tensor of a program: nothing is left to free then.
+void free_on_device(int, void* data) noexcept { cudaFree(data); }
+
+void* allocate_pinned(size_t bytes) {
+  void* data = nullptr;
+  check("cudaHostAlloc", cudaHostAlloc(&data, bytes, cudaHostAllocPortable));
+  return data;
+}
+
+void free_pinned(void* data) noexcept { cudaFreeHost(data); }
+
+void* create_stream(int device) {
+  use_device(device);
+  cudaStream_t stream = nullptr;
+  check("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
+}
+
+static cudaStream_t handle_of(const Stream& stream) {
+  return static_cast<cudaStream_t>(stream.handle);
+}
+
+void destroy_stream(int, void* stream) noexcept {
+  cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
+  cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+}
+
+void synchronize(const Stream& stream) {
+  check("cudaStreamSynchronize", cudaStreamSynchronize(handle_of(stream)));
+}
+
+void* create_event(const Stream& stream) {
+  use_device(stream.device.index);
+  cudaEvent_t event = nullptr;
+  check("cudaEventCreate", cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  check("cudaEventRecord", cudaEventRecord(event, handle_of(stream)));
+  return event;
+}
+
+void destroy_event(void* event) noexcept { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
+
+void wait_event(const Stream& stream, void* event) {
+  check("cudaStreamWaitEvent",
+        cudaStreamWaitEvent(handle_of(stream), static_cast<cudaEvent_t>(event), 0));
+}
+
+void synchronize_event(void* event) {
+  check("cudaEventSynchronize", cudaEventSynchronize(static_cast<cudaEvent_t>(event)));
+}
+
+static void copy_bytes(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                       const Stream& stream) {
+  if (bytes == 0) return;
+  use_device(stream.device.index);
+  check("cudaMemcpyAsync", cudaMemcpyAsync(to, from, bytes, kind, handle_of(stream)));
+}
+
+void copy_to_device(void* to, const void* from, size_t bytes, const Stream& stream) {
+  copy_bytes(to, from, bytes, cudaMemcpyHostToDevice, stream);
+}
+
+void copy_to_host(void* to, const void* from, size_t bytes, const Stream& stream) {
+  copy_bytes(to, from, bytes, cudaMemcpyDeviceToHost, stream);
+}
+
+void copy_on_devices(void* to, const void* from, size_t bytes, const Stream& stream) {
+  copy_bytes(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+}
+
+}  // namespace weft::cuda

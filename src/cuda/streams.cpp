@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cuda/streams.h"
+
+#include <array>
+#include <map>
+
+#include "src/cuda/runtime.h"
+#include "weft/context.h"
+#include "weft/error.h"
+
+namespace weft::cuda {
+
+namespace {
+
+/// The streams of one thread. They end with it.
+struct ThreadStreams {
+  std::map<int, std::array<void*, kStreamRoles>> by_device;
+
+  ~ThreadStreams() {
+    for (const auto& [device, handles] : by_device) {
+      for (void* handle : handles) {
+        if (handle) destroy_stream(device, handle);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+Stream stream_for(Device device, StreamRole role) {
+  thread_local ThreadStreams streams;
+  use_device(device.index);
+  void*& handle = streams.by_device[device.index][static_cast<size_t>(role)];
+  if (!handle) [[unlikely]]
+    handle = create_stream(device.index);
+  return {device, handle};
+}
+
+Stream current_stream(Device device) {
+  const Stream& given = Context::current().stream;
+  // A CPU's Context has no stream: its handle says so.
+  return given.handle && given.device == device ? given : stream_for(device, StreamRole::compute);
+}
+
+void check_device(const char* what, Device device) {
+  const int count = device_count();
+  if (device.index < count) return;
+  if (count == 0) {
+    throw_runtime_error(
+        concat(what, ": there is no ", device, ": ", why_no_device(), "; use device cpu"));
+  }
+  throw_runtime_error(concat(what, ": there is no ", device, "; this machine has ", count,
+                             count == 1 ? " device: cuda:0" : " devices, counted from cuda:0"));
+}
+
+}  // namespace weft::cuda

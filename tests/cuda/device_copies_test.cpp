@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cuda/streams.h"
+#include "src/kernels/copy.h"
+#include "tests/cuda/device.h"
+#include "weft/error.h"
+#include "weft/ops/factories.h"
+#include "weft/storage.h"
+#include "weft/tensor.h"
+
+namespace weft {
+
+class DeviceCopies : public OnGpu {};
+
+/// A block of new memory.
+struct Held {
+  Ref<Storage> memory;
+  Block block;
+};
+
+static Held held(const Shape& shape, DType dtype, Device device) {
+  Ref<Storage> memory =
+      Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), device);
+  return {memory, dense_block(memory->data(), dtype, shape, device)};
+}
+
+static std::vector<double> counted(int64_t n) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<double>(i % 100) - 20);
+  return values;
+}
+
+TEST_F(DeviceCopies, ThereAndBackInEveryDtype) {
+  const std::vector<double> values = counted(105);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64,
+                            DType::u8, DType::boolean}) {
+    const Tensor there = from_values(values, {3, 5, 7}, {.dtype = dtype, .device = gpu});
+    const Tensor here = from_values(values, {3, 5, 7}, {.dtype = dtype});
+    EXPECT_EQ(there.device(), gpu);
+    EXPECT_EQ(there.to_vector<double>(), here.to_vector<double>()) << name_of(dtype);
+  }
+}
+
+TEST_F(DeviceCopies, StridedBlocksOfOneDevice) {
+  const Held from = held({4, 6}, DType::f32, gpu), to = held({6, 4}, DType::f64, gpu);
+  fill_range(from.block, 1, 5, 2);
+  Block transposed = from.block;
+  transposed.shape = {6, 4};
+  transposed.strides = {1, 6};
+  copy(to.block, transposed);
+  const Held back = held({6, 4}, DType::f32, cpu);
+  copy(back.block, to.block);
+  for (int i = 0; i < 24; ++i) EXPECT_EQ(back.block.as<float>()[i], 5 + 2 * (i / 4)) << i;
+}
+
+TEST_F(DeviceCopies, FillsAPart) {
+  const Held whole = held({5, 5}, DType::i64, gpu);
+  fill(whole.block, 7);
+  fill(whole.block.part({{1, 2}, {3, 2}}), -3);
+  const Held back = held({5, 5}, DType::i64, cpu);
+  copy(back.block, whole.block);
+  for (int i = 0; i < 25; ++i) {
+    const bool inside = i / 5 >= 1 && i / 5 < 4 && i % 5 >= 2 && i % 5 < 4;
+    EXPECT_EQ(back.block.as<int64_t>()[i], inside ? -3 : 7) << i;
+  }
+}
+
+TEST_F(DeviceCopies, BroadcastsFromTheHost) {
+  const Held to = held({3, 4}, DType::f32, gpu), row = held({4}, DType::i32, cpu);
+  for (int i = 0; i < 4; ++i) row.block.as<int32_t>()[i] = i * i;
+  copy(to.block, row.block);
+  const Held back = held({3, 4}, DType::f32, cpu);
+  copy(back.block, to.block);
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(back.block.as<float>()[i], (i % 4) * (i % 4)) << i;
+}
+
+TEST_F(DeviceCopies, BetweenDevices) {
+  if (cuda::device_count() < 2) GTEST_SKIP() << "there is one device";
+  const Device other{DeviceKind::cuda, 1};
+  const Held a = held({7, 3}, DType::f32, gpu), b = held({7, 3}, DType::bf16, other);
+  fill_range(a.block, 0, 0, 1);
+  copy(b.block, a.block);
+  const Held back = held({7, 3}, DType::f32, cpu);
+  copy(back.block, b.block);
+  for (int i = 0; i < 21; ++i) EXPECT_EQ(back.block.as<float>()[i], i / 3) << i;
+}
+
+TEST_F(DeviceCopies, MemoryIsKeptAndCounted) {
+  const int64_t before = memory_statistics(DeviceKind::cuda).total.current;
+  const int64_t fresh = memory_statistics(DeviceKind::cuda).fresh_allocations;
+  const void* first = nullptr;
+  {
+    const PurposeScope purpose(Purpose::activations);
+    const Ref<Storage> memory = Storage::allocate(1 << 20, gpu);
+    first = memory->data();
+    const MemoryStatistics statistics = memory_statistics(DeviceKind::cuda);
+    EXPECT_EQ(statistics.total.current - before, 1 << 20);
+    EXPECT_EQ(statistics.fresh_allocations - fresh, 1);
+  }
+  EXPECT_EQ(memory_statistics(DeviceKind::cuda).total.current, before);
+  EXPECT_GE(memory_statistics(DeviceKind::cuda).cached, 1 << 20);
+  EXPECT_EQ(Storage::allocate(1 << 20, gpu)->data(), first);
+  release_cached_memory();
+  EXPECT_EQ(memory_statistics(DeviceKind::cuda).cached, 0);
+}
+
+TEST_F(DeviceCopies, NoMemoryLeftSaysWhoHasIt) {
+  const PurposeScope purpose(Purpose::optimizer);
+  const Ref<Storage> some = Storage::allocate(4096, gpu);
+  try {
+    Storage::allocate(size_t{1} << 42, gpu);
+    FAIL() << "4 TiB were there";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("cuda:0 has no 4398046511104 bytes left"),
+              std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("optimizer 4096"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(DeviceCopies, EventsOrderStreams) {
+  const Stream compute = cuda::stream_for(gpu, cuda::StreamRole::compute);
+  const Stream other = cuda::stream_for(gpu, cuda::StreamRole::copy);
+  const Held device = held({1000}, DType::f32, gpu), copied = held({1000}, DType::f32, gpu);
+  fill(device.block, 3);
+  Event::record(compute).wait(other);
+  cuda::copy_on_devices(copied.block.data, device.block.data, 4000, other);
+  Event::record(other).wait(compute);
+  const Held back = held({1000}, DType::f32, cpu);
+  copy(back.block, copied.block);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(back.block.as<float>()[i], 3);
+}
+
+/// Runs everywhere: a device that is not there is one sentence.
+TEST(DeviceCopiesWithoutGpu, AskingForADeviceThatIsNotThere) {
+  const Device absent{DeviceKind::cuda, static_cast<int8_t>(cuda::device_count())};
+  try {
+    zeros({2}, {.device = absent});
+    FAIL() << "there is a " << absent;
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find(concat("there is no ", absent)), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace weft
