@@ -35,7 +35,7 @@ Tensor Decoder::by_heads(const Tensor& x) const {
 void Decoder::keep(Tensor& cache, const Tensor& rows) const {
   if (!cache) {
     cache = zeros({1, context_, rows.size(2), rows.size(3)},
-                  {.dtype = rows.dtype(), .sharding = rows.sharding()});
+                  {.dtype = rows.dtype(), .device = rows.device(), .sharding = rows.sharding()});
   }
   copy_(slice(cache, 1, position_, position_ + rows.size(1)), rows);
 }
@@ -62,8 +62,9 @@ std::vector<double> Decoder::next(std::span<const int64_t> tokens) {
   }
   const NoGrad no_grad;
   const std::vector<double> values(tokens.begin(), tokens.end());
+  const Device device = model_.parameters()[0]->value().device();
   Tensor x = model_.module("model.embed_tokens")(
-      from_values(values, {1, count}, {DType::i64, cpu, Sharding(mesh_, {})}));
+      from_values(values, {1, count}, {DType::i64, device, Sharding(mesh_, {})}));
   for (Layer& layer : layers_) {
     x = x + attend(layer, (*layer.attention_norm)(x));
     x = x + (*layer.feed_forward)((*layer.feed_forward_norm)(x));

@@ -53,9 +53,10 @@ class Training {
         data_(data),
         llama_(world, config, options.parallel),
         mesh_(llama_.mesh()),
-        model_(llama_.model()) {
+        model_(llama_.model()),
+        device_(device_of(options.device, world.rank())) {
     llama_.shard();
-    model_.materialize();
+    model_.materialize(device_);
     if (!options.init.empty()) load_hugging_face(model_, options.init);
     optimizer_.emplace(model_.named_parameters(),
                        AdamWOptions{.learning_rate = options.learning_rate,
@@ -88,6 +89,15 @@ class Training {
  private:
   bool is_first() const { return mesh_.rank() == 0; }
 
+  /// "cuda" gives the ranks the GPUs in turn.
+  static Device device_of(const std::string& name, int rank) {
+    Device device = device_named(name);
+    if (name == "cuda") {
+      device.index = static_cast<int8_t>(rank % device_count(DeviceKind::cuda));
+    }
+    return device;
+  }
+
   /// Those after `done`; false when it was stopped on the way.
   bool run_steps(int64_t done) {
     const int64_t every = std::max<int64_t>(1, options_.steps / kValidations);
@@ -112,11 +122,13 @@ class Training {
     int64_t parameters = 0;
     for (const ParameterPtr& parameter : model_.parameters())
       parameters += parameter->shape().product();
-    std::printf("%lld tokens in %lld files; a Llama of %lld parameters on %s, %d thread%s a rank\n",
-                static_cast<long long>(data_.stream().size()),
-                static_cast<long long>(data_.stream().files()), static_cast<long long>(parameters),
-                concat(mesh_).c_str(), Context::current().threads,
-                Context::current().threads == 1 ? "" : "s");
+    const std::string device = device_ == cpu ? "" : concat(" of ", options_.device);
+    std::printf(
+        "%lld tokens in %lld files; a Llama of %lld parameters on %s%s, %d thread%s a rank\n",
+        static_cast<long long>(data_.stream().size()),
+        static_cast<long long>(data_.stream().files()), static_cast<long long>(parameters),
+        concat(mesh_).c_str(), device.c_str(), Context::current().threads,
+        Context::current().threads == 1 ? "" : "s");
     std::fflush(stdout);
   }
 
@@ -129,7 +141,7 @@ class Training {
     auto local = static_cast<size_t>(batch.ids.block().numel());
     rows(batch.ids.box().offset[0], std::span(batch.ids.block().as<int64_t>(), local),
          std::span(batch.targets.block().as<int64_t>(), local));
-    return batch;
+    return {batch.ids.to(device_), batch.targets.to(device_)};
   }
 
   double micro_step_loss(int64_t step, int64_t micro_step) {
@@ -168,7 +180,7 @@ class Training {
         std::chrono::duration<double>(now - began).count();
     report.seconds = std::chrono::duration<double>(now - started_).count();
     report.bytes_moved = mesh_.traffic().bytes - moved;
-    report.memory = memory_statistics();
+    report.memory = memory_statistics(device_.kind);
     return report;
   }
 
@@ -230,6 +242,7 @@ class Training {
   ParallelLlama llama_;
   const DeviceMesh mesh_;
   Llama& model_;
+  const Device device_;
   std::optional<AdamW> optimizer_;
   std::optional<RunSaver> saver_;
   /// Rank 0's.

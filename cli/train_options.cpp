@@ -37,6 +37,12 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
           "Ranks, threads of this process (default: those of --mesh, or 1); started by weft run "
           "or mpirun, each process is one rank")
       ->check(CLI::Range(1, kMostRanks));
+  train
+      ->add_option(
+          "--device", o.device,
+          "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
+          "that one")
+      ->capture_default_str();
   train->add_option("--steps", o.steps, "Updates of the weights")->capture_default_str();
   train->add_option("--seed", o.seed, "Of the weights, the order of the data and the sample")
       ->capture_default_str();
@@ -64,6 +70,8 @@ void complete(TrainOptions& o) {
   if (o.weight_decay < 0) fail("--weight-decay is ", o.weight_decay, "; at least 0");
   if (o.threads < 0) fail("--threads is ", o.threads, "; at least 1, or 0 to share the cores");
   if (o.sample < 0) fail("--sample is ", o.sample, "; at least 0");
+  if (o.device == "meta") fail("--device meta computes nothing; see weft estimate");
+  check_available(device_named(o.device));
   complete(o.checkpoints);
   if (o.parallel.model.empty()) o.parallel.model = o.init;
   const char* flag = launched_ranks() > 1 ? "the job's number of processes" : "--ranks";

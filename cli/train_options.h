@@ -20,6 +20,7 @@ struct TrainOptions {
   ResumeOptions checkpoints;
   std::vector<std::string> data;
   std::string init;
+  std::string device = "cpu";
   int ranks = 0;
   int64_t steps = 100;
   uint64_t seed = 0;

@@ -9,14 +9,33 @@ if(WEFT_CUDA STREQUAL "ON")
     set(CMAKE_CUDA_ARCHITECTURES 90)
   endif()
   enable_language(CUDA)
+  # CMake 3.25 does not know how nvcc is told of C++20.
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
   find_package(CUDAToolkit REQUIRED)
   if(CCACHE)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
   endif()
+
+  # Attention by cuDNN, where it and its front end (headers only) are there.
+  find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR})
+  find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h)
+  if(CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY AND CUDNN_FRONTEND_INCLUDE_DIR)
+    add_library(cudnn_frontend INTERFACE)
+    target_include_directories(cudnn_frontend SYSTEM INTERFACE
+      ${CUDNN_INCLUDE_DIR} ${CUDNN_FRONTEND_INCLUDE_DIR})
+    target_link_libraries(cudnn_frontend INTERFACE ${CUDNN_LIBRARY} CUDA::nvrtc ${CMAKE_DL_LIBS})
+  else()
+    message(STATUS "cuDNN or its front end is not there: attention by weft's own kernels "
+      "(CUDNN_INCLUDE_DIR, CUDNN_LIBRARY, CUDNN_FRONTEND_INCLUDE_DIR)")
+  endif()
 endif()
 
-# weft_cuda_flags(target): how nvcc compiles what includes weft's headers. CMake 3.25 does not know
-# C++20 for CUDA.
+# weft_cuda_flags(target): how nvcc compiles what includes weft's headers. Its front end does not know
+# gnu::tls_model (1835) but hands it on.
 function(weft_cuda_flags target)
   if(WEFT_CUDA)
     target_compile_definitions(${target} INTERFACE WEFT_WITH_CUDA)
@@ -27,7 +46,7 @@ function(weft_cuda_flags target)
       string(APPEND host ,-fopenmp)
     endif()
     target_compile_options(${target} INTERFACE
-      "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-Xcompiler=${host}>")
+      "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-diag-suppress=1835;-Xcompiler=${host}>")
   endif()
 endfunction()
 

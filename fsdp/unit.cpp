@@ -134,7 +134,10 @@ void Unit::build() {
     slices_ = Storage::unbound(slice_bytes_, cpu, concat("slices of ", name_));
   } else {
     PurposeScope purpose(Purpose::parameters);
-    slices_ = Storage::allocate(slice_bytes_);
+    const Device device = slots_.empty() ? cpu : slots_[0]->parameter->value().device();
+    slices_ = Storage::allocate(slice_bytes_, device);
+    gradients_.set_device(device);
+    if (runtime_) runtime_->set_device(device);
   }
   for (auto& slot : slots_) take_value(*slot);
   built_ = true;
@@ -257,7 +260,7 @@ void Unit::take_value(Slot& slot) {
     if (slices_->is_bound()) copy_given(slot);
   }
   rest(slot);
-  make_whole(slot, cpu);
+  make_whole(slot, slices_->device());
 }
 
 void Unit::rest(Slot& slot) {

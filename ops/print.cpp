@@ -45,7 +45,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   out << "Tensor(" << tensor.shape() << ", " << tensor.dtype() << ", " << tensor.device();
   if (tensor.is_sharded()) out << ", " << tensor.sharding();
   out << ')';
-  if (tensor.device().kind != DeviceKind::cpu || !tensor.storage()->is_bound()) return out;
+  if (tensor.device().kind == DeviceKind::meta || !tensor.storage()->is_bound()) return out;
   out << (tensor.is_sharded() ? " here " : " ");
   print_values(out, tensor.to_vector<double>(), tensor.box().shape, 0, 0);
   return out;

@@ -38,6 +38,18 @@ constexpr std::array<QuadrantBits, kQuadrantExponents> quadrant_bits() {
 }
 
 inline constexpr std::array<QuadrantBits, kQuadrantExponents> kQuadrantBits = quadrant_bits();
+#ifdef __CUDACC__
+static __device__ constexpr std::array<QuadrantBits, kQuadrantExponents> kQuadrantBitsThere =
+    quadrant_bits();
+#endif
+
+WEFT_MATH QuadrantBits quadrant_bits_of(size_t exponent) {
+#ifdef __CUDA_ARCH__
+  return kQuadrantBitsThere[exponent];
+#else
+  return kQuadrantBits[exponent];
+#endif
+}
 
 /// `yes` where `which` holds, else `no`. By bits: a choice between values would be compiled to a
 /// branch around the table above, whose loop does not vectorise then.
@@ -53,7 +65,8 @@ WEFT_MATH Quadrant quadrant_of_any(float x) {
   const int32_t low = exponent < 0 ? 0 : exponent;
   const auto at = static_cast<size_t>(low < kQuadrantExponents ? low : kQuadrantExponents - 1);
   const uint64_t m = (magnitude & 0x007fffffu) | 0x00800000u;
-  const uint64_t quadrants = m * kQuadrantBits[at].high + (m * kQuadrantBits[at].low >> 32);
+  const QuadrantBits factor = quadrant_bits_of(at);
+  const uint64_t quadrants = m * factor.high + (m * factor.low >> 32);
   const uint64_t n = (quadrants + (uint64_t{1} << 61)) >> 62;
   const auto fraction = static_cast<int64_t>(quadrants - (n << 62));
   const auto wide = static_cast<float>(static_cast<double>(fraction) * 0x1.921fb54442d18p-62);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <ostream>
 
+#include "src/cuda/runtime.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -22,6 +23,18 @@ Device device_named(std::string_view name) {
     }
   }
   fail("device: there is no \"", name, "\"; use cpu, meta, cuda or cuda:<index>");
+}
+
+int device_count(DeviceKind kind) { return kind == DeviceKind::cuda ? cuda::device_count() : 1; }
+
+void check_available(Device device) {
+  const int count = device_count(device.kind);
+  if (device.index < count) return;
+  if (count == 0) {
+    fail("device: there is no ", device, ": ", cuda::why_no_device(), "; use device cpu");
+  }
+  fail("device: there is no ", device, "; this machine has ", count,
+       count == 1 ? " device: cuda:0" : " devices, counted from cuda:0");
 }
 
 std::ostream& operator<<(std::ostream& out, Device device) {

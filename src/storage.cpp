@@ -4,7 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "src/cuda/streams.h"
 #include "src/memory.h"
 #include "weft/error.h"
 
@@ -35,7 +34,7 @@ Storage* Storage::make(void* data, size_t bytes, Device device) {
 }
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
-  if (device.kind == DeviceKind::cuda) cuda::check_device("storage", device);
+  if (device.kind == DeviceKind::cuda) check_available(device);
   if (bytes == 0) return Ref(make(no_bytes, 0, device));
   Heap& heap = Heap::current();
   void* data = heap.allocate(bytes, device, purpose_in_force);

@@ -25,6 +25,12 @@ inline constexpr Device meta{DeviceKind::meta, 0};
 /// "cpu", "meta", "cuda" or "cuda:3".
 WEFT_API Device device_named(std::string_view name);
 
+/// Devices of a kind that this process can use: 0 GPUs where there is none or the build has no
+/// CUDA.
+WEFT_API int device_count(DeviceKind kind);
+/// std::invalid_argument saying why, unless `device` is there.
+WEFT_API void check_available(Device device);
+
 WEFT_API std::ostream& operator<<(std::ostream& out, Device device);
 
 }  // namespace weft

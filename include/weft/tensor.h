@@ -76,6 +76,8 @@ class WEFT_API Tensor {
   Tensor transpose(int dim0, int dim1) const;
   Tensor reshape(const Shape& shape) const;
   Tensor to(DType dtype) const;
+  /// The same layout with this rank's part on `device`; itself when it is there.
+  Tensor to(Device device) const;
 
   bool requires_grad() const;
   /// Marks a leaf whose gradient backward computes; std::invalid_argument for a result of an op.

@@ -147,7 +147,6 @@ class DenseCopy {
       : memory_(Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), device)),
         block_(dense_block(memory_->data(), dtype, shape, device)) {}
   const Block& block() const { return block_; }
-  size_t bytes() const { return memory_->bytes(); }
 
  private:
   Ref<Storage> memory_;

@@ -6,7 +6,6 @@
 
 #include "src/cuda/runtime.h"
 #include "weft/context.h"
-#include "weft/error.h"
 
 namespace weft::cuda {
 
@@ -40,17 +39,6 @@ Stream current_stream(Device device) {
   const Stream& given = Context::current().stream;
   // A CPU's Context has no stream: its handle says so.
   return given.handle && given.device == device ? given : stream_for(device, StreamRole::compute);
-}
-
-void check_device(const char* what, Device device) {
-  const int count = device_count();
-  if (device.index < count) return;
-  if (count == 0) {
-    throw_runtime_error(
-        concat(what, ": there is no ", device, ": ", why_no_device(), "; use device cpu"));
-  }
-  throw_runtime_error(concat(what, ": there is no ", device, "; this machine has ", count,
-                             count == 1 ? " device: cuda:0" : " devices, counted from cuda:0"));
 }
 
 }  // namespace weft::cuda

@@ -29,7 +29,4 @@ inline constexpr bool on_cuda(const Block&) { return false; }
 inline constexpr bool kWithCuda = false;
 #endif
 
-/// std::runtime_error unless `device` is there: "cuda:1: there are 1 devices" and what to do.
-void check_device(const char* what, Device device);
-
 }  // namespace weft::cuda

@@ -2,10 +2,11 @@
 #include "src/kernels/adamw.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "src/cuda/streams.h"
+#include "src/cuda/updates.h"
 #include "src/kernels/lines.h"
-#include "src/math.h"
+#include "src/kernels/update_elements.h"
 #include "src/parallel.h"
 #include "weft/error.h"
 
@@ -14,32 +15,6 @@ namespace {
 
 /// Elements of each array that are in work at once.
 constexpr int64_t kStepChunk = 1024;
-
-/// The factors of one step, for one element after the other.
-template <class C>
-struct AdamWElement {
-  /// of_gradient and of_square are 1 - beta, rounded once.
-  C decay, of_gradient, beta2, of_square, rate, root_correction, eps, grad_factor;
-
-  WEFT_FN void operator()(C& p, C& m, C& v, C g) const {
-    const C scaled = g * grad_factor;
-    m = m + (scaled - m) * of_gradient;
-    v = v * beta2 + scaled * scaled * of_square;
-    p = p * decay - rate * m / (sqrt(v) * root_correction + eps);
-  }
-};
-
-template <class C>
-struct SgdElement {
-  C rate, momentum, decay, grad_factor;
-
-  /// Without momentum `velocity` is nothing but the gradient.
-  WEFT_FN void operator()(C& p, C& velocity, C g) const {
-    const C gradient = g * grad_factor + p * decay;
-    velocity = velocity * momentum + gradient;
-    p = p - rate * velocity;
-  }
-};
 
 /// A dense array that a step reads, or changes, as dense C.
 template <class C>
@@ -90,19 +65,12 @@ C factor_of(const Block* factor) {
 void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
            const AdamWNumbers& options, const Block* grad_factor) {
   for (const Block* block : {&parameter, &m, &v, &grad}) check_step("adamw", parameter, *block);
-  const auto step = static_cast<double>(options.step);
-  const double correction1 = 1 - std::pow(options.beta1, step);
-  const double correction2 = 1 - std::pow(options.beta2, step);
+  if (cuda::kWithCuda && cuda::on_cuda(parameter)) {
+    return cuda::adamw(parameter, m, v, grad, options, grad_factor);
+  }
   visit_compute_floating("adamw", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    const AdamWElement<C> f{static_cast<C>(1 - options.learning_rate * options.weight_decay),
-                            static_cast<C>(1 - options.beta1),
-                            static_cast<C>(options.beta2),
-                            static_cast<C>(1 - options.beta2),
-                            static_cast<C>(options.learning_rate / correction1),
-                            static_cast<C>(1 / std::sqrt(correction2)),
-                            static_cast<C>(options.eps),
-                            factor_of<C>(grad_factor)};
+    const auto f = element_of(options, factor_of<C>(grad_factor));
     parallel_for(parameter.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
       StepArray<C> ps(parameter), ms(m), vs(v), gs(grad);
       for_each_chunk(begin, end, [&](int64_t i, int64_t n) {
@@ -123,10 +91,12 @@ void sgd(const Block& parameter, const Block& velocity, const Block& grad, const
   check_step("sgd", parameter, grad);
   if (velocity.data) check_step("sgd", parameter, velocity);
   if (!velocity.data && options.momentum != 0) fail("sgd: momentum needs a velocity");
+  if (cuda::kWithCuda && cuda::on_cuda(parameter)) {
+    return cuda::sgd(parameter, velocity, grad, options, grad_factor);
+  }
   visit_compute_floating("sgd", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    const SgdElement<C> f{static_cast<C>(options.learning_rate), static_cast<C>(options.momentum),
-                          static_cast<C>(options.weight_decay), factor_of<C>(grad_factor)};
+    const auto f = element_of(options, factor_of<C>(grad_factor));
     parallel_for(parameter.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
       StepArray<C> ps(parameter), vs(velocity), gs(grad);
       for_each_chunk(begin, end, [&](int64_t i, int64_t n) {

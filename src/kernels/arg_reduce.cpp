@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
+#include "src/cuda/arg_reduce.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/reduce.h"
 #include "src/kernels/reducers.h"
 #include "src/kernels/rows.h"
@@ -35,6 +37,9 @@ static void check_indices(const char* what, const Block& out) {
 void arg_reduce(const Block& out, const Block& in, int dim, bool greatest, int64_t offset) {
   check_indices("arg_reduce", out);
   const Rows rows(in, dim), indices = Rows::values("arg_reduce", out, rows);
+  if (cuda::kWithCuda && cuda::on_cuda(in)) {
+    return cuda::arg_reduce(out, in, dim, greatest, offset);
+  }
   const int64_t n = rows.size();
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
@@ -55,6 +60,7 @@ void index_of(const Block& out, const Block& in, const Block& value, int dim, in
   check_indices("index_of", out);
   const Rows rows(in, dim), indices = Rows::values("index_of", out, rows);
   const Rows values = Rows::values("index_of", value, rows);
+  if (cuda::kWithCuda && cuda::on_cuda(in)) return cuda::index_of(out, in, value, dim, offset);
   const int64_t n = rows.size();
   const int64_t none = out.dtype == DType::i32 ? std::numeric_limits<int32_t>::max()
                                                : std::numeric_limits<int64_t>::max();

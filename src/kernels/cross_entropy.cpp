@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "src/cuda/cross_entropy.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/copy.h"
 #include "src/kernels/map.h"
 #include "src/kernels/row_statistics.h"
@@ -29,6 +31,7 @@ static C picked_from(const C* x, int64_t n, int64_t id, int64_t offset) {
 }
 
 void pick(const Block& picked, const Block& logits, const Block& ids, int64_t offset) {
+  if (cuda::kWithCuda && cuda::on_cuda(logits)) return cuda::pick(picked, logits, ids, offset);
   const LogitRows rows("pick", logits, ids);
   const Rows results = rows.values("pick", picked);
   const int64_t n = rows.logits.size();
@@ -48,6 +51,9 @@ void pick(const Block& picked, const Block& logits, const Block& ids, int64_t of
 }
 
 void cross_entropy(const Block& loss, const Block& logits, const Block& ids, int64_t ignored) {
+  if (cuda::kWithCuda && cuda::on_cuda(logits)) {
+    return cuda::cross_entropy(loss, logits, ids, ignored);
+  }
   const LogitRows rows("cross_entropy", logits, ids);
   const Rows losses = rows.values("cross_entropy", loss);
   const int64_t n = rows.logits.size();
@@ -106,6 +112,9 @@ static void cross_entropy_row(int64_t n, C* out, const C* x, C factor,
 void cross_entropy_backward(const Block& dlogits, const Block& dloss, const Block& logits,
                             const Block& ids, int64_t offset, int64_t ignored, const Block* max,
                             const Block* sum) {
+  if (cuda::kWithCuda && cuda::on_cuda(logits)) {
+    return cuda::cross_entropy_backward(dlogits, dloss, logits, ids, offset, ignored, max, sum);
+  }
   constexpr const char* kWhat = "cross_entropy_backward";
   const LogitRows rows(kWhat, logits, ids);
   const Rows out(dlogits, dlogits.shape.ndim() - 1), upper = rows.values(kWhat, dloss);
@@ -140,6 +149,7 @@ void cross_entropy_backward(const Block& dlogits, const Block& dloss, const Bloc
 }
 
 void count_kept(const Block& out, const Block& ids, int64_t ignored) {
+  if (cuda::kWithCuda && cuda::on_cuda(ids)) return cuda::count_kept(out, ids, ignored);
   const Rows rows(ids, ids.shape.ndim());
   int64_t kept = 0;
   for (int64_t r = 0; r < rows.count(); ++r) kept += RowValues<int64_t>(rows)[r] != ignored;

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "src/cuda/embedding.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/copy.h"
 #include "src/kernels/rows.h"
 #include "src/parallel.h"
@@ -22,6 +24,7 @@ static Line table_row(const Block& table, int64_t index) {
 }
 
 void gather_rows(const Block& out, const Block& table, const Block& ids, int64_t offset) {
+  if (cuda::kWithCuda && cuda::on_cuda(table)) return cuda::gather_rows(out, table, ids, offset);
   const Rows rows(out, out.shape.ndim() - 1);
   const Rows indices = Rows::values("embedding", ids, rows);
   check_table("embedding", table, rows);
@@ -77,6 +80,9 @@ static void scatter_add(C* table, const Rows& rows, const std::vector<int64_t>& 
 
 void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, int64_t offset,
                       bool accumulates, std::optional<int64_t> skipped) {
+  if (cuda::kWithCuda && cuda::on_cuda(table)) {
+    return cuda::scatter_add_rows(table, rows, ids, offset, accumulates, skipped);
+  }
   const Rows in(rows, rows.shape.ndim() - 1);
   const Rows id_rows = Rows::values("embedding", ids, in);
   check_table("embedding", table, in);
@@ -96,6 +102,7 @@ void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, i
 
 std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
                                     std::optional<int64_t> allowed) {
+  if (cuda::kWithCuda && cuda::on_cuda(ids)) return cuda::find_outside(ids, low, high, allowed);
   const Rows rows(ids, ids.shape.ndim());
   for (int64_t r = 0; r < rows.count(); ++r) {
     const int64_t id = RowValues<int64_t>(rows)[r];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/norm.h"
 
+#include "src/cuda/norm.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/norm_rows.h"
 
 namespace weft {
@@ -34,6 +36,7 @@ static void normalize_as(const NormRows& norm, const Block& y, const Block& x, c
 }
 
 void rms_norm(const Block& y, const Block& x, const Block& weight, double eps, const CutRows* cut) {
+  if (cuda::kWithCuda && cuda::on_cuda(y)) return cuda::rms_norm(y, x, weight, eps, cut);
   visit_compute_floating("rms_norm", x.dtype, [&](auto type) {
     normalize_as<typename decltype(type)::type>({false, eps, cut}, y, x, weight, {});
   });
@@ -41,12 +44,14 @@ void rms_norm(const Block& y, const Block& x, const Block& weight, double eps, c
 
 void layer_norm(const Block& y, const Block& x, const Block& weight, const Block& bias, double eps,
                 const CutRows* cut) {
+  if (cuda::kWithCuda && cuda::on_cuda(y)) return cuda::layer_norm(y, x, weight, bias, eps, cut);
   visit_compute_floating("layer_norm", x.dtype, [&](auto type) {
     normalize_as<typename decltype(type)::type>({true, eps, cut}, y, x, weight, bias);
   });
 }
 
 void centered_squares(const Block& out, const Block& x, const CutRows& cut) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::centered_squares(out, x, cut);
   const Rows rows = last_rows(x);
   const Rows results = Rows::values("centered_squares", out, rows);
   const Rows sums = Rows::values("centered_squares", cut.sums[0], rows);
@@ -63,6 +68,7 @@ void centered_squares(const Block& out, const Block& x, const CutRows& cut) {
 }
 
 void rms_norm_dot(const Block& dot, const Block& dy, const Block& x, const Block& weight) {
+  if (cuda::kWithCuda && cuda::on_cuda(dot)) return cuda::rms_norm_dot(dot, dy, x, weight);
   const Rows in = last_rows(x), upper = last_rows(dy);
   check_rows("rms_norm_dot", in, upper);
   const Rows dots = Rows::values("rms_norm_dot", dot, in);
@@ -83,6 +89,9 @@ void rms_norm_dot(const Block& dot, const Block& dy, const Block& x, const Block
 
 void layer_norm_sums(const Block& sum, const Block& dot, const Block& dy, const Block& x,
                      const Block& weight, double eps, const CutRows& cut) {
+  if (cuda::kWithCuda && cuda::on_cuda(x)) {
+    return cuda::layer_norm_sums(sum, dot, dy, x, weight, eps, cut);
+  }
   const Rows in = last_rows(x), upper = last_rows(dy);
   check_rows("layer_norm_sums", in, upper);
   const Rows sums = sum.data ? Rows::values("layer_norm_sums", sum, in) : in;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "src/cuda/norm.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/copy.h"
 #include "src/kernels/norm_rows.h"
 
@@ -118,6 +120,9 @@ static void norm_backward(const char* what, const NormRows& norm, const Block* d
 
 void rms_norm_backward(const Block* dx, const Block* dweight, const Block& dy, const Block& x,
                        const Block& weight, double eps, const CutRows* cut, bool accumulate) {
+  if (cuda::kWithCuda && cuda::on_cuda(x)) {
+    return cuda::rms_norm_backward(dx, dweight, dy, x, weight, eps, cut, accumulate);
+  }
   norm_backward("rms_norm_backward", {false, eps, cut}, dx, dweight, nullptr, dy, x, weight,
                 accumulate);
 }
@@ -125,6 +130,9 @@ void rms_norm_backward(const Block* dx, const Block* dweight, const Block& dy, c
 void layer_norm_backward(const Block* dx, const Block* dweight, const Block* dbias, const Block& dy,
                          const Block& x, const Block& weight, double eps, const CutRows* cut,
                          bool accumulate) {
+  if (cuda::kWithCuda && cuda::on_cuda(x)) {
+    return cuda::layer_norm_backward(dx, dweight, dbias, dy, x, weight, eps, cut, accumulate);
+  }
   norm_backward("layer_norm_backward", {true, eps, cut}, dx, dweight, dbias, dy, x, weight,
                 accumulate);
 }

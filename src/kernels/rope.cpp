@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "src/cuda/rope.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/map.h"
 #include "src/kernels/rows.h"
 #include "src/math.h"
@@ -90,6 +92,7 @@ void rope(const Block& y, const Block& x, int sequence_dim, const Rope& options)
   if (x.shape[last] % 2 != 0) fail("rope: a head of ", x.shape[last], " elements has no pairs");
   const Rows in(x, last), out(y, last);
   check_rows("rope", in, out);
+  if (cuda::kWithCuda && cuda::on_cuda(x)) return cuda::rope(y, x, sequence_dim, options);
   const int64_t half = in.size() / 2, positions = x.shape[sequence_dim];
   if (half == 0 || in.count() == 0) return;
   int64_t inside = 1;

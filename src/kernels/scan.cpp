@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "src/cuda/scan.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/reducers.h"
 #include "src/kernels/rows.h"
 #include "src/parallel.h"
@@ -41,10 +43,14 @@ static void scan(const char* what, const Block& out, const Block& in, int dim, b
 }
 
 void cumulative_sum(const Block& out, const Block& in, int dim, bool reverse, const Block* start) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) {
+    return cuda::cumulative_sum(out, in, dim, reverse, start);
+  }
   scan<SumOf>("cumulative_sum", out, in, dim, reverse, start);
 }
 
 void cumulative_product(const Block& out, const Block& in, int dim) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::cumulative_product(out, in, dim);
   scan<ProductOf>("cumulative_product", out, in, dim, false, nullptr);
 }
 
@@ -66,6 +72,9 @@ void cumulative_product_gradient(const Block& out, const Block& dy, const Block&
   const Rows gradients(dy, dim), from(x, dim), to(out, dim);
   check_rows("cumulative_product_gradient", from, to);
   check_rows("cumulative_product_gradient", from, gradients);
+  if (cuda::kWithCuda && cuda::on_cuda(out)) {
+    return cuda::cumulative_product_gradient(out, dy, x, dim);
+  }
   parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
     RowReader<double> read_gradient(gradients), read(from);
     RowWriter<double> write(to);
@@ -80,6 +89,7 @@ void product_gradient(const Block& out, const Block& dy, const Block& x, int dim
   const Rows from(x, dim), to(out, dim);
   check_rows("product_gradient", from, to);
   const Rows gradients = Rows::values("product_gradient", dy, from);
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::product_gradient(out, dy, x, dim);
   parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
     RowReader<double> read(from);
     RowWriter<double> write(to);

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "src/cuda/softmax.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/map.h"
 #include "src/kernels/reducers.h"
 #include "src/kernels/row_statistics.h"
@@ -12,6 +14,7 @@
 namespace weft {
 
 void row_sum_exp(const Block& sum, const Block& x, int dim, const Block& max) {
+  if (cuda::kWithCuda && cuda::on_cuda(x)) return cuda::row_sum_exp(sum, x, dim, max);
   const Rows rows(x, dim), sums = Rows::values("row_sum_exp", sum, rows);
   const Rows maxima = Rows::values("row_sum_exp", max, rows);
   visit_compute_floating("row_sum_exp", x.dtype, [&](auto type) {
@@ -78,14 +81,17 @@ struct LogSoftmaxOfRow {
 };
 
 void softmax(const Block& y, const Block& x, int dim, const Block* max, const Block* sum) {
+  if (cuda::kWithCuda && cuda::on_cuda(x)) return cuda::softmax(y, x, dim, max, sum);
   map_softmax_rows("softmax", y, x, dim, max, sum, SoftmaxOfRow{});
 }
 
 void log_softmax(const Block& y, const Block& x, int dim, const Block* max, const Block* sum) {
+  if (cuda::kWithCuda && cuda::on_cuda(x)) return cuda::log_softmax(y, x, dim, max, sum);
   map_softmax_rows("log_softmax", y, x, dim, max, sum, LogSoftmaxOfRow{});
 }
 
 void logsumexp(const Block& out, const Block& x, int dim) {
+  if (cuda::kWithCuda && cuda::on_cuda(x)) return cuda::logsumexp(out, x, dim);
   const Rows rows(x, dim), results = Rows::values("logsumexp", out, rows);
   visit_compute_floating("logsumexp", x.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
@@ -111,6 +117,7 @@ void logsumexp(const Block& out, const Block& max, const Block& sum) {
 }
 
 void row_dot(const Block& dot, const Block& a, const Block& b, int dim) {
+  if (cuda::kWithCuda && cuda::on_cuda(a)) return cuda::row_dot(dot, a, b, dim);
   const Rows left(a, dim), right(b, dim), dots = Rows::values("row_dot", dot, left);
   check_rows("row_dot", left, right);
   visit_compute_floating("row_dot", a.dtype, [&](auto type) {
@@ -173,16 +180,19 @@ struct OfLogSoftmax {
 };
 
 void softmax_backward(const Block& dx, const Block& dy, const Block& y, int dim, const Block* dot) {
+  if (cuda::kWithCuda && cuda::on_cuda(y)) return cuda::softmax_backward(dx, dy, y, dim, dot);
   map_gradient_rows("softmax_backward", dx, dy, y, dim, dot, OfSoftmax{});
 }
 
 void log_softmax_backward(const Block& dx, const Block& dy, const Block& y, int dim,
                           const Block* sum) {
+  if (cuda::kWithCuda && cuda::on_cuda(y)) return cuda::log_softmax_backward(dx, dy, y, dim, sum);
   map_gradient_rows("log_softmax_backward", dx, dy, y, dim, sum, OfLogSoftmax{});
 }
 
 void logsumexp_backward(const Block& dx, const Block& dy, const Block& x, const Block& lse,
                         int dim) {
+  if (cuda::kWithCuda && cuda::on_cuda(x)) return cuda::logsumexp_backward(dx, dy, x, lse, dim);
   const Rows out(dx, dim), in(x, dim);
   check_rows("logsumexp_backward", out, in);
   const Rows upper = Rows::values("logsumexp_backward", dy, in);

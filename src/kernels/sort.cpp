@@ -7,6 +7,8 @@
 #include <numeric>
 #include <vector>
 
+#include "src/cuda/sort.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/rows.h"
 #include "src/parallel.h"
 #include "weft/error.h"
@@ -127,6 +129,9 @@ void sort_rows(const Block& values, const Block& indices, const Block& in, bool 
   if (from.count() != to.count() || to.size() > from.size()) {
     fail("sort_rows: results of ", values.shape, " from ", in.shape);
   }
+  if (cuda::kWithCuda && cuda::on_cuda(in)) {
+    return cuda::sort_rows(&values, indices, in, descending, offset);
+  }
   visit_compute(in.dtype, [&](auto type) {
     sort_rows_as<typename decltype(type)::type>(&to, where, from, descending, offset);
   });
@@ -136,6 +141,9 @@ void argsort_rows(const Block& indices, const Block& in, bool descending) {
   const int last = in.shape.ndim() - 1;
   const Rows from(in, last), where(indices, last);
   check_rows("argsort_rows", from, where);
+  if (cuda::kWithCuda && cuda::on_cuda(in)) {
+    return cuda::sort_rows(nullptr, indices, in, descending, 0);
+  }
   visit_compute(in.dtype, [&](auto type) {
     sort_rows_as<typename decltype(type)::type>(nullptr, where, from, descending, 0);
   });

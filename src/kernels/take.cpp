@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "src/cuda/streams.h"
+#include "src/cuda/take.h"
 #include "src/kernels/copy.h"
 #include "src/numeric.h"
 #include "src/parallel.h"
@@ -118,6 +120,7 @@ void add_elements(const Taking& t, C* sums, const T* in) {
 }  // namespace
 
 std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
+  if (cuda::kWithCuda && cuda::on_cuda(indices)) return cuda::find_index_outside(indices, size);
   std::optional<int64_t> found;
   with_typed(indices, [&](const auto* data) {
     const int64_t count = indices.numel();
@@ -135,6 +138,7 @@ std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
 }
 
 void take_along(const Block& out, const Block& in, const Block& indices, int dim) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::take_along(out, in, indices, dim);
   const Taking t(in, out, indices, dim);
   if (out.numel() == 0) return;
   const auto bytes = static_cast<int64_t>(size_of(in.dtype));
@@ -154,6 +158,7 @@ void take_along(const Block& out, const Block& in, const Block& indices, int dim
 }
 
 void add_along(const Block& out, const Block& in, const Block& indices, int dim) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::add_along(out, in, indices, dim);
   const Taking t(out, in, indices, dim);
   visit(in.dtype, [&](auto type) {
     using T = typename decltype(type)::type;

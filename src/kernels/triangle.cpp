@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/cuda/streams.h"
+#include "src/cuda/triangle.h"
 #include "src/kernels/rows.h"
 #include "src/parallel.h"
 
@@ -19,6 +21,9 @@ void copy_triangle(const Block& out, const Block& in, bool upper, int64_t diagon
   const int last = out.shape.ndim() - 1;
   const Rows to(out, last), from(in, last);
   check_rows("triangle", to, from);
+  if (cuda::kWithCuda && cuda::on_cuda(out)) {
+    return cuda::copy_triangle(out, in, upper, diagonal, row, column);
+  }
   const int64_t rows = out.shape[last - 1], n = to.size();
   const double zero = 0;
   const Line zeros{DType::f64, const_cast<double*>(&zero), 0};

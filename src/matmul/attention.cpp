@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/cuda/attention.h"
+#include "src/cuda/streams.h"
 #include "src/matmul/attention_tiles.h"
 #include "weft/error.h"
 
@@ -27,7 +29,9 @@ static AttentionSizes checked_sizes(const Block& q, const Block& k, const Block&
          k.shape);
   }
   if (!is_floating(q.dtype)) fail("attention: needs floating operands, not ", q.dtype);
-  if (q.device.kind != DeviceKind::cpu) fail("attention: no kernel on ", q.device);
+  if (q.device.kind != DeviceKind::cpu && !cuda::on_cuda(q)) {
+    fail("attention: no kernel on ", q.device);
+  }
   const int64_t heads = q.shape[1], kv_heads = k.shape[1];
   if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0) {
     fail("attention: ", heads, " query heads do not share ", kv_heads, " key heads evenly");
@@ -61,6 +65,7 @@ void attention(const Block& q, const Block& k, const Block& v, const AttentionOp
     check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, lse_dtype(q.dtype));
   }
   if (out.numel() == 0) return;
+  if (cuda::kWithCuda && cuda::on_cuda(q)) return cuda::attend(sizes, q, k, v, out, lse);
   q.dtype == DType::f64 ? attend<double>(sizes, q, k, v, out, lse)
                         : attend<float>(sizes, q, k, v, out, lse);
 }
@@ -76,6 +81,7 @@ void attention_backward(const Block& q, const Block& k, const Block& v, const Bl
   check_operand("dv", dv, v.shape, q.dtype);
   if (k.numel() == 0 && q.numel() == 0) return;
   const AttentionGradients all{q, k, v, out, lse, dout, dq, dk, dv};
+  if (cuda::kWithCuda && cuda::on_cuda(q)) return cuda::attend_backward(sizes, all);
   q.dtype == DType::f64 ? attend_backward<double>(sizes, all) : attend_backward<float>(sizes, all);
 }
 

@@ -181,7 +181,17 @@ TEST(Storage, AnUnboundBlockIsNamed) {
   storage->unbind();
   EXPECT_FALSE(storage->is_bound());
   EXPECT_THROW(Storage::allocate(8)->bind(memory.data()), std::invalid_argument);
-  EXPECT_THROW(Storage::allocate(8, Device{DeviceKind::cuda, 0}), std::invalid_argument);
+}
+
+TEST(Storage, ADeviceThatIsNotThereIsOneSentence) {
+  const Device absent{DeviceKind::cuda, static_cast<int8_t>(device_count(DeviceKind::cuda))};
+  try {
+    Storage::allocate(8, absent);
+    FAIL() << "there is a " << absent;
+  } catch (const std::invalid_argument& error) {
+    EXPECT_EQ(std::string(error.what()).find(concat("device: there is no ", absent)), 0u)
+        << error.what();
+  }
 }
 
 TEST(Storage, AWrappedBlockIsReleasedOnce) {

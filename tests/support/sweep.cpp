@@ -97,8 +97,8 @@ Reference reference_of(const Op& op, const OpSample& sample, uint64_t seed) {
   return reference;
 }
 
-/// This rank's part of `whole` laid out so.
-Tensor laid_out(const SweepArray& whole, const Sharding& sharding) {
+/// This rank's part of `whole` laid out so, on `device`.
+Tensor laid_out(const SweepArray& whole, const Sharding& sharding, Device device) {
   const DeviceMesh mesh = sharding.mesh();
   ReduceOp op = ReduceOp::sum;
   int parts = 1, index = 0;
@@ -109,7 +109,8 @@ Tensor laid_out(const SweepArray& whole, const Sharding& sharding) {
     index = index * mesh.axis_size(axis) + mesh.coordinate(axis);
   }
   const SweepArray mine = parts > 1 ? part_of(whole, op, parts, index) : whole;
-  return from_values(mine.values, mine.shape, {.dtype = mine.dtype, .sharding = sharding});
+  return from_values(mine.values, mine.shape,
+                     {.dtype = mine.dtype, .device = device, .sharding = sharding});
 }
 
 std::string written_sharding(const Sharding& sharding) {
@@ -149,7 +150,7 @@ class SampleSweep {
       shardings_.push_back(all_shardings(mesh, whole.shape.ndim(), whole.dtype));
       tensors_.emplace_back();
       for (const Sharding& sharding : shardings_[i]) {
-        tensors_[i].push_back(laid_out(whole, sharding));
+        tensors_[i].push_back(laid_out(whole, sharding, options_.device));
       }
     }
   }
@@ -200,8 +201,9 @@ class SampleSweep {
     Tensors operands;
     for (size_t i = 0; i < choice.size(); ++i) {
       const Tensor& tensor = tensors_[i][choice[i]];
-      operands.push_back(is_written(op_, i) ? laid_out(reference_.operands[i], tensor.sharding())
-                                            : tensor.detach());
+      operands.push_back(is_written(op_, i)
+                             ? laid_out(reference_.operands[i], tensor.sharding(), options_.device)
+                             : tensor.detach());
     }
     return operands;
   }
@@ -235,7 +237,7 @@ class SampleSweep {
       if (is_floating(operand.dtype())) operand.set_requires_grad();
     }
     Tensors results = op_.call(operands, sample_.attributes);
-    backward({results[0]}, {distribute(reference_.cotangent, mesh_, {})});
+    backward({results[0]}, {distribute(reference_.cotangent.to(options_.device), mesh_, {})});
     for (size_t i = 0; i < operands.size(); ++i) {
       const Tensor gradient = operands[i].grad();
       const auto& expected = reference_.gradients[i];

@@ -19,6 +19,8 @@ struct SweepOptions {
   int percent = 100;
   /// At most so many of the sampled.
   uint64_t seed = 1;
+  /// Where the laid-out tensors are; what they are compared with is computed on the CPU.
+  Device device = cpu;
 };
 
 struct SweepReport {

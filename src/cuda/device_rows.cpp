@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cuda/device_rows.h"
+
+#include "src/cuda/row_nest.h"
+
+namespace weft::cuda {
+
+/// What a team may hold of the memory that an SM has, and leave room for its reductions.
+static constexpr size_t kMostHeld = size_t{192} << 10;
+static constexpr int64_t kMostRowTeams = int64_t{1} << 20;
+
+RowSide row_side(const Block& block, int dim) {
+  const RowNest nest(block, dim);
+  return {nest.data, nest.dtype, nest.stride, nest.others};
+}
+
+RowSide value_side(const char* what, const Block& block, const Rows& rows) {
+  Rows::values(what, block, rows);
+  return row_side(block, block.shape.ndim());
+}
+
+static bool is_aligned(const void* data) {
+  return reinterpret_cast<uintptr_t>(data) % kVectorBytes == 0;
+}
+
+/// Whether its rows can be read 16 bytes at a time.
+static bool has_vectors(const RowSide& side, DType dtype, int64_t size) {
+  if (!side.data) return true;
+  const auto bytes = static_cast<int64_t>(size_of(dtype));
+  bool whole = side.dtype == dtype && (side.stride == 1 || size == 1) && is_aligned(side.data) &&
+               size * bytes % kVectorBytes == 0;
+  for (int d = 0; d < side.rows.ndim; ++d) {
+    whole &= side.rows.strides[0][d] * bytes % kVectorBytes == 0;
+  }
+  return whole;
+}
+
+RowPlan plan_rows(const char* what, Device device, int64_t count, int64_t size,
+                  std::initializer_list<const RowSide*> rows,
+                  std::initializer_list<const RowSide*> vectors, int held) {
+  const DType dtype = (*rows.begin())->dtype;
+  visit_compute_floating(what, dtype, [](auto) {});
+  bool dense = dtype == DType::f32 || dtype == DType::bf16;
+  for (const RowSide* side : rows) dense = dense && has_vectors(*side, dtype, size);
+  for (const RowSide* side : vectors) {
+    const bool known = side->dtype == DType::f32 || side->dtype == DType::bf16;
+    dense = dense && (!side->data || (known && side->stride == 1 && is_aligned(side->data)));
+  }
+  RowPlan plan{count, size, dense, dense ? dtype : compute_dtype(dtype), 128, 0, 0, {}};
+  const int64_t chunks = size * static_cast<int64_t>(size_of(dtype)) / kVectorBytes;
+  if (dense && chunks <= 64) plan.threads = 32;
+  if (dense && chunks > 512) plan.threads = 512;
+  const size_t bytes =
+      static_cast<size_t>(held) * static_cast<size_t>(size) * size_of(compute_dtype(dtype));
+  plan.held_bytes = bytes <= kMostHeld ? bytes : 0;
+  plan.teams = std::min(count, kMostRowTeams);
+  plan.stream = current_stream(device);
+  return plan;
+}
+
+}  // namespace weft::cuda

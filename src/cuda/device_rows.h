@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+
+#include "src/cuda/elements.h"
+#include "src/cuda/launch.h"
+#include "src/cuda/map_kernel.h"
+#include "src/cuda/streams.h"
+#include "src/kernels/rows.h"
+#include "weft/block.h"
+
+namespace weft::cuda {
+
+// Kernels of rows: a team takes a row, a thread of it every so many chunks of it. What several
+// passes read is held in the team's memory: each thread comes back to its own chunks only, so that
+// passes need not meet.
+
+/// Rows along one dim of a block, or one value a row: where they lie.
+struct RowSide {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  /// From an element of a row to the next.
+  int64_t stride = 1;
+  Nest<1> rows;
+};
+
+/// Rows of a block along `dim`, or all its elements, where that is the number of dims.
+RowSide row_side(const Block& block, int dim);
+/// One value for each of `rows`, as Rows::values has them.
+RowSide value_side(const char* what, const Block& block, const Rows& rows);
+
+/// How the rows of a kernel are taken.
+struct RowPlan {
+  int64_t count, size;
+  /// f32 or bf16: all rows are dense, of that dtype, and read 16 bytes at a time. Else f32 or f64
+  /// is what they are computed in, an element at a time.
+  bool dense;
+  DType dtype;
+  int threads;
+  /// Bytes that the team holds; 0 where rows are too long, and passes read them again.
+  size_t held_bytes;
+  /// One a row, unless a kernel takes fewer.
+  int64_t teams;
+  Stream stream;
+};
+
+/// Of `count` rows of `size`: `rows` are all sides that are rows, the first of which says the
+/// dtype; `vectors` what is read along with each row; `held` rows of computed elements are held.
+/// Sides without data do not count. std::invalid_argument for integers; `what` is told by it.
+RowPlan plan_rows(const char* what, Device device, int64_t count, int64_t size,
+                  std::initializer_list<const RowSide*> rows,
+                  std::initializer_list<const RowSide*> vectors, int held);
+
+inline namespace WEFT_COMPILER {
+
+template <class C>
+WEFT_DEVICE C value_of(const RowSide& side, int64_t row) {
+  return load_element<C>(side.data, side.dtype, side.rows.offsets(row).of[0]);
+}
+template <class C>
+WEFT_DEVICE void set_value(const RowSide& side, int64_t row, C value) {
+  store_element(side.data, side.dtype, side.rows.offsets(row).of[0], value);
+}
+
+/// Elements of a row that one thread takes at once, as they are computed.
+template <class C, int kN>
+struct alignas(kN * sizeof(C) < 16 ? kN * sizeof(C) : 16) Chunk {
+  C element[kN];
+};
+
+/// A row of dense S.
+template <class S>
+class DenseLine {
+ public:
+  using C = Compute<S>;
+  static constexpr int kN = Vector<S>::kElements;
+  using Values = Chunk<C, kN>;
+
+  WEFT_DEVICE DenseLine(const RowSide& side, int64_t row)
+      : data_(reinterpret_cast<Vector<S>*>(static_cast<S*>(side.data) +
+                                           side.rows.offsets(row).of[0])) {}
+  WEFT_DEVICE Values read(int64_t chunk) const {
+    const Vector<S> vector = data_[chunk];
+    Values values;
+    for (int i = 0; i < kN; ++i) values.element[i] = static_cast<C>(vector.element[i]);
+    return values;
+  }
+  WEFT_DEVICE void write(int64_t chunk, const Values& values) const {
+    Vector<S> vector;
+    for (int i = 0; i < kN; ++i) vector.element[i] = static_cast<S>(values.element[i]);
+    data_[chunk] = vector;
+  }
+
+ private:
+  Vector<S>* data_;
+};
+
+/// A row of any dtype and stride.
+template <class T>
+class AnyLine {
+ public:
+  using C = T;
+  static constexpr int kN = 1;
+  using Values = Chunk<C, 1>;
+
+  WEFT_DEVICE AnyLine(const RowSide& side, int64_t row)
+      : side_(side), base_(side.rows.offsets(row).of[0]) {}
+  WEFT_DEVICE Values read(int64_t chunk) const {
+    return {load_element<C>(side_.data, side_.dtype, base_ + chunk * side_.stride)};
+  }
+  WEFT_DEVICE void write(int64_t chunk, const Values& values) const {
+    store_element(side_.data, side_.dtype, base_ + chunk * side_.stride, values.element[0]);
+  }
+
+ private:
+  const RowSide& side_;
+  int64_t base_;
+};
+
+/// A row that more than one pass reads: from memory once, where it is held.
+template <class Line>
+class HeldLine {
+ public:
+  using Values = typename Line::Values;
+
+  /// `held` is null where there is no room.
+  WEFT_DEVICE HeldLine(const RowSide& side, int64_t row, Values* held)
+      : line_(side, row), held_(held) {}
+  WEFT_DEVICE Values read(int64_t chunk) const {
+    if (kept_) return held_[chunk];
+    const Values values = line_.read(chunk);
+    if (held_) held_[chunk] = values;
+    return values;
+  }
+  /// A pass has read all of it.
+  WEFT_DEVICE void keep() { kept_ = held_ != nullptr; }
+
+ private:
+  Line line_;
+  Values* held_;
+  bool kept_ = false;
+};
+
+template <class Run, class Values>
+WEFT_DEVICE Values read_run(const void* data, int64_t chunk) {
+  const Run run = static_cast<const Run*>(data)[chunk];
+  Values values;
+  for (size_t i = 0; i < std::size(run.element); ++i) {
+    values.element[i] = static_cast<float>(run.element[i]);
+  }
+  return values;
+}
+
+/// What is read along with every row; one number everywhere where it has no data.
+template <class Line>
+class VectorLine {
+ public:
+  using C = typename Line::C;
+  using Values = typename Line::Values;
+
+  WEFT_DEVICE VectorLine(const RowSide& side, C absent) : side_(side), absent_(absent) {}
+  WEFT_DEVICE Values read(int64_t chunk) const {
+    Values values;
+    if (!side_.data) {
+      for (int i = 0; i < Line::kN; ++i) values.element[i] = absent_;
+    } else if constexpr (Line::kN == 1) {
+      values.element[0] = load_element<C>(side_.data, side_.dtype, chunk * side_.stride);
+    } else if (side_.dtype == DType::f32) {
+      values = read_run<Chunk<float, Line::kN>, Values>(side_.data, chunk);
+    } else {
+      values = read_run<Chunk<bfloat16, Line::kN>, Values>(side_.data, chunk);
+    }
+    return values;
+  }
+  WEFT_DEVICE void keep() const {}
+
+ private:
+  const RowSide& side_;
+  C absent_;
+};
+
+template <class R, class C, class F, class Values, class... More>
+WEFT_DEVICE void combine_chunk(C& value, const F& f, const Values& first, const More&... more) {
+  for (size_t i = 0; i < std::size(first.element); ++i) {
+    value = R::combine(value, R::element(f(first.element[i], more.element[i]...)));
+  }
+}
+
+/// The combination of reducer elements f(lines...) over a row.
+template <class R, class Team, class F, class Line, class... Lines>
+WEFT_DEVICE auto reduce_line(const Team& team, int64_t chunks, const F& f, Line& line,
+                             Lines&... lines) {
+  using C = std::remove_cvref_t<decltype(line.read(0).element[0])>;
+  C value = R::template identity<C>();
+  for (int64_t c = team.thread(); c < chunks; c += team.threads()) {
+    combine_chunk<R>(value, f, line.read(c), lines.read(c)...);
+  }
+  line.keep();
+  (lines.keep(), ...);
+  return team.template reduce<R>(value);
+}
+
+template <class F, class Values, class... More>
+WEFT_DEVICE Values map_chunk(const F& f, const Values& first, const More&... more) {
+  Values result;
+  for (size_t i = 0; i < std::size(first.element); ++i) {
+    result.element[i] = f(first.element[i], more.element[i]...);
+  }
+  return result;
+}
+
+/// out = f(lines...); out may be one of the lines.
+template <class Team, class F, class Out, class... Lines>
+WEFT_DEVICE void map_line(const Team& team, int64_t chunks, const F& f, const Out& out,
+                          Lines&... lines) {
+  for (int64_t c = team.thread(); c < chunks; c += team.threads()) {
+    out.write(c, map_chunk(f, lines.read(c)...));
+  }
+}
+
+/// The rows of a team that takes every so manieth.
+struct RowWork {
+  int64_t count = 0, size = 0;
+  bool holds = false;
+
+  /// Room for row `i` of those that are held.
+  template <class Line, class Team>
+  WEFT_DEVICE typename Line::Values* held(const Team& team, int i) const {
+    using Values = typename Line::Values;
+    return holds ? team.template shared<Values>() + i * (size / Line::kN) : nullptr;
+  }
+};
+
+template <class Body, class Line>
+struct RowKernel {
+  Body body;
+  template <class Team>
+  WEFT_DEVICE void operator()(const Team& team) const {
+    body.template run<Line>(team);
+  }
+};
+
+template <class Line, class Body>
+void launch_lines(const Body& body, const RowPlan& plan) {
+  const RowKernel<Body, Line> kernel{body};
+  if constexpr (Line::kN > 1) {
+    if (plan.threads == 32) {
+      return launch_teams<32>(kernel, plan.teams, plan.held_bytes, plan.stream);
+    }
+    if (plan.threads == 512) {
+      return launch_teams<512>(kernel, plan.teams, plan.held_bytes, plan.stream);
+    }
+  }
+  launch_teams<128>(kernel, plan.teams, plan.held_bytes, plan.stream);
+}
+
+/// Queues a body: a struct with a member `RowWork work`, which this sets, and
+/// `template <class Line, class Team> WEFT_DEVICE void run(const Team&) const`.
+template <class Body>
+void launch_rows(Body body, const RowPlan& plan) {
+  body.work = {plan.count, plan.size, plan.held_bytes > 0};
+  if (!plan.dense) {
+    if (plan.dtype == DType::f64) return launch_lines<AnyLine<double>>(body, plan);
+    return launch_lines<AnyLine<float>>(body, plan);
+  }
+  if (plan.dtype == DType::f32) return launch_lines<DenseLine<float>>(body, plan);
+  launch_lines<DenseLine<bfloat16>>(body, plan);
+}
+
+}  // namespace WEFT_COMPILER
+}  // namespace weft::cuda

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/kernels/adamw.h"
+
+namespace weft::cuda {
+
+// Functions of src/kernels/adamw.h where the blocks lie on a GPU; so does `grad_factor`.
+
+void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
+           const AdamWNumbers& options, const Block* grad_factor);
+
+void sgd(const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
+         const Block* grad_factor);
+
+}  // namespace weft::cuda

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+
+#include "src/kernels/adamw.h"
+#include "src/math.h"
+
+namespace weft {
+
+/// The numbers of a step of AdamW, for one element after the other.
+template <class C>
+struct AdamWElement {
+  /// of_gradient and of_square are 1 - beta, rounded once.
+  C decay, of_gradient, beta2, of_square, rate, root_correction, eps, grad_factor;
+
+  WEFT_FN void operator()(C& p, C& m, C& v, C g) const {
+    const C scaled = g * grad_factor;
+    m = m + (scaled - m) * of_gradient;
+    v = v * beta2 + scaled * scaled * of_square;
+    p = p * decay - rate * m / (sqrt(v) * root_correction + eps);
+  }
+};
+
+template <class C>
+struct SgdElement {
+  C rate, momentum, decay, grad_factor;
+
+  /// Without momentum `velocity` is nothing but the gradient.
+  WEFT_FN void operator()(C& p, C& velocity, C g) const {
+    const C gradient = g * grad_factor + p * decay;
+    velocity = velocity * momentum + gradient;
+    p = p - rate * velocity;
+  }
+};
+
+inline namespace WEFT_COMPILER {
+
+template <class C>
+AdamWElement<C> element_of(const AdamWNumbers& options, C grad_factor) {
+  const auto step = static_cast<double>(options.step);
+  const double correction1 = 1 - std::pow(options.beta1, step);
+  const double correction2 = 1 - std::pow(options.beta2, step);
+  return {static_cast<C>(1 - options.learning_rate * options.weight_decay),
+          static_cast<C>(1 - options.beta1),
+          static_cast<C>(options.beta2),
+          static_cast<C>(1 - options.beta2),
+          static_cast<C>(options.learning_rate / correction1),
+          static_cast<C>(1 / std::sqrt(correction2)),
+          static_cast<C>(options.eps),
+          grad_factor};
+}
+
+template <class C>
+SgdElement<C> element_of(const Sgd& options, C grad_factor) {
+  return {static_cast<C>(options.learning_rate), static_cast<C>(options.momentum),
+          static_cast<C>(options.weight_decay), grad_factor};
+}
+
+}  // namespace WEFT_COMPILER
+}  // namespace weft

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "src/math.h"
+#include "weft/block.h"
+
+namespace weft {
+
+// What src/random.h computes for one element. Whoever includes this compiles without contraction to
+// FMA, and all is inlined even without optimisation: the bits must be those of every other device.
+#define WEFT_DRAW [[gnu::always_inline]] WEFT_FN
+
+/// Philox 4x32-10: four words of a counter in place.
+struct Philox {
+  uint32_t key0, key1;
+
+  WEFT_DRAW void operator()(uint32_t& c0, uint32_t& c1, uint32_t& c2, uint32_t& c3) const {
+    uint32_t k0 = key0, k1 = key1;
+    for (int round = 0; round < 10; ++round) {
+      const uint64_t p0 = uint64_t{0xD2511F53u} * c0, p1 = uint64_t{0xCD9E8D57u} * c2;
+      const uint32_t next0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
+      const uint32_t next2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+      c1 = static_cast<uint32_t>(p1);
+      c3 = static_cast<uint32_t>(p0);
+      c0 = next0;
+      c2 = next2;
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+  }
+};
+
+/// The words of a stream: counter after counter.
+struct WordStream {
+  Philox philox;
+  uint32_t stream0, stream1;
+
+  WordStream(uint64_t seed, uint64_t stream)
+      : philox{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
+        stream0(static_cast<uint32_t>(stream)),
+        stream1(static_cast<uint32_t>(stream >> 32)) {}
+
+  WEFT_DRAW void operator()(uint64_t counter, uint32_t& c0, uint32_t& c1, uint32_t& c2,
+                            uint32_t& c3) const {
+    c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32);
+    c2 = stream0, c3 = stream1;
+    philox(c0, c1, c2, c3);
+  }
+};
+
+/// In [0, 1), a multiple of 2^-24.
+WEFT_DRAW inline float unit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+
+// Distributions: what the two words of an even and the next element become.
+
+/// In [low, low + span], at most `last`.
+struct Uniform {
+  using Value = float;
+  float low, span, last;
+
+  WEFT_DRAW void pair(uint32_t a, uint32_t b, float& first, float& second) const {
+    first = at(a), second = at(b);
+  }
+  WEFT_DRAW float at(uint32_t word) const {
+    const float x = low + unit(word) * span;
+    return x < last ? x : last;
+  }
+};
+
+/// `one` with probability p, else 0.
+struct Bernoulli {
+  using Value = float;
+  float p, one;
+
+  WEFT_DRAW void pair(uint32_t a, uint32_t b, float& first, float& second) const {
+    first = at(a), second = at(b);
+  }
+  /// A product, because the compiler makes a branch of a choice, and it is mispredicted.
+  WEFT_DRAW float at(uint32_t word) const { return static_cast<float>(unit(word) < p) * one; }
+};
+
+struct Normal {
+  using Value = float;
+  float mean, stddev;
+
+  /// The first word gives the radius, from (0, 1]; the second the angle, counted in quarter turns.
+  WEFT_DRAW void pair(uint32_t a, uint32_t b, float& first, float& second) const {
+    const float radius = stddev * sqrt(-2.0f * log(unit(a) + 0x1p-24f));
+    const NearestInteger quarter = nearest_integer(unit(b) * 4.0f);
+    const float angle = (unit(b) * 4.0f - quarter.value) * 0x1.921fb6p0f;
+    const auto quadrant = static_cast<uint32_t>(quarter.n);
+    first = mean + radius * sine_in_quadrant(angle, quadrant + 1);
+    second = mean + radius * sine_in_quadrant(angle, quadrant);
+  }
+};
+
+/// Integers in [low, low + span).
+struct Integers {
+  using Value = int64_t;
+  double low, span;
+
+  WEFT_DRAW void pair(uint32_t a, uint32_t b, int64_t& first, int64_t& second) const {
+    first = at(a), second = at(b);
+  }
+  WEFT_DRAW int64_t at(uint32_t word) const {
+    return static_cast<int64_t>(std::floor(low + static_cast<double>(word) * 0x1p-32 * span));
+  }
+};
+
+/// An element of dropout's result from what Bernoulli gave it.
+template <class C>
+struct Dropped {
+  WEFT_DRAW C operator()(C x, float drawn) const {
+    const C factor = static_cast<C>(drawn), scaled = x * factor;
+    return factor != 0 ? scaled : C(0);
+  }
+};
+
+#undef WEFT_DRAW
+
+// The distributions that the functions of src/random.h draw from.
+
+inline Uniform uniform_in(double low, double high) {
+  const auto first = static_cast<float>(low), end = static_cast<float>(high);
+  return {first, static_cast<float>(high - low), std::nextafter(end, first)};
+}
+inline Integers integers_in(double low, double high) { return {low, high - low}; }
+inline Normal normal_of(double mean, double stddev) {
+  return {static_cast<float>(mean), static_cast<float>(stddev)};
+}
+inline Bernoulli bernoulli_of(double p) { return {static_cast<float>(p), 1}; }
+/// 1 / (1 - p) where dropout keeps an element.
+inline Bernoulli kept_by_dropout(double p) {
+  return {static_cast<float>(1 - p), p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f};
+}
+
+/// A box as runs of consecutive elements of the whole, all of one length.
+struct Runs {
+  Shape outer;
+  Strides outer_strides;
+  int64_t count = 1, length = 1, start = 0;
+
+  Runs(const Box& box, const Shape& shape) {
+    const Strides strides = dense_strides(shape);
+    int last = shape.ndim() - 1;
+    for (; last >= 0; --last) {
+      length *= box.shape[last];
+      start += box.offset[last] * strides[last];
+      if (box.shape[last] != shape[last]) break;
+    }
+    for (int i = 0; i < last; ++i) {
+      outer.push_back(box.shape[i]);
+      outer_strides.push_back(strides[i]);
+      count *= box.shape[i];
+      start += box.offset[i] * strides[i];
+    }
+  }
+  /// The element of the whole that run `run` begins with.
+  int64_t first(int64_t run) const {
+    int64_t element = start;
+    for (int i = outer.ndim() - 1; i >= 0; --i) {
+      element += run % outer[i] * outer_strides[i];
+      run /= outer[i];
+    }
+    return element;
+  }
+};
+
+}  // namespace weft

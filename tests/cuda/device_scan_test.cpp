@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/scan.h"
+#include "tests/cuda/twin.h"
+#include "weft/error.h"
+
+namespace weft {
+
+class DeviceScan : public OnGpu {};
+
+static constexpr DType kScanDTypes[] = {DType::f32, DType::bf16, DType::f16,
+                                        DType::f64, DType::i32,  DType::i64};
+static constexpr Lie kScanLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
+/// Rows of one thread, of a team, of several tiles of one.
+static const Shape kScanShapes[] = {{1}, {7, 5}, {5, 33}, {3, 40, 2}, {2, 5000}};
+
+static Shape without(Shape shape, int dim) {
+  shape.erase(dim);
+  return shape;
+}
+
+template <class Check>
+static void for_scanned(const Check& check) {
+  for (const Shape& shape : kScanShapes) {
+    for (const DType dtype : kScanDTypes) {
+      for (const Lie lie : kScanLies) {
+        if (shape.product() > 5000 && (dtype != DType::f32 || lie == Lie::gaps)) continue;
+        for (int dim = 0; dim < shape.ndim(); ++dim) {
+          SCOPED_TRACE(concat(shape, " ", dtype, " ", static_cast<int>(lie), " dim ", dim));
+          check(shape, dtype, lie, dim);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(DeviceScan, CumulativeSum) {
+  for_scanned([](const Shape& shape, DType dtype, Lie lie, int dim) {
+    const Twin in(Array::random(dtype, shape, lie)), out(Array(dtype, shape, Lie::gaps));
+    const Twin start(Array::random(dtype, without(shape, dim), lie, 2));
+    for (const bool reverse : {false, true}) {
+      for (const Device d : kBothDevices) cumulative_sum(out.on(d), in.on(d), dim, reverse);
+      out.expect_alike();
+      for (const Device d : kBothDevices) {
+        cumulative_sum(out.on(d), in.on(d), dim, reverse, &start.on(d));
+      }
+      out.expect_alike();
+    }
+  });
+}
+
+TEST_F(DeviceScan, CumulativeProduct) {
+  for_scanned([](const Shape& shape, DType dtype, Lie lie, int dim) {
+    const bool whole = dtype == DType::i32 || dtype == DType::i64;
+    const Twin in(Array::random(dtype, shape, lie, 1, whole ? 1 : -1.1, whole ? 2 : 1.1));
+    const Twin out(Array(dtype, shape));
+    for (const Device d : kBothDevices) cumulative_product(out.on(d), in.on(d), dim);
+    out.expect_alike();
+  });
+}
+
+/// Elements near 1, with zeros among them.
+static Array factors(DType dtype, const Shape& shape, Lie lie) {
+  Array array = Array::random(dtype, shape, lie, 1, 0.5, 1.4);
+  std::vector<double> values = array.values();
+  for (size_t i = 11; i < values.size(); i += 301) values[i] = 0;
+  array.set(values);
+  return array;
+}
+
+TEST_F(DeviceScan, Gradients) {
+  for_scanned([](const Shape& shape, DType dtype, Lie lie, int dim) {
+    if (!is_floating(dtype)) return;
+    const Twin x(factors(dtype, shape, lie)), dy(Array::random(dtype, shape, Lie::dense, 2));
+    const Twin out(Array(dtype, shape, lie));
+    for (const Device d : kBothDevices) {
+      cumulative_product_gradient(out.on(d), dy.on(d), x.on(d), dim);
+    }
+    out.expect_alike();
+    const Twin of_row(Array::random(dtype, without(shape, dim), lie, 3));
+    for (const Device d : kBothDevices) product_gradient(out.on(d), of_row.on(d), x.on(d), dim);
+    out.expect_alike();
+  });
+}
+
+TEST_F(DeviceScan, ManyRowsSideBySide) {
+  const Shape shape{33, 16400};
+  const Twin x(factors(DType::f32, shape, Lie::dense)), out(Array(DType::f32, shape));
+  for (const Device d : kBothDevices) cumulative_sum(out.on(d), x.on(d), 0, true);
+  out.expect_alike();
+  for (const Device d : kBothDevices) cumulative_product_gradient(out.on(d), x.on(d), x.on(d), 0);
+  out.expect_alike();
+}
+
+TEST_F(DeviceScan, OfNoElements) {
+  for (const Shape& shape : {Shape{3, 0}, Shape{0, 3}}) {
+    const Twin in(Array(DType::f32, shape)), out(Array(DType::f32, shape));
+    cumulative_sum(out.on(gpu), in.on(gpu), 1);
+    cumulative_product_gradient(out.on(gpu), in.on(gpu), in.on(gpu), 1);
+    EXPECT_TRUE(out.fetched().empty());
+  }
+}
+
+TEST_F(DeviceScan, InPlace) {
+  const Twin x(Array::random(DType::f32, {3, 700}));
+  for (const Device d : kBothDevices) cumulative_sum(x.on(d), x.on(d), 1);
+  x.expect_alike();
+}
+
+}  // namespace weft

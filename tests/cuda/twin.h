@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/kernels/copy.h"
+#include "src/numeric.h"
+#include "tests/cuda/device.h"
+#include "tests/kernels/array.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+/// An array of the host, and one on the GPU that lies the same way and starts with equal elements.
+class Twin {
+ public:
+  Twin(Array array)  // NOLINT(google-explicit-constructor)
+      : here_(std::move(array)), there_(here_.block) {
+    int64_t extent = 1;
+    for (int d = 0; d < there_.shape.ndim(); ++d) {
+      extent += std::max<int64_t>(0, there_.shape[d] - 1) * there_.strides[d];
+    }
+    memory_ = Storage::allocate(static_cast<size_t>(extent) * size_of(there_.dtype), gpu);
+    there_.data = memory_->data();
+    there_.device = gpu;
+    copy(there_, here_.block);
+  }
+  Twin(const Twin&) = delete;
+
+  const Block& on(Device device) const { return device == gpu ? there_ : here_.block; }
+  /// The GPU's elements.
+  std::vector<double> fetched() const {
+    const Array back(there_.dtype, there_.shape);
+    copy(back.block, there_);
+    return back.values();
+  }
+  /// After one computation on both: as expect_near, by default with a few roundings of the dtype.
+  void expect_alike(double roundings = 4) const {
+    expect_near(fetched(), here_.values(), roundings * rounding(there_.dtype));
+  }
+  /// The same of what is computed as elements of `dtype` are: a few roundings of that apart, and
+  /// the last bit of a half.
+  void expect_alike_computed_as(DType dtype) const {
+    const bool rounded = there_.dtype != compute_dtype(there_.dtype);
+    const double last_bit = rounded ? 2 * rounding(there_.dtype) : 0;
+    expect_near(fetched(), here_.values(), last_bit + 8 * rounding(compute_dtype(dtype)));
+  }
+
+ private:
+  Array here_;
+  Ref<Storage> memory_;
+  Block there_;
+};
+
+inline constexpr Device kBothDevices[] = {cpu, gpu};
+
+}  // namespace weft
