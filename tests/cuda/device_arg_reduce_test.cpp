@@ -56,6 +56,16 @@ TEST_F(DeviceArgReduce, ArgReduce) {
   });
 }
 
+TEST_F(DeviceArgReduce, AnywhereInALongRow) {
+  const Twin in(Array(DType::f32, {2, 40'000})), out(Array(DType::i64, {2}));
+  const Twin value(Array::of(DType::f32, {2}, {12'345, 39'999}));
+  fill_range(in.on(gpu), 1, 0, 1);
+  arg_reduce(out.on(gpu), in.on(gpu), 1, true);
+  EXPECT_EQ(out.fetched(), (std::vector<double>{39'999, 39'999}));
+  index_of(out.on(gpu), in.on(gpu), value.on(gpu), 1);
+  EXPECT_EQ(out.fetched(), value.fetched());
+}
+
 TEST_F(DeviceArgReduce, NaNsComeFirstAndInfinitiesCount) {
   const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {

@@ -86,11 +86,26 @@ void prepare(Fiber& fiber) {
   makecontext(&fiber.context, begin_fiber, 0);
 }
 
+/// Set while the calling thread ends: streams that end later still run kernels.
+thread_local bool fibers_ended = false;
+
+/// Stacks of the calling thread, for its next team.
+struct KeptFibers {
+  std::vector<Fiber> fibers;
+  ~KeptFibers() { fibers_ended = true; }
+  std::vector<Fiber> take() {
+    return fibers_ended ? std::vector<Fiber>() : std::move(fibers);
+  }
+  void give(std::vector<Fiber> used) {
+    if (!fibers_ended) fibers = std::move(used);
+  }
+};
+
 }  // namespace
 
 void Fibers::run(int threads, const std::function<void(int)>& body) {
-  thread_local std::vector<Fiber> kept;
-  Run run{&body, std::move(kept), 0, {}, {}, {}};
+  thread_local KeptFibers kept;
+  Run run{&body, kept.take(), 0, {}, {}, {}};
   run.fibers.resize(static_cast<size_t>(threads));
   for (Fiber& fiber : run.fibers) prepare(fiber);
   Run* const before = running;
@@ -106,7 +121,7 @@ void Fibers::run(int threads, const std::function<void(int)>& body) {
     }
   }
   running = before;
-  kept = std::move(run.fibers);
+  kept.give(std::move(run.fibers));
   if (run.error) std::rethrow_exception(run.error);
 }
 
