@@ -25,6 +25,7 @@ if(WEFT_CUDA STREQUAL "ON")
   find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h)
   if(CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY AND CUDNN_FRONTEND_INCLUDE_DIR)
     add_library(cudnn_frontend INTERFACE)
+    target_compile_definitions(cudnn_frontend INTERFACE WEFT_WITH_CUDNN)
     target_include_directories(cudnn_frontend SYSTEM INTERFACE
       ${CUDNN_INCLUDE_DIR} ${CUDNN_FRONTEND_INCLUDE_DIR})
     target_link_libraries(cudnn_frontend INTERFACE ${CUDNN_LIBRARY} CUDA::nvrtc ${CMAKE_DL_LIBS})
@@ -34,11 +35,12 @@ if(WEFT_CUDA STREQUAL "ON")
   endif()
 endif()
 
-# weft_cuda_flags(target): how nvcc compiles what includes weft's headers. Its front end does not know
-# gnu::tls_model (1835) but hands it on.
+# weft_cuda_flags(target): how nvcc compiles what includes weft's headers. Its front end does not
+# know gnu::tls_model (1835) but hands it on.
 function(weft_cuda_flags target)
   if(WEFT_CUDA)
-    target_compile_definitions(${target} INTERFACE WEFT_WITH_CUDA)
+    target_compile_definitions(${target} INTERFACE
+      WEFT_WITH_CUDA $<$<STREQUAL:${WEFT_CUDA},EMULATED>:WEFT_CUDA_EMULATED>)
   endif()
   if(WEFT_CUDA STREQUAL "ON")
     set(host -fno-math-errno,-fno-trapping-math,-Wall,-Wextra,${WEFT_MACHINE})

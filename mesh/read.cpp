@@ -107,7 +107,8 @@ static bool is_same_memory(const Block& a, const Block& b) {
 
 static void copy_block(const Block& out, const Block& in) {
   const size_t bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
-  if (out.device.kind == DeviceKind::cpu && bytes >= kBulkBytes && in.dtype == out.dtype && in.is_dense() && out.is_dense()) {
+  if (out.device.kind == DeviceKind::cpu && bytes >= kBulkBytes && in.dtype == out.dtype &&
+      in.is_dense() && out.is_dense()) {
     copy_bytes(out.data, in.data, bytes);
   } else {
     copy(out, in);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/matmul/attention.h"
 
-#include "src/kernels/dense.h"
 #include "ops/promotion.h"
+#include "src/kernels/dense.h"
 #include "weft/ops/networks.h"
 
 namespace weft {

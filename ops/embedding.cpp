@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/embedding.h"
 
-#include "src/kernels/dense.h"
 #include "ops/layouts.h"
+#include "src/kernels/dense.h"
 #include "weft/error.h"
 #include "weft/op.h"
 #include "weft/ops/factories.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/updates.h"
 
-#include "src/kernels/dense.h"
 #include "src/kernels/adamw.h"
+#include "src/kernels/dense.h"
 #include "src/kernels/map.h"
 #include "weft/context.h"
 #include "weft/error.h"

@@ -120,4 +120,9 @@ void check_subgroup(const Transport& parent, std::span<const int> ranks) {
   }
 }
 
+void refuse_device_memory(const std::string& group, Device device) {
+  fail(group, ": a collective of memory on ", device, "; ranks that are processes exchange host ",
+       "memory only: make ranks threads of one process (run_ranks), or move tensors by to(cpu)");
+}
+
 }  // namespace weft

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/exchange_work.h"
 
+#include "src/comm/check.h"
 #include "src/comm/read_collective.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/streams.h"
@@ -8,12 +9,20 @@
 
 namespace weft {
 
+/// Where the blocks or pieces of a call are.
+template <class Parts>
+static Device device_of(const MemoryGroup& group, const Parts& parts) {
+  const Device device = parts.empty() ? cpu : parts[0].device;
+  if (device.kind == DeviceKind::cuda && group.heap) refuse_device_memory(group.name, device);
+  return device;
+}
+
 ExchangeWork::ExchangeWork(MemoryTransport& transport, const Exchange& call, ExchangeReader* reader)
     : PendingWork(transport.group(), transport.rank(), transport.next_collective()),
       transport_(transport),
       reader_(reader),
       phases_(call.phases()),
-      device_(call.blocks.empty() ? cpu : call.blocks[0].device),
+      device_(device_of(transport.group(), call.blocks)),
       slot_(group().slot(rank(), sequence())),
       showing_(group(), rank(), sequence()) {
   publish(call, showing_.show(call));
@@ -25,7 +34,7 @@ ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
       transport_(transport),
       reader_(reader),
       phases_(phases_of(call.kind)),
-      device_(call.pieces.empty() ? cpu : call.pieces[0].device),
+      device_(device_of(transport.group(), call.pieces)),
       slot_(group().slot(rank(), sequence())),
       showing_(group(), rank(), sequence()) {
   publish(call, showing_.show(call));

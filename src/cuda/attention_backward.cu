@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cuda/attention.h"
 
-#include "src/cuda/cudnn_attention.h"
 #include "src/cuda/attention_team.h"
+#include "src/cuda/cudnn_attention.h"
 #include "src/cuda/streams.h"
 #include "weft/error.h"
 #include "weft/storage.h"

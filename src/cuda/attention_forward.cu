@@ -3,8 +3,8 @@
 
 #include "src/cuda/attention.h"
 
-#include "src/cuda/cudnn_attention.h"
 #include "src/cuda/attention_team.h"
+#include "src/cuda/cudnn_attention.h"
 #include "src/cuda/streams.h"
 #include "weft/error.h"
 

@@ -281,6 +281,15 @@ void run(const Problem& p, const Recipe& recipe, Device device) {
 
 }  // namespace
 
+bool is_described_by_cublaslt(const BatchedProduct& batch) {
+  Problem problem;
+  if (!has_type(batch.each) || !make_problem(batch, batch.each, problem)) return false;
+  const Description description = make_description(problem);
+  const Preference preference = make_preference(problem);
+  for (const Stored* side : {&problem.a, &problem.b, &problem.d}) make_layout(*side, problem.batch);
+  return true;
+}
+
 bool multiply_by_cublaslt(const BatchedProduct& batch, Device device) {
   if (!has_type(batch.each)) return false;
   current_stream(device);  // its device is the thread's before cuBLASLt is asked

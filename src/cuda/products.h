@@ -10,6 +10,10 @@ namespace weft::cuda {
 /// by a plain kernel where that has no algorithm for them (integers, strides of neither kind).
 void multiply(const BatchedProduct& batch, Device device);
 
+/// Whether cuBLASLt is for the products: makes its descriptions of them, for checks without a
+/// device. std::runtime_error when it refuses one.
+bool is_described_by_cublaslt(const BatchedProduct& batch);
+
 /// By cuBLASLt: false, and nothing is queued, where it does not do it.
 bool multiply_by_cublaslt(const BatchedProduct& batch, Device device);
 

@@ -8,7 +8,9 @@
 #include "weft/block.h"
 #include "weft/stream.h"
 
-#ifdef WEFT_WITH_CUDA
+// nvcc compiles kernels, or this compiler does for the emulated device.
+#if defined(__CUDACC__) || defined(WEFT_CUDA_EMULATED)
+#define WEFT_COMPILES_KERNELS
 #include "src/cuda/map_kernel.h"
 #endif
 
@@ -87,7 +89,7 @@ MapLoops map_loops(std::integer_sequence<int, kIn...>) {
   if constexpr (kDomain != MapDomain::integer) {
     loops.on_cpu.f32 = map_loop<F, float, kIn...>;
     loops.on_cpu.f64 = map_loop<F, double, kIn...>;
-#ifdef WEFT_WITH_CUDA
+#ifdef WEFT_COMPILES_KERNELS
     loops.on_cuda.f32 = cuda::launch_map<F, float, kIn...>;
     loops.on_cuda.f64 = cuda::launch_map<F, double, kIn...>;
 #endif
@@ -96,7 +98,7 @@ MapLoops map_loops(std::integer_sequence<int, kIn...>) {
   }
   if constexpr (kDomain != MapDomain::floating) {
     loops.on_cpu.i64 = map_loop<F, int64_t, kIn...>;
-#ifdef WEFT_WITH_CUDA
+#ifdef WEFT_COMPILES_KERNELS
     loops.on_cuda.i64 = cuda::launch_map<F, int64_t, kIn...>;
 #endif
   }

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "src/comm/check.h"
 #include "src/comm/memory_transport.h"
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/message.h"
@@ -32,6 +33,9 @@ static Work started_work(MpiEngine& engine, std::unique_ptr<CallWork> work) {
 }
 
 Work MpiTransport::start(const Collective& call) {
+  if (!call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda) {
+    refuse_device_memory(name(), call.pieces[0].device);
+  }
   ++traffic_.collectives;
   switch (call.kind) {
     case CollectiveKind::send:

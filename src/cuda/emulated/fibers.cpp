@@ -93,9 +93,7 @@ thread_local bool fibers_ended = false;
 struct KeptFibers {
   std::vector<Fiber> fibers;
   ~KeptFibers() { fibers_ended = true; }
-  std::vector<Fiber> take() {
-    return fibers_ended ? std::vector<Fiber>() : std::move(fibers);
-  }
+  std::vector<Fiber> take() { return fibers_ended ? std::vector<Fiber>() : std::move(fibers); }
   void give(std::vector<Fiber> used) {
     if (!fibers_ended) fibers = std::move(used);
   }

@@ -3,6 +3,7 @@
 
 namespace weft::cuda {
 
+bool is_described_by_cublaslt(const BatchedProduct&) { return false; }
 bool multiply_by_cublaslt(const BatchedProduct&, Device) { return false; }
 
 }  // namespace weft::cuda
