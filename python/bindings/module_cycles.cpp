@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/module_cycles.h"
+
+#include "python/bindings/callable.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+namespace {
+
+/// The reference that a parent has on a child's Python object.
+struct HeldObject {
+  PyObject* object;
+  void operator()(Module*) const { drop(object); }
+};
+
+py::detail::value_and_holder held_by(py::handle module) {
+  return reinterpret_cast<py::detail::instance*>(module.ptr())->get_value_and_holder();
+}
+
+int visit_children(PyObject* self, visitproc visit, void* arg);
+
+/// Whether Python itself has visited the attributes: it does where a class of its own has room for
+/// them by another way than the bound one.
+bool are_attributes_visited(PyObject* self) {
+  const PyTypeObject* bound = Py_TYPE(self);
+  while (bound->tp_traverse != visit_children) bound = bound->tp_base;
+  return Py_TYPE(self)->tp_dictoffset != bound->tp_dictoffset;
+}
+
+/// The attributes, and the references on children that are this module's alone.
+int visit_children(PyObject* self, visitproc visit, void* arg) {
+  if (are_attributes_visited(self)) {
+    Py_VISIT(Py_TYPE(self));
+  } else if (const int stop = py::detail::pybind11_traverse(self, visit, arg)) {
+    return stop;
+  }
+  if (!is_made_in_python(self) || held_by(self).holder<py::smart_holder>().vptr.use_count() != 1) {
+    return 0;  // its children are not this object's alone
+  }
+  py::detail::make_caster<Module> module;
+  if (!module.load(self, false)) return 0;
+  for (const auto& [name, child] : py::detail::cast_op<Module&>(module).children()) {
+    const auto* held = std::get_deleter<HeldObject>(child);
+    if (held && child.use_count() == 1) Py_VISIT(held->object);
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::shared_ptr<Module> kept_with_object(const char* what, const py::object& module) {
+  if (!py::isinstance<Module>(module)) {
+    throw py::type_error(
+        concat(what, ": a ", Py_TYPE(module.ptr())->tp_name, " is given, which is no Module"));
+  }
+  if (!is_made_in_python(module)) return module.cast<std::shared_ptr<Module>>();
+  return {&module.cast<Module&>(), HeldObject{py::object(module).release().ptr()}};
+}
+
+bool is_made_in_python(py::handle module) {
+  py::detail::value_and_holder held = held_by(module);
+  return held.holder_constructed() && !held.holder<py::smart_holder>().vptr_is_external_shared_ptr;
+}
+
+py::custom_type_setup with_visible_children() {
+  return py::custom_type_setup(
+      [](PyHeapTypeObject* type) { type->ht_type.tp_traverse = visit_children; });
+}
+
+}  // namespace weft::python
