@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/module_cycles.h"
 
+#include <optional>
+
 #include "python/bindings/callable.h"
 #include "weft/error.h"
 
@@ -14,8 +16,14 @@ struct HeldObject {
   void operator()(Module*) const { drop(object); }
 };
 
-py::detail::value_and_holder held_by(py::handle module) {
-  return reinterpret_cast<py::detail::instance*>(module.ptr())->get_value_and_holder();
+/// The C++ side of an object; nothing while it is being made, when the collector may come by.
+std::optional<py::detail::value_and_holder> held_by(py::handle module) {
+  auto* instance = reinterpret_cast<py::detail::instance*>(module.ptr());
+  const bool has_room = instance->simple_layout || instance->nonsimple.values_and_holders;
+  if (!has_room) return std::nullopt;
+  const py::detail::value_and_holder held = instance->get_value_and_holder();
+  if (!held.holder_constructed()) return std::nullopt;
+  return held;
 }
 
 int visit_children(PyObject* self, visitproc visit, void* arg);
@@ -35,14 +43,16 @@ int visit_children(PyObject* self, visitproc visit, void* arg) {
   } else if (const int stop = py::detail::pybind11_traverse(self, visit, arg)) {
     return stop;
   }
-  if (!is_made_in_python(self) || held_by(self).holder<py::smart_holder>().vptr.use_count() != 1) {
-    return 0;  // its children are not this object's alone
-  }
+  // Otherwise its children are not this object's alone.
+  const auto held = held_by(self);
+  const bool is_owner =
+      held && is_made_in_python(self) && held->holder<py::smart_holder>().vptr.use_count() == 1;
+  if (!is_owner) return 0;
   py::detail::make_caster<Module> module;
   if (!module.load(self, false)) return 0;
   for (const auto& [name, child] : py::detail::cast_op<Module&>(module).children()) {
-    const auto* held = std::get_deleter<HeldObject>(child);
-    if (held && child.use_count() == 1) Py_VISIT(held->object);
+    const auto* reference = std::get_deleter<HeldObject>(child);
+    if (reference && child.use_count() == 1) Py_VISIT(reference->object);
   }
   return 0;
 }
@@ -59,8 +69,8 @@ std::shared_ptr<Module> kept_with_object(const char* what, const py::object& mod
 }
 
 bool is_made_in_python(py::handle module) {
-  py::detail::value_and_holder held = held_by(module);
-  return held.holder_constructed() && !held.holder<py::smart_holder>().vptr_is_external_shared_ptr;
+  const auto held = held_by(module);
+  return held && !held->holder<py::smart_holder>().vptr_is_external_shared_ptr;
 }
 
 py::custom_type_setup with_visible_children() {

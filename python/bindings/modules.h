@@ -40,7 +40,10 @@ class InPython : public M, public WrittenInPython, public py::trampoline_self_li
  public:
   using M::M;
 
-  py::object written_forward() const override { return forward_beside(self(), py::type::of<M>()); }
+  py::object written_forward() const override {
+    if constexpr (std::is_same_v<M, Module>) return py::getattr(self(), "forward", py::none());
+    return forward_beside(self(), py::type::of<M>());
+  }
 
   /// That of M, whatever Python writes.
   Tensors built_in_forward(const Tensors& inputs) {

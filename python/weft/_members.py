@@ -63,8 +63,10 @@ def set_attribute(self, name, value):
         if isinstance(value, Module):
             _check_not_above(self, name, value)
         _put_member(self, name, kind, value)
-        # What is a plain attribute would hide it.
+        # A child is found faster as an attribute; what else is one would hide the member.
         self.__dict__.pop(name, None)
+        if isinstance(value, Module) and self._is_made_in_python:
+            object.__setattr__(self, name, value)
         return
     if not self._is_made_in_python:
         raise AttributeError(
@@ -83,6 +85,7 @@ def delete_attribute(self, name):
         return
     _check_may_take(self, name, kind, None)
     self._remove(name)
+    self.__dict__.pop(name, None)
 
 
 def get_attribute(self, name):

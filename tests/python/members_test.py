@@ -319,6 +319,32 @@ def test_hooks_that_hold_their_module_are_freed_with_it():
     assert is_freed(held_from_above)
 
 
+def test_the_collector_may_come_at_any_time():
+    """In the middle of what makes, changes and calls modules; in the threads of ranks, too."""
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 2})
+        model = nn.Sequential(Masked(), nn.ModuleList([nn.Linear(2, 2)]), nn.ReLU())
+        model[1] = nn.Sequential(nn.RMSNorm(3))
+        model[0].add_hooks(after=lambda out, model=model: None)
+        weft.fully_shard(model, mesh)
+        made(model)
+        x = weft.ones((4, 4), mesh=mesh, placements=[weft.Shard(0)])
+        model(x).sum().backward()
+        model[0].layer = nn.Linear(4, 3)
+        return weakref.ref(model)
+
+    before = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        for _ in range(5):
+            refs = weft.run_ranks(2, body)
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None]
+
+
 def test_hooks_that_are_in_use_are_kept():
     calls = []
     model = nn.Sequential(Masked(), nn.ReLU())
