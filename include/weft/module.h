@@ -45,6 +45,8 @@ class WEFT_API Parameter {
   /// time.
   void materialize(Device device);
   const Initializer& initializer() const { return initializer_; }
+  /// Other initial values, of a parameter that has none yet.
+  void set_initializer(Initializer initializer) { initializer_ = std::move(initializer); }
 
  private:
   Tensor value_;

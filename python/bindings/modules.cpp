@@ -150,6 +150,12 @@ void bind_parameter(py::module_& m) {
       .def("set_value", &Parameter::set_value, py::arg("value"),
            "Exchanges what lies in the slot; the shape stays")
       .def_property_readonly("is_materialized", &Parameter::is_materialized)
+      .def(
+          "set_init",
+          [](Parameter& p, const py::function& init) { p.set_initializer(initializer_of(init)); },
+          py::arg("init"),
+          "init(tensor) fills a tensor of any layout with the initial values, when it is "
+          "materialized")
       .def("materialize", &Parameter::materialize, Released(), py::arg("device") = cpu,
            "Gives it memory and its initial values; nothing the second time")
       .def("__repr__", [](const Parameter& p) {

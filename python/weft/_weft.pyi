@@ -934,6 +934,10 @@ class Parameter:
         ...
     def requires_grad_(self, requires_grad: builtins.bool = True) -> Parameter:
         ...
+    def set_init(self, init: collections.abc.Callable) -> None:
+        """
+        init(tensor) fills a tensor of any layout with the initial values, when it is materialized
+        """
     def set_value(self, value: Tensor) -> None:
         """
         Exchanges what lies in the slot; the shape stays

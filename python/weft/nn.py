@@ -3,7 +3,7 @@
 
 import weakref
 
-from weft import _weft, functional
+from weft import _weft, functional, init
 from weft._members import delete_attribute, get_attribute, set_attribute
 from weft._weft import (
     Dropout,
@@ -40,6 +40,7 @@ __all__ = [
     "Sigmoid",
     "Tanh",
     "functional",
+    "init",
     "llama_config",
 ]
 

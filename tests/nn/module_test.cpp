@@ -140,6 +140,14 @@ TEST(Module, RefusesNamesThatNoPathCanHave) {
             "set_parameter: \"weight\" is [1], not [2]");
 }
 
+TEST(Module, InitialValuesMayBeChangedBeforeThereAreAny) {
+  Linear layer(2, 3);
+  const ParameterPtr weight = layer.parameters()[0];
+  weight->set_initializer(constant_values(7));
+  layer.materialize();
+  EXPECT_EQ(weight->value().to_vector<float>(), std::vector<float>(6, 7));
+}
+
 TEST(Module, MembersAreExchangedInTheirPlaces) {
   class Open final : public Module {
    public:

@@ -225,6 +225,60 @@ def test_modules_have_pytorchs_methods():
         model.to(weft.bfloat16)
 
 
+# Deviations of the values, or half of the range in which they are even, by PyTorch's formulas.
+INITS = {
+    "normal_": (lambda w: nn.init.normal_(w, std=0.3), 0.3, None),
+    "uniform_": (lambda w: nn.init.uniform_(w, -2, 2), None, 2),
+    "xavier_uniform_": (lambda w: nn.init.xavier_uniform_(w, 2.0), None, 2 * (6 / 300) ** 0.5),
+    "xavier_normal_": (nn.init.xavier_normal_, (2 / 300) ** 0.5, None),
+    "kaiming_uniform_": (lambda w: nn.init.kaiming_uniform_(w, a=5**0.5), None, 0.1),
+    "kaiming_normal_": (
+        lambda w: nn.init.kaiming_normal_(w, mode="fan_out", nonlinearity="relu"),
+        (2 / 200) ** 0.5,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INITS)
+def test_initial_values_are_pytorchs(name):
+    init, deviation, half = INITS[name]
+
+    def values(fill_before, world=None):
+        model = nn.Linear(100, 200)
+        if world:
+            weft.fully_shard(model, weft.DeviceMesh(world, {"dp": 3}))
+        weft.manual_seed(4)
+        if not fill_before:
+            model.materialize()
+            weft.manual_seed(4)
+        assert init(model.weight) is model.weight
+        model.materialize()
+        return model.weight.data.full_tensor().numpy().copy()
+
+    drawn = values(True)
+    if half is None:
+        assert abs(drawn.std() / deviation - 1) < 0.02 and abs(drawn.mean()) < deviation / 50
+    else:
+        assert abs(drawn).max() <= half and abs(drawn.std() * 3**0.5 / half - 1) < 0.02
+    np.testing.assert_array_equal(values(False), drawn)
+    for sharded in weft.run_ranks(3, lambda world: values(True, world)):
+        np.testing.assert_array_equal(sharded, drawn)
+
+
+def test_initial_values_may_be_constant():
+    model = nn.LayerNorm(3)
+    nn.init.ones_(model.bias)
+    model.materialize()
+    assert nn.init.zeros_(model.weight).tolist() == [0.0] * 3
+    assert model.bias.data.tolist() == [1.0] * 3
+    assert nn.init.constant_(weft.ones(2), 4).tolist() == [4.0, 4.0]
+    with pytest.raises(ValueError, match="has no inputs and outputs"):
+        nn.init.xavier_normal_(model.bias)
+    with pytest.raises(ValueError, match="'swish' is none of relu"):
+        nn.init.calculate_gain("swish")
+
+
 def test_whole_numbers_are_drawn():
     weft.manual_seed(1)
     drawn = weft.randint(-3, 4, (1000,))
