@@ -8,8 +8,19 @@
 
 namespace weft {
 
+/// Of a sharding that is made for no tensor.
+static constexpr int kNoDims = 0;
+
+static Placement counted(const Placement& placement, int ndim) {
+  if (ndim == kNoDims && placement.is_shard() && placement.dim() < 0) {
+    fail("sharding: ", placement,
+         " counts from the end of a tensor but none is given; say the dim");
+  }
+  return placement.counted(ndim);
+}
+
 static void place_by_name(Pattern& pattern, const DeviceMesh& mesh,
-                          const std::vector<NamedPlacement>& named) {
+                          const std::vector<NamedPlacement>& named, int ndim) {
   Axes seen;
   for (const NamedPlacement& one : named) {
     int axis = mesh.root_axis(mesh.axis(one.axis));
@@ -17,7 +28,7 @@ static void place_by_name(Pattern& pattern, const DeviceMesh& mesh,
       fail("sharding: the placements name axis ", in_quotes(one.axis), " of ", mesh, " twice");
     }
     seen.push_back(axis);
-    pattern.set(axis, one.placement);
+    pattern.set(axis, counted(one.placement, ndim));
   }
 }
 
@@ -63,7 +74,10 @@ static void check_partials(const Pattern& pattern, const DeviceMesh& mesh) {
   }
 }
 
-Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements) {
+Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements)
+    : Sharding(mesh, placements, kNoDims) {}
+
+Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements, int ndim) {
   if (!mesh) fail("sharding: this rank is not in the mesh");
   MeshGrid& grid = mesh.body()->grid();
   const std::vector<Placement>& by_position = placements.by_position();
@@ -73,11 +87,14 @@ Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements) {
   }
   Pattern pattern(grid.ndim());
   for (size_t i = 0; i < by_position.size(); ++i) {
-    pattern.set(mesh.root_axis(static_cast<int>(i)), by_position[i]);
+    pattern.set(mesh.root_axis(static_cast<int>(i)), counted(by_position[i], ndim));
   }
-  place_by_name(pattern, mesh, placements.by_name());
+  place_by_name(pattern, mesh, placements.by_name(), ndim);
   cut_in_mesh_order(pattern);
-  for (const CutOrder& order : placements.orders()) cut_in_stated_order(pattern, mesh, order);
+  for (const CutOrder& order : placements.orders()) {
+    const int dim = counted(Shard{order.dim}, ndim).dim();
+    cut_in_stated_order(pattern, mesh, {dim, order.axes});
+  }
   check_partials(pattern, mesh);
   body_ = grid.intern(pattern);
 }

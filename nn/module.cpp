@@ -16,7 +16,7 @@ void Module::fail_used(size_t i) const {
 
 Tensors Module::run_forward(const Tensors& inputs) {
   if (!recompute_ || !Context::current().grad_enabled) return forward(inputs);
-  return checkpoint([this](const Tensors& again) { return forward(again); }, inputs);
+  return checkpoint(kept_forward(), inputs);
 }
 
 Tensors Module::operator()(const Tensors& inputs) {
@@ -147,9 +147,37 @@ void Module::add_child(std::string name, std::shared_ptr<Module> child) {
   children_.emplace_back(std::move(name), std::move(child));
 }
 
+/// Where a member of that name stands in a list of them.
+template <class Members>
+static auto place_of(Members& members, const std::string& name) {
+  return std::find_if(members.begin(), members.end(),
+                      [&](const auto& member) { return member.first == name; });
+}
+
+void Module::replace(const std::string& name, ParameterPtr parameter) {
+  const auto own = place_of(parameters_, name);
+  if (own == parameters_.end()) fail("replace: there is no parameter ", in_quotes(name));
+  if (!parameter) fail("replace: no parameter for ", in_quotes(name));
+  own->second = std::move(parameter);
+}
+
+void Module::replace(const std::string& name, std::shared_ptr<Module> child) {
+  const auto own = place_of(children_, name);
+  if (own == children_.end()) fail("replace: there is no module ", in_quotes(name));
+  if (!child) fail("replace: no module for ", in_quotes(name));
+  own->second = std::move(child);
+}
+
+bool Module::remove(const std::string& name) {
+  const auto parameter = place_of(parameters_, name);
+  if (parameter != parameters_.end()) return parameters_.erase(parameter), true;
+  const auto child = place_of(children_, name);
+  if (child != children_.end()) return children_.erase(child), true;
+  return false;
+}
+
 void Module::set_parameter(const std::string& name, ParameterPtr parameter) {
-  const auto own = std::find_if(parameters_.begin(), parameters_.end(),
-                                [&](const auto& other) { return other.first == name; });
+  const auto own = place_of(parameters_, name);
   if (own == parameters_.end()) fail("set_parameter: there is no parameter ", in_quotes(name));
   if (!parameter) fail("set_parameter: no parameter for ", in_quotes(name));
   if (!(parameter->shape() == own->second->shape())) {

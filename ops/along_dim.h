@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ops/dim_names.h"
+#include "ops/structure.h"
 #include "weft/error.h"
 #include "weft/op.h"
 

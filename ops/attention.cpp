@@ -2,6 +2,7 @@
 #include "src/matmul/attention.h"
 
 #include "ops/promotion.h"
+#include "ops/structure.h"
 #include "src/kernels/dense.h"
 #include "weft/ops/networks.h"
 
@@ -33,6 +34,7 @@ static const Op attention_backward_op = list({
     .name = "attention_backward",
     .rule = "b s (g r) [d], b [t] g [d], b [t] g [d], b s (g r) [d], b (g r) s, b s (g r) [d] -> "
             "b s (g r) [d], b [t] g [d], b [t] g [d]",
+    .structure = one_flag("flag for causal"),
     .forward =
         [](const Call& c) {
           const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
@@ -55,6 +57,7 @@ static const Op attention_backward_op = list({
 static const Op attention_op = list({
     .name = "attention",
     .rule = "b s (g r) [d], b [t] g [d], b [t] g [d] -> b s (g r) [d], b (g r) s",
+    .structure = one_flag("flag for causal"),
     .dtype =
         [](const Attributes&, std::span<const DType> dtypes, int result) {
           if (result == 0) return dtypes[0];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/promotion.h"
+#include "ops/structure.h"
 #include "src/kernels/copy.h"
 
 namespace weft {
@@ -8,12 +9,19 @@ static DType cast_dtype(const Attributes& attributes, std::span<const DType>, in
   return static_cast<DType>(attributes.structure[0]);
 }
 
+static Structure dtype_number() {
+  return {"number of a dtype", [](const Dims& s, std::span<const Shape>) {
+            return s.ndim() == 1 && s[0] >= 0 && s[0] < kDTypes;
+          }};
+}
+
 static bool keeps_linear(DType from, DType to) { return is_floating(from) && is_floating(to); }
 
 /// Between floating dtypes a cast is linear: a Partial passes, with its rounding on each rank.
 static const Op cast_op = list({
     .name = "cast",
     .rule = "... -> ...",
+    .structure = dtype_number(),
     .linear = {{0}},
     .dtype = cast_dtype,
     .forward = [](const Call& c) { copy(c.out(), c.in(0)); },
@@ -27,6 +35,7 @@ static const Op cast_op = list({
 static const Op convert_op = list({
     .name = "convert",
     .rule = "... -> ...",
+    .structure = dtype_number(),
     .dtype = cast_dtype,
     .forward = [](const Call& c) { copy(c.out(), c.in(0)); },
     .differentiable = false,

@@ -6,6 +6,7 @@
 #include "ops/fetch.h"
 #include "ops/op_body.h"
 #include "ops/promotion.h"
+#include "ops/structure.h"
 #include "src/kernels/copy.h"
 #include "weft/ops/shapes.h"
 
@@ -59,9 +60,16 @@ static std::vector<int> all_operands() {
   return operands;
 }
 
+static bool fits_cat(const Dims& structure, std::span<const Shape> shapes) {
+  return structure.ndim() == 1 && is_dim(structure[0], shapes[0]) &&
+         std::all_of(shapes.begin(), shapes.end(),
+                     [&](const Shape& shape) { return shape.ndim() == shapes[0].ndim(); });
+}
+
 static const Op cat_op = list({
     .name = "cat",
     .rule_of = cat_rule,
+    .structure = {"dim", fits_cat},
     .linear = {all_operands()},
     .forward = cat_forward,
     .backward =

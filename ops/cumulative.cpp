@@ -13,6 +13,7 @@ static DType total_dtype(const Attributes&, std::span<const DType> dtypes, int) 
 static const Op cumulative_sum_op = list({
     .name = "cumulative_sum",
     .rule_of = along_dim_rule,
+    .structure = dim_and_flag("dim, whether from the end"),
     .linear = {{0}},
     .dtype = total_dtype,
     .forward =
@@ -31,6 +32,7 @@ static const Op cumulative_sum_op = list({
 static const Op cumulative_prod_gradient_op = list({
     .name = "cumulative_prod_gradient",
     .rule_of = along_dim_rule,
+    .structure = one_dim(),
     .linear = {{0}},
     .forward =
         [](const Call& c) { cumulative_product_gradient(c.out(), c.in(0), c.in(1), along_dim(c)); },
@@ -41,6 +43,7 @@ static const Op cumulative_prod_gradient_op = list({
 static const Op cumulative_prod_op = list({
     .name = "cumulative_prod",
     .rule_of = along_dim_rule,
+    .structure = one_dim(),
     .dtype = total_dtype,
     .forward = [](const Call& c) { cumulative_product(c.out(), c.in(0), along_dim(c)); },
     .backward =

@@ -61,7 +61,7 @@ static void check_equal_on_ranks(const Tensor& whole, const DeviceMesh& mesh) {
 
 Tensor distribute(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements) {
   check_for_mesh("distribute", whole, mesh);
-  Sharding sharding(mesh, placements);
+  Sharding sharding(mesh, placements, whole.ndim());
   if (sharding.has_partial()) {
     fail("distribute: every rank holds the whole, which is no Partial; use from_local");
   }
@@ -81,7 +81,7 @@ Tensor Tensor::redistribute(const Placements& placements) const {
   if (!is_sharded()) {
     fail("redistribute: the tensor ", shape(), " is not laid out over a mesh; use distribute");
   }
-  Sharding target(sharding().mesh(), placements);
+  Sharding target(sharding().mesh(), placements, ndim());
   Tensor moved = moved_to(*this, layout_of(target, shape(), dtype()));
   if (!Context::current().grad_enabled || !requires_grad()) return moved;
   return record_move("redistribute", *this, moved,
@@ -102,8 +102,8 @@ Tensor Tensor::full_tensor() const {
 }
 
 /// The sharding of the gradient of `sharding`: shards stay; other axes as `stated` says.
-static Sharding stated_gradient(const Sharding& sharding, const Placements& stated) {
-  Sharding given(sharding.mesh(), stated);
+static Sharding stated_gradient(const Sharding& sharding, const Placements& stated, int ndim) {
+  Sharding given(sharding.mesh(), stated, ndim);
   for (int axis = 0; axis < sharding.axes(); ++axis) {
     if (!sharding[axis].is_shard()) continue;
     if (given[axis] == sharding[axis]) continue;
@@ -129,7 +129,7 @@ static Tensor to_local_as(const Tensor& tensor, const Sharding& gradient) {
 Tensor Tensor::to_local(const Placements& gradient) const {
   check_tensor("to_local", *this);
   if (!is_sharded()) return *this;
-  return to_local_as(*this, stated_gradient(sharding(), gradient));
+  return to_local_as(*this, stated_gradient(sharding(), gradient, ndim()));
 }
 
 Tensor Tensor::to_local() const {
@@ -162,7 +162,7 @@ static Tensor gradient_of_part(const Tensor& gradient, const Sharding& sharding)
 Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements,
                   const Shape& shape) {
   check_for_mesh("from_local", local, mesh);
-  Sharding sharding(mesh, placements);
+  Sharding sharding(mesh, placements, local.ndim());
   Ref<Layout> layout = layout_of(sharding, shape, local.dtype());
   if (!(layout->box.shape == local.shape())) {
     fail("from_local: rank ", mesh.rank(), " holds ", layout->box.shape, " elements of a tensor ",
@@ -218,7 +218,7 @@ static int64_t summed_size(const Sharding& sharding, const std::vector<Shape>& s
 
 Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements) {
   check_for_mesh("from_local", local, mesh);
-  Sharding sharding(mesh, placements);
+  Sharding sharding(mesh, placements, local.ndim());
   std::vector<Shape> shapes = exchanged_shapes(local, mesh);
   for (size_t rank = 0; rank < shapes.size(); ++rank) {
     if (shapes[rank].ndim() == shapes[0].ndim()) continue;
@@ -262,7 +262,7 @@ Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& pl
   std::vector<int64_t> header = broadcast_header(whole, ranks, root);
   if (!header[0]) fail("scatter: root ", root, " gives no tensor of one device");
   Shape shape(std::span<const int64_t>(header).subspan(3, static_cast<size_t>(header[2])));
-  Sharding sharding(mesh, placements);
+  Sharding sharding(mesh, placements, shape.ndim());
   if (sharding.has_partial()) fail("scatter: root's whole is no Partial; use from_local");
   Ref<Layout> layout = layout_of(sharding, shape, static_cast<DType>(header[1]));
   Tensor result = new_tensor(layout, cpu);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dim_names.h"
+#include "ops/structure.h"
 #include "weft/error.h"
 #include "weft/op.h"
 #include "weft/ops/shapes.h"
@@ -20,9 +21,19 @@ static Rule expand_rule(const Attributes& attributes, std::span<const Shape> sha
   return {concat(array_text(in), " -> ", array_text(out)), std::move(sizes)};
 }
 
+static bool fits_expand(const Dims& to, std::span<const Shape> shapes) {
+  const int added = to.ndim() - shapes[0].ndim();
+  bool fits = added >= 0 && are_sizes(to);
+  for (int d = 0; fits && d < shapes[0].ndim(); ++d) {
+    fits = shapes[0][d] == to[d + added] || shapes[0][d] == 1;
+  }
+  return fits;
+}
+
 static const Op expand_op = list({
     .name = "expand",
     .rule_of = expand_rule,
+    .structure = {"shape to broadcast to", fits_expand},
     .linear = {{0}},
     .view = [](const Call& c) -> std::optional<View> {
       const Shape& to = c.out_shape();

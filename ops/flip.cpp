@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dim_names.h"
+#include "ops/structure.h"
 #include "src/kernels/copy.h"
 #include "weft/error.h"
 #include "weft/op.h"
@@ -39,6 +40,7 @@ static Box flip_needs(const Attributes& attributes, int, std::span<const Shape> 
 static const Op flip_op = list({
     .name = "flip",
     .rule_of = flip_rule,
+    .structure = set_of_dims(),
     .linear = {{0}},
     .forward =
         [](const Call& c) {

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "ops/dim_names.h"
+#include "ops/structure.h"
 #include "weft/error.h"
 #include "weft/op.h"
 #include "weft/ops/shapes.h"
@@ -17,9 +18,19 @@ static Rule permute_rule(const Attributes& attributes, std::span<const Shape> sh
   return {array_text(in) + " -> " + array_text(out)};
 }
 
+static bool fits_permute(const Dims& order, std::span<const Shape> shapes) {
+  unsigned seen = 0;
+  for (int64_t dim : order) {
+    if (!is_dim(dim, shapes[0]) || seen >> dim & 1) return false;
+    seen |= 1u << dim;
+  }
+  return order.ndim() == shapes[0].ndim();
+}
+
 static const Op permute_op = list({
     .name = "permute",
     .rule_of = permute_rule,
+    .structure = {"order of the dims", fits_permute},
     .linear = {{0}},
     .view = [](const Call& c) -> std::optional<View> {
       View view;

@@ -12,7 +12,7 @@ std::string explain(const Tensor& tensor, const Placements& placements) {
   if (!tensor.is_sharded()) {
     fail("explain: the tensor ", tensor.shape(), " is not laid out over a mesh");
   }
-  Sharding target(tensor.sharding().mesh(), placements);
+  Sharding target(tensor.sharding().mesh(), placements, tensor.ndim());
   return to_string(
       *plan_between(layout_of(tensor), layout_of(target, tensor.shape(), tensor.dtype())));
 }

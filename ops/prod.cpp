@@ -51,6 +51,7 @@ static const Op prod_op = list({
         [](const Attributes& attributes, std::span<const Shape> shapes) {
           return reduction_rule(attributes, shapes, "[", "]");
         },
+    .structure = set_of_dims(),
     .dtype = [](const Attributes&, std::span<const DType> dtypes,
                 int) { return is_floating(dtypes[0]) ? dtypes[0] : i64; },
     .forward = [](const Call& c) { reduce(Reduction::product, c.out(), c.in(0), reduced_dims(c)); },

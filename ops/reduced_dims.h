@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/dim_names.h"
+#include "ops/structure.h"
 #include "weft/error.h"
 #include "weft/op.h"
 #include "weft/ops/shapes.h"

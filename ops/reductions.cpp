@@ -30,6 +30,7 @@ static Tensor spread(const Grad& g) {
 static const Op sum_op = list({
     .name = "sum",
     .rule_of = sum_rule,
+    .structure = set_of_dims(),
     .linear = {{0}},
     .dtype = [](const Attributes&, std::span<const DType> dtypes,
                 int) { return is_floating(dtypes[0]) ? dtypes[0] : i64; },
@@ -49,6 +50,7 @@ static const Op sum_op = list({
 static const Op mean_op = list({
     .name = "mean",
     .rule_of = sum_rule,
+    .structure = set_of_dims(),
     .linear = {{0}},
     .forward =
         [](const Call& c) {
@@ -85,6 +87,7 @@ static Op extreme_reduction(const char* name, Reduction reduction, const char* m
           [mark](const Attributes& attributes, std::span<const Shape> shapes) {
             return reduction_rule(attributes, shapes, "", mark);
           },
+      .structure = set_of_dims(),
       .forward =
           [reduction](const Call& c) { reduce(reduction, c.out(), c.in(0), reduced_dims(c)); },
       .backward = give_to_extremes,
@@ -101,6 +104,7 @@ static const Op min_op = extreme_reduction("min", Reduction::min, ":min");
 static const Op sum_squares_op = list({
     .name = "sum_squares",
     .rule_of = sum_rule,
+    .structure = set_of_dims(),
     .dtype = [](const Attributes&, std::span<const DType> dtypes,
                 int) { return dtypes[0] == f64 ? f64 : f32; },
     .forward =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dim_names.h"
+#include "ops/structure.h"
 #include "src/kernels/copy.h"
 #include "weft/error.h"
 #include "weft/op.h"
@@ -95,12 +96,20 @@ static std::optional<Strides> viewed_strides(const Block& block, const Shape& to
   return strides;
 }
 
+/// In doubles: a shape that overflows has other elements, too.
+static bool fits_reshape(const Dims& to, std::span<const Shape> shapes) {
+  double elements = 1;
+  for (int64_t size : to) elements *= static_cast<double>(size);
+  return are_sizes(to) && elements < 0x1p62 && to.product() == shapes[0].product();
+}
+
 static const Op reshape_op = list({
     .name = "reshape",
     .rule_of =
         [](const Attributes& attributes, std::span<const Shape> shapes) {
           return ReshapeRule(shapes[0], attributes.structure).make();
         },
+    .structure = {"shape of as many elements", fits_reshape},
     .linear = {{0}},
     .forward =
         [](const Call& c) {

@@ -30,6 +30,7 @@ class Router {
   }
 
   Ref<Route> make() {
+    check_structure();
     DeviceMesh mesh = common_mesh();
     ReadyRule rule = rule_for(op_, attributes_, shapes_);
     binding_ = bind_rule(op_.spec.name, rule.rule, rule.sizes, shapes_, rule.stages);
@@ -43,6 +44,17 @@ class Router {
   }
 
  private:
+  void check_structure() const {
+    const Structure& taken = op_.spec.structure;
+    if (!taken.fits) return;
+    if (shapes_.empty()) fail(op_.spec.name, ": it is called without operands");
+    if (taken.fits(attributes_.structure, shapes_)) return;
+    std::string operands;
+    for (const Shape& shape : shapes_) operands += concat(operands.empty() ? "" : ", ", shape);
+    fail(op_.spec.name, ": structure ", attributes_.structure, " is no ", taken.names,
+         " for operands ", operands);
+  }
+
   DeviceMesh common_mesh() const {
     size_t first = 0;
     while (first < layouts_.size() && !layouts_[first]->sharding) ++first;

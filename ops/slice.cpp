@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ops/dim_names.h"
+#include "ops/structure.h"
 #include "src/kernels/copy.h"
 #include "weft/error.h"
 #include "weft/op.h"
@@ -33,12 +34,24 @@ static Box slice_needs(const Attributes& attributes, int, std::span<const Shape>
 
 static Tensor unslice(const Tensor& a, int dim, int64_t start, int64_t size, int64_t step);
 
+static bool fits_slice(const Dims& s, std::span<const Shape> shapes) {
+  return s.ndim() == 4 && is_dim(s[0], shapes[0]) &&
+         lies_within(s[1], s[2], s[3], shapes[0][static_cast<int>(s[0])]);
+}
+
+/// The operand lies within the result, of which s[2] is the size.
+static bool fits_unslice(const Dims& s, std::span<const Shape> shapes) {
+  return s.ndim() == 4 && is_dim(s[0], shapes[0]) &&
+         lies_within(s[1], shapes[0][static_cast<int>(s[0])], s[3], s[2]);
+}
+
 static const Op slice_op = list({
     .name = "slice",
     .rule_of =
         [](const Attributes& a, std::span<const Shape> shapes) {
           return fetched_rule(static_cast<int>(a.structure[0]), a.structure[2], shapes[0]);
         },
+    .structure = {"dim, start, size, step", fits_slice},
     .linear = {{0}},
     .view = [](const Call& c) -> std::optional<View> {
       View view{c.in(0).strides};
@@ -79,6 +92,7 @@ static const Op unslice_op = list({
         [](const Attributes& a, std::span<const Shape> shapes) {
           return fetched_rule(static_cast<int>(a.structure[0]), a.structure[2], shapes[0]);
         },
+    .structure = {"dim, start, size, step", fits_unslice},
     .linear = {{0}},
     .forward =
         [](const Call& c) {

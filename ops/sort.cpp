@@ -18,6 +18,7 @@ static const Op sort_op = list({
           rule.text += ", " + rule.text.substr(0, rule.text.find("->"));
           return rule;
         },
+    .structure = dim_and_flag("dim, whether descending"),
     .dtype = [](const Attributes&, std::span<const DType> dtypes,
                 int result) { return result ? i64 : dtypes[0]; },
     .forward =
@@ -41,6 +42,7 @@ static const Op sort_op = list({
 static const Op argsort_op = list({
     .name = "argsort",
     .rule_of = along_dim_rule,
+    .structure = dim_and_flag("dim, whether descending"),
     .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
     .forward =
         [](const Call& c) {

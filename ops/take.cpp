@@ -11,18 +11,25 @@ namespace weft {
 
 // structure: dim, and for the gradients its size; indices are checked where they are.
 
+/// Operand 1, of indices into a dim of that size.
+static DenseBlock indices_within(const Call& c, const char* what, int64_t size) {
+  DenseBlock indices = DenseBlock::of(c.in(1));
+  if (auto outside = find_index_outside(indices, size)) {
+    fail(what, ": index ", *outside, " is outside dim ", along_dim(c), ", which has ", size,
+         " elements");
+  }
+  return indices;
+}
+
 static void take_forward(const Call& c, const char* what) {
   const int dim = along_dim(c);
-  const int64_t size = c.in_shape(0)[dim];
-  const DenseBlock indices = DenseBlock::of(c.in(1));
-  if (auto outside = find_index_outside(indices, size)) {
-    fail(what, ": index ", *outside, " is outside dim ", dim, ", which has ", size, " elements");
-  }
+  const DenseBlock indices = indices_within(c, what, c.in_shape(0)[dim]);
   take_along(c.out(), DenseBlock::of(c.in(0)), indices, dim);
 }
 
-static void add_forward(const Call& c) {
-  add_along(c.out(), DenseBlock::of(c.in(0)), DenseBlock::of(c.in(1)), along_dim(c));
+static void add_forward(const Call& c, const char* what) {
+  const DenseBlock indices = indices_within(c, what, c.attribute(1));
+  add_along(c.out(), DenseBlock::of(c.in(0)), indices, along_dim(c));
 }
 
 /// The gradient of take: slices added up where they were taken from.
@@ -34,8 +41,9 @@ static const Op add_slices_op = list({
           return Rule{dims_with(ndim, dim, "i") + ", i -> " + dims_with(ndim, dim, "[+n]"),
                       {{"n", a.structure[1]}}};
         },
+    .structure = dim_and_size(),
     .linear = {{0}},
-    .forward = add_forward,
+    .forward = [](const Call& c) { add_forward(c, "add_slices"); },
     .backward = [](const Grad& g) { g.give(0, take(g.grad(), g.in(1), int(g.attribute(0)))); },
     .saves_in = std::vector<int>{1},
     .samples = {{.shapes = {{5, 3}, {5}},
@@ -57,6 +65,7 @@ static const Op take_op = list({
           const int dim = static_cast<int>(a.structure[0]), ndim = shapes[0].ndim();
           return Rule{dims_with(ndim, dim, "[n]") + ", i -> " + dims_with(ndim, dim, "i")};
         },
+    .structure = one_dim(),
     .linear = {{0}},
     .forward = [](const Call& c) { take_forward(c, "take"); },
     .backward =
@@ -87,8 +96,9 @@ static const Op add_along_dim_op = list({
           return Rule{taken + ", " + taken + "-> " + dims_with(ndim, dim, "[+n]"),
                       {{"n", a.structure[1]}}};
         },
+    .structure = dim_and_size(),
     .linear = {{0}},
-    .forward = add_forward,
+    .forward = [](const Call& c) { add_forward(c, "add_along_dim"); },
     .backward =
         [](const Grad& g) { g.give(0, take_along_dim(g.grad(), g.in(1), int(g.attribute(0)))); },
     .saves_in = std::vector<int>{1},
@@ -111,6 +121,7 @@ static const Op take_along_dim_op = list({
           const std::string taken = dims_with(ndim, dim, "i");
           return Rule{dims_with(ndim, dim, "[n]") + ", " + taken + "-> " + taken};
         },
+    .structure = one_dim(),
     .linear = {{0}},
     .forward = [](const Call& c) { take_forward(c, "take_along_dim"); },
     .backward =

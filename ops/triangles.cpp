@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/triangle.h"
+
+#include "ops/structure.h"
 #include "weft/error.h"
 #include "weft/op.h"
 #include "weft/ops/shapes.h"
@@ -10,6 +12,7 @@ namespace weft {
 static const Op triangle_op = list({
     .name = "triangle",
     .rule = "... m n -> ... m n",
+    .structure = one_flag("flag for the upper one"),
     .linear = {{0}},
     .forward =
         [](const Call& c) {

@@ -14,6 +14,7 @@ static Op truth_reduction(const char* name, Reduction reduction, const char* mar
           [mark](const Attributes& attributes, std::span<const Shape> shapes) {
             return reduction_rule(attributes, shapes, "", mark);
           },
+      .structure = set_of_dims(),
       .dtype = bool_result,
       .forward =
           [reduction](const Call& c) { reduce(reduction, c.out(), c.in(0), reduced_dims(c)); },

@@ -27,6 +27,27 @@ COMM_ERROR = '''class CommError(RuntimeError):
 '''
 
 
+def with_builtins(text):
+    """weft.bool is a dtype, and Tensor's int, float and bool are methods; signatures mean Python's
+    types by these names."""
+    text = re.sub(
+        r"^( *)def .*$",
+        lambda line: re.sub(r"(?<!def )(?<![\w.])bool\b", "builtins.bool", line[0]),
+        text,
+        flags=re.M,
+    )
+    start = text.index("\nclass Tensor:") + 1
+    end = text.index("\nclass ", start) if "\nclass " in text[start:] else len(text)
+    named = r"(?<!def )(?<![\w.])(float|int)\b"
+    tensor = re.sub(
+        r"^    def .*$",
+        lambda line: re.sub(named, r"builtins.\1", line[0]),
+        text[start:end],
+        flags=re.M,
+    )
+    return text[:start] + tensor + text[end:]
+
+
 def stubs():
     """The text of the stub file."""
     # Beside this script lie the package's sources, without the compiled module.
@@ -45,6 +66,7 @@ def stubs():
         text = (pathlib.Path(folder) / "weft" / "_weft.pyi").read_text()
     text = text.replace("from weft import CommError\n", "")
     text = re.sub(r"^__version__: str = .*$", "__version__: str", text, flags=re.M)
+    text = with_builtins(text.replace("import numpy\n", "import builtins\nimport numpy\n", 1))
     first_class = text.index("\nclass ") + 1
     return text[:first_class] + COMM_ERROR + text[first_class:]
 

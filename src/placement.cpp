@@ -10,8 +10,15 @@
 namespace weft {
 
 Placement::Placement(Shard shard) : kind_(Kind::shard), dim_(static_cast<int8_t>(shard.dim)) {
-  if (shard.dim >= 0 && shard.dim < kMaxDims) return;
-  fail("placement: Shard(", shard.dim, ") names no dim; dims count from 0 to ", kMaxDims - 1);
+  if (shard.dim >= -kMaxDims && shard.dim < kMaxDims) return;
+  fail("placement: Shard(", shard.dim, ") names no dim; dims count from 0 to ", kMaxDims - 1,
+       ", or from -1 down");
+}
+
+Placement Placement::counted(int ndim) const {
+  if (!is_shard() || dim_ >= 0) return *this;
+  if (dim_ >= -ndim) return Shard{dim_ + ndim};
+  fail("placement: ", *this, " names no dim of a tensor that has ", ndim);
 }
 
 Placements Placements::cut_in_order(int dim, std::vector<std::string> axes) const {

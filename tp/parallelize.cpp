@@ -115,7 +115,8 @@ static Tensor brought_along(const Tensor& tensor, const DeviceMesh& axis, const 
          axis.root(), "; use distribute");
   }
   const int number = axis.root_axis(0);
-  const Placement placement = target.last_dim ? Shard(tensor.ndim() - 1) : *target.layout;
+  const Placement placement =
+      (target.last_dim ? Placement(Shard{-1}) : *target.layout).counted(tensor.ndim());
   if (placement.dim() >= tensor.ndim()) {
     fail("parallelize: ", what, ", a tensor ", tensor.shape(), ", cannot be laid out as ",
          placement);
@@ -176,7 +177,8 @@ void parallelize(Module& module, const DeviceMesh& axis, const std::vector<Modul
   for (const NamedParameter& named : parameters) check_unsharded(named, axis);
   for (const NamedParameter& named : parameters) {
     const Placement placement = stated[named.parameter.get()].placement;
-    named.parameter->set_value(laid_out(named.parameter->value(), Sharding(axis, {placement})));
+    named.parameter->set_value(laid_out(
+        named.parameter->value(), Sharding(axis, {placement}, named.parameter->shape().ndim())));
   }
   for (const StyledModule& at : styled) add_layout_hooks(at, axis);
 }

@@ -13,7 +13,7 @@ WEFT_API Parameter::Initializer constant_values(double value);
 
 /// [..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight [out, in], normal with
 /// `deviation`; bias [out], zeros.
-class WEFT_API Linear final : public Module {
+class WEFT_API Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, bool bias = false, double deviation = 0.02);
 
@@ -22,7 +22,7 @@ class WEFT_API Linear final : public Module {
 };
 
 /// ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `deviation`.
-class WEFT_API Embedding final : public Module {
+class WEFT_API Embedding : public Module {
  public:
   Embedding(int64_t vocabulary, int64_t dim, double deviation = 0.02);
 
@@ -31,7 +31,7 @@ class WEFT_API Embedding final : public Module {
 };
 
 /// [..., dim] -> [..., dim]: `rms_norm`. Parameter: weight [dim], ones.
-class WEFT_API RMSNorm final : public Module {
+class WEFT_API RMSNorm : public Module {
  public:
   explicit RMSNorm(int64_t dim, double eps = 1e-5);
 
@@ -43,7 +43,7 @@ class WEFT_API RMSNorm final : public Module {
 };
 
 /// [..., dim] -> [..., dim]: `layer_norm`. Parameters: weight [dim], ones; bias [dim], zeros.
-class WEFT_API LayerNorm final : public Module {
+class WEFT_API LayerNorm : public Module {
  public:
   explicit LayerNorm(int64_t dim, double eps = 1e-5);
 
@@ -55,7 +55,7 @@ class WEFT_API LayerNorm final : public Module {
 };
 
 /// [...] -> [...]: `dropout` while training, what it gets otherwise.
-class WEFT_API Dropout final : public Module {
+class WEFT_API Dropout : public Module {
  public:
   /// std::invalid_argument when the probability is not in [0, 1).
   explicit Dropout(double probability);
@@ -68,7 +68,7 @@ class WEFT_API Dropout final : public Module {
 };
 
 /// Children "0", "1", ..., each called with what the one before gave.
-class WEFT_API Sequential final : public Module {
+class WEFT_API Sequential : public Module {
  public:
   /// Adds a child at the end.
   void append(std::shared_ptr<Module> child);

@@ -41,7 +41,7 @@ WEFT_API LlamaConfig llama_config(const std::string& source);
 
 /// The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, RMSNorm. Parameters
 /// have Hugging Face's names ("model.layers.0.self_attn.q_proj.weight").
-class WEFT_API Llama final : public Module {
+class WEFT_API Llama : public Module {
  public:
   /// std::invalid_argument when the sizes do not fit each other.
   explicit Llama(const LlamaConfig& config);

@@ -45,6 +45,8 @@ class WEFT_API Parameter {
   /// time.
   void materialize(Device device);
   const Initializer& initializer() const { return initializer_; }
+  /// Other initial values, of a parameter that has none yet.
+  void set_initializer(Initializer initializer) { initializer_ = std::move(initializer); }
 
  private:
   Tensor value_;
@@ -126,6 +128,13 @@ class WEFT_API Module {
 
   /// Lets own parameter `name` be `parameter` (a tie).
   void set_parameter(const std::string& name, ParameterPtr parameter);
+  /// Puts another parameter, of whatever shape, or another child in the place of member `name`, for
+  /// a forward that finds its members by name. Who holds the former one keeps it: call it before
+  /// sharding, and before an optimizer is made.
+  void replace(const std::string& name, ParameterPtr parameter);
+  void replace(const std::string& name, std::shared_ptr<Module> child);
+  /// Forgets member `name`; false when there is none.
+  bool remove(const std::string& name);
   /// Adds a child that forward does not know: hooks call it, as those of an adapter.
   void adopt(std::string name, std::shared_ptr<Module> child) {
     add_child(std::move(name), std::move(child));
@@ -137,6 +146,10 @@ class WEFT_API Module {
 
  protected:
   virtual Tensors forward(const Tensors& inputs) = 0;
+  /// This call's forward, as recompute keeps it until backward.
+  virtual std::function<Tensors(const Tensors&)> kept_forward() {
+    return [this](const Tensors& inputs) { return forward(inputs); };
+  }
 
   ParameterPtr declare(std::string name, const Shape& shape, Parameter::Initializer initializer,
                        DType dtype = DType::f32);

@@ -48,12 +48,22 @@ struct OpSample {
   double low = -2, high = 2;
 };
 
+/// The numbers of `Attributes::structure` that an op takes.
+struct Structure {
+  /// What they are, in order: "dim, start, size, step".
+  std::string names;
+  /// Whether they are that, beside operands (one at least) of these shapes.
+  std::function<bool(const Dims& numbers, std::span<const Shape> operands)> fits;
+};
+
 /// What an op is. Exactly one of `rule`, `rule_of`, `rule_text` is given.
 struct OpSpec {
   std::string name;
   RuleLiteral rule = {};
   std::function<Rule(const Attributes&, std::span<const Shape>)> rule_of = {};
   std::string rule_text = {};
+  /// Checked before the rule is asked; numbers that are not described come as they are given.
+  Structure structure = {};
 
   /// Sets of operands in which the op is jointly linear: Partial passes there.
   std::vector<std::vector<int>> linear = {};

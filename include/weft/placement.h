@@ -22,7 +22,8 @@ struct Replicate {
 };
 
 /// Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / devices)
-/// elements, the last devices fewer or none. An empty slice is a valid tensor.
+/// elements, the last devices fewer or none. An empty slice is a valid tensor. Shard(-1) is the
+/// last dim of whatever tensor is laid out.
 struct Shard {
   int dim;
   bool operator==(const Shard&) const = default;
@@ -39,7 +40,8 @@ class WEFT_API Placement {
  public:
   Placement() = default;
   Placement(Replicate) {}
-  /// std::invalid_argument when the dim is negative or no tensor can have it.
+  /// A dim below 0 counts from the end, once a tensor is beside it. std::invalid_argument when no
+  /// tensor can have the dim.
   Placement(Shard shard);
   Placement(Partial partial) : kind_(Kind::partial), op_(partial.op) {}
 
@@ -49,6 +51,9 @@ class WEFT_API Placement {
   bool is_partial() const { return kind_ == Kind::partial; }
   /// The dim of a Shard, -1 otherwise.
   int dim() const { return dim_; }
+  /// The same of a tensor of `ndim` dims, counted from the start; std::invalid_argument when it has
+  /// no such dim.
+  Placement counted(int ndim) const;
   /// The reduction of a Partial.
   ReduceOp op() const { return op_; }
 

@@ -22,6 +22,8 @@ class WEFT_API Sharding {
   /// there are more placements than axes, an unknown axis, Partials of two kinds, or an order that
   /// does not name the cutting axes.
   Sharding(const DeviceMesh& mesh, const Placements& placements);
+  /// The same for a tensor of `ndim` dims, from whose end dims below 0 count.
+  Sharding(const DeviceMesh& mesh, const Placements& placements, int ndim);
 
   explicit operator bool() const { return body_ != nullptr; }
   bool operator==(const Sharding&) const = default;

@@ -2,6 +2,8 @@
 #include "weft/ops/along_dim.h"
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
+#include "python/bindings/rule_text.h"
 
 namespace weft::python {
 

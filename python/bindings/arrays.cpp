@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/arrays.h"
 
-#include <array>
-#include <bit>
-#include <cstring>
+#include <vector>
 
+#include "python/bindings/dtype_names.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -12,31 +11,20 @@ namespace weft::python {
 static py::module_ numpy() { return py::module_::import("numpy"); }
 
 py::dtype numpy_dtype(DType dtype) {
-  constexpr std::array<const char*, kDTypes> kNames = {"float32", "",      "float16", "float64",
-                                                       "int32",   "int64", "uint8",   "bool"};
   if (dtype == DType::bf16) {
     fail(
         "numpy: it has no bfloat16; convert by .to(weft.float32), or hand the tensor to torch by "
         "torch.from_dlpack");
   }
-  return py::dtype(kNames[static_cast<size_t>(dtype)]);
+  return py::dtype(long_name_of(dtype));
 }
 
 DType dtype_of_numpy(const py::dtype& dtype) {
   const auto name = py::str(dtype.attr("name")).cast<std::string>();
-  constexpr std::array<std::pair<const char*, DType>, 8> kKnown = {{{"float32", DType::f32},
-                                                                    {"float64", DType::f64},
-                                                                    {"float16", DType::f16},
-                                                                    {"bfloat16", DType::bf16},
-                                                                    {"int32", DType::i32},
-                                                                    {"int64", DType::i64},
-                                                                    {"uint8", DType::u8},
-                                                                    {"bool", DType::boolean}}};
-  for (const auto& [known, ours] : kKnown) {
-    if (name == known) return ours;
-  }
-  fail("numpy: no tensor has dtype ", name,
-       "; there are float32, bfloat16, float16, float64, int32, int64, uint8 and bool");
+  if (const auto ours = dtype_of_long_name(name)) return *ours;
+  std::string known;
+  for (const char* one : kLongNames) known += concat(known.empty() ? "" : ", ", one);
+  fail("numpy: no tensor has dtype ", name, "; there are ", known);
 }
 
 /// An array over memory, its strides in bytes.

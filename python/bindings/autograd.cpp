@@ -2,7 +2,7 @@
 #include "weft/autograd.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/released.h"
+#include "python/bindings/lock.h"
 
 namespace weft::python {
 

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
 #include "weft/module.h"
 
@@ -11,13 +12,13 @@ namespace weft::python {
 bool load_shape(py::handle object, Shape& shape) {
   shape = {};
   if (PyLong_Check(object.ptr())) {
-    shape.push_back(object.cast<int64_t>());
+    shape.push_back(whole_number("shape", object));
     return true;
   }
   if (!PyTuple_Check(object.ptr()) && !PyList_Check(object.ptr())) return false;
   for (const py::handle size : py::reinterpret_borrow<py::sequence>(object)) {
     if (!PyIndex_Check(size.ptr())) return false;
-    shape.push_back(size.cast<int64_t>());
+    shape.push_back(whole_number("shape", size));
   }
   return true;
 }

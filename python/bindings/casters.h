@@ -3,7 +3,7 @@
 
 // What passes between Python and C++ by itself, beside the bound classes: shapes as tuples, dtypes
 // and devices as objects or names, placements as a list, a dict or one placement, and operands that
-// are tensors or numbers. Every file of the bindings includes this one first.
+// are tensors or numbers. Every file that binds functions includes this one.
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>

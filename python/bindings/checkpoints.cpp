@@ -2,7 +2,8 @@
 #include "weft/checkpoint.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/released.h"
+#include "python/bindings/callable.h"
+#include "python/bindings/lock.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -12,7 +13,7 @@ namespace {
 /// A saver's end waits for the save under way, whose thread may call Python.
 struct DeleteReleased {
   void operator()(CheckpointSaver* saver) const {
-    const py::gil_scoped_release release;
+    const Unlocked release;
     delete saver;
   }
 };
@@ -31,7 +32,7 @@ static void bind_saver(py::module_& m) {
                 .keep = keep, .continues = continues, .async_bytes = async_bytes};
             if (!warn.is_none()) {
               options.warn = [kept = Callable(py::function(warn))](const std::string& sentence) {
-                const py::gil_scoped_acquire lock;
+                const Locked lock;
                 try {
                   kept(sentence);
                 } catch (py::error_already_set& raised) {

@@ -2,6 +2,8 @@
 #include "weft/communicator.h"
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
+#include "python/bindings/pickling.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -28,8 +30,12 @@ void bind_errors(py::module_& m) {
 }
 
 void bind_communicator(py::module_& m) {
-  py::class_<Communicator>(m, "Communicator", "A group of ranks that call collectives together")
-      .def_property_readonly("rank", &Communicator::rank, "This rank, from 0")
+  py::class_<Communicator> communicator(m, "Communicator",
+                                        "A group of ranks that call collectives together");
+  refuse_to_pickle(communicator,
+                   "a Communicator is not pickled: it is of this process; each rank has its own");
+  copy_as_itself(communicator);
+  communicator.def_property_readonly("rank", &Communicator::rank, "This rank, from 0")
       .def_property_readonly("size", &Communicator::size, "How many ranks there are")
       .def_property_readonly("name", &Communicator::name, "'world', 'world/dp': the name in errors")
       .def("barrier", &Communicator::barrier, Released(), "Returns when all ranks have called it")

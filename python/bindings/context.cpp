@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/context.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
 #include "python/bindings/rank_run.h"
 #include "weft/error.h"
 
@@ -22,10 +24,18 @@ static const char* name_of(Traffic traffic) {
   return names[static_cast<int>(traffic)];
 }
 
+/// Of a deadline in seconds; one that is longer than `kLongest` has no end that anybody sees.
+static std::chrono::milliseconds milliseconds_of(double deadline) {
+  constexpr double kLongest = 10 * 365.0 * 24 * 3600;
+  if (!(deadline > 0)) fail("deadline: ", deadline, " is no number of seconds above 0");
+  return std::chrono::milliseconds(
+      std::max<int64_t>(1, static_cast<int64_t>(std::min(deadline, kLongest) * 1e3)));
+}
+
 static RunOptions options_of(double deadline, int threads_per_rank, uint64_t seed,
                              bool checks_equality) {
   RunOptions options;
-  options.deadline = std::chrono::milliseconds(static_cast<int64_t>(deadline * 1e3));
+  options.deadline = milliseconds_of(deadline);
   options.threads_per_rank = threads_per_rank;
   options.seed = seed;
   options.checks_equality = checks_equality;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/dims.h"
 
+#include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -13,8 +14,11 @@ static const py::object& given_of(const py::object& axis, const py::object& dim)
 std::vector<int> dims_of(const py::object& axis, const py::object& dim) {
   const py::object& given = given_of(axis, dim);
   if (given.is_none()) return {};
-  if (PyLong_Check(given.ptr())) return {given.cast<int>()};
-  auto dims = given.cast<std::vector<int>>();
+  if (!PyTuple_Check(given.ptr()) && !PyList_Check(given.ptr())) {
+    return {dim_number("axis", given)};
+  }
+  std::vector<int> dims;
+  for (const py::handle one : given) dims.push_back(dim_number("axis", one));
   if (dims.empty()) fail("axis: () is no dim; leave it out for all of them");
   return dims;
 }
@@ -22,7 +26,7 @@ std::vector<int> dims_of(const py::object& axis, const py::object& dim) {
 int one_dim_of(const char* what, const py::object& axis, const py::object& dim) {
   const py::object& given = given_of(axis, dim);
   if (given.is_none()) fail(what, ": which axis?");
-  return given.cast<int>();
+  return dim_number(what, given);
 }
 
 }  // namespace weft::python

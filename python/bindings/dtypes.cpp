@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/dtype_names.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -16,10 +17,6 @@ struct DTypeObject {
 struct DeviceObject {
   Device device;
 };
-
-/// The names of NumPy, PyTorch and the array API, by DType.
-constexpr std::array<const char*, kDTypes> kLongNames = {
-    "float32", "bfloat16", "float16", "float64", "int32", "int64", "uint8", "bool"};
 
 }  // namespace
 
@@ -37,10 +34,8 @@ std::optional<DType> dtype_of(py::handle object) {
   }
   if (!PyUnicode_Check(object.ptr())) return std::nullopt;
   const auto name = object.cast<std::string>();
-  for (size_t i = 0; i < kDTypes; ++i) {
-    if (name == kLongNames[i]) return static_cast<DType>(i);
-  }
-  return dtype_named(name);
+  const auto found = dtype_of_long_name(name);
+  return found ? found : dtype_named(name);
 }
 
 std::optional<Device> device_of(py::handle object) {
@@ -71,6 +66,10 @@ static void bind_devices(py::module_& m) {
              return same && device_of(other) == d.device;
            })
       .def("__hash__", [](const DeviceObject& d) { return py::hash(py::str(concat(d.device))); })
+      .def("__reduce__",
+           [m](const DeviceObject& d) -> py::tuple {
+             return py::make_tuple(m.attr("Device"), py::make_tuple(concat(d.device)));
+           })
       .def("__str__", [](const DeviceObject& d) { return concat(d.device); })
       .def("__repr__", [](const DeviceObject& d) { return concat(d.device); });
 }
@@ -78,25 +77,24 @@ static void bind_devices(py::module_& m) {
 void bind_dtypes(py::module_& m) {
   py::class_<DTypeObject>(m, "DType", "The type of a tensor's elements")
       .def_property_readonly(
-          "name", [](const DTypeObject& d) { return kLongNames[static_cast<size_t>(d.dtype)]; },
+          "name", [](const DTypeObject& d) { return long_name_of(d.dtype); },
           "'float32', 'bfloat16', 'float16', 'float64', 'int32', 'int64', 'uint8' or 'bool'")
       .def_property_readonly(
           "itemsize", [](const DTypeObject& d) { return size_of(d.dtype); }, "Bytes of an element")
       .def_property_readonly("is_floating_point",
                              [](const DTypeObject& d) { return is_floating(d.dtype); })
       .def("__hash__", [](const DTypeObject& d) { return static_cast<int>(d.dtype); })
+      .def("__copy__", [](const py::object& self) { return self; })
+      .def("__deepcopy__", [](const py::object& self, const py::object&) { return self; })
       .def("__eq__",
            [](const DTypeObject& d, const py::object& other) {
              return other.ptr() == object_of(d.dtype).ptr();
            })
       .def("__reduce__",
            [m](const DTypeObject& d) -> py::tuple {
-             return py::make_tuple(m.attr("dtype_named"),
-                                   py::make_tuple(kLongNames[static_cast<size_t>(d.dtype)]));
+             return py::make_tuple(m.attr("dtype_named"), py::make_tuple(long_name_of(d.dtype)));
            })
-      .def("__repr__", [](const DTypeObject& d) {
-        return concat("weft.", kLongNames[static_cast<size_t>(d.dtype)]);
-      });
+      .def("__repr__", [](const DTypeObject& d) { return concat("weft.", long_name_of(d.dtype)); });
   for (size_t i = 0; i < kDTypes; ++i) {
     const auto dtype = static_cast<DType>(i);
     py::object object = py::cast(DTypeObject{dtype});

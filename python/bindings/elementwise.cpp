@@ -2,7 +2,9 @@
 #include "weft/ops/elementwise.h"
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
 #include "python/bindings/operands.h"
+#include "python/bindings/rule_text.h"
 
 namespace weft::python {
 

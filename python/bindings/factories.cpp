@@ -2,17 +2,19 @@
 #include "weft/ops/factories.h"
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
 #include "python/bindings/tensor_options.h"
 #include "weft/error.h"
 #include "weft/sharding.h"
 
 namespace weft::python {
 
-TensorOptions options_of(DType dtype, Device device, const std::optional<DeviceMesh>& mesh,
+TensorOptions options_of(int ndim, DType dtype, Device device,
+                         const std::optional<DeviceMesh>& mesh,
                          const std::optional<Placements>& placements) {
   TensorOptions options{.dtype = dtype, .device = device};
   if (placements && !mesh) fail("placements are given but no mesh to place on");
-  if (mesh) options.sharding = Sharding(*mesh, placements.value_or(Placements()));
+  if (mesh) options.sharding = Sharding(*mesh, placements.value_or(Placements()), ndim);
   return options;
 }
 
@@ -26,7 +28,8 @@ static void bind_factory(py::module_& m, const char* name,
       name,
       [function](const Shape& shape, const std::optional<DType>& dtype, Device device,
                  const MeshArgument& mesh, const PlacementsArgument& placements) {
-        return function(shape, options_of(dtype.value_or(DType::f32), device, mesh, placements));
+        return function(
+            shape, options_of(shape.ndim(), dtype.value_or(DType::f32), device, mesh, placements));
       },
       Released(), py::arg("shape"), py::kw_only(), py::arg("dtype") = py::none(),
       py::arg("device") = cpu, py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
@@ -38,7 +41,7 @@ static void bind_random(py::module_& m) {
       "uniform",
       [](const Shape& shape, double low, double high, DType dtype, Device device,
          const MeshArgument& mesh, const PlacementsArgument& placements) {
-        return uniform(shape, low, high, options_of(dtype, device, mesh, placements));
+        return uniform(shape, low, high, options_of(shape.ndim(), dtype, device, mesh, placements));
       },
       Released(), py::arg("shape"), py::arg("low") = 0.0, py::arg("high") = 1.0, py::kw_only(),
       py::arg("dtype") = DType::f32, py::arg("device") = cpu, py::arg("mesh") = py::none(),
@@ -48,7 +51,7 @@ static void bind_random(py::module_& m) {
       "normal",
       [](const Shape& shape, double mean, double std, DType dtype, Device device,
          const MeshArgument& mesh, const PlacementsArgument& placements) {
-        return normal(shape, mean, std, options_of(dtype, device, mesh, placements));
+        return normal(shape, mean, std, options_of(shape.ndim(), dtype, device, mesh, placements));
       },
       Released(), py::arg("shape"), py::arg("mean") = 0.0, py::arg("std") = 1.0, py::kw_only(),
       py::arg("dtype") = DType::f32, py::arg("device") = cpu, py::arg("mesh") = py::none(),
@@ -61,7 +64,7 @@ static void bind_sequences(py::module_& m) {
       "_arange",
       [](double start, double stop, double step, DType dtype, Device device,
          const MeshArgument& mesh, const PlacementsArgument& placements) {
-        return arange(start, stop, step, options_of(dtype, device, mesh, placements));
+        return arange(start, stop, step, options_of(1, dtype, device, mesh, placements));
       },
       Released(), py::arg("start"), py::arg("stop"), py::arg("step"), py::kw_only(),
       py::arg("dtype") = DType::i64, py::arg("device") = cpu, py::arg("mesh") = py::none(),
@@ -71,7 +74,7 @@ static void bind_sequences(py::module_& m) {
       [](double start, double stop, int64_t num, const std::optional<DType>& dtype, Device device,
          bool endpoint, const MeshArgument& mesh, const PlacementsArgument& placements) {
         return linspace(start, stop, num, endpoint,
-                        options_of(dtype.value_or(DType::f32), device, mesh, placements));
+                        options_of(1, dtype.value_or(DType::f32), device, mesh, placements));
       },
       Released(), py::arg("start"), py::arg("stop"), py::arg("num"), py::kw_only(),
       py::arg("dtype") = py::none(), py::arg("device") = cpu, py::arg("endpoint") = true,
@@ -83,7 +86,7 @@ static void bind_sequences(py::module_& m) {
          const std::optional<DType>& dtype, Device device, const MeshArgument& mesh,
          const PlacementsArgument& placements) {
         return eye(n_rows, n_cols.value_or(n_rows), k,
-                   options_of(dtype.value_or(DType::f32), device, mesh, placements));
+                   options_of(2, dtype.value_or(DType::f32), device, mesh, placements));
       },
       Released(), py::arg("n_rows"), py::arg("n_cols") = py::none(), py::kw_only(),
       py::arg("k") = 0, py::arg("dtype") = py::none(), py::arg("device") = cpu,
@@ -108,7 +111,8 @@ void bind_factories(py::module_& m) {
       "_full",
       [](const Shape& shape, const Operand& value, DType dtype, Device device,
          const MeshArgument& mesh, const PlacementsArgument& placements) {
-        return full(shape, number_in(value), options_of(dtype, device, mesh, placements));
+        return full(shape, number_in(value),
+                    options_of(shape.ndim(), dtype, device, mesh, placements));
       },
       Released(), py::arg("shape"), py::arg("fill_value"), py::kw_only(),
       py::arg("dtype") = DType::f32, py::arg("device") = cpu, py::arg("mesh") = py::none(),

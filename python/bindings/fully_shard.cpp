@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/fsdp.h"
 
+#include "python/bindings/callable.h"
+#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "python/bindings/released.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -20,7 +21,7 @@ static Reshard reshard_of(const py::object& given) {
 static std::function<int(const NamedParameter&)> shard_dim_of(const py::object& given) {
   if (given.is_none()) return {};
   return [kept = Callable(py::function(given))](const NamedParameter& p) {
-    const py::gil_scoped_acquire lock;
+    const Locked lock;
     return kept(p.name(), p.parameter).cast<int>();
   };
 }
@@ -110,7 +111,7 @@ void bind_fully_shard(py::module_& m) {
   bind_precision(m);
   m.def(
       "fully_shard",
-      [](const std::shared_ptr<Module>& module, const DeviceMesh& mesh, const py::object& strategy,
+      [](const ModuleObject& module, const DeviceMesh& mesh, const py::object& strategy,
          const py::object& reshard, const std::optional<MixedPrecision>& precision, int prefetch,
          const std::vector<std::string>& ignored, const py::object& shard_dim, int64_t bucket_bytes,
          double gradient_divide_factor) {
@@ -122,7 +123,8 @@ void bind_fully_shard(py::module_& m) {
                                         .shard_dim = shard_dim_of(shard_dim),
                                         .bucket_bytes = bucket_bytes,
                                         .gradient_divide_factor = gradient_divide_factor};
-        released([&] { fully_shard(*module, mesh, options); });
+        auto& tree = module.cast<Module&>();
+        released([&] { fully_shard(tree, mesh, options); });
         return module;
       },
       py::arg("module"), py::arg("mesh"), py::arg("strategy") = "full_shard", py::kw_only(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/hugging_face.h"
 
+#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 
 namespace weft::python {

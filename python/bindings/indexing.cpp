@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "python/bindings/indexing.h"
+#include "python/bindings/lock.h"
 #include "python/bindings/operands.h"
-#include "python/bindings/released.h"
-#include "python/bindings/tensor_methods.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -58,9 +58,11 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
       const auto size = x.shape()[dim];
       const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(entry.ptr()));
       if (!number) throw py::error_already_set();
-      const auto at = number.cast<int64_t>();
-      if (at < -size || at >= size) {
-        throw py::index_error(concat("index: ", at, " is out of dim ", dim, " of ", x.shape()));
+      int overflow = 0;
+      const int64_t at = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+      if (overflow != 0 || at < -size || at >= size) {
+        throw py::index_error(concat("index: ", py::str(number).cast<std::string>(),
+                                     " is out of dim ", dim, " of ", x.shape()));
       }
       selections.push_back({Selection::Kind::one, at < 0 ? at + size : at});
       ++dim;

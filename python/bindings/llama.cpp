@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/llama.h"
 
+#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 
 namespace weft::python {
@@ -43,26 +44,30 @@ static void bind_config(py::module_& m) {
       .def("__eq__", [](const LlamaConfig& a, const LlamaConfig& b) { return a == b; });
 }
 
+template <class L>
+static std::unique_ptr<L> llama_of(const std::string& source) {
+  return std::make_unique<L>(llama_config(source));
+}
+
 void bind_llama(py::module_& m) {
   bind_config(m);
   m.def("llama_config", &llama_config, py::arg("source"),
         "`source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. "
         "ValueError names the file, the key and what is wrong");
-  ModuleClass<Llama>(m, "Llama", py::is_final(),
-                     "The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, "
-                     "RMSNorm; parameters have Hugging Face's names. {ids [batch, sequence]} -> "
-                     "logits [batch, sequence, vocabulary]")
+  bind_module_class<Llama>(
+      m, "Llama",
+      "The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, "
+      "RMSNorm; parameters have Hugging Face's names. {ids [batch, sequence]} -> "
+      "logits [batch, sequence, vocabulary]")
       .def(py::init<const LlamaConfig&>(), py::arg("config"))
-      .def(py::init([](const std::string& source) {
-             return std::make_unique<Llama>(llama_config(source));
-           }),
-           py::arg("source"))
+      .def(py::init(&llama_of<Llama>, &llama_of<InPython<Llama>>), py::arg("source"))
       .def_property_readonly("config", &Llama::config)
       .def(
           "blocks",
-          [](const std::shared_ptr<Llama>& self) {
+          [](const ModuleObject& self) {
+            const auto tree = tree_of<Llama>(self);
             std::vector<std::shared_ptr<Module>> all;
-            for (Module* block : self->blocks()) all.push_back(part_of(self, block));
+            for (Module* block : tree->blocks()) all.push_back(part_of(tree, block));
             return all;
           },
           "The decoder layers, first to last")

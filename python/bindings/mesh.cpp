@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
+#include "python/bindings/pickling.h"
+#include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
 #include "weft/sharding.h"
 
@@ -13,25 +16,38 @@ namespace weft::python {
 
 /// {"dp": 2, "tp": 4}, or pairs in a list.
 static std::vector<MeshAxis> axes_of(const py::object& given) {
+  if (!PyDict_Check(given.ptr()) && !py::isinstance<py::sequence>(given)) {
+    throw py::type_error(concat("mesh: a ", Py_TYPE(given.ptr())->tp_name,
+                                " is given for axes; give {'dp': 2, 'tp': 4}"));
+  }
   const py::list pairs =
       PyDict_Check(given.ptr()) ? py::list(given.attr("items")()) : py::list(given);
   std::vector<MeshAxis> axes;
   for (const py::handle pair : pairs) {
-    const auto [name, size] = pair.cast<std::pair<std::string, int>>();
-    axes.push_back({name, size});
+    const bool is_pair = PyTuple_Check(pair.ptr()) && py::len(pair) == 2;
+    if (!is_pair || !PyUnicode_Check(pair[py::int_(0)].ptr())) {
+      throw py::type_error(concat("mesh: ", py::repr(pair).cast<std::string>(),
+                                  " is no axis; an axis is a name and a size"));
+    }
+    axes.push_back({pair[py::int_(0)].cast<std::string>(), dim_number("mesh", pair[py::int_(1)])});
   }
   return axes;
 }
 
+static std::string text_of(const DeviceMesh& mesh) { return mesh ? concat(mesh) : "mesh()"; }
+
 static DeviceMesh view(const DeviceMesh& mesh, const py::object& names) {
+  const bool is_one = !PyTuple_Check(names.ptr()) && !PyList_Check(names.ptr());
   std::vector<std::string> given;
-  if (PyUnicode_Check(names.ptr())) {
-    given.push_back(names.cast<std::string>());
-  } else {
-    given = names.cast<std::vector<std::string>>();
+  for (const py::handle name : is_one ? py::sequence(py::make_tuple(names)) : py::sequence(names)) {
+    if (!PyUnicode_Check(name.ptr())) {
+      throw py::type_error(concat("mesh: ", py::repr(name).cast<std::string>(),
+                                  " is given for the name of an axis of ", text_of(mesh)));
+    }
+    given.push_back(name.cast<std::string>());
   }
   const std::vector<std::string_view> views(given.begin(), given.end());
-  const py::gil_scoped_release release;  // joined axes agree on a communicator
+  const Unlocked release;  // joined axes agree on a communicator
   return mesh.view(views);
 }
 
@@ -50,24 +66,15 @@ static py::tuple names_of(const DeviceMesh& mesh) {
 /// An axis by name or number; the only one when there is none.
 static int axis_of(const DeviceMesh& mesh, const py::object& axis) {
   if (PyUnicode_Check(axis.ptr())) return mesh.axis(axis.cast<std::string>());
-  if (!axis.is_none()) return normalized_dim("mesh axis", axis.cast<int>(), mesh.ndim());
+  if (!axis.is_none())
+    return normalized_dim("mesh axis", dim_number("mesh axis", axis), mesh.ndim());
   if (mesh.ndim() != 1) fail("mesh: which axis of ", mesh, "?");
   return 0;
 }
 
-void bind_mesh(py::module_& m) {
-  py::class_<DeviceMesh>(m, "DeviceMesh",
-                         "Ranks in a grid with named axes; the last axis varies fastest. "
-                         "mesh['dp'] and mesh['dp', 'tp'] are views of it")
-      .def(py::init([](const Communicator& ranks, const py::object& axes) {
-             const std::vector<MeshAxis> list = axes_of(axes);
-             const py::gil_scoped_release release;
-             return DeviceMesh(ranks, list);
-           }),
-           py::arg("ranks"), py::arg("axes"),
-           "Collective over the ranks, whose number must be the product of the axes' sizes: "
-           "DeviceMesh(world, {'dp': 2, 'tp': 4})")
-      .def_property_readonly("ndim", &DeviceMesh::ndim)
+/// The grid, and where this rank stands in it.
+static void bind_grid(py::class_<DeviceMesh>& bound) {
+  bound.def_property_readonly("ndim", &DeviceMesh::ndim)
       .def_property_readonly("shape", &shape_of, "Sizes of the axes")
       .def_property_readonly("mesh_dim_names", &names_of, "Names of the axes")
       .def(
@@ -82,6 +89,13 @@ void bind_mesh(py::module_& m) {
             return mesh.coordinate(axis_of(mesh, axis));
           },
           py::arg("mesh_dim") = py::none(), "This rank's position along an axis (name or number)")
+      .def_property_readonly("device_type", [](const DeviceMesh&) { return "cpu"; })
+      .def(
+          "get_group",
+          [](const DeviceMesh& mesh, const py::object& axis) {
+            return view(mesh, py::str(mesh.axis_name(axis_of(mesh, axis)))).communicator();
+          },
+          py::arg("mesh_dim") = py::none(), "The ranks along an axis (name or number)")
       .def("get_rank", &DeviceMesh::rank, "This rank in the root mesh's communicator")
       .def(
           "get_coordinate",
@@ -90,7 +104,27 @@ void bind_mesh(py::module_& m) {
             for (int a = 0; a < mesh.ndim(); ++a) all.append(mesh.coordinate(a));
             return all;
           },
-          "This rank's position along each axis")
+          "This rank's position along each axis");
+}
+
+void bind_mesh(py::module_& m) {
+  py::class_<DeviceMesh> bound(m, "DeviceMesh",
+                               "Ranks in a grid with named axes; the last axis varies fastest. "
+                               "mesh['dp'] and mesh['dp', 'tp'] are views of it");
+  refuse_to_pickle(bound,
+                   "a DeviceMesh is not pickled: it is of the ranks that made it; make it again, "
+                   "and save tensors by state_dict and CheckpointSaver");
+  copy_as_itself(bound);
+  bind_grid(bound);
+  bound
+      .def(py::init([](const Communicator& ranks, const py::object& axes) {
+             const std::vector<MeshAxis> list = axes_of(axes);
+             const Unlocked release;
+             return DeviceMesh(ranks, list);
+           }),
+           py::arg("ranks"), py::arg("axes"),
+           "Collective over the ranks, whose number must be the product of the axes' sizes: "
+           "DeviceMesh(world, {'dp': 2, 'tp': 4})")
       .def("communicator", &DeviceMesh::communicator, Released(),
            "Ranks that differ from this one in this view's axes only")
       .def_property_readonly("root", &DeviceMesh::root, "The mesh that this one is a view of")
@@ -107,7 +141,7 @@ void bind_mesh(py::module_& m) {
            })
       .def("__hash__", [](const DeviceMesh& a) { return std::hash<const void*>()(a.body().get()); })
       .def("__bool__", [](const DeviceMesh& mesh) { return static_cast<bool>(mesh); })
-      .def("__repr__", [](const DeviceMesh& mesh) { return mesh ? concat(mesh) : "mesh()"; });
+      .def("__repr__", &text_of);
 }
 
 }  // namespace weft::python

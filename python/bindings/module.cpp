@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/bindings.h"
+#include "python/bindings/messages.h"
 
 namespace weft::python {
 
@@ -27,7 +28,9 @@ void bind_all(py::module_& m) {
   bind_along_dim(m);
   bind_updates(m);
   bind_tensor(m, tensor);
-  bind_interchange(m, tensor);
+  bind_numpy(m, tensor);
+  bind_dlpack(m, tensor);
+  bind_copies(m, tensor);
   bind_layers(m);
   bind_llama(m);
   bind_optimizers(m);
@@ -39,6 +42,7 @@ void bind_all(py::module_& m) {
   bind_hugging_face(m);
   bind_memory(m);
   bind_trace(m);
+  word_errors(m);
 }
 
 }  // namespace weft::python

@@ -1,30 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/modules.h"
+#include "python/bindings/callable.h"
+#include "python/bindings/lock.h"
+#include "python/bindings/pickling.h"
+#include "python/bindings/returned_tensors.h"
 
-#include "python/bindings/released.h"
 #include "weft/error.h"
 
 namespace weft::python {
 
 namespace {
-
-/// A module whose forward is written in Python.
-class PythonModule : public Module, public py::trampoline_self_life_support {
- public:
-  using Module::declare;
-
- protected:
-  Tensors forward(const Tensors& inputs) override {
-    const py::gil_scoped_acquire lock;
-    const py::object self = py::cast(this);
-    const py::object own = py::getattr(self, "forward", py::none());
-    const std::string what = concat(Py_TYPE(self.ptr())->tp_name, own.is_none() ? "" : ": forward");
-    if (own.is_none()) fail("module: ", what, " has no forward(self, ...)");
-    py::tuple arguments(inputs.size());
-    for (size_t i = 0; i < inputs.size(); ++i) arguments[i] = inputs[i];
-    return tensors_of(what, own(*arguments));
-  }
-};
 
 /// The protected face of any module.
 struct OpenModule : Module {
@@ -39,34 +24,90 @@ ParameterPtr declare(Module& module, const std::string& name, const Shape& shape
 Parameter::Initializer initializer_of(const py::object& given) {
   if (given.is_none()) return {};
   return [kept = Callable(py::function(given))](const Tensor& values) {
-    const py::gil_scoped_acquire lock;
+    const Locked lock;
     kept(values);
   };
 }
 
 /// What passes a hook: what it returns, or what came when it returns None.
+Tensors passed_by(const py::object& hook, const char* what, const Tensors& passing) {
+  py::tuple arguments(passing.size());
+  for (size_t i = 0; i < passing.size(); ++i) arguments[i] = passing[i];
+  const py::object returned = hook(*arguments);
+  return returned.is_none() ? passing : tensors_of(what, returned);
+}
+
 std::function<Tensors(const Tensors&)> hook_of(const py::object& given, const char* what) {
   if (given.is_none()) return {};
-  return [kept = Callable(py::function(given)), what](const Tensors& passing) -> Tensors {
-    const py::gil_scoped_acquire lock;
-    py::tuple arguments(passing.size());
-    for (size_t i = 0; i < passing.size(); ++i) arguments[i] = passing[i];
-    const py::object returned = kept(*arguments);
-    return returned.is_none() ? passing : tensors_of(what, returned);
+  return [kept = Callable(py::function(given)), what](const Tensors& passing) {
+    const Locked lock;
+    return passed_by(kept.function(), what, passing);
   };
 }
 
-Tensors inputs_of(const py::args& given) {
-  Tensors inputs;
-  for (const py::handle input : given) {
-    auto tensor = tensor_of(input);
-    if (!tensor) {
-      throw py::type_error(concat("module: input ", inputs.size(), " is a ",
-                                  Py_TYPE(input.ptr())->tp_name, ", not a Tensor"));
-    }
-    inputs.push_back(*std::move(tensor));
+constexpr const char* kHooks = "_hooks";
+
+/// A hook that lies in the list of the module's object, where Python's collector sees it.
+std::function<Tensors(const Tensors&)> listed_hook(const Callable& object_of_module, size_t number,
+                                                   int which, const char* what) {
+  return [object_of_module, number, which, what](const Tensors& passing) {
+    const Locked lock;
+    const py::object module = object_of_module();
+    if (module.is_none()) return passing;
+    const py::tuple both = py::list(module.attr(kHooks))[number];
+    return passed_by(both[static_cast<size_t>(which)], what, passing);
+  };
+}
+
+constexpr const char* kBefore = "hook before forward";
+constexpr const char* kAfter = "hook after forward";
+
+void add_hooks(const ModuleObject& module, const py::object& before, const py::object& after) {
+  auto& self = module.cast<Module&>();
+  if (!is_made_in_python(module)) {
+    self.add_hooks({hook_of(before, kBefore), hook_of(after, kAfter)});
+    return;
   }
-  return inputs;
+  const py::dict attributes = module.attr("__dict__");
+  if (!attributes.contains(kHooks)) attributes[kHooks] = py::list();
+  py::list hooks = attributes[kHooks];
+  const size_t number = hooks.size();
+  hooks.append(py::make_tuple(before, after));
+  const Callable object{py::function(py::weakref(module, py::handle()))};
+  self.add_hooks({before.is_none() ? nullptr : listed_hook(object, number, 0, kBefore),
+                  after.is_none() ? nullptr : listed_hook(object, number, 1, kAfter)});
+}
+
+Tensors inputs_of(const py::args& given) {
+  if (auto inputs = only_tensors(given)) return *std::move(inputs);
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (tensor_of(given[i])) continue;
+    throw py::type_error(
+        concat("module: input ", i, " is a ", Py_TYPE(given[i].ptr())->tp_name, ", not a Tensor"));
+  }
+  return {};
+}
+
+py::object called(const ModuleObject& module, const py::args& given, const py::kwargs& named) {
+  auto& self = module.cast<Module&>();
+  if (named.empty()) {
+    if (auto inputs = only_tensors(given)) {
+      return one_or_all(released([&] { return self(*inputs); }));
+    }
+  }
+  const auto* written = dynamic_cast<const WrittenInPython*>(&self);
+  const py::object forward = written ? written->written_forward() : py::none();
+  if (forward.is_none()) {
+    if (named.empty()) inputs_of(given);
+    throw py::type_error(concat(Py_TYPE(module.ptr())->tp_name, ": it takes tensors by position"));
+  }
+  const std::shared_ptr<const Arguments> arguments(new Arguments(forward, given, named),
+                                                   [](const Arguments* dropped) {
+                                                     if (is_ending()) return;
+                                                     const Locked lock;
+                                                     delete dropped;
+                                                   });
+  return one_or_all(released([&] { return call_with(self, arguments); }));
 }
 
 /// A parameter of those values, and of their dtype and layout.
@@ -78,11 +119,12 @@ ParameterPtr parameter_of(const Tensor& values, bool requires_grad) {
 }
 
 void bind_parameter(py::module_& m) {
-  py::class_<Parameter, ParameterPtr>(
+  py::class_<Parameter, ParameterPtr> parameter(
       m, "Parameter",
       "A named slot of a module. What lies in it may be exchanged (sharded, gathered, loaded); "
-      "where a Tensor is asked for it stands for what forward computes with")
-      .def(py::init(&parameter_of), py::arg("values"), py::arg("requires_grad") = true)
+      "where a Tensor is asked for it stands for what forward computes with");
+  refuse_to_pickle(parameter, "a Parameter is neither pickled nor copied; take its data");
+  parameter.def(py::init(&parameter_of), py::arg("values"), py::arg("requires_grad") = true)
       .def_property_readonly(
           "data", [](const Parameter& p) { return p.value().detach(); },
           "As it is at rest, what optimizers change; not recorded")
@@ -108,6 +150,12 @@ void bind_parameter(py::module_& m) {
       .def("set_value", &Parameter::set_value, py::arg("value"),
            "Exchanges what lies in the slot; the shape stays")
       .def_property_readonly("is_materialized", &Parameter::is_materialized)
+      .def(
+          "set_init",
+          [](Parameter& p, const py::function& init) { p.set_initializer(initializer_of(init)); },
+          py::arg("init"),
+          "init(tensor) fills a tensor of any layout with the initial values, when it is "
+          "materialized")
       .def("materialize", &Parameter::materialize, Released(), py::arg("device") = cpu,
            "Gives it memory and its initial values; nothing the second time")
       .def("__repr__", [](const Parameter& p) {
@@ -116,8 +164,28 @@ void bind_parameter(py::module_& m) {
       });
 }
 
-void bind_tree(py::class_<Module, PythonModule, py::smart_holder>& module) {
-  module
+using PlainModule = py::class_<Module, InPython<Module>, py::smart_holder>;
+
+/// A member may take the place of another where forward finds members by name; the built-in ones
+/// hold theirs.
+bool is_free_to_change(const Module& module) {
+  return dynamic_cast<const InPython<Module>*>(&module) != nullptr;
+}
+
+void bind_members(PlainModule& module) {
+  module.def_property_readonly("_is_made_in_python", &is_made_in_python)
+      .def_property_readonly("_is_free_to_change", &is_free_to_change)
+      .def("_remove", &Module::remove, py::arg("name"))
+      .def(
+          "_replace",
+          [](Module& self, const std::string& name, const py::object& member) {
+            if (py::isinstance<Parameter>(member)) {
+              self.replace(name, member.cast<ParameterPtr>());
+            } else {
+              self.replace(name, kept_with_object("module", member));
+            }
+          },
+          py::arg("name"), py::arg("member"))
       .def(
           "_declare",
           [](Module& self, const std::string& name, const Shape& shape, const py::object& init,
@@ -133,7 +201,16 @@ void bind_tree(py::class_<Module, PythonModule, py::smart_holder>& module) {
           py::arg("name"), py::arg("parameter"))
       .def("set_parameter", &Module::set_parameter, py::arg("name"), py::arg("parameter"),
            "Lets own parameter `name` be `parameter`: a tie")
-      .def("adopt", &Module::adopt, py::arg("name"), py::arg("child"), "Adds a child module")
+      .def(
+          "adopt",
+          [](Module& self, const std::string& name, const ModuleObject& child) {
+            self.adopt(name, kept_with_object("adopt", child));
+          },
+          py::arg("name"), py::arg("child"), "Adds a child module");
+}
+
+void bind_tree(PlainModule& module) {
+  module
       .def(
           "_own_parameter",
           [](const Module& self, const std::string& name) -> ParameterPtr {
@@ -165,18 +242,20 @@ void bind_tree(py::class_<Module, PythonModule, py::smart_holder>& module) {
            })
       .def(
           "named_modules",
-          [](const std::shared_ptr<Module>& self) {
+          [](const ModuleObject& self) {
+            const auto tree = tree_of<Module>(self);
             std::vector<std::pair<std::string, std::shared_ptr<Module>>> all;
-            for (const auto& [path, below] : self->named_modules()) {
-              all.emplace_back(path, part_of(self, below));
+            for (const auto& [path, below] : tree->named_modules()) {
+              all.emplace_back(path, part_of(tree, below));
             }
             return all;
           },
           "(path, module) of this module ('') and all below it, parents first")
       .def(
           "get_submodule",
-          [](const std::shared_ptr<Module>& self, const std::string& path) {
-            return part_of(self, &self->module(path));
+          [](const ModuleObject& self, const std::string& path) {
+            const auto tree = tree_of<Module>(self);
+            return part_of(tree, &tree->module(path));
           },
           py::arg("path"),
           "The module at a dotted path; ValueError names the first part that is not there");
@@ -184,11 +263,22 @@ void bind_tree(py::class_<Module, PythonModule, py::smart_holder>& module) {
 
 }  // namespace
 
+py::object forward_beside(const py::object& self, const py::object& built_in_class) {
+  py::object own = py::getattr(self, "forward", py::none());
+  if (!PyMethod_Check(own.ptr())) return own;
+  const py::object built_in = py::getattr(built_in_class, "forward", py::none());
+  return built_in.is(py::handle(PyMethod_GET_FUNCTION(own.ptr()))) ? py::none() : own;
+}
+
 std::vector<NamedParameter> named_parameters_of(const py::object& given) {
   if (py::isinstance<Module>(given)) return given.cast<Module&>().named_parameters();
   std::vector<NamedParameter> all;
   // What Module.parameters() gives knows its names.
   const py::object list = py::getattr(given, "named", given);
+  if (!py::hasattr(list, "__iter__")) {
+    throw py::type_error(concat("parameters: a ", Py_TYPE(given.ptr())->tp_name,
+                                " is neither a Module nor a list of Parameters"));
+  }
   for (const py::handle item : list) {
     const bool is_pair = PyTuple_Check(item.ptr());
     const py::handle parameter = is_pair ? item[py::int_(1)].cast<py::object>() : item;
@@ -211,58 +301,54 @@ std::vector<ParameterPtr> parameters_of(const py::object& given) {
 
 void bind_modules(py::module_& m) {
   bind_parameter(m);
-  py::class_<Module, PythonModule, py::smart_holder> module(
-      m, "Module",
+  PlainModule module(
+      m, "Module", py::dynamic_attr(), with_visible_children(),
       "A part of a model: named parameters, named children, and forward(self, *tensors), which a "
       "call runs with the hooks around it. Parameters and modules assigned to attributes are its "
       "own");
   module.def(py::init<>())
-      .def(
-          "__call__",
-          [](Module& self, const py::args& given) {
-            const Tensors inputs = inputs_of(given);
-            return one_or_all(released([&] { return self(inputs); }));
-          },
-          "forward with the hooks around it: a tensor, or a tuple where there are several")
+      .def("__call__", &called,
+           "forward with the hooks around it: a tensor, or a tuple where there are several. A "
+           "forward written in Python takes keywords, None, numbers and strings too; hooks see the "
+           "tensors, in the order of forward's parameters")
       .def("materialize", &Module::materialize, Released(), py::arg("device") = cpu,
            "Gives every declared parameter memory and its initial values: equal bits for any "
            "sharding. Call it on all ranks alike")
       .def("set_recompute", &Module::set_recompute, py::arg("recompute") = true,
            "Activation checkpointing: forward saves its inputs only and runs again in backward")
-      .def(
-          "add_hooks",
-          [](Module& self, const py::object& before, const py::object& after) {
-            self.add_hooks(
-                {hook_of(before, "hook before forward"), hook_of(after, "hook after forward")});
-          },
-          py::kw_only(), py::arg("before") = py::none(), py::arg("after") = py::none(),
-          "before(*inputs) and after(*outputs) run around forward; what they return passes on "
-          "instead, None leaves it")
+      .def("add_hooks", &add_hooks, py::kw_only(), py::arg("before") = py::none(),
+           py::arg("after") = py::none(),
+           "before(*inputs) and after(*outputs) run around forward; what they return passes on "
+           "instead, None leaves it")
       .def(
           "train",
-          [](const std::shared_ptr<Module>& self, bool mode) {
-            self->set_training(mode);
+          [](const ModuleObject& self, bool mode) {
+            self.cast<Module&>().set_training(mode);
             return self;
           },
           py::arg("mode") = true, "Of this module and all below it")
       .def(
           "eval",
-          [](const std::shared_ptr<Module>& self) {
-            self->set_training(false);
+          [](const ModuleObject& self) {
+            self.cast<Module&>().set_training(false);
             return self;
           },
           "train(False): `Dropout` passes everything")
       .def_property_readonly("training", &Module::is_training);
+  refuse_to_pickle(module,
+                   "a Module is neither pickled nor copied; make another one and load_state_dict() "
+                   "into it what state_dict() gives");
+  bind_members(module);
   bind_tree(module);
   m.def(
       "checkpoint",
       [](const py::function& function, const py::args& given) {
         const Tensors inputs = inputs_of(given);
         const auto run = [kept = Callable(function)](const Tensors& again) {
-          const py::gil_scoped_acquire lock;
+          const Locked lock;
           py::tuple arguments(again.size());
           for (size_t i = 0; i < again.size(); ++i) arguments[i] = again[i];
-          return tensors_of("checkpoint", kept(*arguments));
+          return tensors_of("checkpoint", kept.function()(*arguments));
         };
         return one_or_all(released([&] { return checkpoint(run, inputs); }));
       },

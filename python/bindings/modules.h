@@ -3,16 +3,116 @@
 
 #include <pybind11/trampoline_self_life_support.h>
 
-#include "python/bindings/bindings.h"
+#include <type_traits>
+
+#include "python/bindings/casters.h"
+#include "python/bindings/lock.h"
+#include "python/bindings/module_calls.h"
+#include "python/bindings/module_cycles.h"
+#include "python/bindings/returned_tensors.h"
+#include "weft/error.h"
 #include "weft/module.h"
 
 namespace weft::python {
 
-/// A built-in class of modules. Python knows them as final: their forward is not asked of Python,
-/// and would pass over one's own in silence. Python objects among them live as long as C++ holds
-/// them.
+inline bool is_module(PyObject* object) { return py::isinstance<Module>(py::handle(object)); }
+
+/// The Python object of a module.
+class ModuleObject : public py::object {
+ public:
+  PYBIND11_OBJECT(ModuleObject, py::object, is_module)
+};
+
+/// What a module has whose Python class is written in Python, whatever its C++ class.
+class WrittenInPython {
+ public:
+  virtual ~WrittenInPython() = default;
+  /// Its own forward; None where the built-in one is in force. With the lock held.
+  virtual py::object written_forward() const = 0;
+};
+
+/// `forward` of the object; None where that is the function which the built-in class has.
+py::object forward_beside(const py::object& self, const py::object& built_in_class);
+
+/// A C++ class of modules of which classes are derived in Python.
 template <class M>
-using ModuleClass = py::class_<M, Module, py::smart_holder>;
+class InPython : public M, public WrittenInPython, public py::trampoline_self_life_support {
+ public:
+  using M::M;
+
+  py::object written_forward() const override {
+    if constexpr (std::is_same_v<M, Module>) return py::getattr(self(), "forward", py::none());
+    return forward_beside(self(), py::type::of<M>());
+  }
+
+  /// That of M, whatever Python writes.
+  Tensors built_in_forward(const Tensors& inputs) {
+    if constexpr (std::is_same_v<M, Module>) {
+      fail("module: ", class_name(), " has no forward(self, ...)");
+    } else {
+      return M::forward(inputs);
+    }
+  }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    return forward_with(take_arguments(*this), inputs);
+  }
+
+  std::function<Tensors(const Tensors&)> kept_forward() override {
+    return [this, arguments = take_arguments(*this)](const Tensors& inputs) {
+      return forward_with(arguments, inputs);
+    };
+  }
+
+ private:
+  py::object self() const { return py::cast(static_cast<const M*>(this)); }
+
+  std::string class_name() const {
+    const Locked lock;
+    return Py_TYPE(self().ptr())->tp_name;
+  }
+
+  Tensors forward_with(const ArgumentsPtr& arguments, const Tensors& inputs) {
+    {
+      const Locked lock;
+      const py::object written = written_forward();
+      if (!written.is_none()) return run_written(self(), written, arguments, inputs);
+    }
+    return built_in_forward(inputs);
+  }
+};
+
+template <class M>
+using ModuleClass = py::class_<M, Module, InPython<M>, py::smart_holder>;
+
+/// A built-in class of modules, whose forward those derived from it may call.
+template <class M>
+ModuleClass<M> bind_module_class(py::module_& m, const char* name, const char* doc) {
+  struct Open : M {
+    using M::forward;
+  };
+  return ModuleClass<M>(m, name, py::dynamic_attr(), with_visible_children(), doc)
+      .def(
+          "forward",
+          [name](M& self, const py::args& given) {
+            const auto inputs = only_tensors(given);
+            if (!inputs) throw py::type_error(concat(name, ": forward takes tensors by position"));
+            auto* derived = dynamic_cast<InPython<M>*>(&self);
+            return one_or_all(released([&] {
+              return derived ? derived->built_in_forward(*inputs)
+                             : (self.*(&Open::forward))(*inputs);
+            }));
+          },
+          "What a call runs, without the hooks around it");
+}
+
+/// The C++ module of an object.
+template <class M>
+std::shared_ptr<M> tree_of(const ModuleObject& module) {
+  static_cast<void>(module.cast<M&>());  // throws where __init__ did not run
+  return module.cast<std::shared_ptr<M>>();
+}
 
 /// A module of a tree, which keeps all of the tree.
 inline std::shared_ptr<Module> part_of(const std::shared_ptr<Module>& tree, Module* module) {
@@ -25,3 +125,12 @@ std::vector<NamedParameter> named_parameters_of(const py::object& given);
 std::vector<ParameterPtr> parameters_of(const py::object& given);
 
 }  // namespace weft::python
+
+namespace pybind11::detail {
+
+template <>
+struct handle_type_name<weft::python::ModuleObject> {
+  static constexpr auto name = const_name("weft._weft.Module");
+};
+
+}  // namespace pybind11::detail

@@ -2,14 +2,28 @@
 #include "weft/ops/networks.h"
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
+#include "python/bindings/rule_text.h"
 
 namespace weft::python {
 
+/// A function of the last dim, of another one.
+static Tensor along(const char* what, Tensor (*function)(const Tensor&), const Tensor& x, int dim) {
+  const int at = normalized_dim(what, dim, x.ndim());
+  if (at == x.ndim() - 1) return function(x);
+  return function(x.transpose(at, -1)).transpose(at, -1);
+}
+
 void bind_networks(py::module_& m) {
-  m.def("softmax", &softmax, Released(), py::arg("x"),
-        with_rule("softmax", "exp(x) / sum of exp(x) along the last dim"));
-  m.def("log_softmax", &log_softmax, Released(), py::arg("x"),
-        with_rule("log_softmax", "The logarithm of softmax(x), along the last dim"));
+  m.def(
+      "softmax", [](const Tensor& x, int dim) { return along("softmax", &softmax, x, dim); },
+      Released(), py::arg("x"), py::arg("dim") = -1,
+      with_rule("softmax", "exp(x) / sum of exp(x) along `dim`"));
+  m.def(
+      "log_softmax",
+      [](const Tensor& x, int dim) { return along("log_softmax", &log_softmax, x, dim); },
+      Released(), py::arg("x"), py::arg("dim") = -1,
+      with_rule("log_softmax", "The logarithm of softmax(x), along `dim`"));
   m.attr("IGNORED_TARGET") = kIgnoredTarget;
   m.def(
       "cross_entropy", &cross_entropy, Released(), py::arg("logits"), py::arg("targets"),

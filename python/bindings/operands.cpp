@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
+#include "python/bindings/rule_text.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <deque>
-#include <map>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
 #include "python/bindings/own_op.h"
-#include "python/bindings/released.h"
+#include "python/bindings/returned_tensors.h"
+#include "python/bindings/rule_text.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -47,16 +48,23 @@ static Attributes attributes_of(const Op& op, const Shape& structure,
   return attributes;
 }
 
-/// Kernels take dims and sizes as they come: as many as in one of the op's samples, at least.
-static void check_structure(const Op& op, const Shape& structure) {
-  if (op.spec().samples.empty()) return;
-  int least = kMaxDims;
+/// What a built-in op says nothing of, its kernel would pass over in silence.
+static void check_takes_structure(const Op& op, const Shape& structure) {
+  const OpSpec& spec = op.spec();
+  if (structure.empty() || spec.structure.fits || spec.samples.empty()) return;
+  fail(spec.name, ": structure ", structure, " is given to an op that takes none");
+}
+
+/// (shapes, dtypes, structure, values, (low, high)) of each call that the op is tested with.
+static py::list samples_of(const Op& op) {
+  py::list all;
   for (const OpSample& sample : op.spec().samples) {
-    least = std::min(least, sample.attributes.structure.ndim());
+    std::vector<DType> dtypes = sample.dtypes;
+    dtypes.resize(sample.shapes.size(), DType::f32);
+    all.append(py::make_tuple(sample.shapes, dtypes, sample.attributes.structure,
+                              sample.attributes.values, std::pair(sample.low, sample.high)));
   }
-  if (structure.ndim() >= least) return;
-  fail(op.spec().name, ": ", structure.ndim(), " numbers of structure; it takes at least ", least,
-       ", as ", op.spec().samples.front().attributes.structure, " in its samples");
+  return all;
 }
 
 static py::object call(const Op& op, const py::args& given, const Shape& structure,
@@ -70,7 +78,7 @@ static py::object call(const Op& op, const py::args& given, const Shape& structu
     }
     operands.push_back(*std::move(tensor));
   }
-  check_structure(op, structure);
+  check_takes_structure(op, structure);
   const Attributes attributes = attributes_of(op, structure, values);
   return one_or_all(released([&] { return op.call(operands, attributes); }));
 }
@@ -91,8 +99,14 @@ void bind_ops(py::module_& m) {
       .def_property_readonly(
           "linear", [](const Op& op) { return op.spec().linear; },
           "Sets of operands in which it is jointly linear: Partial passes there")
+      .def_property_readonly(
+          "structure", [](const Op& op) { return op.spec().structure.names; },
+          "What the numbers of its `structure` are, in order; '' for an op that says nothing")
       .def_property_readonly("differentiable",
                              [](const Op& op) { return op.spec().differentiable; })
+      .def_property_readonly("samples", &samples_of,
+                             "Calls that it is tested with: (shapes, dtypes, structure, values, "
+                             "(low, high) of the elements)")
       .def(
           "__call__", &call, py::kw_only(), py::arg("structure") = Shape(),
           py::arg("values") = std::vector<double>{},

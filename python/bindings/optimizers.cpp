@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/optimizers.h"
 
+#include "python/bindings/callable.h"
+#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "python/bindings/released.h"
+#include "python/bindings/pickling.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -10,15 +12,20 @@ namespace weft::python {
 static DecayPredicate predicate_of(const py::object& given) {
   if (given.is_none()) return {};
   return [kept = Callable(py::function(given))](const NamedParameter& p) {
-    const py::gil_scoped_acquire lock;
+    const Locked lock;
     return kept(p.name(), p.parameter).cast<bool>();
   };
 }
 
 static void bind_base(py::module_& m) {
-  py::class_<Optimizer>(m, "Optimizer",
-                        "Changes parameters by their gradients. It holds their slots, so they may "
-                        "be sharded, gathered or loaded meanwhile")
+  py::class_<Optimizer> bound(
+      m, "Optimizer",
+      "Changes parameters by their gradients. It holds their slots, so they may "
+      "be sharded, gathered or loaded meanwhile");
+  refuse_to_pickle(bound,
+                   "an Optimizer is neither pickled nor copied; make another one and "
+                   "load_state_dict() into it what weft.state_dict() gives");
+  bound
       .def(
           "step",
           [](Optimizer& o, const std::optional<Tensor>& gradient_scale) {
@@ -27,7 +34,15 @@ static void bind_base(py::module_& m) {
           Released(), py::arg("gradient_scale") = py::none(),
           "One update by the gradients times the one element of gradient_scale (clip_scale gives "
           "one). Parameters without a gradient stay; ValueError when none has one")
-      .def("zero_grad", &Optimizer::zero_grad, Released(), "Clears the gradients of its parameters")
+      .def(
+          "zero_grad",
+          [](Optimizer& o, bool set_to_none) {
+            if (!set_to_none) {
+              fail("zero_grad: gradients are cleared, never zeros; leave out set_to_none=False");
+            }
+            o.zero_grad();
+          },
+          Released(), py::arg("set_to_none") = true, "Clears the gradients of its parameters")
       .def_property("lr", &Optimizer::learning_rate, &Optimizer::set_learning_rate,
                     "The learning rate")
       .def_property_readonly(

@@ -5,6 +5,8 @@
 
 #include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
+#include "python/bindings/callable.h"
+#include "python/bindings/lock.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -49,7 +51,7 @@ static py::object told_of(const Call& call, int results) {
 /// Runs forward on copies of the operands and copies what it returns to the results.
 static void run_forward(const std::string& name, const Callable& forward, int results,
                         const Call& call) {
-  const py::gil_scoped_acquire lock;
+  const Locked lock;
   py::tuple arguments(static_cast<size_t>(call.operands() + 1));
   arguments[0] = told_of(call, results);
   for (int i = 0; i < call.operands(); ++i) {
@@ -68,7 +70,7 @@ static void run_forward(const std::string& name, const Callable& forward, int re
 /// Gives the gradients that Python's backward returns.
 static void run_backward(const std::string& name, const Callable& backward, int results,
                          bool saves_outputs, const Grad& grad) {
-  const py::gil_scoped_acquire lock;
+  const Locked lock;
   py::list operands, outputs;
   for (int i = 0; i < grad.operands(); ++i) operands.append(grad.in(i));
   for (int i = 0; saves_outputs && i < results; ++i) outputs.append(grad.out(i));
@@ -94,7 +96,7 @@ static void run_backward(const std::string& name, const Callable& backward, int 
     if (gradient.is_none() || !grad.wants(i)) continue;
     const auto tensor = tensor_of(gradient);
     if (!tensor) fail(name, ": backward's gradient ", i, " is no Tensor");
-    const py::gil_scoped_release release;
+    const Unlocked release;
     grad.give(i, *tensor);
   }
 }

@@ -67,6 +67,25 @@ std::optional<Placements> placements_of(py::handle object) {
   return Placements(std::span<const Placement>(all));
 }
 
+/// What a kind of placement is made of again.
+static py::tuple told_of(const Replicate&) { return py::tuple(0); }
+static py::tuple told_of(const Shard& shard) { return py::make_tuple(shard.dim); }
+static py::tuple told_of(const Partial& partial) { return py::make_tuple(name_of(partial.op)); }
+
+/// By name or by position, and the stated orders of cuts.
+static py::tuple told_of(const Placements& placements) {
+  py::dict named;
+  for (const NamedPlacement& one : placements.by_name()) {
+    named[py::str(one.axis)] = object_of(one.placement);
+  }
+  py::list listed, orders;
+  for (const Placement& one : placements.by_position()) listed.append(object_of(one));
+  for (const CutOrder& order : placements.orders()) {
+    orders.append(py::make_tuple(order.dim, order.axes));
+  }
+  return py::make_tuple(named.empty() ? py::object(listed) : py::object(named), orders);
+}
+
 /// What all three kinds have, as PyTorch's have it.
 template <class Kind>
 static py::class_<Kind> bind_kind(py::module_& m, const char* name, const char* doc) {
@@ -84,6 +103,10 @@ static py::class_<Kind> bind_kind(py::module_& m, const char* name, const char* 
           py::arg("dim") = py::none(), "Whether it is a Shard (of that dim)")
       .def("is_replicate", [](const Kind& p) { return Placement(p).is_replicate(); })
       .def("is_partial", [](const Kind& p) { return Placement(p).is_partial(); })
+      .def("__reduce__",
+           [m, name](const Kind& p) -> py::tuple {
+             return py::make_tuple(m.attr(name), told_of(p));
+           })
       .def("__hash__", [](const Kind& p) { return py::hash(py::str(concat(Placement(p)))); });
 }
 
@@ -98,7 +121,10 @@ void bind_placements(py::module_& m) {
              Placement(Shard{dim});  // checks it
              return Shard{dim};
            }),
-           py::arg("dim") = 0, "ValueError for a negative dim, or one that no tensor can have")
+           py::arg("dim") = 0,
+           "A dim below 0 counts from the end of whatever tensor is laid out; ValueError for one "
+           "that "
+           "no tensor can have")
       .def_readonly("dim", &Shard::dim)
       .def("__repr__", [](const Shard& s) { return concat("Shard(", s.dim, ")"); });
   bind_kind<Partial>(m, "Partial",
@@ -123,7 +149,18 @@ void bind_placements(py::module_& m) {
           },
           py::arg("dim"), py::arg("axes"),
           "The same with `dim` cut by the axes in that order, outermost first; names all the root "
-          "mesh's axes that cut the dim");
+          "mesh's axes that cut the dim")
+      .def("__reduce__", [m](const PlacementsObject& self) -> py::tuple {
+        return py::make_tuple(m.attr("_placements"), told_of(self.placements));
+      });
+  m.def(
+      "_placements",
+      [](Placements placements,
+         const std::vector<std::pair<int, std::vector<std::string>>>& orders) {
+        for (const auto& [dim, axes] : orders) placements = placements.cut_in_order(dim, axes);
+        return placements;
+      },
+      py::arg("placements"), py::arg("orders"));
 }
 
 }  // namespace weft::python

@@ -2,7 +2,9 @@
 #include "weft/ops/products.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/tensor_methods.h"
+#include "python/bindings/lock.h"
+#include "python/bindings/products.h"
+#include "python/bindings/rule_text.h"
 #include "weft/error.h"
 #include "weft/ops/shapes.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/rank_run.h"
+#include "python/bindings/lock.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -8,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "python/bindings/released.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -19,11 +19,21 @@ namespace {
 class RankRun {
  public:
   RankRun(int ranks, const py::function& body)
-      : body_(body), ranks_(static_cast<size_t>(ranks)), results_(static_cast<size_t>(ranks)) {}
+      : body_(body),
+        around_(of_thread()),
+        ranks_(static_cast<size_t>(ranks)),
+        results_(static_cast<size_t>(ranks)) {
+    if (around_ && around_->is_interrupted_) throw_interrupt();
+    all().push_back(this);
+  }
+  ~RankRun() { std::erase(all(), this); }
+  RankRun(const RankRun&) = delete;
+  RankRun& operator=(const RankRun&) = delete;
 
   /// The life of one rank, on its thread.
   void run(const Communicator& world) {
-    const py::gil_scoped_acquire lock;
+    const Locked lock;
+    of_thread() = this;
     Rank& rank = ranks_[static_cast<size_t>(world.rank())];
     rank = {world, PyThread_get_thread_ident()};
     try {
@@ -43,14 +53,11 @@ class RankRun {
     }
   }
 
-  /// KeyboardInterrupt in every rank that runs Python, and an end to the waits of the others.
+  /// KeyboardInterrupt in every rank that runs Python, and an end to the waits of the others; so in
+  /// the runs that they started.
   void interrupt() {
     is_interrupted_ = true;
-    for (const Rank& rank : ranks_) {
-      if (!rank.world) continue;
-      PyThreadState_SetAsyncExc(rank.thread, PyExc_KeyboardInterrupt);
-      rank.world.abort("interrupted from the keyboard");
-    }
+    end_ranks(PyExc_KeyboardInterrupt, "interrupted from the keyboard");
   }
   /// A CommError in ranks that run Python still, a second after another rank failed: those that
   /// wait for it hear of it by themselves.
@@ -63,6 +70,7 @@ class RankRun {
     for (const Rank& rank : ranks_) {
       if (rank.world) PyThreadState_SetAsyncExc(rank.thread, error.ptr());
     }
+    end_runs_within(error.ptr(), "a rank of the run around this one failed");
   }
 
   [[noreturn]] static void throw_interrupt() {
@@ -82,6 +90,33 @@ class RankRun {
     unsigned long thread = 0;
   };
 
+  /// The runs under way, and that whose rank the calling thread is.
+  static std::vector<RankRun*>& all() {
+    static std::vector<RankRun*> runs;
+    return runs;
+  }
+  static RankRun*& of_thread() {
+    static thread_local RankRun* run = nullptr;
+    return run;
+  }
+
+  void end_ranks(PyObject* kind, const char* why) {
+    for (const Rank& rank : ranks_) {
+      if (!rank.world) continue;
+      PyThreadState_SetAsyncExc(rank.thread, kind);
+      rank.world.abort(why);
+    }
+    end_runs_within(kind, why);
+  }
+
+  void end_runs_within(PyObject* kind, const char* why) {
+    for (RankRun* run : all()) {
+      if (run->around_ != this) continue;
+      run->is_interrupted_ = run->is_interrupted_ || is_interrupted_;
+      run->end_ranks(kind, why);
+    }
+  }
+
   static void name_rank(const py::error_already_set& raised, const Communicator& world) {
     if (world.size() == 1) return;
     // What the other ranks are told is written down at its first reading; they know the rank.
@@ -90,6 +125,7 @@ class RankRun {
   }
 
   const py::function& body_;
+  RankRun* around_;
   std::vector<Rank> ranks_;
   std::vector<py::object> results_;
   bool is_interrupted_ = false;
@@ -115,7 +151,7 @@ class Listening {
   /// Without the interpreter's lock.
   void wait(RankRun& run) {
     while (!is_done()) {
-      const py::gil_scoped_acquire lock;
+      const Locked lock;
       run.end_stragglers();
       if (PyErr_CheckSignals() == 0) continue;
       // What Python's handler of the signal raised: KeyboardInterrupt unless somebody changed it.

@@ -3,7 +3,8 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/dims.h"
-#include "python/bindings/released.h"
+#include "python/bindings/lock.h"
+#include "python/bindings/rule_text.h"
 #include "weft/ops/shapes.h"
 
 namespace weft::python {

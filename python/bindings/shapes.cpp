@@ -6,8 +6,9 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/dims.h"
-#include "python/bindings/released.h"
-#include "python/bindings/tensor_methods.h"
+#include "python/bindings/lock.h"
+#include "python/bindings/rule_text.h"
+#include "python/bindings/shapes.h"
 #include "weft/error.h"
 
 namespace weft::python {

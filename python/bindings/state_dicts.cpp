@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/state_dict.h"
 
+#include "python/bindings/callable.h"
+#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "python/bindings/released.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -59,12 +60,12 @@ static void bind_training_state(py::module_& m) {
              const py::function& take) {
             self.add(name, {.give =
                                 [kept = Callable(give)] {
-                                  const py::gil_scoped_acquire lock;
+                                  const Locked lock;
                                   return StateDict{{}, kept().cast<Numbers>()};
                                 },
                             .take =
                                 [kept = Callable(take)](const Numbers& numbers) {
-                                  const py::gil_scoped_acquire lock;
+                                  const Locked lock;
                                   kept(numbers);
                                 }});
           },

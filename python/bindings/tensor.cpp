@@ -2,9 +2,13 @@
 #include "weft/tensor.h"
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/elements.h"
+#include "python/bindings/indexing.h"
+#include "python/bindings/lock.h"
 #include "python/bindings/operands.h"
-#include "python/bindings/released.h"
-#include "python/bindings/tensor_methods.h"
+#include "python/bindings/products.h"
+#include "python/bindings/shapes.h"
+#include "python/bindings/whole_numbers.h"
 #include "weft/autograd.h"
 #include "weft/cuts.h"
 #include "weft/error.h"
@@ -41,7 +45,8 @@ static py::tuple placements_of_tensor(const Tensor& x) {
 
 /// redistribute(placements) and PyTorch's redistribute(mesh, placements), of which mesh must be the
 /// tensor's.
-static Tensor redistributed(const Tensor& x, const py::object& first, const py::object& second) {
+static Tensor redistributed(const Tensor& x, const py::object& first, const py::object& second,
+                            bool) {
   const bool has_mesh = py::isinstance<DeviceMesh>(first);
   if (has_mesh && !(x.is_sharded() && x.sharding().mesh() == first.cast<const DeviceMesh&>())) {
     fail("redistribute: the tensor ", x.shape(), " is not laid out over this mesh");
@@ -89,10 +94,12 @@ static void bind_layout(py::class_<Tensor>& tensor) {
           Released(), py::kw_only(), py::arg("grad_placements") = py::none(),
           "This rank's part, recorded for backward; grad_placements says what the parts of the "
           "gradient are where the tensor is Replicate or Partial (there they must be given)")
-      .def("redistribute", &redistributed, py::arg("device_mesh") = py::none(),
-           py::arg("placements") = py::none(),
-           "The same values in another layout; runs the plan that `explain` prints. "
-           "redistribute(placements) or redistribute(device_mesh, placements)")
+      .def(
+          "redistribute", &redistributed, py::arg("device_mesh") = py::none(),
+          py::arg("placements") = py::none(), py::kw_only(), py::arg("async_op") = false,
+          "The same values in another layout; runs the plan that `explain` prints. "
+          "redistribute(placements) or redistribute(device_mesh, placements). It has ended when it "
+          "returns, with async_op or without")
       .def("full_tensor", &Tensor::full_tensor, Released(),
            "The whole on each rank, as a tensor of one device")
       .def(
@@ -140,9 +147,12 @@ static Shape shape_of(const py::args& sizes) {
   return shape;
 }
 
-static std::vector<int> ints_of(const py::args& dims) {
-  const bool is_one = dims.size() == 1 && !PyLong_Check(dims[0].ptr());
-  return py::object(is_one ? py::object(dims[0]) : py::object(dims)).cast<std::vector<int>>();
+static std::vector<int> dims_one_by_one(const py::args& given) {
+  const bool is_one = given.size() == 1 && py::isinstance<py::sequence>(given[0]);
+  const py::sequence dims = is_one ? py::sequence(given[0]) : py::sequence(given);
+  std::vector<int> all;
+  for (const py::handle dim : dims) all.push_back(dim_number("permute", dim));
+  return all;
 }
 
 static void bind_shape_methods(py::class_<Tensor>& tensor) {
@@ -156,7 +166,7 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
       .def(
           "permute",
           [](const Tensor& x, const py::args& dims) {
-            const std::vector<int> given = ints_of(dims);
+            const std::vector<int> given = dims_one_by_one(dims);
             return released([&] { return permute(x, given); });
           },
           "Dim i of the result is dim dims[i]; a view")
@@ -244,6 +254,7 @@ static void bind_operators(py::class_<Tensor>& tensor) {
 
 static void bind_elements(py::class_<Tensor>& tensor) {
   tensor.def("item", &item_of, "The one element, whole on this rank, as a Python number")
+      .def("tolist", &list_of, "The elements as nested lists of Python numbers")
       .def("__format__",
            [](const Tensor& x, const std::string& how) -> std::string {
              if (how.empty()) return described(x);
@@ -274,7 +285,7 @@ static void bind_elements(py::class_<Tensor>& tensor) {
 }
 
 /// How tensors come to lie over a mesh.
-static void bind_distribution(py::module_& m, py::class_<Tensor>& tensor) {
+static void bind_distribution(py::module_& m) {
   const auto from_parts = [](const Tensor& local, const DeviceMesh& mesh,
                              const Placements& placements, const std::optional<Shape>& shape) {
     return shape ? from_local(local, mesh, placements, *shape)
@@ -285,9 +296,6 @@ static void bind_distribution(py::module_& m, py::class_<Tensor>& tensor) {
       "`shape` is given; they must be those of a cut of their sum";
   m.def("from_local", from_parts, Released(), py::arg("local"), py::arg("mesh"),
         py::arg("placements"), py::kw_only(), py::arg("shape") = py::none(), kFromLocal);
-  tensor.def_static("from_local", from_parts, Released(), py::arg("local"), py::arg("mesh"),
-                    py::arg("placements"), py::kw_only(), py::arg("shape") = py::none(),
-                    kFromLocal);
   m.def("distribute", &distribute, Released(), py::arg("whole"), py::arg("mesh"),
         py::arg("placements") = py::none(), "Slices locally what each rank already holds whole");
   m.def(
@@ -327,16 +335,13 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
       .def_property_readonly("device", &Tensor::device)
       .def_property_readonly("size", &Tensor::numel, "Elements of the whole tensor")
       .def("numel", &Tensor::numel, "Elements of the whole tensor")
-      .def(
-          "to", [](const Tensor& x, DType dtype) { return x.to(dtype); }, Released(),
-          py::arg("dtype"), "The same values as another dtype")
       .def("__repr__", &described);
   bind_layout(tensor);
   bind_gradients(tensor);
   bind_shape_methods(tensor);
   bind_operators(tensor);
   bind_elements(tensor);
-  bind_distribution(m, tensor);
+  bind_distribution(m);
   bind_functions_as_methods(m, tensor);
   // NumPy leaves operators with tensors to the tensor.
   tensor.attr("__array_ufunc__") = py::none();

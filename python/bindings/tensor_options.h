@@ -7,8 +7,10 @@
 
 namespace weft::python {
 
-/// Of the keywords that all factories take. ValueError for placements without a mesh.
-TensorOptions options_of(DType dtype, Device device, const std::optional<DeviceMesh>& mesh,
+/// Of the keywords that all factories take, for a tensor of `ndim` dims. ValueError for placements
+/// without a mesh.
+TensorOptions options_of(int ndim, DType dtype, Device device,
+                         const std::optional<DeviceMesh>& mesh,
                          const std::optional<Placements>& placements);
 
 }  // namespace weft::python

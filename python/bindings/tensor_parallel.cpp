@@ -3,8 +3,11 @@
 
 #include <pybind11/stl.h>
 
+#include "python/bindings/callable.h"
+#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "python/bindings/released.h"
+#include "python/bindings/returned_tensors.h"
+#include "weft/error.h"
 
 namespace weft::python {
 
@@ -51,10 +54,23 @@ static void bind_styles(py::module_& m) {
            py::arg("outputs") = std::vector<AxisLayout>{});
 }
 
+static Style style_of(py::handle path, py::handle given) {
+  py::detail::make_caster<Style> style;
+  if (style.load(given, false)) return py::detail::cast_op<Style&&>(std::move(style));
+  throw py::type_error(concat("parallelize: the style of ", py::repr(path).cast<std::string>(),
+                              " is a ", Py_TYPE(given.ptr())->tp_name,
+                              ", none of Colwise, Rowwise, SequenceParallel, PrepareInput, "
+                              "PrepareOutput and Layouts"));
+}
+
 /// {path: style or list of styles}, in order.
 static std::vector<ModuleStyle> styles_of(const py::dict& plan) {
   std::vector<ModuleStyle> styles;
   for (const auto& [path, given] : plan) {
+    if (!PyUnicode_Check(path.ptr())) {
+      throw py::type_error(concat("parallelize: ", py::repr(path).cast<std::string>(),
+                                  " is given for a path; it is a string, as 'layers.*.wq'"));
+    }
     const bool is_list = PyList_Check(given.ptr()) || PyTuple_Check(given.ptr());
     const py::list all = is_list ? py::list(py::reinterpret_borrow<py::object>(given)) : [&] {
       py::list one;
@@ -62,7 +78,7 @@ static std::vector<ModuleStyle> styles_of(const py::dict& plan) {
       return one;
     }();
     for (const py::handle style : all) {
-      styles.push_back({path.cast<std::string>(), style.cast<Style>()});
+      styles.push_back({path.cast<std::string>(), style_of(path, style)});
     }
   }
   return styles;
@@ -82,9 +98,10 @@ void bind_tensor_parallel(py::module_& m) {
   bind_styles(m);
   m.def(
       "parallelize",
-      [](const std::shared_ptr<Module>& module, const DeviceMesh& axis, const py::dict& plan) {
+      [](const ModuleObject& module, const DeviceMesh& axis, const py::dict& plan) {
+        auto& tree = module.cast<Module&>();
         const std::vector<ModuleStyle> styles = styles_of(plan);
-        released([&] { parallelize(*module, axis, styles); });
+        released([&] { parallelize(tree, axis, styles); });
         return module;
       },
       py::arg("module"), py::arg("mesh"), py::arg("plan"),
@@ -107,7 +124,7 @@ void bind_tensor_parallel(py::module_& m) {
         const Callable kept(loss);
         return released([&] {
           return explain(model, [&kept] {
-            const py::gil_scoped_acquire lock;
+            const Locked lock;
             return tensors_of("explain_model", kept()).at(0);
           });
         });

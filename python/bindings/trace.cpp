@@ -2,6 +2,7 @@
 #include "weft/trace.h"
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
 
 namespace weft::python {
 

@@ -2,10 +2,13 @@
 """The names under which PyTorch's users look for things."""
 
 import functools
+import math
 
 from weft import _array_api, _weft
-from weft._array_api._beside import copied
+from weft._array_api._beside import check_device, copied
+from weft._context import no_grad as inference_mode
 from weft._weft import (
+    Device as device,
     DType as dtype,
     PrepareInput,
     PrepareOutput,
@@ -27,10 +30,13 @@ __all__ = [
     "PrepareModuleOutput",
     "RowwiseParallel",
     "bmm",
+    "clip_grad_norm_",
+    "device",
     "distribute_tensor",
     "dtype",
     "div",
     "empty",
+    "inference_mode",
     "init_device_mesh",
     "mm",
     "mul",
@@ -39,6 +45,7 @@ __all__ = [
     "parallelize_module",
     "permute",
     "rand",
+    "randint",
     "randn",
     "sub",
     "tensor",
@@ -59,9 +66,41 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, world=None
     return _weft.DeviceMesh(world or connect(), list(zip(names, mesh_shape)))
 
 
-def distribute_tensor(tensor, device_mesh, placements=None):
-    """distribute: each rank slices what it holds whole; no rank's values are sent to others."""
+def distribute_tensor(tensor, device_mesh, placements=None, *, src_data_rank=None):
+    """distribute: each rank slices what it holds whole; no rank's values are sent to others, unless
+    src_data_rank says whose: that is scatter."""
+    if src_data_rank is not None:
+        return _weft.scatter(tensor, device_mesh, placements or {}, root=src_data_rank)
     return _weft.distribute(tensor, device_mesh, placements or {})
+
+
+def _from_local(
+    local_tensor, device_mesh, placements, *, run_check=False, shape=None, stride=None
+):
+    """from_local: a sharded tensor whose parts are `local_tensor`. The ranks exchange their sizes
+    unless the whole's `shape` is given."""
+    if run_check:
+        raise ValueError(
+            "from_local: run_check=True would send one rank's values to others; use scatter"
+        )
+    return _weft.from_local(local_tensor, device_mesh, placements, shape=shape)
+
+
+def clip_grad_norm_(
+    parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None
+):
+    """Scales all gradients so that their norm is at most max_norm; gives the norm before: that of
+    the gradients whatever their layouts and meshes. One all-reduce. ValueError for a norm_type that
+    is not 2; RuntimeError, when asked for, where the norm is no finite number."""
+    if norm_type != 2:
+        raise ValueError(f"clip_grad_norm_: norm_type {norm_type} is not 2, the one there is")
+    if not error_if_nonfinite:
+        return _weft.clip_grad_norm_(parameters, max_norm)
+    parameters = list(getattr(parameters, "named", parameters))
+    norm = _weft.gradient_norm(parameters).item()
+    if not math.isfinite(norm):
+        raise RuntimeError(f"clip_grad_norm_: the norm of the gradients is {norm}")
+    return _weft.clip_grad_norm_(parameters, max_norm)
 
 
 def parallelize_module(module, device_mesh, parallelize_plan):
@@ -119,6 +158,17 @@ randn = _of_sizes(_weft.randn)
 zeros = _of_sizes(_array_api.zeros)
 
 
+def randint(low, high, size=None, *, dtype=_weft.int64, **options):
+    """Whole numbers in [low, high), or in [0, low) when two arguments are given; of the keywords of
+    randn. Equal for any mesh."""
+    if size is None:
+        low, high, size = 0, low, high
+    if not low < high:
+        raise ValueError(f"randint: there is no number in [{low}, {high})")
+    drawn = _weft.uniform(size, float(low), float(high), dtype=_weft.float64, **options)
+    return drawn.floor().to(dtype)
+
+
 class ColwiseParallel(_weft.Colwise):
     """Colwise. Inputs say themselves how they are laid out, and what comes out is no local part:
     `input_layouts` and `use_local_output` have nothing to decide."""
@@ -168,6 +218,38 @@ def _is_here(self):
     return self
 
 
+def _is_device(given):
+    if isinstance(given, str):
+        return given.partition(":")[0] in ("cpu", "cuda", "meta")
+    return isinstance(given, _weft.Device)
+
+
+def _to(self, *given, dtype=None, device=None, copy=False, non_blocking=False):
+    """The same values as another dtype: to(dtype), to("cpu"), to("cpu", dtype), to(other), which is
+    as the other tensor. ValueError for another device than the tensor's."""
+    for one in given:
+        if _is_device(one):
+            device = one
+        elif isinstance(one, _weft.Tensor):
+            device, dtype = one.device, one.dtype
+        else:
+            dtype = one
+    if device is not None:
+        check_device("to", self, device)
+    made = self if dtype is None else _weft.astype(self, dtype)
+    return copied(made) if copy and made.dtype is self.dtype else made
+
+
+def _as_dtype(name, dtype):
+    def method(self):
+        return _weft.astype(self, dtype)
+
+    method.__name__ = name
+    method.__qualname__ = f"Tensor.{name}"
+    method.__doc__ = f"to(weft.{dtype.name})."
+    return method
+
+
 def _clone(self):
     """The same elements in new memory, laid out as here."""
     return copied(self)
@@ -176,6 +258,19 @@ def _clone(self):
 for _name, _method in {
     "clone": _clone,
     "contiguous": _is_here,
+    "cpu": _is_here,
     "flatten": _flatten,
+    "from_local": staticmethod(_from_local),
+    "to": _to,
 }.items():
     setattr(_weft.Tensor, _name, _method)
+for _name, _dtype in {
+    "bfloat16": _weft.bfloat16,
+    "bool": _weft.bool,
+    "double": _weft.float64,
+    "float": _weft.float32,
+    "half": _weft.float16,
+    "int": _weft.int32,
+    "long": _weft.int64,
+}.items():
+    setattr(_weft.Tensor, _name, _as_dtype(_name, _dtype))

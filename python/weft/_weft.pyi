@@ -3,6 +3,7 @@ weft's engine; the package `weft` shows it.
 """
 from __future__ import annotations
 import collections.abc
+import builtins
 import numpy
 import typing
 __all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'all', 'all_ops', 'any', 'argmax', 'argmin', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'attention', 'backward', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'bool', 'broadcast_to', 'cat', 'ceil', 'checkpoint', 'clip_grad_norm_', 'clip_scale', 'concat', 'copy_', 'copysign', 'cos', 'cosh', 'cross_entropy', 'cross_entropy_rows', 'distribute', 'divide', 'dropout', 'dtype_named', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flip', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'hypot', 'i32', 'i64', 'implicit_traffic', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isfinite', 'isinf', 'isnan', 'launched_ranks', 'layer_norm', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsumexp', 'manual_seed', 'matmul', 'max', 'maximum', 'mean', 'measured_bytes', 'memory_statistics', 'min', 'minimum', 'multiply', 'negative', 'newest_complete_checkpoint', 'nextafter', 'norm', 'normal', 'normal_', 'not_equal', 'ones', 'ones_like', 'pad', 'parallelize', 'permute_dims', 'pow', 'predicted_bytes', 'prod', 'promote', 'rand', 'randn', 'release_cached_memory', 'relu', 'remainder', 'reset_peak_memory', 'reshape', 'rms_norm', 'rope', 'round', 'rsqrt', 'run_ranks', 'scale_', 'scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'slice', 'softmax', 'sqrt', 'square', 'squeeze', 'state_dict', 'subtract', 'sum', 'sum_squares', 'swiglu', 'tan', 'tanh', 'transpose', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'uniform', 'uniform_', 'unsqueeze', 'where', 'zeros', 'zeros_like']
@@ -17,7 +18,11 @@ class DType:
     """
     The type of a tensor's elements
     """
-    def __eq__(self, arg0: typing.Any) -> bool:
+    def __copy__(self) -> typing.Any:
+        ...
+    def __deepcopy__(self, arg0: typing.Any) -> typing.Any:
+        ...
+    def __eq__(self, arg0: typing.Any) -> builtins.bool:
         ...
     def __hash__(self) -> int:
         ...
@@ -26,7 +31,7 @@ class DType:
     def __repr__(self) -> str:
         ...
     @property
-    def is_floating_point(self) -> bool:
+    def is_floating_point(self) -> builtins.bool:
         ...
     @property
     def itemsize(self) -> int:
@@ -42,7 +47,7 @@ class Device:
     """
     Where memory lives: cpu, meta (shapes and no memory), cuda:0
     """
-    def __eq__(self, arg0: typing.Any) -> bool:
+    def __eq__(self, arg0: typing.Any) -> builtins.bool:
         ...
     def __hash__(self) -> int:
         ...
@@ -50,6 +55,8 @@ class Device:
         """
         The device of that name; ValueError for another name
         """
+    def __reduce__(self) -> tuple:
+        ...
     def __repr__(self) -> str:
         ...
     def __str__(self) -> str:
@@ -66,19 +73,21 @@ class Replicate:
     """
     Each device along the axis holds the whole
     """
-    def __eq__(self, arg0: typing.Any) -> bool:
+    def __eq__(self, arg0: typing.Any) -> builtins.bool:
         ...
     def __hash__(self) -> int:
         ...
     def __init__(self) -> None:
         ...
+    def __reduce__(self) -> tuple:
+        ...
     def __repr__(self) -> str:
         ...
-    def is_partial(self) -> bool:
+    def is_partial(self) -> builtins.bool:
         ...
-    def is_replicate(self) -> bool:
+    def is_replicate(self) -> builtins.bool:
         ...
-    def is_shard(self, dim: typing.SupportsInt | typing.SupportsIndex | None = None) -> bool:
+    def is_shard(self, dim: typing.SupportsInt | typing.SupportsIndex | None = None) -> builtins.bool:
         """
         Whether it is a Shard (of that dim)
         """
@@ -86,21 +95,23 @@ class Shard:
     """
     Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / devices) elements, the last devices fewer or none
     """
-    def __eq__(self, arg0: typing.Any) -> bool:
+    def __eq__(self, arg0: typing.Any) -> builtins.bool:
         ...
     def __hash__(self) -> int:
         ...
     def __init__(self, dim: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
         """
-        ValueError for a negative dim, or one that no tensor can have
+        A dim below 0 counts from the end of whatever tensor is laid out; ValueError for one that no tensor can have
         """
+    def __reduce__(self) -> tuple:
+        ...
     def __repr__(self) -> str:
         ...
-    def is_partial(self) -> bool:
+    def is_partial(self) -> builtins.bool:
         ...
-    def is_replicate(self) -> bool:
+    def is_replicate(self) -> builtins.bool:
         ...
-    def is_shard(self, dim: typing.SupportsInt | typing.SupportsIndex | None = None) -> bool:
+    def is_shard(self, dim: typing.SupportsInt | typing.SupportsIndex | None = None) -> builtins.bool:
         """
         Whether it is a Shard (of that dim)
         """
@@ -111,19 +122,21 @@ class Partial:
     """
     Each device along the axis holds a tensor of full size; the value is their reduction: sum, avg, max or min
     """
-    def __eq__(self, arg0: typing.Any) -> bool:
+    def __eq__(self, arg0: typing.Any) -> builtins.bool:
         ...
     def __hash__(self) -> int:
         ...
     def __init__(self, reduce_op: str = 'sum') -> None:
         ...
+    def __reduce__(self) -> tuple:
+        ...
     def __repr__(self) -> str:
         ...
-    def is_partial(self) -> bool:
+    def is_partial(self) -> builtins.bool:
         ...
-    def is_replicate(self) -> bool:
+    def is_replicate(self) -> builtins.bool:
         ...
-    def is_shard(self, dim: typing.SupportsInt | typing.SupportsIndex | None = None) -> bool:
+    def is_shard(self, dim: typing.SupportsInt | typing.SupportsIndex | None = None) -> builtins.bool:
         """
         Whether it is a Shard (of that dim)
         """
@@ -136,6 +149,8 @@ class Placements:
     """
     def __init__(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> None:
         ...
+    def __reduce__(self) -> tuple:
+        ...
     def cut_in_order(self, dim: typing.SupportsInt | typing.SupportsIndex, axes: collections.abc.Sequence[str]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
         """
         The same with `dim` cut by the axes in that order, outermost first; names all the root mesh's axes that cut the dim
@@ -144,7 +159,13 @@ class Communicator:
     """
     A group of ranks that call collectives together
     """
-    def __bool__(self) -> bool:
+    def __bool__(self) -> builtins.bool:
+        ...
+    def __copy__(self) -> typing.Any:
+        ...
+    def __deepcopy__(self, arg0: typing.Any) -> typing.Any:
+        ...
+    def __reduce_ex__(self, arg0: typing.Any) -> typing.Any:
         ...
     def __repr__(self) -> str:
         ...
@@ -180,9 +201,13 @@ class DeviceMesh:
     """
     Ranks in a grid with named axes; the last axis varies fastest. mesh['dp'] and mesh['dp', 'tp'] are views of it
     """
-    def __bool__(self) -> bool:
+    def __bool__(self) -> builtins.bool:
         ...
-    def __eq__(self, arg0: typing.Any) -> bool:
+    def __copy__(self) -> typing.Any:
+        ...
+    def __deepcopy__(self, arg0: typing.Any) -> typing.Any:
+        ...
+    def __eq__(self, arg0: typing.Any) -> builtins.bool:
         ...
     def __getitem__(self, axes: typing.Any) -> DeviceMesh:
         ...
@@ -192,6 +217,8 @@ class DeviceMesh:
         """
         Collective over the ranks, whose number must be the product of the axes' sizes: DeviceMesh(world, {'dp': 2, 'tp': 4})
         """
+    def __reduce_ex__(self, arg0: typing.Any) -> typing.Any:
+        ...
     def __repr__(self) -> str:
         ...
     def communicator(self) -> Communicator:
@@ -201,6 +228,10 @@ class DeviceMesh:
     def get_coordinate(self) -> list:
         """
         This rank's position along each axis
+        """
+    def get_group(self, mesh_dim: typing.Any = None) -> Communicator:
+        """
+        The ranks along an axis (name or number)
         """
     def get_local_rank(self, mesh_dim: typing.Any = None) -> int:
         """
@@ -214,6 +245,9 @@ class DeviceMesh:
         """
         Ranks along an axis (name or number), or all
         """
+    @property
+    def device_type(self) -> str:
+        ...
     @property
     def mesh_dim_names(self) -> tuple:
         """
@@ -250,35 +284,35 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def add(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    def add(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 + x2; shapes broadcast from the right, dtypes promote
         
         Rule: ..., ... -> ...
         """
     @staticmethod
-    def all(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
         """
         Whether all elements over `axis` are not zero: bool; true of none
         
         Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
-    def any(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    def any(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
         """
         Whether any element over `axis` is not zero: bool; false of none
         
         Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
-    def argmax(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    def argmax(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
         """
         The index (int64, of the whole tensor) of the first largest element along `axis`
         
         Rule: ... v -> ...
         """
     @staticmethod
-    def argmin(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    def argmin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
         """
         The index (int64, of the whole tensor) of the first least element along `axis`
         
@@ -311,7 +345,7 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def divide(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    def divide(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 / x2, floating; shapes broadcast, dtypes promote
         
@@ -325,7 +359,7 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def fill_(x: Tensor, value: Tensor | float) -> None:
+    def fill_(x: Tensor, value: Tensor | builtins.float) -> None:
         """
         Sets all elements in place
         """
@@ -344,9 +378,10 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def from_local(local: Tensor, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], *, shape: tuple[int, ...] | None = None) -> Tensor:
+    def from_local(local_tensor, device_mesh, placements, *, run_check = False, shape = None, stride = None):
         """
-        A sharded tensor whose parts are `local`. The ranks exchange their sizes unless the whole's `shape` is given; they must be those of a cut of their sum
+        from_local: a sharded tensor whose parts are `local_tensor`. The ranks exchange their sizes
+            unless the whole's `shape` is given.
         """
     @staticmethod
     def log(x: Tensor) -> Tensor:
@@ -356,9 +391,9 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def log_softmax(x: Tensor) -> Tensor:
+    def log_softmax(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
         """
-        The logarithm of softmax(x), along the last dim
+        The logarithm of softmax(x), along `dim`
         
         Rule: ... v -> ... v
         """
@@ -370,35 +405,35 @@ class Tensor:
         Rule: ... m k, ... k n -> ... m n
         """
     @staticmethod
-    def max(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    def max(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
         """
         The largest element over `axis` (all dims unless given); NaN where one is
         
         Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
-    def mean(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    def mean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
         """
         The mean over `axis` (all dims unless given); of integers in float32
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
-    def min(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    def min(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
         """
         The smallest element over `axis` (all dims unless given); NaN where one is
         
         Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
-    def multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    def multiply(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 * x2; shapes broadcast, dtypes promote
         
         Rule: ..., ... -> ...
         """
     @staticmethod
-    def norm(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    def norm(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
         """
         sqrt of the sum of squares over `axis`
         
@@ -410,14 +445,14 @@ class Tensor:
         Draws all elements anew, of a normal distribution
         """
     @staticmethod
-    def pow(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    def pow(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 ** x2. Integers wrap, and a negative exponent gives the integer part
         
         Rule: ..., ... -> ...
         """
     @staticmethod
-    def prod(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
         """
         The product over `axis` (all dims unless given); integers in int64
         
@@ -466,9 +501,9 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def softmax(x: Tensor) -> Tensor:
+    def softmax(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
         """
-        exp(x) / sum of exp(x) along the last dim
+        exp(x) / sum of exp(x) along `dim`
         
         Rule: ... v -> ... v
         """
@@ -494,14 +529,14 @@ class Tensor:
         Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
         """
     @staticmethod
-    def subtract(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    def subtract(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 - x2; shapes broadcast, dtypes promote
         
         Rule: ..., ... -> ...
         """
     @staticmethod
-    def sum(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+    def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
         """
         The sum over `axis` (all dims unless given); integers sum up in int64
         
@@ -521,9 +556,9 @@ class Tensor:
         """
     def __abs__(self) -> Tensor:
         ...
-    def __add__(self, arg0: Tensor | float) -> Tensor:
+    def __add__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __and__(self, arg0: Tensor | float) -> Tensor:
+    def __and__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
     def __array__(self, dtype: typing.Any = None, copy: typing.Any = None) -> typing.Any:
         ...
@@ -532,105 +567,119 @@ class Tensor:
         The functions that take this tensor: the module weft. ValueError for a version of the
             standard that it does not follow.
         """
-    def __bool__(self) -> bool:
+    def __bool__(self) -> builtins.bool:
         ...
-    def __dlpack__(self, *, stream: typing.Any = None, max_version: typing.Any = None, dl_device: typing.Any = None, copy: bool | None = None) -> typing.Any:
+    def __copy__(self) -> Tensor:
         ...
-    def __dlpack_device__(self) -> tuple[int, int]:
+    def __deepcopy__(self, arg0: typing.Any) -> Tensor:
         ...
-    def __eq__(self, arg0: Tensor | float) -> Tensor:
+    def __dlpack__(self, *, stream: typing.Any = None, max_version: typing.Any = None, dl_device: typing.Any = None, copy: builtins.bool | None = None) -> typing.Any:
         ...
-    def __float__(self) -> float:
+    def __dlpack_device__(self) -> tuple[builtins.int, builtins.int]:
         ...
-    def __floordiv__(self, arg0: Tensor | float) -> Tensor:
+    def __eq__(self, arg0: Tensor | builtins.float) -> Tensor:
+        ...
+    def __float__(self) -> builtins.float:
+        ...
+    def __floordiv__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
     def __format__(self, arg0: str) -> str:
         ...
-    def __ge__(self, arg0: Tensor | float) -> Tensor:
+    def __ge__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
     def __getitem__(self, index: typing.Any) -> Tensor:
         ...
-    def __gt__(self, arg0: Tensor | float) -> Tensor:
+    def __gt__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __hash__(self) -> int:
+    def __hash__(self) -> builtins.int:
         ...
-    def __index__(self) -> int:
+    def __index__(self) -> builtins.int:
         ...
     def __init__(self, parameter: Parameter) -> None:
         """
         What a parameter computes with. Other tensors are made by weft.tensor, weft.asarray, weft.zeros, ...
         """
-    def __int__(self) -> int:
+    def __int__(self) -> builtins.int:
         ...
     def __invert__(self) -> Tensor:
         ...
     def __iter__(self) -> collections.abc.Iterator:
         ...
-    def __le__(self, arg0: Tensor | float) -> Tensor:
+    def __le__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __len__(self) -> int:
+    def __len__(self) -> builtins.int:
         ...
-    def __lshift__(self, arg0: Tensor | float) -> Tensor:
+    def __lshift__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __lt__(self, arg0: Tensor | float) -> Tensor:
+    def __lt__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
     def __matmul__(self, arg0: Tensor) -> Tensor:
         ...
-    def __mod__(self, arg0: Tensor | float) -> Tensor:
+    def __mod__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __mul__(self, arg0: Tensor | float) -> Tensor:
+    def __mul__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __ne__(self, arg0: Tensor | float) -> Tensor:
+    def __ne__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
     def __neg__(self) -> Tensor:
         ...
-    def __or__(self, arg0: Tensor | float) -> Tensor:
+    def __or__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
     def __pos__(self) -> Tensor:
         ...
-    def __pow__(self, arg0: Tensor | float) -> Tensor:
+    def __pow__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __radd__(self, arg0: Tensor | float) -> Tensor:
+    def __radd__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __rand__(self, arg0: Tensor | float) -> Tensor:
+    def __rand__(self, arg0: Tensor | builtins.float) -> Tensor:
+        ...
+    def __reduce_ex__(self, arg0: typing.Any) -> tuple:
         ...
     def __repr__(self) -> str:
         ...
-    def __rfloordiv__(self, arg0: Tensor | float) -> Tensor:
+    def __rfloordiv__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __rlshift__(self, arg0: Tensor | float) -> Tensor:
+    def __rlshift__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __rmod__(self, arg0: Tensor | float) -> Tensor:
+    def __rmod__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __rmul__(self, arg0: Tensor | float) -> Tensor:
+    def __rmul__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __ror__(self, arg0: Tensor | float) -> Tensor:
+    def __ror__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __rpow__(self, arg0: Tensor | float) -> Tensor:
+    def __rpow__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __rrshift__(self, arg0: Tensor | float) -> Tensor:
+    def __rrshift__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __rshift__(self, arg0: Tensor | float) -> Tensor:
+    def __rshift__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __rsub__(self, arg0: Tensor | float) -> Tensor:
+    def __rsub__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __rtruediv__(self, arg0: Tensor | float) -> Tensor:
+    def __rtruediv__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __rxor__(self, arg0: Tensor | float) -> Tensor:
+    def __rxor__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
     def __setitem__(self, index: typing.Any, value: typing.Any) -> None:
         ...
-    def __sub__(self, arg0: Tensor | float) -> Tensor:
+    def __sub__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __truediv__(self, arg0: Tensor | float) -> Tensor:
+    def __truediv__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
-    def __xor__(self, arg0: Tensor | float) -> Tensor:
+    def __xor__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
     def backward(self, gradient: Tensor | None = None) -> None:
         """
         Gradients of all leaves this tensor depends on; it has one element unless its gradient is given
         """
-    def boxes(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    def bfloat16(self):
+        """
+        to(weft.bfloat16).
+        """
+    def bool(self):
+        """
+        to(weft.bool).
+        """
+    def boxes(self) -> list[tuple[tuple[builtins.int, ...], tuple[builtins.int, ...]]]:
         """
         (offset, shape) of each rank's part, by rank of the root mesh
         """
@@ -642,12 +691,20 @@ class Tensor:
         """
         The tensor itself.
         """
+    def cpu(self):
+        """
+        The tensor itself.
+        """
     def detach(self) -> Tensor:
         """
         The same elements, not recorded
         """
-    def dim(self) -> int:
+    def dim(self) -> builtins.int:
         ...
+    def double(self):
+        """
+        to(weft.float64).
+        """
     def expand(self, *args) -> Tensor:
         """
         Dims of size 1 repeated to the shape; no copy
@@ -660,9 +717,21 @@ class Tensor:
         """
         Dims start_dim to end_dim as one.
         """
+    def float(self):
+        """
+        to(weft.float32).
+        """
     def full_tensor(self) -> Tensor:
         """
         The whole on each rank, as a tensor of one device
+        """
+    def half(self):
+        """
+        to(weft.float16).
+        """
+    def int(self):
+        """
+        to(weft.int32).
         """
     def item(self) -> typing.Any:
         """
@@ -672,7 +741,11 @@ class Tensor:
         """
         This rank's part, sharing memory; not recorded for backward
         """
-    def numel(self) -> int:
+    def long(self):
+        """
+        to(weft.int64).
+        """
+    def numel(self) -> builtins.int:
         """
         Elements of the whole tensor
         """
@@ -684,11 +757,11 @@ class Tensor:
         """
         Dim i of the result is dim dims[i]; a view
         """
-    def redistribute(self, device_mesh: typing.Any = None, placements: typing.Any = None) -> Tensor:
+    def redistribute(self, device_mesh: typing.Any = None, placements: typing.Any = None, *, async_op: builtins.bool = False) -> Tensor:
         """
-        The same values in another layout; runs the plan that `explain` prints. redistribute(placements) or redistribute(device_mesh, placements)
+        The same values in another layout; runs the plan that `explain` prints. redistribute(placements) or redistribute(device_mesh, placements). It has ended when it returns, with async_op or without
         """
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+    def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
         """
         Marks a leaf whose gradient backward computes; ValueError for a result of an op
         """
@@ -700,9 +773,10 @@ class Tensor:
         """
         Dims reversed, for a matrix; a view
         """
-    def to(self, dtype: DType | str) -> Tensor:
+    def to(self, *given, dtype = None, device = None, copy = False, non_blocking = False):
         """
-        The same values as another dtype
+        The same values as another dtype: to(dtype), to("cpu"), to("cpu", dtype), to(other), which is
+            as the other tensor. ValueError for another device than the tensor's.
         """
     def to_device(self, device, *, stream = None):
         """
@@ -730,7 +804,7 @@ class Tensor:
         t()
         """
     @property
-    def box(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def box(self) -> tuple[tuple[builtins.int, ...], tuple[builtins.int, ...]]:
         """
         (offset, shape): which elements of the whole this rank's part holds
         """
@@ -754,10 +828,10 @@ class Tensor:
     def grad(self, arg1: Tensor | None) -> None:
         ...
     @property
-    def is_leaf(self) -> bool:
+    def is_leaf(self) -> builtins.bool:
         ...
     @property
-    def is_sharded(self) -> bool:
+    def is_sharded(self) -> builtins.bool:
         """
         Whether it is laid out over a mesh
         """
@@ -767,7 +841,7 @@ class Tensor:
         The last two dims exchanged; a view
         """
     @property
-    def ndim(self) -> int:
+    def ndim(self) -> builtins.int:
         """
         Dims of the whole tensor
         """
@@ -777,20 +851,20 @@ class Tensor:
         A placement for each axis of the mesh
         """
     @property
-    def requires_grad(self) -> bool:
+    def requires_grad(self) -> builtins.bool:
         """
         Whether backward computes its gradient
         """
     @requires_grad.setter
-    def requires_grad(self, arg1: bool) -> None:
+    def requires_grad(self, arg1: builtins.bool) -> None:
         ...
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[builtins.int, ...]:
         """
         Of the whole tensor
         """
     @property
-    def size(self) -> int:
+    def size(self) -> builtins.int:
         """
         Elements of the whole tensor
         """
@@ -814,7 +888,7 @@ class Parameter:
         ...
     def __gt__(self, *arguments):
         ...
-    def __init__(self, values: Tensor, requires_grad: bool = True) -> None:
+    def __init__(self, values: Tensor, requires_grad: builtins.bool = True) -> None:
         ...
     def __le__(self, *arguments):
         ...
@@ -833,6 +907,8 @@ class Parameter:
     def __pow__(self, *arguments):
         ...
     def __radd__(self, *arguments):
+        ...
+    def __reduce_ex__(self, arg0: typing.Any) -> typing.Any:
         ...
     def __repr__(self) -> str:
         ...
@@ -856,8 +932,12 @@ class Parameter:
         """
     def numel(self) -> int:
         ...
-    def requires_grad_(self, requires_grad: bool = True) -> Parameter:
+    def requires_grad_(self, requires_grad: builtins.bool = True) -> Parameter:
         ...
+    def set_init(self, init: collections.abc.Callable) -> None:
+        """
+        init(tensor) fills a tensor of any layout with the initial values, when it is materialized
+        """
     def set_value(self, value: Tensor) -> None:
         """
         Exchanges what lies in the slot; the shape stays
@@ -880,18 +960,18 @@ class Parameter:
         Of the value, in its layout; None before backward
         """
     @property
-    def is_materialized(self) -> bool:
+    def is_materialized(self) -> builtins.bool:
         ...
     @property
     def ndim(self) -> int:
         ...
     @property
-    def requires_grad(self) -> bool:
+    def requires_grad(self) -> builtins.bool:
         """
         Freezes or thaws it; before sharding
         """
     @requires_grad.setter
-    def requires_grad(self, arg1: bool) -> None:
+    def requires_grad(self, arg1: builtins.bool) -> None:
         ...
     @property
     def shape(self) -> tuple[int, ...]:
@@ -903,9 +983,13 @@ class Module:
     """
     A part of a model: named parameters, named children, and forward(self, *tensors), which a call runs with the hooks around it. Parameters and modules assigned to attributes are its own
     """
-    def __call__(self, *args) -> typing.Any:
+    def __call__(self, *args, **kwargs) -> typing.Any:
         """
-        forward with the hooks around it: a tensor, or a tuple where there are several
+        forward with the hooks around it: a tensor, or a tuple where there are several. A forward written in Python takes keywords, None, numbers and strings too; hooks see the tensors, in the order of forward's parameters
+        """
+    def __delattr__(self, name):
+        """
+        Own members too.
         """
     def __getattr__(self, name):
         """
@@ -913,11 +997,14 @@ class Module:
         """
     def __init__(self) -> None:
         ...
+    def __reduce_ex__(self, arg0: typing.Any) -> typing.Any:
+        ...
     def __repr__(self):
         ...
     def __setattr__(self, name, value):
         """
-        Parameters and modules become the module's own; None and the rest are plain attributes.
+        Parameters and modules become the module's own, in the place of what was; None and the rest
+            are plain attributes.
         """
     def _add_parameter(self, name: str, parameter: Parameter) -> None:
         ...
@@ -929,6 +1016,10 @@ class Module:
         ...
     def _own_parameter(self, name: str) -> Parameter:
         ...
+    def _remove(self, name: str) -> builtins.bool:
+        ...
+    def _replace(self, name: str, member: typing.Any) -> None:
+        ...
     def add_hooks(self, *, before: typing.Any = None, after: typing.Any = None) -> None:
         """
         before(*inputs) and after(*outputs) run around forward; what they return passes on instead, None leaves it
@@ -937,9 +1028,17 @@ class Module:
         """
         Adds a child module
         """
+    def apply(self, function):
+        """
+        function(module) for all modules below, then for this one.
+        """
     def children(self):
         """
         The child modules.
+        """
+    def cpu(self):
+        """
+        The module itself.
         """
     def declare(self, name, shape, init = None, dtype = ...):
         """
@@ -985,12 +1084,12 @@ class Module:
     def register_forward_hook(self, hook):
         """
         hook(module, inputs, output) runs after forward; what it returns comes out instead, None
-            leaves the output.
+            leaves the output. Gives a handle, whose remove() takes the hook away.
         """
     def register_forward_pre_hook(self, hook):
         """
         hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) goes in
-            instead, None leaves the inputs.
+            instead, None leaves the inputs. Gives a handle, whose remove() takes the hook away.
         """
     def requires_grad_(self, requires_grad = True):
         """
@@ -1000,7 +1099,7 @@ class Module:
         """
         Lets own parameter `name` be `parameter`: a tie
         """
-    def set_recompute(self, recompute: bool = True) -> None:
+    def set_recompute(self, recompute: builtins.bool = True) -> None:
         """
         Activation checkpointing: forward saves its inputs only and runs again in backward
         """
@@ -1008,7 +1107,15 @@ class Module:
         """
         Every parameter by its first name, as it is at rest; its tensors alias. No traffic.
         """
-    def train(self, mode: bool = True) -> Module:
+    def to(self, device = None, dtype = None):
+        """
+        The module itself, on the CPU. ValueError for another device or dtype.
+        """
+    def to_empty(self, *, device = None):
+        """
+        materialize(): parameters get memory, and their initial values.
+        """
+    def train(self, mode: builtins.bool = True) -> Module:
         """
         Of this module and all below it
         """
@@ -1017,7 +1124,13 @@ class Module:
         Clears the gradients of all parameters.
         """
     @property
-    def training(self) -> bool:
+    def _is_free_to_change(self) -> builtins.bool:
+        ...
+    @property
+    def _is_made_in_python(self) -> builtins.bool:
+        ...
+    @property
+    def training(self) -> builtins.bool:
         ...
 class Op:
     """
@@ -1027,14 +1140,14 @@ class Op:
         """
         The result, or a tuple where there are several. ValueError when operands do not fit the rule
         """
-    def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = [], dtype: DType | str | None = None, saves_outputs: bool = False) -> None:
+    def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = [], dtype: DType | str | None = None, saves_outputs: builtins.bool = False) -> None:
         """
         An op of one's own. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets NumPy arrays of its own (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. Without backward no gradient flows
         """
     def __repr__(self) -> str:
         ...
     @property
-    def differentiable(self) -> bool:
+    def differentiable(self) -> builtins.bool:
         ...
     @property
     def linear(self) -> list[list[int]]:
@@ -1049,30 +1162,56 @@ class Op:
         """
         How the dims of operands and results belong together
         """
+    @property
+    def samples(self) -> list:
+        """
+        Calls that it is tested with: (shapes, dtypes, structure, values, (low, high) of the elements)
+        """
+    @property
+    def structure(self) -> str:
+        """
+        What the numbers of its `structure` are, in order; '' for an op that says nothing
+        """
 class Linear(Module):
     """
     [..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight [out, in], normal with `std`; bias [out], zeros
     """
-    def __init__(self, in_features: typing.SupportsInt | typing.SupportsIndex, out_features: typing.SupportsInt | typing.SupportsIndex, bias: bool = True, std: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> None:
+    def __init__(self, in_features: typing.SupportsInt | typing.SupportsIndex, out_features: typing.SupportsInt | typing.SupportsIndex, bias: builtins.bool = True, std: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> None:
         ...
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
 class Embedding(Module):
     """
     ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal
     """
     def __init__(self, num_embeddings: typing.SupportsInt | typing.SupportsIndex, embedding_dim: typing.SupportsInt | typing.SupportsIndex, std: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> None:
         ...
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
 class RMSNorm(Module):
     """
     [..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones
     """
     def __init__(self, dim: typing.SupportsInt | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05) -> None:
         ...
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
 class LayerNorm(Module):
     """
     [..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; bias, zeros
     """
     def __init__(self, dim: typing.SupportsInt | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05) -> None:
         ...
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
 class Dropout(Module):
     """
     `dropout` while training, what it gets otherwise
@@ -1080,6 +1219,10 @@ class Dropout(Module):
     def __init__(self, p: typing.SupportsFloat | typing.SupportsIndex = 0.5) -> None:
         """
         ValueError when p is not in [0, 1)
+        """
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
         """
 class Sequential(Module):
     """
@@ -1091,9 +1234,17 @@ class Sequential(Module):
         ...
     def __len__(self) -> int:
         ...
+    def __setitem__(self, index, module):
+        """
+        Another child in the place of that one.
+        """
     def append(self, module: Module) -> None:
         """
         Adds a child at the end
+        """
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
         """
 class LlamaConfig:
     """
@@ -1101,9 +1252,9 @@ class LlamaConfig:
     """
     __hash__: typing.ClassVar[None] = None
     tied: bool
-    def __eq__(self, arg0: LlamaConfig) -> bool:
+    def __eq__(self, arg0: LlamaConfig) -> builtins.bool:
         ...
-    def __init__(self, *, dim: typing.SupportsInt | typing.SupportsIndex, layers: typing.SupportsInt | typing.SupportsIndex, heads: typing.SupportsInt | typing.SupportsIndex, kv_heads: typing.SupportsInt | typing.SupportsIndex, ffn: typing.SupportsInt | typing.SupportsIndex, vocabulary: typing.SupportsInt | typing.SupportsIndex, head_dim: typing.SupportsInt | typing.SupportsIndex = 0, max_sequence: typing.SupportsInt | typing.SupportsIndex = 2048, rope_theta: typing.SupportsFloat | typing.SupportsIndex = 10000.0, norm_eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05, tied: bool = False, std: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> None:
+    def __init__(self, *, dim: typing.SupportsInt | typing.SupportsIndex, layers: typing.SupportsInt | typing.SupportsIndex, heads: typing.SupportsInt | typing.SupportsIndex, kv_heads: typing.SupportsInt | typing.SupportsIndex, ffn: typing.SupportsInt | typing.SupportsIndex, vocabulary: typing.SupportsInt | typing.SupportsIndex, head_dim: typing.SupportsInt | typing.SupportsIndex = 0, max_sequence: typing.SupportsInt | typing.SupportsIndex = 2048, rope_theta: typing.SupportsFloat | typing.SupportsIndex = 10000.0, norm_eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05, tied: builtins.bool = False, std: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> None:
         """
         head_dim 0 means dim / heads
         """
@@ -1183,9 +1334,13 @@ class Llama(Module):
     @typing.overload
     def __init__(self, source: str) -> None:
         ...
-    def blocks(self) -> list[Module]:
+    def blocks(self: Module) -> list[Module]:
         """
         The decoder layers, first to last
+        """
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
         """
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
         """
@@ -1198,6 +1353,8 @@ class Optimizer:
     """
     Changes parameters by their gradients. It holds their slots, so they may be sharded, gathered or loaded meanwhile
     """
+    def __reduce_ex__(self, arg0: typing.Any) -> typing.Any:
+        ...
     def state(self, parameter: typing.SupportsInt | typing.SupportsIndex) -> list[Tensor]:
         """
         What it remembers of parameter number `parameter`, in its layout: a tensor for each of `moments`. Change them in place only
@@ -1210,7 +1367,7 @@ class Optimizer:
         """
         How many updates parameter number `parameter` has had
         """
-    def zero_grad(self) -> None:
+    def zero_grad(self, set_to_none: builtins.bool = True) -> None:
         """
         Clears the gradients of its parameters
         """
@@ -1231,6 +1388,11 @@ class Optimizer:
     def names(self) -> list[str]:
         """
         Of the trainable parameters it was given
+        """
+    @property
+    def param_groups(self):
+        """
+        One group, of all its parameters, of which "lr" may be set.
         """
 class AdamW(Optimizer):
     """
@@ -1286,7 +1448,7 @@ class MixedPrecision:
     def __init__(self, compute: DType | str | None = None, reduce: DType | str | None = None, *, gather: DType | str | None = None, storage: DType | str | None = None, accumulate: DType | str | None = None, buffers: DType | str | None = None, inputs: DType | str | None = None, outputs: DType | str | None = None) -> None:
         ...
 class _NoSync:
-    def __init__(self, model: Module, holds: bool) -> None:
+    def __init__(self, model: Module, holds: builtins.bool) -> None:
         ...
 class Colwise:
     """
@@ -1384,7 +1546,7 @@ class CheckpointSaver:
     """
     Saves states of a run to '<directory>/step-<step>-<generation>/', a file a rank. A save makes no collective and overwrites nothing
     """
-    def __init__(self, world: Communicator, directory: str, *, keep: typing.SupportsInt | typing.SupportsIndex = 0, continues: bool = False, async_bytes: typing.SupportsInt | typing.SupportsIndex = -1, warn: typing.Any = None) -> None:
+    def __init__(self, world: Communicator, directory: str, *, keep: typing.SupportsInt | typing.SupportsIndex = 0, continues: builtins.bool = False, async_bytes: typing.SupportsInt | typing.SupportsIndex = -1, warn: typing.Any = None) -> None:
         """
         Collective over all ranks that hold the state. keep: complete checkpoints of this run to keep beside the newest, 0 for all. warn(sentence) is told what went wrong beside a save
         """
@@ -1412,7 +1574,7 @@ class CheckpointSaver:
     def generation(self) -> str:
         ...
     @property
-    def is_saving(self) -> bool:
+    def is_saving(self) -> builtins.bool:
         ...
 class _TraceScope:
     def __init__(self, most_events: typing.SupportsInt | typing.SupportsIndex) -> None:
@@ -1427,7 +1589,7 @@ def _abort(world: Communicator, why: str) -> None:
     ...
 def _arange(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, step: typing.SupportsFloat | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     ...
-def _argsort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex, descending: bool) -> Tensor:
+def _argsort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex, descending: builtins.bool) -> Tensor:
     """
     The indices (int64) of the elements in order
     
@@ -1451,7 +1613,9 @@ def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | 
     """
     All elements `fill_value`
     """
-def _sort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex, descending: bool) -> Tensor:
+def _placements(placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], orders: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
+    ...
+def _sort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex, descending: builtins.bool) -> Tensor:
     """
     The elements in order, equal ones in the order they have; NaN counts as the greatest
     
@@ -1469,6 +1633,8 @@ def _take_along_dim(x: Tensor, indices: Tensor, axis: typing.SupportsInt | typin
     
     Rule: [n] d1 , i d1 -> i d1    (by its attributes; this one of [7, 3], [5, 3])
     """
+def _tensor_of_bytes(values: bytes, dtype: DType | str, shape: tuple[int, ...], requires_grad: builtins.bool) -> Tensor:
+    ...
 def abs(x: Tensor) -> Tensor:
     """
     |x|, element by element
@@ -1505,7 +1671,7 @@ def add_scaled_(x: Tensor, other: Tensor, scale: Tensor, factor: typing.Supports
     
     Rule: ..., ..., . ->
     """
-def all(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
     """
     Whether all elements over `axis` are not zero: bool; true of none
     
@@ -1515,19 +1681,19 @@ def all_ops() -> list[Op]:
     """
     The built-in ops
     """
-def any(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+def any(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
     """
     Whether any element over `axis` is not zero: bool; false of none
     
     Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def argmax(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+def argmax(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
     """
     The index (int64, of the whole tensor) of the first largest element along `axis`
     
     Rule: ... v -> ...
     """
-def argmin(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+def argmin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
     """
     The index (int64, of the whole tensor) of the first least element along `axis`
     
@@ -1569,7 +1735,7 @@ def atanh(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> Tensor:
+def attention(q: Tensor, k: Tensor, v: Tensor, causal: builtins.bool = True, scale: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> Tensor:
     """
     softmax(q k^T * scale) v by heads, for q [batch, s, heads, d], k and v [batch, t, kv heads, d] (heads a multiple of kv heads): [batch, s, heads, d]. Causal: query i sees the positions up to t - s + i. scale 0 means 1 / sqrt(d)
     
@@ -1745,7 +1911,7 @@ def explain_model(model: Module, loss: collections.abc.Callable) -> str:
     """
     The collectives of one training step of a parallelized model, by layer, found by running loss() and its backward on device meta, where its tensors must be. Nothing is communicated
     """
-def explain_schedule(model: Module, *, training: bool = True, sync: bool = True, updated: bool = True) -> str:
+def explain_schedule(model: Module, *, training: builtins.bool = True, sync: builtins.bool = True, updated: builtins.bool = True) -> str:
     """
     What is gathered, computed, freed and reduced when, a line each
     """
@@ -1763,7 +1929,7 @@ def eye(n_rows: typing.SupportsInt | typing.SupportsIndex, n_cols: typing.Suppor
     """
     [n_rows, n_cols] of zeros, with ones where column - row is k
     """
-def fake_world(rank: typing.SupportsInt | typing.SupportsIndex, size: typing.SupportsInt | typing.SupportsIndex, ranks_per_host: typing.SupportsInt | typing.SupportsIndex = 8, in_memory: bool = True) -> Communicator:
+def fake_world(rank: typing.SupportsInt | typing.SupportsIndex, size: typing.SupportsInt | typing.SupportsIndex, ranks_per_host: typing.SupportsInt | typing.SupportsIndex = 8, in_memory: builtins.bool = True) -> Communicator:
     """
     A communicator of `size` ranks of which only `rank` is there: collectives move nothing but count the bytes that would come. For planning on worlds that are not there
     """
@@ -1789,7 +1955,7 @@ def floor_divide(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def from_dlpack(x: typing.Any, *, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: typing.Any, *, copy: builtins.bool | None = None) -> Tensor:
     """
     A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX); copied only where its elements have gaps. copy=False makes that a ValueError
     """
@@ -1797,7 +1963,7 @@ def from_local(local: Tensor, mesh: DeviceMesh, placements: Placements | collect
     """
     A sharded tensor whose parts are `local`. The ranks exchange their sizes unless the whole's `shape` is given; they must be those of a cut of their sum
     """
-def from_numpy(array: numpy.ndarray, *, copy: bool | None = None) -> Tensor:
+def from_numpy(array: numpy.ndarray, *, copy: builtins.bool | None = None) -> Tensor:
     """
     A tensor over the memory of a NumPy array; copied where it is read only or has gaps. copy=False makes that a ValueError
     """
@@ -1849,11 +2015,11 @@ def implicit_traffic() -> str:
     """
     Implicit traffic of the calling rank by op, as lines 'op: count, bytes'
     """
-def inspect_checkpoint(path: str, *, data: bool = True, threads: typing.SupportsInt | typing.SupportsIndex = 1) -> dict:
+def inspect_checkpoint(path: str, *, data: builtins.bool = True, threads: typing.SupportsInt | typing.SupportsIndex = 1) -> dict:
     """
     What a reader says of a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), reason, and where. data=False looks at names, sizes and headers only
     """
-def is_grad_enabled() -> bool:
+def is_grad_enabled() -> builtins.bool:
     """
     Whether ops of this rank are recorded for backward
     """
@@ -1903,7 +2069,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     
     Rule: ... k, n k -> ... n
     """
-def linspace(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, num: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str | None = None, device: Device | str | None = ..., endpoint: bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def linspace(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, num: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str | None = None, device: Device | str | None = ..., endpoint: builtins.bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     `num` numbers evenly from start to stop, which is the last one when `endpoint`
     """
@@ -1915,7 +2081,7 @@ def llama_config(source: str) -> LlamaConfig:
     """
     `source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. ValueError names the file, the key and what is wrong
     """
-def llama_styles(config: LlamaConfig, *, sequence_parallel: bool = False) -> dict:
+def llama_styles(config: LlamaConfig, *, sequence_parallel: builtins.bool = False) -> dict:
     """
     The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width
     """
@@ -1932,12 +2098,12 @@ def load_hugging_face(model: Module, path: str) -> None:
     Fills the parameters with the tensors of a .safetensors file, an index of several, or a Hugging Face directory. Each rank reads the elements that it holds; no communication. ValueError, before anything is read, names what is missing or does not fit
     """
 @typing.overload
-def load_state_dict(part: Module, state: StateDict, *, strict: bool = True) -> SkippedKeys:
+def load_state_dict(part: Module, state: StateDict, *, strict: builtins.bool = True) -> SkippedKeys:
     """
     Copies the elements into a module or an optimizer; they move where the layouts differ. ValueError, before anything is changed, names keys that are missing or unexpected, and shapes that do not fit. strict=False loads what both have and gives the others
     """
 @typing.overload
-def load_state_dict(part: Optimizer, state: StateDict, *, strict: bool = True) -> SkippedKeys:
+def load_state_dict(part: Optimizer, state: StateDict, *, strict: builtins.bool = True) -> SkippedKeys:
     """
     Copies the elements into a module or an optimizer; they move where the layouts differ. ValueError, before anything is changed, names keys that are missing or unexpected, and shapes that do not fit. strict=False loads what both have and gives the others
     """
@@ -1965,9 +2131,9 @@ def log2(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def log_softmax(x: Tensor) -> Tensor:
+def log_softmax(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
     """
-    The logarithm of softmax(x), along the last dim
+    The logarithm of softmax(x), along `dim`
     
     Rule: ... v -> ... v
     """
@@ -2001,7 +2167,7 @@ def logical_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def logsumexp(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+def logsumexp(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
     """
     log of the sum of exp along `axis`
     
@@ -2017,7 +2183,7 @@ def matmul(x1: Tensor, x2: Tensor) -> Tensor:
     
     Rule: ... m k, ... k n -> ... m n
     """
-def max(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+def max(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
     """
     The largest element over `axis` (all dims unless given); NaN where one is
     
@@ -2029,7 +2195,7 @@ def maximum(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def mean(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+def mean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
     """
     The mean over `axis` (all dims unless given); of integers in float32
     
@@ -2043,7 +2209,7 @@ def memory_statistics(device: Device | str | None = ...) -> dict:
     """
     Bytes of the calling rank by purpose (parameters, gradients, optimizer, activations, gathered, other), current and peak; `meta` memory is counted as if it were there
     """
-def min(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+def min(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
     """
     The smallest element over `axis` (all dims unless given); NaN where one is
     
@@ -2077,7 +2243,7 @@ def nextafter(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def norm(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+def norm(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
     """
     sqrt of the sum of squares over `axis`
     
@@ -2131,7 +2297,7 @@ def predicted_bytes(model: Module, micro_steps: typing.SupportsInt | typing.Supp
     """
     Bytes that sharding will own on this rank and receive in a step, by arithmetic
     """
-def prod(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
     """
     The product over `axis` (all dims unless given); integers in int64
     
@@ -2199,7 +2365,7 @@ def rsqrt(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def run_ranks(ranks: typing.SupportsInt | typing.SupportsIndex, body: collections.abc.Callable, *, deadline: typing.SupportsFloat | typing.SupportsIndex = 600.0, threads_per_rank: typing.SupportsInt | typing.SupportsIndex = 0, seed: typing.SupportsInt | typing.SupportsIndex = 0, checks_equality: bool = False) -> list:
+def run_ranks(ranks: typing.SupportsInt | typing.SupportsIndex, body: collections.abc.Callable, *, deadline: typing.SupportsFloat | typing.SupportsIndex = 600.0, threads_per_rank: typing.SupportsInt | typing.SupportsIndex = 0, seed: typing.SupportsInt | typing.SupportsIndex = 0, checks_equality: builtins.bool = False) -> list:
     """
     Calls body(world) on `ranks` threads of this process, each a rank, and returns what they returned, by rank. When one raises, the others end too and its exception is raised here; so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. threads_per_rank 0 shares the machine's cores evenly
     """
@@ -2213,7 +2379,7 @@ def scatter(whole: Tensor | None, mesh: DeviceMesh, placements: Placements | col
     """
     Sends root's `whole` to the ranks of the mesh; other ranks give None, or any
     """
-def set_grad_enabled(enabled: bool) -> bool:
+def set_grad_enabled(enabled: builtins.bool) -> builtins.bool:
     """
     Gives what was in force before; `with weft.no_grad():` is a scope of it
     """
@@ -2273,9 +2439,9 @@ def slice(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex, start: typi
     
     Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [7, 5])
     """
-def softmax(x: Tensor) -> Tensor:
+def softmax(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
     """
-    exp(x) / sum of exp(x) along the last dim
+    exp(x) / sum of exp(x) along `dim`
     
     Rule: ... v -> ... v
     """
@@ -2311,13 +2477,13 @@ def subtract(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def sum(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
     """
     The sum over `axis` (all dims unless given); integers sum up in int64
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def sum_squares(x: Tensor, axis: typing.Any = None, keepdims: bool = False, *, dim: typing.Any = None, keepdim: bool = False) -> Tensor:
+def sum_squares(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
     """
     The sum of squares over `axis`, as float32
     

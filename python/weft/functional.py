@@ -51,24 +51,14 @@ def cross_entropy(input, target, *, ignore_index=_weft.IGNORED_TARGET, reduction
     return _reduced("cross_entropy", _weft.cross_entropy_rows(input, target), reduction)
 
 
-def _along(function, x, dim):
-    """A function of the last dim, of another one."""
-    if not -x.ndim <= dim < x.ndim:
-        raise ValueError(f"{function.__name__}: dim {dim} is not one of the {x.ndim} dims")
-    if dim % x.ndim == x.ndim - 1:
-        return function(x)
-    last = x.ndim - 1
-    return function(x.transpose(dim % x.ndim, last)).transpose(dim % x.ndim, last)
-
-
 def softmax(input, dim=-1):
     """exp(x) / sum of exp(x) along `dim`."""
-    return _along(_weft.softmax, input, dim)
+    return _weft.softmax(input, dim)
 
 
 def log_softmax(input, dim=-1):
     """The logarithm of softmax along `dim`."""
-    return _along(_weft.log_softmax, input, dim)
+    return _weft.log_softmax(input, dim)
 
 
 def gelu(input, *, approximate="none"):

@@ -3,7 +3,8 @@
 
 import weakref
 
-from weft import _weft, functional
+from weft import _weft, functional, init
+from weft._members import delete_attribute, get_attribute, set_attribute
 from weft._weft import (
     Dropout,
     Embedding,
@@ -39,6 +40,7 @@ __all__ = [
     "Sigmoid",
     "Tanh",
     "functional",
+    "init",
     "llama_config",
 ]
 
@@ -49,48 +51,6 @@ class Parameters(list):
     def __init__(self, named):
         super().__init__(parameter for _, parameter in named)
         self.named = named
-
-
-def _set_attribute(self, name, value):
-    """Parameters and modules become the module's own; None and the rest are plain attributes."""
-    is_parameter = self._own_parameter(name) is not None
-    if isinstance(value, Parameter):
-        if is_parameter:
-            self.set_parameter(name, value)
-        else:
-            self._add_parameter(name, value)
-            # What was a plain attribute would hide it.
-            getattr(self, "__dict__", {}).pop(name, None)
-        return
-    if is_parameter or self._child(name) is not None:
-        what = "parameter" if is_parameter else "module"
-        raise ValueError(
-            f"module: {name!r} is a {what} of the {type(self).__name__} and stays: a "
-            f"{type(value).__name__} cannot take its place"
-        )
-    if isinstance(value, Module):
-        if any(module is self for module in value.modules()):
-            raise ValueError(
-                f"module: the {type(self).__name__} is within the {type(value).__name__} that is "
-                f"to be its child {name!r}; keep one that is above as a plain value, in a list"
-            )
-        self.adopt(name, value)
-        if not hasattr(self, "__dict__"):
-            return
-    # A child stays an attribute too: its Python object lives as long as this one.
-    object.__setattr__(self, name, value)
-
-
-def _get_attribute(self, name):
-    """Own parameters and children that are no attributes."""
-    if not name.startswith("__"):
-        parameter = self._own_parameter(name)
-        if parameter is not None:
-            return parameter
-        child = self._child(name)
-        if child is not None:
-            return child
-    raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
 
 def _declare(self, name, shape, init=None, dtype=_weft.float32):
@@ -144,30 +104,83 @@ def _requires_grad_(self, requires_grad=True):
 
 def _zero_grad(self, set_to_none=True):
     """Clears the gradients of all parameters."""
+    if not set_to_none:
+        raise ValueError(
+            "zero_grad: gradients are cleared, never zeros; leave out set_to_none=False"
+        )
     for parameter in self.parameters():
         parameter.clear_grad()
 
 
+class HookHandle:
+    """Of a hook that was registered."""
+
+    def __init__(self, hook):
+        self._hook = hook
+
+    def remove(self):
+        """The hook runs no more."""
+        self._hook = None
+
+    def __call__(self, *arguments):
+        return self._hook and self._hook(*arguments)
+
+
 def _register_forward_pre_hook(self, hook):
     """hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) goes in
-    instead, None leaves the inputs."""
-    module = weakref.ref(self)
-    self.add_hooks(before=lambda *inputs: hook(module(), inputs))
+    instead, None leaves the inputs. Gives a handle, whose remove() takes the hook away."""
+    module, handle = weakref.ref(self), HookHandle(hook)
+    self.add_hooks(before=lambda *inputs: handle(module(), inputs))
+    return handle
 
 
 def _register_forward_hook(self, hook):
     """hook(module, inputs, output) runs after forward; what it returns comes out instead, None
-    leaves the output."""
-    module = weakref.ref(self)
+    leaves the output. Gives a handle, whose remove() takes the hook away."""
+    module, handle = weakref.ref(self), HookHandle(hook)
     under_way = []
 
     def before(*inputs):
         under_way.append(inputs)
 
     def after(*outputs):
-        return hook(module(), under_way.pop(), outputs[0] if len(outputs) == 1 else outputs)
+        return handle(module(), under_way.pop(), outputs[0] if len(outputs) == 1 else outputs)
 
     self.add_hooks(before=before, after=after)
+    return handle
+
+
+def _apply(self, function):
+    """function(module) for all modules below, then for this one."""
+    for child in self.children():
+        child.apply(function)
+    function(self)
+    return self
+
+
+def _to(self, device=None, dtype=None):
+    """The module itself, on the CPU. ValueError for another device or dtype."""
+    if isinstance(device, _weft.DType):
+        device, dtype = None, device
+    if device is not None and _weft.Device(str(device)) != _weft.Device("cpu"):
+        raise ValueError(f"module: there is no way to device {device}, only to cpu")
+    if dtype is not None and any(p.dtype is not dtype for p in self.parameters()):
+        raise ValueError(
+            "module: parameters keep the dtype they were declared in; MixedPrecisionPolicy says "
+            "which one they are computed with"
+        )
+    return self
+
+
+def _cpu(self):
+    """The module itself."""
+    return self
+
+
+def _to_empty(self, *, device=None):
+    """materialize(): parameters get memory, and their initial values."""
+    self.to(device).materialize()
+    return self
 
 
 def _lines(module, indent):
@@ -190,10 +203,13 @@ def _repr(self):
 
 
 for _name, _function in {
-    "__setattr__": _set_attribute,
-    "__getattr__": _get_attribute,
+    "__setattr__": set_attribute,
+    "__delattr__": delete_attribute,
+    "__getattr__": get_attribute,
     "__repr__": _repr,
+    "apply": _apply,
     "children": _children,
+    "cpu": _cpu,
     "declare": _declare,
     "load_state_dict": _load_state_dict,
     "modules": _modules,
@@ -203,11 +219,21 @@ for _name, _function in {
     "register_forward_pre_hook": _register_forward_pre_hook,
     "requires_grad_": _requires_grad_,
     "state_dict": _state_dict,
+    "to": _to,
+    "to_empty": _to_empty,
     "zero_grad": _zero_grad,
 }.items():
     _function.__name__ = _name
     _function.__qualname__ = f"Module.{_name}"
     setattr(Module, _name, _function)
+
+
+def _set_item(self, index, module):
+    """Another child in the place of that one."""
+    setattr(self, str(range(len(self))[index]), module)
+
+
+Sequential.__setitem__ = _set_item
 
 
 def _as_tensor(name):
@@ -255,6 +281,9 @@ class ModuleList(Module):
 
     def __getitem__(self, index):
         return self.children()[index]
+
+    def __setitem__(self, index, module):
+        setattr(self, str(range(len(self))[index]), module)
 
 
 class _OfOne(Module):

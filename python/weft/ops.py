@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every built-in op by its name, as the engine has it: weft.ops.matmul(a, b).
 
-They take `structure` and `values` as their kernels do; the functions of `weft` are these with
-arguments that have names. `weft.Op` makes ops of one's own.
+They take `structure` and `values` as their kernels do (`op.structure` says what the numbers are,
+`op.samples` are calls that work); the functions of `weft` are these with named
+arguments. `weft.Op` makes ops of one's own.
 """
 
 from weft import _weft

@@ -15,12 +15,16 @@
 
 namespace weft {
 
+/// Threads that the system does not give end the process from within OpenMP.
+static constexpr int kMostThreads = 1024;
+
 void check_options(const char* what, const RunOptions& options) {
   if (options.deadline.count() <= 0) {
     fail(what, ": the deadline is ", options.deadline.count(), " ms; it must be positive");
   }
-  if (options.threads_per_rank < 0) {
-    fail(what, ": ", options.threads_per_rank, " threads a rank; 0 shares the cores");
+  if (options.threads_per_rank < 0 || options.threads_per_rank > kMostThreads) {
+    fail(what, ": ", options.threads_per_rank, " threads a rank; 0 shares the cores, and ",
+         kMostThreads, " are the most");
   }
 }
 

@@ -121,7 +121,9 @@ TEST(RunRanks, OptionsAreChecked) {
   EXPECT_EQ(error_of([&] { run_ranks(1, nothing, {.deadline = std::chrono::milliseconds(0)}); }),
             "run_ranks: the deadline is 0 ms; it must be positive");
   EXPECT_EQ(error_of([&] { run_ranks(1, nothing, {.threads_per_rank = -1}); }),
-            "run_ranks: -1 threads a rank; 0 shares the cores");
+            "run_ranks: -1 threads a rank; 0 shares the cores, and 1024 are the most");
+  EXPECT_EQ(error_of([&] { run_ranks(1, nothing, {.threads_per_rank = 1'000'000'000}); }),
+            "run_ranks: 1000000000 threads a rank; 0 shares the cores, and 1024 are the most");
 }
 
 TEST(RunRanks, ARankThatNeverEndsEndsTheProcess) {

@@ -3,8 +3,8 @@
 
 usage: kernel_resources.py NVCC SOURCE_DIR ARCHITECTURE
 
-Prints the worst kernel of each file; fails where a kernel of dense rows or elements spills more than
-a few bytes, which is memory traffic that no source shows.
+Prints the worst kernel of each file; fails where a kernel of dense rows or elements spills more
+than a few bytes, which is memory traffic that no source shows.
 """
 import re
 import subprocess

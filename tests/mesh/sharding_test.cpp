@@ -113,15 +113,29 @@ TEST(Sharding, Mistakes) {
 }
 
 TEST(Sharding, DimsOfNoTensorAreRefusedAtOnce) {
-  for (int dim : {-1, 8, 300}) {
+  for (int dim : {-9, 8, 300}) {
     try {
       Placement placement = Shard(dim);
       FAIL() << placement;
     } catch (const std::invalid_argument& error) {
       EXPECT_EQ(error.what(), "placement: Shard(" + std::to_string(dim) +
-                                  ") names no dim; dims count from 0 to 7");
+                                  ") names no dim; dims count from 0 to 7, or from -1 down");
     }
   }
+}
+
+TEST(Sharding, DimsBelowZeroCountFromTheEndOfATensor) {
+  DeviceMesh mesh(fake_world(0, 4), {{"dp", 2}, {"tp", 2}});
+  const Placements last{Shard(-1), Shard(-3)};
+  EXPECT_EQ(Sharding(mesh, last, 3), Sharding(mesh, {Shard(2), Shard(0)}));
+  EXPECT_EQ(Sharding(mesh, {{"tp", Shard(-2)}}, 2), Sharding(mesh, {{"tp", Shard(0)}}));
+  const Placements both{Shard(-1), Shard(-1)};
+  EXPECT_EQ(Sharding(mesh, both.cut_in_order(-1, {"tp", "dp"}), 2),
+            Sharding(mesh, Placements{Shard(1), Shard(1)}.cut_in_order(1, {"tp", "dp"})));
+  EXPECT_EQ(sharding_mistake(mesh, last),
+            "sharding: S(-1) counts from the end of a tensor but none is given; say the dim");
+  EXPECT_EQ(Placement(Shard(-1)).counted(2), Placement(Shard(1)));
+  EXPECT_THROW(Placement(Shard(-3)).counted(2), std::invalid_argument);
 }
 
 }  // namespace weft

@@ -140,6 +140,40 @@ TEST(Module, RefusesNamesThatNoPathCanHave) {
             "set_parameter: \"weight\" is [1], not [2]");
 }
 
+TEST(Module, InitialValuesMayBeChangedBeforeThereAreAny) {
+  Linear layer(2, 3);
+  const ParameterPtr weight = layer.parameters()[0];
+  weight->set_initializer(constant_values(7));
+  layer.materialize();
+  EXPECT_EQ(weight->value().to_vector<float>(), std::vector<float>(6, 7));
+}
+
+TEST(Module, MembersAreExchangedInTheirPlaces) {
+  class Open final : public Module {
+   public:
+    using Module::declare;
+    Tensors forward(const Tensors& inputs) override { return inputs; }
+  } open;
+  open.declare("a", {1}, constant_values(0));
+  open.declare("b", {1}, constant_values(0));
+  open.adopt("c", std::make_shared<Times>(2));
+  open.adopt("d", std::make_shared<Times>(3));
+  const auto other = std::make_shared<Parameter>(Shape{2, 3}, f32, constant_values(0));
+  const auto times = std::make_shared<Times>(5);
+  open.replace("a", other);
+  open.replace("c", times);
+  EXPECT_EQ(open.own_parameters()[0].second, other);
+  EXPECT_EQ(open.children()[0].second, times);
+  EXPECT_EQ(error_of([&] { open.replace("c", other); }), "replace: there is no parameter \"c\"");
+  EXPECT_EQ(error_of([&] { open.replace("a", times); }), "replace: there is no module \"a\"");
+  EXPECT_EQ(error_of([&] { open.replace("a", ParameterPtr()); }),
+            "replace: no parameter for \"a\"");
+  EXPECT_TRUE(open.remove("a") && open.remove("c"));
+  EXPECT_FALSE(open.remove("a"));
+  EXPECT_EQ(open.named_parameters().size(), 1u);
+  EXPECT_EQ(open.children()[0].first, "d");
+}
+
 TEST(Module, DeclaresWithoutMemoryAndMaterialisesOnce) {
   Nested nested;
   const ParameterPtr weight = nested.parameters()[1];

@@ -13,7 +13,7 @@ import sys
 import numpy as np
 import pytest
 import weft
-from weft import nn
+from weft import nn, optim
 from weft.nn import functional as F
 
 FOLDER = pathlib.Path(__file__).parent.parent.parent / "docs" / "from_pytorch"
@@ -117,6 +117,175 @@ def test_tensors_have_pytorchs_methods():
     copy.fill_(1)
     assert x.sum().item() == 276 and copy.sum().item() == 24
     assert x.contiguous() is x
+
+
+def test_tensors_go_to_dtypes_and_devices():
+    x = weft.ones((2, 3))
+    assert x.to("cpu") is x.cpu() is x and x.to(weft.float32).dtype is weft.float32
+    for given in (weft.float64, "float64", "f64", weft.zeros(1, dtype=weft.float64)):
+        assert x.to(given).dtype is x.to("cpu", weft.float64).dtype is weft.float64
+    assert x.to(device="cpu", dtype=weft.int32, non_blocking=True).dtype is weft.int32
+    copied = x.to(weft.float32, copy=True)
+    copied.fill_(5)
+    assert x.sum().item() == 6
+    kinds = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
+    for name, dtype in (kinds | {"int": "int32", "long": "int64", "bool": "bool"}).items():
+        assert getattr(x, name)().dtype is getattr(weft, dtype)
+    with pytest.raises(ValueError, match="no way to device"):
+        x.to("cuda")
+    leaf = weft.ones((2,)).requires_grad_()
+    leaf.to("cpu", weft.float64).sum().backward()
+    assert leaf.grad.tolist() == [1.0, 1.0]
+
+
+def test_softmax_takes_a_dim():
+    x = weft.from_numpy(X)
+    for dim in (0, 1, 2, -1, -3):
+        for got in (x.softmax(dim=dim), x.softmax(dim), weft.softmax(x, dim=dim)):
+            np.testing.assert_allclose(got.numpy(), softmax(X, dim), rtol=1e-6)
+        logs = x.log_softmax(dim=dim).numpy()
+        np.testing.assert_allclose(logs, np.log(softmax(X, dim)), rtol=1e-6)
+
+
+def test_dims_count_from_the_end():
+    values = np.arange(35.0, dtype=np.float32).reshape(5, 7)
+
+    def body(world):
+        mesh = weft.init_device_mesh("cpu", (3,), mesh_dim_names=("tp",), world=world)
+        x = weft.distribute_tensor(weft.from_numpy(values), mesh, [weft.Shard(-1)])
+        out = [x, x.redistribute(placements=[weft.Shard(-2)], async_op=True)]
+        out.append(weft.zeros(5, 7, device_mesh=mesh, placements={"tp": weft.Shard(-1)}))
+        out.append(weft.DTensor.from_local(x.to_local(), mesh, [weft.Shard(-1)], run_check=False))
+        whole = weft.from_numpy(values)
+        out.append(weft.distribute_tensor(whole, mesh, [weft.Shard(-2)], src_data_rank=1))
+        for one in out[1::2]:
+            np.testing.assert_array_equal(one.full_tensor().numpy(), values)
+        with pytest.raises(ValueError, match=r"S\(-3\) names no dim of a tensor that has 2"):
+            weft.distribute_tensor(weft.ones((2, 2)), mesh, [weft.Shard(-3)])
+        with pytest.raises(ValueError, match="use scatter"):
+            weft.DTensor.from_local(x.to_local(), mesh, [weft.Shard(1)], run_check=True)
+        model = nn.Linear(4, 6)
+        style = weft.ColwiseParallel(output_layouts=weft.Shard(-1))
+        weft.parallelize_module(model, mesh, {"": style})
+        model.materialize()
+        y = model(weft.ones(5, 4, device_mesh=mesh))
+        group = mesh.get_group("tp")
+        assert group.size == 3 and group.rank == world.rank and mesh.device_type == "cpu"
+        return [one.placements[0].dim for one in [*out, y]]
+
+    assert weft.run_ranks(3, body) == [[1, 0, 1, 1, 0, 1]] * 3
+
+
+def test_optimizers_take_pytorchs_arguments():
+    model = nn.Linear(3, 2)
+    model.materialize()
+    optimizer = optim.Adam(model.parameters(), lr=1e-2)
+    model(weft.ones((4, 3))).sum().backward()
+    for wrong in ({"norm_type": 1.0}, {"norm_type": float("inf")}):
+        with pytest.raises(ValueError, match="norm_type .* is not 2"):
+            weft.clip_grad_norm_(model.parameters(), 1.0, **wrong)
+    norm = weft.clip_grad_norm_(
+        model.parameters(), max_norm=0.5, norm_type=2.0, error_if_nonfinite=True, foreach=False
+    )
+    grads = [p.grad.numpy() for p in model.parameters()]
+    np.testing.assert_allclose(np.sqrt(sum((g**2).sum() for g in grads)), 0.5, rtol=1e-5)
+    np.testing.assert_allclose(norm, np.sqrt(6 * 16 + 2 * 16), rtol=1e-5)
+    for one in (optimizer, model):
+        with pytest.raises(ValueError, match="set_to_none=False"):
+            one.zero_grad(set_to_none=False)
+        one.zero_grad(set_to_none=True)
+        assert model.weight.grad is None
+    (model(weft.ones((1, 3))).sum() * float("inf")).backward()
+    with pytest.raises(RuntimeError, match="the norm of the gradients is (inf|nan)"):
+        weft.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+    for group in optimizer.param_groups:
+        group["lr"] *= 0.5
+    assert optimizer.lr == 5e-3 and len(optimizer.param_groups) == 1
+    with pytest.raises(ValueError, match="'lr' can be changed"):
+        optimizer.param_groups[0]["betas"] = (0, 0)
+    with pytest.raises(ValueError, match="weight_decay 0.1 would be added"):
+        optim.Adam(model, weight_decay=0.1)
+
+
+def test_modules_have_pytorchs_methods():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(2, 2), nn.ReLU()])
+
+    model, seen = Net(), []
+    assert model.apply(lambda module: seen.append(type(module).__name__)) is model
+    assert seen == ["Linear", "ReLU", "ModuleList", "Net"]
+    assert model.to("cpu") is model.cpu() is model.to(weft.float32) is model
+    assert model.to(device="cpu") is model
+    assert model.to_empty(device="cpu") is model and model.layers[0].weight.is_materialized
+    with pytest.raises(ValueError, match="no way to device cuda"):
+        model.to("cuda")
+    with pytest.raises(ValueError, match="keep the dtype.*MixedPrecisionPolicy"):
+        model.to(weft.bfloat16)
+
+
+# Deviations of the values, or half of the range in which they are even, by PyTorch's formulas.
+INITS = {
+    "normal_": (lambda w: nn.init.normal_(w, std=0.3), 0.3, None),
+    "uniform_": (lambda w: nn.init.uniform_(w, -2, 2), None, 2),
+    "xavier_uniform_": (lambda w: nn.init.xavier_uniform_(w, 2.0), None, 2 * (6 / 300) ** 0.5),
+    "xavier_normal_": (nn.init.xavier_normal_, (2 / 300) ** 0.5, None),
+    "kaiming_uniform_": (lambda w: nn.init.kaiming_uniform_(w, a=5**0.5), None, 0.1),
+    "kaiming_normal_": (
+        lambda w: nn.init.kaiming_normal_(w, mode="fan_out", nonlinearity="relu"),
+        (2 / 200) ** 0.5,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INITS)
+def test_initial_values_are_pytorchs(name):
+    init, deviation, half = INITS[name]
+
+    def values(fill_before, world=None):
+        model = nn.Linear(100, 200)
+        if world:
+            weft.fully_shard(model, weft.DeviceMesh(world, {"dp": 3}))
+        weft.manual_seed(4)
+        if not fill_before:
+            model.materialize()
+            weft.manual_seed(4)
+        assert init(model.weight) is model.weight
+        model.materialize()
+        return model.weight.data.full_tensor().numpy().copy()
+
+    drawn = values(True)
+    if half is None:
+        assert abs(drawn.std() / deviation - 1) < 0.02 and abs(drawn.mean()) < deviation / 50
+    else:
+        assert abs(drawn).max() <= half and abs(drawn.std() * 3**0.5 / half - 1) < 0.02
+    np.testing.assert_array_equal(values(False), drawn)
+    for sharded in weft.run_ranks(3, lambda world: values(True, world)):
+        np.testing.assert_array_equal(sharded, drawn)
+
+
+def test_initial_values_may_be_constant():
+    model = nn.LayerNorm(3)
+    nn.init.ones_(model.bias)
+    model.materialize()
+    assert nn.init.zeros_(model.weight).tolist() == [0.0] * 3
+    assert model.bias.data.tolist() == [1.0] * 3
+    assert nn.init.constant_(weft.ones(2), 4).tolist() == [4.0, 4.0]
+    with pytest.raises(ValueError, match="has no inputs and outputs"):
+        nn.init.xavier_normal_(model.bias)
+    with pytest.raises(ValueError, match="'swish' is none of relu"):
+        nn.init.calculate_gain("swish")
+
+
+def test_whole_numbers_are_drawn():
+    weft.manual_seed(1)
+    drawn = weft.randint(-3, 4, (1000,))
+    assert drawn.dtype is weft.int64 and sorted(set(drawn.tolist())) == list(range(-3, 4))
+    assert weft.randint(5, (2, 3)).shape == (2, 3) and weft.device("cpu") == "cpu"
+    with pytest.raises(ValueError, match="no number in"):
+        weft.randint(4, 4, (2,))
 
 
 def test_styles_take_pytorchs_arguments():

@@ -138,6 +138,98 @@ def test_ctrl_c_ends_all_ranks(tmp_path, waits):
     assert child.returncode == 0, err
 
 
+@pytest.mark.parametrize("waits", ["in Python", "for another rank"])
+def test_ctrl_c_ends_ranks_within_ranks(tmp_path, waits):
+    script = tmp_path / "nested.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import os, time, weft
+
+            def inner(world):
+                os.write(1, b"ready\\n")
+                if world.rank == 0 or {waits == "in Python"}:
+                    while True:
+                        time.sleep(0.01)
+                world.barrier()
+
+            def body(world):
+                if world.rank == 0:
+                    weft.run_ranks(2, inner)
+                world.barrier()
+
+            try:
+                weft.run_ranks(2, body)
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+            """
+        )
+    )
+    child = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        for _ in range(2):
+            assert child.stdout.readline() == "ready\n"
+        os.kill(child.pid, signal.SIGINT)
+        out, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+    assert out == "interrupted\n", err
+    assert child.returncode == 0, err
+
+
+def test_ranks_within_ranks_end_when_another_fails():
+    def inner(world):
+        while True:
+            time.sleep(0.01)
+
+    def body(world):
+        if world.rank == 1:
+            raise LookupError("lost")
+        weft.run_ranks(2, inner)
+
+    began = time.monotonic()
+    with pytest.raises(LookupError, match="lost"):
+        weft.run_ranks(2, body)
+    assert time.monotonic() - began < 20
+
+
+DAEMONS = {
+    "computes": "[weft.matmul(x, x) for _ in iter(int, 1)]",
+    "makes and drops": "[weft.tensor([1.0]) + 1 for _ in iter(int, 1)]",
+    "runs ranks": "weft.run_ranks(2, lambda w: [weft.matmul(x, x) for _ in iter(int, 1)])",
+    "waits": "weft.run_ranks(2, lambda w: w.barrier() if w.rank else time.sleep(60))",
+    "differentiates": "[nn.Sequential(Twice())(leaf).sum().backward() for _ in iter(int, 1)]",
+}
+
+
+@pytest.mark.parametrize("what", DAEMONS)
+def test_the_interpreter_ends_beside_daemon_threads(what):
+    script = textwrap.dedent(
+        f"""
+        import sys, threading, time, weft
+        from weft import nn
+
+        class Twice(nn.Module):
+            def forward(self, x):
+                return x * 2
+
+        x = weft.ones((200, 200))
+        leaf = weft.ones((20, 20)).requires_grad_()
+        for _ in range(2):
+            threading.Thread(target=lambda: {DAEMONS[what]}, daemon=True).start()
+        time.sleep(0.3)
+        sys.exit(3)
+        """
+    )
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
+
+
 def test_policy_and_gradient_mode_are_scopes_of_the_rank():
     assert weft.is_grad_enabled()
     with weft.no_grad():

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "weft/op.h"
+
+namespace weft {
+
+// What ops say of the numbers of their `structure`; see OpSpec.
+
+inline bool is_dim(int64_t number, const Shape& shape) {
+  return number >= 0 && number < shape.ndim();
+}
+
+inline bool is_flag(int64_t number) { return number == 0 || number == 1; }
+
+/// Dims as bits.
+inline bool is_set_of_dims(int64_t number, const Shape& shape) {
+  return number >= 0 && number < int64_t{1} << shape.ndim();
+}
+
+inline bool are_sizes(const Dims& numbers) {
+  return std::all_of(numbers.begin(), numbers.end(), [](int64_t size) { return size >= 0; });
+}
+
+/// Whether `count` elements from `start` on, one every `step`, lie within `size`.
+inline bool lies_within(int64_t start, int64_t count, int64_t step, int64_t size) {
+  if (start < 0 || count < 0 || step < 1 || start > size) return false;
+  return count == 0 || (start < size && count - 1 <= (size - 1 - start) / step);
+}
+
+inline Structure one_flag(const char* name) {
+  return {name,
+          [](const Dims& s, std::span<const Shape>) { return s.ndim() == 1 && is_flag(s[0]); }};
+}
+
+inline Structure one_dim() {
+  return {"dim", [](const Dims& s, std::span<const Shape> shapes) {
+            return s.ndim() == 1 && is_dim(s[0], shapes[0]);
+          }};
+}
+
+inline Structure dim_and_flag(const char* names) {
+  return {names, [](const Dims& s, std::span<const Shape> shapes) {
+            return s.ndim() == 2 && is_dim(s[0], shapes[0]) && is_flag(s[1]);
+          }};
+}
+
+inline Structure dim_and_size() {
+  return {"dim, size", [](const Dims& s, std::span<const Shape> shapes) {
+            return s.ndim() == 2 && is_dim(s[0], shapes[0]) && s[1] >= 0;
+          }};
+}
+
+inline Structure set_of_dims() {
+  return {"set of dims as bits", [](const Dims& s, std::span<const Shape> shapes) {
+            return s.ndim() == 1 && is_set_of_dims(s[0], shapes[0]);
+          }};
+}
+
+}  // namespace weft

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <utility>
+
+namespace weft::python {
+
+namespace py = pybind11;
+
+/// A Python callable that C++ keeps, calls and drops on any thread.
+class Callable {
+ public:
+  Callable() = default;
+  explicit Callable(py::function function);
+  explicit operator bool() const { return function_ != nullptr; }
+  const py::function& function() const { return *function_; }
+  /// With the lock held.
+  template <class... Arguments>
+  py::object operator()(Arguments&&... arguments) const {
+    return (*function_)(std::forward<Arguments>(arguments)...);
+  }
+
+ private:
+  std::shared_ptr<py::function> function_;
+};
+
+/// Gives an object back on whatever thread; nothing once the interpreter ends.
+void drop(PyObject* object);
+
+}  // namespace weft::python

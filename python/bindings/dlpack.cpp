@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlpack/dlpack.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/lent_memory.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+
+namespace weft::python {
+
+/// DLPack 1.0 has it; the header of 0.6 does not.
+static constexpr uint8_t kDLBool = 6;
+
+static DLDataType dlpack_dtype(DType dtype) {
+  const auto bits = static_cast<uint8_t>(8 * size_of(dtype));
+  if (dtype == DType::boolean) return {kDLBool, 8, 1};
+  if (dtype == DType::bf16) return {kDLBfloat, bits, 1};
+  if (is_floating(dtype)) return {kDLFloat, bits, 1};
+  return {static_cast<uint8_t>(dtype == DType::u8 ? kDLUInt : kDLInt), bits, 1};
+}
+
+static DType dtype_of_dlpack(const DLDataType& dtype) {
+  for (int i = 0; i < kDTypes && dtype.lanes == 1; ++i) {
+    const DLDataType ours = dlpack_dtype(static_cast<DType>(i));
+    if (ours.code == dtype.code && ours.bits == dtype.bits) return static_cast<DType>(i);
+  }
+  fail("from_dlpack: no tensor has elements of ", int{dtype.bits}, " bits of DLPack's type ",
+       int{dtype.code}, " in ", int{dtype.lanes}, " lanes");
+}
+
+/// A tensor that somebody else looks at, until its deleter is called.
+struct Exported {
+  Tensor tensor;
+  std::vector<int64_t> shape, strides;
+  DLManagedTensor managed{};
+};
+
+static constexpr const char* kCapsule = "dltensor";
+
+/// Whoever takes the tensor out of the capsule renames it and calls the deleter.
+static void drop_untaken(PyObject* capsule) {
+  if (!PyCapsule_IsValid(capsule, kCapsule)) return;
+  auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kCapsule));
+  managed->deleter(managed);
+}
+
+static py::object to_dlpack(const Tensor& x, const std::optional<bool>& copy) {
+  auto exported = std::make_unique<Exported>();
+  exported->tensor = shown("dlpack", x);
+  if (copy.value_or(false)) {
+    exported->tensor = empty(x.shape(), {.dtype = x.dtype()});
+    copy_(exported->tensor, x);
+  }
+  const Block block = exported->tensor.block();
+  exported->shape.assign(block.shape.begin(), block.shape.end());
+  exported->strides.assign(block.strides.begin(), block.strides.end());
+  DLManagedTensor& managed = exported->managed;
+  managed.dl_tensor = {.data = block.data,
+                       .device = {kDLCPU, 0},
+                       .ndim = block.shape.ndim(),
+                       .dtype = dlpack_dtype(block.dtype),
+                       .shape = exported->shape.data(),
+                       .strides = exported->strides.data(),
+                       .byte_offset = 0};
+  managed.manager_ctx = exported.get();
+  managed.deleter = [](DLManagedTensor* self) { delete static_cast<Exported*>(self->manager_ctx); };
+  PyObject* capsule = PyCapsule_New(&managed, kCapsule, drop_untaken);
+  if (!capsule) throw py::error_already_set();
+  static_cast<void>(exported.release());
+  return py::reinterpret_steal<py::object>(capsule);
+}
+
+static Tensor from_capsule(const py::capsule& capsule, const std::optional<bool>& copy) {
+  if (!PyCapsule_IsValid(capsule.ptr(), kCapsule)) {
+    fail("from_dlpack: the capsule is none of DLPack's, or was taken already");
+  }
+  auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), kCapsule));
+  const DLTensor& given = managed->dl_tensor;
+  if (given.device.device_type != kDLCPU && given.device.device_type != kDLCUDAHost) {
+    fail("from_dlpack: the tensor is on DLPack's device type ", int{given.device.device_type},
+         "; only memory of the CPU can be taken");
+  }
+  Block block{static_cast<char*>(given.data) + given.byte_offset,
+              dtype_of_dlpack(given.dtype),
+              cpu,
+              {},
+              {}};
+  for (int d = 0; d < given.ndim; ++d) block.shape.push_back(given.shape[d]);
+  block.strides = dense_strides(block.shape);
+  for (int d = 0; given.strides && d < given.ndim; ++d) block.strides[d] = given.strides[d];
+  // From here on the memory is ours to give back, whatever happens.
+  if (PyCapsule_SetName(capsule.ptr(), "used_dltensor") != 0) throw py::error_already_set();
+  const std::shared_ptr<DLManagedTensor> owner(managed, [](DLManagedTensor* taken) {
+    if (taken->deleter) taken->deleter(taken);
+  });
+  return tensor_over("from_dlpack", block, owner, copy);
+}
+
+static Tensor from_dlpack(const py::object& source, const std::optional<bool>& copy) {
+  if (PyCapsule_CheckExact(source.ptr())) {
+    return from_capsule(py::reinterpret_borrow<py::capsule>(source), copy);
+  }
+  if (!py::hasattr(source, "__dlpack__")) {
+    throw py::type_error(
+        concat("from_dlpack: a ", Py_TYPE(source.ptr())->tp_name, " has no __dlpack__"));
+  }
+  return from_capsule(py::capsule(source.attr("__dlpack__")()), copy);
+}
+
+void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor) {
+  tensor
+      .def(
+          "__dlpack__",
+          [](const Tensor& x, const py::object&, const py::object&, const py::object& device,
+             const std::optional<bool>& copy) {
+            if (!device.is_none() && device.cast<std::pair<int, int>>().first != kDLCPU) {
+              throw py::buffer_error("dlpack: the tensor is on the CPU, and stays there");
+            }
+            return to_dlpack(x, copy);
+          },
+          py::kw_only(), py::arg("stream") = py::none(), py::arg("max_version") = py::none(),
+          py::arg("dl_device") = py::none(), py::arg("copy") = py::none())
+      .def("__dlpack_device__", [](const Tensor& x) {
+        shown("dlpack", x);
+        return std::pair(static_cast<int>(kDLCPU), 0);
+      });
+  m.def("from_dlpack", &from_dlpack, py::arg("x"), py::kw_only(), py::arg("copy") = py::none(),
+        "A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX); copied only where "
+        "its elements have gaps. copy=False makes that a ValueError");
+}
+
+}  // namespace weft::python

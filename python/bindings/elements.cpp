@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/elements.h"
+
+#include "python/bindings/arrays.h"
+#include "python/bindings/lent_memory.h"
+
+namespace weft::python {
+
+py::object item_of(const Tensor& x) {
+  if (x.dtype() == DType::i64 || x.dtype() == DType::i32 || x.dtype() == DType::u8) {
+    x.item();  // checks that there is one element, and here
+    return py::int_(x.to_vector<int64_t>()[0]);
+  }
+  const double value = x.item();
+  if (x.dtype() == DType::boolean) return py::bool_(value != 0);
+  return py::float_(value);
+}
+
+/// bfloat16, which NumPy has not, as float32.
+py::object list_of(const Tensor& x) {
+  const Block block = shown("tolist", x.detach()).block();
+  const py::array values =
+      x.dtype() == DType::bf16 ? widened(block) : array_over(block, py::cast(x));
+  return values.attr("tolist")();
+}
+
+}  // namespace weft::python

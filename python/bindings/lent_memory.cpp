@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/lent_memory.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "python/bindings/arrays.h"
+#include "weft/error.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/shapes.h"
+
+namespace weft::python {
+
+Tensor shown(const char* what, const Tensor& x) {
+  if (x.requires_grad()) {
+    fail(what, ": the tensor ", x.shape(),
+         " requires a gradient, which would be lost; detach() it");
+  }
+  if (x.is_sharded()) {
+    fail(what, ": the tensor ", x.shape(), " is laid out over ", x.sharding(),
+         "; take full_tensor() or local() first");
+  }
+  if (x.device().kind != DeviceKind::cpu) {
+    fail(what, ": a tensor ", x.shape(), " on ", x.device(), " has no memory here");
+  }
+  return x;
+}
+
+/// The order in which dims lie in memory, outermost first, when they fill it without gaps; nothing
+/// when they do not.
+static std::optional<std::vector<int>> order_in_memory(const Shape& shape, const Strides& strides) {
+  std::vector<int> order;
+  for (int d = 0; d < shape.ndim(); ++d) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return std::pair(strides[a], shape[a] > 1) > std::pair(strides[b], shape[b] > 1);
+  });
+  int64_t expected = 1;
+  for (auto d = order.rbegin(); d != order.rend(); ++d) {
+    if (shape[*d] != 1 && strides[*d] != expected) return std::nullopt;
+    expected *= shape[*d];
+  }
+  return order;
+}
+
+Tensor tensor_over(const char* what, const Block& block, std::shared_ptr<void> owner,
+                   const std::optional<bool>& copy) {
+  const bool is_empty = block.numel() == 0;
+  const auto order = order_in_memory(block.shape, block.strides);
+  if ((order || is_empty) && !copy.value_or(false)) {
+    if (is_empty) return empty(block.shape, {.dtype = block.dtype});
+    Shape in_memory;
+    std::vector<int> back(order->size());
+    for (size_t i = 0; i < order->size(); ++i) {
+      in_memory.push_back(block.shape[(*order)[i]]);
+      back[static_cast<size_t>((*order)[i])] = static_cast<int>(i);
+    }
+    const auto bytes = static_cast<size_t>(block.numel()) * size_of(block.dtype);
+    const Tensor whole =
+        tensor_in(Storage::wrap(block.data, bytes, cpu, [owner] {}), 0, in_memory, block.dtype);
+    return std::is_sorted(order->begin(), order->end()) ? whole : permute(whole, back);
+  }
+  if (!copy.value_or(true)) {
+    fail(what, ": elements with gaps between them cannot be had without a copy");
+  }
+  const Tensor made = empty(block.shape, {.dtype = block.dtype});
+  const py::array source =
+      array_over({block.data, block.dtype == DType::bf16 ? DType::f16 : block.dtype, cpu,
+                  block.shape, block.strides},
+                 py::none());
+  const py::array target =
+      array_over({made.block().data, block.dtype == DType::bf16 ? DType::f16 : block.dtype, cpu,
+                  block.shape, made.block().strides},
+                 py::none());
+  const py::module_ np = py::module_::import("numpy");
+  // Bits, whatever they mean.
+  np.attr("copyto")(target.attr("view")(concat("u", size_of(block.dtype))),
+                    source.attr("view")(concat("u", size_of(block.dtype))));
+  return made;
+}
+
+}  // namespace weft::python

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/lock.h"
+
+#include <cxxabi.h>
+
+#include <chrono>
+#include <thread>
+
+namespace weft::python {
+
+[[noreturn]] static void stop() {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+Unlocked::Unlocked() : state_(PyEval_SaveThread()) {}
+
+Unlocked::~Unlocked() {
+  try {
+    PyEval_RestoreThread(state_);
+  } catch (abi::__forced_unwind&) {
+    stop();
+  }
+}
+
+Locked::Locked() {
+  try {
+    lock_.emplace();
+  } catch (abi::__forced_unwind&) {
+    stop();
+  }
+}
+
+Locked::~Locked() {
+  // The unwinding of a thread that lost the lock while it ran Python.
+  if (!PyGILState_Check()) stop();
+}
+
+bool is_ending() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return !Py_IsInitialized() || Py_IsFinalizing();
+#else
+  return !Py_IsInitialized() || _Py_IsFinalizing();
+#endif
+}
+
+}  // namespace weft::python

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "python/bindings/arrays.h"
+#include "python/bindings/bindings.h"
+#include "python/bindings/callable.h"
+#include "python/bindings/lent_memory.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+static py::array numpy_of(const Tensor& x, const char* what) {
+  const Block block = shown(what, x).block();
+  return array_over(block, py::cast(x));
+}
+
+static py::buffer_info buffer_of(const Tensor& x) {
+  const Block block = shown("buffer", x).block();
+  std::vector<py::ssize_t> shape, strides;
+  for (int d = 0; d < block.shape.ndim(); ++d) {
+    shape.push_back(block.shape[d]);
+    strides.push_back(block.strides[d] * static_cast<int64_t>(size_of(block.dtype)));
+  }
+  const auto format = numpy_dtype(block.dtype).attr("char").cast<std::string>();
+  return {block.data, static_cast<py::ssize_t>(size_of(block.dtype)),
+          format,     block.shape.ndim(),
+          shape,      strides};
+}
+
+/// Elements that kernels can read where they lie.
+static bool is_plain(const py::array& array) {
+  return array.dtype().attr("isnative").cast<bool>() &&
+         array.attr("flags").attr("aligned").cast<bool>();
+}
+
+static Tensor from_numpy(const py::array& array, const std::optional<bool>& copy) {
+  Block block{const_cast<void*>(array.data()), dtype_of_numpy(array.dtype()), cpu, {}, {}};
+  bool has_steps = true;
+  for (py::ssize_t d = 0; d < array.ndim(); ++d) {
+    block.shape.push_back(array.shape(d));
+    has_steps = has_steps && array.strides(d) % array.itemsize() == 0 && array.strides(d) >= 0;
+    block.strides.push_back(array.strides(d) / array.itemsize());
+  }
+  if (!is_plain(array)) {
+    if (!copy.value_or(true)) {
+      fail("from_numpy: an array ", block.shape,
+           " that is not aligned, or not in this machine's byte order, cannot be shared; leave out "
+           "copy=False");
+    }
+    return from_numpy(array.attr("astype")(array.dtype().attr("newbyteorder")("=")), false);
+  }
+  const bool can_share = has_steps && array.writeable();
+  if (!can_share && !copy.value_or(true)) {
+    fail("from_numpy: an array ", block.shape,
+         array.writeable() ? " with such strides" : " that is not writable",
+         " cannot be shared; leave out copy=False");
+  }
+  if (!has_steps) return from_numpy(array.attr("copy")(), false);
+  const std::shared_ptr<PyObject> owner(py::object(array).release().ptr(), drop);
+  return tensor_over("from_numpy", block, owner, can_share ? copy : true);
+}
+
+void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {
+  tensor.def_buffer(&buffer_of)
+      .def(
+          "numpy", [](const Tensor& x) { return numpy_of(x, "numpy"); },
+          "The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one "
+          "that requires a gradient, and bfloat16")
+      .def(
+          "__array__",
+          [](const Tensor& x, const py::object& dtype, const py::object& copy) -> py::object {
+            const py::array array = numpy_of(x, "__array__");
+            const bool other =
+                !dtype.is_none() && !array.dtype().equal(py::dtype::from_args(dtype));
+            if (!copy.is_none() && !copy.cast<bool>() && other) {
+              fail("__array__: another dtype cannot be had without a copy");
+            }
+            if (other) return array.attr("astype")(dtype);
+            if (!copy.is_none() && copy.cast<bool>()) return array.attr("copy")();
+            return array;
+          },
+          py::arg("dtype") = py::none(), py::arg("copy") = py::none());
+  m.def("from_numpy", &from_numpy, py::arg("array"), py::kw_only(), py::arg("copy") = py::none(),
+        "A tensor over the memory of a NumPy array; copied where it is read only or has gaps. "
+        "copy=False makes that a ValueError");
+}
+
+}  // namespace weft::python

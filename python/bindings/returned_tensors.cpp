@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/returned_tensors.h"
+
+#include "weft/error.h"
+
+namespace weft::python {
+
+Tensors tensors_of(const std::string& what, py::handle returned) {
+  if (auto one = tensor_of(returned)) return {*std::move(one)};
+  const bool many = PyTuple_Check(returned.ptr()) || PyList_Check(returned.ptr());
+  Tensors all;
+  if (many) {
+    for (const py::handle item : py::reinterpret_borrow<py::sequence>(returned)) {
+      auto tensor = tensor_of(item);
+      if (!tensor) {
+        throw py::type_error(concat(what, ": result ", all.size(), " is a ",
+                                    Py_TYPE(item.ptr())->tp_name, ", not a Tensor"));
+      }
+      all.push_back(*std::move(tensor));
+    }
+    return all;
+  }
+  throw py::type_error(
+      concat(what, ": it returned a ", Py_TYPE(returned.ptr())->tp_name, ", not Tensors"));
+}
+
+py::object one_or_all(Tensors tensors) {
+  if (tensors.size() == 1) return py::cast(std::move(tensors[0]));
+  py::tuple all(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) all[i] = std::move(tensors[i]);
+  return all;
+}
+
+}  // namespace weft::python
