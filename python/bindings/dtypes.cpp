@@ -72,6 +72,10 @@ static void bind_devices(py::module_& m) {
            })
       .def("__str__", [](const DeviceObject& d) { return concat(d.device); })
       .def("__repr__", [](const DeviceObject& d) { return concat(d.device); });
+  m.def(
+      "device_count", [](Device device) { return device_count(device.kind); },
+      py::arg("device") = Device{DeviceKind::cuda, 0},
+      "Devices of that kind which this process can use; 0 GPUs where there are none, or no CUDA");
 }
 
 void bind_dtypes(py::module_& m) {

@@ -65,6 +65,10 @@ void bind_elementwise(py::module_& m) {
         with_rule("where", "x1 where `condition` (bool) holds, x2 elsewhere"));
   m.def("astype", &cast, Released(), py::arg("x"), py::arg("dtype"),
         with_rule("cast", "The same values as `dtype`; floating to integer rounds towards zero"));
+  m.def(
+      "on_device", [](const Tensor& x, Device device) { return x.to(device); }, Released(),
+      py::arg("x"), py::arg("device"),
+      "The same layout with this rank's part on `device`; x itself when it is there");
 }
 
 }  // namespace weft::python

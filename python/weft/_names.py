@@ -5,7 +5,7 @@ import functools
 import math
 
 from weft import _array_api, _weft
-from weft._array_api._beside import check_device, copied
+from weft._array_api._beside import copied
 from weft._context import no_grad as inference_mode
 from weft._weft import (
     Device as device,
@@ -218,6 +218,16 @@ def _is_here(self):
     return self
 
 
+def _cpu(self):
+    """to("cpu")."""
+    return _weft.on_device(self, "cpu")
+
+
+def _cuda(self, device=0):
+    """to("cuda:<device>")."""
+    return _weft.on_device(self, f"cuda:{device}" if isinstance(device, int) else device)
+
+
 def _is_device(given):
     if isinstance(given, str):
         return given.partition(":")[0] in ("cpu", "cuda", "meta")
@@ -225,8 +235,8 @@ def _is_device(given):
 
 
 def _to(self, *given, dtype=None, device=None, copy=False, non_blocking=False):
-    """The same values as another dtype: to(dtype), to("cpu"), to("cpu", dtype), to(other), which is
-    as the other tensor. ValueError for another device than the tensor's."""
+    """The same values as another dtype or on another device: to(dtype), to("cuda"), to("cpu", dtype),
+    to(other), which is as the other tensor. ValueError for a device that is not there."""
     for one in given:
         if _is_device(one):
             device = one
@@ -234,10 +244,9 @@ def _to(self, *given, dtype=None, device=None, copy=False, non_blocking=False):
             device, dtype = one.device, one.dtype
         else:
             dtype = one
-    if device is not None:
-        check_device("to", self, device)
-    made = self if dtype is None else _weft.astype(self, dtype)
-    return copied(made) if copy and made.dtype is self.dtype else made
+    made = self if device is None else _weft.on_device(self, device)
+    made = made if dtype is None else _weft.astype(made, dtype)
+    return copied(made) if copy and made is self else made
 
 
 def _as_dtype(name, dtype):
@@ -258,7 +267,8 @@ def _clone(self):
 for _name, _method in {
     "clone": _clone,
     "contiguous": _is_here,
-    "cpu": _is_here,
+    "cpu": _cpu,
+    "cuda": _cuda,
     "flatten": _flatten,
     "from_local": staticmethod(_from_local),
     "to": _to,

@@ -24,7 +24,7 @@ def run(script, *arguments):
 
 class Scripts(unittest.TestCase):
     def test_help_is_printed(self):
-        for script in ("test", "quickstart", "bench"):
+        for script in ("test", "quickstart", "bench", "gpu_carry", "gpu_check"):
             code, out, err = run(script, "--help")
             self.assertEqual((code, err), (0, ""))
             self.assertIn(f"usage: scripts/{script}", out)
@@ -35,6 +35,9 @@ class Scripts(unittest.TestCase):
             ("test", ["--preset"], "test: --preset needs a value; see scripts/test --help"),
             ("test", ["--preset", "x"], "test: no preset x (release, asan, tsan, coverage)"),
             ("quickstart", ["fast"], "quickstart: unknown argument fast; see scripts/quickstart"),
+            ("gpu_carry", ["--to"], "gpu_carry: unknown argument --to; see scripts/gpu_carry --help"),
+            ("gpu_check", ["--part", "all"], "gpu_check: no part all (build, tests, sanitizer)"),
+            ("gpu_check", ["--carried", "/nowhere"], "gpu_check: /nowhere is not there"),
             ("bench", ["speed"], "bench: argument NAME: invalid choice: 'speed'"),
             ("bench", ["train", "--rounds", "0"], "bench: --rounds is 0, at least 1"),
             ("bench", ["train", "--peers", "/nowhere"], "bench: --peers /nowhere is no folder"),

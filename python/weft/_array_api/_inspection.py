@@ -2,7 +2,6 @@
 """What this namespace can do, and the tensor's way to it."""
 
 from weft import _weft
-from weft._array_api._beside import check_device
 from weft._array_api._dtypes import KINDS
 
 __array_api_version__ = "2024.12"
@@ -38,7 +37,8 @@ class _Namespace:
 
     def devices(self):
         """Devices that compute."""
-        return [_weft.Device("cpu")]
+        gpus = range(_weft.device_count("cuda"))
+        return [_weft.Device("cpu"), *(_weft.Device(f"cuda:{i}") for i in gpus)]
 
     def dtypes(self, *, device=None, kind=None):
         """{name: dtype} of all dtypes, or those of a kind that isdtype knows, or of several."""
@@ -71,9 +71,8 @@ def _array_namespace(self, /, *, api_version=None):
 
 
 def _to_device(self, device, /, *, stream=None):
-    """The tensor on `device`, where it must be already; ValueError for another one."""
-    check_device("to_device", self, device)
-    return self
+    """The same values on `device`; itself when it is there. ValueError when there is no such one."""
+    return _weft.on_device(self, device)
 
 
 _weft.Tensor.__array_namespace__ = _array_namespace
