@@ -5,7 +5,7 @@ import functools
 import math
 
 from weft import _array_api, _weft
-from weft._array_api._beside import copied
+from weft._array_api._beside import copied, on_device
 from weft._context import no_grad as inference_mode
 from weft._weft import (
     Device as device,
@@ -220,12 +220,12 @@ def _is_here(self):
 
 def _cpu(self):
     """to("cpu")."""
-    return _weft.on_device(self, "cpu")
+    return on_device(self, "cpu")
 
 
 def _cuda(self, device=0):
     """to("cuda:<device>")."""
-    return _weft.on_device(self, f"cuda:{device}" if isinstance(device, int) else device)
+    return on_device(self, f"cuda:{device}" if isinstance(device, int) else device)
 
 
 def _is_device(given):
@@ -244,7 +244,7 @@ def _to(self, *given, dtype=None, device=None, copy=False, non_blocking=False):
             device, dtype = one.device, one.dtype
         else:
             dtype = one
-    made = self if device is None else _weft.on_device(self, device)
+    made = self if device is None else on_device(self, device)
     made = made if dtype is None else _weft.astype(made, dtype)
     return copied(made) if copy and made is self else made
 

@@ -6,7 +6,7 @@ import collections.abc
 import builtins
 import numpy
 import typing
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'all', 'all_ops', 'any', 'argmax', 'argmin', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'attention', 'backward', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'bool', 'broadcast_to', 'cat', 'ceil', 'checkpoint', 'clip_grad_norm_', 'clip_scale', 'concat', 'copy_', 'copysign', 'cos', 'cosh', 'cross_entropy', 'cross_entropy_rows', 'distribute', 'divide', 'dropout', 'dtype_named', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flip', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'hypot', 'i32', 'i64', 'implicit_traffic', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isfinite', 'isinf', 'isnan', 'launched_ranks', 'layer_norm', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsumexp', 'manual_seed', 'matmul', 'max', 'maximum', 'mean', 'measured_bytes', 'memory_statistics', 'min', 'minimum', 'multiply', 'negative', 'newest_complete_checkpoint', 'nextafter', 'norm', 'normal', 'normal_', 'not_equal', 'ones', 'ones_like', 'pad', 'parallelize', 'permute_dims', 'pow', 'predicted_bytes', 'prod', 'promote', 'rand', 'randn', 'release_cached_memory', 'relu', 'remainder', 'reset_peak_memory', 'reshape', 'rms_norm', 'rope', 'round', 'rsqrt', 'run_ranks', 'scale_', 'scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'slice', 'softmax', 'sqrt', 'square', 'squeeze', 'state_dict', 'subtract', 'sum', 'sum_squares', 'swiglu', 'tan', 'tanh', 'transpose', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'uniform', 'uniform_', 'unsqueeze', 'where', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'all', 'all_ops', 'any', 'argmax', 'argmin', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'attention', 'backward', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'bool', 'broadcast_to', 'cat', 'ceil', 'checkpoint', 'clip_grad_norm_', 'clip_scale', 'concat', 'copy_', 'copysign', 'cos', 'cosh', 'cross_entropy', 'cross_entropy_rows', 'device_count', 'distribute', 'divide', 'dropout', 'dtype_named', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flip', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'hypot', 'i32', 'i64', 'implicit_traffic', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isfinite', 'isinf', 'isnan', 'launched_ranks', 'layer_norm', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsumexp', 'manual_seed', 'matmul', 'max', 'maximum', 'mean', 'measured_bytes', 'memory_statistics', 'min', 'minimum', 'multiply', 'negative', 'newest_complete_checkpoint', 'nextafter', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'ones', 'ones_like', 'pad', 'parallelize', 'permute_dims', 'pow', 'predicted_bytes', 'prod', 'promote', 'rand', 'randn', 'release_cached_memory', 'relu', 'remainder', 'reset_peak_memory', 'reshape', 'rms_norm', 'rope', 'round', 'rsqrt', 'run_ranks', 'scale_', 'scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'slice', 'softmax', 'sqrt', 'square', 'squeeze', 'state_dict', 'subtract', 'sum', 'sum_squares', 'swiglu', 'tan', 'tanh', 'transpose', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'uniform', 'uniform_', 'unsqueeze', 'where', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -693,7 +693,11 @@ class Tensor:
         """
     def cpu(self):
         """
-        The tensor itself.
+        to("cpu").
+        """
+    def cuda(self, device = 0):
+        """
+        to("cuda:<device>").
         """
     def detach(self) -> Tensor:
         """
@@ -775,12 +779,12 @@ class Tensor:
         """
     def to(self, *given, dtype = None, device = None, copy = False, non_blocking = False):
         """
-        The same values as another dtype: to(dtype), to("cpu"), to("cpu", dtype), to(other), which is
-            as the other tensor. ValueError for another device than the tensor's.
+        The same values as another dtype or on another device: to(dtype), to("cuda"), to("cpu", dtype),
+            to(other), which is as the other tensor. ValueError for a device that is not there.
         """
     def to_device(self, device, *, stream = None):
         """
-        The tensor on `device`, where it must be already; ValueError for another one.
+        The same values on `device`; itself when it is there. ValueError when there is no such one.
         """
     def to_local(self, *, grad_placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
         """
@@ -1851,6 +1855,10 @@ def cross_entropy_rows(logits: Tensor, targets: Tensor) -> Tensor:
     
     Rule: ... v, ... -> ..., ...
     """
+def device_count(device: Device | str | None = ...) -> int:
+    """
+    Devices of that kind which this process can use; 0 GPUs where there are none, or no CUDA
+    """
 def distribute(whole: Tensor, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] = None) -> Tensor:
     """
     Slices locally what each rank already holds whole
@@ -2262,6 +2270,10 @@ def not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     x1 != x2, element by element, as bool
     
     Rule: ..., ... -> ...
+    """
+def on_device(x: Tensor, device: Device | str | None) -> Tensor:
+    """
+    The same layout with this rank's part on `device`; x itself when it is there
     """
 def ones(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """

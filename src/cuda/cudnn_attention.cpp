@@ -95,7 +95,7 @@ static GraphKey key_of(const AttentionGraphSpec& spec, Device device) {
 }
 
 /// Whether a block may be read 16 bytes at a time.
-static bool is_aligned(const Block& block) {
+static bool has_aligned_rows(const Block& block) {
   if (reinterpret_cast<uintptr_t>(block.data) % 16 != 0 || block.strides[3] != 1) return false;
   return block.strides[0] % 8 == 0 && block.strides[1] % 8 == 0 && block.strides[2] % 8 == 0;
 }
@@ -138,7 +138,7 @@ bool attend_by_cudnn(const AttentionSizes& sizes, const Block& q, const Block& k
                      const Block& out, const Block& lse) {
   const AttentionGraphSpec spec = spec_of(sizes, q, k, v, out);
   for (const Block* block : {&q, &k, &v, &out}) {
-    if (!is_aligned(*block)) return false;
+    if (!has_aligned_rows(*block)) return false;
   }
   if (!suits_cudnn(spec) || !has_mask(sizes) || !lse.data || !lse.is_dense()) return false;
   return run(spec, current_stream(q.device),
@@ -148,7 +148,7 @@ bool attend_by_cudnn(const AttentionSizes& sizes, const Block& q, const Block& k
 bool attend_backward_by_cudnn(const AttentionSizes& sizes, const AttentionGradients& x) {
   AttentionGraphSpec spec = spec_of(sizes, x.q, x.k, x.v, x.out);
   for (const Block* block : {&x.q, &x.k, &x.v, &x.out, &x.dout, &x.dq, &x.dk, &x.dv}) {
-    if (!is_aligned(*block)) return false;
+    if (!has_aligned_rows(*block)) return false;
   }
   if (!suits_cudnn(spec) || !has_mask(sizes) || !x.lse.is_dense()) return false;
   spec.backward = true;

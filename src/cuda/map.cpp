@@ -16,7 +16,7 @@ static MapLaunch launch_for(const char* what, const MapLoops& loops, DType dtype
   return dtype == DType::f64 ? loops.on_cuda.f64 : loops.on_cuda.f32;
 }
 
-static bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
+static bool starts_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
 
 static DeviceMap device_map(const Iteration& loops, int results) {
   DeviceMap map{};
@@ -32,7 +32,7 @@ static DeviceMap device_map(const Iteration& loops, int results) {
     map.sides[s].data = block.data;
     map.sides[s].dtype = block.dtype;
     for (int d = 0; d < map.ndim; ++d) map.sides[s].strides[d] = loops.stride(s, d);
-    map.uniform &= block.dtype == map.dtype && loops.is_dense(s) && is_aligned(block.data);
+    map.uniform &= block.dtype == map.dtype && loops.is_dense(s) && starts_aligned(block.data);
   }
   return map;
 }

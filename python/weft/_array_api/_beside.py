@@ -67,6 +67,11 @@ def copied(x):
     return made
 
 
+def on_device(x, device):
+    """The same values on `device`: x itself when it is there."""
+    return x if x.device == device else _weft.on_device(x, device)
+
+
 def check_device(what, x, device):
     """ValueError when `device` is another one than that of x."""
     if device is not None and tensor_of(x).device != device:

@@ -2,6 +2,7 @@
 """What this namespace can do, and the tensor's way to it."""
 
 from weft import _weft
+from weft._array_api._beside import on_device
 from weft._array_api._dtypes import KINDS
 
 __array_api_version__ = "2024.12"
@@ -72,7 +73,7 @@ def _array_namespace(self, /, *, api_version=None):
 
 def _to_device(self, device, /, *, stream=None):
     """The same values on `device`; itself when it is there. ValueError when there is no such one."""
-    return _weft.on_device(self, device)
+    return on_device(self, device)
 
 
 _weft.Tensor.__array_namespace__ = _array_namespace
