@@ -11,10 +11,12 @@
 
 namespace weft::cuda::emulated {
 
+static constexpr size_t kDeviceBytes = size_t{16} << 30;
+
 #if defined(__SANITIZE_ADDRESS__)
 
 void* allocate_device_memory(size_t bytes) {
-  return std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return bytes > kDeviceBytes ? nullptr : std::aligned_alloc(256, (bytes + 255) / 256 * 256);
 }
 void free_device_memory(void* data) noexcept { std::free(data); }
 DeviceMemoryOpen::DeviceMemoryOpen() = default;
@@ -26,7 +28,6 @@ namespace {
 
 /// One region of address space, of which the used front is protected as a whole.
 struct Region {
-  static constexpr size_t kBytes = size_t{16} << 30;
   std::mutex mutex;
   char* begin = nullptr;
   size_t used = 0;
@@ -37,7 +38,7 @@ struct Region {
 
   Region() {
     void* memory =
-        mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        mmap(nullptr, kDeviceBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory != MAP_FAILED) begin = static_cast<char*>(memory);
   }
   void protect() const { mprotect(begin, used, open > 0 ? PROT_READ | PROT_WRITE : PROT_NONE); }
@@ -62,7 +63,7 @@ void* allocate_device_memory(size_t bytes) {
     memory.blocks[data] = size;
     return data;
   }
-  if (!memory.begin || memory.used + size > Region::kBytes) return nullptr;
+  if (!memory.begin || memory.used + size > kDeviceBytes) return nullptr;
   void* data = memory.begin + memory.used;
   memory.used += size;
   memory.blocks[data] = size;
