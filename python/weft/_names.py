@@ -235,8 +235,9 @@ def _is_device(given):
 
 
 def _to(self, *given, dtype=None, device=None, copy=False, non_blocking=False):
-    """The same values as another dtype or on another device: to(dtype), to("cuda"), to("cpu", dtype),
-    to(other), which is as the other tensor. ValueError for a device that is not there."""
+    """The same values as another dtype or on another device: to(dtype), to("cuda"),
+    to("cpu", dtype), to(other), which is as the other tensor. ValueError for a device that is
+    not there."""
     for one in given:
         if _is_device(one):
             device = one

@@ -779,12 +779,13 @@ class Tensor:
         """
     def to(self, *given, dtype = None, device = None, copy = False, non_blocking = False):
         """
-        The same values as another dtype or on another device: to(dtype), to("cuda"), to("cpu", dtype),
-            to(other), which is as the other tensor. ValueError for a device that is not there.
+        The same values as another dtype or on another device: to(dtype), to("cuda"),
+            to("cpu", dtype), to(other), which is as the other tensor. ValueError for a device that is
+            not there.
         """
     def to_device(self, device, *, stream = None):
         """
-        The same values on `device`; itself when it is there. ValueError when there is no such one.
+        The same values on `device`; itself when it is there. ValueError when there is none.
         """
     def to_local(self, *, grad_placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
         """

@@ -35,7 +35,7 @@ class Scripts(unittest.TestCase):
             ("test", ["--preset"], "test: --preset needs a value; see scripts/test --help"),
             ("test", ["--preset", "x"], "test: no preset x (release, asan, tsan, coverage)"),
             ("quickstart", ["fast"], "quickstart: unknown argument fast; see scripts/quickstart"),
-            ("gpu_carry", ["--to"], "gpu_carry: unknown argument --to; see scripts/gpu_carry --help"),
+            ("gpu_carry", ["--to"], "gpu_carry: unknown argument --to; see scripts/gpu_carry"),
             ("gpu_check", ["--part", "all"], "gpu_check: no part all (build, tests, sanitizer)"),
             ("gpu_check", ["--carried", "/nowhere"], "gpu_check: /nowhere is not there"),
             ("bench", ["speed"], "bench: argument NAME: invalid choice: 'speed'"),

@@ -72,7 +72,7 @@ def _array_namespace(self, /, *, api_version=None):
 
 
 def _to_device(self, device, /, *, stream=None):
-    """The same values on `device`; itself when it is there. ValueError when there is no such one."""
+    """The same values on `device`; itself when it is there. ValueError when there is none."""
     return on_device(self, device)
 
 
