@@ -247,7 +247,8 @@ def _to(self, *given, dtype=None, device=None, copy=False, non_blocking=False):
             dtype = one
     made = self if device is None else on_device(self, device)
     made = made if dtype is None else _weft.astype(made, dtype)
-    return copied(made) if copy and made is self else made
+    same = made.dtype is self.dtype and made.device == self.device
+    return copied(made) if copy and same else made
 
 
 def _as_dtype(name, dtype):
