@@ -173,6 +173,12 @@ static void copy_from_host(const Block& out, const Block& in) {
   copy_here(out, dense.block());
 }
 
+/// The bytes are there when it returns, wherever `to` is.
+static void read_device(void* to, const void* from, size_t bytes, const Stream& stream) {
+  copy_to_host(to, from, bytes, stream);
+  synchronize(stream);
+}
+
 static void copy_to_host_from(const Block& out, const Block& in) {
   if (!lies_dense(in, out)) {
     const DenseCopy dense(out.shape, out.dtype, in.device);
@@ -181,9 +187,9 @@ static void copy_to_host_from(const Block& out, const Block& in) {
   }
   const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
   const Stream stream = current_stream(in.device);
-  if (out.is_dense()) return copy_to_host(out.data, in.data, bytes, stream);
+  if (out.is_dense()) return read_device(out.data, in.data, bytes, stream);
   const DenseCopy dense(out.shape, out.dtype, cpu);
-  copy_to_host(dense.block().data, in.data, bytes, stream);
+  read_device(dense.block().data, in.data, bytes, stream);
   weft::copy(out, dense.block());
 }
 
