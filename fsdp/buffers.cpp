@@ -6,13 +6,14 @@
 namespace weft::fsdp {
 
 Ref<Storage> BufferPool::take(size_t bytes) {
-  auto found = std::find_if(free_.begin(), free_.end(), [&](const Ref<Storage>& buffer) {
-    return buffer->bytes() == bytes && buffer->device() == device_;
+  auto found = std::find_if(free_.begin(), free_.end(), [&](const Free& free) {
+    return free.buffer->bytes() == bytes && free.buffer->device() == device_;
   });
   if (found != free_.end()) {
-    Ref<Storage> buffer = *found;
+    const Free free = std::move(*found);
     free_.erase(found);
-    return buffer;
+    free.used.wait(current_stream(device_));
+    return free.buffer;
   }
   PurposeScope purpose(Purpose::gathered);
   bytes_ += static_cast<int64_t>(bytes);
@@ -20,14 +21,21 @@ Ref<Storage> BufferPool::take(size_t bytes) {
 }
 
 void BufferPool::give(Ref<Storage> buffer) {
-  if (buffer->device() == device_) free_.push_back(std::move(buffer));
+  if (buffer->device() != device_) return;
+  free_.push_back({std::move(buffer), Event::record(current_stream(device_))});
 }
 
 void BufferPool::set_device(Device device) {
   if (device == device_) return;
+  clear();
   device_ = device;
-  free_.clear();
   bytes_ = 0;
+}
+
+/// Memory goes back when no stream uses it.
+void BufferPool::clear() {
+  for (const Free& free : free_) free.used.synchronize();
+  free_.clear();
 }
 
 }  // namespace weft::fsdp

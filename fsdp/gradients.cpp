@@ -2,7 +2,6 @@
 #include "fsdp/gradients.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "weft/context.h"
 #include "weft/error.h"
@@ -169,9 +168,10 @@ void Gradients::settle(int bucket, bool sync) {
   for (Part& part : parts_) {
     if (part.bucket != bucket) continue;
     if (!part.contributed && !holds_earlier(part) && device_.kind != DeviceKind::meta) {
-      auto* base = static_cast<char*>((direct_ ? final_ : buffer_)->data());
-      std::memset(base + (direct_ ? part.offset : part.whole.offset), 0,
-                  static_cast<size_t>(part.whole.bytes()));
+      const NoGrad no_grad;
+      fill_(local_in(direct_ ? final_ : buffer_, direct_ ? part.offset : part.whole.offset,
+                     {part.whole.elements()}, part.whole.dtype),
+            0);
     }
     if (direct_) {
       part.final = true;

@@ -41,7 +41,11 @@ void Level::start(const std::vector<Source>& sources, BufferPool& pool) {
                       .counts = region.counts,
                       .device = memory_->device()});
   }
-  if (group_.size > 1) work_ = group_.ranks.all_gather(pieces);
+  if (group_.size > 1) {
+    work_ = group_.ranks.all_gather(pieces);
+  } else {
+    cast_ = Event::record(current_stream(memory_->device()));
+  }
 }
 
 void Level::wait() {
@@ -49,6 +53,7 @@ void Level::wait() {
   waiting_ = false;
   work_.wait();
   if (memory_->device().kind == DeviceKind::meta) return;
+  cast_.wait(current_stream(memory_->device()));
   for (const Region& region : regions_) {
     if (region.packs) unpack(region, memory_);
   }

@@ -51,6 +51,8 @@ class Level {
   Ref<Storage> memory_;
   bool waiting_ = false;
   Work work_;
+  /// The casts of the own parts, where that is all.
+  Event cast_;
 };
 
 }  // namespace weft::fsdp

@@ -2,10 +2,12 @@
 #include "fsdp/runtime.h"
 
 #include <iostream>
+#include <optional>
 
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/trace.h"
 
 namespace weft::fsdp {
 
@@ -36,14 +38,29 @@ void Runtime::moved(const std::string& axes, int64_t bytes, int64_t copied) {
   add_traffic(traffic_.by_axes, axes, bytes);
 }
 
-/// Does what the conductor says.
+/// What is queued on `later` from now on starts after what is queued on `earlier` by now.
+static void order(const Stream& earlier, const Stream& later) {
+  weft::Event::record(earlier).wait(later);
+}
+
+/// What takes time or waits, as it stands in a trace; nothing for the rest.
+static const char* span_of(Action::Kind kind) {
+  if (kind == Action::Kind::gather) return "gather";
+  if (kind == Action::Kind::wait) return "wait for parameters";
+  if (kind == Action::Kind::reduce) return "reduce";
+  return kind == Action::Kind::wait_reduced ? "wait for gradients" : nullptr;
+}
+
+/// Does what the conductor says. Parameters and gradients move on streams of their own.
 void Runtime::hear(const Action& action) {
   Unit& unit = *action.unit;
-  Gradients& gradients = unit.gradients();
+  std::optional<TraceSpan> span;
+  if (const char* name = span_of(action.kind)) span.emplace(name, static_cast<int64_t>(unit.index));
   switch (action.kind) {
     case Action::Kind::gather: {
       const Level& level = unit.levels()[action.step];
       moved(level.group().axes, level.traffic(), level.copied());
+      const StreamScope scope(stream(StreamRole::gather));
       unit.gather(action.step, pool_);
       break;
     }
@@ -55,6 +72,21 @@ void Runtime::hear(const Action& action) {
     case Action::Kind::free:
       unit.free(action.step, pool_);
       break;
+    default:
+      hear_of_gradients(action);
+  }
+}
+
+void Runtime::hear_of_gradients(const Action& action) {
+  Gradients& gradients = action.unit->gradients();
+  // Backward goes on with the next unit while this one's are reduced.
+  const bool by_compute =
+      action.kind == Action::Kind::take_gradients || action.kind == Action::Kind::settle;
+  if (action.kind == Action::Kind::reduce || action.kind == Action::Kind::give_gradients) {
+    order(computing(), stream(StreamRole::scatter));
+  }
+  const StreamScope scope(by_compute ? computing() : stream(StreamRole::scatter));
+  switch (action.kind) {
     case Action::Kind::take_gradients:
       gradients.take(pool_);
       break;
@@ -72,6 +104,8 @@ void Runtime::hear(const Action& action) {
     case Action::Kind::wait_reduced:
       gradients.wait(action.bucket);
       break;
+    default:
+      break;
   }
 }
 
@@ -79,6 +113,7 @@ void Runtime::hear(const Action& action) {
 /// parameters may change before the next one.
 void Runtime::abandon() {
   for (const auto& unit : units_) unit->finish_quietly();
+  order(stream(StreamRole::scatter), computing());
   conductor_.begin(training_);
   if (running_ && !running_->complete) *running_ = {};
   running_ = nullptr;
@@ -87,7 +122,9 @@ void Runtime::abandon() {
 }
 
 void Runtime::note_changes(Unit& unit) {
-  if (unit.slices_changed()) conductor_.update(unit);
+  if (!unit.slices_changed()) return;
+  conductor_.update(unit);
+  order(computing(), stream(StreamRole::gather));
 }
 
 void Runtime::begin(bool training) {
@@ -210,6 +247,7 @@ void Runtime::finish_backward() {
 void Runtime::end() {
   event(Event::Kind::end, root());
   conductor_.end();
+  order(stream(StreamRole::scatter), computing());
   running_->complete = true;
   backward_begun_ = false;
   running_ = nullptr;

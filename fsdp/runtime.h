@@ -54,6 +54,9 @@ class Runtime {
   void event(Event::Kind kind, Unit& unit, int bucket = 0);
   std::vector<Unit*> ahead(const Unit& unit) const;
   void hear(const Action& action);
+  void hear_of_gradients(const Action& action);
+  Stream stream(StreamRole role) const { return stream_for(pool_.device(), role); }
+  Stream computing() const { return current_stream(pool_.device()); }
   void moved(const std::string& axes, int64_t bytes, int64_t copied);
   void finish_backward();
   void end();

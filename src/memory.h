@@ -25,11 +25,11 @@ class Heap {
   }
 
   /// `bytes` of memory, aligned to 64, and counted; nullptr for `meta`. std::runtime_error when
-  /// there is none. A GPU's may be used by the calling thread's stream of computing at once; by
-  /// others after an event of it.
+  /// there is none. A GPU's may be used by the calling thread's current stream at once; by others
+  /// after an event of it.
   void* allocate(size_t bytes, Device device, Purpose purpose);
-  /// Frees what `allocate` gave; from any thread. The calling thread's stream of computing may
-  /// still use a GPU's.
+  /// Frees what `allocate` gave; from any thread. The calling thread's current stream may still
+  /// use a GPU's.
   void free(void* data, size_t bytes, Device device, Purpose purpose);
 
   MemoryStatistics statistics(DeviceKind kind);

@@ -3,8 +3,6 @@
 
 #include "src/comm/check.h"
 #include "src/comm/read_collective.h"
-#include "src/cuda/runtime.h"
-#include "src/cuda/streams.h"
 #include "weft/context.h"
 
 namespace weft {
@@ -22,9 +20,9 @@ ExchangeWork::ExchangeWork(MemoryTransport& transport, const Exchange& call, Exc
       transport_(transport),
       reader_(reader),
       phases_(call.phases()),
-      device_(device_of(transport.group(), call.blocks)),
       slot_(group().slot(rank(), sequence())),
-      showing_(group(), rank(), sequence()) {
+      showing_(group(), rank(), sequence()),
+      order_(group(), rank(), sequence(), device_of(group(), call.blocks)) {
   publish(call, showing_.show(call));
 }
 
@@ -34,9 +32,9 @@ ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
       transport_(transport),
       reader_(reader),
       phases_(phases_of(call.kind)),
-      device_(device_of(transport.group(), call.pieces)),
       slot_(group().slot(rank(), sequence())),
-      showing_(group(), rank(), sequence()) {
+      showing_(group(), rank(), sequence()),
+      order_(group(), rank(), sequence(), device_of(group(), call.pieces)) {
   publish(call, showing_.show(call));
 }
 
@@ -48,7 +46,7 @@ void ExchangeWork::publish(const Call& call, const void* shown) {
   slot_.stage.store(stage(0), std::memory_order_relaxed);
   slot_.hash.store(hash, std::memory_order_release);
   slot_.published = shown;
-  finish_queued();
+  order_.posted();
   slot_.stage.store(stage(kPosted), std::memory_order_release);
   if (FlightRecord* record = Context::current().flight.get()) {
     flight() = record->begin(group().name, slot_.signature, sequence());
@@ -58,7 +56,10 @@ void ExchangeWork::publish(const Call& call, const void* shown) {
 bool ExchangeWork::advance() {
   while (all_have_come()) {
     if (phase_ < 0) begin_reading();
-    if (phase_ + 1 >= phases_) return true;
+    if (phase_ + 1 >= phases_) {
+      if (phases_ > 0) order_.ended(phases_ - 1);
+      return true;
+    }
     if (!read_next_phase()) return false;
   }
   return false;
@@ -115,7 +116,7 @@ bool ExchangeWork::read_next_phase() {
   transport_.add_received(bytes);
   flight().received(bytes);
   ++phase_;
-  finish_queued();
+  order_.finished(phase_);
   if (phase_ + 1 < phases_) showing_.update(phase_ + 1);
   seen_ = 0;
   slot_.stage.store(awaited(), std::memory_order_release);
@@ -128,6 +129,8 @@ int64_t ExchangeWork::read_peers(int phase) {
     published[static_cast<size_t>(r)] = group().slot(r, sequence()).published;
   }
   try {
+    order_.await(phase);
+    const StreamScope scope(order_.stream());
     return reader_->read(phase, published);
   } catch (const PeerMismatch& mismatch) {
     slot_.stage.store(awaited(), std::memory_order_release);
@@ -137,10 +140,6 @@ int64_t ExchangeWork::read_peers(int phase) {
     slot_.stage.store(awaited(), std::memory_order_release);
     throw;
   }
-}
-
-void ExchangeWork::finish_queued() const {
-  if (device_.kind == DeviceKind::cuda) cuda::synchronize(cuda::current_stream(device_));
 }
 
 std::vector<int> ExchangeWork::missing() const {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/comm/exchange_order.h"
 #include "src/comm/memory_transport.h"
 #include "src/comm/pending.h"
 #include "src/comm/shared/showing.h"
@@ -27,6 +28,7 @@ class ExchangeWork : public PendingWork {
   std::string words() const final;
   std::string title() const final;
   void retreat() noexcept final;
+  void joined() final { order_.join(); }
 
  private:
   template <class Call>
@@ -40,23 +42,18 @@ class ExchangeWork : public PendingWork {
   [[noreturn]] void fail_diverged(int other);
   bool read_next_phase();
   int64_t read_peers(int phase);
-  /// Returns when what this rank queued on a GPU is done: what the others see is there, or what
-  /// they show has been read.
-  void finish_queued() const;
-
   std::string prefix() const;
 
   MemoryTransport& transport_;
   ExchangeReader* reader_;
   int phases_;
-  /// Where the blocks are.
-  Device device_;
   /// The phase this rank has ended last; -1: it has published.
   int phase_ = -1;
   /// Ranks before this one are as far as awaited.
   int seen_ = 0;
   Slot& slot_;
   Showing showing_;
+  ExchangeOrder order_;
 };
 
 }  // namespace weft

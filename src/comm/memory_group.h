@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,8 @@
 #include "src/comm/letters.h"
 #include "src/comm/signature.h"
 #include "src/comm/world.h"
+#include "src/cuda/streams.h"
+#include "weft/device.h"
 
 namespace weft {
 
@@ -32,6 +35,15 @@ inline constexpr uint64_t kPosted = 1;
 constexpr uint64_t reading_stage(int phase) { return 2 + 2 * static_cast<uint64_t>(phase); }
 constexpr uint64_t finished_stage(int phase) { return 3 + 2 * static_cast<uint64_t>(phase); }
 inline constexpr int kMaxPhases = 6;
+
+/// Points in the streams of GPUs that belong to a slot. Written before the stage that tells of
+/// them; the next call of the slot begins when all ranks are done with this one.
+struct SlotEvents {
+  Device device = cpu;
+  /// What the rank shows is there; its reads of each phase are done; all is done, by all ranks.
+  static constexpr int kEnd = kMaxPhases + 1;
+  std::array<void*, kEnd + 1> points{};
+};
 
 /// What the members of a group that see each other's memory share. Collective `s` of each rank uses
 /// its slot s % kSlots.
@@ -56,12 +68,18 @@ class MemoryGroup {
         world_ranks(std::move(members)),
         name(std::move(name_)),
         heap(heap_),
-        memory_(std::move(memory)) {}
+        memory_(std::move(memory)),
+        events_(cuda::kWithCuda && !heap_ ? world_ranks.size() * kSlots : 0) {}
+  MemoryGroup(const MemoryGroup&) = delete;
+  MemoryGroup& operator=(const MemoryGroup&) = delete;
+  ~MemoryGroup();
 
   int size() const { return static_cast<int>(world_ranks.size()); }
   Slot& slot(int rank, uint64_t sequence) const {
     return reinterpret_cast<Slot*>(memory_.get())[place(rank, sequence)];
   }
+  /// Where ranks are threads.
+  SlotEvents& events(int rank, uint64_t sequence) const { return events_[place(rank, sequence)]; }
   std::byte* room(int rank, uint64_t sequence) const {
     return memory_.get() + slots_bytes() + letters_bytes() + place(rank, sequence) * kRoom;
   }
@@ -90,6 +108,7 @@ class MemoryGroup {
   }
 
   const std::shared_ptr<std::byte> memory_;
+  mutable std::vector<SlotEvents> events_;
 };
 
 }  // namespace weft

@@ -44,6 +44,7 @@ void PendingWork::wait() {
   waiter_ = Waiter(group_.world->spins());
   wait_quietly();
   if (error_) std::rethrow_exception(error_);
+  joined();
 }
 
 void PendingWork::wait_quietly() noexcept {
@@ -62,12 +63,21 @@ bool PendingWork::test() {
 }
 
 void PendingWork::drop() noexcept {
-  if (done_) return;
+  if (done_) return leave();
   if (std::uncaught_exceptions() > exceptions_) {
     const int who = group_.world_rank(rank_);
     group_.world->abort({who, who, concat(title(), ": given up by rank ", who, ", which threw")});
   }
   wait_quietly();
+  leave();
+}
+
+void PendingWork::leave() noexcept {
+  try {
+    if (!error_) joined();
+  } catch (const std::exception&) {
+    // A device that is beyond help says so at its next call.
+  }
 }
 
 bool PendingWork::try_to_advance() noexcept {

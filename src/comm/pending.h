@@ -48,6 +48,9 @@ class PendingWork : public Work::State {
   template <class Uses>
   void wait_while(int rank, Uses uses) const noexcept;
 
+  /// It was waited for, and ended well.
+  virtual void joined() {}
+
   /// "all_reduce(sum, f32, [16])".
   virtual std::string words() const = 0;
   /// "world: collective 7: all_reduce(sum, f32, [16])".
@@ -64,6 +67,7 @@ class PendingWork : public Work::State {
 
  private:
   bool try_to_advance() noexcept;
+  void leave() noexcept;
   void look_around();
   [[noreturn]] void throw_echo() const;
   void check_missing_ranks(const std::vector<int>& ranks);

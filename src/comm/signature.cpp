@@ -40,7 +40,9 @@ void sign(const Collective& call, Signature& into) {
   into.pieces = static_cast<int32_t>(call.pieces.size());
   into.counts = 0;
   into.elements = 0;
+  into.device = call.pieces.empty() ? DeviceKind::cpu : call.pieces[0].device.kind;
   uint64_t hash = folded(static_cast<uint64_t>(call.kind), static_cast<uint64_t>(call.op));
+  hash = folded(hash, static_cast<uint64_t>(into.device));
   hash = folded(hash, static_cast<uint64_t>(call.root));
   for (const Piece& piece : call.pieces) {
     hash = folded(
@@ -65,8 +67,10 @@ void sign(const Collective& call, Signature& into) {
 
 void sign(const Exchange& call, Signature& into) {
   into.kind = CollectiveKind::exchange;
-  into.hash = folded(folded(static_cast<uint64_t>(CollectiveKind::exchange), call.content),
-                     static_cast<uint64_t>(call.phases()));
+  into.device = call.blocks.empty() ? DeviceKind::cpu : call.blocks[0].device.kind;
+  const uint64_t kind = folded(static_cast<uint64_t>(CollectiveKind::exchange), call.content);
+  into.hash = folded(folded(kind, static_cast<uint64_t>(call.phases())),
+                     static_cast<uint64_t>(into.device));
   const size_t length = std::min(call.words.size(), into.words.size() - 1);
   std::copy_n(call.words.begin(), length, into.words.begin());
   into.words[length] = '\0';
@@ -81,8 +85,9 @@ static void print_counts(std::ostream& out, const Signature& signature) {
 }
 
 std::string in_words(const Signature& signature) {
+  const std::string place = signature.device == DeviceKind::cuda ? " on cuda" : "";
   if (signature.kind == CollectiveKind::exchange && signature.words[0]) {
-    return signature.words.data();
+    return signature.words.data() + place;
   }
   std::ostringstream out;
   out << name_of(signature.kind) << '(';
@@ -96,7 +101,7 @@ std::string in_words(const Signature& signature) {
       out << "; " << signature.pieces << " pieces, " << signature.elements << " elements";
     }
   }
-  out << ')';
+  out << ')' << place;
   return out.str();
 }
 

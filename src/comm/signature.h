@@ -16,6 +16,7 @@ struct Signature {
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::f32;
   DType recv_dtype = DType::f32;
+  DeviceKind device = DeviceKind::cpu;
   int32_t root = 0;
   int32_t pieces = 0;
   int32_t counts = 0;

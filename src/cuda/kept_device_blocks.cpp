@@ -3,13 +3,19 @@
 
 #include "src/cuda/runtime.h"
 #include "src/memory_blocks.h"
+#include "weft/context.h"
 
 namespace weft::cuda {
+
+KeptDeviceBlocks::Place KeptDeviceBlocks::place_on(Device device) {
+  const Stream& stream = Context::current().stream;
+  return {device.index, stream.device == device ? stream.handle : nullptr};
+}
 
 void* KeptDeviceBlocks::take(size_t bytes, Device device) {
   const int index = size_class(bytes);
   const size_t size = class_bytes(index);
-  auto& classes = kept_[device.index];
+  auto& classes = kept_[place_on(device)];
   if (classes.empty()) classes.resize(kSizeClasses);
   if (auto& blocks = classes[static_cast<size_t>(index)]; !blocks.empty()) {
     void* data = blocks.back();
@@ -28,14 +34,17 @@ void* KeptDeviceBlocks::take(size_t bytes, Device device) {
 
 void KeptDeviceBlocks::put(void* data, size_t bytes, Device device) {
   const int index = size_class(bytes);
-  kept_[device.index][static_cast<size_t>(index)].push_back(data);
+  auto& classes = kept_[place_on(device)];
+  if (classes.empty()) classes.resize(kSizeClasses);
+  classes[static_cast<size_t>(index)].push_back(data);
   bytes_ += static_cast<int64_t>(class_bytes(index));
 }
 
 void KeptDeviceBlocks::release() {
-  for (auto& [device, classes] : kept_) {
+  for (auto& [place, classes] : kept_) {
+    const Device device{DeviceKind::cuda, static_cast<int8_t>(place.first)};
     for (std::vector<void*>& blocks : classes) {
-      for (void* data : blocks) give_back(data, {DeviceKind::cuda, static_cast<int8_t>(device)});
+      for (void* data : blocks) give_back(data, device);
       blocks.clear();
     }
   }

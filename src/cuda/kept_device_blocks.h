@@ -4,14 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "weft/device.h"
 
 namespace weft::cuda {
 
-/// Memory of devices that one thread freed and keeps for reuse. What it takes again it may use at
-/// once on its stream of computing, where the work that used it before was queued.
+/// Memory of devices that one thread freed and keeps for reuse, by the stream in whose scope it was
+/// freed: taken again in a scope of that stream, it may be used there at once.
 class KeptDeviceBlocks {
  public:
   /// nullptr when there is none.
@@ -24,8 +25,12 @@ class KeptDeviceBlocks {
   int64_t fresh() const { return fresh_; }
 
  private:
-  /// By device, then by size class.
-  std::map<int, std::vector<std::vector<void*>>> kept_;
+  using Place = std::pair<int, void*>;
+  /// The device and the current stream; null for the stream of computing.
+  static Place place_on(Device device);
+
+  /// By place, then by size class.
+  std::map<Place, std::vector<std::vector<void*>>> kept_;
   int64_t bytes_ = 0, fresh_ = 0;
 };
 

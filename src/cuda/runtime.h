@@ -17,8 +17,12 @@ namespace weft::cuda {
 int device_count();
 /// Why there are none, in words: "this build of weft has no CUDA".
 std::string why_no_device();
+/// What its maker calls it.
+std::string device_name(int device);
 /// The calling thread's calls are for `device` from here on.
 void use_device(int device);
+/// True when kernels of one device can read the memory of the other.
+bool can_read(int device, int other);
 
 /// Bytes of a device's memory.
 struct DeviceMemory {
@@ -34,6 +38,7 @@ void free_on_device(int device, void* data) noexcept;
 void* allocate_pinned(size_t bytes);
 void free_pinned(void* data) noexcept;
 
+/// The first stream of a device lets its kernels read the other devices' memory where they can.
 void* create_stream(int device);
 /// Waits for its work.
 void destroy_stream(int device, void* stream) noexcept;
@@ -41,10 +46,14 @@ void synchronize(const Stream& stream);
 
 /// A point in what was queued on `stream` so far.
 void* create_event(const Stream& stream);
+/// The same point anew; who waits for the one before still does.
+void record_event(void* event, const Stream& stream);
 void destroy_event(void* event) noexcept;
 /// Later work of `stream` starts after the event.
 void wait_event(const Stream& stream, void* event);
 void synchronize_event(void* event);
+/// True when the event is reached.
+bool event_done(void* event);
 
 /// Queued on `stream`. From and to host memory that is not pinned the bytes have been read, or are
 /// there, when it returns.

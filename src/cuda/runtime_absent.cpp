@@ -11,7 +11,9 @@ std::string why_no_device() { return "this build of weft has no CUDA"; }
 
 [[noreturn]] static void refuse() { throw_runtime_error(why_no_device()); }
 
+std::string device_name(int) { refuse(); }
 void use_device(int) { refuse(); }
+bool can_read(int, int) { refuse(); }
 DeviceMemory memory_of(int) { refuse(); }
 void* allocate_on_device(int, size_t) { refuse(); }
 void free_on_device(int, void*) noexcept {}
@@ -21,9 +23,11 @@ void* create_stream(int) { refuse(); }
 void destroy_stream(int, void*) noexcept {}
 void synchronize(const Stream&) { refuse(); }
 void* create_event(const Stream&) { refuse(); }
+void record_event(void*, const Stream&) { refuse(); }
 void destroy_event(void*) noexcept {}
 void wait_event(const Stream&, void*) { refuse(); }
 void synchronize_event(void*) { refuse(); }
+bool event_done(void*) { refuse(); }
 void copy_to_device(void*, const void*, size_t, const Stream&) { refuse(); }
 void copy_to_host(void*, const void*, size_t, const Stream&) { refuse(); }
 void copy_on_devices(void*, const void*, size_t, const Stream&) { refuse(); }

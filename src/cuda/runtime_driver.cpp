@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime_api.h>
 
+#include <array>
+#include <mutex>
+
 #include "src/cuda/checked.h"
 #include "src/cuda/runtime.h"
 #include "weft/error.h"
@@ -36,6 +39,12 @@ std::string why_no_device() {
   if (error == cudaSuccess) return "the CUDA driver sees no device";
   return concat("the CUDA runtime sees no device: ", cudaGetErrorString(error), " (",
                 static_cast<int>(error), ")");
+}
+
+std::string device_name(int device) {
+  cudaDeviceProp properties{};
+  check("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties, device));
+  return properties.name;
 }
 
 void use_device(int device) {
@@ -74,8 +83,29 @@ void* allocate_pinned(size_t bytes) {
 
 void free_pinned(void* data) noexcept { cudaFreeHost(data); }
 
+bool can_read(int device, int other) {
+  if (device == other) return true;
+  int can = 0;
+  check("cudaDeviceCanAccessPeer", cudaDeviceCanAccessPeer(&can, device, other));
+  return can != 0;
+}
+
+static void open_other_devices(int device) {
+  for (int other = 0; other < device_count(); ++other) {
+    if (other == device || !can_read(device, other)) continue;
+    const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
+    if (error == cudaErrorPeerAccessAlreadyEnabled) {
+      cudaGetLastError();
+    } else {
+      check("cudaDeviceEnablePeerAccess", error);
+    }
+  }
+}
+
 void* create_stream(int device) {
   use_device(device);
+  static std::array<std::once_flag, 128> opened;
+  std::call_once(opened[static_cast<size_t>(device)], open_other_devices, device);
   cudaStream_t stream = nullptr;
   check("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   return stream;
@@ -102,6 +132,10 @@ void* create_event(const Stream& stream) {
   return event;
 }
 
+void record_event(void* event, const Stream& stream) {
+  check("cudaEventRecord", cudaEventRecord(static_cast<cudaEvent_t>(event), handle_of(stream)));
+}
+
 void destroy_event(void* event) noexcept { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
 
 void wait_event(const Stream& stream, void* event) {
@@ -111,6 +145,13 @@ void wait_event(const Stream& stream, void* event) {
 
 void synchronize_event(void* event) {
   check("cudaEventSynchronize", cudaEventSynchronize(static_cast<cudaEvent_t>(event)));
+}
+
+bool event_done(void* event) {
+  const cudaError_t error = cudaEventQuery(static_cast<cudaEvent_t>(event));
+  if (error == cudaErrorNotReady) return false;
+  check("cudaEventQuery", error);
+  return true;
 }
 
 static void copy_bytes(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,

@@ -24,7 +24,9 @@ int device_count() {
 
 std::string why_no_device() { return "WEFT_EMULATED_NONE hides the emulated devices"; }
 
+std::string device_name(int) { return "emulated GPU"; }
 void use_device(int) {}
+bool can_read(int, int) { return true; }
 
 DeviceMemory memory_of(int) { return {size_t{16} << 30, size_t{16} << 30}; }
 
@@ -54,12 +56,16 @@ void destroy_stream(int, void* stream) noexcept {
 void synchronize(const Stream& stream) { emulated::run_all(queue_of(stream)); }
 
 void* create_event(const Stream& stream) { return new Mark(emulated::mark_of(queue_of(stream))); }
+void record_event(void* event, const Stream& stream) {
+  *static_cast<Mark*>(event) = emulated::mark_of(queue_of(stream));
+}
 void destroy_event(void* event) noexcept { delete static_cast<Mark*>(event); }
 void wait_event(const Stream& stream, void* event) {
   const Mark mark = *static_cast<Mark*>(event);
   emulated::enqueue(queue_of(stream), [mark] { emulated::run_until(mark); });
 }
 void synchronize_event(void* event) { emulated::run_until(*static_cast<Mark*>(event)); }
+bool event_done(void* event) { return emulated::is_reached(*static_cast<Mark*>(event)); }
 
 void copy_to_device(void* to, const void* from, size_t bytes, const Stream& stream) {
   const auto* first = static_cast<const std::byte*>(from);
