@@ -17,8 +17,8 @@ Conductor::State& Conductor::state(const Unit& unit) {
   return state;
 }
 
-void Conductor::hear(Action::Kind kind, Unit& unit, size_t step, int bucket) {
-  listener_({kind, &unit, step, bucket, backward_});
+void Conductor::hear(Action::Kind kind, Unit& unit, size_t step, int bucket, bool last) {
+  listener_({kind, &unit, step, bucket, backward_, last});
 }
 
 void Conductor::begin(bool training) {
@@ -116,12 +116,14 @@ void Conductor::advance() {
   for (size_t count = flights_.size(); count > 0; --count) {
     Flight flight = flights_.front();
     flights_.pop_front();
-    hear(Action::Kind::wait_reduced, *flight.unit, flight.step, flight.bucket);
+    const bool more = may_reduce(*flight.unit, flight.step + 1);
+    hear(Action::Kind::wait_reduced, *flight.unit, flight.step, flight.bucket, !more);
     State& own = state(*flight.unit);
-    if (flight.step == 0 && ++own.read == flight.unit->gradients().buckets()) {
-      give_gradients(*flight.unit);
-    }
-    if (!may_reduce(*flight.unit, ++flight.step)) continue;
+    const Gradients& gradients = flight.unit->gradients();
+    const bool is_read = gradients.rest_on_host() ? !more : flight.step == 0;
+    if (is_read && ++own.read == gradients.buckets()) give_gradients(*flight.unit);
+    if (!more) continue;
+    ++flight.step;
     hear(Action::Kind::reduce, *flight.unit, flight.step, flight.bucket);
     flights_.push_back(flight);
   }

@@ -28,6 +28,8 @@ struct Action {
   size_t step = 0;
   int bucket = 0;
   bool backward = false;
+  /// wait_reduced: no reduction of this step follows.
+  bool last = false;
 };
 
 /// Turns what happens in a step into actions, which somebody does or writes down: what runs is what
@@ -79,7 +81,7 @@ class Conductor {
   };
 
   State& state(const Unit& unit);
-  void hear(Action::Kind kind, Unit& unit, size_t step = 0, int bucket = 0);
+  void hear(Action::Kind kind, Unit& unit, size_t step = 0, int bucket = 0, bool last = false);
   void gather(Unit& unit);
   void need(Unit& unit, const std::vector<Unit*>& ahead);
   void release(Unit& unit, bool step_too);

@@ -10,28 +10,44 @@
 
 namespace weft::fsdp {
 
-Gradients::Gradients(const Roles& roles, int64_t bucket_bytes)
-    : roles_(roles), bucket_bytes_(bucket_bytes), replicas_(roles.replica_group()) {
+/// A reduction of this rank's own, for what has still to be brought to the host.
+static Reduction reduction_alone(const Roles& roles) {
+  AxisGroup group;
+  const DeviceMesh root = roles.mesh.root();
+  const int own[] = {root.communicator().rank()};
+  group.ranks = root.communicator().subgroup(own, "alone");
+  return {std::move(group), true, false};
+}
+
+Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host)
+    : roles_(roles),
+      bucket_bytes_(bucket_bytes),
+      replicas_(roles.replica_group()),
+      on_host_(on_host) {
   AxisGroup each = roles.group(0, roles.each_step);
   AxisGroup late = roles.group(roles.each_step, roles.cut.size());
   if (each.size > 1) reductions_.push_back({std::move(each), true, false});
   if (late.size > 1) reductions_.push_back({std::move(late), true, true});
   if (replicas_.size > 1) reductions_.push_back({replicas_, false, true});
+  if (reductions_.empty() && on_host) reductions_.push_back(reduction_alone(roles));
 }
 
 bool Gradients::scatters_twice() const { return reductions_.size() > 1 && reductions_[1].scatters; }
 
 void Gradients::add(Slot& slot) {
-  if (reductions_.empty()) slot.types.reduce = slot.types.accumulate;
+  if (reductions_.empty() || reductions_[0].group.size == 1) {
+    slot.types.reduce = slot.types.accumulate;
+  }
   parts_.emplace_back();
   parts_.back().slot = &slot;
 }
 
 void Gradients::close() {
   const bool scatters = !reductions_.empty() && reductions_[0].scatters;
-  direct_ = !scatters && std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
-    return part.slot->types.reduce == part.slot->types.accumulate;
-  });
+  direct_ =
+      !scatters && !on_host_ && std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
+        return part.slot->types.reduce == part.slot->types.accumulate;
+      });
   for (Part& part : parts_) {
     const Slot& slot = *part.slot;
     const DType rests = slot.types.accumulate;
@@ -48,6 +64,8 @@ void Gradients::close() {
     final_bytes_ = part.offset + static_cast<size_t>(slot.slice_elements()) * element;
   }
   if (direct_) buffer_bytes_ = 0;
+  landing_ = buffer_bytes_;
+  if (on_host_) buffer_bytes_ += padded(final_bytes_);
   cut_into_buckets();
 }
 
@@ -68,6 +86,7 @@ void Gradients::cut_into_buckets() {
   incomplete_.resize(static_cast<size_t>(buckets_));
   works_.resize(static_cast<size_t>(buckets_));
   additions_.resize(static_cast<size_t>(buckets_));
+  landed_.resize(static_cast<size_t>(buckets_));
 }
 
 int64_t Gradients::measured_bytes() const {
@@ -86,7 +105,9 @@ void Gradients::set_device(Device device) {
 void Gradients::make_memory() {
   if (final_) return;
   PurposeScope purpose(Purpose::gradients);
-  final_ = Storage::allocate(final_bytes_, device_);
+  const bool pinned = on_host_ && device_.kind == DeviceKind::cuda;
+  final_ =
+      pinned ? Storage::allocate_pinned(final_bytes_) : Storage::allocate(final_bytes_, device_);
   if (scatters_twice()) middle_ = Storage::allocate(middle_bytes_, device_);
 }
 
@@ -183,6 +204,42 @@ void Gradients::settle(int bucket, bool sync) {
   }
 }
 
+/// Where the final sums are made.
+char* Gradients::sums() const {
+  return on_host_ ? static_cast<char*>(buffer_->data()) + landing_
+                  : static_cast<char*>(final_->data());
+}
+
+Tensor Gradients::sum_of(const Part& part) const {
+  const int64_t elements = part.slot->slice_elements();
+  const DType dtype = part.slot->types.accumulate;
+  return on_host_ ? local_in(buffer_, landing_ + part.offset, {elements}, dtype)
+                  : local_in(final_, part.offset, {elements}, dtype);
+}
+
+/// From the host, what is added to.
+void Gradients::fetch_sums(int bucket) {
+  if (!on_host_ || landed_[static_cast<size_t>(bucket)]) return;
+  landed_[static_cast<size_t>(bucket)] = true;
+  const NoGrad no_grad;
+  for (const Part& part : parts_) {
+    if (part.bucket != bucket || !part.final) continue;
+    const int64_t elements = part.slot->slice_elements();
+    transfer_(sum_of(part), local_in(final_, part.offset, {elements}, part.slot->types.accumulate));
+  }
+}
+
+void Gradients::bring_home(int bucket) {
+  if (!landed_[static_cast<size_t>(bucket)]) return;
+  landed_[static_cast<size_t>(bucket)] = false;
+  const NoGrad no_grad;
+  for (const Part& part : parts_) {
+    if (part.bucket != bucket) continue;
+    const int64_t elements = part.slot->slice_elements();
+    transfer_(local_in(final_, part.offset, {elements}, part.slot->types.accumulate), sum_of(part));
+  }
+}
+
 Tensor Gradients::final_tensor(const Part& part, const Sharding& layout) const {
   const DType dtype = part.slot->types.accumulate;
   return tensor_in(final_, static_cast<int64_t>(part.offset / size_of(dtype)), part.slot->shape,
@@ -228,7 +285,7 @@ Piece Gradients::scattered(Part& part, size_t step) {
     piece.accumulate = std::exchange(part.partial, true);
     return piece;
   }
-  piece.recv = static_cast<char*>(final_->data()) + part.offset;
+  piece.recv = sums() + part.offset;
   piece.accumulate = part.final && counts_here(part);
   part.final = true;
   part.reduced = part.held = part.partial = false;
@@ -246,7 +303,7 @@ void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
     piece.device = device_;
     piece.send = static_cast<char*>(buffer_->data()) + part.whole.offset;
     piece.dtype = part.whole.dtype;
-    piece.recv = static_cast<char*>(final_->data()) + part.offset;
+    piece.recv = sums() + part.offset;
     if (part.final) {
       PurposeScope purpose(Purpose::gradients);
       const auto bytes = static_cast<size_t>(part.whole.elements()) * size_of(dtype);
@@ -268,7 +325,7 @@ void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
     if (part.bucket != bucket) continue;
     part.reduced = true;
     const DType dtype = part.slot->types.accumulate;
-    auto* data = static_cast<char*>(final_->data()) + part.offset;
+    char* data = sums() + part.offset;
     const int64_t count = part.slot->slice_elements();
     const bool joins = !pieces.empty() && pieces.back().dtype == dtype &&
                        static_cast<char*>(pieces.back().recv) +
@@ -291,6 +348,7 @@ void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
 void Gradients::start(int bucket, size_t step) {
   if (device_.kind == DeviceKind::meta) return;
   const Reduction& reduction = reductions_[step];
+  if (!(scatters_twice() && step == 0)) fetch_sums(bucket);
   std::vector<Piece> pieces;
   counts_.clear();
   counts_.reserve(parts_.size());
@@ -304,18 +362,20 @@ void Gradients::start(int bucket, size_t step) {
   work = reduction.group.ranks.all_reduce(pieces, ReduceOp::sum);
 }
 
-void Gradients::wait(int bucket) {
+void Gradients::wait(int bucket, bool last) {
   works_[static_cast<size_t>(bucket)].wait();
   const NoGrad no_grad;
   for (const auto& [part, sum] : std::exchange(additions_[static_cast<size_t>(bucket)], {})) {
-    const DType dtype = part->slot->types.accumulate;
-    const Tensor total = local_in(final_, part->offset, part->whole.shape, dtype);
-    copy_(total, total + local_in(sum, 0, part->whole.shape, dtype));
+    const Tensor total = sum_of(*part);
+    copy_(total, total + local_in(sum, 0, total.shape(), total.dtype()));
   }
+  if (last) bring_home(bucket);
 }
 
 void Gradients::wait_all() {
-  for (int bucket = 0; bucket < static_cast<int>(works_.size()); ++bucket) wait(bucket);
+  for (int bucket = 0; bucket < static_cast<int>(works_.size()); ++bucket) {
+    wait(bucket, true);
+  }
 }
 
 int64_t Gradients::traffic(int bucket, size_t step) const {

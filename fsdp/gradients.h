@@ -22,7 +22,8 @@ struct Reduction {
 /// straight to where they rest if nothing is cut and nothing cast; then come the reductions.
 class Gradients {
  public:
-  Gradients(const Roles& roles, int64_t bucket_bytes);
+  /// `on_host`: they rest there, and pass through a place in the buffer on the way.
+  Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host);
 
   // Made in this order: all parameters, then the end.
   void add(Slot& slot);
@@ -37,6 +38,8 @@ class Gradients {
   /// Backward writes where gradients rest: there is no buffer.
   bool is_direct() const { return direct_; }
   size_t buffer_bytes() const { return buffer_bytes_; }
+  /// The buffer holds sums until the last reduction.
+  bool rest_on_host() const { return on_host_; }
   /// Of the memory in which gradients rest, and that was made.
   int64_t bytes() const { return static_cast<int64_t>(final_bytes_ + middle_bytes_); }
   int64_t measured_bytes() const;
@@ -50,7 +53,8 @@ class Gradients {
   /// The bucket's backward is over: what no one contributed to is zero.
   void settle(int bucket, bool sync);
   void start(int bucket, size_t step);
-  void wait(int bucket);
+  /// `last`: no reduction of this step follows.
+  void wait(int bucket, bool last);
   /// Waits for what is under way.
   void wait_all();
 
@@ -87,6 +91,10 @@ class Gradients {
   /// A sum of all replicas counts on one of them.
   bool counts_here(const Part& part) const;
   bool holds_earlier(const Part& part) const;
+  Tensor sum_of(const Part& part) const;
+  char* sums() const;
+  void fetch_sums(int bucket);
+  void bring_home(int bucket);
   Tensor final_tensor(const Part& part, const Sharding& layout) const;
   void show(Part& part, bool sync) const;
   Piece scattered(Part& part, size_t step);
@@ -105,6 +113,11 @@ class Gradients {
   AxisGroup replicas_;
   std::vector<Part> parts_;
   bool direct_ = false;
+  bool on_host_;
+  /// Bytes from the start of the buffer to the sums on their way to the host.
+  size_t landing_ = 0;
+  /// By bucket: the sums there are newer than the host's.
+  std::vector<bool> landed_;
   int buckets_ = 1;
   std::vector<int> incomplete_;
   std::vector<Work> works_;

@@ -29,11 +29,12 @@ void Level::start(const std::vector<Source>& sources, BufferPool& pool) {
     const size_t place =
         region.start() + static_cast<size_t>(region.before(group_.rank)) * size_of(region.wire);
     const void* send = base + place;
-    if (source.dtype == region.wire && group_.size > 1) {
+    const bool is_here = source.memory->device() == memory_->device();
+    if (source.dtype == region.wire && group_.size > 1 && is_here) {
       send = static_cast<const char*>(source.memory->data()) + source.offset;
     } else if (own > 0) {
-      copy_(local_in(memory_, place, {own}, region.wire),
-            local_in(source.memory, source.offset, {own}, source.dtype));
+      transfer_(local_in(memory_, place, {own}, region.wire),
+                local_in(source.memory, source.offset, {own}, source.dtype));
     }
     pieces.push_back({.send = send,
                       .recv = base + region.start(),

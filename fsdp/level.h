@@ -25,7 +25,8 @@ class Level {
     size_t offset = 0;
     DType dtype = DType::f32;
   };
-  /// Casts the own parts to the wire's dtype and begins to gather, into new or the present memory.
+  /// Casts the own parts to the wire's dtype, brings them from the host if they rest there, and
+  /// begins to gather, into new or the present memory.
   void start(const std::vector<Source>& sources, BufferPool& pool);
   void wait();
   void free(BufferPool& pool);
@@ -51,7 +52,7 @@ class Level {
   Ref<Storage> memory_;
   bool waiting_ = false;
   Work work_;
-  /// The casts of the own parts, where that is all.
+  /// The casts and copies of the own parts, where that is all.
   Event cast_;
 };
 

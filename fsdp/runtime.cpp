@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/runtime.h"
 
+#include <algorithm>
 #include <iostream>
 #include <optional>
 
@@ -40,7 +41,7 @@ void Runtime::moved(const std::string& axes, int64_t bytes, int64_t copied) {
 
 /// What is queued on `later` from now on starts after what is queued on `earlier` by now.
 static void order(const Stream& earlier, const Stream& later) {
-  weft::Event::record(earlier).wait(later);
+  Event::record(earlier).wait(later);
 }
 
 /// What takes time or waits, as it stands in a trace; nothing for the rest.
@@ -102,7 +103,7 @@ void Runtime::hear_of_gradients(const Action& action) {
       gradients.start(action.bucket, action.step);
       break;
     case Action::Kind::wait_reduced:
-      gradients.wait(action.bucket);
+      gradients.wait(action.bucket, action.last);
       break;
     default:
       break;
@@ -149,9 +150,9 @@ void Runtime::begin_unscheduled() {
 }
 
 /// Follows the recording, or writes it.
-void Runtime::event(Event::Kind kind, Unit& unit, int bucket) {
+void Runtime::event(StepEvent::Kind kind, Unit& unit, int bucket) {
   Recording& recording = *running_;
-  Event event{kind, &unit, bucket};
+  StepEvent event{kind, &unit, bucket};
   if (!recording.complete) {
     recording.events.push_back(event);
   } else if (!recording.astray) {
@@ -179,12 +180,12 @@ void Runtime::before_forward(Unit& unit) {
     first_ = &unit;
   }
   note_changes(unit);
-  event(Event::Kind::forward, unit);
+  event(StepEvent::Kind::forward, unit);
   conductor_.forward(unit, ahead(unit));
 }
 
 void Runtime::after_forward(Unit& unit) {
-  event(Event::Kind::forward_done, unit);
+  event(StepEvent::Kind::forward_done, unit);
   conductor_.forward_done(unit);
   if (&unit == first_ && !training_) end();
 }
@@ -210,14 +211,14 @@ void Runtime::before_backward(Unit& unit) {
   enter_backward();
   // What forward saved of them is then out of date, and the tape says so.
   note_changes(unit);
-  event(Event::Kind::backward, unit);
+  event(StepEvent::Kind::backward, unit);
   conductor_.backward(unit, ahead(unit));
 }
 
 void Runtime::need_gradient_memory(Unit& unit, size_t number) {
   enter_backward();
   if (const int bucket = unit.gradients().expect_more(number); bucket >= 0) {
-    event(Event::Kind::gradients_again, unit, bucket);
+    event(StepEvent::Kind::gradients_again, unit, bucket);
     conductor_.gradients_again(unit, bucket);
   }
   conductor_.take_gradients(unit);
@@ -227,13 +228,13 @@ void Runtime::gradient_complete(Unit& unit, size_t number) {
   enter_backward();
   const int bucket = unit.gradients().complete(number);
   if (bucket < 0) return;
-  event(Event::Kind::gradients_done, unit, bucket);
+  event(StepEvent::Kind::gradients_done, unit, bucket);
   conductor_.gradients_done(unit, bucket);
 }
 
 void Runtime::after_backward(Unit& unit) {
   enter_backward();
-  event(Event::Kind::backward_done, unit);
+  event(StepEvent::Kind::backward_done, unit);
   conductor_.backward_done(unit);
 }
 
@@ -245,13 +246,23 @@ void Runtime::finish_backward() {
 }
 
 void Runtime::end() {
-  event(Event::Kind::end, root());
+  event(StepEvent::Kind::end, root());
   conductor_.end();
   order(stream(StreamRole::scatter), computing());
+  await_host();
   running_->complete = true;
   backward_begun_ = false;
   running_ = nullptr;
   first_ = nullptr;
+}
+
+/// What rests on the host is the host's again: it may be read and written.
+void Runtime::await_host() {
+  const bool offloads =
+      std::any_of(units_.begin(), units_.end(), [](const auto& unit) { return unit->offloads(); });
+  if (!offloads) return;
+  Event::record(stream(StreamRole::gather)).synchronize();
+  Event::record(stream(StreamRole::scatter)).synchronize();
 }
 
 Schedule Runtime::schedule(const std::vector<StepKind>& steps) const {

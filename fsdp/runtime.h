@@ -51,7 +51,7 @@ class Runtime {
   void note_changes(Unit& unit);
   void begin_unscheduled();
   void abandon();
-  void event(Event::Kind kind, Unit& unit, int bucket = 0);
+  void event(StepEvent::Kind kind, Unit& unit, int bucket = 0);
   std::vector<Unit*> ahead(const Unit& unit) const;
   void hear(const Action& action);
   void hear_of_gradients(const Action& action);
@@ -60,6 +60,7 @@ class Runtime {
   void moved(const std::string& axes, int64_t bytes, int64_t copied);
   void finish_backward();
   void end();
+  void await_host();
   void enter_backward();
 
   Units units_;

@@ -19,13 +19,13 @@ void add_traffic(std::vector<AxisTraffic>& by_axes, const std::string& axes, int
   found->bytes += bytes;
 }
 
-static bool is_of_backward(const Event& event) {
-  return event.kind != Event::Kind::forward && event.kind != Event::Kind::forward_done &&
-         event.kind != Event::Kind::end;
+static bool is_of_backward(const StepEvent& event) {
+  return event.kind != StepEvent::Kind::forward && event.kind != StepEvent::Kind::forward_done &&
+         event.kind != StepEvent::Kind::end;
 }
 
-static bool needs(const Event& event) {
-  return event.kind == Event::Kind::forward || event.kind == Event::Kind::backward;
+static bool needs(const StepEvent& event) {
+  return event.kind == StepEvent::Kind::forward || event.kind == StepEvent::Kind::backward;
 }
 
 std::vector<Unit*> Recording::ahead(size_t index, int depth) const {
@@ -40,33 +40,33 @@ std::vector<Unit*> Recording::ahead(size_t index, int depth) const {
   return units;
 }
 
-static void expect_gradients(std::vector<Event>& events, Unit& unit) {
+static void expect_gradients(std::vector<StepEvent>& events, Unit& unit) {
   if (!unit.has_gradients()) return;
   for (int bucket = 0; bucket < unit.gradients().buckets(); ++bucket) {
-    events.push_back({Event::Kind::gradients_done, &unit, bucket});
+    events.push_back({StepEvent::Kind::gradients_done, &unit, bucket});
   }
 }
 
 Recording expected_step(const Units& units, bool training) {
   Unit* root = units.back().get();
-  std::vector<Event> events{{Event::Kind::forward, root}};
+  std::vector<StepEvent> events{{StepEvent::Kind::forward, root}};
   for (const auto& unit : units) {
     if (unit.get() == root) continue;
-    events.push_back({Event::Kind::forward, unit.get()});
-    events.push_back({Event::Kind::forward_done, unit.get()});
+    events.push_back({StepEvent::Kind::forward, unit.get()});
+    events.push_back({StepEvent::Kind::forward_done, unit.get()});
   }
-  events.push_back({Event::Kind::forward_done, root});
+  events.push_back({StepEvent::Kind::forward_done, root});
   if (training) {
-    events.push_back({Event::Kind::backward, root});
+    events.push_back({StepEvent::Kind::backward, root});
     for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
       if (unit->get() == root) continue;
-      events.push_back({Event::Kind::backward, unit->get()});
+      events.push_back({StepEvent::Kind::backward, unit->get()});
       expect_gradients(events, **unit);
-      if ((*unit)->has_frozen()) events.push_back({Event::Kind::backward_done, unit->get()});
+      if ((*unit)->has_frozen()) events.push_back({StepEvent::Kind::backward_done, unit->get()});
     }
     expect_gradients(events, *root);
   }
-  events.push_back({Event::Kind::end, root});
+  events.push_back({StepEvent::Kind::end, root});
   return {.events = std::move(events), .complete = true};
 }
 
@@ -108,29 +108,29 @@ class Player {
   using Kind = ScheduledAction::Kind;
 
   void step(size_t i) {
-    const Event& event = recording_.events[i];
+    const StepEvent& event = recording_.events[i];
     Unit& unit = *event.unit;
     switch (event.kind) {
-      case Event::Kind::forward:
+      case StepEvent::Kind::forward:
         conductor_.forward(unit, recording_.ahead(i, unit.options().prefetch));
         break;
-      case Event::Kind::backward:
+      case StepEvent::Kind::backward:
         conductor_.backward(unit, recording_.ahead(i, unit.options().prefetch));
         break;
-      case Event::Kind::forward_done:
+      case StepEvent::Kind::forward_done:
         conductor_.forward_done(unit);
         break;
-      case Event::Kind::gradients_done:
+      case StepEvent::Kind::gradients_done:
         conductor_.gradients_done(unit, event.bucket);
         break;
-      case Event::Kind::gradients_again:
+      case StepEvent::Kind::gradients_again:
         conductor_.gradients_again(unit, event.bucket);
         conductor_.take_gradients(unit);
         break;
-      case Event::Kind::backward_done:
+      case StepEvent::Kind::backward_done:
         conductor_.backward_done(unit);
         break;
-      case Event::Kind::end:
+      case StepEvent::Kind::end:
         conductor_.end();
         break;
     }

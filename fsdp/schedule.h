@@ -13,7 +13,7 @@ namespace weft::fsdp {
 class Unit;
 
 /// What happens to a unit in a step, as the modules' hooks see it.
-struct Event {
+struct StepEvent {
   enum class Kind : uint8_t {
     forward,
     forward_done,
@@ -25,12 +25,12 @@ struct Event {
   } kind;
   Unit* unit;
   int bucket = 0;
-  bool operator==(const Event&) const = default;
+  bool operator==(const StepEvent&) const = default;
 };
 
 /// Events of a step, and how far the present one has followed them.
 struct Recording {
-  std::vector<Event> events;
+  std::vector<StepEvent> events;
   bool complete = false;
   size_t at = 0;
   /// The present step left the recorded order.

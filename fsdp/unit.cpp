@@ -49,7 +49,7 @@ Unit::Unit(Module& module, Roles roles, const FullyShardOptions& options)
     : module_(module),
       roles_(std::move(roles)),
       options_(options),
-      gradients_(roles_, options.bucket_bytes) {}
+      gradients_(roles_, options.bucket_bytes, options.offload.gradients) {}
 
 Unit::~Unit() {
   if (!bound_) return;
@@ -112,7 +112,7 @@ std::string Unit::path_of(const NamedParameter& named) const {
 void Unit::forget_slots() {
   slots_.clear();
   levels_.clear();
-  gradients_ = Gradients(roles_, options_.bucket_bytes);
+  gradients_ = Gradients(roles_, options_.bucket_bytes, options_.offload.gradients);
   slice_bytes_ = 0;
   frozen_ = 0;
 }
@@ -133,18 +133,27 @@ void Unit::build() {
   if (declared) {
     slices_ = Storage::unbound(slice_bytes_, cpu, concat("slices of ", name_));
   } else {
-    PurposeScope purpose(Purpose::parameters);
-    const Device device = slots_.empty() ? cpu : slots_[0]->parameter->value().device();
-    slices_ = Storage::allocate(slice_bytes_, device);
-    gradients_.set_device(device);
-    if (runtime_) runtime_->set_device(device);
+    set_device(slots_.empty() ? cpu : slots_[0]->parameter->value().device());
+    slices_ = memory_at_rest();
+    if (runtime_) runtime_->set_device(device_);
   }
   for (auto& slot : slots_) take_value(*slot);
   built_ = true;
 }
 
+void Unit::set_device(Device device) {
+  device_ = device;
+  gradients_.set_device(device);
+}
+
+Ref<Storage> Unit::memory_at_rest() const {
+  PurposeScope purpose(Purpose::parameters);
+  const bool pinned = options_.offload.parameters && device_.kind == DeviceKind::cuda;
+  return pinned ? Storage::allocate_pinned(slice_bytes_) : Storage::allocate(slice_bytes_, device_);
+}
+
 /// What is gathered once an update or step, and at each use. Ranks that hold all there is need no
-/// level, or one that casts.
+/// level, or one that casts, or one that brings it from the host.
 void Unit::make_levels() {
   if (slots_.empty()) return;
   AxisGroup before = roles_.group(roles_.at_use, roles_.cut.size());
@@ -152,11 +161,12 @@ void Unit::make_levels() {
   bool casts = std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) {
     return slot->types.storage != slot->types.compute;
   });
-  if (before.size > 1 || (use.size == 1 && casts)) {
+  const bool offloads = options_.offload.parameters;
+  if (before.size > 1 || (use.size == 1 && casts && !offloads)) {
     levels_.emplace_back(
         before, roles_.keeps_gathered || before.size == 1 ? Lifetime::update : Lifetime::step);
   }
-  if (use.size > 1) levels_.emplace_back(use, Lifetime::use);
+  if (use.size > 1 || (offloads && levels_.empty())) levels_.emplace_back(use, Lifetime::use);
   for (size_t i = 0; i < levels_.size(); ++i) {
     const bool top = i + 1 == levels_.size();
     for (const auto& slot : slots_) {
@@ -260,7 +270,7 @@ void Unit::take_value(Slot& slot) {
     if (slices_->is_bound()) copy_given(slot);
   }
   rest(slot);
-  make_whole(slot, slices_->device());
+  make_whole(slot, device_);
 }
 
 void Unit::rest(Slot& slot) {
@@ -275,9 +285,8 @@ void Unit::materialize(Device device) {
   if (slices_->is_bound()) return;
   if (runtime_) runtime_->forget(*this);
   for (Level& level : levels_) level.drop();
-  PurposeScope purpose(Purpose::parameters);
-  slices_ = Storage::allocate(slice_bytes_, device);
-  gradients_.set_device(device);
+  set_device(device);
+  slices_ = memory_at_rest();
   bound_ = false;
   for (auto& slot : slots_) {
     if (device.kind != DeviceKind::meta) copy_given(*slot);

@@ -61,6 +61,8 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   bool has_frozen() const { return frozen_ > 0; }
   /// One rank speaks for all.
   bool is_first_rank() const;
+  /// Its parameters or gradients rest on the host.
+  bool offloads() const { return options_.offload.parameters || options_.offload.gradients; }
 
   int64_t slice_bytes() const { return static_cast<int64_t>(slice_bytes_); }
   int64_t measured_slice_bytes() const {
@@ -95,6 +97,9 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   int dim_of(const NamedParameter& named) const;
   void forget_slots();
   void make_levels();
+  void set_device(Device device);
+  /// New memory for the slices.
+  Ref<Storage> memory_at_rest() const;
   void add_slot(const NamedParameter& named);
   void check_layout(const std::string& name, const Tensor& value, int dim) const;
   void make_whole(Slot& slot, Device device);
@@ -115,6 +120,8 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   size_t slice_bytes_ = 0;
   int frozen_ = 0;
 
+  /// What forward and backward compute on.
+  Device device_ = cpu;
   Ref<Storage> slices_;
   Ref<Storage> seen_slices_;
   uint64_t seen_version_ = 0;

@@ -16,7 +16,7 @@ AdamW::AdamW(std::vector<NamedParameter> given, AdamWOptions options)
     : Optimizer(std::move(given), options.learning_rate),
       options_(std::move(options)),
       decays_(decaying(parameters(), options_.decays)) {
-  const auto [rate, beta1, beta2, eps, decay, predicate, moments_are] = options_;
+  const auto [rate, beta1, beta2, eps, decay, predicate, moments_are, offload] = options_;
   if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1)) {
     fail("adamw: the betas ", beta1, " and ", beta2, " are not both in [0, 1)");
   }

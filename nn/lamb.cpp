@@ -67,6 +67,12 @@ static Tensor trust_ratios(const Tensor& squares) {
 }
 
 void Lamb::update_all(std::span<const Update> updates) {
+  for (const Update& update : updates) {
+    if (update.value.device() == update.gradient.device()) continue;
+    fail("lamb: parameter ", parameters()[update.parameter].name(), " rests on ",
+         update.value.device(), " and its gradient on ", update.gradient.device(),
+         "; offload both or neither, or use AdamW");
+  }
   Tensors values;
   for (const NamedParameter& named : parameters()) values.push_back(named.parameter->value());
   const SquaresReduction reduction("lamb", values);

@@ -44,6 +44,15 @@ Llama::Llama(const LlamaConfig& config) : config_(config) {
   }
 }
 
+double training_operations_a_token(const LlamaConfig& config, int64_t sequence) {
+  int64_t multiplied = config.tied ? 0 : -config.vocabulary * config.dim;
+  for (const ParameterPtr& parameter : Llama(config).parameters()) {
+    multiplied += parameter->shape().product();
+  }
+  const int64_t heads_width = config.heads * config.head_dim;
+  return static_cast<double>(6 * multiplied + 12 * config.layers * heads_width * sequence);
+}
+
 std::vector<Module*> Llama::blocks() {
   std::vector<Module*> blocks;
   for (const auto& [name, block] : module("model.layers").children()) blocks.push_back(block.get());

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
 
 #include "nn/adjacency.h"
+#include "nn/passage.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
@@ -47,8 +49,24 @@ void Optimizer::set_steps(size_t parameter, int64_t steps) {
   runs_->with_gradient.clear();
 }
 
+/// Where the state of one parameter rests.
+struct Rest {
+  Device device;
+  bool pinned;
+};
+
+/// Zeros.
+static Tensor memory_at(const Rest& rest, int64_t elements, DType dtype) {
+  if (!rest.pinned) return zeros({elements}, {.dtype = dtype, .device = rest.device});
+  const auto bytes = static_cast<size_t>(elements) * size_of(dtype);
+  const Tensor memory = tensor_in(Storage::allocate_pinned(bytes), 0, {elements}, dtype);
+  fill_(memory, 0);
+  return memory;
+}
+
 /// Zeros, adjacent where the values are; `asked` but f64 for f64 values.
-static Tensors make_moment(const Tensors& values, const std::vector<Run>& runs, DType asked) {
+static Tensors make_moment(const Tensors& values, const std::vector<Rest>& rests,
+                           const std::vector<Run>& runs, DType asked) {
   PurposeScope purpose(Purpose::optimizer);
   const auto dtype_of = [&](const Tensor& value) { return value.dtype() == f64 ? f64 : asked; };
   Tensors moment(values.size());
@@ -56,7 +74,7 @@ static Tensors make_moment(const Tensors& values, const std::vector<Run>& runs, 
     const DType dtype = dtype_of(values[run[0]]);
     int64_t elements = 0;
     for (size_t i : run) elements += values[i].block().numel();
-    const Tensor memory = zeros({elements}, {.dtype = dtype, .device = values[run[0]].device()});
+    const Tensor memory = memory_at(rests[run[0]], elements, dtype);
     int64_t offset = 0;
     for (size_t i : run) {
       moment[i] =
@@ -67,7 +85,7 @@ static Tensors make_moment(const Tensors& values, const std::vector<Run>& runs, 
   for (size_t i = 0; i < values.size(); ++i) {
     if (moment[i]) continue;
     moment[i] = zeros(values[i].shape(), {.dtype = dtype_of(values[i]),
-                                          .device = values[i].device(),
+                                          .device = rests[i].device,
                                           .sharding = values[i].sharding()});
   }
   return moment;
@@ -82,16 +100,20 @@ static std::vector<size_t> numbers_below(size_t n) {
 void Optimizer::make_state() {
   if (!state_.empty()) return;
   Tensors values;
+  std::vector<Rest> rests;
   for (const NamedParameter& named : parameters_) {
     if (!named.parameter->is_materialized()) {
       fail("optimizer: parameter ", named.name(), " has no memory; call materialize first");
     }
     values.push_back(named.parameter->value());
+    const Device used = named.parameter->tensor().device();
+    const bool pinned = offloads() && used.kind == DeviceKind::cuda;
+    rests.push_back({pinned ? cpu : used, pinned});
   }
   const std::vector<Run> runs =
       adjacent_runs({&values}, numbers_below(values.size()), [](size_t, size_t) { return true; });
   for (size_t moment = 0; moment < moments().size(); ++moment) {
-    runs_->state.push_back(make_moment(values, runs, moment_dtype()));
+    runs_->state.push_back(make_moment(values, rests, runs, moment_dtype()));
   }
   state_.resize(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -180,8 +202,45 @@ Optimizer::Update Optimizer::update_of_run(size_t number, const Tensor& gradient
           steps_[run[0]] + 1};
 }
 
+/// What one update changes is of one device: the GPU if any of it is there.
+Device Optimizer::device_of(const Update& update) const {
+  Tensors all{update.value, update.gradient};
+  all.insert(all.end(), update.state.begin(), update.state.end());
+  const auto there = std::find_if(all.begin(), all.end(), [](const Tensor& tensor) {
+    return tensor.device().kind == DeviceKind::cuda;
+  });
+  return there == all.end() ? update.value.device() : there->device();
+}
+
+void Optimizer::update_by_parts(Device device, const Update& whole) {
+  std::vector<Passenger> arrays{{whole.value, true}, {whole.gradient, false}};
+  for (const Tensor& moment : whole.state) arrays.push_back({moment, true});
+  pass_through(device, arrays, [&](const Tensors& parts) {
+    Update part = whole;
+    part.value = parts[0];
+    part.gradient = parts[1];
+    part.state.assign(parts.begin() + 2, parts.end());
+    update(part);
+  });
+}
+
 void Optimizer::update_all(std::span<const Update> updates) {
-  for (const Update& run : updates) update(run);
+  std::optional<Device> passed;
+  for (Update run : updates) {
+    const Device device = device_of(run);
+    run.gradient_scale = run.gradient_scale.to(device);
+    const bool together =
+        run.value.device() == device && run.gradient.device() == device &&
+        std::all_of(run.state.begin(), run.state.end(),
+                    [&](const Tensor& moment) { return moment.device() == device; });
+    if (together) {
+      update(run);
+    } else {
+      update_by_parts(device, run);
+      passed = device;
+    }
+  }
+  if (passed) await_passage(*passed);
 }
 
 }  // namespace weft

@@ -6,6 +6,8 @@
 #include "ops/engine.h"
 #include "ops/promotion.h"
 #include "ops/tensor_body.h"
+#include "src/cuda/copy.h"
+#include "src/cuda/streams.h"
 #include "src/kernels/copy.h"
 #include "src/random.h"
 #include "weft/context.h"
@@ -140,6 +142,23 @@ void copy_(const Tensor& to, const Tensor& from) {
     source = moved_to(from, layout_of(to.sharding(), from.shape(), from.dtype()));
   }
   if (has_elements(to)) copy(to.block(), source.block());
+  to.storage()->mark_changed();
+}
+
+void transfer_(const Tensor& to, const Tensor& from) {
+  check_tensor("transfer_", to);
+  check_tensor("transfer_", from);
+  if (to.device() == from.device()) return copy_(to, from);
+  const Block out = to.block(), in = from.block();
+  if (!(out.shape == in.shape) || !out.is_dense() || !in.is_dense()) {
+    fail("transfer_: ", in.shape, " is transferred to ", out.shape,
+         "; both are dense and have one shape");
+  }
+  if (cuda::kWithCuda) {
+    cuda::transfer(out, in);
+  } else {
+    copy(out, in);
+  }
   to.storage()->mark_changed();
 }
 

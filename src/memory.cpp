@@ -103,8 +103,18 @@ void* Heap::allocate_fresh(int size_class, size_t bytes) {
   return system_allocate(size);
 }
 
-void Heap::free(void* data, size_t bytes, Device device, Purpose purpose) {
-  const Freed freed{data, bytes, device, purpose};
+void* Heap::allocate_pinned(size_t bytes, Purpose purpose) {
+  if (owned_) {
+    ++live_;
+    count(DeviceKind::cpu, purpose, static_cast<int64_t>(bytes));
+  } else {
+    const std::lock_guard lock(mutex_);
+    ++live_;
+  }
+  return cuda::allocate_pinned(bytes);
+}
+
+void Heap::free(const Freed& freed) {
   if (this == current_ && owned_) {
     free_here(freed);
   } else {
@@ -115,7 +125,9 @@ void Heap::free(void* data, size_t bytes, Device device, Purpose purpose) {
 void Heap::free_here(const Freed& freed) {
   --live_;
   count(freed.device.kind, freed.purpose, -static_cast<int64_t>(freed.bytes));
-  if (freed.device.kind == DeviceKind::cuda) {
+  if (freed.pinned) {
+    cuda::free_pinned(freed.data);
+  } else if (freed.device.kind == DeviceKind::cuda) {
     kept_on_devices_.put(freed.data, freed.bytes, freed.device);
   } else if (freed.device.kind == DeviceKind::cpu) {
     const int index = size_class(freed.bytes);
@@ -137,7 +149,9 @@ void Heap::free_elsewhere(const Freed& freed) {
   }
   const bool last = --live_ == 0;
   lock.unlock();
-  if (freed.device.kind == DeviceKind::cuda) {
+  if (freed.pinned) {
+    cuda::free_pinned(freed.data);
+  } else if (freed.device.kind == DeviceKind::cuda) {
     cuda::give_back(freed.data, freed.device);
   } else if (freed.device.kind == DeviceKind::cpu) {
     system_free(freed.data, class_bytes(size_class(freed.bytes)));

@@ -28,9 +28,19 @@ class Heap {
   /// there is none. A GPU's may be used by the calling thread's current stream at once; by others
   /// after an event of it.
   void* allocate(size_t bytes, Device device, Purpose purpose);
-  /// Frees what `allocate` gave; from any thread. The calling thread's current stream may still
+  /// Host memory for the copies of streams, counted as the host's, not kept for reuse.
+  void* allocate_pinned(size_t bytes, Purpose purpose);
+
+  struct Freed {
+    void* data;
+    size_t bytes;
+    Device device;
+    Purpose purpose;
+    bool pinned;
+  };
+  /// Frees what was allocated here; from any thread. The calling thread's current stream may still
   /// use a GPU's.
-  void free(void* data, size_t bytes, Device device, Purpose purpose);
+  void free(const Freed& freed);
 
   MemoryStatistics statistics(DeviceKind kind);
   void reset_peak(DeviceKind kind);
@@ -48,12 +58,6 @@ class Heap {
   Heap& operator=(const Heap&) = delete;
 
  private:
-  struct Freed {
-    void* data;
-    size_t bytes;
-    Device device;
-    Purpose purpose;
-  };
   /// `shared`: of threads that are ending; keeps nothing and is never deleted.
   explicit Heap(bool shared) : owned_(!shared), live_(shared) {}
   ~Heap() = default;

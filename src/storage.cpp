@@ -44,6 +44,16 @@ Ref<Storage> Storage::allocate(size_t bytes, Device device) {
   return Ref(storage);
 }
 
+Ref<Storage> Storage::allocate_pinned(size_t bytes) {
+  if (bytes == 0 || device_count(DeviceKind::cuda) == 0) return allocate(bytes, cpu);
+  Heap& heap = Heap::current();
+  Storage* storage = make(heap.allocate_pinned(bytes, purpose_in_force), bytes, cpu);
+  storage->heap_ = &heap;
+  storage->purpose_ = purpose_in_force;
+  storage->pinned_ = true;
+  return Ref(storage);
+}
+
 Ref<Storage> Storage::unbound(size_t bytes, Device device, std::string name) {
   Ref storage(make(nullptr, bytes, device));
   storage->extra_ = std::make_unique<Extra>(Extra{std::move(name), {}});
@@ -58,7 +68,8 @@ Ref<Storage> Storage::wrap(void* data, size_t bytes, Device device, std::functio
 
 void Storage::destroy(Storage* storage) {
   if (storage->heap_) {
-    storage->heap_->free(storage->data_, storage->bytes_, storage->device_, storage->purpose_);
+    storage->heap_->free(
+        {storage->data_, storage->bytes_, storage->device_, storage->purpose_, storage->pinned_});
   } else if (storage->extra_ && storage->extra_->release) {
     storage->extra_->release();
   }

@@ -85,6 +85,17 @@ struct MixedPrecision {
   std::optional<DType> outputs = {};
 };
 
+/// What rests in the host's memory while a GPU computes, pinned: at the cost of its bus instead of
+/// its memory. On the CPU the same schedule runs, to no use.
+struct Offload {
+  /// Slices: each gather brings this rank's from the host. Updates of what is on a GPU otherwise
+  /// pass through it, those of what is all on the host are the CPU's (as is
+  /// `AdamWOptions::offload`, the optimizer's state by itself).
+  bool parameters = false;
+  /// Reduced gradients: they go to the host while backward goes on, whose end waits for them.
+  bool gradients = false;
+};
+
 /// How a module's parameters are sharded.
 struct FullyShardOptions {
   /// Free the whole parameters after forward and gather them again for backward: less memory, half
@@ -96,6 +107,7 @@ struct FullyShardOptions {
   std::vector<std::string> ignored = {};
   Strategy strategy = Strategy::full_shard();
   MixedPrecision precision = {};
+  Offload offload = {};
   /// The dim along which a parameter is cut; the rows' unless given, 0 where it has no such dim.
   /// Another one than 0 costs a copy of the whole parameter and gradient.
   std::function<int(const NamedParameter&)> shard_dim = {};

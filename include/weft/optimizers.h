@@ -63,11 +63,15 @@ class WEFT_API Optimizer {
   virtual int kind_of(size_t parameter) const = 0;
   /// Of the state of parameters that are not f64 (whose state is f64).
   virtual DType moment_dtype() const { return f32; }
+  /// The state rests in pinned memory of the host.
+  virtual bool offloads() const { return false; }
 
  private:
   void make_state();
   void find_runs(const std::vector<size_t>& with_gradient);
   Update update_of_run(size_t run, const Tensor& gradient_scale);
+  Device device_of(const Update& update) const;
+  void update_by_parts(Device device, const Update& update);
 
   std::vector<NamedParameter> parameters_;
   double learning_rate_;
@@ -88,6 +92,8 @@ struct AdamWOptions {
   DecayPredicate decays = {};
   /// Of m and v. bf16 halves their memory; v then decays only while 1 - beta2 is above 2^-9.
   DType moments = f32;
+  /// The state rests in pinned memory of the host, and passes through the GPU in a step.
+  bool offload = false;
 };
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019): `adamw_`. State: "m", "v".
@@ -100,6 +106,7 @@ class WEFT_API AdamW final : public Optimizer {
   void update(const Update& update) override;
   int kind_of(size_t parameter) const override { return decays_[parameter]; }
   DType moment_dtype() const override { return options_.moments; }
+  bool offloads() const override { return options_.offload; }
 
  private:
   AdamWOptions options_;
@@ -112,6 +119,8 @@ struct SGDOptions {
   double weight_decay = 0;
   /// All unless given.
   DecayPredicate decays = {};
+  /// As AdamWOptions::offload.
+  bool offload = false;
 };
 
 /// Gradient descent: `sgd_`. State: "velocity", where there is momentum.
@@ -123,6 +132,7 @@ class WEFT_API SGD final : public Optimizer {
  protected:
   void update(const Update& update) override;
   int kind_of(size_t parameter) const override { return decays_[parameter]; }
+  bool offloads() const override { return options_.offload; }
 
  private:
   SGDOptions options_;

@@ -65,6 +65,9 @@ class WEFT_API Storage final : public RefCounted {
   /// `bytes` of new memory, aligned to 64 bytes, not initialised; counted for the calling rank
   /// until it is freed, by whichever thread. std::runtime_error when there is not enough.
   static Ref<Storage> allocate(size_t bytes, Device device = cpu);
+  /// Host memory that GPUs read and write while the host does other things (`transfer`). As
+  /// `allocate` where there is no GPU.
+  static Ref<Storage> allocate_pinned(size_t bytes);
   /// A block without memory; `name` ("parameter 'wq'") begins the error when it is used unbound.
   static Ref<Storage> unbound(size_t bytes, Device device, std::string name);
   /// Memory of somebody else; `release` runs when the last handle is gone.
@@ -109,6 +112,7 @@ class WEFT_API Storage final : public RefCounted {
   uint64_t version_ = 0;
   Device device_;
   Purpose purpose_ = Purpose::other;
+  bool pinned_ = false;
   /// The heap that allocated the memory; null where it is not this block's.
   Heap* heap_ = nullptr;
   std::unique_ptr<Extra> extra_;

@@ -4,6 +4,7 @@
 #include "src/cuda/elements.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/runtime.h"
+#include "src/cuda/staging.h"
 #include "src/cuda/streams.h"
 #include "src/kernels/copy.h"
 #include "src/kernels/iteration.h"
@@ -167,16 +168,10 @@ static void copy_from_host(const Block& out, const Block& in) {
   }
   const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
   const Stream stream = current_stream(out.device);
-  if (out.is_dense()) return copy_to_device(out.data, in.data, bytes, stream);
+  if (out.is_dense()) return send_to_device(out.data, in.data, bytes, stream);
   const DenseCopy dense(out.shape, out.dtype, out.device);
-  copy_to_device(dense.block().data, in.data, bytes, stream);
+  send_to_device(dense.block().data, in.data, bytes, stream);
   copy_here(out, dense.block());
-}
-
-/// The bytes are there when it returns, wherever `to` is.
-static void read_device(void* to, const void* from, size_t bytes, const Stream& stream) {
-  copy_to_host(to, from, bytes, stream);
-  synchronize(stream);
 }
 
 static void copy_to_host_from(const Block& out, const Block& in) {
@@ -187,9 +182,9 @@ static void copy_to_host_from(const Block& out, const Block& in) {
   }
   const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
   const Stream stream = current_stream(in.device);
-  if (out.is_dense()) return read_device(out.data, in.data, bytes, stream);
+  if (out.is_dense()) return read_from_device(out.data, in.data, bytes, stream);
   const DenseCopy dense(out.shape, out.dtype, cpu);
-  read_device(dense.block().data, in.data, bytes, stream);
+  read_from_device(dense.block().data, in.data, bytes, stream);
   weft::copy(out, dense.block());
 }
 
@@ -219,6 +214,27 @@ void copy(const Block& out, const Block& in) {
   if (in.device.kind == DeviceKind::cpu) return copy_from_host(out, in);
   if (out.device.kind == DeviceKind::cpu) return copy_to_host_from(out, in);
   copy_across(out, in);
+}
+
+void transfer(const Block& out, const Block& in) {
+  if (out.numel() == 0) return;
+  const bool to_host = out.device.kind == DeviceKind::cpu;
+  const Block& host = to_host ? out : in;
+  const Block& there = to_host ? in : out;
+  const Stream stream = current_stream(there.device);
+  const auto bytes = static_cast<size_t>(host.numel()) * size_of(host.dtype);
+  if (there.dtype == host.dtype && there.is_dense()) {
+    return to_host ? copy_to_host(out.data, in.data, bytes, stream)
+                   : copy_to_device(out.data, in.data, bytes, stream);
+  }
+  const DenseCopy dense(host.shape, host.dtype, there.device);
+  if (to_host) {
+    copy_here(dense.block(), in);
+    copy_to_host(out.data, dense.block().data, bytes, stream);
+  } else {
+    copy_to_device(dense.block().data, in.data, bytes, stream);
+    copy_here(out, dense.block());
+  }
 }
 
 template <class C>

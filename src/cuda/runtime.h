@@ -55,8 +55,8 @@ void synchronize_event(void* event);
 /// True when the event is reached.
 bool event_done(void* event);
 
-/// Queued on `stream`. From and to host memory that is not pinned the bytes have been read, or are
-/// there, when it returns.
+/// Queued on `stream`. The host's memory is pinned, and read or written when the stream comes to it
+/// (staging.h serves other memory).
 void copy_to_device(void* to, const void* from, size_t bytes, const Stream& stream);
 void copy_to_host(void* to, const void* from, size_t bytes, const Stream& stream);
 void copy_on_devices(void* to, const void* from, size_t bytes, const Stream& stream);

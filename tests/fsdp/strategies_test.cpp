@@ -45,6 +45,12 @@ std::vector<Way> ways(int n) {
       {"unprefetched", {{"dp", n}}, {.prefetch = 0}},
       {"recomputing", {{"dp", n}}, {}, true},
       {"recomputing_all", {{"dp", n}}, {}, false, true},
+      {"offloaded", {{"dp", n}}, {.offload = {.parameters = true, .gradients = true}}},
+      {"offloaded_gradients", {{"dp", n}}, {.offload = {.gradients = true}}},
+      {"offloaded_ddp",
+       {{"dp", n}},
+       {.strategy = Strategy::ddp(), .offload = {true, true}, .bucket_bytes = 3000}},
+      {"offloaded_zero1", {{"dp", n}}, {.strategy = Strategy::zero1(), .offload = {true, true}}},
   };
   if (n != 4) return all;
   const std::vector<MeshAxis> grid{{"across", 2}, {"within", 2}};
@@ -55,6 +61,8 @@ std::vector<Way> ways(int n) {
   all.push_back({"ddp2", grid, {.strategy = Strategy::ddp()}});
   all.push_back({"zero1_2", grid, {.strategy = Strategy::zero1()}});
   all.push_back({"hosts", grid, {.strategy = hosts}});
+  all.push_back({"offloaded_hsdp", grid, {.strategy = Strategy::hsdp(), .offload = {true, true}}});
+  all.push_back({"offloaded_late", grid, {.strategy = late, .offload = {true, true}}});
   all.push_back({"late", grid, {.strategy = late}});
   return all;
 }
@@ -128,8 +136,10 @@ void train(const Way& way, int micro_steps, std::vector<double>* losses) {
     EXPECT_EQ(measured.by_axes, predicted.by_axes);
     EXPECT_EQ(measured.copied, 0);
     EXPECT_EQ(predicted_bytes(model, micro_steps).received, predicted.received);
+    const Offload offload = way.options.offload;
     if (way.ranks() == 1) {
-      EXPECT_EQ(predicted.received + predicted.buffers, 0);
+      EXPECT_EQ(predicted.received, 0);
+      EXPECT_EQ(predicted.buffers > 0, offload.parameters || offload.gradients);
     }
   });
 }

@@ -53,6 +53,10 @@ inline Tensor randn(const Shape& shape, const TensorOptions& options = {}) {
 /// Every element of the whole is `value`, of a Partial too.
 WEFT_API void fill_(const Tensor& a, double value);
 WEFT_API void copy_(const Tensor& to, const Tensor& from);
+/// copy_ between a GPU and pinned host memory (Storage::allocate_pinned) that is queued only: the
+/// host's memory is read or written when the GPU's current stream comes to it. Dense tensors of one
+/// rank, of one shape; std::invalid_argument otherwise. On one device it is copy_.
+WEFT_API void transfer_(const Tensor& to, const Tensor& from);
 WEFT_API void uniform_(const Tensor& a, double low, double high);
 WEFT_API void normal_(const Tensor& a, double mean, double deviation);
 

@@ -50,6 +50,8 @@ Region& region() {
 }
 
 constexpr size_t kPage = 4096;
+/// From this size on the pages of a free block go back: what is protected is walked page by page.
+constexpr size_t kGivenBack = size_t{256} << 10;
 
 }  // namespace
 
@@ -76,6 +78,7 @@ void free_device_memory(void* data) noexcept {
   const std::lock_guard lock(memory.mutex);
   const auto block = memory.blocks.find(data);
   if (block == memory.blocks.end()) std::abort();
+  if (block->second >= kGivenBack) madvise(data, block->second, MADV_DONTNEED);
   memory.free.emplace(block->second, data);
   memory.blocks.erase(block);
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cuda/emulated/queue.h"
 
+#include <condition_variable>
 #include <cstdlib>
 #include <random>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace weft::cuda::emulated {
@@ -13,6 +16,8 @@ namespace {
 struct Scheduler {
   std::recursive_mutex mutex;
   std::vector<std::weak_ptr<Queue>> queues;
+  /// The one held back.
+  std::weak_ptr<Queue> held;
   bool random = std::getenv("WEFT_EMULATED_SEED") != nullptr;
   std::mt19937_64 numbers{random ? std::strtoull(std::getenv("WEFT_EMULATED_SEED"), nullptr, 10)
                                  : 0};
@@ -24,13 +29,67 @@ Scheduler& scheduler() {
 }
 
 void run_next(Queue& queue) {
-  const std::function<void()> work = std::move(queue.work.front());
+  const Item item = std::move(queue.work.front());
   queue.work.pop_front();
   queue.running = true;
-  work();
+  if (item.work) {
+    item.work();
+  } else {
+    run_until(item.awaited);
+  }
   queue.running = false;
   ++queue.done;
 }
+
+/// Runs what does not wait; true when there was any.
+bool run_what_is_free(Queue& queue) {
+  bool ran = false;
+  while (!queue.running && !queue.work.empty()) {
+    const Item& next = queue.work.front();
+    if (!next.work && next.awaited.queue->done < next.awaited.count) break;
+    run_next(queue);
+    ran = true;
+  }
+  return ran;
+}
+
+void run_all_but(const std::shared_ptr<Queue>& held, const Scheduler& all) {
+  for (bool ran = true; ran;) {
+    ran = false;
+    for (const auto& weak : all.queues) {
+      const std::shared_ptr<Queue> queue = weak.lock();
+      if (queue && queue != held && run_what_is_free(*queue)) ran = true;
+    }
+  }
+}
+
+/// Runs what it is asked for.
+class DeviceThread {
+ public:
+  void ask(const Mark& mark) {
+    const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    asked_.push_back(mark);
+    changed_.notify_one();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return !asked_.empty(); });
+      const std::vector<Mark> marks = std::exchange(asked_, {});
+      lock.unlock();
+      for (const Mark& mark : marks) run_until(mark);
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Mark> asked_;
+  std::thread thread_;
+};
 
 /// Some of the work that is there, of any queue.
 void run_some(Scheduler& all) {
@@ -53,11 +112,33 @@ std::shared_ptr<Queue> make_queue() {
   return queue;
 }
 
-void enqueue(const std::shared_ptr<Queue>& queue, std::function<void()> work) {
+static thread_local bool queued_only = false;
+
+QueuedOnly::QueuedOnly() : before_(std::exchange(queued_only, true)) {}
+QueuedOnly::~QueuedOnly() { queued_only = before_; }
+
+static void enqueue_item(const std::shared_ptr<Queue>& queue, Item item) {
   Scheduler& all = scheduler();
   const std::lock_guard lock(all.mutex);
-  queue->work.push_back(std::move(work));
-  if (all.random) run_some(all);
+  queue->work.push_back(std::move(item));
+  if (const auto held = all.held.lock()) {
+    run_all_but(held, all);
+  } else if (all.random && !queued_only) {
+    run_some(all);
+  }
+}
+
+void enqueue(const std::shared_ptr<Queue>& queue, std::function<void()> work) {
+  enqueue_item(queue, {std::move(work), {}});
+}
+
+void enqueue_wait(const std::shared_ptr<Queue>& queue, const Mark& mark) {
+  enqueue_item(queue, {nullptr, mark});
+}
+
+void hold(const std::shared_ptr<Queue>& queue) {
+  const std::lock_guard lock(scheduler().mutex);
+  scheduler().held = queue;
 }
 
 Mark mark_of(const std::shared_ptr<Queue>& queue) {
@@ -68,6 +149,14 @@ Mark mark_of(const std::shared_ptr<Queue>& queue) {
 void run_until(const Mark& mark) {
   const std::lock_guard lock(scheduler().mutex);
   while (mark.queue->done < mark.count && !mark.queue->running) run_next(*mark.queue);
+}
+
+bool is_reached(const Mark& mark) {
+  // It outlives the process's end.
+  static auto* const device = new DeviceThread;
+  if (mark.queue->done >= mark.count) return true;
+  device->ask(mark);
+  return false;
 }
 
 void run_all(const std::shared_ptr<Queue>& queue) { run_until(mark_of(queue)); }

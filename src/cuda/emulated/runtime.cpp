@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cuda/runtime.h"
+#include "src/cuda/delay.h"
 
 #include <cstdlib>
 #include <cstring>
-#include <vector>
+#include <map>
+#include <mutex>
 
 #include "src/cuda/emulated/device_memory.h"
 #include "src/cuda/emulated/launch.h"
 #include "src/cuda/emulated/queue.h"
+#include "weft/error.h"
 
 namespace weft::cuda {
 
@@ -35,8 +38,30 @@ void free_on_device(int, void* data) noexcept {
   emulated::run_all();
   emulated::free_device_memory(data);
 }
-void* allocate_pinned(size_t bytes) { return std::malloc(bytes); }
-void free_pinned(void* data) noexcept { std::free(data); }
+/// Pinned memory, by its address.
+struct Pinned {
+  mutable std::mutex mutex;
+  std::map<const std::byte*, size_t> sizes;
+};
+
+static Pinned& all_pinned() {
+  static auto* const pinned = new Pinned;  // outlives the memory of threads that end late
+  return *pinned;
+}
+
+void* allocate_pinned(size_t bytes) {
+  auto* const data = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
+  const std::lock_guard lock(all_pinned().mutex);
+  all_pinned().sizes[data] = bytes;
+  return data;
+}
+
+void free_pinned(void* data) noexcept {
+  emulated::run_all();
+  const std::lock_guard lock(all_pinned().mutex);
+  all_pinned().sizes.erase(static_cast<std::byte*>(data));
+  std::free(data);
+}
 
 // A stream's handle leads to its queue.
 using QueueHandle = std::shared_ptr<Queue>;
@@ -61,25 +86,33 @@ void record_event(void* event, const Stream& stream) {
 }
 void destroy_event(void* event) noexcept { delete static_cast<Mark*>(event); }
 void wait_event(const Stream& stream, void* event) {
-  const Mark mark = *static_cast<Mark*>(event);
-  emulated::enqueue(queue_of(stream), [mark] { emulated::run_until(mark); });
+  emulated::enqueue_wait(queue_of(stream), *static_cast<Mark*>(event));
 }
 void synchronize_event(void* event) { emulated::run_until(*static_cast<Mark*>(event)); }
 bool event_done(void* event) { return emulated::is_reached(*static_cast<Mark*>(event)); }
 
+/// The host's memory is pinned, or the copy could not wait.
+static void check_pinned(const void* data) {
+  const Pinned& pinned = all_pinned();
+  const std::lock_guard lock(pinned.mutex);
+  const auto* const address = static_cast<const std::byte*>(data);
+  auto after = pinned.sizes.upper_bound(address);
+  if (after != pinned.sizes.begin() && address < std::prev(after)->first + std::prev(after)->second)
+    return;
+  fail_call("emulated copy", "the host's memory is not pinned");
+}
+
 void copy_to_device(void* to, const void* from, size_t bytes, const Stream& stream) {
-  const auto* first = static_cast<const std::byte*>(from);
-  std::vector<std::byte> staged(first, first + bytes);
-  emulated::enqueue(queue_of(stream), [to, staged = std::move(staged)] {
-    const DeviceMemoryOpen open;
-    if (!staged.empty()) std::memcpy(to, staged.data(), staged.size());
-  });
+  if (bytes > 0) check_pinned(from);
+  copy_on_devices(to, from, bytes, stream);
 }
 
 void copy_to_host(void* to, const void* from, size_t bytes, const Stream& stream) {
+  if (bytes > 0) check_pinned(to);
   copy_on_devices(to, from, bytes, stream);
-  synchronize(stream);
 }
+
+void delay(const Stream& stream, int) { emulated::hold(queue_of(stream)); }
 
 void copy_on_devices(void* to, const void* from, size_t bytes, const Stream& stream) {
   emulated::enqueue(queue_of(stream), [to, from, bytes] {

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdexcept>
+#include <string>
+
+#include "src/cuda/delay.h"
+#include "tests/cuda/trained_llama.h"
+#include "weft/ops.h"
+
+namespace weft {
+
+class DeviceOffload : public OnGpu {};
+
+namespace {
+
+struct Offloaded {
+  bool parameters, gradients, state;
+};
+
+std::string words_of(const testing::TestParamInfo<Offloaded>& info) {
+  std::string name;
+  if (info.param.parameters) name += "parameters_";
+  if (info.param.gradients) name += "gradients_";
+  if (info.param.state) name += "state_";
+  name.pop_back();
+  return name;
+}
+
+Recipe recipe_of(const Offloaded& what, std::vector<MeshAxis> axes, const Strategy& strategy) {
+  Recipe made{.axes = std::move(axes)};
+  made.options.strategy = strategy;
+  made.options.offload = {what.parameters, what.gradients};
+  made.offload_state = what.state;
+  return made;
+}
+
+void expect_equal_losses(const Recipe& recipe) {
+  const Recipe plain{.axes = recipe.axes, .micro_steps = recipe.micro_steps};
+  expect_equal(losses_of(recipe, gpu), losses_of(plain, cpu));
+}
+
+constexpr Offloaded kAll{true, true, true};
+
+class DeviceOffloads : public testing::TestWithParam<Offloaded> {};
+
+int64_t bytes_on(DeviceKind kind, Purpose purpose) {
+  return memory_statistics(kind).by_purpose[static_cast<size_t>(purpose)].current;
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Each, DeviceOffloads,
+                         testing::Values(Offloaded{true, false, false},
+                                         Offloaded{false, true, false},
+                                         Offloaded{false, false, true},
+                                         Offloaded{true, true, false}, Offloaded{true, true, true}),
+                         words_of);
+
+TEST_P(DeviceOffloads, TrainsAsThoughNothingWere) {
+  expect_equal_losses(recipe_of(GetParam(), {{"dp", 3}}, Strategy::full_shard()));
+}
+TEST_F(DeviceOffload, OneRank) {
+  expect_equal_losses(recipe_of(kAll, {{"dp", 1}}, Strategy::full_shard()));
+}
+TEST_F(DeviceOffload, MicroStepsOfAHybrid) {
+  Recipe micro = recipe_of(kAll, {{"replicate", 2}, {"shard", 2}}, Strategy::hsdp());
+  micro.micro_steps = 2;
+  expect_equal_losses(micro);
+}
+TEST_F(DeviceOffload, MicroStepsOfReplicas) {
+  Recipe micro = recipe_of(kAll, {{"dp", 2}}, Strategy::ddp());
+  micro.micro_steps = 3;
+  expect_equal_losses(micro);
+}
+TEST_P(DeviceOffloads, RestsWhereItIsSaidTo) {
+  const Offloaded what = GetParam();
+  Recipe made = recipe_of(what, {{"dp", 2}}, Strategy::full_shard());
+  made.look = [what](Llama& model, AdamW& optimizer) {
+    const DeviceKind parameters = what.parameters ? DeviceKind::cpu : DeviceKind::cuda;
+    for (const auto& parameter : model.parameters()) {
+      EXPECT_EQ(parameter->value().device().kind, parameters);
+    }
+    EXPECT_EQ(optimizer.state(0)[0].device().kind, what.state ? DeviceKind::cpu : DeviceKind::cuda);
+    EXPECT_EQ(bytes_on(DeviceKind::cuda, Purpose::parameters) == 0, what.parameters);
+    EXPECT_EQ(bytes_on(DeviceKind::cuda, Purpose::gradients) == 0, what.gradients);
+    EXPECT_EQ(bytes_on(DeviceKind::cuda, Purpose::optimizer) == 0, what.state);
+    EXPECT_EQ(bytes_on(DeviceKind::cpu, Purpose::parameters) > 0, what.parameters);
+    EXPECT_EQ(bytes_on(DeviceKind::cpu, Purpose::gradients) > 0, what.gradients);
+    EXPECT_EQ(bytes_on(DeviceKind::cpu, Purpose::optimizer) > 0, what.state);
+    const FullyShardBytes predicted = predicted_bytes(model), measured = measured_bytes(model);
+    EXPECT_EQ(predicted.parameters, measured.parameters);
+    EXPECT_EQ(predicted.gradients, measured.gradients);
+    EXPECT_EQ(predicted.buffers, measured.buffers);
+    EXPECT_EQ(predicted.received, measured.received);
+  };
+  losses_of(made, gpu);
+}
+
+/// A parameter of `n` numbers after three steps.
+static Tensor updated(int64_t n, bool offloads) {
+  manual_seed(3);
+  auto parameter = std::make_shared<Parameter>(Shape{n}, f32, Parameter::Initializer());
+  parameter->set_value(normal({n}).to(gpu));
+  AdamW optimizer({{{"p"}, parameter}}, {.learning_rate = 1e-2, .offload = offloads});
+  for (int step = 0; step < 3; ++step) {
+    parameter->value().set_grad(normal({n}).to(gpu));
+    optimizer.step();
+  }
+  return parameter->value().detach().to(cpu);
+}
+
+TEST_F(DeviceOffload, AnArrayOfManyPartsIsUpdatedWhole) {
+  const int64_t n = (int64_t{9} << 20) + 5;
+  const Tensor plain = updated(n, false), passed = updated(n, true);
+  const float *here = plain.block().as<float>(), *there = passed.block().as<float>();
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(here[i], there[i]) << i;
+  release_cached_memory();
+}
+
+TEST_F(DeviceOffload, LambSaysWhatItDoesNotUpdate) {
+  run_ranks(1, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 1}});
+    Llama model(little_llama());
+    FullyShardOptions options;
+    options.offload.gradients = true;
+    shard(model, mesh, options);
+    model.materialize(gpu);
+    Lamb optimizer(model.named_parameters());
+    model.loss(batch_of(mesh, 4, 1).to(gpu), batch_of(mesh, 4, 2).to(gpu)).backward();
+    try {
+      optimizer.step();
+      FAIL() << "Lamb updated parameters on a GPU by gradients on the host";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_NE(std::string(error.what()).find("its gradient on cpu"), std::string::npos)
+          << error.what();
+    }
+  });
+}
+
+TEST_F(DeviceOffload, TransfersNeedDenseTensorsOfOneShape) {
+  const Tensor there = zeros({4, 6}, {.device = gpu});
+  const Tensor here = tensor_in(Storage::allocate_pinned(96), 0, {4, 6}, f32);
+  EXPECT_THROW(transfer_(here.t(), there.t()), std::invalid_argument);
+  EXPECT_THROW(transfer_(here, zeros({6, 4}, {.device = gpu})), std::invalid_argument);
+}
+
+/// Each stream in turn is the one that is late.
+TEST_F(DeviceOffload, DelaysOfAnyStreamChangeNothing) {
+  for (const StreamRole role : {StreamRole::compute, StreamRole::gather, StreamRole::scatter}) {
+    for (const bool offloads : {false, true}) {
+      Recipe late{.axes = {{"dp", 3}}, .offload_state = offloads};
+      late.options.offload = {offloads, offloads};
+      const std::vector<double> expected = losses_of(late, cpu);
+      late.disturb = [role] { cuda::delay(stream_for(gpu, role), 2000); };
+      expect_equal(losses_of(late, gpu), expected);
+    }
+  }
+}
+
+}  // namespace weft
