@@ -197,21 +197,17 @@ static void combine(const Communicator& world, RankOutcome& outcome) {
   all_reduce(world, &outcome.peak_bytes, 1, i64, ReduceOp::max);
 }
 
-/// Parameters, and those that a token is multiplied with (all but the embedding).
-static std::pair<int64_t, int64_t> count_parameters(const LlamaConfig& config) {
+static int64_t count_parameters(const LlamaConfig& config) {
   int64_t all = 0;
   for (const ParameterPtr& parameter : Llama(config).parameters())
     all += parameter->shape().product();
-  return {all, config.tied ? all : all - config.vocabulary * config.dim};
+  return all;
 }
 
 static void report(const Options& options, int ranks, const RankOutcome& outcome) {
   const LlamaConfig config = llama_config(options.config);
   const int64_t sequence = defaults_of(options.config).sequence;
-  const auto [parameters, multiplied] = count_parameters(config);
-  // Forward and backward of products, and of attention as if every position saw every other.
-  const auto flops_a_token =
-      static_cast<double>(6 * multiplied + 12 * config.layers * config.dim * sequence);
+  const double flops_a_token = training_operations_a_token(config, sequence);
   const Spread step = spread_of_steps(outcome, options.warmup, &StepTimes::whole);
   const double tokens = static_cast<double>(options.batch * ranks * sequence) / step.median;
   const double peak = outcome.peak_gflops;
@@ -242,7 +238,7 @@ static void report(const Options& options, int ranks, const RankOutcome& outcome
          {"bytes_moved", outcome.bytes_moved},
          {"first_loss", rounded(outcome.losses.front(), 5)},
          {"final_loss", rounded(outcome.losses.back(), 5)},
-         {"params", parameters},
+         {"params", count_parameters(config)},
          {"steps", outcome.steps.size()}});
 }
 

@@ -10,6 +10,7 @@
 #include "weft/fsdp.h"
 #include "weft/ops.h"
 #include "weft/tensor_parallel.h"
+#include "weft/trace.h"
 
 namespace weft::cli {
 
@@ -161,8 +162,13 @@ void ParallelLlama::shard() {
   if (options_.dtype == "bf16") {
     options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
   }
+  options.offload = {offloads("parameters"), offloads("gradients")};
   for (Module* block : model_.blocks()) fully_shard(*block, data_, options);
   fully_shard(model_, data_, options);
+}
+
+bool ParallelLlama::offloads(std::string_view what) const {
+  return std::ranges::find(options_.offload, what) != options_.offload.end();
 }
 
 Tensor ParallelLlama::share_of_step(const Tensor& loss) const {
@@ -170,9 +176,15 @@ Tensor ParallelLlama::share_of_step(const Tensor& loss) const {
                                   : mul(loss, 1.0 / static_cast<double>(options_.accumulate));
 }
 
+Tensor ParallelLlama::forward(const Tensor& ids, const Tensor& targets) {
+  const TraceSpan span("forward");
+  return model_.loss(ids, targets);
+}
+
 Tensor ParallelLlama::train(const Tensor& ids, const Tensor& targets, int64_t micro_step) {
   NoSync no_sync(model_, micro_step + 1 < options_.accumulate);
-  Tensor loss = model_.loss(ids, targets);
+  const Tensor loss = forward(ids, targets);
+  const TraceSpan span("backward");
   share_of_step(loss).backward();
   return loss.detach();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weft/communicator.h"
@@ -22,6 +23,8 @@ struct ParallelOptions {
   std::string strategy = "full_shard";
   std::string dtype = "f32";
   std::string recompute = "none";
+  /// Of parameters, gradients, state.
+  std::vector<std::string> offload = {};
   bool sequence_parallel = false;
   bool keep_gathered = false;
   int64_t accumulate = 1;
@@ -48,6 +51,7 @@ class ParallelLlama {
   ParallelLlama(const Communicator& world, const LlamaConfig& config,
                 const ParallelOptions& options);
   void shard();
+  bool offloads(std::string_view what) const;
 
   const DeviceMesh& mesh() const { return mesh_; }
   Llama& model() { return model_; }
@@ -63,6 +67,8 @@ class ParallelLlama {
   Tensor train(const Tensor& ids, const Tensor& targets, int64_t micro_step);
 
  private:
+  Tensor forward(const Tensor& ids, const Tensor& targets);
+
   const ParallelOptions options_;
   DeviceMesh mesh_;
   /// The view of all axes but "tp".

@@ -37,6 +37,8 @@ void Progress::write_metrics(const StepReport& report) {
   line["lr"] = report.learning_rate;
   line["grad_norm"] = report.gradient_norm;
   line["tokens_per_second"] = report.tokens_per_second;
+  line["mfu"] = nullptr;
+  if (report.utilization) line["mfu"] = *report.utilization;
   line["seconds"] = report.seconds;
   line["bytes_moved"] = report.bytes_moved;
   line["peak_bytes"] = report.memory.total.peak;
@@ -71,8 +73,9 @@ void Progress::print_line(const StepReport& report) {
   std::printf("step %lld/%lld  loss %.4f", static_cast<long long>(report.step),
               static_cast<long long>(steps_), report.loss);
   if (report.validation_loss) std::printf("  validation loss %.4f", *report.validation_loss);
-  std::printf("  lr %.2e  %.0f tokens/s  %s left\n", report.learning_rate, report.tokens_per_second,
-              duration_text(left).c_str());
+  std::printf("  lr %.2e  %.0f tokens/s", report.learning_rate, report.tokens_per_second);
+  if (report.utilization) std::printf("  MFU %.1f %%", 100 * *report.utilization);
+  std::printf("  %s left\n", duration_text(left).c_str());
   std::fflush(stdout);
 }
 

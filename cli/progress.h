@@ -19,6 +19,8 @@ struct StepReport {
   double learning_rate = 0;
   double gradient_norm = 0;
   double tokens_per_second = 0;
+  /// Model FLOPs utilization (MFU): the fraction of the devices' peak.
+  std::optional<double> utilization;
   /// Since the first step began.
   double seconds = 0;
   /// Received from other ranks in this step, by rank 0.

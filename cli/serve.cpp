@@ -8,6 +8,7 @@
 #include <random>
 
 #include "cli/decode.h"
+#include "cli/devices.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/sample.h"
@@ -31,6 +32,12 @@ CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
   sample
       ->add_option("--ranks", o.ranks, "Ranks that share the heads; they must divide the kv heads")
       ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  sample
+      ->add_option(
+          "--device", o.device,
+          "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
+          "that one")
       ->capture_default_str();
   sample
       ->add_option("--temperature", o.temperature,
@@ -77,7 +84,7 @@ static void serve_rank(const ServeOptions& options, const Communicator& world) {
   const DeviceMesh mesh(world, {{"tp", world.size()}});
   Llama model(config);
   parallelize(model, mesh["tp"], llama_styles(config));
-  model.materialize();
+  model.materialize(device_of_rank(options.device, world.rank()));
   StateDict weights;
   for (const auto& [name, tensor] : state_dict(model).tensors) {
     weights.tensors.emplace(concat("model/", name), tensor);
@@ -115,6 +122,8 @@ void serve(const ServeOptions& options) {
   if (options.prompt.empty()) fail("--prompt is empty; at least one byte");
   if (options.tokens < 1) fail("--tokens is ", options.tokens, "; at least 1");
   if (!(options.temperature >= 0)) fail("--temperature is ", options.temperature, "; at least 0");
+  if (options.device == "meta") fail("--device meta computes nothing; cpu or cuda");
+  check_available(device_named(options.device));
   if (options.threads < 0) {
     fail("--threads is ", options.threads, "; at least 1, or 0 to share the cores");
   }

@@ -15,6 +15,7 @@ struct ServeOptions {
   std::string resume;
   std::string prompt;
   int ranks = 1;
+  std::string device = "cpu";
   int64_t tokens = 200;
   double temperature = 0.7;
   uint64_t seed = 0;

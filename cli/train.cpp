@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/data.h"
+#include "cli/devices.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
@@ -54,14 +55,16 @@ class Training {
         llama_(world, config, options.parallel),
         mesh_(llama_.mesh()),
         model_(llama_.model()),
-        device_(device_of(options.device, world.rank())) {
+        device_(device_of_rank(options.device, world.rank())),
+        peak_rate_(peak_rate(options, config, device_, world.size())) {
     llama_.shard();
     model_.materialize(device_);
     if (!options.init.empty()) load_hugging_face(model_, options.init);
     optimizer_.emplace(model_.named_parameters(),
                        AdamWOptions{.learning_rate = options.learning_rate,
                                     .beta2 = 0.95,
-                                    .weight_decay = options.weight_decay});
+                                    .weight_decay = options.weight_decay,
+                                    .offload = llama_.offloads("state")});
     if (is_first()) {
       progress_.emplace(options.metrics, options.steps, !options.checkpoints.resume.empty());
       check_writable("--trace", options.trace);
@@ -89,13 +92,14 @@ class Training {
  private:
   bool is_first() const { return mesh_.rank() == 0; }
 
-  /// "cuda" gives the ranks the GPUs in turn.
-  static Device device_of(const std::string& name, int rank) {
-    Device device = device_named(name);
-    if (name == "cuda") {
-      device.index = static_cast<int8_t>(rank % device_count(DeviceKind::cuda));
-    }
-    return device;
+  /// Tokens a second of all devices at their peak; nothing where that is not known.
+  static std::optional<double> peak_rate(const TrainOptions& options, const LlamaConfig& config,
+                                         Device device, int ranks) {
+    std::optional<double> peak = peak_operations(device_name(device), options.parallel.dtype);
+    if (options.peak_tflops > 0) peak = 1e12 * options.peak_tflops;
+    if (!peak) return {};
+    return *peak * devices_of_ranks(options.device, ranks) /
+           training_operations_a_token(config, options.parallel.seq);
   }
 
   /// Those after `done`; false when it was stopped on the way.
@@ -122,7 +126,8 @@ class Training {
     int64_t parameters = 0;
     for (const ParameterPtr& parameter : model_.parameters())
       parameters += parameter->shape().product();
-    const std::string device = device_ == cpu ? "" : concat(" of ", options_.device);
+    const std::string device =
+        device_ == cpu ? "" : concat(" of ", options_.device, " (", device_name(device_), ')');
     std::printf(
         "%lld tokens in %lld files; a Llama of %lld parameters on %s%s, %d thread%s a rank\n",
         static_cast<long long>(data_.stream().size()),
@@ -152,6 +157,13 @@ class Training {
     return llama_.train(rows.ids, rows.targets, micro_step).full_tensor().item();
   }
 
+  void update(int64_t step, const Tensor& norm) {
+    const TraceSpan span("update");
+    optimizer_->set_learning_rate(schedule()(step - 1));
+    optimizer_->step(clip_scale(norm, options_.clip));
+    optimizer_->zero_grad();
+  }
+
   StepReport train_step(int64_t step) {
     const TraceSpan span("step", step);
     auto began = Clock::now();
@@ -165,9 +177,7 @@ class Training {
     Tensor norm = gradient_norm(model_.parameters());
     check_finite(step, "loss", loss);
     check_finite(step, "norm of the gradients", norm.item());
-    optimizer_->set_learning_rate(schedule()(step - 1));
-    optimizer_->step(clip_scale(norm, options_.clip));
-    optimizer_->zero_grad();
+    update(step, norm);
 
     StepReport report;
     report.step = step;
@@ -178,6 +188,7 @@ class Training {
     report.tokens_per_second =
         static_cast<double>(options_.parallel.batch * options_.parallel.seq) /
         std::chrono::duration<double>(now - began).count();
+    if (peak_rate_) report.utilization = report.tokens_per_second / *peak_rate_;
     report.seconds = std::chrono::duration<double>(now - started_).count();
     report.bytes_moved = mesh_.traffic().bytes - moved;
     report.memory = memory_statistics(device_.kind);
@@ -243,6 +254,7 @@ class Training {
   const DeviceMesh mesh_;
   Llama& model_;
   const Device device_;
+  const std::optional<double> peak_rate_;
   std::optional<AdamW> optimizer_;
   std::optional<RunSaver> saver_;
   /// Rank 0's.

@@ -43,6 +43,13 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
           "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
           "that one")
       ->capture_default_str();
+  train
+      ->add_option("--offload", o.parallel.offload,
+                   "What rests in the host's memory while GPUs compute: parameters, gradients, "
+                   "state, or some of them with commas")
+      ->type_name("WHAT,...")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"parameters", "gradients", "state"}));
   train->add_option("--steps", o.steps, "Updates of the weights")->capture_default_str();
   train->add_option("--seed", o.seed, "Of the weights, the order of the data and the sample")
       ->capture_default_str();
@@ -50,6 +57,9 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
       ->capture_default_str();
   train->add_option("--weight-decay", o.weight_decay, "Of AdamW")->capture_default_str();
   train->add_option("--clip", o.clip, "Largest norm of the gradients")->capture_default_str();
+  train->add_option("--peak-tflops", o.peak_tflops,
+                    "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what "
+                    "MFU is a fraction of (default: the data sheet's, where the GPU is known)");
   train->add_option("--threads", o.threads, "Threads a rank (default: the cores, shared evenly)");
   add_resume_flags(*train, o.checkpoints);
   train->add_option("--metrics", o.metrics, "Write one JSON object a step to FILE")
@@ -68,6 +78,7 @@ void complete(TrainOptions& o) {
   if (!(o.learning_rate > 0)) fail("--lr is ", o.learning_rate, "; above 0");
   if (!(o.clip > 0)) fail("--clip is ", o.clip, "; above 0");
   if (o.weight_decay < 0) fail("--weight-decay is ", o.weight_decay, "; at least 0");
+  if (o.peak_tflops < 0) fail("--peak-tflops is ", o.peak_tflops, "; above 0");
   if (o.threads < 0) fail("--threads is ", o.threads, "; at least 1, or 0 to share the cores");
   if (o.sample < 0) fail("--sample is ", o.sample, "; at least 0");
   if (o.device == "meta") fail("--device meta computes nothing; see weft estimate");

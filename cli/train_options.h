@@ -27,6 +27,8 @@ struct TrainOptions {
   double learning_rate = 3e-3;
   double weight_decay = 0.1;
   double clip = 1;
+  /// Of a device, in 1e12 operations a second; 0: that of its data sheet.
+  double peak_tflops = 0;
   int threads = 0;
   std::string metrics;
   std::string trace;

@@ -33,6 +33,18 @@ if(WEFT_CUDA STREQUAL "ON")
     message(STATUS "cuDNN or its front end is not there: attention by weft's own kernels "
       "(CUDNN_INCLUDE_DIR, CUDNN_LIBRARY, CUDNN_FRONTEND_INCLUDE_DIR)")
   endif()
+
+  # Collectives of processes by NCCL, where it is there: beside the toolkit, or in a Python package.
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR})
+  if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
+    add_library(nccl INTERFACE)
+    target_include_directories(nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
+    target_link_libraries(nccl INTERFACE ${NCCL_LIBRARY})
+  else()
+    message(STATUS "NCCL is not there: ranks on GPUs are threads of one process "
+      "(NCCL_INCLUDE_DIR, NCCL_LIBRARY)")
+  endif()
 endif()
 
 # weft_cuda_flags(target): how nvcc compiles what includes weft's headers. Its front end does not
@@ -43,6 +55,7 @@ function(weft_cuda_flags target)
       WEFT_WITH_CUDA $<$<STREQUAL:${WEFT_CUDA},EMULATED>:WEFT_CUDA_EMULATED>)
   endif()
   if(WEFT_CUDA STREQUAL "ON")
+    target_include_directories(${target} SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
     set(host -fno-math-errno,-fno-trapping-math,-Wall,-Wextra,${WEFT_MACHINE})
     if(WEFT_OPENMP)
       string(APPEND host ,-fopenmp)

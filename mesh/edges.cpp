@@ -12,7 +12,8 @@ static void finish(const PlanProblem& problem, const PlanState& state, PlanEdge 
   if (edge.to == state) return;
   const Coordinates first{};
   Box result = box_of(edge.to.pattern, problem.grid.sizes(), problem.shape, first);
-  edge.seconds = predicted_seconds(problem.grid, problem.shape, state, edge);
+  edge.seconds =
+      predicted_seconds(problem.grid, problem.shape, state, edge, problem.options.device);
   edge.bytes = result.shape.product() * static_cast<int64_t>(size_of(edge.to.dtype)) +
                scratch_bytes(problem.grid, problem.shape, state, edge, first);
   edges.push_back(std::move(edge));

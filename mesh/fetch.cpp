@@ -92,7 +92,7 @@ void fetch(const Ref<Layout>& from, const Block& in, const std::function<Box(int
   std::vector<Box> wishes;
   for (int rank : members) wishes.push_back(wanted_of(rank));
   Communicator group = grid.group(axes);
-  if (!grid.in_memory()) {
+  if (!grid.in_memory(in.device.kind)) {
     return fetch_by_sending(group, members, *from, in, wishes, wanted, out);
   }
   ReadProgram program = reads_of(grid, *from, axes, wanted);

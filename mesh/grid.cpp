@@ -17,7 +17,8 @@ MeshGrid::MeshGrid(Communicator ranks, std::vector<MeshAxis> axes, const CostMod
     for (char letter : axes_[axis].name) hash_ = mixed(hash_, static_cast<uint8_t>(letter));
   }
   coordinates_ = coordinates_of(rank_);
-  in_memory_ = ranks_.transport()->in_memory();
+  in_memory_ = ranks_.transport()->in_memory(DeviceKind::cpu);
+  in_gpu_memory_ = ranks_.transport()->in_memory(DeviceKind::cuda);
   for (int rank = 0; rank < ranks_.size(); ++rank) {
     hosts_.push_back(ranks_.transport()->host_of(rank));
   }

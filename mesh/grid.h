@@ -29,6 +29,8 @@ class MeshGrid;
 
 /// What is believed of the links of a communicator.
 CostModel cost_model_of(const Communicator& ranks);
+/// What is believed of GPUs that exchange their memory by NCCL.
+CostModel nccl_cost_model();
 
 /// What a Sharding points to.
 struct ShardingBody {
@@ -78,14 +80,18 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
   /// Over all communicators of the mesh.
   CommunicatorTraffic traffic() const;
 
-  const CostModel& costs() const { return costs_; }
+  const CostModel& costs(DeviceKind kind) const {
+    return kind == DeviceKind::cuda && !in_gpu_memory_ ? gpu_costs_ : costs_;
+  }
   /// True when some group along `axes` has members on two hosts.
   bool crosses_hosts(const Axes& axes) const;
-  const LinkCost& link(const Axes& axes) const {
-    return crosses_hosts(axes) ? costs_.across_hosts : costs_.within_host;
+  const LinkCost& link(const Axes& axes, DeviceKind kind = DeviceKind::cpu) const {
+    return crosses_hosts(axes) ? costs(kind).across_hosts : costs(kind).within_host;
   }
-  /// Ranks see each other's memory.
-  bool in_memory() const { return in_memory_; }
+  /// Ranks see each other's memory on devices of that kind.
+  bool in_memory(DeviceKind kind) const {
+    return kind == DeviceKind::cuda ? in_gpu_memory_ : in_memory_;
+  }
   /// Host of each rank.
   const std::vector<int>& hosts() const { return hosts_; }
 
@@ -107,7 +113,8 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
   int rank_ = 0;
   Coordinates coordinates_{};
   CostModel costs_;
-  bool in_memory_ = false;
+  CostModel gpu_costs_ = nccl_cost_model();
+  bool in_memory_ = false, in_gpu_memory_ = false;
   std::vector<int> hosts_;
   uint64_t hash_ = 0;
   /// 0: not known yet, 1: within, 2: across; by mask of axes.

@@ -140,10 +140,21 @@ Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to) {
 }
 
 Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to, const PlanOptions& options) {
-  uint64_t salt = static_cast<uint64_t>(options.memory_cap) << 2 |
-                  static_cast<uint64_t>(options.two_step) << 1 |
-                  static_cast<uint64_t>(options.collectives);
+  uint64_t salt =
+      static_cast<uint64_t>(options.memory_cap) << 4 | static_cast<uint64_t>(options.device) << 2 |
+      static_cast<uint64_t>(options.two_step) << 1 | static_cast<uint64_t>(options.collectives);
   return cached_plan(from, to, options, salt);
+}
+
+const Plan& plan_on(DeviceKind device, const Plan& plan) {
+  if (device != DeviceKind::cuda || plan.is_free()) return plan;
+  if (plan.options.device == device || plan.to->grid->in_memory(device)) return plan;
+  if (!plan.on_gpu) {
+    PlanOptions options = plan.options;
+    options.device = device;
+    plan.on_gpu = plan_between(plan.from, plan.to, options);
+  }
+  return *plan.on_gpu;
 }
 
 std::optional<Box> local_part(const Plan& plan) {

@@ -10,6 +10,7 @@
 
 #include "mesh/axes.h"
 #include "mesh/layout.h"
+#include "weft/device.h"
 
 namespace weft {
 
@@ -54,6 +55,8 @@ struct PlanOptions {
   bool two_step = false;
   /// Plans collectives even where ranks share memory.
   bool collectives = false;
+  /// Where the blocks are: ranks may see each other's host memory, but not their GPUs'.
+  DeviceKind device = DeviceKind::cpu;
   bool operator==(const PlanOptions&) const = default;
 };
 
@@ -69,6 +72,8 @@ class Plan final : public RefCounted {
   PlanOptions options;
   /// What this rank does, worked out when the plan first runs.
   mutable std::shared_ptr<const PlanProgram> program;
+  /// The one that stands for it on a GPU, where ranks do not see each other's; see `plan_on`.
+  mutable Ref<Plan> on_gpu = {};
 
   /// True when no byte moves between ranks, on any of them.
   bool is_free() const;
@@ -79,6 +84,10 @@ class Plan final : public RefCounted {
 /// shape and dtype. Equal on all ranks.
 Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to);
 Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to, const PlanOptions& options);
+
+/// What runs for blocks on a device: the plan itself, or one of collectives between the same
+/// layouts where it reads what ranks do not see of each other.
+const Plan& plan_on(DeviceKind device, const Plan& plan);
 
 /// The part of the local block (in its own coordinates) that is the result, for a plan that only
 /// slices or relabels: no copy is needed, on no rank. Nothing for any other plan.

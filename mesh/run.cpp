@@ -192,7 +192,7 @@ void run(const Plan& plan, const Block& in, const Block& out) {
   if (plan.steps.empty()) {
     if (out.numel() != 0) copy(out, in);
   } else {
-    PlanRun(plan, out).run(in);
+    PlanRun(plan_on(out.device.kind, plan), out).run(in);
   }
 }
 

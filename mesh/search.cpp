@@ -28,7 +28,7 @@ class Search {
  public:
   explicit Search(const PlanProblem& problem)
       : problem_(problem),
-        exchanges_(problem.grid.in_memory() && !problem.options.collectives),
+        exchanges_(problem.grid.in_memory(problem.options.device) && !problem.options.collectives),
         result_bytes_(bytes_of(problem.to)) {}
 
   std::vector<PlanEdge> run() {

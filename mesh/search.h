@@ -45,7 +45,7 @@ int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState&
 
 /// Predicted time of a step of the busiest rank, from a sample of the ranks.
 double predicted_seconds(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                         const PlanEdge& edge);
+                         const PlanEdge& edge, DeviceKind device);
 
 /// Steps that every rank does by itself.
 void add_local_edges(const PlanProblem& problem, const PlanState& state,

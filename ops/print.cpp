@@ -13,8 +13,9 @@ std::string explain(const Tensor& tensor, const Placements& placements) {
     fail("explain: the tensor ", tensor.shape(), " is not laid out over a mesh");
   }
   Sharding target(tensor.sharding().mesh(), placements, tensor.ndim());
-  return to_string(
-      *plan_between(layout_of(tensor), layout_of(target, tensor.shape(), tensor.dtype())));
+  Ref<Plan> plan =
+      plan_between(layout_of(tensor), layout_of(target, tensor.shape(), tensor.dtype()));
+  return to_string(plan_on(tensor.device().kind, *plan));
 }
 
 /// More elements than this along a dim are shortened to its first and last three.

@@ -69,10 +69,12 @@ int64_t TraceScope::dropped() const { return recorder_->dropped(); }
 
 TraceSpan::TraceSpan(const char* name, int64_t number)
     : recorder_(Engine::current().trace), name_(name), number_(number), begin_(0) {
+  number < 0 ? cuda::begin_range(name) : cuda::begin_range(name, number);
   if (recorder_) begin_ = ticks_now();
 }
 
 TraceSpan::~TraceSpan() {
+  cuda::end_range();
   // Not when the trace has ended meanwhile.
   if (recorder_ && recorder_ == Engine::current().trace) {
     recorder_->add_span(name_, begin_, number_);

@@ -7,6 +7,7 @@
 
 #include "ops/op_body.h"
 #include "src/comm/flight/record.h"
+#include "src/cuda/ranges.h"
 #include "src/ticks.h"
 
 namespace weft {
@@ -49,14 +50,16 @@ class TraceRecorder final : public FlightListener {
   std::unordered_map<const char*, uint32_t> of_span_;
 };
 
-/// Times one op call for the rank's trace, if there is one.
+/// Times one op call for the rank's trace, if there is one, and for tools of CUDA that listen.
 class TracedCall {
  public:
   TracedCall(TraceRecorder* recorder, const OpBody& op) : recorder_(recorder), op_(op) {
+    cuda::begin_range(op.spec.name.c_str());
     if (recorder_) [[unlikely]]
       begin_ = ticks_now();
   }
   ~TracedCall() {
+    cuda::end_range();
     if (recorder_) [[unlikely]]
       recorder_->add_op(op_, begin_, bytes_);
   }

@@ -37,6 +37,12 @@ void check_available(Device device) {
        count == 1 ? " device: cuda:0" : " devices, counted from cuda:0");
 }
 
+std::string device_name(Device device) {
+  if (device.kind != DeviceKind::cuda) return concat(device);
+  check_available(device);
+  return cuda::device_name(device.index);
+}
+
 std::ostream& operator<<(std::ostream& out, Device device) {
   switch (device.kind) {
     case DeviceKind::cpu:

@@ -116,4 +116,11 @@ class WEFT_API Communicator {
   std::shared_ptr<Transport> transport_;
 };
 
+/// Ranks that are processes reduce what is on their GPUs by messages, in the order of the ranks and
+/// with sums of bf16 and f16 in f32: the bits are those of ranks that are threads, and do not
+/// depend on NCCL, which is faster. Off unless the environment says WEFT_NCCL_DETERMINISTIC=1; the
+/// same on all ranks of a process's job.
+WEFT_API void reduce_in_rank_order(bool on);
+WEFT_API bool reduces_in_rank_order();
+
 }  // namespace weft

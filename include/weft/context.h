@@ -120,6 +120,14 @@ WEFT_API void run_ranks(int ranks, const std::function<void(Communicator)>& body
 /// srun. 1 for a process that is alone. std::invalid_argument when their variables make no sense.
 WEFT_API int launched_ranks();
 
+/// The rank among those of its job on this host, and how many they are: 0 of 1 when it is alone; a
+/// size of 0 where the launcher does not say.
+struct LocalRank {
+  int rank = 0;
+  int size = 1;
+};
+WEFT_API LocalRank launched_local_rank();
+
 /// The communicator of all ranks of the job, this process being one of them; of one rank when it is
 /// alone. The calling thread becomes the rank: it gets its threads, seed and deadline from
 /// `options`, and the process takes memory for tensors where the other ranks of its host read it.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <string>
 #include <string_view>
 
 #include "weft/export.h"
@@ -30,6 +31,8 @@ WEFT_API Device device_named(std::string_view name);
 WEFT_API int device_count(DeviceKind kind);
 /// std::invalid_argument saying why, unless `device` is there.
 WEFT_API void check_available(Device device);
+/// What its maker calls a GPU that is there, "NVIDIA H100 80GB HBM3"; of others "cpu" or "meta".
+WEFT_API std::string device_name(Device device);
 
 WEFT_API std::ostream& operator<<(std::ostream& out, Device device);
 

@@ -56,7 +56,6 @@ class WEFT_API Reshard {
   Reshard(std::string axis) : axis_(std::move(axis)) {}
   Reshard(const char* axis) : axis_(axis) {}
   bool frees() const { return frees_; }
-  /// Empty: none.
   const std::string& axis() const { return axis_; }
 
  private:
@@ -85,14 +84,10 @@ struct MixedPrecision {
   std::optional<DType> outputs = {};
 };
 
-/// What rests in the host's memory while a GPU computes, pinned: at the cost of its bus instead of
-/// its memory. On the CPU the same schedule runs, to no use.
+/// What rests in pinned memory of the host while a GPU computes: slices, which each gather brings
+/// from there; reduced gradients, which go there during backward. See AdamWOptions::offload, too.
 struct Offload {
-  /// Slices: each gather brings this rank's from the host. Updates of what is on a GPU otherwise
-  /// pass through it, those of what is all on the host are the CPU's (as is
-  /// `AdamWOptions::offload`, the optimizer's state by itself).
   bool parameters = false;
-  /// Reduced gradients: they go to the host while backward goes on, whose end waits for them.
   bool gradients = false;
 };
 
@@ -179,7 +174,6 @@ WEFT_API FullyShardBytes measured_bytes(Module& model);
 
 /// Which step a schedule is for.
 struct StepKind {
-  /// With gradients.
   bool training = true;
   /// The last micro-step.
   bool sync = true;

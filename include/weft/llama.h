@@ -39,6 +39,12 @@ struct LlamaConfig {
 /// another activation).
 WEFT_API LlamaConfig llama_config(const std::string& source);
 
+/// Floating-point operations that a token costs in training, forward and backward, in rows of
+/// `sequence` tokens: 6 a parameter but those of the embedding's table, and 12 x layers x width of
+/// the heads x sequence of attention, where masked positions count (Chowdhery et al. 2022, PaLM,
+/// appendix B). What a recompute does again does not count.
+WEFT_API double training_operations_a_token(const LlamaConfig& config, int64_t sequence);
+
 /// The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, RMSNorm. Parameters
 /// have Hugging Face's names ("model.layers.0.self_attn.q_proj.weight").
 class WEFT_API Llama : public Module {

@@ -35,8 +35,8 @@ class WEFT_API TraceScope {
   std::unique_ptr<TraceRecorder> recorder_;
 };
 
-/// A stretch of the calling rank's time with a name, "step 3", in a trace under way. `name` is kept
-/// by its address: a literal.
+/// A stretch of the calling rank's time with a name, "step 3", in a trace under way, and in what
+/// Nsight Systems records (NVTX). `name` is kept by its address: a literal.
 class WEFT_API TraceSpan {
  public:
   explicit TraceSpan(const char* name, int64_t number = -1);

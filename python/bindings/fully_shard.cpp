@@ -106,6 +106,21 @@ static void bind_questions(py::module_& m) {
       py::arg("updated") = true, "What is gathered, computed, freed and reduced when, a line each");
 }
 
+static Offload offload_of(const std::vector<std::string>& names) {
+  Offload offload;
+  for (const std::string& name : names) {
+    if (name == "parameters") {
+      offload.parameters = true;
+    } else if (name == "gradients") {
+      offload.gradients = true;
+    } else {
+      fail("fully_shard: offload names ", in_quotes(name),
+           "; \"parameters\" or \"gradients\" (the optimizer's state: AdamW(offload=True))");
+    }
+  }
+  return offload;
+}
+
 void bind_fully_shard(py::module_& m) {
   bind_strategy(m);
   bind_precision(m);
@@ -114,12 +129,13 @@ void bind_fully_shard(py::module_& m) {
       [](const ModuleObject& module, const DeviceMesh& mesh, const py::object& strategy,
          const py::object& reshard, const std::optional<MixedPrecision>& precision, int prefetch,
          const std::vector<std::string>& ignored, const py::object& shard_dim, int64_t bucket_bytes,
-         double gradient_divide_factor) {
+         double gradient_divide_factor, const std::vector<std::string>& offload) {
         const FullyShardOptions options{.reshard_after_forward = reshard_of(reshard),
                                         .prefetch = prefetch,
                                         .ignored = ignored,
                                         .strategy = strategy_of(strategy),
                                         .precision = precision.value_or(MixedPrecision()),
+                                        .offload = offload_of(offload),
                                         .shard_dim = shard_dim_of(shard_dim),
                                         .bucket_bytes = bucket_bytes,
                                         .gradient_divide_factor = gradient_divide_factor};
@@ -131,11 +147,12 @@ void bind_fully_shard(py::module_& m) {
       py::arg("reshard_after_forward") = true, py::arg("mp_policy") = py::none(),
       py::arg("prefetch") = 1, py::arg("ignored") = std::vector<std::string>{},
       py::arg("shard_dim") = py::none(), py::arg("bucket_bytes") = int64_t{25} << 20,
-      py::arg("gradient_divide_factor") = 1.0,
+      py::arg("gradient_divide_factor") = 1.0, py::arg("offload") = std::vector<std::string>{},
       "Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. "
       "Shard the parts first, then the whole model. The batch is sharded over these axes too, and "
       "the loss is a mean over all of it. `strategy` is a name (full_shard, zero2, zero1, ddp, "
       "hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis. "
+      "`offload` names what rests in pinned memory of the host: \"parameters\", \"gradients\". "
       "ValueError, with nothing changed, when the strategy does not fit. Gives the module");
   py::class_<NoSync>(m, "_NoSync")
       .def(py::init<Module&, bool>(), py::arg("model"), py::arg("holds"));

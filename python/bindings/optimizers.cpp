@@ -81,7 +81,7 @@ static void bind_kinds(py::module_& m) {
   py::class_<AdamW, Optimizer>(m, "AdamW",
                                "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)")
       .def(py::init([](const py::object& parameters, double lr, Betas betas, double eps,
-                       double weight_decay, const py::object& decays, DType moments) {
+                       double weight_decay, const py::object& decays, DType moments, bool offload) {
              return std::make_unique<AdamW>(named_parameters_of(parameters),
                                             AdamWOptions{.learning_rate = lr,
                                                          .beta1 = betas.first,
@@ -89,24 +89,29 @@ static void bind_kinds(py::module_& m) {
                                                          .eps = eps,
                                                          .weight_decay = weight_decay,
                                                          .decays = predicate_of(decays),
-                                                         .moments = moments});
+                                                         .moments = moments,
+                                                         .offload = offload});
            }),
            py::arg("parameters"), py::arg("lr") = 1e-3, py::arg("betas") = Betas(0.9, 0.999),
            py::arg("eps") = 1e-8, py::arg("weight_decay") = 0.01, py::kw_only(),
            py::arg("decays") = py::none(), py::arg("moments") = DType::f32,
+           py::arg("offload") = false,
            "parameters: a module, its named_parameters() or parameters(). decays(name, parameter) "
-           "says which decay (all unless given); `moments` is the dtype of m and v");
+           "says which decay (all unless given); `moments` is the dtype of m and v; "
+           "`offload`: they rest in pinned memory of the host");
   py::class_<SGD, Optimizer>(m, "SGD", "Gradient descent, with momentum")
       .def(py::init([](const py::object& parameters, double lr, double momentum,
-                       double weight_decay, const py::object& decays) {
+                       double weight_decay, const py::object& decays, bool offload) {
              return std::make_unique<SGD>(named_parameters_of(parameters),
                                           SGDOptions{.learning_rate = lr,
                                                      .momentum = momentum,
                                                      .weight_decay = weight_decay,
-                                                     .decays = predicate_of(decays)});
+                                                     .decays = predicate_of(decays),
+                                                     .offload = offload});
            }),
            py::arg("parameters"), py::arg("lr") = 1e-2, py::arg("momentum") = 0.0,
-           py::arg("weight_decay") = 0.0, py::kw_only(), py::arg("decays") = py::none());
+           py::arg("weight_decay") = 0.0, py::kw_only(), py::arg("decays") = py::none(),
+           py::arg("offload") = false);
   py::class_<Lamb, Optimizer>(m, "Lamb", "Layer-wise adapted Adam (You et al., 2020)")
       .def(py::init([](const py::object& parameters, double lr, Betas betas, double eps,
                        double weight_decay, const py::object& decays) {

@@ -121,8 +121,9 @@ void check_subgroup(const Transport& parent, std::span<const int> ranks) {
 }
 
 void refuse_device_memory(const std::string& group, Device device) {
-  fail(group, ": a collective of memory on ", device, "; ranks that are processes exchange host ",
-       "memory only: make ranks threads of one process (run_ranks), or move tensors by to(cpu)");
+  fail(group, ": a collective of memory on ", device, "; ranks that are processes exchange it by ",
+       "NCCL, which this build of weft does not have: build with it, make ranks threads of one ",
+       "process (run_ranks), or move tensors by to(cpu)");
 }
 
 }  // namespace weft

@@ -24,7 +24,7 @@ void check_collective(const Collective& call, int rank, int size);
 /// std::invalid_argument unless `ranks` are ranks of `parent`, each once, its own among them.
 void check_subgroup(const Transport& parent, std::span<const int> ranks);
 
-/// std::invalid_argument: ranks of the group are processes, which exchange host memory only.
+/// std::invalid_argument: ranks of the group are processes, and this build has no NCCL.
 [[noreturn]] void refuse_device_memory(const std::string& group, Device device);
 
 }  // namespace weft

@@ -24,6 +24,9 @@
 #include "weft/error.h"
 #include "weft/storage.h"
 
+#ifdef WEFT_WITH_CUDA
+#include "src/comm/nccl/nccl_transport.h"
+#endif
 #ifdef WEFT_WITH_MPI
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/job.h"
@@ -132,6 +135,15 @@ static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembe
   return world;
 }
 
+/// Memory of GPUs is exchanged too, where this build can.
+static std::shared_ptr<Transport> with_gpus(std::shared_ptr<Transport> host) {
+#ifdef WEFT_WITH_CUDA
+  return with_nccl(std::move(host));
+#else
+  return host;
+#endif
+}
+
 static std::unique_ptr<Connection> connected_on_host(const Launched& launched,
                                                      const RunOptions& options) {
   auto made = std::make_unique<Connection>();
@@ -140,7 +152,7 @@ static std::unique_ptr<Connection> connected_on_host(const Launched& launched,
   const HostMembers members{launched.job, launched.local_rank, launched.local_size,
                             build_in_words()};
   const auto world = join_host(*made, members, launched, std::move(ranks), options);
-  made->world = Communicator(world->world_end());
+  made->world = Communicator(with_gpus(world->world_end()));
   return made;
 }
 
@@ -154,7 +166,7 @@ static std::unique_ptr<Connection> connected_by_mpi(const Launched& launched,
                             static_cast<int>(job.here.size()), build_in_words()};
   job.engine->attach(join_host(*made, members, launched, job.here, options));
   made->mpi = job.engine;
-  made->world = Communicator(mpi_world(job.engine, job.hosts));
+  made->world = Communicator(with_gpus(mpi_world(job.engine, job.hosts)));
   return made;
 }
 #endif
@@ -174,6 +186,11 @@ static std::unique_ptr<Connection> new_connection(const RunOptions& options) {
 
 int launched_ranks() {
   return connection ? connection->world.size() : launched_from_environment().size;
+}
+
+LocalRank launched_local_rank() {
+  const Launched launched = launched_from_environment();
+  return {launched.local_rank, launched.local_size};
 }
 
 /// Threads of a rank that shares this host with the others of its job.

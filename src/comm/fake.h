@@ -17,7 +17,7 @@ class FakeTransport final : public Transport {
   FakeTransport(int rank, std::vector<int> hosts, bool in_memory, std::string name);
 
   int host_of(int rank) const override { return hosts_[static_cast<size_t>(rank)]; }
-  bool in_memory() const override { return in_memory_; }
+  bool in_memory(DeviceKind) const override { return in_memory_; }
   Work start(const Collective& call) override;
   void exchange(const Exchange& call, ExchangeReader& reader) override;
   Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;

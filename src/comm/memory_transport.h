@@ -25,13 +25,18 @@ class MemoryTransport final : public Transport {
   MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank);
 
   int host_of(int) const override { return 0; }
-  bool in_memory() const override { return true; }
+  /// Processes do not see each other's GPUs.
+  bool in_memory(DeviceKind kind) const override {
+    return kind != DeviceKind::cuda || !group_->heap;
+  }
   Work start(const Collective& call) override;
   void run(const Collective& call) override;
   void exchange(const Exchange& call, ExchangeReader& reader) override;
   Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
   void abort(const std::string& reason) override;
+  World* world() const override { return group_->world.get(); }
+  std::span<const int> world_ranks() const override { return group_->world_ranks; }
 
   const MemoryGroup& group() const { return *group_; }
   /// The number of a new collective; waits until its slot is free.

@@ -13,6 +13,8 @@
 
 namespace weft {
 
+class World;
+
 enum class CollectiveKind : uint8_t {
   barrier,
   broadcast,
@@ -78,12 +80,13 @@ class Transport : public std::enable_shared_from_this<Transport> {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::string& name() const { return name_; }
-  const CommunicatorTraffic& traffic() const { return traffic_; }
+  virtual const CommunicatorTraffic& traffic() const { return traffic_; }
 
   /// The host that a rank of this group is on, counted from 0: where the slow links are.
   virtual int host_of(int rank) const = 0;
-  /// True when ranks read each other's memory: `exchange` is there, and plans are made of it.
-  virtual bool in_memory() const = 0;
+  /// True when ranks read each other's memory on devices of that kind: `exchange` is there, and
+  /// plans are made of it.
+  virtual bool in_memory(DeviceKind kind = DeviceKind::cpu) const = 0;
 
   virtual Work start(const Collective& call) = 0;
   /// `start` and `wait`.
@@ -101,6 +104,11 @@ class Transport : public std::enable_shared_from_this<Transport> {
 
   /// Ends the waits of all ranks of the world with a CommError that says `reason`.
   virtual void abort(const std::string& reason) = 0;
+
+  /// What the ranks share that fail together; null where they are not there.
+  virtual World* world() const { return nullptr; }
+  /// The ranks of this group, as the world counts them.
+  virtual std::span<const int> world_ranks() const { return {}; }
 
  protected:
   Transport(int rank, int size, std::string name)

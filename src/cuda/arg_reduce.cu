@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "src/cuda/launch.h"
-#include "src/cuda/row_nest.h"
+#include "src/cuda/row_side.h"
 #include "src/cuda/streams.h"
 #include "weft/storage.h"
 
@@ -65,9 +65,9 @@ struct FirstOfAll {
 /// What is sought in rows, and where the index goes.
 template <class R, class C>
 struct Seek {
-  RowNest in, out;
+  RowSide in, out;
   /// Only elements equal to these count; without data all do.
-  RowNest wanted;
+  RowSide wanted;
   int64_t parts, offset, none;
 
   /// Of no elements: nothing that is found comes after it.
@@ -155,7 +155,7 @@ struct MergeFound {
 }  // namespace
 
 /// Whether a thread a row reads neighbours, or rows are too short for a team.
-static bool belongs_to_threads(const RowNest& in) {
+static bool belongs_to_threads(const RowSide& in) {
   if (in.size <= kShortRow) return true;
   const int64_t last = in.others.ndim > 0 ? in.others.strides[0][in.others.ndim - 1] : 0;
   return last == 1 && in.stride != 1 && in.count >= kBusyTeams * kSeekThreads / 8;
@@ -179,8 +179,8 @@ static void run_seek(Seek<R, C> seek, const Stream& stream, Device device) {
 }
 
 void arg_reduce(const Block& out, const Block& in, int dim, bool greatest, int64_t offset) {
-  const RowNest rows(in, dim), indices = RowNest::values(out, rows.count);
-  RowNest all = indices;
+  const RowSide rows(in, dim), indices = RowSide::values(out, rows.count);
+  RowSide all = indices;
   all.data = nullptr;
   const Stream stream = current_stream(out.device);
   visit_compute(in.dtype, [&](auto type) {
@@ -194,8 +194,8 @@ void arg_reduce(const Block& out, const Block& in, int dim, bool greatest, int64
 }
 
 void index_of(const Block& out, const Block& in, const Block& value, int dim, int64_t offset) {
-  const RowNest rows(in, dim), indices = RowNest::values(out, rows.count);
-  const RowNest values = RowNest::values(value, rows.count);
+  const RowSide rows(in, dim), indices = RowSide::values(out, rows.count);
+  const RowSide values = RowSide::values(value, rows.count);
   const int64_t none = out.dtype == DType::i32 ? std::numeric_limits<int32_t>::max() : kNowhere;
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;

@@ -13,7 +13,7 @@ namespace {
 template <class C>
 WEFT_DEVICE C picked_from(const RowSide& x, int64_t size, int64_t r, int64_t j) {
   if (j < 0 || j >= size) return C(0);
-  return load_element<C>(x.data, x.dtype, x.rows.offsets(r).of[0] + j * x.stride);
+  return load_element<C>(x.data, x.dtype, x.at(r, j));
 }
 
 /// A thread a row.
@@ -105,7 +105,7 @@ struct MarkKept {
 }  // namespace
 
 static Rows logit_rows(const Block& logits) { return Rows(logits, logits.shape.ndim() - 1); }
-static RowSide logit_side(const Block& logits) { return row_side(logits, logits.shape.ndim() - 1); }
+static RowSide logit_side(const Block& logits) { return RowSide(logits, logits.shape.ndim() - 1); }
 
 void pick(const Block& picked, const Block& logits, const Block& ids, int64_t offset) {
   const Rows rows = logit_rows(logits);
@@ -151,7 +151,7 @@ void cross_entropy_backward(const Block& dlogits, const Block& dloss, const Bloc
 void count_kept(const Block& out, const Block& ids, int64_t ignored) {
   const int64_t count = ids.numel();
   const Ref<Storage> memory = Storage::allocate(static_cast<size_t>(count), ids.device);
-  const MarkKept kernel{count, ignored, row_side(ids, ids.shape.ndim()),
+  const MarkKept kernel{count, ignored, RowSide(ids, ids.shape.ndim()),
                         static_cast<uint8_t*>(memory->data())};
   launch(kernel, count, current_stream(ids.device));
   const Block kept = dense_block(memory->data(), DType::u8, {count}, ids.device);

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cuda/device_rows.h"
 
-#include "src/cuda/row_nest.h"
-
 namespace weft::cuda {
 
 /// What a team may hold of the memory that an SM has, and leave room for its reductions.
 static constexpr size_t kMostHeld = size_t{192} << 10;
 static constexpr int64_t kMostRowTeams = int64_t{1} << 20;
 
-RowSide row_side(const Block& block, int dim) {
-  const RowNest nest(block, dim);
-  return {nest.data, nest.dtype, nest.stride, nest.others};
-}
-
 RowSide value_side(const char* what, const Block& block, const Rows& rows) {
   Rows::values(what, block, rows);
-  return row_side(block, block.shape.ndim());
+  return RowSide(block, block.shape.ndim());
 }
 
 static bool is_aligned(const void* data) {
@@ -29,10 +22,15 @@ static bool has_vectors(const RowSide& side, DType dtype, int64_t size) {
   const auto bytes = static_cast<int64_t>(size_of(dtype));
   bool whole = side.dtype == dtype && (side.stride == 1 || size == 1) && is_aligned(side.data) &&
                size * bytes % kVectorBytes == 0;
-  for (int d = 0; d < side.rows.ndim; ++d) {
-    whole &= side.rows.strides[0][d] * bytes % kVectorBytes == 0;
+  for (int d = 0; d < side.others.ndim; ++d) {
+    whole &= side.others.strides[0][d] * bytes % kVectorBytes == 0;
   }
   return whole;
+}
+
+/// Dtypes that kernels read 16 bytes at a time.
+static bool comes_in_vectors(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
 RowPlan plan_rows(const char* what, Device device, int64_t count, int64_t size,
@@ -40,11 +38,12 @@ RowPlan plan_rows(const char* what, Device device, int64_t count, int64_t size,
                   std::initializer_list<const RowSide*> vectors, int held) {
   const DType dtype = (*rows.begin())->dtype;
   visit_compute_floating(what, dtype, [](auto) {});
-  bool dense = dtype == DType::f32 || dtype == DType::bf16;
+  bool dense = comes_in_vectors(dtype);
   for (const RowSide* side : rows) dense = dense && has_vectors(*side, dtype, size);
   for (const RowSide* side : vectors) {
-    const bool known = side->dtype == DType::f32 || side->dtype == DType::bf16;
-    dense = dense && (!side->data || (known && side->stride == 1 && is_aligned(side->data)));
+    const bool is_dense =
+        comes_in_vectors(side->dtype) && side->stride == 1 && is_aligned(side->data);
+    dense = dense && (!side->data || is_dense);
   }
   RowPlan plan{count, size, dense, dense ? dtype : compute_dtype(dtype), 128, 0, 0, {}};
   const int64_t chunks = size * static_cast<int64_t>(size_of(dtype)) / kVectorBytes;

@@ -8,6 +8,7 @@
 #include "src/cuda/elements.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/map_kernel.h"
+#include "src/cuda/row_side.h"
 #include "src/cuda/streams.h"
 #include "src/kernels/rows.h"
 #include "weft/block.h"
@@ -18,25 +19,14 @@ namespace weft::cuda {
 // passes read is held in the team's memory: each thread comes back to its own chunks only, so that
 // passes need not meet.
 
-/// Rows along one dim of a block, or one value a row: where they lie.
-struct RowSide {
-  void* data = nullptr;
-  DType dtype = DType::f32;
-  /// From an element of a row to the next.
-  int64_t stride = 1;
-  Nest<1> rows;
-};
-
-/// Rows of a block along `dim`, or all its elements, where that is the number of dims.
-RowSide row_side(const Block& block, int dim);
 /// One value for each of `rows`, as Rows::values has them.
 RowSide value_side(const char* what, const Block& block, const Rows& rows);
 
 /// How the rows of a kernel are taken.
 struct RowPlan {
   int64_t count, size;
-  /// f32 or bf16: all rows are dense, of that dtype, and read 16 bytes at a time. Else f32 or f64
-  /// is what they are computed in, an element at a time.
+  /// f32, bf16 or f16: all rows are dense, of that dtype, and read 16 bytes at a time. Else f32 or
+  /// f64 is what they are computed in, an element at a time.
   bool dense;
   DType dtype;
   int threads;
@@ -58,11 +48,11 @@ inline namespace WEFT_COMPILER {
 
 template <class C>
 WEFT_DEVICE C value_of(const RowSide& side, int64_t row) {
-  return load_element<C>(side.data, side.dtype, side.rows.offsets(row).of[0]);
+  return load_element<C>(side.data, side.dtype, side.at(row));
 }
 template <class C>
 WEFT_DEVICE void set_value(const RowSide& side, int64_t row, C value) {
-  store_element(side.data, side.dtype, side.rows.offsets(row).of[0], value);
+  store_element(side.data, side.dtype, side.at(row), value);
 }
 
 /// Elements of a row that one thread takes at once, as they are computed.
@@ -80,8 +70,7 @@ class DenseLine {
   using Values = Chunk<C, kN>;
 
   WEFT_DEVICE DenseLine(const RowSide& side, int64_t row)
-      : data_(reinterpret_cast<Vector<S>*>(static_cast<S*>(side.data) +
-                                           side.rows.offsets(row).of[0])) {}
+      : data_(reinterpret_cast<Vector<S>*>(static_cast<S*>(side.data) + side.at(row))) {}
   WEFT_DEVICE Values read(int64_t chunk) const {
     const Vector<S> vector = data_[chunk];
     Values values;
@@ -106,8 +95,7 @@ class AnyLine {
   static constexpr int kN = 1;
   using Values = Chunk<C, 1>;
 
-  WEFT_DEVICE AnyLine(const RowSide& side, int64_t row)
-      : side_(side), base_(side.rows.offsets(row).of[0]) {}
+  WEFT_DEVICE AnyLine(const RowSide& side, int64_t row) : side_(side), base_(side.at(row)) {}
   WEFT_DEVICE Values read(int64_t chunk) const {
     return {load_element<C>(side_.data, side_.dtype, base_ + chunk * side_.stride)};
   }
@@ -170,6 +158,8 @@ class VectorLine {
       values.element[0] = load_element<C>(side_.data, side_.dtype, chunk * side_.stride);
     } else if (side_.dtype == DType::f32) {
       values = read_run<Chunk<float, Line::kN>, Values>(side_.data, chunk);
+    } else if (side_.dtype == DType::f16) {
+      values = read_run<Chunk<float16, Line::kN>, Values>(side_.data, chunk);
     } else {
       values = read_run<Chunk<bfloat16, Line::kN>, Values>(side_.data, chunk);
     }
@@ -234,6 +224,18 @@ struct RowWork {
   }
 };
 
+/// Calls visitor(Type<Line>{}) with how the plan's rows are read.
+template <class Visitor>
+void visit_lines(const RowPlan& plan, Visitor&& visitor) {
+  if (!plan.dense) {
+    if (plan.dtype == DType::f64) return visitor(Type<AnyLine<double>>{});
+    return visitor(Type<AnyLine<float>>{});
+  }
+  if (plan.dtype == DType::f32) return visitor(Type<DenseLine<float>>{});
+  if (plan.dtype == DType::f16) return visitor(Type<DenseLine<float16>>{});
+  visitor(Type<DenseLine<bfloat16>>{});
+}
+
 template <class Body, class Line>
 struct RowKernel {
   Body body;
@@ -262,12 +264,7 @@ void launch_lines(const Body& body, const RowPlan& plan) {
 template <class Body>
 void launch_rows(Body body, const RowPlan& plan) {
   body.work = {plan.count, plan.size, plan.held_bytes > 0};
-  if (!plan.dense) {
-    if (plan.dtype == DType::f64) return launch_lines<AnyLine<double>>(body, plan);
-    return launch_lines<AnyLine<float>>(body, plan);
-  }
-  if (plan.dtype == DType::f32) return launch_lines<DenseLine<float>>(body, plan);
-  launch_lines<DenseLine<bfloat16>>(body, plan);
+  visit_lines(plan, [&](auto type) { launch_lines<typename decltype(type)::type>(body, plan); });
 }
 
 }  // namespace WEFT_COMPILER

@@ -150,8 +150,8 @@ static TableSides table_sides(const Block& rows, const Block& table, const Block
   if (table.shape.ndim() != 2 || table.shape[1] != counted.size()) {
     fail("embedding: a table of ", table.shape, " for rows of ", counted.size());
   }
-  TableSides sides{row_side(rows, rows.shape.ndim() - 1),
-                   row_side(table, 1),
+  TableSides sides{RowSide(rows, rows.shape.ndim() - 1),
+                   RowSide(table, 1),
                    value_side("embedding", ids, counted),
                    counted.count(),
                    counted.size(),
@@ -171,12 +171,7 @@ void gather_rows(const Block& out, const Block& table, const Block& ids, int64_t
   if (!is_floating(table.dtype)) return gather<AnyLine<int64_t>>(sides, stream);
   const RowPlan plan = plan_rows("embedding", out.device, sides.count, sides.size,
                                  {&sides.table, &sides.rows}, {}, 0);
-  if (!plan.dense) {
-    return plan.dtype == DType::f64 ? gather<AnyLine<double>>(sides, stream)
-                                    : gather<AnyLine<float>>(sides, stream);
-  }
-  plan.dtype == DType::f32 ? gather<DenseLine<float>>(sides, stream)
-                           : gather<DenseLine<bfloat16>>(sides, stream);
+  visit_lines(plan, [&](auto type) { gather<typename decltype(type)::type>(sides, stream); });
 }
 
 template <class Line>
@@ -202,16 +197,9 @@ void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, i
   const FindTargets find{sides, skipped.has_value(), skipped.value_or(0), found.data()};
   launch(find, sides.count, plan.stream);
   cuda::sort_rows(&targets.block, order.block, found.block, false, 0);
-  if (!plan.dense) {
-    if (plan.dtype == DType::f64) {
-      return add_runs<AnyLine<double>>(sides, targets, order, accumulate, own, plan.stream);
-    }
-    return add_runs<AnyLine<float>>(sides, targets, order, accumulate, own, plan.stream);
-  }
-  if (plan.dtype == DType::f32) {
-    return add_runs<DenseLine<float>>(sides, targets, order, accumulate, own, plan.stream);
-  }
-  add_runs<DenseLine<bfloat16>>(sides, targets, order, accumulate, own, plan.stream);
+  visit_lines(plan, [&](auto type) {
+    add_runs<typename decltype(type)::type>(sides, targets, order, accumulate, own, plan.stream);
+  });
 }
 
 std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
@@ -219,7 +207,7 @@ std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
   const int64_t count = ids.numel();
   if (count == 0) return {};
   const Numbers found(count, ids.device), least(1, ids.device);
-  const RowSide side = row_side(ids, ids.shape.ndim());
+  const RowSide side = RowSide(ids, ids.shape.ndim());
   const FindOutside find{count, low,         high, allowed.has_value(), allowed.value_or(0),
                          side,  found.data()};
   launch(find, count, current_stream(ids.device));
@@ -227,7 +215,7 @@ std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
   int64_t at = 0, id = 0;
   cuda::copy(dense_block(&at, DType::i64, {1}), least.block);
   if (at == std::numeric_limits<int64_t>::max()) return {};
-  const int64_t element = side.rows.offsets(at).of[0];
+  const int64_t element = side.at(at);
   void* const where = ids.as<char>() + element * static_cast<int64_t>(size_of(ids.dtype));
   cuda::copy(dense_block(&id, DType::i64, {1}), dense_block(where, ids.dtype, {1}, ids.device));
   return id;

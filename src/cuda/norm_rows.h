@@ -12,10 +12,10 @@ inline RowSide norm_vector_side(const char* what, const Block& block, int64_t n)
   if (block.shape.ndim() != 1 || block.shape[0] != n) {
     fail(what, " is ", block.shape, "; rows have ", n, " elements");
   }
-  return row_side(block, 0);
+  return RowSide(block, 0);
 }
 
-inline RowSide norm_side(const Block& block) { return row_side(block, block.shape.ndim() - 1); }
+inline RowSide norm_side(const Block& block) { return RowSide(block, block.shape.ndim() - 1); }
 
 /// What kernels need to tell the statistics of a row.
 struct NormStatisticsSide {

@@ -79,10 +79,38 @@ template <class C>
 struct StoreDropped {
   RandomSide out, in;
 
-  WEFT_DEVICE bool store_four(int64_t, const float*) const { return false; }
+  /// Four elements of dense blocks of one dtype, at once.
+  WEFT_DEVICE bool store_four(int64_t position, const float* drawn) const {
+    if constexpr (std::is_same_v<C, float>) {
+      if (!out.dense || !in.dense || out.dtype != in.dtype) return false;
+      if (in.dtype == DType::f32) return store_four_of<float>(position, drawn);
+      if (in.dtype == DType::bf16) return store_four_of<bfloat16>(position, drawn);
+      return store_four_of<float16>(position, drawn);
+    } else {
+      return false;
+    }
+  }
   WEFT_DEVICE void store(int64_t position, float drawn) const {
     const C x = load_element<C>(in.data, in.dtype, in.at(position));
     store_element(out.data, out.dtype, out.at(position), Dropped<C>()(x, drawn));
+  }
+
+ private:
+  template <class S>
+  WEFT_DEVICE bool store_four_of(int64_t position, const float* drawn) const {
+    struct alignas(4 * sizeof(S)) Four {
+      S element[4];
+    };
+    const S* from = static_cast<const S*>(in.data) + position;
+    S* to = static_cast<S*>(out.data) + position;
+    const auto addresses = reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to);
+    if (addresses % sizeof(Four) != 0) return false;
+    Four values = *reinterpret_cast<const Four*>(from);
+    for (int j = 0; j < 4; ++j) {
+      values.element[j] = S(Dropped<C>()(static_cast<C>(values.element[j]), drawn[j]));
+    }
+    *reinterpret_cast<Four*>(to) = values;
+    return true;
   }
 };
 

@@ -90,8 +90,8 @@ static void rotate(const RopeCall& call) {
 void rope(const Block& y, const Block& x, int sequence_dim, const Rope& options) {
   const int last = x.shape.ndim() - 1;
   const Rows rows(x, last);
-  RopeCall call{row_side(x, last),
-                row_side(y, last),
+  RopeCall call{RowSide(x, last),
+                RowSide(y, last),
                 rows.count(),
                 rows.size() / 2,
                 x.shape[sequence_dim],
@@ -113,10 +113,7 @@ void rope(const Block& y, const Block& x, int sequence_dim, const Rope& options)
                             call.half,     cosines,        cosines + angles};
   launch_teams<64>(table, (call.positions + kTablePositions - 1) / kTablePositions, 0, plan.stream);
   call.cosines = table.cosines, call.sines = table.sines;
-  if (!plan.dense) {
-    return plan.dtype == DType::f64 ? rotate<AnyLine<double>>(call) : rotate<AnyLine<float>>(call);
-  }
-  plan.dtype == DType::f32 ? rotate<DenseLine<float>>(call) : rotate<DenseLine<bfloat16>>(call);
+  visit_lines(plan, [&](auto type) { rotate<typename decltype(type)::type>(call); });
 }
 
 }  // namespace weft::cuda

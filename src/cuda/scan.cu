@@ -2,7 +2,7 @@
 #include "src/cuda/scan.h"
 
 #include "src/cuda/launch.h"
-#include "src/cuda/row_nest.h"
+#include "src/cuda/row_side.h"
 #include "src/cuda/streams.h"
 #include "src/kernels/reducers.h"
 #include "src/numeric.h"
@@ -25,7 +25,7 @@ constexpr int64_t kShortRow = 32, kManyRows = 1 << 14;
 template <class R, class C>
 struct RunningTotal {
   using State = C;
-  RowNest in, out, start;
+  RowSide in, out, start;
 
   WEFT_DEVICE State first(int64_t row) const {
     if (!start.data) return R::template identity<C>();
@@ -48,7 +48,7 @@ struct Affine {
 /// From the end, g[i] = dy[i] + x[i + 1] * g[i + 1].
 struct GradientBehind {
   using State = Affine;
-  RowNest dy, x;
+  RowSide dy, x;
   /// [rows, size], dense.
   double* g;
 
@@ -69,7 +69,7 @@ struct GradientBehind {
 /// out[i] = factor[i] * the product of x before it; `factor` [rows, size] is dense.
 struct TimesProductBefore {
   using State = double;
-  RowNest x, out;
+  RowSide x, out;
   const double* factor;
 
   WEFT_DEVICE State first(int64_t) const { return 1; }
@@ -85,7 +85,7 @@ struct TimesProductBefore {
 /// before[i] = dy times the product of x before it.
 struct ProductBefore {
   using State = double;
-  RowNest x, dy;
+  RowSide x, dy;
   double* before;
 
   WEFT_DEVICE State first(int64_t row) const {
@@ -198,7 +198,7 @@ struct ScanByTeam {
 }  // namespace
 
 template <class Scan>
-static void run_scan(const Scan& scan, const RowNest& rows, bool reverse, const Stream& stream) {
+static void run_scan(const Scan& scan, const RowSide& rows, bool reverse, const Stream& stream) {
   if (rows.count == 0 || rows.size == 0) return;
   const bool neighbours = rows.stride != 1 && rows.count >= kManyRows;
   if (rows.size <= kShortRow || neighbours) {
@@ -211,8 +211,8 @@ static void run_scan(const Scan& scan, const RowNest& rows, bool reverse, const 
 template <class R>
 static void run_total(const Block& out, const Block& in, int dim, bool reverse,
                       const Block* start) {
-  const RowNest from(in, dim), to(out, dim);
-  RowNest first = start ? RowNest::values(*start, from.count) : from;
+  const RowSide from(in, dim), to(out, dim);
+  RowSide first = start ? RowSide::values(*start, from.count) : from;
   if (!start) first.data = nullptr;
   const Stream stream = current_stream(out.device);
   if (is_floating(in.dtype)) {
@@ -230,12 +230,12 @@ void cumulative_product(const Block& out, const Block& in, int dim) {
   run_total<ProductOf>(out, in, dim, false, nullptr);
 }
 
-static Ref<Storage> doubles_for(const RowNest& rows, Device device) {
+static Ref<Storage> doubles_for(const RowSide& rows, Device device) {
   return Storage::allocate(static_cast<size_t>(rows.count * rows.size) * sizeof(double), device);
 }
 
 void cumulative_product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
-  const RowNest gradients(dy, dim), from(x, dim), to(out, dim);
+  const RowSide gradients(dy, dim), from(x, dim), to(out, dim);
   if (from.count * from.size == 0) return;
   const Stream stream = current_stream(out.device);
   const Ref<Storage> memory = doubles_for(from, out.device);
@@ -245,12 +245,12 @@ void cumulative_product_gradient(const Block& out, const Block& dy, const Block&
 }
 
 void product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
-  const RowNest from(x, dim), to(out, dim);
+  const RowSide from(x, dim), to(out, dim);
   if (from.count * from.size == 0) return;
   const Stream stream = current_stream(out.device);
   const Ref<Storage> memory = doubles_for(from, out.device);
   auto* before = static_cast<double*>(memory->data());
-  run_scan(ProductBefore{from, RowNest::values(dy, from.count), before}, from, false, stream);
+  run_scan(ProductBefore{from, RowSide::values(dy, from.count), before}, from, false, stream);
   run_scan(TimesProductBefore{from, to, before}, from, true, stream);
 }
 

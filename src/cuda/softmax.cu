@@ -128,7 +128,7 @@ static void map_softmax_rows(const char* what, const Block& y, const Block& x, i
                              const Block* max, const Block* sum, bool logarithm) {
   const Rows in(x, dim);
   check_rows(what, in, Rows(y, dim));
-  const SoftmaxRows body{row_side(x, dim), row_side(y, dim),
+  const SoftmaxRows body{RowSide(x, dim), RowSide(y, dim),
                          max ? value_side(what, *max, in) : RowSide{},
                          max ? value_side(what, *sum, in) : RowSide{}, logarithm};
   launch_rows(
@@ -145,21 +145,21 @@ void log_softmax(const Block& y, const Block& x, int dim, const Block* max, cons
 
 void logsumexp(const Block& out, const Block& x, int dim) {
   const Rows in(x, dim);
-  const LogSumExpOfRows body{row_side(x, dim), value_side("logsumexp", out, in)};
+  const LogSumExpOfRows body{RowSide(x, dim), value_side("logsumexp", out, in)};
   launch_rows(body, plan_rows("logsumexp", x.device, in.count(), in.size(), {&body.x}, {}, 0));
 }
 
 void row_sum_exp(const Block& sum, const Block& x, int dim, const Block& max) {
   constexpr const char* kWhat = "row_sum_exp";
   const Rows in(x, dim);
-  const SumExpOfRows body{row_side(x, dim), value_side(kWhat, max, in), value_side(kWhat, sum, in)};
+  const SumExpOfRows body{RowSide(x, dim), value_side(kWhat, max, in), value_side(kWhat, sum, in)};
   launch_rows(body, plan_rows(kWhat, x.device, in.count(), in.size(), {&body.x}, {}, 0));
 }
 
 void row_dot(const Block& dot, const Block& a, const Block& b, int dim) {
   const Rows left(a, dim);
   check_rows("row_dot", left, Rows(b, dim));
-  const DotsOfRows body{row_side(a, dim), row_side(b, dim), value_side("row_dot", dot, left)};
+  const DotsOfRows body{RowSide(a, dim), RowSide(b, dim), value_side("row_dot", dot, left)};
   launch_rows(body,
               plan_rows("row_dot", a.device, left.count(), left.size(), {&body.a, &body.b}, {}, 0));
 }
@@ -169,7 +169,7 @@ static void map_gradient_rows(const char* what, const Block& dx, const Block& dy
   const Rows upper(dy, dim);
   check_rows(what, upper, Rows(y, dim));
   check_rows(what, upper, Rows(dx, dim));
-  const SoftmaxBackward body{row_side(dx, dim), row_side(dy, dim), row_side(y, dim),
+  const SoftmaxBackward body{RowSide(dx, dim), RowSide(dy, dim), RowSide(y, dim),
                              given ? value_side(what, *given, upper) : RowSide{}, logarithm};
   const int held = logarithm ? 1 : 2;
   launch_rows(body, plan_rows(what, y.device, upper.count(), upper.size(),
@@ -190,7 +190,7 @@ void logsumexp_backward(const Block& dx, const Block& dy, const Block& x, const 
   constexpr const char* kWhat = "logsumexp_backward";
   const Rows in(x, dim);
   check_rows(kWhat, Rows(dx, dim), in);
-  const LogSumExpBackward body{row_side(dx, dim), row_side(x, dim), value_side(kWhat, dy, in),
+  const LogSumExpBackward body{RowSide(dx, dim), RowSide(x, dim), value_side(kWhat, dy, in),
                                value_side(kWhat, lse, in)};
   launch_rows(body, plan_rows(kWhat, x.device, in.count(), in.size(), {&body.x, &body.dx}, {}, 0));
 }

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "src/cuda/launch.h"
-#include "src/cuda/row_nest.h"
+#include "src/cuda/row_side.h"
 #include "src/cuda/streams.h"
 #include "weft/storage.h"
 
@@ -72,7 +72,7 @@ struct Sorting {
 template <class C, class Entry>
 struct SortRuns {
   Sorting shape;
-  RowNest in;
+  RowSide in;
   bool descending;
   /// [rows, size], dense.
   Entry* entries;
@@ -160,7 +160,7 @@ template <class C, class Entry>
 struct StoreSorted {
   int64_t size, offset;
   const Entry* entries;
-  RowNest in, values, indices;
+  RowSide in, values, indices;
 
   WEFT_DEVICE void operator()(const Lane& lane) const {
     for (int64_t i = lane.index; i < indices.count * indices.size; i += lane.count) {
@@ -177,7 +177,7 @@ struct StoreSorted {
 }  // namespace
 
 template <class C, class Entry>
-static void sort_entries(const RowNest& values, const RowNest& indices, const RowNest& in,
+static void sort_entries(const RowSide& values, const RowSide& indices, const RowSide& in,
                          bool descending, int64_t offset, Device device) {
   const Stream stream = current_stream(device);
   Sorting shape{in.count, in.size, 1, 1};
@@ -204,8 +204,8 @@ static void sort_entries(const RowNest& values, const RowNest& indices, const Ro
 void sort_rows(const Block* values, const Block& indices, const Block& in, bool descending,
                int64_t offset) {
   const int last = in.shape.ndim() - 1;
-  const RowNest from(in, last), where(indices, last);
-  RowNest to(values ? *values : in, last);
+  const RowSide from(in, last), where(indices, last);
+  RowSide to(values ? *values : in, last);
   if (!values) to.data = nullptr;
   if (where.count * where.size == 0) return;
   visit_compute(in.dtype, [&](auto type) {

@@ -2,7 +2,7 @@
 #include "src/cuda/triangle.h"
 
 #include "src/cuda/launch.h"
-#include "src/cuda/row_nest.h"
+#include "src/cuda/row_side.h"
 #include "src/cuda/streams.h"
 
 namespace weft::cuda {
@@ -12,7 +12,7 @@ namespace {
 /// Rows of matrices of `rows` rows each. C holds every value of both dtypes.
 template <class C>
 struct CopyTriangle {
-  RowNest to, from;
+  RowSide to, from;
   int64_t rows;
   bool upper;
   /// Of element (0, 0), counted from the diagonal that is kept: below 0 it lies beneath it.
@@ -34,7 +34,7 @@ struct CopyTriangle {
 void copy_triangle(const Block& out, const Block& in, bool upper, int64_t diagonal, int64_t row,
                    int64_t column) {
   const int last = out.shape.ndim() - 1;
-  const RowNest to(out, last), from(in, last);
+  const RowSide to(out, last), from(in, last);
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     launch(CopyTriangle<C>{to, from, out.shape[last - 1], upper, column - row - diagonal},

@@ -73,7 +73,8 @@ struct alignas(16) StepVector {
   T element[kStepElements];
 };
 
-/// The parameter, its states and the gradient of these types, aligned to 16 bytes.
+/// The parameter, its states and the gradient of these types, aligned to 16 bytes. A state that is
+/// null starts from zero and is not kept.
 template <class F, int kStates, class P, class S, class G>
 struct StepOfVectors {
   F f;
@@ -90,15 +91,18 @@ struct StepOfVectors {
     for (int64_t i = lane.index; i < vectors; i += lane.count) take_vector(step, i);
     for (int64_t i = vectors * kStepElements + lane.index; i < elements; i += lane.count) {
       S* at[kStates];
-      for (int k = 0; k < kStates; ++k) at[k] = states[k] + i;
+      S none(0);
+      for (int k = 0; k < kStates; ++k) at[k] = states[k] ? states[k] + i : &none;
       take(step, parameter[i], at, grad[i]);
     }
   }
 
   WEFT_DEVICE void take_vector(const F& step, int64_t i) const {
     StepVector<P> p = reinterpret_cast<const StepVector<P>*>(parameter)[i];
-    StepVector<S> s[kStates];
-    for (int k = 0; k < kStates; ++k) s[k] = reinterpret_cast<const StepVector<S>*>(states[k])[i];
+    StepVector<S> s[kStates] = {};
+    for (int k = 0; k < kStates; ++k) {
+      if (states[k]) s[k] = reinterpret_cast<const StepVector<S>*>(states[k])[i];
+    }
     const StepVector<G> g = reinterpret_cast<const StepVector<G>*>(grad)[i];
     for (int j = 0; j < kStepElements; ++j) {
       S* at[kStates];
@@ -106,7 +110,9 @@ struct StepOfVectors {
       take(step, p.element[j], at, g.element[j]);
     }
     reinterpret_cast<StepVector<P>*>(parameter)[i] = p;
-    for (int k = 0; k < kStates; ++k) reinterpret_cast<StepVector<S>*>(states[k])[i] = s[k];
+    for (int k = 0; k < kStates; ++k) {
+      if (states[k]) reinterpret_cast<StepVector<S>*>(states[k])[i] = s[k];
+    }
   }
 
   WEFT_DEVICE static void take(const F& step, P& p, S* const* s, const G& g) {
@@ -131,7 +137,7 @@ static void launch_vectors(const F& f, const GradFactor& factor, int64_t element
                            const Block* const* blocks, const Stream& stream) {
   StepOfVectors<F, kStates, P, S, G> kernel{
       f, factor, elements, blocks[0]->as<P>(), {}, blocks[kStates + 1]->as<G>()};
-  for (int k = 0; k < kStates; ++k) kernel.states[k] = blocks[1 + k]->as<S>();
+  for (int k = 0; k < kStates; ++k) kernel.states[k] = static_cast<S*>(blocks[1 + k]->data);
   launch(kernel, (elements + kStepElements - 1) / kStepElements, stream);
 }
 
@@ -141,10 +147,12 @@ template <class F, int kStates>
 static bool step_by_vectors(const F& f, const GradFactor& factor, const Block* const* blocks,
                             const Stream& stream) {
   const int64_t elements = blocks[0]->numel();
-  const DType p = blocks[0]->dtype, s = blocks[1]->dtype, g = blocks[kStates + 1]->dtype;
+  const DType p = blocks[0]->dtype, g = blocks[kStates + 1]->dtype;
+  const DType s = blocks[1]->data ? blocks[1]->dtype : DType::f32;
   for (int i = 0; i < kStates + 2; ++i) {
-    if (!blocks[i]->data || !is_aligned(blocks[i]->data)) return false;
-    if (i >= 1 && i <= kStates && blocks[i]->dtype != s) return false;
+    const bool is_state = i >= 1 && i <= kStates;
+    if (!is_aligned(blocks[i]->data) || (!is_state && !blocks[i]->data)) return false;
+    if (is_state && blocks[i]->data && blocks[i]->dtype != s) return false;
   }
   constexpr DType whole = DType::f32, half = DType::bf16;
   if (p == whole && s == whole && g == whole) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tests/cli/program.h"
 #include "tests/support/scratch.h"
 
 namespace weft {
@@ -17,26 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Outcome {
-  int code;
-  std::string text;
-};
-
-Outcome run(const std::string& command) {
-  FILE* pipe = ::popen(command.c_str(), "r");
-  Outcome outcome{-1, ""};
-  std::array<char, 4096> buffer;
-  while (size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.text.append(buffer.data(), n);
-  }
-  const int status = ::pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
-}
-
-Outcome run_weft(const std::string& arguments) {
-  return run(std::string(WEFT_PROGRAM) + " " + arguments + " 2>&1");
-}
+using tests::Outcome;
+using tests::run_weft;
 
 /// Runs the program on checkpoints and on training runs that are cut and taken up again.
 class Ckpt : public testing::Test {
@@ -236,8 +219,8 @@ TEST_F(Ckpt, ExportsARunThatTrainsOn) {
   const std::string file = out + "/model.safetensors";
   const auto size = fs::file_size(file);
   const Outcome failed =
-      run(std::string("sh -c 'trap \"\" XFSZ; ulimit -f 8; exec ") + WEFT_PROGRAM +
-          " ckpt export " + saved + " " + scratch_.path("full") + "' 2>&1");
+      tests::run_command(std::string("sh -c 'trap \"\" XFSZ; ulimit -f 8; exec ") + WEFT_PROGRAM +
+                         " ckpt export " + saved + " " + scratch_.path("full") + "' 2>&1");
   EXPECT_EQ(failed.code, 1) << failed.text;
   EXPECT_TRUE(fs::is_empty(scratch_.path("full")));
   EXPECT_EQ(fs::file_size(file), size);
@@ -255,7 +238,7 @@ TEST_F(Ckpt, CallsNoCheckpointBadThatCouldNotBeRead) {
   for (int few = 3; few < 12; ++few) {
     std::string limited = command;
     limited.replace(limited.find("FEW"), 3, std::to_string(few));
-    const Outcome outcome = run(limited);
+    const Outcome outcome = tests::run_command(limited);
     EXPECT_EQ(outcome.text.find("CORRUPT"), std::string::npos) << outcome.text;
     refused |= outcome.code == 1 && outcome.text.find("Too many open files") != std::string::npos;
   }

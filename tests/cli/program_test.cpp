@@ -1,35 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/cli/program.h"
 #include "tests/support/scratch.h"
 
 namespace weft {
 namespace {
 
-struct Outcome {
-  int code;
-  std::string text;
-};
+using tests::Outcome;
 
-/// Runs the program with those arguments, errors and output together.
-Outcome run(const std::string& arguments) {
-  const std::string command = std::string(WEFT_PROGRAM) + " " + arguments + " 2>&1";
-  FILE* pipe = ::popen(command.c_str(), "r");
-  Outcome outcome{-1, ""};
-  std::array<char, 4096> buffer;
-  while (size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.text.append(buffer.data(), n);
-  }
-  const int status = ::pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
-}
+Outcome run(const std::string& arguments) { return tests::run_weft(arguments); }
 
 class Program : public testing::Test {
  protected:
@@ -127,6 +110,38 @@ TEST_F(Program, EstimatesWorldsThatAreNotThere) {
                            "over replicate", "across hosts", "tokens/s", "gather the root"}) {
     EXPECT_NE(outcome.text.find(part), std::string::npos) << part << "\n" << outcome.text;
   }
+}
+
+TEST_F(Program, RefusesDevicesThatAreNotThere) {
+  for (const char* name : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:0,1", "CUDA"}) {
+    expect_usage_error(small(concat("--device ", name)), concat("device: there is no \"", name));
+  }
+  expect_usage_error(small("--device meta"), "--device meta computes nothing; see weft estimate");
+  expect_usage_error(small("--device cuda:99"), "device: there is no cuda:99");
+  expect_usage_error(concat("sample --resume ", scratch_.path(""), " --prompt a --device cuda:99"),
+                     "device: there is no cuda:99");
+}
+
+TEST_F(Program, TellsTheFractionOfAPeakThatIsSaid) {
+  const std::string metrics = scratch_.path("metrics.jsonl");
+  const auto told = [&](const std::string& more) {
+    const Outcome outcome = run(small(concat("--ranks 2 --metrics ", metrics, ' ', more)));
+    EXPECT_EQ(outcome.code, 0) << outcome.text;
+    EXPECT_EQ(outcome.text.find("  MFU ") != std::string::npos, !more.empty()) << outcome.text;
+    std::ifstream file(metrics);
+    std::string line;
+    std::getline(file, line);
+    return nlohmann::json::parse(line);
+  };
+  EXPECT_TRUE(told("")["mfu"].is_null());
+  const auto line = told("--peak-tflops 0.5");
+  // Of `tiny`: 6 operations a parameter that is no row of the embedding, and those of attention.
+  const int64_t block = 2 * 256 * 256 + 2 * 128 * 256 + 3 * 704 * 256 + 2 * 256;
+  const int64_t parameters = 4 * block + 256 + 256 * 256;
+  const auto operations = static_cast<double>(6 * parameters + 12 * 4 * 256 * 16);
+  EXPECT_NEAR(line["mfu"].get<double>(),
+              line["tokens_per_second"].get<double>() * operations / (2 * 0.5e12), 1e-12);
+  expect_usage_error(small("--peak-tflops -1"), "--peak-tflops is -1; above 0");
 }
 
 TEST_F(Program, RefusesFilesThatAreNotThereOrMalformed) {

@@ -20,6 +20,10 @@ namespace weft {
 struct Backend {
   const char* name;
   std::function<void(int ranks, const std::function<void(Communicator)>& body)> run;
+  /// Reductions add in the order of the ranks.
+  bool adds_in_rank_order = true;
+  /// To be run on.
+  int most_ranks = 8;
 };
 inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
   return out << backend.name;
@@ -28,20 +32,22 @@ inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
 /// The kinds there are, and the numbers of ranks to run each on. Under mpirun there is one kind,
 /// and one number.
 std::vector<Backend> all_backends();
+/// Those whose memory is not copied to another place first.
+std::vector<Backend> backends_of_the_host();
 std::vector<int> all_sizes();
 
 /// A case for each backend and number of ranks.
 class OnRanks : public testing::TestWithParam<std::tuple<Backend, int>> {
  protected:
   int ranks() const { return std::get<1>(GetParam()); }
+  bool adds_in_rank_order() const { return std::get<0>(GetParam()).adds_in_rank_order; }
   void run(const std::function<void(Communicator)>& body) const {
     std::get<0>(GetParam()).run(ranks(), body);
   }
 };
 
-inline auto on_all_ranks() {
-  return testing::Combine(testing::ValuesIn(all_backends()), testing::ValuesIn(all_sizes()));
-}
+std::vector<std::tuple<Backend, int>> all_cases();
+inline auto on_all_ranks() { return testing::ValuesIn(all_cases()); }
 inline std::string case_name(const testing::TestParamInfo<OnRanks::ParamType>& tested) {
   return std::string(std::get<0>(tested.param).name) + "_" +
          std::to_string(std::get<1>(tested.param));

@@ -9,7 +9,8 @@ namespace weft {
 
 class LargeMessages : public OnRanks {};
 INSTANTIATE_TEST_SUITE_P(All, LargeMessages,
-                         testing::Combine(testing::ValuesIn(all_backends()), testing::Values(2)),
+                         testing::Combine(testing::ValuesIn(backends_of_the_host()),
+                                          testing::Values(2)),
                          case_name);
 
 /// More bytes than an int can count.

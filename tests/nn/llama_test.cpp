@@ -23,6 +23,20 @@ TEST(Llama, PresetsHaveTheirSizes) {
             2 * 4096 * 512 + 8 * (2 * 512 * 512 + 2 * 256 * 512 + 3 * 1408 * 512 + 2 * 512) + 512);
 }
 
+TEST(Llama, CountsTheOperationsOfATokenAsPaLMDoes) {
+  LlamaConfig config = llama_config("tiny");
+  const int64_t blocks = 4 * (2 * 256 * 256 + 2 * 128 * 256 + 3 * 704 * 256 + 2 * 256) + 256;
+  const int64_t table = 256 * 256, attention = 12 * 4 * 256 * 100;
+  const auto expected = static_cast<double>(6 * (blocks + table) + attention);
+  EXPECT_EQ(training_operations_a_token(config, 100), expected);
+  config.tied = true;  // the table is multiplied as the head
+  EXPECT_EQ(training_operations_a_token(config, 100), expected);
+  config.tied = false;
+  config.head_dim = 32;  // projections and scores of half the width
+  EXPECT_EQ(training_operations_a_token(config, 100),
+            expected - 6 * 4 * (256 * 256 + 128 * 256) - attention / 2);
+}
+
 TEST(Llama, HasHuggingFacesNames) {
   LlamaConfig config = llama_config("tiny");
   config.layers = 1;

@@ -94,6 +94,8 @@ void MpiTransport::abort(const std::string& reason) {
   engine_->poll();  // which tells the others
 }
 
+World* MpiTransport::world() const { return &engine_->world(); }
+
 std::shared_ptr<Transport> mpi_world(const std::shared_ptr<MpiEngine>& engine,
                                      std::vector<int> hosts, uint64_t number) {
   MpiGroup group{.id = number, .world_ranks = std::vector<int>(hosts.size()), .name = "world"};

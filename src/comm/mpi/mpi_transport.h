@@ -33,13 +33,15 @@ class MpiTransport final : public Transport {
   MpiTransport(std::shared_ptr<MpiEngine> engine, MpiGroup group, int rank, std::vector<int> hosts);
 
   int host_of(int rank) const override { return hosts_[static_cast<size_t>(rank)]; }
-  bool in_memory() const override { return false; }
+  bool in_memory(DeviceKind) const override { return false; }
   Work start(const Collective& call) override;
   /// There is none: std::invalid_argument.
   void exchange(const Exchange& call, ExchangeReader& reader) override;
   Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
   void abort(const std::string& reason) override;
+  World* world() const override;
+  std::span<const int> world_ranks() const override { return group_.world_ranks; }
 
   MpiEngine& engine() const { return *engine_; }
   const MpiGroup& group() const { return group_; }

@@ -7,14 +7,17 @@
 namespace weft::cuda {
 
 /// A block seen as rows along one dim, counted in row-major order of the other dims, as kernels get
-/// it: Rows of src/kernels/rows.h.
-struct RowNest {
-  void* data;
-  DType dtype;
-  int64_t count = 1, size = 1, stride = 1;
+/// it: Rows of src/kernels/rows.h. Along the dim after the last its elements are rows of one.
+struct RowSide {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  int64_t count = 1, size = 1;
+  /// From an element of a row to the next.
+  int64_t stride = 1;
   Nest<1> others;
 
-  RowNest(const Block& block, int dim) : data(block.data), dtype(block.dtype) {
+  RowSide() = default;
+  RowSide(const Block& block, int dim) : data(block.data), dtype(block.dtype) {
     for (int d = 0; d < block.shape.ndim(); ++d) {
       if (d == dim) {
         size = block.shape[d];
@@ -26,8 +29,8 @@ struct RowNest {
     }
   }
   /// One value for each of `rows` rows: with their dims, or one for all.
-  static RowNest values(const Block& block, int64_t rows) {
-    RowNest values(block, -1);
+  static RowSide values(const Block& block, int64_t rows) {
+    RowSide values(block, -1);
     if (values.count == 1 && rows != 1) {
       values.add(rows, 0);
       values.count = rows;

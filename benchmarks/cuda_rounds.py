@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs bench_cuda and torch_cuda.py in turn and prints a table of the step beside PyTorch's.
+
+    python benchmarks/cuda_rounds.py build/gpu/bin/bench_cuda --out lines.jsonl
+
+A round trains without the engine, with it, in PyTorch eagerly and compiled; the table has the
+median over the rounds, least and most. Before them the kernels run, each beside the copy's rate or
+the library called directly. All lines go to --out. Without PyTorch the table is of weft alone.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def lines_of(command):
+    """The JSON lines that a program prints; none, and why, when it fails."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"{' '.join(map(str, command))}: exit code {done.returncode}", file=sys.stderr)
+        print(done.stderr[-2000:], file=sys.stderr)
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def has_torch(python):
+    return subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0
+
+
+def cell(lines, key, digits):
+    """The median, and the least and most where they differ."""
+    numbers = [line[key] for line in lines if line.get(key) is not None]
+    if not numbers:
+        return "-"
+    middle, least, most = statistics.median(numbers), min(numbers), max(numbers)
+    text = f"{middle:.{digits}f}"
+    return text if least == most else f"{text} ({least:.{digits}f} to {most:.{digits}f})"
+
+
+def print_rows(rows):
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip())
+
+
+def print_kernels(lines):
+    rows = [("kernel", "rate", "of the copy", "x the library")]
+    for line in lines:
+        if line["unit"] in ("GB/s", "TFLOP/s"):
+            fraction, times = line.get("fraction_of_copy"), line.get("times_the_library")
+            rate = f"{line['value']} {line['unit']}"
+            told = ("-" if number is None else f"{number:.3f}" for number in (fraction, times))
+            rows.append((line["case"], rate, *told))
+    print_rows(rows)
+
+
+def print_training(lines):
+    cases = {}
+    for line in lines:
+        if line["unit"] == "tokens/s":
+            cases.setdefault((line["bench"], line["case"]), []).append(line)
+    rows = [("step", "tokens/s", "MFU", "step ms", "queued ms", "peak GB")]
+    for (bench, case), of_case in cases.items():
+        for line in of_case:
+            line["peak_gb"] = line["peak_bytes"] and line["peak_bytes"] / 1e9
+        name = f"{'weft' if bench == 'weft_cuda' else 'PyTorch'}: {case}"
+        keys = (("value", 0), ("mfu", 3), ("step_ms", 1), ("queued_ms", 1), ("peak_gb", 1))
+        rows.append((name, *(cell(of_case, key, digits) for key, digits in keys)))
+    print_rows(rows)
+    rates = {key: statistics.median(line["value"] for line in of) for key, of in cases.items()}
+    ours = {key: rate for key, rate in rates.items() if key[0] == "weft_cuda"}
+    theirs = {key: rate for key, rate in rates.items() if key[0] != "weft_cuda"}
+    for (_, case), rate in ours.items():
+        for (_, other), its_rate in theirs.items():
+            print(f"weft: {case} / PyTorch: {other} = {rate / its_rate:.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("bench", help="the program bench_cuda")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--out", help="where all lines go")
+    parser.add_argument("--python", default=sys.executable, help="one that has PyTorch")
+    parser.add_argument("--torch-device", default="cuda")
+    parser.add_argument("--modes", default="eager,compile", help="of PyTorch; none: weft alone")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes, to see that all runs")
+    args = parser.parse_args()
+    smoke = ["--smoke"] if args.smoke else []
+    device, *kernels = lines_of([args.bench, "--parts", "rows,products,attention", *smoke]) or [{}]
+    training, modes = [], [mode for mode in args.modes.split(",") if mode]
+    if modes and not has_torch(args.python):
+        print(f"{args.python} has no PyTorch: weft alone", file=sys.stderr)
+        modes = []
+    theirs = [args.python, HERE / "torch_cuda.py", "--device", args.torch_device, *smoke]
+    for _ in range(args.rounds):
+        for part in ("train", "train_engine"):
+            training += lines_of([args.bench, "--parts", part, *smoke])[1:]
+        peak = next((line["peak_tflops"] for line in training if line.get("peak_tflops")), 0)
+        for mode in modes:
+            training += lines_of([*theirs, "--mode", mode, "--peak-tflops", str(peak)])
+    if args.out:
+        Path(args.out).write_text("".join(json.dumps(line) + "\n" for line in kernels + training))
+    print(f"{device.get('value', 'no device')}; {args.rounds} rounds in turn")
+    print_kernels(kernels)
+    print_training(training)
+    sys.exit(0 if kernels and len(training) == args.rounds * (2 + len(modes)) else 1)
+
+
+if __name__ == "__main__":
+    main()

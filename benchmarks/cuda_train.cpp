@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "benchmarks/cuda_train.h"
+
+#include <memory>
+#include <optional>
+
+#include "benchmarks/device_clock.h"
+#include "weft/autograd.h"
+#include "weft/context.h"
+#include "weft/fsdp.h"
+#include "weft/ops.h"
+#include "weft/optimizers.h"
+#include "weft/storage.h"
+
+namespace weft::bench {
+
+namespace {
+
+constexpr double kLearningRate = 3e-4, kBeta2 = 0.95, kWeightDecay = 0.1;
+
+/// Changes the weights by their gradients, and forgets those.
+class Updater {
+ public:
+  virtual ~Updater() = default;
+  virtual void update() = 0;
+};
+
+/// Parameters and gradients in the engine's memory, one run a unit.
+class EngineUpdater final : public Updater {
+ public:
+  explicit EngineUpdater(Llama& model)
+      : optimizer_(model.named_parameters(), {.learning_rate = kLearningRate,
+                                              .beta2 = kBeta2,
+                                              .eps = 1e-8,
+                                              .weight_decay = kWeightDecay}) {}
+  void update() override {
+    optimizer_.step();
+    optimizer_.zero_grad();
+  }
+
+ private:
+  AdamW optimizer_;
+};
+
+/// Forward uses copies in bf16, whose gradients change the weights, of which they are copied anew.
+class PlainUpdater final : public Updater {
+ public:
+  explicit PlainUpdater(Llama& model) {
+    for (const ParameterPtr& parameter : model.parameters()) {
+      const Tensor weight = parameter->value();
+      const Tensor used = weight.to(DType::bf16).detach().set_requires_grad();
+      parameter->set_used(used);
+      slots_.push_back({weight, used, zeros_like(weight), zeros_like(weight)});
+    }
+    one_ = ones({}, {.device = slots_[0].weight.device()});
+  }
+  void update() override {
+    ++step_.step;
+    for (const Slot& slot : slots_) {
+      adamw_(slot.weight, slot.m, slot.v, slot.used.grad(), one_, step_);
+      copy_(slot.used, slot.weight);
+      slot.used.set_grad({});
+    }
+  }
+
+ private:
+  struct Slot {
+    Tensor weight, used, m, v;
+  };
+  std::vector<Slot> slots_;
+  Tensor one_;
+  AdamWStep step_{
+      .learning_rate = kLearningRate, .beta2 = kBeta2, .weight_decay = kWeightDecay, .step = 0};
+};
+
+/// One step, in seconds.
+struct StepTimes {
+  /// From its first call until the device has done it; until all is queued; of the device.
+  double whole = 0, queued = 0, device = 0;
+};
+
+class DeviceSteps {
+ public:
+  DeviceSteps(const Communicator& world, Device device, const DeviceTraining& training,
+              bool by_engine)
+      : device_(device), training_(training), mesh_(world, {{"dp", 1}}), model_(training.model) {
+    if (by_engine) {
+      FullyShardOptions options;
+      options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
+      for (Module* block : model_.blocks()) fully_shard(*block, mesh_, options);
+      fully_shard(model_, mesh_, options);
+    }
+    model_.materialize(device);
+    if (by_engine) {
+      updater_ = std::make_unique<EngineUpdater>(model_);
+    } else {
+      const NoGrad no_grad;
+      updater_ = std::make_unique<PlainUpdater>(model_);
+    }
+    rows_ = by_engine ? Sharding(mesh_, {Shard(0)}) : Sharding();
+    for (int64_t i = 0; i < kBatches; ++i) batches_.push_back(batch(i));
+  }
+
+  StepTimes take(int64_t step) {
+    const auto& [ids, targets] = batches_[static_cast<size_t>(step % kBatches)];
+    const Stream stream = current_stream(device_);
+    StepTimes times;
+    const auto began = Clock::now();
+    const Moment start = Moment::on(stream);
+    Tensor loss = model_.loss(ids, targets);
+    loss.backward();
+    updater_->update();
+    const Moment end = Moment::on(stream);
+    times.queued = seconds_since(began);
+    losses_.push_back(loss.detach().full_tensor().item());
+    end.wait();
+    times.whole = seconds_since(began);
+    times.device = end.seconds_after(start);
+    return times;
+  }
+
+  int64_t parameters() const {
+    int64_t count = 0;
+    for (const ParameterPtr& parameter : model_.parameters()) count += parameter->shape().product();
+    return count;
+  }
+  const std::vector<double>& losses() const { return losses_; }
+
+ private:
+  static constexpr int64_t kBatches = 4;
+  struct Batch {
+    Tensor ids, targets;
+  };
+
+  /// Ids that a step of a linear generator gives: the next one can be learnt.
+  Batch batch(int64_t number) const {
+    const TensorOptions integers{DType::i64, cpu, rows_};
+    const Shape shape{training_.batch, training_.sequence};
+    const Batch made{empty(shape, integers), empty(shape, integers)};
+    const int64_t vocabulary = training_.model.vocabulary;
+    int64_t id = (12345 + number) % vocabulary;
+    auto* ids = made.ids.block().as<int64_t>();
+    auto* targets = made.targets.block().as<int64_t>();
+    for (int64_t i = 0; i < shape.product(); ++i) {
+      ids[i] = id;
+      id = (id * 1103 + 12289 + i % 7) % vocabulary;
+      targets[i] = id;
+    }
+    return {made.ids.to(device_), made.targets.to(device_)};
+  }
+
+  const Device device_;
+  const DeviceTraining& training_;
+  const DeviceMesh mesh_;
+  Llama model_;
+  Sharding rows_;
+  std::unique_ptr<Updater> updater_;
+  std::vector<Batch> batches_;
+  std::vector<double> losses_;
+};
+
+Spread spread_of_times(const std::vector<StepTimes>& steps, double StepTimes::*part) {
+  std::vector<double> times;
+  for (const StepTimes& step : steps) times.push_back(step.*part);
+  return spread_of(std::move(times));
+}
+
+}  // namespace
+
+static void print_training(const DeviceTraining& training, bool by_engine, const DeviceSteps& run,
+                           const std::vector<StepTimes>& steps) {
+  const Spread whole = spread_of_times(steps, &StepTimes::whole);
+  const double tokens = static_cast<double>(training.batch * training.sequence) / whole.median;
+  const double operations = training_operations_a_token(training.model, training.sequence);
+  const MemoryStatistics memory = memory_statistics(DeviceKind::cuda);
+  const auto milliseconds = [](double seconds) { return rounded(seconds * 1e3, 3); };
+  Line line{{"bench", "weft_cuda"},
+            {"case", by_engine ? "train, FSDP engine" : "train"},
+            {"value", rounded(tokens, 1)},
+            {"unit", "tokens/s"},
+            {"mfu", nullptr},
+            {"tflops", rounded(tokens * operations / 1e12, 3)},
+            {"step_ms", milliseconds(whole.median)},
+            {"step_ms_p10", milliseconds(whole.p10)},
+            {"step_ms_p90", milliseconds(whole.p90)},
+            {"device_ms", milliseconds(spread_of_times(steps, &StepTimes::device).median)},
+            {"queued_ms", milliseconds(spread_of_times(steps, &StepTimes::queued).median)},
+            {"peak_bytes", memory.total.peak},
+            {"kept_bytes", memory.cached},
+            {"rows", training.batch},
+            {"sequence", training.sequence},
+            {"params", run.parameters()},
+            {"first_loss", rounded(run.losses().front(), 5)},
+            {"last_loss", rounded(run.losses().back(), 5)},
+            {"steps", steps.size()}};
+  if (training.peak > 0) {
+    line["mfu"] = rounded(tokens * operations / training.peak, 4);
+    line["peak_tflops"] = training.peak / 1e12;
+  }
+  print(line);
+}
+
+void measure_training(Device device, const DeviceTraining& training, bool by_engine) {
+  run_ranks(1, [&](const Communicator& world) {
+    DeviceSteps run(world, device, training, by_engine);
+    std::vector<StepTimes> steps;
+    for (int64_t step = 0; step < training.warmup; ++step) run.take(step);
+    reset_peak_memory(DeviceKind::cuda);
+    for (int64_t step = 0; step < training.steps; ++step) {
+      steps.push_back(run.take(training.warmup + step));
+    }
+    print_training(training, by_engine, run, steps);
+  });
+}
+
+}  // namespace weft::bench

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/nccl/agreement.h"
+
+#include <algorithm>
+
+namespace weft {
+
+static uint64_t folded_in(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 29);
+}
+
+void NcclAgreement::add(const NcclCallName& call, uint64_t how) {
+  last_ = call.number;
+  hash_ = folded_in(folded_in(hash_, call.signature.hash), how);
+  hashes_[call.number % kCalls] = hash_;
+  calls_[call.number % kCalls] = call;
+  if (call.number == 1 || call.number % kCalls == 0) compare();
+}
+
+std::vector<uint64_t> NcclAgreement::gathered(std::span<const uint64_t> own) const {
+  const auto ranks = static_cast<size_t>(host_->size());
+  std::vector<uint64_t> all(ranks * own.size());
+  const std::vector<int64_t> counts(ranks, static_cast<int64_t>(own.size()));
+  const Piece piece{.send = own.data(), .recv = all.data(), .dtype = DType::i64, .counts = counts};
+  host_->run({.kind = CollectiveKind::all_gather, .pieces = {&piece, 1}});
+  return all;
+}
+
+void NcclAgreement::compare() {
+  const std::vector<uint64_t> all = gathered({&hash_, 1});
+  if (std::any_of(all.begin(), all.end(), [&](uint64_t one) { return one != all[0]; })) {
+    fail_diverged();
+  }
+}
+
+std::string NcclAgreement::words_of_rank(int rank, const std::string& own) const {
+  std::vector<char> text(256);
+  if (rank == host_->rank())
+    std::copy_n(own.begin(), std::min(own.size(), text.size() - 1), text.begin());
+  const auto count = static_cast<int64_t>(text.size());
+  const Piece piece{
+      .send = text.data(), .recv = text.data(), .dtype = DType::u8, .counts = {&count, 1}};
+  host_->run({.kind = CollectiveKind::broadcast, .root = rank, .pieces = {&piece, 1}});
+  return text.data();
+}
+
+void NcclAgreement::fail_diverged() {
+  const std::vector<uint64_t> all = gathered(hashes_);
+  const uint64_t first = last_ < kCalls ? 1 : last_ - kCalls + 1;
+  const auto ranks = static_cast<uint64_t>(host_->size());
+  for (uint64_t number = first; number <= last_; ++number) {
+    const uint64_t place = number % kCalls;
+    for (uint64_t r = 1; r < ranks; ++r) {
+      if (all[r * kCalls + place] == all[place]) continue;
+      const NcclCallName& call = calls_[place];
+      const std::string own = in_words(call.signature);
+      const std::string zero = words_of_rank(0, own);
+      const std::string other = words_of_rank(static_cast<int>(r), own);
+      const int at_fault = host_->world_ranks()[r];
+      const CommError error(
+          concat(call.group, ": nccl call number ", number, ": rank 0 called ", zero, " but rank ",
+                 r, " called ", other, zero == other ? " on another stream or in another way" : ""),
+          at_fault, own, number);
+      const int found_by = host_->world_ranks()[static_cast<size_t>(host_->rank())];
+      host_->world()->abort({found_by, at_fault, error.what()}, std::make_exception_ptr(error));
+      throw error;
+    }
+  }
+  throw CommError(concat(host_->name(), ": ranks differ in what they called before"), -1, "",
+                  last_);
+}
+
+}  // namespace weft

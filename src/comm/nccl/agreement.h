@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "src/comm/nccl/lane.h"
+#include "src/comm/transport.h"
+
+namespace weft {
+
+/// Finds ranks that call different things on their GPUs: NCCL would hang, or give wrong numbers.
+/// They compare what they called, over the host, at the first call and every 64th.
+class NcclAgreement {
+ public:
+  static constexpr uint64_t kCalls = 64;
+
+  explicit NcclAgreement(std::shared_ptr<Transport> host)
+      : host_(std::move(host)), hashes_(kCalls), calls_(kCalls) {}
+
+  /// A call, and how it is done; CommError naming a rank and a call in which ranks differ.
+  void add(const NcclCallName& call, uint64_t how);
+
+ private:
+  void compare();
+  /// Aborts the world with the first call in which a rank differs from the first, and throws it.
+  [[noreturn]] void fail_diverged();
+  std::vector<uint64_t> gathered(std::span<const uint64_t> own) const;
+  std::string words_of_rank(int rank, const std::string& own) const;
+
+  std::shared_ptr<Transport> host_;
+  uint64_t last_ = 0, hash_ = 0;
+  /// The last ones, by number.
+  std::vector<uint64_t> hashes_;
+  std::vector<NcclCallName> calls_;
+};
+
+}  // namespace weft

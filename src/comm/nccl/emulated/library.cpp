@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/nccl/library.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "src/comm/nccl/emulated/library.h"
+#include "src/comm/reduce.h"
+#include "src/cuda/emulated/device_memory.h"
+#include "src/cuda/emulated/queue.h"
+#include "weft/error.h"
+
+namespace weft::nccl {
+
+using cuda::emulated::DeviceMemoryOpen;
+using cuda::emulated::Mark;
+using cuda::emulated::Queue;
+
+namespace {
+
+std::atomic<bool> hangs_next{false}, fails_next{false};
+
+/// One rank's part in a meeting.
+struct Part {
+  int rank;
+  Move move;
+  /// What its stream had queued when it called.
+  Mark called;
+  /// What it reads of the others, and where its stream has done so.
+  std::vector<std::byte> staged = {};
+  std::optional<Mark> read = {};
+};
+
+/// Ranks that do one move together: all of a collective, two of a message, the sender first.
+struct Meeting {
+  explicit Meeting(size_t ranks) : parts(ranks) {}
+  std::vector<std::unique_ptr<Part>> parts;
+  bool hangs = false;
+
+  bool is_complete() const {
+    return std::all_of(parts.begin(), parts.end(),
+                       [](const auto& part) { return part != nullptr; });
+  }
+  bool is_read() const {
+    return std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part->read; });
+  }
+  /// Ranks that do not do the same: a GPU would wait for ever, or worse.
+  bool agrees() const {
+    const Move& first = parts[0]->move;
+    return std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
+      const Move& move = part->move;
+      const bool is_message = first.kind == Move::Kind::send;
+      return (is_message || (move.kind == first.kind && move.root == first.root)) &&
+             move.count == first.count && move.dtype == first.dtype && move.op == first.op;
+    });
+  }
+};
+
+struct Group {
+  explicit Group(int size) : ranks(size), gone(static_cast<size_t>(size)) {}
+  const int ranks;
+  std::mutex mutex;
+  int joined = 0;
+  /// By sender, receiver and number of the message; of collectives by number alone.
+  std::map<std::tuple<int, int, uint64_t>, std::shared_ptr<Meeting>> open;
+  /// Ranks that aborted.
+  std::vector<std::atomic<bool>> gone;
+};
+
+/// One rank's end.
+struct End {
+  std::shared_ptr<Group> group;
+  int rank;
+  uint64_t collectives = 0;
+  std::map<std::pair<int, int>, uint64_t> messages = {};
+  std::string error = {};
+  /// What is being queued, and how far it is.
+  std::shared_ptr<Queue> queue = {};
+  std::vector<std::pair<std::shared_ptr<Meeting>, Part*>> moves = {};
+  bool has_read = false;
+};
+
+/// Groups whose ranks have not all come.
+struct Rendezvous {
+  std::mutex mutex;
+  std::map<UniqueId, std::shared_ptr<Group>> groups;
+};
+
+Rendezvous& rendezvous() {
+  static Rendezvous one;
+  return one;
+}
+
+size_t bytes_of(const Move& move) { return static_cast<size_t>(move.count) * size_of(move.dtype); }
+
+const std::byte* sent_by(const Part& part, size_t offset = 0) {
+  return static_cast<const std::byte*>(part.move.send) + offset;
+}
+
+/// In the reverse order of the ranks: NCCL's order is not weft's either.
+void reduce_parts(const Meeting& meeting, size_t offset, Part& own) {
+  std::vector<const void*> sources;
+  for (auto part = meeting.parts.rbegin(); part != meeting.parts.rend(); ++part) {
+    sources.push_back(sent_by(**part, offset));
+  }
+  const ReduceInto into{own.staged.data(), own.move.dtype, false, cpu};
+  reduce_n(own.move.op, own.move.dtype, sources, into, own.move.count);
+}
+
+void copy_into(Part& own, size_t offset, const Part& from) {
+  std::memcpy(own.staged.data() + offset, from.move.send, bytes_of(from.move));
+}
+
+/// What this rank takes from the others, aside: they may write over it when all have done so.
+void stage(const Meeting& meeting, Part& own) {
+  const DeviceMemoryOpen open;
+  const size_t bytes = bytes_of(own.move);
+  const auto rank = static_cast<size_t>(own.rank);
+  own.staged.resize(own.move.kind == Move::Kind::all_gather ? bytes * meeting.parts.size() : bytes);
+  switch (own.move.kind) {
+    case Move::Kind::all_gather:
+      for (size_t r = 0; r < meeting.parts.size(); ++r) {
+        copy_into(own, r * bytes, *meeting.parts[r]);
+      }
+      break;
+    case Move::Kind::reduce_scatter:
+      return reduce_parts(meeting, rank * bytes, own);
+    case Move::Kind::all_reduce:
+      return reduce_parts(meeting, 0, own);
+    case Move::Kind::broadcast:
+      return copy_into(own, 0, *meeting.parts[static_cast<size_t>(own.move.root)]);
+    case Move::Kind::recv:
+      return copy_into(own, 0, *meeting.parts[0]);
+    case Move::Kind::send:
+      own.staged.clear();
+  }
+}
+
+void deliver(const Part& own) {
+  const DeviceMemoryOpen open;
+  if (!own.staged.empty()) std::memcpy(own.move.recv, own.staged.data(), own.staged.size());
+}
+
+void await_abort(const Group& group, int rank) {
+  while (!group.gone[static_cast<size_t>(rank)]) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+std::shared_ptr<Meeting> meeting_for(End& end, const Move& move) {
+  std::tuple<int, int, uint64_t> key{-1, -1, 0};
+  size_t ranks = static_cast<size_t>(end.group->ranks);
+  if (move.kind == Move::Kind::send || move.kind == Move::Kind::recv) {
+    const bool sends = move.kind == Move::Kind::send;
+    const std::pair<int, int> ends =
+        sends ? std::pair(end.rank, move.root) : std::pair(move.root, end.rank);
+    key = {ends.first, ends.second, ++end.messages[ends]};
+    ranks = 2;
+  } else {
+    std::get<2>(key) = ++end.collectives;
+  }
+  std::shared_ptr<Meeting>& meeting = end.group->open[key];
+  if (!meeting) {
+    meeting = std::make_shared<Meeting>(ranks);
+    meeting->hangs = hangs_next.exchange(false);
+  }
+  const std::shared_ptr<Meeting> found = meeting;
+  const auto place = ranks == 2 && move.kind >= Move::Kind::send
+                         ? static_cast<size_t>(move.kind == Move::Kind::recv)
+                         : static_cast<size_t>(end.rank);
+  found->parts[place] =
+      std::make_unique<Part>(Part{end.rank, move, cuda::emulated::mark_of(end.queue)});
+  end.moves.emplace_back(found, found->parts[place].get());
+  if (found->is_complete()) {
+    end.group->open.erase(key);
+    if (!found->agrees()) found->hangs = true;
+  }
+  return found;
+}
+
+/// Reading waits for all that the others' streams had queued when they called.
+void queue_reads(End& end) {
+  for (const auto& [meeting, part] : end.moves) {
+    for (const auto& other : meeting->parts) {
+      if (other.get() != part) cuda::emulated::enqueue_wait(end.queue, other->called);
+    }
+    cuda::emulated::enqueue(end.queue,
+                            [meeting = meeting, part = part, group = end.group, rank = end.rank] {
+                              if (meeting->hangs) return await_abort(*group, rank);
+                              stage(*meeting, *part);
+                            });
+  }
+  for (const auto& [meeting, part] : end.moves) {
+    part->read = cuda::emulated::mark_of(end.queue);
+  }
+  end.has_read = true;
+}
+
+/// Writing, and all that comes later, waits until the others have read.
+void queue_writes(End& end) {
+  for (const auto& [meeting, part] : end.moves) {
+    if (meeting->hangs) continue;
+    for (const auto& other : meeting->parts) {
+      cuda::emulated::enqueue_wait(end.queue, *other->read);
+    }
+    cuda::emulated::enqueue(end.queue, [meeting = meeting, part = part] { deliver(*part); });
+  }
+  end.moves.clear();
+  end.has_read = false;
+}
+
+/// Queues what can be queued now.
+void advance(End& end) {
+  // What hangs must not do so here, where its owner could not be told.
+  const cuda::emulated::QueuedOnly scope;
+  const auto all = [&](auto is_so) {
+    return std::all_of(end.moves.begin(), end.moves.end(),
+                       [&](const auto& move) { return is_so(*move.first); });
+  };
+  if (!end.has_read && all([](const Meeting& one) { return one.is_complete(); })) queue_reads(end);
+  if (end.has_read && all([](const Meeting& one) { return one.is_read(); })) queue_writes(end);
+}
+
+End& end_of(void* communicator) { return *static_cast<End*>(communicator); }
+
+}  // namespace
+
+namespace emulated {
+
+void hang_next() { hangs_next = true; }
+void fail_next() { fails_next = true; }
+
+}  // namespace emulated
+
+bool is_present() { return true; }
+
+UniqueId new_id() {
+  static std::atomic<uint64_t> ids{0};
+  const std::array<uint64_t, 2> numbers{static_cast<uint64_t>(getpid()), ++ids};
+  UniqueId id{};
+  std::memcpy(id.data(), numbers.data(), sizeof numbers);
+  return id;
+}
+
+void* begin(int ranks, const UniqueId& id, int rank, int) {
+  uint64_t process = 0;
+  std::memcpy(&process, id.data(), sizeof process);
+  if (process != static_cast<uint64_t>(getpid())) {
+    fail_call("begin", "the emulated NCCL is for ranks that are threads of one process");
+  }
+  Rendezvous& meeting = rendezvous();
+  const std::lock_guard lock(meeting.mutex);
+  std::shared_ptr<Group>& group = meeting.groups[id];
+  if (!group) group = std::make_shared<Group>(ranks);
+  const std::shared_ptr<Group> joined = group;
+  const std::lock_guard group_lock(joined->mutex);
+  if (++joined->joined == ranks) meeting.groups.erase(id);
+  return new End{joined, rank};
+}
+
+void queue(void* communicator, std::span<const Move> moves, const Stream& stream) {
+  End& end = end_of(communicator);
+  const std::lock_guard lock(end.group->mutex);
+  if (fails_next.exchange(false)) {
+    end.error = "unhandled system error (2): the emulated link is broken";
+    return;
+  }
+  end.queue = *static_cast<std::shared_ptr<Queue>*>(stream.handle);
+  for (const Move& move : moves) meeting_for(end, move);
+}
+
+Status status(void* communicator) {
+  End& end = end_of(communicator);
+  // Whoever has it may wait for a device that hangs.
+  const std::unique_lock lock(end.group->mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return {};
+  if (!end.error.empty()) return {.error = end.error};
+  if (end.group->joined < end.group->ranks) return {};
+  advance(end);
+  return {.is_ready = end.moves.empty()};
+}
+
+void finish(void*) {}
+
+void destroy(void* communicator) noexcept { delete &end_of(communicator); }
+
+void abort(void* communicator) noexcept {
+  End& end = end_of(communicator);
+  end.group->gone[static_cast<size_t>(end.rank)] = true;
+  delete &end;
+}
+
+}  // namespace weft::nccl

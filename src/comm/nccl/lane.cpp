@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/nccl/lane.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/comm/pending.h"
+#include "src/comm/waiter.h"
+#include "src/cuda/runtime.h"
+
+namespace weft {
+
+using Clock = std::chrono::steady_clock;
+
+/// A rank that ends in order waits so long for those that may have gone without a word.
+static constexpr std::chrono::seconds kLongestEnd{5};
+
+std::string NcclCallName::title() const {
+  return concat(group, ": nccl ", in_words(signature), " number ", number);
+}
+
+NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device device,
+                   const NcclCallName& first)
+    : group_(group),
+      world_(*group.world()),
+      communicator_(nccl::begin(group.size(), id, group.rank(), device.index)) {
+  try {
+    await(first);
+  } catch (...) {
+    end_at_once();
+    throw;
+  }
+  watch(*this);
+}
+
+NcclLane::~NcclLane() {
+  unwatch(*this);
+  const std::lock_guard lock(mutex_);
+  if (!communicator_) return;
+  if (world_.is_aborted() || !finish_in_time()) {
+    end_at_once();
+  } else {
+    nccl::destroy(std::exchange(communicator_, nullptr));
+  }
+}
+
+bool NcclLane::finish_in_time() {
+  const std::chrono::nanoseconds most =
+      std::min<std::chrono::nanoseconds>(kLongestEnd, world_.deadline());
+  try {
+    nccl::finish(communicator_);
+    Waiter waiter(world_.spins());
+    while (waiter.waited() < most && !world_.is_aborted()) {
+      const nccl::Status status = nccl::status(communicator_);
+      if (status.is_ready || !status.error.empty()) return status.is_ready;
+      if (waiter.pause()) waiter.look_at_clock();
+    }
+  } catch (const std::exception&) {  // the driver may have gone before the last tensor
+  }
+  return false;
+}
+
+void NcclLane::end_at_once() {
+  if (communicator_) nccl::abort(std::exchange(communicator_, nullptr));
+}
+
+void NcclLane::begin(const NcclCallName& call) {
+  const std::lock_guard lock(mutex_);
+  check_locked(call);
+  under_way_.push_back({call, Clock::now()});
+}
+
+void NcclLane::queue(std::span<const nccl::Move> moves, const Stream& stream) {
+  if (moves.empty()) return;
+  NcclCallName call;
+  {
+    const std::lock_guard lock(mutex_);
+    call = under_way_.back().call;
+    check_locked(call);
+    nccl::queue(communicator_, moves, stream);
+  }
+  await(call);
+}
+
+void NcclLane::queued(const std::shared_ptr<void>& event) {
+  const std::lock_guard lock(mutex_);
+  if (!under_way_.empty()) under_way_.back().event = event;
+}
+
+void NcclLane::check(const NcclCallName& call) {
+  const std::lock_guard lock(mutex_);
+  check_locked(call);
+}
+
+/// Passed, there is a communicator: it ends with a failure of its own or the world's.
+void NcclLane::check_locked(const NcclCallName& call) const {
+  if (failure_) std::rethrow_exception(failure_);
+  if (!world_.is_aborted()) return;
+  const WorldFailure failure = world_.failure();
+  throw CommError(concat(call.title(), ": given up: ", failure.text), failure.rank,
+                  in_words(call.signature), call.number);
+}
+
+void NcclLane::await(const NcclCallName& call) {
+  Waiter waiter(world_.spins());
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      check_locked(call);
+      const nccl::Status status = nccl::status(communicator_);
+      if (status.is_ready) return;
+      if (!status.error.empty()) {
+        fail(call, concat(": ", status.error), false);
+      } else if (waiter.waited() > world_.deadline()) {
+        fail_late(call);
+      }
+    }
+    if (!waiter.pause()) continue;
+    waiter.look_at_clock();
+    PendingWork::advance_all();
+  }
+}
+
+std::chrono::milliseconds NcclLane::period() const {
+  return std::clamp<std::chrono::milliseconds>(world_.deadline() / 8, std::chrono::milliseconds(5),
+                                               std::chrono::milliseconds(500));
+}
+
+void NcclLane::look() noexcept {
+  // Its owner is using it, and looks at the clock by itself.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !communicator_) return;
+  if (world_.is_aborted()) return end_at_once();
+  try {
+    look_at_front(Clock::now());
+  } catch (...) {
+    fail(under_way_.front().call, concat(": ", text_of(std::current_exception())), false);
+  }
+}
+
+void NcclLane::look_at_front(Clock::time_point now) {
+  while (!under_way_.empty()) {
+    const UnderWay& front = under_way_.front();
+    if (front.event && cuda::event_done(front.event.get())) {
+      pass(now);
+      continue;
+    }
+    const nccl::Status status = nccl::status(communicator_);
+    if (!status.error.empty()) {
+      fail(front.call, concat(": ", status.error), false);
+    } else if (now - front.since > world_.deadline()) {
+      fail_late(front.call);
+    }
+    return;
+  }
+}
+
+/// The next one's time begins: before, it could not go on.
+void NcclLane::pass(Clock::time_point now) {
+  under_way_.pop_front();
+  if (!under_way_.empty()) under_way_.front().since = now;
+}
+
+std::string NcclLane::who_has_ended() const {
+  std::string text;
+  const std::span<const int> ranks = group_.world_ranks();
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    if (world_.has_ended(ranks[r]))
+      text += concat("; rank ", r, " ", world_.end_in_words(ranks[r]));
+  }
+  return text;
+}
+
+void NcclLane::fail_late(const NcclCallName& call) {
+  fail(call, concat(": not done within ", world_.deadline().count(), " ms", who_has_ended()), true);
+}
+
+void NcclLane::fail(const NcclCallName& call, const std::string& why, bool was_late) {
+  const int own = group_.world_ranks()[static_cast<size_t>(group_.rank())];
+  const CommError error(call.title() + why, -1, in_words(call.signature), call.number);
+  failure_ = std::make_exception_ptr(error);
+  end_at_once();
+  world_.abort({own, -1, error.what(), was_late}, failure_);
+}
+
+}  // namespace weft

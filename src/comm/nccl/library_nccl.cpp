@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/nccl/library.h"
+
+#include <nccl.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "src/cuda/runtime.h"
+#include "weft/error.h"
+
+static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 14, 0), "communicators that do not block");
+static_assert(sizeof(ncclUniqueId) == sizeof(weft::nccl::UniqueId));
+
+namespace weft::nccl {
+
+static ncclComm_t comm_of(void* communicator) { return static_cast<ncclComm_t>(communicator); }
+
+static std::string in_words(ncclResult_t result, ncclComm_t comm) {
+  return concat(ncclGetErrorString(result), " (", static_cast<int>(result),
+                "): ", ncclGetLastError(comm));
+}
+
+static void check_nccl(const char* call, ncclResult_t result, ncclComm_t comm = nullptr) {
+  if (result == ncclSuccess || result == ncclInProgress) [[likely]]
+    return;
+  fail_call(call, in_words(result, comm));
+}
+
+bool is_present() { return true; }
+
+/// What NCCL reads when it is first used; the user's own settings stay.
+static void set_nccl_knobs() {
+  // Kernels of several communicators run in the order of their calls, which is the same on all
+  // ranks: otherwise each could hold the multiprocessors that another one's peer waits for.
+  static const int done = setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  static_cast<void>(done);
+}
+
+UniqueId new_id() {
+  set_nccl_knobs();
+  ncclUniqueId made;
+  check_nccl("ncclGetUniqueId", ncclGetUniqueId(&made));
+  UniqueId id;
+  std::memcpy(id.data(), &made, sizeof made);
+  return id;
+}
+
+void* begin(int ranks, const UniqueId& id, int rank, int device) {
+  set_nccl_knobs();
+  cuda::use_device(device);
+  ncclUniqueId given;
+  std::memcpy(&given, id.data(), sizeof given);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = nullptr;
+  check_nccl("ncclCommInitRankConfig", ncclCommInitRankConfig(&comm, ranks, given, rank, &config));
+  return comm;
+}
+
+static ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return ncclFloat32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f16:
+      return ncclFloat16;
+    case DType::f64:
+      return ncclFloat64;
+    case DType::i32:
+      return ncclInt32;
+    case DType::i64:
+      return ncclInt64;
+    default:
+      return ncclUint8;
+  }
+}
+
+static ncclRedOp_t op_of(const Move& move) {
+  switch (move.op) {
+    case ReduceOp::avg:
+      return ncclAvg;  // of floating numbers: each times 1/N before it is added
+    case ReduceOp::max:
+      return ncclMax;
+    case ReduceOp::min:
+      return ncclMin;
+    default:
+      return move.dtype == DType::boolean ? ncclMax : ncclSum;  // the sum of bools is "any"
+  }
+}
+
+static void queue_move(const Move& move, ncclComm_t comm, cudaStream_t stream) {
+  const auto count = static_cast<size_t>(move.count);
+  const ncclDataType_t type = type_of(move.dtype);
+  switch (move.kind) {
+    case Move::Kind::all_gather:
+      return check_nccl("ncclAllGather",
+                        ncclAllGather(move.send, move.recv, count, type, comm, stream), comm);
+    case Move::Kind::reduce_scatter:
+      return check_nccl(
+          "ncclReduceScatter",
+          ncclReduceScatter(move.send, move.recv, count, type, op_of(move), comm, stream), comm);
+    case Move::Kind::all_reduce:
+      return check_nccl("ncclAllReduce",
+                        ncclAllReduce(move.send, move.recv, count, type, op_of(move), comm, stream),
+                        comm);
+    case Move::Kind::broadcast:
+      return check_nccl("ncclBroadcast",
+                        ncclBroadcast(move.send, move.recv, count, type, move.root, comm, stream),
+                        comm);
+    case Move::Kind::send:
+      return check_nccl("ncclSend", ncclSend(move.send, count, type, move.root, comm, stream),
+                        comm);
+    case Move::Kind::recv:
+      return check_nccl("ncclRecv", ncclRecv(move.recv, count, type, move.root, comm, stream),
+                        comm);
+  }
+}
+
+void queue(void* communicator, std::span<const Move> moves, const Stream& stream) {
+  cuda::use_device(stream.device.index);
+  check_nccl("ncclGroupStart", ncclGroupStart());
+  try {
+    for (const Move& move : moves) {
+      queue_move(move, comm_of(communicator), static_cast<cudaStream_t>(stream.handle));
+    }
+  } catch (...) {
+    ncclGroupEnd();
+    throw;
+  }
+  check_nccl("ncclGroupEnd", ncclGroupEnd(), comm_of(communicator));
+}
+
+Status status(void* communicator) {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm_of(communicator), &state);
+  if (asked != ncclSuccess) state = asked;
+  if (state == ncclInProgress) return {};
+  if (state == ncclSuccess) return {.is_ready = true};
+  return {.error = in_words(state, comm_of(communicator))};
+}
+
+void finish(void* communicator) {
+  check_nccl("ncclCommFinalize", ncclCommFinalize(comm_of(communicator)), comm_of(communicator));
+}
+
+void destroy(void* communicator) noexcept { ncclCommDestroy(comm_of(communicator)); }
+
+void abort(void* communicator) noexcept { ncclCommAbort(comm_of(communicator)); }
+
+}  // namespace weft::nccl

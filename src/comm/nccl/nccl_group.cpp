@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/nccl/nccl_group.h"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <numeric>
+
+#include "src/comm/flight/record.h"
+#include "src/comm/nccl/program.h"
+#include "src/comm/work_state.h"
+#include "src/cuda/runtime.h"
+#include "weft/context.h"
+#include "weft/error.h"
+
+namespace weft {
+
+namespace {
+
+/// A call that is queued: it has its place in the order of its stream already.
+class NcclWork final : public Work::State {
+ public:
+  NcclWork(std::shared_ptr<Transport> host, std::shared_ptr<NcclLane> lane, NcclCallName call,
+           const Stream& stream, std::shared_ptr<void> event, FlightOperation flight)
+      : host_(std::move(host)),
+        lane_(std::move(lane)),
+        call_(std::move(call)),
+        stream_(stream),
+        event_(std::move(event)),
+        flight_(flight),
+        exceptions_(std::uncaught_exceptions()) {}
+
+  void wait() override {
+    if (is_joined_) return;
+    join();
+    lane_->check(call_);
+    flight_.ended();
+  }
+
+  bool test() override {
+    lane_->check(call_);
+    return cuda::event_done(event_.get());
+  }
+
+  void drop() noexcept override {
+    if (is_joined_) return;
+    try {
+      if (std::uncaught_exceptions() > exceptions_) host_->abort(call_.title());
+      join();
+      flight_.ended();
+    } catch (const std::exception&) {  // of the device, whose next call says so again
+      flight_.failed();
+    }
+  }
+
+ private:
+  /// The current stream goes on after the call.
+  void join() {
+    is_joined_ = true;
+    const Stream now = current_stream(stream_.device);
+    if (now.handle != stream_.handle) cuda::wait_event(now, event_.get());
+  }
+
+  const std::shared_ptr<Transport> host_;
+  const std::shared_ptr<NcclLane> lane_;
+  const NcclCallName call_;
+  const Stream stream_;
+  const std::shared_ptr<void> event_;
+  FlightOperation flight_;
+  const int exceptions_;
+  bool is_joined_ = false;
+};
+
+/// What the current stream is for; after the last role: something else.
+int role_of(const Stream& stream) {
+  for (int role = 0; role < kStreamRoles; ++role) {
+    if (stream_for(stream.device, static_cast<StreamRole>(role)).handle == stream.handle) {
+      return role;
+    }
+  }
+  return kStreamRoles;
+}
+
+Device device_of(const Collective& call) {
+  const Device device = call.pieces[0].device;
+  for (const Piece& piece : call.pieces) {
+    if (piece.device == device) continue;
+    fail(name_of(call.kind), ": pieces are on ", device, " and on ", piece.device,
+         "; those of one call are on one device");
+  }
+  return device;
+}
+
+}  // namespace
+
+NcclGroup::NcclGroup(std::shared_ptr<Transport> host) : host_(std::move(host)) {}
+
+NcclCallName NcclGroup::name_of_next(const Collective& call) {
+  NcclCallName name{host_->name(), ++calls_};
+  const bool is_message = call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv;
+  sign(call, name.signature);
+  // Both ends of a message are one call.
+  if (is_message)
+    name.signature.hash = static_cast<uint64_t>(call.pieces[0].dtype) ^
+                          static_cast<uint64_t>(call.pieces[0].counts[0]) << 8;
+  return name;
+}
+
+int64_t NcclGroup::received() const {
+  return std::accumulate(
+      pairs_.begin(), pairs_.end(), received_,
+      [](int64_t sum, const auto& pair) { return sum + pair.second->received(); });
+}
+
+NcclGroup& NcclGroup::pair_with(int other) {
+  std::unique_ptr<NcclGroup>& pair = pairs_[other];
+  if (!pair) {
+    const int own = host_->rank();
+    const std::array<int, 2> ranks{std::min(own, other), std::max(own, other)};
+    pair = std::make_unique<NcclGroup>(
+        host_->subgroup(ranks, concat(host_->name(), '/', ranks[0], "-", ranks[1])));
+  }
+  return *pair;
+}
+
+Work NcclGroup::start(const Collective& call) {
+  if (call.kind != CollectiveKind::send && call.kind != CollectiveKind::recv) {
+    return start_here(call);
+  }
+  Collective message = call;
+  message.root = call.root > host_->rank() ? 1 : 0;
+  return pair_with(call.root).start_here(message);
+}
+
+std::shared_ptr<NcclLane> NcclGroup::lane_for(const Stream& stream, int role,
+                                              const NcclCallName& call) {
+  std::shared_ptr<NcclLane>& lane = lanes_[{stream.device.index, role}];
+  if (lane) return lane;
+  nccl::UniqueId id{};
+  if (control_->rank() == 0) id = nccl::new_id();
+  const int64_t count = id.size();
+  const Piece piece{
+      .send = id.data(), .recv = id.data(), .dtype = DType::u8, .counts = {&count, 1}};
+  control_->run({.kind = CollectiveKind::broadcast, .pieces = {&piece, 1}});
+  lane = std::make_shared<NcclLane>(*host_, id, stream.device, call);
+  return lane;
+}
+
+void NcclGroup::queue(const Collective& call, NcclLane& lane, const Stream& stream) {
+  const bool in_rank_order = reduces_in_rank_order();
+  const NcclProgram program = program_of(call, host_->rank(), host_->size(), in_rank_order);
+  for (const NcclRound& round : program.rounds) {
+    lane.queue(round.moves, stream);
+    for (const NcclStep& step : round.steps) run_step(step);
+  }
+}
+
+Work NcclGroup::start_here(const Collective& call) {
+  const Stream stream = current_stream(device_of(call));
+  const int role = role_of(stream);
+  const NcclCallName name = name_of_next(call);
+  if (!control_) {
+    std::vector<int> all(static_cast<size_t>(host_->size()));
+    std::iota(all.begin(), all.end(), 0);
+    control_ = host_->subgroup(all, host_->name() + "/nccl");
+    agreement_.emplace(control_);
+  }
+  agreement_->add(name, static_cast<uint64_t>(role) << 1 | (reduces_in_rank_order() ? 1 : 0));
+  const std::shared_ptr<NcclLane> lane = lane_for(stream, role, name);
+  lane->begin(name);
+  FlightOperation flight;
+  if (FlightRecord* record = Context::current().flight.get()) {
+    flight = record->begin(host_->name(), name.signature, name.number);
+    flight.started();
+  }
+  queue(call, *lane, stream);
+  const std::shared_ptr<void> event(cuda::create_event(stream), cuda::destroy_event);
+  lane->queued(event);
+  const int64_t bytes = received_bytes(call, host_->rank(), host_->size());
+  received_ += bytes;
+  flight.received(bytes);
+  return Work(std::make_unique<NcclWork>(host_, lane, name, stream, event, flight));
+}
+
+}  // namespace weft

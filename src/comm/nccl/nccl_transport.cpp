@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/nccl/nccl_transport.h"
+
+#include "weft/error.h"
+
+namespace weft {
+
+NcclTransport::NcclTransport(std::shared_ptr<Transport> host)
+    : Transport(host->rank(), host->size(), host->name()), host_(std::move(host)), group_(host_) {}
+
+static bool is_on_gpu(const Collective& call) {
+  return !call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda;
+}
+
+Work NcclTransport::start(const Collective& call) {
+  if (!is_on_gpu(call)) return host_->start(call);
+  ++collectives_;
+  return group_.start(call);
+}
+
+void NcclTransport::run(const Collective& call) {
+  if (!is_on_gpu(call)) return host_->run(call);
+  start(call).wait();
+}
+
+void NcclTransport::exchange(const Exchange& call, ExchangeReader& reader) {
+  host_->exchange(call, reader);
+}
+
+Work NcclTransport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
+  return host_->start_exchange(call, std::move(reader));
+}
+
+std::shared_ptr<Transport> NcclTransport::subgroup(std::span<const int> ranks, std::string name) {
+  return std::make_shared<NcclTransport>(host_->subgroup(ranks, std::move(name)));
+}
+
+const CommunicatorTraffic& NcclTransport::traffic() const {
+  sum_ = host_->traffic();
+  sum_.bytes += group_.received();
+  sum_.collectives += collectives_;
+  return sum_;
+}
+
+std::shared_ptr<Transport> with_nccl(std::shared_ptr<Transport> host) {
+  if (!nccl::is_present()) return host;
+  return std::make_shared<NcclTransport>(std::move(host));
+}
+
+}  // namespace weft

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/comm/nccl/nccl_group.h"
+#include "src/comm/transport.h"
+
+namespace weft {
+
+/// One rank's end of a group whose ranks do not see each other's GPUs: what lies on them is
+/// exchanged by NCCL, all else by another transport of the same ranks.
+class NcclTransport final : public Transport {
+ public:
+  explicit NcclTransport(std::shared_ptr<Transport> host);
+
+  int host_of(int rank) const override { return host_->host_of(rank); }
+  bool in_memory(DeviceKind kind) const override {
+    return kind != DeviceKind::cuda && host_->in_memory(kind);
+  }
+  Work start(const Collective& call) override;
+  void run(const Collective& call) override;
+  void exchange(const Exchange& call, ExchangeReader& reader) override;
+  Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;
+  std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
+  void abort(const std::string& reason) override { host_->abort(reason); }
+  World* world() const override { return host_->world(); }
+  std::span<const int> world_ranks() const override { return host_->world_ranks(); }
+  const CommunicatorTraffic& traffic() const override;
+
+ private:
+  std::shared_ptr<Transport> host_;
+  NcclGroup group_;
+  int64_t collectives_ = 0;
+  mutable CommunicatorTraffic sum_;
+};
+
+/// The transport, or one that also exchanges memory of GPUs where this build has NCCL.
+std::shared_ptr<Transport> with_nccl(std::shared_ptr<Transport> host);
+
+}  // namespace weft

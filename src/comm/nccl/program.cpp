@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/nccl/program.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/comm/read_collective.h"
+
+namespace weft {
+
+using nccl::Move;
+using Kind = Move::Kind;
+
+namespace {
+
+int64_t total_of(std::span<const int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+int64_t at(std::span<const int64_t> counts, int rank) { return counts[static_cast<size_t>(rank)]; }
+
+bool all_equal(std::span<const int64_t> counts) {
+  return std::all_of(counts.begin(), counts.end(), [&](int64_t n) { return n == counts[0]; });
+}
+
+const void* element_of(const void* data, int64_t index, DType dtype) {
+  return static_cast<const std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
+}
+
+void* element_of(void* data, int64_t index, DType dtype) {
+  return static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
+}
+
+/// Writes the program of one call.
+class Writer {
+ public:
+  Writer(const Collective& call, int rank, int size, bool in_rank_order)
+      : call_(call), rank_(rank), size_(size), in_rank_order_(in_rank_order) {}
+
+  NcclProgram write() {
+    for (const Piece& piece : call_.pieces) write(piece);
+    return std::move(program_);
+  }
+
+ private:
+  void write(const Piece& piece) {
+    switch (call_.kind) {
+      case CollectiveKind::broadcast:
+        return broadcast(piece);
+      case CollectiveKind::all_gather:
+        return all_gather(piece);
+      case CollectiveKind::reduce_scatter:
+        return reduce_scatter(piece);
+      case CollectiveKind::all_reduce:
+        return all_reduce(piece);
+      case CollectiveKind::gather:
+        return gather(piece);
+      case CollectiveKind::scatter:
+        return scatter(piece);
+      case CollectiveKind::all_to_all:
+        return all_to_all(piece);
+      case CollectiveKind::send:
+        return send(0, call_.root, piece.send, piece.counts[0], piece.dtype);
+      case CollectiveKind::recv:
+        return recv(0, call_.root, piece.recv, piece.counts[0], piece.dtype);
+      default:
+        return;
+    }
+  }
+
+  void add(const Move& move) {
+    if (move.count > 0) program_.rounds[0].moves.push_back(move);
+  }
+  void send(size_t round, int to, const void* data, int64_t count, DType dtype) {
+    if (count == 0) return;
+    program_.rounds[round].moves.push_back({.kind = Kind::send,
+                                            .send = data,
+                                            .recv = nullptr,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = to});
+  }
+  void recv(size_t round, int from, void* data, int64_t count, DType dtype) {
+    if (count == 0) return;
+    program_.rounds[round].moves.push_back({.kind = Kind::recv,
+                                            .send = nullptr,
+                                            .recv = data,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = from});
+  }
+  void copy(const Piece& piece, void* to, const void* from, int64_t count) {
+    if (count == 0 || to == from) return;
+    program_.rounds[0].steps.push_back({.dtype = piece.dtype,
+                                        .sources = {from},
+                                        .into = {to, piece.dtype, false, piece.device},
+                                        .count = count});
+  }
+  void* scratch(int64_t count, DType dtype, Device device) {
+    program_.scratch.push_back(
+        Storage::allocate(static_cast<size_t>(count) * size_of(dtype), device));
+    return program_.scratch.back()->data();
+  }
+
+  void broadcast(const Piece& piece) {
+    const bool is_root = rank_ == call_.root;
+    void* to = is_root && !piece.recv ? const_cast<void*>(piece.send) : piece.recv;
+    const void* from = is_root ? piece.send : piece.recv;
+    add({Kind::broadcast, from, to, piece.counts[0], piece.dtype, ReduceOp::sum, call_.root});
+  }
+
+  /// This rank's own part to `to`, and the others' to their places in `whole`.
+  void receive_parts(size_t round, const Piece& piece, std::span<const int64_t> counts, void* whole,
+                     DType dtype) {
+    for (int r = 0; r < size_; ++r) {
+      void* to = element_of(whole, part_offset(counts, r), dtype);
+      if (r != rank_) {
+        recv(round, r, to, at(counts, r), dtype);
+      } else if (round == 0) {
+        copy(piece, to, piece.send, at(counts, r));
+      }
+    }
+  }
+
+  void all_gather(const Piece& piece) {
+    if (all_equal(piece.counts)) {
+      return add({Kind::all_gather, piece.send, piece.recv, piece.counts[0], piece.dtype});
+    }
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_) send(0, r, piece.send, at(piece.counts, rank_), piece.dtype);
+    }
+    receive_parts(0, piece, piece.counts, piece.recv, piece.dtype);
+  }
+
+  /// Where NCCL may write a result itself: else it is converted or added afterwards.
+  void* target_of(const Piece& piece, int64_t count) {
+    if (piece.recv_dtype == piece.dtype && !piece.accumulate) return piece.recv;
+    if (count == 0) return piece.recv;
+    void* made = scratch(count, piece.dtype, piece.device);
+    program_.rounds[0].steps.push_back(
+        {.dtype = piece.dtype,
+         .sources = {made},
+         .into = {piece.recv, piece.recv_dtype, piece.accumulate, piece.device},
+         .count = count});
+    return made;
+  }
+
+  void reduce_scatter(const Piece& piece) {
+    const int64_t own = at(piece.counts, rank_);
+    if (!in_rank_order_ && all_equal(piece.counts)) {
+      return add(
+          {Kind::reduce_scatter, piece.send, target_of(piece, own), own, piece.dtype, call_.op});
+    }
+    reduce_parts(piece, piece.counts, piece.recv);
+  }
+
+  /// Each rank gets its part of all ranks', and reduces them in their order.
+  void reduce_parts(const Piece& piece, std::span<const int64_t> counts, void* to) {
+    const int64_t own = at(counts, rank_);
+    const size_t bytes = static_cast<size_t>(own) * size_of(piece.dtype);
+    auto* received = own > 0 ? scratch(own * (size_ - 1), piece.dtype, piece.device) : nullptr;
+    NcclStep step{.op = call_.op, .dtype = piece.dtype, .count = own};
+    step.into = {to, piece.recv_dtype, piece.accumulate, piece.device};
+    for (int r = 0; r < size_; ++r) {
+      const void* part = element_of(piece.send, part_offset(counts, r), piece.dtype);
+      if (r == rank_) {
+        step.sources.push_back(part);
+        continue;
+      }
+      send(0, r, part, at(counts, r), piece.dtype);
+      recv(0, r, received, own, piece.dtype);
+      step.sources.push_back(received);
+      if (received) received = static_cast<std::byte*>(received) + bytes;
+    }
+    if (own > 0) program_.rounds[0].steps.push_back(std::move(step));
+  }
+
+  void all_reduce(const Piece& piece) {
+    const int64_t count = piece.counts[0];
+    if (!in_rank_order_) {
+      return add(
+          {Kind::all_reduce, piece.send, target_of(piece, count), count, piece.dtype, call_.op});
+    }
+    std::vector<int64_t> shares;
+    for (int r = 0; r < size_; ++r) {
+      shares.push_back(std::max<int64_t>(0, share_of(count, size_, r).count));
+    }
+    void* own = element_of(piece.recv, part_offset(shares, rank_), piece.recv_dtype);
+    reduce_parts(piece, shares, own);
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_) send(1, r, own, at(shares, rank_), piece.recv_dtype);
+    }
+    receive_parts(1, piece, shares, piece.recv, piece.recv_dtype);
+  }
+
+  void gather(const Piece& piece) {
+    if (rank_ == call_.root) return receive_parts(0, piece, piece.counts, piece.recv, piece.dtype);
+    send(0, call_.root, piece.send, at(piece.counts, rank_), piece.dtype);
+  }
+
+  void scatter(const Piece& piece) {
+    if (rank_ != call_.root) {
+      return recv(0, call_.root, piece.recv, at(piece.counts, rank_), piece.dtype);
+    }
+    for (int r = 0; r < size_; ++r) {
+      const void* part = element_of(piece.send, part_offset(piece.counts, r), piece.dtype);
+      if (r == rank_) {
+        copy(piece, piece.recv, part, at(piece.counts, r));
+      } else {
+        send(0, r, part, at(piece.counts, r), piece.dtype);
+      }
+    }
+  }
+
+  void all_to_all(const Piece& piece) {
+    for (int r = 0; r < size_; ++r) {
+      const void* from = element_of(piece.send, part_offset(piece.counts, r), piece.dtype);
+      void* to = element_of(piece.recv, part_offset(call_.recv_counts, r), piece.dtype);
+      if (r == rank_) {
+        copy(piece, to, from, at(piece.counts, r));
+      } else {
+        send(0, r, from, at(piece.counts, r), piece.dtype);
+        recv(0, r, to, at(call_.recv_counts, r), piece.dtype);
+      }
+    }
+  }
+
+  const Collective& call_;
+  int rank_;
+  int size_;
+  bool in_rank_order_;
+  NcclProgram program_;
+};
+
+}  // namespace
+
+NcclProgram program_of(const Collective& call, int rank, int size, bool in_rank_order) {
+  return Writer(call, rank, size, in_rank_order).write();
+}
+
+void run_step(const NcclStep& step) {
+  const bool is_copy = step.sources.size() == 1 && step.into.dtype == step.dtype &&
+                       !step.into.accumulate && step.op == ReduceOp::sum;
+  if (!is_copy) return reduce_n(step.op, step.dtype, step.sources, step.into, step.count);
+  const Piece piece{.dtype = step.dtype, .counts = {}, .device = step.into.device};
+  copy_elements(piece, step.into.data, step.sources[0], step.count);
+}
+
+static int64_t received_elements(const Collective& call, const Piece& piece, int rank) {
+  const bool is_root = rank == call.root;
+  switch (call.kind) {
+    case CollectiveKind::broadcast:
+      return is_root ? 0 : piece.counts[0];
+    case CollectiveKind::all_gather:
+      return total_of(piece.counts) - at(piece.counts, rank);
+    case CollectiveKind::gather:
+      return is_root ? total_of(piece.counts) - at(piece.counts, rank) : 0;
+    case CollectiveKind::scatter:
+      return is_root ? 0 : at(piece.counts, rank);
+    case CollectiveKind::all_to_all:
+      return total_of(call.recv_counts) - at(call.recv_counts, rank);
+    case CollectiveKind::recv:
+      return piece.counts[0];
+    default:
+      return 0;
+  }
+}
+
+static int64_t reduced_bytes(const Piece& piece, int64_t own, int64_t others, int size) {
+  return (size - 1) * own * static_cast<int64_t>(size_of(piece.dtype)) +
+         others * static_cast<int64_t>(size_of(piece.recv_dtype));
+}
+
+int64_t received_bytes(const Collective& call, int rank, int size) {
+  int64_t bytes = 0;
+  for (const Piece& piece : call.pieces) {
+    if (call.kind == CollectiveKind::reduce_scatter) {
+      bytes += reduced_bytes(piece, at(piece.counts, rank), 0, size);
+    } else if (call.kind == CollectiveKind::all_reduce) {
+      const int64_t own = std::max<int64_t>(0, share_of(piece.counts[0], size, rank).count);
+      bytes += reduced_bytes(piece, own, piece.counts[0] - own, size);
+    } else {
+      bytes += received_elements(call, piece, rank) * static_cast<int64_t>(size_of(piece.dtype));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace weft

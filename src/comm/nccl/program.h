@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "src/comm/nccl/library.h"
+#include "src/comm/reduce.h"
+#include "src/comm/transport.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+/// What a rank does by itself after moves: reduces sources to a result, or copies one.
+struct NcclStep {
+  ReduceOp op = ReduceOp::sum;
+  DType dtype = DType::f32;
+  std::vector<const void*> sources = {};
+  ReduceInto into = {};
+  int64_t count = 0;
+};
+
+/// Moves that are queued as one, and what comes after them.
+struct NcclRound {
+  std::vector<nccl::Move> moves = {};
+  std::vector<NcclStep> steps = {};
+};
+
+/// One rank's part of a collective as NCCL does it.
+struct NcclProgram {
+  std::array<NcclRound, 2> rounds = {};
+  /// Memory between moves and steps, of the current stream.
+  std::vector<Ref<Storage>> scratch = {};
+};
+
+/// NCCL's own collectives where all parts are equal, else messages. With `in_rank_order` reductions
+/// are messages and `reduce_n`: equal bits to those of ranks in memory.
+NcclProgram program_of(const Collective& call, int rank, int size, bool in_rank_order);
+
+/// Queues a step on the current stream of its device.
+void run_step(const NcclStep& step);
+
+/// Bytes that a rank receives from others in a call; what the other transports count.
+int64_t received_bytes(const Collective& call, int rank, int size);
+
+}  // namespace weft

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program on a GPU, or on the emulated ones, beside the same on the CPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+#include "tests/support/scratch.h"
+#include "weft/device.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+using tests::Outcome;
+using tests::run_command;
+using tests::run_weft;
+
+class DeviceRuns : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count(DeviceKind::cuda) == 0) {
+      GTEST_SKIP() << "there is no GPU, nor an emulated one";
+    }
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += concat("line ", i, " of a text that repeats itself\n");
+    text_ = scratch_.write("text.txt", text);
+    scratch_.write("model.json",
+                   R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":16,)"
+                   R"("intermediate_size":24,"num_hidden_layers":2,"num_attention_heads":4,)"
+                   R"("num_key_value_heads":2,"vocab_size":256,"max_position_embeddings":64,)"
+                   R"("rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu",)"
+                   R"("tie_word_embeddings":false})");
+  }
+
+  std::string train(const std::string& more) const {
+    return concat("train --data ", text_, " --model ", scratch_.path("model.json"),
+                  " --batch 12 --seq 16 ", more);
+  }
+  /// Of each step that the run made, in its metrics.
+  std::vector<double> told(const std::string& file, const char* key) const {
+    std::vector<double> values;
+    std::ifstream lines(scratch_.path(file));
+    for (std::string line; std::getline(lines, line);) {
+      values.push_back(nlohmann::json::parse(line).at(key).get<double>());
+    }
+    return values;
+  }
+  /// Runs it and gives its losses and the norms of its gradients.
+  std::vector<double> numbers_of(const std::string& flags, const std::string& file) const {
+    const Outcome outcome = run_weft(train(concat(flags, " --metrics ", scratch_.path(file))));
+    EXPECT_EQ(outcome.code, 0) << flags << "\n" << outcome.text;
+    std::vector<double> numbers = told(file, "loss");
+    for (const double norm : told(file, "grad_norm")) numbers.push_back(norm);
+    return numbers;
+  }
+  void expect_as_on_the_cpu(const std::string& flags, double tolerance) const {
+    const std::string steps = concat("--steps 3 ", flags);
+    const std::vector<double> there = numbers_of(steps + " --device cuda", "there.jsonl");
+    const std::vector<double> here = numbers_of(steps, "here.jsonl");
+    ASSERT_EQ(here.size(), 6u) << flags;
+    ASSERT_EQ(there.size(), 6u) << flags;
+    for (size_t i = 0; i < here.size(); ++i) EXPECT_NEAR(there[i], here[i], tolerance) << flags;
+  }
+
+  tests::Scratch scratch_;
+  std::string text_;
+};
+
+TEST_F(DeviceRuns, TrainWithEveryStrategy) {
+  for (const char* strategy : {"full_shard", "zero2", "zero1", "ddp"}) {
+    for (const int ranks : {1, 2, 3}) {
+      expect_as_on_the_cpu(concat("--ranks ", ranks, " --strategy ", strategy), 2e-5);
+    }
+  }
+  expect_as_on_the_cpu("--ranks 4", 2e-5);
+  expect_as_on_the_cpu("--mesh replicate=2,shard=2 --strategy hsdp", 2e-5);
+}
+
+TEST_F(DeviceRuns, TrainCutByTensorParallelism) {
+  expect_as_on_the_cpu("--mesh tp=2", 2e-5);
+  expect_as_on_the_cpu("--mesh dp=2,tp=2 --sequence-parallel", 2e-5);
+  expect_as_on_the_cpu("--mesh dp=3,tp=2 --strategy zero1", 2e-5);
+}
+
+TEST_F(DeviceRuns, TrainInBf16) {
+  for (const char* flags :
+       {"--ranks 1", "--ranks 3", "--mesh dp=2,tp=2", "--ranks 2 --strategy ddp"})
+    expect_as_on_the_cpu(concat("--dtype bf16 ", flags), 5e-3);
+}
+
+TEST_F(DeviceRuns, TrainInPartsAndWithRecompute) {
+  expect_as_on_the_cpu("--ranks 2 --accumulate 3", 2e-5);
+  expect_as_on_the_cpu("--ranks 2 --activation-checkpointing full", 2e-5);
+  expect_as_on_the_cpu("--ranks 2 --activation-checkpointing selective --keep-gathered", 2e-5);
+}
+
+TEST_F(DeviceRuns, TrainWithWhatRestsOnTheHost) {
+  for (const char* what : {"parameters", "gradients", "state", "parameters,gradients,state"}) {
+    expect_as_on_the_cpu(concat("--ranks 2 --offload ", what), 2e-5);
+  }
+  const Outcome wrong = run_weft(train("--offload weights --steps 1"));
+  EXPECT_EQ(wrong.code, 2) << wrong.text;
+  EXPECT_NE(wrong.text.find("weights"), std::string::npos) << wrong.text;
+}
+
+TEST_F(DeviceRuns, GoOnFromWhatWasSavedOnAnyMeshAndDevice) {
+  const std::string folder = scratch_.path("saved");
+  const std::vector<double> whole = numbers_of(
+      concat("--steps 4 --ranks 2 --device cuda --save-every 2 --save ", folder), "whole.jsonl");
+  ASSERT_EQ(whole.size(), 8u);
+  std::string half;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with("step-00000002")) half = entry.path();
+  }
+  ASSERT_FALSE(half.empty());
+  for (const char* flags : {"--device cuda --ranks 2", "--device cuda --mesh dp=2,tp=2",
+                            "--device cuda:0 --ranks 3", "--device cpu --ranks 2"}) {
+    std::filesystem::remove(scratch_.path("rest.jsonl"));
+    const std::vector<double> rest =
+        numbers_of(concat("--steps 4 --resume ", half, ' ', flags), "rest.jsonl");
+    ASSERT_EQ(rest.size(), 4u) << flags;
+    for (const size_t i : {0, 1, 2, 3}) EXPECT_NEAR(rest[i], whole[i + (i < 2 ? 2 : 4)], 2e-5);
+  }
+}
+
+TEST_F(DeviceRuns, SaveTheStepUnderWayWhenTheyAreStopped) {
+  const std::string out = scratch_.path("out"), folder = scratch_.path("saved");
+  const std::string endless =
+      train(concat("--steps 100000 --ranks 2 --device cuda --save ", folder));
+  const Outcome stopped = run_command(concat(
+      WEFT_PROGRAM, ' ', endless, " >", out, " 2>&1 & p=$!; i=0; ", "until grep -q 'step 1/' ", out,
+      " || test $i -gt 600; do sleep 0.1; i=$((i+1)); done; ",
+      "kill -TERM $p; wait $p; code=$?; cat ", out, "; exit $code"));
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.text;
+  EXPECT_NE(stopped.text.find("stopped at step "), std::string::npos) << stopped.text;
+  const std::string sample =
+      concat("sample --resume ", folder, " --prompt 'line ' --tokens 9 --temperature 0 ");
+  const Outcome there = run_weft(concat(sample, "--ranks 2 --device cuda"));
+  const Outcome here = run_weft(concat(sample, "2>/dev/null"));
+  EXPECT_EQ(there.code, 0) << there.text;
+  EXPECT_EQ(there.text.substr(0, there.text.find("weft:")),
+            here.text.substr(0, here.text.find("weft:")));
+}
+
+TEST_F(DeviceRuns, SayWhatTheyRunOn) {
+  const std::string flags = "--steps 1 --ranks 3 --sample 4 --peak-tflops 10 --device cuda";
+  const Outcome outcome = run_weft(train(flags));
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  const std::string name = device_name({DeviceKind::cuda, 0});
+  EXPECT_NE(outcome.text.find(concat("on mesh(dp=3) of cuda (", name, ')')), std::string::npos)
+      << outcome.text;
+  EXPECT_NE(outcome.text.find("  MFU "), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("--- sample"), std::string::npos) << outcome.text;
+}
+
+TEST_F(DeviceRuns, RefuseWithoutADevice) {
+  const Outcome outcome =
+      run_weft(train("--device cuda"), "WEFT_EMULATED_NONE=1 CUDA_VISIBLE_DEVICES= ");
+  EXPECT_EQ(outcome.code, 2) << outcome.text;
+  EXPECT_NE(outcome.text.find("device: there is no cuda:0: "), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("; use device cpu"), std::string::npos) << outcome.text;
+}
+
+}  // namespace
+}  // namespace weft

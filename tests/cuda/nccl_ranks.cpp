@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// One rank of a job whose ranks are processes with a GPU each, or with one GPU for all of them:
+// collectives over NCCL against those of host memory. Started by `weft run`.
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "src/cuda/runtime.h"
+#include "tests/comm/backends.h"
+#include "tests/comm/nccl_backend.h"
+#include "weft/communicator.h"
+#include "weft/context.h"
+#include "weft/mesh.h"
+#include "weft/ops.h"
+
+namespace weft {
+
+/// ctest's word for a test that was skipped.
+static constexpr int kSkipped = 77;
+
+/// NCCL takes two ranks on one GPU only when it believes them on different hosts.
+static void let_ranks_share_a_gpu(int rank) {
+  setenv("NCCL_HOSTID", ("weft-" + std::to_string(rank)).c_str(), 0);
+  setenv("NCCL_NET", "Socket", 0);
+  setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  setenv("NCCL_P2P_DISABLE", "1", 0);
+  setenv("NCCL_SHM_DISABLE", "1", 0);
+  setenv("NCCL_MAX_CTAS", "1", 0);
+}
+
+/// One collective: from the sent numbers of a rank into what it receives.
+using Call = std::function<void(const Communicator&, Numbers& sent, Numbers& got)>;
+
+static void expect_alike(const Communicator& world, const char* what, const Call& call, DType dtype,
+                         DType into, int64_t sent, int64_t got) {
+  const Communicator there = by_way_of_gpus(world);
+  Numbers source = numbers_of(dtype, world.rank(), sent);
+  Numbers here(into, got, 3), by_gpus(into, got, 3);
+  call(world, source, here);
+  call(there, source, by_gpus);
+  if (here == by_gpus) return;
+  throw std::runtime_error(std::string(what) + " gives other numbers over NCCL");
+}
+
+static void compare_reductions(const Communicator& world, DType dtype) {
+  const int n = world.size();
+  for (const auto& counts : count_patterns(n)) {
+    const int64_t total = total_of(counts), own = count_of(counts, world.rank());
+    expect_alike(
+        world, "reduce_scatter",
+        [&](const Communicator& group, Numbers& sent, Numbers& got) {
+          const Piece piece{.send = sent.data(),
+                            .recv = got.data(),
+                            .dtype = dtype,
+                            .counts = counts,
+                            .recv_dtype = got.dtype(),
+                            .accumulate = true};
+          group.reduce_scatter({&piece, 1}, ReduceOp::sum).wait();
+        },
+        dtype, is_floating(dtype) ? f32 : dtype, total, own);
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
+      expect_alike(
+          world, "all_reduce",
+          [&](const Communicator& group, Numbers& sent, Numbers& got) {
+            const Piece piece{
+                .send = sent.data(), .recv = got.data(), .dtype = dtype, .counts = {&total, 1}};
+            group.all_reduce({&piece, 1}, op).wait();
+          },
+          dtype, dtype, total, total);
+    }
+  }
+}
+
+static void compare_copies(const Communicator& world, DType dtype) {
+  const int n = world.size(), last = n - 1;
+  for (const auto& counts : count_patterns(n)) {
+    const int64_t total = total_of(counts), own = count_of(counts, world.rank());
+    const auto piece_of = [&](Numbers& sent, Numbers& got) {
+      return Piece{.send = sent.data(), .recv = got.data(), .dtype = dtype, .counts = counts};
+    };
+    expect_alike(
+        world, "all_gather",
+        [&](const Communicator& group, Numbers& sent, Numbers& got) {
+          const Piece piece = piece_of(sent, got);
+          group.all_gather({&piece, 1}).wait();
+        },
+        dtype, dtype, own, total);
+    expect_alike(
+        world, "gather",
+        [&](const Communicator& group, Numbers& sent, Numbers& got) {
+          const Piece piece = piece_of(sent, got);
+          group.gather({&piece, 1}, last).wait();
+        },
+        dtype, dtype, own, total);
+    expect_alike(
+        world, "scatter",
+        [&](const Communicator& group, Numbers& sent, Numbers& got) {
+          const Piece piece = piece_of(sent, got);
+          group.scatter({&piece, 1}, last).wait();
+        },
+        dtype, dtype, total, own);
+    // Each rank sends the others as much as it has itself.
+    const std::vector<int64_t> mine(static_cast<size_t>(n), own);
+    expect_alike(
+        world, "all_to_all",
+        [&](const Communicator& group, Numbers& sent, Numbers& got) {
+          Piece piece = piece_of(sent, got);
+          piece.counts = mine;
+          group.all_to_all(piece, counts).wait();
+        },
+        dtype, dtype, own * n, total);
+    expect_alike(
+        world, "broadcast",
+        [&](const Communicator& group, Numbers& sent, Numbers& got) {
+          Piece piece = piece_of(sent, got);
+          piece.counts = {&total, 1};
+          group.broadcast({&piece, 1}, last).wait();
+        },
+        dtype, dtype, total, total);
+  }
+}
+
+static void compare_redistributions(const Communicator& world) {
+  const DeviceMesh mesh(world, {{"a", world.size()}});
+  const Device gpu{DeviceKind::cuda, 0};
+  const Tensor whole = arange(7 * 5, {.dtype = f32}).reshape({7, 5});
+  const std::vector<Placements> all{{Shard{0}}, {Shard{1}}, {Replicate()}};
+  for (const Placements& from : all) {
+    for (const Placements& to : all) {
+      const Tensor moved = distribute(whole, mesh, from).to(gpu).redistribute(to);
+      const double wrong = sum(abs(moved.full_tensor().to(cpu) - whole)).item();
+      if (wrong != 0) throw std::runtime_error("a redistribution gives other numbers over NCCL");
+    }
+  }
+}
+
+static void run_rank(const Communicator& world) {
+  if (cuda::device_count() < world.size()) let_ranks_share_a_gpu(world.rank());
+  for (const bool in_rank_order : {false, true}) {
+    reduce_in_rank_order(in_rank_order);
+    for (const DType dtype : kAllDTypes) compare_reductions(world, dtype);
+  }
+  for (const DType dtype : kAllDTypes) compare_copies(world, dtype);
+  compare_redistributions(world);
+  world.barrier();
+}
+
+}  // namespace weft
+
+/// Processes do not share the emulated device.
+#ifdef WEFT_CUDA_EMULATED
+static constexpr bool kIsReal = false;
+#else
+static constexpr bool kIsReal = true;
+#endif
+
+int main() {
+  if (!kIsReal || weft::cuda::device_count() == 0) {
+    std::printf("skipped: %s\n", kIsReal ? weft::cuda::why_no_device().c_str()
+                                         : "processes do not share the emulated device");
+    return weft::kSkipped;
+  }
+  weft::run_world(0, weft::run_rank, {.deadline = std::chrono::seconds(60)});
+  std::printf("collectives over NCCL give the numbers of those over the host\n");
+  return 0;
+}
