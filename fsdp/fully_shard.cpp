@@ -159,10 +159,7 @@ static Tensors hooked_inputs(Unit& unit, const Tensors& given) {
 }
 
 static void add_hooks(Module& module, Unit& unit) {
-  module.add_materializer([&unit](Device device) {
-    unit.runtime().set_device(device);
-    unit.materialize(device);
-  });
+  module.add_materializer([&unit](Device device) { unit.materialize(device); });
   module.add_hooks(
       {.before = [&unit](const Tensors& inputs) { return hooked_inputs(unit, inputs); },
        .after = [&unit](const Tensors& outputs) { return hooked_outputs(unit, outputs); }});

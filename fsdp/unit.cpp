@@ -133,9 +133,8 @@ void Unit::build() {
   if (declared) {
     slices_ = Storage::unbound(slice_bytes_, cpu, concat("slices of ", name_));
   } else {
-    set_device(slots_.empty() ? cpu : slots_[0]->parameter->value().device());
+    if (!slots_.empty()) set_device(slots_[0]->parameter->value().device());
     slices_ = memory_at_rest();
-    if (runtime_) runtime_->set_device(device_);
   }
   for (auto& slot : slots_) take_value(*slot);
   built_ = true;
@@ -144,6 +143,7 @@ void Unit::build() {
 void Unit::set_device(Device device) {
   device_ = device;
   gradients_.set_device(device);
+  if (runtime_) runtime_->set_device(device);
 }
 
 Ref<Storage> Unit::memory_at_rest() const {
@@ -282,7 +282,7 @@ void Unit::rest(Slot& slot) {
 
 void Unit::materialize(Device device) {
   build();
-  if (slices_->is_bound()) return;
+  if (slices_->is_bound() || slots_.empty()) return;
   if (runtime_) runtime_->forget(*this);
   for (Level& level : levels_) level.drop();
   set_device(device);

@@ -16,7 +16,8 @@ namespace {
 /// One sample in f64.
 class Jacobian {
  public:
-  Jacobian(const Op& op, const OpSample& sample, uint64_t seed) : op_(op), sample_(sample) {
+  Jacobian(const Op& op, const OpSample& sample, uint64_t seed, Device device)
+      : op_(op), sample_(sample), device_(device) {
     SweepRandom random(seed);
     for (size_t i = 0; i < sample.shapes.size(); ++i) {
       operands_.push_back(operand_of(sample, i, seed));
@@ -38,12 +39,14 @@ class Jacobian {
     if (result.dtype() != DType::f64) return {.skipped = "its result is no f64"};
     if (result.numel() == 0) return {.skipped = "its result has no elements"};
     cotangent_ = random_array(result.shape(), DType::f64, -2, 2, seed);
-    backward({result}, {from_values(cotangent_.values, result.shape(), {.dtype = DType::f64})});
+    backward({result}, {from_values(cotangent_.values, result.shape(),
+                                    {.dtype = DType::f64, .device = device_})});
     JacobianReport report;
     for (size_t i = 0; i < operands.size(); ++i) {
       if (!operands[i].grad()) continue;
       ++report.operands;
-      report.worst = std::max(report.worst, error_of(i, operands[i].grad().to_vector<double>()));
+      report.worst =
+          std::max(report.worst, error_of(i, operands[i].grad().to(cpu).to_vector<double>()));
     }
     if (!report.operands) report.skipped = "no operand gets a gradient";
     return report;
@@ -53,7 +56,8 @@ class Jacobian {
   Tensors tensors() const {
     Tensors tensors;
     for (const SweepArray& array : operands_) {
-      tensors.push_back(from_values(array.values, array.shape, {.dtype = array.dtype}));
+      tensors.push_back(
+          from_values(array.values, array.shape, {.dtype = array.dtype, .device = device_}));
     }
     return tensors;
   }
@@ -61,7 +65,8 @@ class Jacobian {
   /// Result 0 times the cotangent.
   double value() const {
     NoGrad no_grad;
-    std::vector<double> result = op_.call(tensors(), sample_.attributes)[0].to_vector<double>();
+    std::vector<double> result =
+        op_.call(tensors(), sample_.attributes)[0].to(cpu).to_vector<double>();
     double sum = 0;
     for (size_t i = 0; i < result.size(); ++i) sum += result[i] * cotangent_.values[i];
     return sum;
@@ -88,15 +93,16 @@ class Jacobian {
 
   const Op& op_;
   const OpSample& sample_;
+  const Device device_;
   std::vector<SweepArray> operands_;
   SweepArray cotangent_;
 };
 
 }  // namespace
 
-JacobianReport check_jacobian(const Op& op, const OpSample& sample, uint64_t seed) {
-  JacobianReport first = Jacobian(op, sample, seed).check(seed + 1);
-  JacobianReport second = Jacobian(op, sample, seed + 2).check(seed + 3);
+JacobianReport check_jacobian(const Op& op, const OpSample& sample, uint64_t seed, Device device) {
+  JacobianReport first = Jacobian(op, sample, seed, device).check(seed + 1);
+  JacobianReport second = Jacobian(op, sample, seed + 2, device).check(seed + 3);
   first.worst = std::max(first.worst, second.worst);
   return first;
 }

@@ -17,8 +17,9 @@ struct JacobianReport {
   std::string skipped;
 };
 
-/// Of result 0 times two random cotangents, on one device, by every floating operand of the sample,
+/// Of result 0 times two random cotangents, on `device`, by every floating operand of the sample,
 /// whose floating dtypes become f64.
-JacobianReport check_jacobian(const Op& op, const OpSample& sample, uint64_t seed);
+JacobianReport check_jacobian(const Op& op, const OpSample& sample, uint64_t seed,
+                              Device device = cpu);
 
 }  // namespace weft

@@ -46,7 +46,7 @@ struct Comparison {
   Tensor columns(int64_t batch, int64_t start) const {
     const Tensor rows = squeeze(slice(tokens, 0, batch, batch + 1), 0);
     const Tensor part = slice(rows, 1, start, start + rows.size(1) - 1);
-    return setup.batch ? setup.batch(part) : part;
+    return (setup.batch ? setup.batch(part) : part).to(setup.device);
   }
   Tensor inputs(int64_t batch) const { return columns(batch, 0); }
   Tensor targets(int64_t batch) const { return columns(batch, 1); }
@@ -56,7 +56,8 @@ struct Comparison {
 
 /// max|a - b| / max|b|.
 static double relative_difference(const Tensor& value, const Tensor& expected) {
-  const auto a = value.full_tensor().to_vector<double>(), b = expected.to_vector<double>();
+  const auto a = value.full_tensor().to(cpu).to_vector<double>();
+  const auto b = expected.to_vector<double>();
   if (a.size() != b.size()) return INFINITY;
   double difference = 0, largest = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -108,6 +109,7 @@ void expect_as_transformers(const std::string& name, const LlamaSetup& setup) {
   const Reference reference(folder);
   Llama model(llama_config(folder));
   if (setup.shard) setup.shard(model);
+  model.materialize(setup.device);
   load_hugging_face(model, folder);
   const Comparison comparison{reference, setup, model, reference.tensor("tokens")};
   expect_first_step(comparison);

@@ -14,6 +14,7 @@ struct LlamaSetup {
   std::function<void(Llama& model)> shard = {};
   /// A batch [rows, sequence], whole on each rank, as the model takes it.
   std::function<Tensor(const Tensor& whole)> batch = {};
+  Device device = cpu;
 };
 
 /// Expects of the Llama in tests/reference/<name> (heads, grouped, grouped_tied), loaded from its
