@@ -18,6 +18,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/fsdp.h"
+#include "weft/graph.h"
 #include "weft/hugging_face.h"
 #include "weft/llama.h"
 #include "weft/ops.h"
@@ -65,6 +66,7 @@ class Training {
                                     .beta2 = 0.95,
                                     .weight_decay = options.weight_decay,
                                     .offload = llama_.offloads("state")});
+    if (options.cuda_graph) graph_.emplace(device_);
     if (is_first()) {
       progress_.emplace(options.metrics, options.steps, !options.checkpoints.resume.empty());
       check_writable("--trace", options.trace);
@@ -149,41 +151,71 @@ class Training {
     return {batch.ids.to(device_), batch.targets.to(device_)};
   }
 
-  double micro_step_loss(int64_t step, int64_t micro_step) {
-    int64_t before = micro_step * llama_.micro_batch();
-    Batch rows = batch([&](int64_t first, std::span<int64_t> ids, std::span<int64_t> targets) {
-      data_.train(step - 1, before + first, ids, targets);
-    });
-    return llama_.train(rows.ids, rows.targets, micro_step).full_tensor().item();
+  /// Those of a step, a micro-step each.
+  std::vector<Batch> batches(int64_t step) const {
+    std::vector<Batch> all;
+    for (int64_t micro_step = 0; micro_step < options_.parallel.accumulate; ++micro_step) {
+      const int64_t before = micro_step * llama_.micro_batch();
+      all.push_back(batch([&](int64_t first, std::span<int64_t> ids, std::span<int64_t> targets) {
+        data_.train(step - 1, before + first, ids, targets);
+      }));
+    }
+    return all;
   }
 
-  void update(int64_t step, const Tensor& norm) {
+  /// Leaves gradients, their norm, and the loss of each micro-step.
+  void differentiate(const std::vector<Batch>& all) {
+    optimizer_->zero_grad();
+    losses_.clear();
+    for (const Batch& rows : all) {
+      const auto micro_step = static_cast<int64_t>(losses_.size());
+      losses_.push_back(llama_.train(rows.ids, rows.targets, micro_step).full_tensor());
+    }
+    norm_ = gradient_norm(model_.parameters());
+  }
+
+  /// The same as a graph, of batches that are always in one place.
+  void differentiate_by_graph(const std::vector<Batch>& all) {
+    if (fixed_.empty()) {
+      fixed_ = all;
+    } else {
+      fill(all);
+    }
+    graph_->run([this] { differentiate(fixed_); });
+  }
+
+  void fill(const std::vector<Batch>& all) const {
+    for (size_t i = 0; i < all.size(); ++i) {
+      copy_(fixed_[i].ids, all[i].ids);
+      copy_(fixed_[i].targets, all[i].targets);
+    }
+  }
+
+  void update(int64_t step) {
     const TraceSpan span("update");
     optimizer_->set_learning_rate(schedule()(step - 1));
-    optimizer_->step(clip_scale(norm, options_.clip));
-    optimizer_->zero_grad();
+    optimizer_->step(clip_scale(norm_, options_.clip));
   }
 
   StepReport train_step(int64_t step) {
     const TraceSpan span("step", step);
     auto began = Clock::now();
     int64_t moved = mesh_.traffic().bytes;
-    double loss = 0;
     PurposeScope purpose(Purpose::activations);
-    for (int64_t micro_step = 0; micro_step < options_.parallel.accumulate; ++micro_step) {
-      loss += micro_step_loss(step, micro_step);
-    }
+    graph_ ? differentiate_by_graph(batches(step)) : differentiate(batches(step));
+    double loss = 0;
+    for (const Tensor& part : losses_) loss += part.item();
     loss /= static_cast<double>(options_.parallel.accumulate);
-    Tensor norm = gradient_norm(model_.parameters());
+    const double norm = norm_.item();
     check_finite(step, "loss", loss);
-    check_finite(step, "norm of the gradients", norm.item());
-    update(step, norm);
+    check_finite(step, "norm of the gradients", norm);
+    update(step);
 
     StepReport report;
     report.step = step;
     report.loss = loss;
     report.learning_rate = optimizer_->learning_rate();
-    report.gradient_norm = norm.item();
+    report.gradient_norm = norm;
     auto now = Clock::now();
     report.tokens_per_second =
         static_cast<double>(options_.parallel.batch * options_.parallel.seq) /
@@ -256,6 +288,12 @@ class Training {
   const Device device_;
   const std::optional<double> peak_rate_;
   std::optional<AdamW> optimizer_;
+  /// Of the last step.
+  Tensors losses_;
+  Tensor norm_;
+  /// What the graph's steps read, and the graph.
+  std::vector<Batch> fixed_;
+  std::optional<Graph> graph_;
   std::optional<RunSaver> saver_;
   /// Rank 0's.
   std::optional<Progress> progress_;

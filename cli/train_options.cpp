@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/train_options.h"
 
+#include <algorithm>
+
 #include <CLI/CLI.hpp>
 
 #include "cli/ranks.h"
@@ -50,6 +52,8 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
       ->type_name("WHAT,...")
       ->delimiter(',')
       ->check(CLI::IsMember({"parameters", "gradients", "state"}));
+  train->add_flag("--cuda-graph", o.cuda_graph,
+                  "Record the third step of one rank on a GPU, and play it from then on");
   train->add_option("--steps", o.steps, "Updates of the weights")->capture_default_str();
   train->add_option("--seed", o.seed, "Of the weights, the order of the data and the sample")
       ->capture_default_str();
@@ -73,6 +77,18 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
   return train;
 }
 
+/// What is not recorded.
+static void check_graph(const TrainOptions& o) {
+  if (device_named(o.device).kind != DeviceKind::cuda) {
+    fail("--cuda-graph records work of a GPU, but --device is ", o.device);
+  }
+  if (o.ranks > 1) fail("--cuda-graph records the steps of one rank, but there are ", o.ranks);
+  for (const char* what : {"parameters", "gradients"}) {
+    if (std::ranges::find(o.parallel.offload, what) == o.parallel.offload.end()) continue;
+    fail("--cuda-graph does not record what --offload ", what, " has the host wait for");
+  }
+}
+
 void complete(TrainOptions& o) {
   check_positive("--steps", o.steps);
   if (!(o.learning_rate > 0)) fail("--lr is ", o.learning_rate, "; above 0");
@@ -87,6 +103,7 @@ void complete(TrainOptions& o) {
   if (o.parallel.model.empty()) o.parallel.model = o.init;
   const char* flag = launched_ranks() > 1 ? "the job's number of processes" : "--ranks";
   o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), kMostRanks, flag);
+  if (o.cuda_graph) check_graph(o);
 }
 
 }  // namespace weft::cli

@@ -21,6 +21,7 @@ struct TrainOptions {
   std::vector<std::string> data;
   std::string init;
   std::string device = "cpu";
+  bool cuda_graph = false;
   int ranks = 0;
   int64_t steps = 100;
   uint64_t seed = 0;

@@ -248,6 +248,7 @@ void Runtime::finish_backward() {
 void Runtime::end() {
   event(StepEvent::Kind::end, root());
   conductor_.end();
+  order(stream(StreamRole::gather), computing());
   order(stream(StreamRole::scatter), computing());
   await_host();
   running_->complete = true;

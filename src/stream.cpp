@@ -5,8 +5,10 @@
 #include <map>
 #include <utility>
 
+#include "src/cuda/capture.h"
 #include "src/cuda/runtime.h"
 #include "weft/context.h"
+#include "weft/error.h"
 
 namespace weft {
 
@@ -65,7 +67,12 @@ void Event::wait(const Stream& stream) const {
 }
 
 void Event::synchronize() const {
-  if (handle_) cuda::synchronize_event(handle_.get());
+  if (!handle_) return;
+  if (cuda::is_capturing()) {
+    fail(
+        "graph: the host waits for the GPU in the recorded work, as it does with what rests on it");
+  }
+  cuda::synchronize_event(handle_.get());
 }
 
 }  // namespace weft

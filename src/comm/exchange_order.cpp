@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "src/cuda/capture.h"
 #include "src/cuda/runtime.h"
 #include "weft/error.h"
 
@@ -18,7 +19,12 @@ MemoryGroup::~MemoryGroup() {
 
 ExchangeOrder::ExchangeOrder(const MemoryGroup& group, int rank, uint64_t sequence, Device device)
     : group_(group), rank_(rank), sequence_(sequence), device_(device) {
-  if (is_queued()) stream_ = current_stream(device);
+  if (!is_queued()) return;
+  if (cuda::is_capturing()) {
+    fail(group.name,
+         ": the recorded work of a graph exchanges with other ranks; record that of one");
+  }
+  stream_ = current_stream(device);
 }
 
 void ExchangeOrder::mark(int point) {

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "src/cuda/capture.h"
 #include "src/cuda/copy.h"
 #include "src/cuda/device_rows.h"
 #include "src/cuda/reduce.h"
@@ -205,7 +206,8 @@ void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, i
 std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
                                     std::optional<int64_t> allowed) {
   const int64_t count = ids.numel();
-  if (count == 0) return {};
+  // What is recorded cannot be looked at.
+  if (count == 0 || is_capturing()) return {};
   const Numbers found(count, ids.device), least(1, ids.device);
   const RowSide side = RowSide(ids, ids.shape.ndim());
   const FindOutside find{count, low,         high, allowed.has_value(), allowed.value_or(0),

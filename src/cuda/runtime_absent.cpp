@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/cuda/capture.h"
 #include "src/cuda/runtime.h"
 #include "weft/error.h"
 
@@ -31,5 +32,12 @@ bool event_done(void*) { refuse(); }
 void copy_to_device(void*, const void*, size_t, const Stream&) { refuse(); }
 void copy_to_host(void*, const void*, size_t, const Stream&) { refuse(); }
 void copy_on_devices(void*, const void*, size_t, const Stream&) { refuse(); }
+
+void begin_capture(const Stream&) { refuse(); }
+void* end_capture(const Stream&) { refuse(); }
+void drop_capture(const Stream&) noexcept {}
+bool is_capturing() { return false; }
+void play(void*, const Stream&) { refuse(); }
+void destroy_graph(void*) noexcept {}
 
 }  // namespace weft::cuda

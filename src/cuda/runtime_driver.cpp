@@ -124,36 +124,6 @@ void synchronize(const Stream& stream) {
   check("cudaStreamSynchronize", cudaStreamSynchronize(handle_of(stream)));
 }
 
-void* create_event(const Stream& stream) {
-  use_device(stream.device.index);
-  cudaEvent_t event = nullptr;
-  check("cudaEventCreate", cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  check("cudaEventRecord", cudaEventRecord(event, handle_of(stream)));
-  return event;
-}
-
-void record_event(void* event, const Stream& stream) {
-  check("cudaEventRecord", cudaEventRecord(static_cast<cudaEvent_t>(event), handle_of(stream)));
-}
-
-void destroy_event(void* event) noexcept { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
-
-void wait_event(const Stream& stream, void* event) {
-  check("cudaStreamWaitEvent",
-        cudaStreamWaitEvent(handle_of(stream), static_cast<cudaEvent_t>(event), 0));
-}
-
-void synchronize_event(void* event) {
-  check("cudaEventSynchronize", cudaEventSynchronize(static_cast<cudaEvent_t>(event)));
-}
-
-bool event_done(void* event) {
-  const cudaError_t error = cudaEventQuery(static_cast<cudaEvent_t>(event));
-  if (error == cudaErrorNotReady) return false;
-  check("cudaEventQuery", error);
-  return true;
-}
-
 static void copy_bytes(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                        const Stream& stream) {
   if (bytes == 0) return;

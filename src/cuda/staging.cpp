@@ -7,7 +7,9 @@
 #include <cstring>
 #include <utility>
 
+#include "src/cuda/capture.h"
 #include "src/cuda/runtime.h"
+#include "weft/error.h"
 
 namespace weft::cuda {
 
@@ -58,7 +60,14 @@ class Staging {
 
 }  // namespace
 
+/// What the host gives or takes is of one time only.
+static void check_not_recorded() {
+  if (!is_capturing()) return;
+  fail("graph: the recorded work copies between the host and a GPU; copy before and after it");
+}
+
 void send_to_device(void* to, const void* from, size_t bytes, const Stream& stream) {
+  check_not_recorded();
   for (size_t done = 0; done < bytes;) {
     Stretch& stretch = Staging::of_thread().next(bytes - done);
     const size_t part = std::min(bytes - done, stretch.bytes);
@@ -86,6 +95,7 @@ struct Arriving {
 }  // namespace
 
 void read_from_device(void* to, const void* from, size_t bytes, const Stream& stream) {
+  check_not_recorded();
   Arriving before;
   for (size_t done = 0; done < bytes;) {
     Stretch& stretch = Staging::of_thread().next(bytes - done);

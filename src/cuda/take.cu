@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cuda/take.h"
 
+#include "src/cuda/capture.h"
 #include "src/cuda/copy.h"
 #include "src/cuda/elements.h"
 #include "src/cuda/launch.h"
@@ -176,7 +177,8 @@ static Ref<Storage> whole_numbers(int64_t count, Device device) {
 
 std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
   const int64_t count = indices.numel();
-  if (count == 0) return std::nullopt;
+  // What is recorded cannot be looked at.
+  if (count == 0 || is_capturing()) return std::nullopt;
   const Block flat = dense_block(indices.data, indices.dtype, {count}, indices.device);
   DeviceTaking taking(flat, flat, flat, 0);
   taking.size = size;

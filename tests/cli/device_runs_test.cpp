@@ -98,6 +98,25 @@ TEST_F(DeviceRuns, TrainInPartsAndWithRecompute) {
   expect_as_on_the_cpu("--ranks 2 --activation-checkpointing selective --keep-gathered", 2e-5);
 }
 
+TEST_F(DeviceRuns, TrainByAGraphWithEqualLosses) {
+  for (const char* flags : {"", "--dtype bf16", "--accumulate 2", "--offload state",
+                            "--activation-checkpointing full"}) {
+    const std::string steps = concat("--ranks 1 --steps 8 --device cuda ", flags);
+    const std::vector<double> plain = numbers_of(steps, "plain.jsonl");
+    const std::vector<double> played = numbers_of(steps + " --cuda-graph", "played.jsonl");
+    ASSERT_EQ(plain.size(), 16u) << flags;
+    EXPECT_EQ(played, plain) << flags;
+    std::filesystem::remove(scratch_.path("plain.jsonl"));
+    std::filesystem::remove(scratch_.path("played.jsonl"));
+  }
+  for (const char* wrong : {"--device cuda --ranks 2", "--device cpu --ranks 1",
+                            "--device cuda --ranks 1 --offload gradients"}) {
+    const Outcome outcome = run_weft(train(concat("--steps 1 --cuda-graph ", wrong)));
+    EXPECT_EQ(outcome.code, 2) << outcome.text;
+    EXPECT_NE(outcome.text.find("--cuda-graph"), std::string::npos) << outcome.text;
+  }
+}
+
 TEST_F(DeviceRuns, TrainWithWhatRestsOnTheHost) {
   for (const char* what : {"parameters", "gradients", "state", "parameters,gradients,state"}) {
     expect_as_on_the_cpu(concat("--ranks 2 --offload ", what), 2e-5);

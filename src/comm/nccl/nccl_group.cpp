@@ -9,6 +9,7 @@
 #include "src/comm/flight/record.h"
 #include "src/comm/nccl/program.h"
 #include "src/comm/work_state.h"
+#include "src/cuda/capture.h"
 #include "src/cuda/runtime.h"
 #include "weft/context.h"
 #include "weft/error.h"
@@ -156,6 +157,10 @@ void NcclGroup::queue(const Collective& call, NcclLane& lane, const Stream& stre
 }
 
 Work NcclGroup::start_here(const Collective& call) {
+  if (cuda::is_capturing()) {
+    fail(host_->name(),
+         ": the recorded work of a graph exchanges with other ranks; record that of one");
+  }
   const Stream stream = current_stream(device_of(call));
   const int role = role_of(stream);
   const NcclCallName name = name_of_next(call);

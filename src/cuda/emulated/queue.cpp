@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -112,6 +113,28 @@ std::shared_ptr<Queue> make_queue() {
   return queue;
 }
 
+/// A recording under way. Work that came before another's may be done before it: the order in
+/// which it came is one in which it can be played.
+struct Recording {
+  uint64_t number = 0;
+  std::set<const Queue*> queues;
+  std::vector<std::function<void()>> work;
+};
+static thread_local Recording recording;
+
+static bool is_recorded(const std::shared_ptr<Queue>& queue) {
+  return recording.number != 0 && recording.queues.contains(queue.get());
+}
+
+void begin_recording(const std::shared_ptr<Queue>& queue) {
+  static std::atomic<uint64_t> recordings{0};
+  recording = {++recordings, {queue.get()}, {}};
+}
+
+std::vector<std::function<void()>> end_recording() { return std::exchange(recording, {}).work; }
+
+bool is_recording() { return recording.number != 0; }
+
 static thread_local bool queued_only = false;
 
 QueuedOnly::QueuedOnly() : before_(std::exchange(queued_only, true)) {}
@@ -129,10 +152,16 @@ static void enqueue_item(const std::shared_ptr<Queue>& queue, Item item) {
 }
 
 void enqueue(const std::shared_ptr<Queue>& queue, std::function<void()> work) {
+  if (is_recorded(queue)) return recording.work.push_back(std::move(work));
   enqueue_item(queue, {std::move(work), {}});
 }
 
 void enqueue_wait(const std::shared_ptr<Queue>& queue, const Mark& mark) {
+  if (mark.recording != 0) {
+    if (mark.recording == recording.number) recording.queues.insert(queue.get());
+    return;
+  }
+  if (is_recorded(queue)) return;
   enqueue_item(queue, {nullptr, mark});
 }
 
@@ -142,6 +171,7 @@ void hold(const std::shared_ptr<Queue>& queue) {
 }
 
 Mark mark_of(const std::shared_ptr<Queue>& queue) {
+  if (is_recorded(queue)) return {queue, 0, recording.number};
   const std::lock_guard lock(scheduler().mutex);
   return {queue, queue->done + queue->work.size() + (queue->running ? 1 : 0)};
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace weft::cuda::emulated {
 
@@ -21,6 +22,8 @@ struct Queue;
 struct Mark {
   std::shared_ptr<Queue> queue = {};
   uint64_t count = 0;
+  /// The recording that it is of; 0: of none.
+  uint64_t recording = 0;
 };
 
 /// Work, or the wait for that of another queue.
@@ -53,6 +56,11 @@ class QueuedOnly {
  private:
   bool before_;
 };
+/// Records what the calling thread gives this queue, and those that wait for it, from now on.
+void begin_recording(const std::shared_ptr<Queue>& queue);
+/// All of it, in the order it came.
+std::vector<std::function<void()>> end_recording();
+bool is_recording();
 Mark mark_of(const std::shared_ptr<Queue>& queue);
 /// Runs the queue's work up to the mark.
 void run_until(const Mark& mark);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cuda/runtime.h"
+#include "src/cuda/capture.h"
 #include "src/cuda/delay.h"
 
 #include <cstdlib>
@@ -78,7 +79,10 @@ void destroy_stream(int, void* stream) noexcept {
   delete queue;
 }
 
-void synchronize(const Stream& stream) { emulated::run_all(queue_of(stream)); }
+void synchronize(const Stream& stream) {
+  if (emulated::is_recording()) fail_call("emulated synchronize", "a capture is under way");
+  emulated::run_all(queue_of(stream));
+}
 
 void* create_event(const Stream& stream) { return new Mark(emulated::mark_of(queue_of(stream))); }
 void record_event(void* event, const Stream& stream) {
@@ -101,6 +105,19 @@ static void check_pinned(const void* data) {
     return;
   fail_call("emulated copy", "the host's memory is not pinned");
 }
+
+using Recorded = std::vector<std::function<void()>>;
+
+void begin_capture(const Stream& stream) { emulated::begin_recording(queue_of(stream)); }
+void* end_capture(const Stream&) { return new Recorded(emulated::end_recording()); }
+void drop_capture(const Stream&) noexcept { emulated::end_recording(); }
+bool is_capturing() { return emulated::is_recording(); }
+void play(void* graph, const Stream& stream) {
+  for (const auto& work : *static_cast<Recorded*>(graph)) {
+    emulated::enqueue(queue_of(stream), work);
+  }
+}
+void destroy_graph(void* graph) noexcept { delete static_cast<Recorded*>(graph); }
 
 void copy_to_device(void* to, const void* from, size_t bytes, const Stream& stream) {
   if (bytes > 0) check_pinned(from);
