@@ -54,6 +54,9 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
       ->check(CLI::IsMember({"parameters", "gradients", "state"}));
   train->add_flag("--cuda-graph", o.cuda_graph,
                   "Record the third step of one rank on a GPU, and play it from then on");
+  train->add_flag("--deterministic", o.deterministic,
+                  "The same bits in each run, of processes as of threads: NCCL adds up in the order "
+                  "of the ranks (all else does so anyway)");
   train->add_option("--steps", o.steps, "Updates of the weights")->capture_default_str();
   train->add_option("--seed", o.seed, "Of the weights, the order of the data and the sample")
       ->capture_default_str();

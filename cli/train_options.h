@@ -22,6 +22,7 @@ struct TrainOptions {
   std::string init;
   std::string device = "cpu";
   bool cuda_graph = false;
+  bool deterministic = false;
   int ranks = 0;
   int64_t steps = 100;
   uint64_t seed = 0;
