@@ -54,9 +54,10 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
       ->check(CLI::IsMember({"parameters", "gradients", "state"}));
   train->add_flag("--cuda-graph", o.cuda_graph,
                   "Record the third step of one rank on a GPU, and play it from then on");
-  train->add_flag("--deterministic", o.deterministic,
-                  "The same bits in each run, of processes as of threads: NCCL adds up in the order "
-                  "of the ranks (all else does so anyway)");
+  train->add_flag(
+      "--deterministic", o.deterministic,
+      "The same bits in each run, of processes as of threads: NCCL adds up in the order "
+      "of the ranks (all else does so anyway)");
   train->add_option("--steps", o.steps, "Updates of the weights")->capture_default_str();
   train->add_option("--seed", o.seed, "Of the weights, the order of the data and the sample")
       ->capture_default_str();
@@ -97,7 +98,9 @@ void complete(TrainOptions& o) {
   if (!(o.learning_rate > 0)) fail("--lr is ", o.learning_rate, "; above 0");
   if (!(o.clip > 0)) fail("--clip is ", o.clip, "; above 0");
   if (o.weight_decay < 0) fail("--weight-decay is ", o.weight_decay, "; at least 0");
-  if (o.peak_tflops < 0) fail("--peak-tflops is ", o.peak_tflops, "; above 0");
+  if (!(o.peak_tflops >= 0 && o.peak_tflops < 1e9)) {
+    fail("--peak-tflops is ", o.peak_tflops, "; above 0");
+  }
   if (o.threads < 0) fail("--threads is ", o.threads, "; at least 1, or 0 to share the cores");
   if (o.sample < 0) fail("--sample is ", o.sample, "; at least 0");
   if (o.device == "meta") fail("--device meta computes nothing; see weft estimate");
@@ -107,6 +110,9 @@ void complete(TrainOptions& o) {
   const char* flag = launched_ranks() > 1 ? "the job's number of processes" : "--ranks";
   o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), kMostRanks, flag);
   if (o.cuda_graph) check_graph(o);
+  if (!o.parallel.offload.empty() && device_named(o.device).kind != DeviceKind::cuda) {
+    fail("--offload is of what GPUs compute with, but --device is ", o.device);
+  }
 }
 
 }  // namespace weft::cli

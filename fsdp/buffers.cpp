@@ -34,7 +34,7 @@ void BufferPool::set_device(Device device) {
 
 /// Memory goes back when no stream uses it.
 void BufferPool::clear() {
-  for (const Free& free : free_) free.used.synchronize();
+  for (const Free& free : free_) free.used.synchronize_quietly();
   free_.clear();
 }
 

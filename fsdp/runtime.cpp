@@ -187,7 +187,12 @@ void Runtime::before_forward(Unit& unit) {
 void Runtime::after_forward(Unit& unit) {
   event(StepEvent::Kind::forward_done, unit);
   conductor_.forward_done(unit);
-  if (&unit == first_ && !training_) end();
+  if (&unit != first_) return;
+  if (training_) {
+    await_host();
+  } else {
+    end();
+  }
 }
 
 /// Whatever comes first of a backward begins it.

@@ -32,7 +32,7 @@ Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) {
   }
   Tensor sum = zeros({}, {.device = gradients[0].device()});
   for (const Run& run : adjacent_runs({&gradients}, counted, [](size_t, size_t) { return true; })) {
-    sum = sum + sum_squares(flat(gradients, run)).to(f32);
+    sum = sum + sum_squares(flat(gradients, run)).to(f32).to(sum.device());
   }
   reduction.reduce(sum);
   return sqrt(sum);
@@ -55,7 +55,8 @@ double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_no
   std::vector<size_t> all;
   for (size_t i = 0; i < gradients.size(); ++i) all.push_back(i);
   for (const Run& run : adjacent_runs({&gradients}, all, [](size_t, size_t) { return true; })) {
-    scale_(flat(gradients, run), scale);
+    const Tensor part = flat(gradients, run);
+    scale_(part, scale.to(part.device()));
   }
   return before;
 }

@@ -68,10 +68,14 @@ static Tensor trust_ratios(const Tensor& squares) {
 
 void Lamb::update_all(std::span<const Update> updates) {
   for (const Update& update : updates) {
-    if (update.value.device() == update.gradient.device()) continue;
-    fail("lamb: parameter ", parameters()[update.parameter].name(), " rests on ",
-         update.value.device(), " and its gradient on ", update.gradient.device(),
-         "; offload both or neither, or use AdamW");
+    const NamedParameter& named = parameters()[update.parameter];
+    const Device used = named.parameter->tensor().device();
+    for (const Tensor& tensor : {update.value, update.gradient}) {
+      if (tensor.device() == used) continue;
+      fail("lamb: parameter ", named.name(), " is computed with on ", used,
+           ", but its value or gradient rests on ", tensor.device(),
+           "; AdamW and SGD update what is offloaded");
+    }
   }
   Tensors values;
   for (const NamedParameter& named : parameters()) values.push_back(named.parameter->value());

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "nn/adjacency.h"
-#include "nn/passage.h"
+#include "nn/offloaded_update.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
@@ -213,9 +213,9 @@ Device Optimizer::device_of(const Update& update) const {
 }
 
 void Optimizer::update_by_parts(Device device, const Update& whole) {
-  std::vector<Passenger> arrays{{whole.value, true}, {whole.gradient, false}};
+  std::vector<UpdatedArray> arrays{{whole.value, true}, {whole.gradient, false}};
   for (const Tensor& moment : whole.state) arrays.push_back({moment, true});
-  pass_through(device, arrays, [&](const Tensors& parts) {
+  update_offloaded(device, arrays, [&](const Tensors& parts) {
     Update part = whole;
     part.value = parts[0];
     part.gradient = parts[1];
@@ -240,7 +240,7 @@ void Optimizer::update_all(std::span<const Update> updates) {
       passed = device;
     }
   }
-  if (passed) await_passage(*passed);
+  if (passed) await_offloaded(*passed);
 }
 
 }  // namespace weft

@@ -150,9 +150,19 @@ void transfer_(const Tensor& to, const Tensor& from) {
   check_tensor("transfer_", from);
   if (to.device() == from.device()) return copy_(to, from);
   const Block out = to.block(), in = from.block();
-  if (!(out.shape == in.shape) || !out.is_dense() || !in.is_dense()) {
-    fail("transfer_: ", in.shape, " is transferred to ", out.shape,
-         "; both are dense and have one shape");
+  if (!(out.shape == in.shape)) {
+    fail("transfer_: ", in.shape, " is transferred to ", out.shape);
+  }
+  if (!out.is_dense() || !in.is_dense()) {
+    fail("transfer_: the ", out.is_dense() ? "source " : "destination ", out.shape,
+         " is not dense");
+  }
+  const DeviceKind a = out.device.kind, b = in.device.kind;
+  const bool with_host = (a == DeviceKind::cpu && b == DeviceKind::cuda) ||
+                         (a == DeviceKind::cuda && b == DeviceKind::cpu);
+  if (!with_host) {
+    fail("transfer_: from ", in.device, " to ", out.device,
+         "; one is a GPU and the other the host");
   }
   if (cuda::kWithCuda) {
     cuda::transfer(out, in);

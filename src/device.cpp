@@ -29,7 +29,7 @@ int device_count(DeviceKind kind) { return kind == DeviceKind::cuda ? cuda::devi
 
 void check_available(Device device) {
   const int count = device_count(device.kind);
-  if (device.index < count) return;
+  if (device.index >= 0 && device.index < count) return;
   if (count == 0) {
     fail("device: there is no ", device, ": ", cuda::why_no_device(), "; use device cpu");
   }

@@ -104,6 +104,7 @@ void* Heap::allocate_fresh(int size_class, size_t bytes) {
 }
 
 void* Heap::allocate_pinned(size_t bytes, Purpose purpose) {
+  void* const data = cuda::allocate_pinned(bytes);
   if (owned_) {
     ++live_;
     count(DeviceKind::cpu, purpose, static_cast<int64_t>(bytes));
@@ -111,7 +112,7 @@ void* Heap::allocate_pinned(size_t bytes, Purpose purpose) {
     const std::lock_guard lock(mutex_);
     ++live_;
   }
-  return cuda::allocate_pinned(bytes);
+  return data;
 }
 
 void Heap::free(const Freed& freed) {

@@ -32,6 +32,8 @@ struct ThreadStreams {
 Stream stream_for(Device device, StreamRole role) {
   if (device.kind != DeviceKind::cuda) return {};
   thread_local ThreadStreams streams;
+  const auto of_device = streams.by_device.find(device.index);
+  if (of_device == streams.by_device.end()) check_available(device);
   cuda::use_device(device.index);
   void*& handle = streams.by_device[device.index][static_cast<size_t>(role)];
   if (!handle) [[unlikely]]
@@ -73,6 +75,13 @@ void Event::synchronize() const {
         "graph: the host waits for the GPU in the recorded work, as it does with what rests on it");
   }
   cuda::synchronize_event(handle_.get());
+}
+
+void Event::synchronize_quietly() const noexcept {
+  try {
+    if (handle_ && !cuda::is_capturing()) cuda::synchronize_event(handle_.get());
+  } catch (const std::exception&) {
+  }
 }
 
 }  // namespace weft

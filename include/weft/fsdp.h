@@ -73,7 +73,7 @@ struct MixedPrecision {
   /// whole parameters.
   std::optional<DType> gather = {};
   /// Of gradients on the wire; as `accumulate` unless given. A backward writes them so, and adds up
-  /// in it what waits for the sync as Partial; ranks' sums are made in f32 in any case.
+  /// in it what waits for the sync as Partial; ranks' sums are made in f32, unless by NCCL.
   std::optional<DType> reduce = {};
   /// Of reduced gradients; that of storage unless given.
   std::optional<DType> accumulate = {};

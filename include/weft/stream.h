@@ -22,7 +22,8 @@ struct Stream {
 enum class StreamRole : uint8_t { compute, gather, scatter, copy };
 inline constexpr int kStreamRoles = 4;
 
-/// The calling thread's stream of that role on a device, made when it is first asked for.
+/// The calling thread's stream of that role on a device, made when it is first asked for; it ends
+/// with the thread. std::invalid_argument when there is no such device.
 WEFT_API Stream stream_for(Device device, StreamRole role);
 
 /// Where the calling thread's work on `device` goes: the stream of the StreamScope it is in, where
@@ -52,6 +53,8 @@ class WEFT_API Event {
   void wait(const Stream& stream) const;
   /// Blocks the calling thread until this point is reached.
   void synchronize() const;
+  /// The same for destructors: an error of the device is told by its next call.
+  void synchronize_quietly() const noexcept;
   bool empty() const { return handle_ == nullptr; }
 
  private:

@@ -14,6 +14,7 @@ MemoryGroup::~MemoryGroup() {
     for (void* event : events.points) {
       if (event) cuda::destroy_event(event);
     }
+    for (void* event : events.former) cuda::destroy_event(event);
   }
 }
 
@@ -32,7 +33,7 @@ void ExchangeOrder::mark(int point) {
   SlotEvents& events = group_.events(rank_, sequence_);
   if (events.device != device_) {
     for (void*& event : events.points) {
-      if (event) cuda::destroy_event(std::exchange(event, nullptr));
+      if (event) events.former.push_back(std::exchange(event, nullptr));
     }
     events.device = device_;
   }
@@ -66,14 +67,13 @@ void ExchangeOrder::finished(int phase) { mark(1 + phase); }
 
 void ExchangeOrder::ended(int last) {
   await_others(1 + last);
-  mark(SlotEvents::kEnd);
+  if (is_queued()) end_ = Event::record(stream_);
 }
 
 void ExchangeOrder::join() const {
-  if (!is_queued()) return;
+  if (end_.empty()) return;
   const Stream now = current_stream(device_);
-  if (now == stream_) return;
-  cuda::wait_event(now, group_.events(rank_, sequence_).points[SlotEvents::kEnd]);
+  if (now != stream_) end_.wait(now);
 }
 
 }  // namespace weft

@@ -43,6 +43,7 @@ class ExchangeOrder {
   const uint64_t sequence_;
   const Device device_;
   Stream stream_;
+  Event end_;
 };
 
 }  // namespace weft

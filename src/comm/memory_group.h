@@ -40,9 +40,10 @@ inline constexpr int kMaxPhases = 6;
 /// them; the next call of the slot begins when all ranks are done with this one.
 struct SlotEvents {
   Device device = cpu;
-  /// What the rank shows is there; its reads of each phase are done; all is done, by all ranks.
-  static constexpr int kEnd = kMaxPhases + 1;
-  std::array<void*, kEnd + 1> points{};
+  /// What the rank shows is there; its reads of each phase are done.
+  std::array<void*, kMaxPhases + 1> points{};
+  /// Of other devices, which somebody may still be about to wait for.
+  std::vector<void*> former;
 };
 
 /// What the members of a group that see each other's memory share. Collective `s` of each rank uses

@@ -9,7 +9,9 @@ namespace weft::cuda {
 
 KeptDeviceBlocks::Place KeptDeviceBlocks::place_on(Device device) {
   const Stream& stream = Context::current().stream;
-  return {device.index, stream.device == device ? stream.handle : nullptr};
+  const bool is_other =
+      stream.handle && stream.device == device && stream != stream_for(device, StreamRole::compute);
+  return {device.index, is_other ? stream.handle : nullptr};
 }
 
 void* KeptDeviceBlocks::take(size_t bytes, Device device) {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cuda/reduce_blocks.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "src/cuda/elements.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/streams.h"
 #include "src/kernels/reducers.h"
 #include "weft/error.h"
+#include "weft/storage.h"
 
 namespace weft::cuda {
 
@@ -28,7 +32,9 @@ struct CombineSources {
   DType dtype;
   void* out;
   DType out_dtype;
-  bool average, accumulate;
+  /// The sum is divided by it; 0: it is not.
+  int divisor;
+  bool accumulate;
 
   WEFT_DEVICE void operator()(const Lane& lane) const {
     for (int64_t i = lane.index; i < elements; i += lane.count) {
@@ -37,7 +43,7 @@ struct CombineSources {
         value = R::combine(value,
                            load_element<C>(sources[s].data, dtype, offset(i, sources[s].strides)));
       }
-      if (average) value = value / static_cast<C>(count);
+      if (divisor) value = value / static_cast<C>(divisor);
       const int64_t at = offset(i, out_strides);
       if (accumulate) value = SumOf::combine(load_element<C>(out, out_dtype, at), value);
       store_element(out, out_dtype, at, value);
@@ -67,14 +73,14 @@ static bool merges(std::span<const Block> sources, const Block& out, int d) {
 }
 
 template <class R, class C>
-static void combine(std::span<const Block> sources, const Block& out, bool average,
+static void combine(std::span<const Block> sources, const Block& out, int divisor,
                     bool accumulate) {
   CombineSources<R, C> kernel{};
   kernel.elements = out.numel();
   kernel.count = static_cast<int>(sources.size());
   kernel.dtype = sources[0].dtype;
   kernel.out = out.data, kernel.out_dtype = out.dtype;
-  kernel.average = average, kernel.accumulate = accumulate;
+  kernel.divisor = divisor, kernel.accumulate = accumulate;
   for (size_t s = 0; s < sources.size(); ++s) kernel.sources[s].data = sources[s].data;
   int64_t run = 1;
   for (int d = 0; d < out.shape.ndim(); ++d) {
@@ -92,33 +98,56 @@ static void combine(std::span<const Block> sources, const Block& out, bool avera
 }
 
 template <class C>
-static void reduce_as(ReduceOp op, std::span<const Block> sources, const Block& out,
+static void reduce_as(ReduceOp op, std::span<const Block> sources, const Block& out, int divisor,
                       bool accumulate) {
   switch (op) {
     case ReduceOp::sum:
-      return combine<SumOf, C>(sources, out, false, accumulate);
     case ReduceOp::avg:
-      return combine<SumOf, C>(sources, out, true, accumulate);
+      return combine<SumOf, C>(sources, out, divisor, accumulate);
     case ReduceOp::max:
-      return combine<GreatestOf, C>(sources, out, false, accumulate);
+      return combine<GreatestOf, C>(sources, out, 0, accumulate);
     case ReduceOp::min:
-      return combine<LeastOf, C>(sources, out, false, accumulate);
+      return combine<LeastOf, C>(sources, out, 0, accumulate);
   }
+}
+
+static void reduce_few(ReduceOp op, std::span<const Block> sources, const Block& out, int divisor,
+                       bool accumulate) {
+  switch (compute_dtype(sources[0].dtype)) {
+    case DType::f32:
+      return reduce_as<float>(op, sources, out, divisor, accumulate);
+    case DType::f64:
+      return reduce_as<double>(op, sources, out, divisor, accumulate);
+    default:
+      return reduce_as<int64_t>(op, sources, out, divisor, accumulate);
+  }
+}
+
+/// Groups of neighbours first, kept as they are computed, then those.
+static void reduce_many(ReduceOp op, std::span<const Block> sources, const Block& out, int divisor,
+                        bool accumulate) {
+  const DType dtype = compute_dtype(sources[0].dtype);
+  const auto bytes = static_cast<size_t>(out.numel()) * size_of(dtype);
+  std::vector<Ref<Storage>> memory;
+  std::vector<Block> groups;
+  for (size_t first = 0; first < sources.size(); first += kMostSources) {
+    const size_t count = std::min<size_t>(kMostSources, sources.size() - first);
+    memory.push_back(Storage::allocate(bytes, out.device));
+    groups.push_back(dense_block(memory.back()->data(), dtype, out.shape, out.device));
+    reduce_few(op, sources.subspan(first, count), groups.back(), 0, false);
+  }
+  reduce_few(op, groups, out, divisor, accumulate);
 }
 
 void reduce_blocks(ReduceOp op, std::span<const Block> sources, const Block& out, bool accumulate) {
   if (out.numel() == 0 || sources.empty()) return;
-  if (sources.size() > kMostSources) {
-    fail("reduction: ", sources.size(), " ranks on ", out.device, "; at most ", kMostSources);
+  const int divisor = op == ReduceOp::avg ? static_cast<int>(sources.size()) : 0;
+  constexpr size_t most = size_t{kMostSources} * kMostSources;
+  if (sources.size() > most) {
+    fail("reduction: ", sources.size(), " ranks on ", out.device, "; at most ", most);
   }
-  switch (compute_dtype(sources[0].dtype)) {
-    case DType::f32:
-      return reduce_as<float>(op, sources, out, accumulate);
-    case DType::f64:
-      return reduce_as<double>(op, sources, out, accumulate);
-    default:
-      return reduce_as<int64_t>(op, sources, out, accumulate);
-  }
+  const bool few = sources.size() <= kMostSources;
+  (few ? reduce_few : reduce_many)(op, sources, out, divisor, accumulate);
 }
 
 }  // namespace weft::cuda

@@ -26,12 +26,16 @@ struct Stretch {
   Stretch() = default;
   Stretch(const Stretch&) = delete;
   Stretch& operator=(const Stretch&) = delete;
-  ~Stretch() { resize(0); }
+  ~Stretch() {
+    used.synchronize_quietly();
+    if (data) free_pinned(data);
+  }
 
   void resize(size_t wanted) {
     used.synchronize();
-    if (data) free_pinned(data);
-    data = wanted ? static_cast<std::byte*>(allocate_pinned(wanted)) : nullptr;
+    bytes = 0;
+    if (data) free_pinned(std::exchange(data, nullptr));
+    data = static_cast<std::byte*>(allocate_pinned(wanted));
     bytes = wanted;
   }
 };
@@ -94,6 +98,10 @@ struct Arriving {
 
 }  // namespace
 
+static thread_local void (*check_of_reads)() = nullptr;
+
+void check_reads_by(void (*check)()) { check_of_reads = check; }
+
 void read_from_device(void* to, const void* from, size_t bytes, const Stream& stream) {
   check_not_recorded();
   Arriving before;
@@ -106,6 +114,7 @@ void read_from_device(void* to, const void* from, size_t bytes, const Stream& st
     done += arriving.bytes;
   }
   before.take(to);
+  if (check_of_reads) check_of_reads();
 }
 
 }  // namespace weft::cuda

@@ -12,6 +12,9 @@ namespace weft::cuda {
 
 /// Queued on `stream`; `from` has been read when it returns, whatever the GPU is doing.
 void send_to_device(void* to, const void* from, size_t bytes, const Stream& stream);
+/// Called after each read of the calling thread; throws when what was read is of no use, as after a
+/// collective that was given up.
+void check_reads_by(void (*check)());
 /// The bytes are there when it returns.
 void read_from_device(void* to, const void* from, size_t bytes, const Stream& stream);
 

@@ -121,7 +121,11 @@ TEST_F(DeviceRuns, TrainWithWhatRestsOnTheHost) {
   for (const char* what : {"parameters", "gradients", "state", "parameters,gradients,state"}) {
     expect_as_on_the_cpu(concat("--ranks 2 --offload ", what), 2e-5);
   }
-  const Outcome wrong = run_weft(train("--offload weights --steps 1"));
+  const Outcome sampled =
+      run_weft(train("--ranks 2 --steps 1 --device cuda --offload parameters --sample 5"));
+  EXPECT_EQ(sampled.code, 0) << sampled.text;
+  EXPECT_EQ(run_weft(train("--offload state --steps 1")).code, 2);
+  const Outcome wrong = run_weft(train("--device cuda --offload weights --steps 1"));
   EXPECT_EQ(wrong.code, 2) << wrong.text;
   EXPECT_NE(wrong.text.find("weights"), std::string::npos) << wrong.text;
 }

@@ -7,6 +7,7 @@
 #include "src/comm/pending.h"
 #include "src/comm/waiter.h"
 #include "src/cuda/runtime.h"
+#include "src/cuda/staging.h"
 
 namespace weft {
 
@@ -19,10 +20,19 @@ std::string NcclCallName::title() const {
   return concat(group, ": nccl ", in_words(signature), " number ", number);
 }
 
+/// Those that the calling thread made and has.
+static constinit thread_local NcclLane* lanes_of_thread = nullptr;
+
+void NcclLane::check_all_results() {
+  for (NcclLane* lane = lanes_of_thread; lane; lane = lane->next_) lane->check_results();
+}
+
 NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device device,
                    const NcclCallName& first)
     : group_(group),
       world_(*group.world()),
+      device_(device),
+      first_(first),
       communicator_(nccl::begin(group.size(), id, group.rank(), device.index)) {
   try {
     await(first);
@@ -31,9 +41,14 @@ NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device devi
     throw;
   }
   watch(*this);
+  next_ = std::exchange(lanes_of_thread, this);
+  cuda::check_reads_by(check_all_results);
 }
 
 NcclLane::~NcclLane() {
+  NcclLane** place = &lanes_of_thread;
+  while (*place && *place != this) place = &(*place)->next_;
+  if (*place) *place = next_;
   unwatch(*this);
   const std::lock_guard lock(mutex_);
   if (!communicator_) return;
@@ -92,6 +107,11 @@ void NcclLane::check(const NcclCallName& call) {
   check_locked(call);
 }
 
+void NcclLane::check_results() {
+  const std::lock_guard lock(mutex_);
+  if (!communicator_) check_locked(under_way_.empty() ? first_ : under_way_.front().call);
+}
+
 /// Passed, there is a communicator: it ends with a failure of its own or the world's.
 void NcclLane::check_locked(const NcclCallName& call) const {
   if (failure_) std::rethrow_exception(failure_);
@@ -130,8 +150,9 @@ void NcclLane::look() noexcept {
   // Its owner is using it, and looks at the clock by itself.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || !communicator_) return;
-  if (world_.is_aborted()) return end_at_once();
   try {
+    cuda::use_device(device_.index);
+    if (world_.is_aborted()) return end_at_once();
     look_at_front(Clock::now());
   } catch (...) {
     fail(under_way_.front().call, concat(": ", text_of(std::current_exception())), false);

@@ -55,6 +55,10 @@ class NcclLane final : private Watched {
     std::shared_ptr<void> event = {};
   };
 
+  /// CommError when a call of the calling thread's lanes was given up: what it should have made is
+  /// not there.
+  static void check_all_results();
+  void check_results();
   void check_locked(const NcclCallName& call) const;
   void look() noexcept override;
   std::chrono::milliseconds period() const override;
@@ -71,11 +75,15 @@ class NcclLane final : private Watched {
 
   const Transport& group_;
   World& world_;
+  const Device device_;
+  const NcclCallName first_;
   /// What the owner's thread and the watchdog's do to the communicator.
   std::mutex mutex_;
   void* communicator_ = nullptr;
   std::exception_ptr failure_;
   std::deque<UnderWay> under_way_;
+  /// Of the thread that made it.
+  NcclLane* next_ = nullptr;
 };
 
 }  // namespace weft

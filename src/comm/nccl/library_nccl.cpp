@@ -9,7 +9,8 @@
 #include "src/cuda/runtime.h"
 #include "weft/error.h"
 
-static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 14, 0), "communicators that do not block");
+static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 26, 0),
+              "communicators that do not block, and launch in the order of their calls");
 static_assert(sizeof(ncclUniqueId) == sizeof(weft::nccl::UniqueId));
 
 namespace weft::nccl {

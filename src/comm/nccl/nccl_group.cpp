@@ -32,9 +32,9 @@ class NcclWork final : public Work::State {
         exceptions_(std::uncaught_exceptions()) {}
 
   void wait() override {
+    lane_->check(call_);
     if (is_joined_) return;
     join();
-    lane_->check(call_);
     flight_.ended();
   }
 

@@ -52,6 +52,7 @@ static Pinned& all_pinned() {
 
 void* allocate_pinned(size_t bytes) {
   auto* const data = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
+  if (!data) fail_call("emulated allocate_pinned", "the host has no ", bytes, " bytes left");
   const std::lock_guard lock(all_pinned().mutex);
   all_pinned().sizes[data] = bytes;
   return data;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/passage.h"
+#include "nn/offloaded_update.h"
 
 #include <algorithm>
 #include <array>
@@ -30,17 +30,17 @@ struct Room {
   Event free;
 };
 
-class Passage {
+class UpdateByParts {
  public:
-  Passage(Device device, const std::vector<Passenger>& arrays)
+  UpdateByParts(Device device, const std::vector<UpdatedArray>& arrays)
       : device_(device), arrays_(arrays), elements_(arrays[0].array.numel()) {
-    for (const Passenger& passenger : arrays) {
-      if (passenger.array.block().is_dense()) continue;
-      fail("optimizer: an array ", passenger.array.shape(),
+    for (const UpdatedArray& updated : arrays) {
+      if (updated.array.block().is_dense()) continue;
+      fail("optimizer: an array ", updated.array.shape(),
            " that passes through a GPU is not dense");
     }
     for (Room& room : rooms_) {
-      for (const Passenger& passenger : arrays) room.places.push_back(place_for(passenger));
+      for (const UpdatedArray& updated : arrays) room.places.push_back(place_for(updated));
     }
     // The rooms' memory was the computing stream's.
     Event::record(computing()).wait(coming());
@@ -65,12 +65,13 @@ class Passage {
   Stream coming() const { return stream_for(device_, StreamRole::gather); }
   Stream computing() const { return current_stream(device_); }
   Stream going() const { return stream_for(device_, StreamRole::scatter); }
-  bool is_guest(const Passenger& passenger) const { return passenger.array.device() != device_; }
+  bool rests_elsewhere(const UpdatedArray& updated) const {
+    return updated.array.device() != device_;
+  }
 
-  Tensor place_for(const Passenger& passenger) const {
-    if (!is_guest(passenger)) return {};
-    return empty({std::min(kPart, elements_)},
-                 {.dtype = passenger.array.dtype(), .device = device_});
+  Tensor place_for(const UpdatedArray& updated) const {
+    if (!rests_elsewhere(updated)) return {};
+    return empty({std::min(kPart, elements_)}, {.dtype = updated.array.dtype(), .device = device_});
   }
 
   Tensors bring(const Room& room, int64_t begin, int64_t count) const {
@@ -78,7 +79,7 @@ class Passage {
     Tensors parts;
     for (size_t i = 0; i < arrays_.size(); ++i) {
       Tensor part = part_of(arrays_[i].array, begin, count);
-      if (is_guest(arrays_[i])) {
+      if (rests_elsewhere(arrays_[i])) {
         const Tensor place = part_of(room.places[i], 0, count);
         transfer_(place, part);
         part = place;
@@ -91,25 +92,25 @@ class Passage {
   void send_home(const Tensors& parts, int64_t begin, int64_t count) const {
     const StreamScope scope(going());
     for (size_t i = 0; i < arrays_.size(); ++i) {
-      if (!is_guest(arrays_[i]) || !arrays_[i].changes) continue;
+      if (!rests_elsewhere(arrays_[i]) || !arrays_[i].changes) continue;
       transfer_(part_of(arrays_[i].array, begin, count), parts[i]);
     }
   }
 
   const Device device_;
-  const std::vector<Passenger>& arrays_;
+  const std::vector<UpdatedArray>& arrays_;
   const int64_t elements_;
   std::array<Room, 2> rooms_;
 };
 
 }  // namespace
 
-void pass_through(Device device, const std::vector<Passenger>& arrays,
-                  const std::function<void(const Tensors& parts)>& work) {
-  if (arrays[0].array.numel() > 0) Passage(device, arrays).run(work);
+void update_offloaded(Device device, const std::vector<UpdatedArray>& arrays,
+                      const std::function<void(const Tensors& parts)>& work) {
+  if (arrays[0].array.numel() > 0) UpdateByParts(device, arrays).run(work);
 }
 
-void await_passage(Device device) {
+void await_offloaded(Device device) {
   Event::record(stream_for(device, StreamRole::scatter)).synchronize();
 }
 

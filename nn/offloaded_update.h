@@ -9,7 +9,7 @@
 namespace weft {
 
 /// An array of one rank that an update reads; where it `changes`, writes too.
-struct Passenger {
+struct UpdatedArray {
   Tensor array;
   bool changes;
 };
@@ -17,10 +17,10 @@ struct Passenger {
 /// Lets arrays of equally many elements, some of which rest in pinned memory of the host, pass
 /// through `device` part by part: `work` gets the parts there (one dimension). Two parts are on
 /// their way while one is worked on: what comes and what goes have streams of their own. Queued
-/// only; `await_passage` before the host uses the arrays. std::invalid_argument unless they are
+/// only; `await_offloaded` before the host uses the arrays. std::invalid_argument unless they are
 /// dense.
-void pass_through(Device device, const std::vector<Passenger>& arrays,
-                  const std::function<void(const Tensors& parts)>& work);
-void await_passage(Device device);
+void update_offloaded(Device device, const std::vector<UpdatedArray>& arrays,
+                      const std::function<void(const Tensors& parts)>& work);
+void await_offloaded(Device device);
 
 }  // namespace weft
