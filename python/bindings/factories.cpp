@@ -125,6 +125,9 @@ void bind_factories(py::module_& m) {
       Released(), py::arg("x"), py::arg("value"), "Sets all elements in place");
   m.def("copy_", &copy_, Released(), py::arg("to"), py::arg("source"),
         "Copies the elements of `source`, of an equal shape, to the memory of `to`");
+  m.def("transfer_", &transfer_, Released(), py::arg("to"), py::arg("source"),
+        "copy_ between a GPU and pinned memory of the host (what `offload` keeps there) that is "
+        "queued only: the host's is read or written when the GPU's stream comes to it");
   m.def("uniform_", &uniform_, Released(), py::arg("x"), py::arg("low") = 0.0,
         py::arg("high") = 1.0, "Draws all elements anew, evenly in [low, high)");
   m.def("normal_", &normal_, Released(), py::arg("x"), py::arg("mean") = 0.0, py::arg("std") = 1.0,

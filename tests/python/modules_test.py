@@ -253,3 +253,33 @@ def test_a_forward_may_call_itself():
             return self(x / 2) if x.sum().item() > 1 else x
 
     assert Halves()(weft.asarray([8.0])).item() == 1.0
+
+
+def losses_with(mesh, offload, state):
+    weft.manual_seed(1)
+    model = nn.Sequential(nn.Linear(6, 7), nn.ReLU(), nn.Linear(7, 1))
+    weft.fully_shard(model, mesh, offload=offload)
+    model.materialize()
+    optimizer = optim.AdamW(model, lr=0.05, offload=state)
+    x = weft.distribute(weft.arange(24.0).reshape((4, 6)) / 24, mesh, [weft.Shard(0)])
+    losses = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = ((model(x) - 1) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.full_tensor().item())
+    return losses
+
+
+def test_what_rests_on_the_host_trains_the_same():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 2})
+        with pytest.raises(ValueError, match='offload names "weights"'):
+            weft.fully_shard(nn.Linear(2, 2), mesh, offload=["weights"])
+        every = losses_with(mesh, ["parameters", "gradients"], True)
+        return losses_with(mesh, [], False), every
+
+    for plain, every in weft.run_ranks(2, body):
+        assert plain == every
+        assert plain[-1] < plain[0]
