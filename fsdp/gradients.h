@@ -38,7 +38,7 @@ class Gradients {
   /// Backward writes where gradients rest: there is no buffer.
   bool is_direct() const { return direct_; }
   size_t buffer_bytes() const { return buffer_bytes_; }
-  /// The buffer holds sums until the last reduction.
+  /// They go there from the end of the buffer, which is needed until the last reduction.
   bool rest_on_host() const { return on_host_; }
   /// Of the memory in which gradients rest, and that was made.
   int64_t bytes() const { return static_cast<int64_t>(final_bytes_ + middle_bytes_); }
