@@ -72,11 +72,9 @@ class DeviceRuns : public testing::Test {
 
 TEST_F(DeviceRuns, TrainWithEveryStrategy) {
   for (const char* strategy : {"full_shard", "zero2", "zero1", "ddp"}) {
-    for (const int ranks : {1, 2, 3}) {
-      expect_as_on_the_cpu(concat("--ranks ", ranks, " --strategy ", strategy), 2e-5);
-    }
+    expect_as_on_the_cpu(concat("--ranks 2 --strategy ", strategy), 2e-5);
   }
-  expect_as_on_the_cpu("--ranks 4", 2e-5);
+  for (const int ranks : {1, 3}) expect_as_on_the_cpu(concat("--ranks ", ranks), 2e-5);
   expect_as_on_the_cpu("--mesh replicate=2,shard=2 --strategy hsdp", 2e-5);
 }
 
@@ -99,8 +97,7 @@ TEST_F(DeviceRuns, TrainInPartsAndWithRecompute) {
 }
 
 TEST_F(DeviceRuns, TrainByAGraphWithEqualLosses) {
-  for (const char* flags : {"", "--dtype bf16", "--accumulate 2", "--offload state",
-                            "--activation-checkpointing full"}) {
+  for (const char* flags : {"", "--dtype bf16 --accumulate 2", "--offload state"}) {
     const std::string steps = concat("--ranks 1 --steps 8 --device cuda ", flags);
     const std::vector<double> plain = numbers_of(steps, "plain.jsonl");
     const std::vector<double> played = numbers_of(steps + " --cuda-graph", "played.jsonl");
@@ -118,7 +115,7 @@ TEST_F(DeviceRuns, TrainByAGraphWithEqualLosses) {
 }
 
 TEST_F(DeviceRuns, TrainWithWhatRestsOnTheHost) {
-  for (const char* what : {"parameters", "gradients", "state", "parameters,gradients,state"}) {
+  for (const char* what : {"gradients", "parameters,gradients,state"}) {
     expect_as_on_the_cpu(concat("--ranks 2 --offload ", what), 2e-5);
   }
   const Outcome sampled =
