@@ -47,6 +47,9 @@ std::vector<std::string> cut_program(int& argc, char** argv) {
 std::vector<std::string> launched_command(const CLI::App& run,
                                           const std::vector<std::string>& cut_off) {
   std::vector<std::string> command = run.remaining();
+  if (!command.empty() && command[0].starts_with('-')) {
+    fail("run: there is no flag ", in_quotes(command[0]), "; see weft run --help");
+  }
   // Behind a program's name, "--" is an argument of its own.
   const std::ptrdiff_t dashes = command.empty() && !cut_off.empty() ? 1 : 0;
   command.insert(command.end(), cut_off.begin() + dashes, cut_off.end());

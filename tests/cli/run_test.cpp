@@ -8,29 +8,16 @@
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 
+#include "tests/support/command.h"
 #include "tests/support/scratch.h"
 
 namespace weft {
 namespace {
 
-struct Outcome {
-  int code;
-  std::string text;
-};
+using tests::Outcome;
 
-Outcome run(const std::string& command) {
-  FILE* pipe = ::popen(("exec 2>&1; " + command).c_str(), "r");
-  Outcome outcome{-1, ""};
-  std::array<char, 4096> buffer;
-  while (size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.text.append(buffer.data(), n);
-  }
-  const int status = ::pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
-}
+Outcome run(const std::string& command) { return tests::run_command("exec 2>&1; " + command); }
 
 /// `weft run` with those arguments.
 Outcome weft_run(const std::string& arguments, const std::string& before = "") {
@@ -57,6 +44,7 @@ TEST_F(Run, RefusesWrongFlags) {
     EXPECT_NE(outcome.text.find(sentence), std::string::npos) << arguments << outcome.text;
   };
   expect_usage_error("-n 0 -- true", "-n is 0; at least 1");
+  expect_usage_error("-n 2 --frob true", "there is no flag \"--frob\"");
   expect_usage_error("-n x -- true", "-n");
   expect_usage_error("-- true", "-n");
   expect_usage_error("-n 2", "no program; write weft run -n N -- program");

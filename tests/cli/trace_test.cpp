@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <array>
-#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "tests/support/command.h"
 #include "tests/support/scratch.h"
 
 namespace weft {
@@ -16,23 +15,11 @@ namespace {
 
 using nlohmann::json;
 
-struct Outcome {
-  int code;
-  std::string text;
-};
+using tests::Outcome;
 
 /// Runs a shell command in which $WEFT is the program, errors and output together.
 Outcome shell(const std::string& command) {
-  const std::string whole = "exec 2>&1; WEFT=" + std::string(WEFT_PROGRAM) + "; " + command;
-  FILE* pipe = ::popen(whole.c_str(), "r");
-  Outcome outcome{-1, ""};
-  std::array<char, 4096> buffer;
-  while (size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.text.append(buffer.data(), n);
-  }
-  const int status = ::pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
+  return tests::run_command("exec 2>&1; WEFT=" + std::string(WEFT_PROGRAM) + "; " + command);
 }
 
 /// An event of a trace, in nanoseconds.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <future>
 
+#include "tests/support/command.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -23,17 +22,9 @@ static JobEnd end_of_job(int ranks, const std::string& misdeed) {
   const auto begin = std::chrono::steady_clock::now();
   const std::string command = concat(WEFT_MPIRUN " --oversubscribe --bind-to none -n ", ranks, " ",
                                      WEFT_MISBEHAVE " ", misdeed, " 2>&1");
-  FILE* pipe = ::popen(command.c_str(), "r");
-  if (!pipe) throw std::runtime_error("popen");
-  JobEnd end;
-  char part[4096];
-  while (const size_t length = std::fread(part, 1, sizeof part, pipe))
-    end.text.append(part, length);
-  const int status = ::pclose(pipe);
-  end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const tests::Outcome outcome = tests::run_command(command);
   const std::chrono::duration<double> lasted = std::chrono::steady_clock::now() - begin;
-  end.seconds = lasted.count();
-  return end;
+  return {outcome.code, lasted.count(), outcome.text};
 }
 
 /// What rank 1 does (see misbehave.cpp), and what is said. "ALL" stands for the ranks that came.

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+
+namespace weft::tests {
+
+/// How a command ended, and what it wrote.
+struct Outcome {
+  /// 128 and the signal where one ended it, as shells say it.
+  int code = -1;
+  std::string text = {};
+};
+
+/// Runs a command of the shell. Its errors are not among the text unless it says so (2>&1).
+inline Outcome run_command(const std::string& command) {
+  FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("no shell could be started for " + command);
+  Outcome outcome;
+  std::array<char, 4096> buffer;
+  while (const size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    outcome.text.append(buffer.data(), n);
+  }
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+}  // namespace weft::tests
