@@ -6,7 +6,7 @@
 #include "benchmarks/cuda_train.h"
 #include "benchmarks/device_clock.h"
 #include "benchmarks/vendor.h"
-#include "cli/devices.h"
+#include "cli/machine.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"

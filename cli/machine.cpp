@@ -76,4 +76,43 @@ Machine machine_named(const std::string& name, const std::string& dtype, int ran
   fail("--machine is ", in_quotes(name), "; this, h100, h200 or a100");
 }
 
+namespace {
+
+/// A GPU: its data sheet's operations a second, in units of 1e12, and the machine that has it.
+struct Gpu {
+  /// In the names of such devices.
+  std::string_view part;
+  double bf16;
+  double f32;
+  const char* machine;
+};
+
+}  // namespace
+
+/// NVIDIA's data sheets of these GPUs, without sparsity; the first whose part is found counts.
+/// GH200 computes as an H100 SXM does.
+static constexpr Gpu kGpus[] = {
+    {"H100 PCIe", 756, 51.2, "h100"}, {"H100 NVL", 835.5, 60, "h100"},
+    {"H200 NVL", 835.5, 60, "h200"},  {"H100", 989.4, 66.9, "h100"},
+    {"H200", 989.4, 66.9, "h200"},    {"A100", 312, 19.5, "a100"},
+};
+
+static const Gpu* gpu_named(std::string_view device_name) {
+  const auto* found = std::ranges::find_if(
+      kGpus, [&](const Gpu& gpu) { return device_name.find(gpu.part) != device_name.npos; });
+  return found == std::end(kGpus) ? nullptr : found;
+}
+
+std::optional<Machine> machine_of_device(std::string_view device_name, const std::string& dtype) {
+  const Gpu* gpu = gpu_named(device_name);
+  if (!gpu) return {};
+  return machine_named(gpu->machine, dtype, 1);
+}
+
+std::optional<double> peak_operations(std::string_view device_name, std::string_view dtype) {
+  const Gpu* gpu = gpu_named(device_name);
+  if (!gpu) return {};
+  return 1e12 * (dtype == "bf16" ? gpu->bf16 : gpu->f32);
+}
+
 }  // namespace weft::cli

@@ -3,7 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/machine.h"
+
 namespace weft::cli {
+
+TEST(Devices, KnowsMachinesByTheNamesThatDriversTell) {
+  EXPECT_EQ(machine_of_device("NVIDIA H100 PCIe", "bf16").value().name, "h100");
+  EXPECT_EQ(machine_of_device("NVIDIA H200", "f32").value().name, "h200");
+  EXPECT_EQ(machine_of_device("NVIDIA A100-SXM4-80GB", "bf16").value().name, "a100");
+  EXPECT_FALSE(machine_of_device("emulated GPU", "bf16"));
+}
 
 TEST(Devices, KnowsPeaksByTheNamesThatDriversTell) {
   struct Case {

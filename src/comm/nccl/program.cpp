@@ -2,7 +2,6 @@
 #include "src/comm/nccl/program.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "src/comm/read_collective.h"
 
@@ -12,10 +11,6 @@ using nccl::Move;
 using Kind = Move::Kind;
 
 namespace {
-
-int64_t total_of(std::span<const int64_t> counts) {
-  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
-}
 
 int64_t at(std::span<const int64_t> counts, int rank) { return counts[static_cast<size_t>(rank)]; }
 
@@ -244,46 +239,6 @@ void run_step(const NcclStep& step) {
   if (!is_copy) return reduce_n(step.op, step.dtype, step.sources, step.into, step.count);
   const Piece piece{.dtype = step.dtype, .counts = {}, .device = step.into.device};
   copy_elements(piece, step.into.data, step.sources[0], step.count);
-}
-
-static int64_t received_elements(const Collective& call, const Piece& piece, int rank) {
-  const bool is_root = rank == call.root;
-  switch (call.kind) {
-    case CollectiveKind::broadcast:
-      return is_root ? 0 : piece.counts[0];
-    case CollectiveKind::all_gather:
-      return total_of(piece.counts) - at(piece.counts, rank);
-    case CollectiveKind::gather:
-      return is_root ? total_of(piece.counts) - at(piece.counts, rank) : 0;
-    case CollectiveKind::scatter:
-      return is_root ? 0 : at(piece.counts, rank);
-    case CollectiveKind::all_to_all:
-      return total_of(call.recv_counts) - at(call.recv_counts, rank);
-    case CollectiveKind::recv:
-      return piece.counts[0];
-    default:
-      return 0;
-  }
-}
-
-static int64_t reduced_bytes(const Piece& piece, int64_t own, int64_t others, int size) {
-  return (size - 1) * own * static_cast<int64_t>(size_of(piece.dtype)) +
-         others * static_cast<int64_t>(size_of(piece.recv_dtype));
-}
-
-int64_t received_bytes(const Collective& call, int rank, int size) {
-  int64_t bytes = 0;
-  for (const Piece& piece : call.pieces) {
-    if (call.kind == CollectiveKind::reduce_scatter) {
-      bytes += reduced_bytes(piece, at(piece.counts, rank), 0, size);
-    } else if (call.kind == CollectiveKind::all_reduce) {
-      const int64_t own = std::max<int64_t>(0, share_of(piece.counts[0], size, rank).count);
-      bytes += reduced_bytes(piece, own, piece.counts[0] - own, size);
-    } else {
-      bytes += received_elements(call, piece, rank) * static_cast<int64_t>(size_of(piece.dtype));
-    }
-  }
-  return bytes;
 }
 
 }  // namespace weft

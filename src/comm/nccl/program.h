@@ -40,7 +40,4 @@ NcclProgram program_of(const Collective& call, int rank, int size, bool in_rank_
 /// Queues a step on the current stream of its device.
 void run_step(const NcclStep& step);
 
-/// Bytes that a rank receives from others in a call; what the other transports count.
-int64_t received_bytes(const Collective& call, int rank, int size);
-
 }  // namespace weft
