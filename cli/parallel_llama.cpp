@@ -177,14 +177,14 @@ Tensor ParallelLlama::share_of_step(const Tensor& loss) const {
 }
 
 Tensor ParallelLlama::forward(const Tensor& ids, const Tensor& targets) {
-  const TraceSpan span("forward");
+  const TraceSpan span("forward", -1, ids.device());
   return model_.loss(ids, targets);
 }
 
 Tensor ParallelLlama::train(const Tensor& ids, const Tensor& targets, int64_t micro_step) {
   NoSync no_sync(model_, micro_step + 1 < options_.accumulate);
   const Tensor loss = forward(ids, targets);
-  const TraceSpan span("backward");
+  const TraceSpan span("backward", -1, ids.device());
   share_of_step(loss).backward();
   return loss.detach();
 }

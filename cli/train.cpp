@@ -9,6 +9,8 @@
 
 #include "cli/data.h"
 #include "cli/devices.h"
+#include "cli/machine.h"
+#include "cli/overlap.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
@@ -86,8 +88,16 @@ class Training {
       std::printf("%lld steps are done already; more need --steps above that\n",
                   static_cast<long long>(done));
     }
-    if (!options_.trace.empty()) trace_.emplace();
+    std::optional<StepSeconds> predicted;
+    if (!options_.trace.empty()) {
+      if (is_first()) {
+        predicted = predicted_step(device_, model_.config(), options_.parallel,
+                                   mesh_.communicator().size());
+      }
+      trace_.emplace();
+    }
     const bool is_done = run_steps(done);
+    if (trace_ && is_first()) report_overlap(*trace_, device_, predicted);
     if (trace_) trace_->write(mesh_.communicator(), options_.trace);
     if (is_done && options_.sample > 0) print_sample();
   }
@@ -175,15 +185,21 @@ class Training {
     norm_ = gradient_norm(model_.parameters());
   }
 
-  /// The same as a graph, of batches that are always in one place.
-  void differentiate_by_graph(const std::vector<Batch>& all) {
+  /// The same as a graph, of batches that are always in one place, and the update with it.
+  void step_by_graph(const std::vector<Batch>& all) {
     if (fixed_.empty()) {
       fixed_ = all;
     } else {
       fill(all);
     }
-    graph_->run([this] { differentiate(fixed_); });
+    graph_->run([this] {
+      differentiate(fixed_);
+      if (graph_updates()) update();
+    });
   }
+
+  /// State that rests on the host is waited for.
+  bool graph_updates() const { return graph_ && !llama_.offloads("state"); }
 
   void fill(const std::vector<Batch>& all) const {
     for (size_t i = 0; i < all.size(); ++i) {
@@ -192,9 +208,8 @@ class Training {
     }
   }
 
-  void update(int64_t step) {
-    const TraceSpan span("update");
-    optimizer_->set_learning_rate(schedule()(step - 1));
+  void update() {
+    const TraceSpan span("update", -1, device_);
     optimizer_->step(clip_scale(norm_, options_.clip));
   }
 
@@ -203,14 +218,15 @@ class Training {
     auto began = Clock::now();
     int64_t moved = mesh_.traffic().bytes;
     PurposeScope purpose(Purpose::activations);
-    graph_ ? differentiate_by_graph(batches(step)) : differentiate(batches(step));
+    optimizer_->set_learning_rate(schedule()(step - 1));
+    graph_ ? step_by_graph(batches(step)) : differentiate(batches(step));
     double loss = 0;
     for (const Tensor& part : losses_) loss += part.item();
     loss /= static_cast<double>(options_.parallel.accumulate);
     const double norm = norm_.item();
     check_finite(step, "loss", loss);
     check_finite(step, "norm of the gradients", norm);
-    update(step);
+    if (!graph_updates()) update();
 
     StepReport report;
     report.step = step;
@@ -228,7 +244,7 @@ class Training {
     return report;
   }
 
-  /// Before the weights change by it.
+  /// Before the weights change by it, or, where a graph does all, before they are saved.
   static void check_finite(int64_t step, const char* what, double value) {
     if (value - value == 0) return;
     fail_call("train", "the ", what, " at step ", step, " is ", value, "; a smaller --lr may help");

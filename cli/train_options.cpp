@@ -52,8 +52,10 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
       ->type_name("WHAT,...")
       ->delimiter(',')
       ->check(CLI::IsMember({"parameters", "gradients", "state"}));
-  train->add_flag("--cuda-graph", o.cuda_graph,
-                  "Record the third step of one rank on a GPU, and play it from then on");
+  train->add_flag(
+      "--cuda-graph", o.cuda_graph,
+      "Record the third step of one rank on a GPU, and play it from then on (the update "
+      "apart with --offload state)");
   train->add_flag(
       "--deterministic", o.deterministic,
       "The same bits in each run, of processes as of threads: NCCL adds up in the order "

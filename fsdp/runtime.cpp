@@ -56,7 +56,11 @@ static const char* span_of(Action::Kind kind) {
 void Runtime::hear(const Action& action) {
   Unit& unit = *action.unit;
   std::optional<TraceSpan> span;
-  if (const char* name = span_of(action.kind)) span.emplace(name, static_cast<int64_t>(unit.index));
+  if (const char* name = span_of(action.kind)) {
+    // Compute waits for parameters; for gradients it does so at the end.
+    const bool computes = action.kind == Action::Kind::wait;
+    span.emplace(name, static_cast<int64_t>(unit.index), computes ? pool_.device() : cpu);
+  }
   switch (action.kind) {
     case Action::Kind::gather: {
       const Level& level = unit.levels()[action.step];
@@ -253,8 +257,11 @@ void Runtime::finish_backward() {
 void Runtime::end() {
   event(StepEvent::Kind::end, root());
   conductor_.end();
-  order(stream(StreamRole::gather), computing());
-  order(stream(StreamRole::scatter), computing());
+  {
+    const TraceSpan span("wait for the streams", -1, pool_.device());
+    order(stream(StreamRole::gather), computing());
+    order(stream(StreamRole::scatter), computing());
+  }
   await_host();
   running_->complete = true;
   backward_begun_ = false;

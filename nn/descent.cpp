@@ -27,14 +27,22 @@ AdamW::AdamW(std::vector<NamedParameter> given, AdamWOptions options)
   if (!is_floating(moments_are)) fail("adamw: moments of ", moments_are, "; a floating dtype");
 }
 
-void AdamW::update(const Update& update) {
-  adamw_(update.value, update.state[0], update.state[1], update.gradient, update.gradient_scale,
-         {.learning_rate = learning_rate(),
+AdamWStep AdamW::numbers_of(size_t parameter, int64_t step) const {
+  return {.learning_rate = learning_rate(),
           .beta1 = options_.beta1,
           .beta2 = options_.beta2,
           .eps = options_.eps,
-          .weight_decay = decays_[update.parameter] ? options_.weight_decay : 0,
-          .step = update.step});
+          .weight_decay = decays_[parameter] ? options_.weight_decay : 0,
+          .step = step};
+}
+
+void AdamW::update(const Update& update) {
+  adamw_(update.value, update.state[0], update.state[1], update.gradient, update.gradient_scale,
+         numbers_of(update.parameter, update.step), update.rates);
+}
+
+std::vector<double> AdamW::rates(size_t parameter, int64_t step) const {
+  return adamw_rates(numbers_of(parameter, step));
 }
 
 SGD::SGD(std::vector<NamedParameter> given, SGDOptions options)

@@ -6,8 +6,10 @@
 #include "nn/offloaded_update.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/graph.h"
 #include "weft/ops/factories.h"
 #include "weft/optimizers.h"
+#include "weft/stream.h"
 
 namespace weft {
 
@@ -48,6 +50,16 @@ void Optimizer::set_steps(size_t parameter, int64_t steps) {
   runs_->runs.clear();
   runs_->with_gradient.clear();
 }
+
+namespace {
+
+/// An update that a graph plays.
+struct RecordedRun {
+  size_t parameter;
+  Tensor rates;
+};
+
+}  // namespace
 
 /// Where the state of one parameter rests.
 struct Rest {
@@ -179,15 +191,54 @@ void Optimizer::step(const Tensor& gradient_scale) {
   for (size_t run = 0; run < runs_->runs.size(); ++run) {
     updates.push_back(update_of_run(run, scale));
   }
+  if (Graph::recording()) record(updates, with_gradient);
   update_all(updates);
-  for (size_t i : with_gradient) {
+  if (!Graph::recording()) count(with_gradient);
+  // Not kept until the next step: who clears or exchanges them wants the memory.
+  runs_->values.clear();
+  runs_->gradients.clear();
+}
+
+void Optimizer::count(const std::vector<size_t>& updated) {
+  for (const size_t i : updated) {
     ++steps_[i];
     // Also where this rank holds no element: all ranks alike see that the parameter changed.
     parameters_[i].parameter->value().storage()->mark_changed();
   }
-  // Not kept until the next step: who clears or exchanges them wants the memory.
-  runs_->values.clear();
-  runs_->gradients.clear();
+}
+
+std::vector<double> Optimizer::rates(size_t, int64_t) const {
+  fail("optimizer: a graph records steps of AdamW and SGD only");
+}
+
+/// Memory that is filled before the record is played. What the record itself takes may have been
+/// something else's earlier in it, so this is another stream's.
+static Tensor rates_beside_a_record(Device device, int64_t count) {
+  const StreamScope scope(stream_for(device, StreamRole::copy));
+  return empty({count}, {.dtype = f64, .device = device});
+}
+
+/// The graph does the updates with what is in memory when it plays them.
+void Optimizer::record(std::vector<Update>& updates, const std::vector<size_t>& updated) {
+  std::vector<RecordedRun> runs;
+  for (Update& update : updates) {
+    const auto count = static_cast<int64_t>(rates(update.parameter, update.step).size());
+    if (count > 0) update.rates = rates_beside_a_record(device_of(update), count);
+    runs.push_back({update.parameter, update.rates});
+  }
+  Graph::recording()->before_each_play([this, runs, updated, recorded = learning_rate_] {
+    const NoGrad no_grad;
+    for (const RecordedRun& run : runs) {
+      const std::vector<double> now = rates(run.parameter, steps_[run.parameter] + 1);
+      if (run.rates) {
+        copy_(run.rates, from_values(now, run.rates.shape(), {.dtype = f64}));
+      } else if (learning_rate_ != recorded) {
+        fail("optimizer: the learning rate is ", learning_rate_, " but ", recorded,
+             " in the graph's record");
+      }
+    }
+    count(updated);
+  });
 }
 
 Optimizer::Update Optimizer::update_of_run(size_t number, const Tensor& gradient_scale) {

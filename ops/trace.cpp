@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "ops/autograd/backward_run.h"
 #include "ops/engine.h"
@@ -13,8 +14,8 @@
 
 namespace weft {
 
-/// Ops and spans; collectives lie below, several where they overlap.
-static constexpr int kOpsLane = 0, kFirstCollectivesLane = 1;
+/// Ops and spans; collectives lie below, several where they overlap; then the streams of GPUs.
+static constexpr int kOpsLane = 0, kFirstCollectivesLane = 1, kFirstStreamLane = 1000;
 
 bool TraceRecorder::has_room() {
   if (events() < most_) return true;
@@ -38,8 +39,30 @@ void TraceRecorder::add_span(const char* name, int64_t begin, int64_t number) {
   timed_.push_back({begin, end, found->second, true, false, number});
 }
 
+void TraceRecorder::add_stream_span(const char* name, const StreamTimes::Mark& begin,
+                                    int64_t number) {
+  if (!has_room()) return;
+  const bool waits = std::string_view(name).starts_with("wait for ");
+  streams_.add(begin, waits ? StreamWork::wait : StreamWork::span,
+               number < 0 ? std::string(name) : concat(name, ' ', number));
+}
+
 void TraceRecorder::ended(const FlightCopy& operation) {
+  begun_.erase(operation.number);
   if (has_room()) collectives_.push_back(operation);
+}
+
+void TraceRecorder::begins_on(uint64_t operation, const Stream& stream) {
+  const StreamTimes::Mark begin = streams_.mark(stream);
+  if (begin.time) begun_[operation] = begin;
+}
+
+void TraceRecorder::ends_on(uint64_t operation) {
+  const auto begun = begun_.find(operation);
+  if (begun == begun_.end()) return;
+  if (has_room())
+    streams_.add(begun->second, StreamWork::collective, concat("collective ", operation));
+  begun_.erase(begun);
 }
 
 /// Stops what the rank writes down.
@@ -67,18 +90,56 @@ TraceScope::~TraceScope() { detach(recorder_.get()); }
 int64_t TraceScope::events() const { return recorder_->events(); }
 int64_t TraceScope::dropped() const { return recorder_->dropped(); }
 
-TraceSpan::TraceSpan(const char* name, int64_t number)
+struct TraceSpan::OnStream {
+  StreamTimes::Mark begin;
+};
+
+TraceSpan::TraceSpan(const char* name, int64_t number, Device device)
     : recorder_(Engine::current().trace), name_(name), number_(number), begin_(0) {
   number < 0 ? cuda::begin_range(name) : cuda::begin_range(name, number);
-  if (recorder_) begin_ = ticks_now();
+  if (!recorder_) return;
+  begin_ = ticks_now();
+  if (device.kind != DeviceKind::cuda) return;
+  const StreamTimes::Mark begin = recorder_->streams().mark(current_stream(device));
+  if (begin.time) on_stream_ = std::make_unique<OnStream>(OnStream{begin});
 }
 
 TraceSpan::~TraceSpan() {
   cuda::end_range();
   // Not when the trace has ended meanwhile.
-  if (recorder_ && recorder_ == Engine::current().trace) {
-    recorder_->add_span(name_, begin_, number_);
+  if (!recorder_ || recorder_ != Engine::current().trace) return;
+  recorder_->add_span(name_, begin_, number_);
+  try {
+    if (on_stream_) recorder_->add_stream_span(name_, on_stream_->begin, number_);
+  } catch (const std::exception&) {  // of the device, whose next call says so again
   }
+}
+
+TraceOverlap TraceScope::overlap(const char* span) const {
+  std::vector<std::pair<int64_t, int64_t>> within;
+  for (const TraceRecorder::Event& event : recorder_->timed()) {
+    if (event.is_span && recorder_->names()[event.name] == span) {
+      within.emplace_back(event.begin, event.end);
+    }
+  }
+  TraceOverlap overlap{.spans = static_cast<int64_t>(within.size())};
+  if (within.empty()) return overlap;
+  for (const StreamStretch& stretch : recorder_->streams().stretches()) {
+    const bool counts = std::any_of(within.begin(), within.end(), [&](const auto& times) {
+      return times.first <= stretch.queued && stretch.queued <= times.second;
+    });
+    if (!counts) continue;
+    const double seconds = 1e-9 * static_cast<double>(stretch.end - stretch.begin);
+    if (stretch.work == StreamWork::collective) overlap.communication += seconds;
+    if (stretch.is_exposed()) overlap.exposed += seconds;
+  }
+  overlap.communication /= static_cast<double>(overlap.spans);
+  overlap.exposed /= static_cast<double>(overlap.spans);
+  return overlap;
+}
+
+void TraceScope::note(const std::string& name, double value) {
+  notes_ += concat(',', json_quoted(name), ':', value);
 }
 
 static void write_timed(const TraceRecorder& recorder, const TickScale& scale, int64_t to_wall,
@@ -118,6 +179,23 @@ static void write_collectives(const TraceRecorder& recorder, const TickScale& sc
   }
 }
 
+static std::string name_of_stream(const StreamStretch& stretch) {
+  static constexpr const char* kNames[] = {"compute", "gather", "scatter", "copy", "graph"};
+  static_assert(std::size(kNames) == kStreamRoles + 1);
+  return concat("cuda:", stretch.device, ' ', kNames[stretch.role]);
+}
+
+static void write_stretches(const TraceRecorder& recorder, int64_t to_wall, TraceEvents& events) {
+  std::set<int> named;
+  for (const StreamStretch& stretch : recorder.streams().stretches()) {
+    static constexpr const char* kCategories[] = {"gpu,span", "gpu,wait", "gpu,collective"};
+    const int lane = kFirstStreamLane + stretch.device * (kStreamRoles + 1) + stretch.role;
+    if (named.insert(lane).second) events.name_lane(lane, name_of_stream(stretch));
+    events.add(lane, kCategories[static_cast<size_t>(stretch.work)], stretch.name,
+               {stretch.begin + to_wall, stretch.end + to_wall}, "");
+  }
+}
+
 /// `origin`: nanoseconds of wall time from which the file counts.
 static std::string rank_part(const TraceRecorder& recorder, int rank, const TickScale& scale,
                              int64_t origin) {
@@ -128,6 +206,7 @@ static std::string rank_part(const TraceRecorder& recorder, int rank, const Tick
   const int64_t to_wall = scale.anchor_wall() - scale.anchor_steady();
   write_timed(recorder, scale, to_wall, events);
   write_collectives(recorder, scale, to_wall, events);
+  write_stretches(recorder, to_wall, events);
   return events.text();
 }
 
@@ -156,8 +235,8 @@ struct PartHead {
 /// The file on rank 0.
 class TraceFile {
  public:
-  explicit TraceFile(const std::string& path)
-      : path_(path), file_(path, std::ios::binary | std::ios::trunc) {
+  TraceFile(const std::string& path, std::string notes)
+      : path_(path), notes_(std::move(notes)), file_(path, std::ios::binary | std::ios::trunc) {
     file_ << kTraceHead;
   }
   void add(int rank, const std::string& part, int64_t dropped) {
@@ -166,13 +245,14 @@ class TraceFile {
   }
   /// Told at the end: nobody waits for a rank that threw.
   void finish() {
-    file_ << trace_tail(concat("\"dropped_events\":{", dropped_, "}"));
+    file_ << trace_tail(concat("\"dropped_events\":{", dropped_, "}", notes_));
     file_.close();
     if (!file_) fail_call("write", in_quotes(path_), ": the trace cannot be written");
   }
 
  private:
   std::string path_;
+  std::string notes_;
   std::ofstream file_;
   std::string dropped_;
 };
@@ -189,7 +269,7 @@ void TraceScope::write(const Communicator& world, const std::string& path) {
     world.send(&head, 2, i64, 0).wait();
     return world.send(part.data(), head.bytes, u8, 0).wait();
   }
-  TraceFile file(path);
+  TraceFile file(path, notes_);
   file.add(0, part, head.dropped);
   for (int rank = 1; rank < world.size(); ++rank) {
     world.recv(&head, 2, i64, rank).wait();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/op_body.h"
+#include "ops/stream_times.h"
 #include "src/comm/flight/record.h"
 #include "src/cuda/ranges.h"
 #include "src/ticks.h"
@@ -30,12 +31,19 @@ class TraceRecorder final : public FlightListener {
 
   void add_op(const OpBody& op, int64_t begin, int64_t bytes);
   void add_span(const char* name, int64_t begin, int64_t number);
+  void add_stream_span(const char* name, const StreamTimes::Mark& begin, int64_t number);
   void ended(const FlightCopy& operation) override;
+  void begins_on(uint64_t operation, const Stream& stream) override;
+  void ends_on(uint64_t operation) override;
 
+  StreamTimes& streams() { return streams_; }
+  const StreamTimes& streams() const { return streams_; }
   const std::vector<Event>& timed() const { return timed_; }
   const std::vector<FlightCopy>& collectives() const { return collectives_; }
   const std::vector<std::string>& names() const { return names_; }
-  int64_t events() const { return static_cast<int64_t>(timed_.size() + collectives_.size()); }
+  int64_t events() const {
+    return static_cast<int64_t>(timed_.size() + collectives_.size() + streams_.size());
+  }
   int64_t dropped() const { return dropped_; }
 
  private:
@@ -48,6 +56,9 @@ class TraceRecorder final : public FlightListener {
   std::vector<std::string> names_;
   std::unordered_map<uint32_t, uint32_t> of_op_;
   std::unordered_map<const char*, uint32_t> of_span_;
+  StreamTimes streams_;
+  /// Where a GPU began collectives under way.
+  std::unordered_map<uint64_t, StreamTimes::Mark> begun_;
 };
 
 /// Times one op call for the rank's trace, if there is one, and for tools of CUDA that listen.

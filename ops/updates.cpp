@@ -30,25 +30,39 @@ struct AddScaled {
 
 }  // namespace
 
-/// operands: parameter, m, v, gradient, its factor; values: as in AdamWStep.
+/// operands: parameter, m, v, gradient, its factor, and the step's rates where they are given;
+/// values: as in AdamWStep.
+static void run_adamw(const Call& c, const Block* rates) {
+  const AdamWNumbers numbers{.learning_rate = c.value(0),
+                             .beta1 = c.value(1),
+                             .beta2 = c.value(2),
+                             .eps = c.value(3),
+                             .weight_decay = c.value(4),
+                             .step = static_cast<int64_t>(c.value(5))};
+  adamw(c.in(0), c.in(1), c.in(2), DenseBlock::of(c.in(3)), numbers, &c.in(4), rates);
+}
+
 static const Op adamw_op = list({
     .name = "adamw_",
     .rule = "..., ..., ..., ..., . ->",
-    .forward =
-        [](const Call& c) {
-          adamw(c.in(0), c.in(1), c.in(2), DenseBlock::of(c.in(3)),
-                {.learning_rate = c.value(0),
-                 .beta1 = c.value(1),
-                 .beta2 = c.value(2),
-                 .eps = c.value(3),
-                 .weight_decay = c.value(4),
-                 .step = static_cast<int64_t>(c.value(5))},
-                &c.in(4));
-        },
+    .forward = [](const Call& c) { run_adamw(c, nullptr); },
     .writes = {0, 1, 2},
     .differentiable = false,
     .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}, {5, 7}, {}},
                  .attributes = {.values = {0.1, 0.9, 0.99, 1e-8, 0.1, 3}},
+                 .low = 0.1,
+                 .high = 2}},
+});
+
+static const Op adamw_by_rates_op = list({
+    .name = "adamw_by_rates_",
+    .rule = "..., ..., ..., ..., ., [r] ->",
+    .forward = [](const Call& c) { run_adamw(c, &c.in(5)); },
+    .writes = {0, 1, 2},
+    .differentiable = false,
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}, {5, 7}, {}, {3}},
+                 .attributes = {.values = {0.1, 0.9, 0.99, 1e-8, 0.1, 3}},
+                 .dtypes = {f32, f32, f32, f32, f32, f64},
                  .low = 0.1,
                  .high = 2}},
 });
@@ -125,15 +139,29 @@ static void check_shapes(const char* what, const Tensor& parameter, const Tensor
 }
 
 void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v, const Tensor& gradient,
-            const Tensor& gradient_scale, const AdamWStep& step) {
+            const Tensor& gradient_scale, const AdamWStep& step, const Tensor& rates) {
   check_shapes("adamw_", parameter, m, "m");
   check_shapes("adamw_", parameter, v, "v");
   check_shapes("adamw_", parameter, gradient, "the gradient");
   if (step.step < 1) fail("adamw_: step ", step.step, " is not counted from 1");
   NoGrad no_grad;
-  adamw_op({parameter, m, v, gradient, factor_of("adamw_", gradient_scale)},
-           {.values = {step.learning_rate, step.beta1, step.beta2, step.eps, step.weight_decay,
-                       static_cast<double>(step.step)}});
+  const Tensor factor = factor_of("adamw_", gradient_scale);
+  const Attributes numbers{.values = {step.learning_rate, step.beta1, step.beta2, step.eps,
+                                      step.weight_decay, static_cast<double>(step.step)}};
+  if (rates) {
+    adamw_by_rates_op({parameter, m, v, gradient, factor, rates}, numbers);
+  } else {
+    adamw_op({parameter, m, v, gradient, factor}, numbers);
+  }
+}
+
+std::vector<double> adamw_rates(const AdamWStep& step) {
+  const auto rates = rates_of({.learning_rate = step.learning_rate,
+                               .beta1 = step.beta1,
+                               .beta2 = step.beta2,
+                               .weight_decay = step.weight_decay,
+                               .step = step.step});
+  return {rates.begin(), rates.end()};
 }
 
 void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradient,

@@ -40,24 +40,43 @@ void Graph::run(const std::function<void()>& work) {
       ++runs_;
     } else {
       if (!graph_) record(work);
-      cuda::play(graph_, stream_);
+      play();
     }
   }
   let_all_wait();
 }
 
+static constinit thread_local Graph* recording_now = nullptr;
+
+Graph* Graph::recording() { return recording_now; }
+
+void Graph::before_each_play(std::function<void()> prepare) {
+  if (recording_now != this) fail("graph: it does not record the calling thread's work now");
+  preparations_.push_back(std::move(prepare));
+}
+
+void Graph::play() const {
+  for (const auto& prepare : preparations_) prepare();
+  cuda::play(graph_, stream_);
+}
+
 void Graph::record(const std::function<void()>& work) {
+  if (recording_now) fail("graph: the recorded work runs a graph");
   const RandomState before = Context::current().random;
+  preparations_.clear();
   cuda::begin_capture(stream_);
+  recording_now = this;
   try {
     work();
     if (!(Context::current().random == before)) {
       fail("graph: the recorded work draws random numbers, which would be the same each time");
     }
   } catch (...) {
+    recording_now = nullptr;
     cuda::drop_capture(stream_);
     throw;
   }
+  recording_now = nullptr;
   graph_ = cuda::end_capture(stream_);
 }
 

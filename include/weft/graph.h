@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "weft/export.h"
 #include "weft/stream.h"
@@ -10,7 +11,8 @@ namespace weft {
 
 /// Work of one GPU that is recorded once and then played: one call of the host instead of one a
 /// kernel. It reads and writes the same memory each time; what differs from one time to the next is
-/// filled into tensors beforehand, in place. Belongs to its thread.
+/// filled into tensors beforehand, in place. An optimizer's step does that by itself: its count
+/// goes on, and its learning rate may change. Belongs to its thread.
 class WEFT_API Graph {
  public:
   /// std::invalid_argument unless `device` is a GPU that is there.
@@ -21,15 +23,24 @@ class WEFT_API Graph {
 
   /// Does `work`, in the order of the current stream: twice as it is, so that memory is made and
   /// schedules are known; then by recording it; from then on by playing the record, without calling
-  /// `work`. Tensors that it leaves behind must be kept as long as this lives. In the record ids
-  /// and indices are not checked. std::invalid_argument when it copies between the host and the
-  /// GPU, draws random numbers (they would be the same each time), or exchanges anything with other
-  /// ranks.
+  /// `work`. Tensors that it leaves behind, and modules and optimizers that it uses, must be kept
+  /// as long as this lives. In the record ids and indices are not checked. std::invalid_argument
+  /// when it copies between the host and the GPU, draws random numbers (they would be the same each
+  /// time), or exchanges anything with other ranks.
   void run(const std::function<void()>& work);
   bool is_recorded() const { return graph_ != nullptr; }
 
+  /// The one that records the calling thread's work now; null while none does.
+  static Graph* recording();
+  /// For work that is being recorded: `prepare` is called before each time that the record is
+  /// played, the first one too, and fills the tensors that differ (what it queues comes first).
+  /// They were made before the recording: memory that the record takes may be another's earlier in
+  /// it.
+  void before_each_play(std::function<void()> prepare);
+
  private:
   void record(const std::function<void()>& work);
+  void play() const;
   void wait_for_all() const;
   void let_all_wait() const;
 
@@ -37,6 +48,7 @@ class WEFT_API Graph {
   Stream stream_;
   int runs_ = 0;
   void* graph_ = nullptr;
+  std::vector<std::function<void()>> preparations_;
 };
 
 }  // namespace weft

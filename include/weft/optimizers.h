@@ -9,6 +9,7 @@
 
 #include "weft/export.h"
 #include "weft/module.h"
+#include "weft/ops/updates.h"
 
 namespace weft {
 
@@ -25,7 +26,8 @@ class WEFT_API Optimizer {
 
   /// One update by the gradients times the one element of `gradient_scale` (f32; none means 1).
   /// Parameters without a gradient stay; std::invalid_argument when none has one, or one lies
-  /// differently than its parameter.
+  /// differently than its parameter. One that a Graph records is an update each time it is played,
+  /// with the learning rate of then.
   void step(const Tensor& gradient_scale = {});
   void zero_grad();
 
@@ -55,6 +57,8 @@ class WEFT_API Optimizer {
     size_t parameter;
     /// Of this update, from 1.
     int64_t step;
+    /// Where a graph records it: what `rates` gave, f64, to be read when the update is done.
+    Tensor rates = {};
   };
   virtual void update(const Update& update) = 0;
   /// All updates of one step; a rank may have none.
@@ -63,6 +67,10 @@ class WEFT_API Optimizer {
   virtual int kind_of(size_t parameter) const = 0;
   /// Of the state of parameters that are not f64 (whose state is f64).
   virtual DType moment_dtype() const { return f32; }
+  /// What differs from one update of a parameter to the next, for updates that a Graph records and
+  /// plays; {}: nothing does while the learning rate stays. Unless overridden
+  /// std::invalid_argument: its steps are not to be recorded.
+  virtual std::vector<double> rates(size_t parameter, int64_t step) const;
   /// The state rests in pinned memory of the host.
   virtual bool offloads() const { return false; }
 
@@ -70,6 +78,8 @@ class WEFT_API Optimizer {
   void make_state();
   void find_runs(const std::vector<size_t>& with_gradient);
   Update update_of_run(size_t run, const Tensor& gradient_scale);
+  void count(const std::vector<size_t>& updated);
+  void record(std::vector<Update>& updates, const std::vector<size_t>& updated);
   Device device_of(const Update& update) const;
   void update_by_parts(Device device, const Update& update);
 
@@ -106,9 +116,12 @@ class WEFT_API AdamW final : public Optimizer {
   void update(const Update& update) override;
   int kind_of(size_t parameter) const override { return decays_[parameter]; }
   DType moment_dtype() const override { return options_.moments; }
+  std::vector<double> rates(size_t parameter, int64_t step) const override;
   bool offloads() const override { return options_.offload; }
 
  private:
+  AdamWStep numbers_of(size_t parameter, int64_t step) const;
+
   AdamWOptions options_;
   std::vector<bool> decays_;
 };
@@ -132,6 +145,7 @@ class WEFT_API SGD final : public Optimizer {
  protected:
   void update(const Update& update) override;
   int kind_of(size_t parameter) const override { return decays_[parameter]; }
+  std::vector<double> rates(size_t, int64_t) const override { return {}; }
   bool offloads() const override { return options_.offload; }
 
  private:

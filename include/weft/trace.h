@@ -6,11 +6,21 @@
 #include <string>
 
 #include "weft/communicator.h"
+#include "weft/device.h"
 #include "weft/export.h"
 
 namespace weft {
 
 class TraceRecorder;
+
+/// Seconds in which a GPU communicates, and of them those in which it does nothing else: compute
+/// waits for them, or they stand in its way.
+struct TraceOverlap {
+  double communication = 0;
+  double exposed = 0;
+  /// How many spans were found.
+  int64_t spans = 0;
+};
 
 /// Writes down what ops, collectives and spans of the calling rank take while it lives. One at a
 /// time for a rank; without one an op pays a branch.
@@ -26,6 +36,12 @@ class WEFT_API TraceScope {
   int64_t events() const;
   int64_t dropped() const;
 
+  /// Of this rank's GPU, in the stretches of time between begin and end of its TraceSpans of that
+  /// name, for each of them. Waits for the GPU.
+  TraceOverlap overlap(const char* span) const;
+  /// Said of the whole in the file (a member of "otherData") by rank 0: a number.
+  void note(const std::string& name, double value);
+
   /// Ends the writing down and makes one file of what all ranks have, on rank 0: a Chrome trace, to
   /// be opened in https://ui.perfetto.dev or chrome://tracing. Collective; rank 0 takes the ranks
   /// one after the other. std::runtime_error there when the file cannot be written.
@@ -33,13 +49,17 @@ class WEFT_API TraceScope {
 
  private:
   std::unique_ptr<TraceRecorder> recorder_;
+  std::string notes_;
 };
 
 /// A stretch of the calling rank's time with a name, "step 3", in a trace under way, and in what
-/// Nsight Systems records (NVTX). `name` is kept by its address: a literal.
+/// Nsight Systems records (NVTX). Of a GPU that is named, also the time that its current stream
+/// takes from where it is at the beginning to where it is at the end, when that comes to it: a
+/// "wait for ..." there is time in which compute stands still. `name` is kept by its address: a
+/// literal.
 class WEFT_API TraceSpan {
  public:
-  explicit TraceSpan(const char* name, int64_t number = -1);
+  explicit TraceSpan(const char* name, int64_t number = -1, Device device = cpu);
   ~TraceSpan();
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;
@@ -49,6 +69,8 @@ class WEFT_API TraceSpan {
   const char* name_;
   int64_t number_;
   int64_t begin_;
+  struct OnStream;
+  std::unique_ptr<OnStream> on_stream_;
 };
 
 }  // namespace weft

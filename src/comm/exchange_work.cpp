@@ -57,7 +57,10 @@ bool ExchangeWork::advance() {
   while (all_have_come()) {
     if (phase_ < 0) begin_reading();
     if (phase_ + 1 >= phases_) {
-      if (phases_ > 0) order_.ended(phases_ - 1);
+      if (phases_ > 0) {
+        order_.ended(phases_ - 1);
+        flight().ends_on(order_.stream());
+      }
       return true;
     }
     if (!read_next_phase()) return false;
@@ -130,6 +133,7 @@ int64_t ExchangeWork::read_peers(int phase) {
   }
   try {
     order_.await(phase);
+    if (phase == 0) flight().begins_on(order_.stream());
     const StreamScope scope(order_.stream());
     return reader_->read(phase, published);
   } catch (const PeerMismatch& mismatch) {

@@ -7,6 +7,7 @@
 #include "src/cuda/capture.h"
 #include "src/cuda/checked.h"
 #include "src/cuda/runtime.h"
+#include "src/cuda/timing.h"
 
 namespace weft::cuda {
 
@@ -70,6 +71,25 @@ bool event_done(void* event) {
   if (error == cudaErrorNotReady) return false;
   check("cudaEventQuery", error);
   return true;
+}
+
+void* mark_time(const Stream& stream) {
+  use_device(stream.device.index);
+  cudaEvent_t time = nullptr;
+  check("cudaEventCreate", cudaEventCreate(&time));
+  check("cudaEventRecord", cudaEventRecord(time, handle_of(stream)));
+  return time;
+}
+
+void destroy_time(void* time) noexcept { cudaEventDestroy(static_cast<cudaEvent_t>(time)); }
+
+int64_t nanoseconds_between(void* earlier, void* later) {
+  const auto from = static_cast<cudaEvent_t>(earlier), to = static_cast<cudaEvent_t>(later);
+  check("cudaEventSynchronize", cudaEventSynchronize(from));
+  check("cudaEventSynchronize", cudaEventSynchronize(to));
+  float milliseconds = 0;
+  check("cudaEventElapsedTime", cudaEventElapsedTime(&milliseconds, from, to));
+  return static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
 }
 
 void begin_capture(const Stream& stream) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cuda/capture.h"
 #include "src/cuda/runtime.h"
+#include "src/cuda/timing.h"
 #include "weft/error.h"
 
 namespace weft::cuda {
@@ -32,6 +33,10 @@ bool event_done(void*) { refuse(); }
 void copy_to_device(void*, const void*, size_t, const Stream&) { refuse(); }
 void copy_to_host(void*, const void*, size_t, const Stream&) { refuse(); }
 void copy_on_devices(void*, const void*, size_t, const Stream&) { refuse(); }
+
+void* mark_time(const Stream&) { refuse(); }
+void destroy_time(void*) noexcept {}
+int64_t nanoseconds_between(void*, void*) { refuse(); }
 
 void begin_capture(const Stream&) { refuse(); }
 void* end_capture(const Stream&) { refuse(); }

@@ -11,14 +11,20 @@ namespace weft::cuda {
 
 namespace {
 
-/// What scales the gradient, on the device; 1 without data.
-struct GradFactor {
-  const void* data;
+/// What a step reads on the device: what scales the gradient (1 without data), and its rates, if
+/// they are there.
+struct StepNumbers {
+  const void* factor;
   DType dtype;
+  const double* rates;
 
-  template <class C>
-  WEFT_DEVICE C read() const {
-    return data ? load_element<C>(data, dtype, 0) : C(1);
+  template <class C, class F>
+  WEFT_DEVICE F in(F f) const {
+    f.grad_factor = factor ? load_element<C>(factor, dtype, 0) : C(1);
+    if constexpr (requires { f.take_rates(rates); }) {
+      if (rates) f.take_rates(rates);
+    }
+    return f;
   }
 };
 
@@ -43,13 +49,12 @@ WEFT_FN void store_side(const StepSide& side, int64_t i, C value) {
 template <class F, class C, int kStates>
 struct StepOfAny {
   F f;
-  GradFactor factor;
+  StepNumbers numbers;
   int64_t elements;
   StepSide parameter, states[kStates], grad;
 
   WEFT_DEVICE void operator()(const Lane& lane) const {
-    F step = f;
-    step.grad_factor = factor.template read<C>();
+    const F step = numbers.template in<C>(f);
     for (int64_t i = lane.index; i < elements; i += lane.count) {
       C p = load_side<C>(parameter, i), s[kStates];
       for (int k = 0; k < kStates; ++k) s[k] = load_side<C>(states[k], i);
@@ -78,15 +83,14 @@ struct alignas(16) StepVector {
 template <class F, int kStates, class P, class S, class G>
 struct StepOfVectors {
   F f;
-  GradFactor factor;
+  StepNumbers numbers;
   int64_t elements;
   P* parameter;
   S* states[kStates];
   const G* grad;
 
   WEFT_DEVICE void operator()(const Lane& lane) const {
-    F step = f;
-    step.grad_factor = factor.template read<float>();
+    const F step = numbers.template in<float>(f);
     const int64_t vectors = elements / kStepElements;
     for (int64_t i = lane.index; i < vectors; i += lane.count) take_vector(step, i);
     for (int64_t i = vectors * kStepElements + lane.index; i < elements; i += lane.count) {
@@ -133,10 +137,10 @@ struct StepOfVectors {
 static bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
 
 template <class F, int kStates, class P, class S, class G>
-static void launch_vectors(const F& f, const GradFactor& factor, int64_t elements,
+static void launch_vectors(const F& f, const StepNumbers& numbers, int64_t elements,
                            const Block* const* blocks, const Stream& stream) {
   StepOfVectors<F, kStates, P, S, G> kernel{
-      f, factor, elements, blocks[0]->as<P>(), {}, blocks[kStates + 1]->as<G>()};
+      f, numbers, elements, blocks[0]->as<P>(), {}, blocks[kStates + 1]->as<G>()};
   for (int k = 0; k < kStates; ++k) kernel.states[k] = static_cast<S*>(blocks[1 + k]->data);
   launch(kernel, (elements + kStepElements - 1) / kStepElements, stream);
 }
@@ -144,7 +148,7 @@ static void launch_vectors(const F& f, const GradFactor& factor, int64_t element
 /// True where one of the kernels of vectors took the step; `blocks` are the parameter, the states,
 /// the gradient.
 template <class F, int kStates>
-static bool step_by_vectors(const F& f, const GradFactor& factor, const Block* const* blocks,
+static bool step_by_vectors(const F& f, const StepNumbers& numbers, const Block* const* blocks,
                             const Stream& stream) {
   const int64_t elements = blocks[0]->numel();
   const DType p = blocks[0]->dtype, g = blocks[kStates + 1]->dtype;
@@ -156,13 +160,13 @@ static bool step_by_vectors(const F& f, const GradFactor& factor, const Block* c
   }
   constexpr DType whole = DType::f32, half = DType::bf16;
   if (p == whole && s == whole && g == whole) {
-    launch_vectors<F, kStates, float, float, float>(f, factor, elements, blocks, stream);
+    launch_vectors<F, kStates, float, float, float>(f, numbers, elements, blocks, stream);
   } else if (p == whole && s == whole && g == half) {
-    launch_vectors<F, kStates, float, float, bfloat16>(f, factor, elements, blocks, stream);
+    launch_vectors<F, kStates, float, float, bfloat16>(f, numbers, elements, blocks, stream);
   } else if (p == half && s == whole && g == half) {
-    launch_vectors<F, kStates, bfloat16, float, bfloat16>(f, factor, elements, blocks, stream);
+    launch_vectors<F, kStates, bfloat16, float, bfloat16>(f, numbers, elements, blocks, stream);
   } else if (p == half && s == half && g == half) {
-    launch_vectors<F, kStates, bfloat16, bfloat16, bfloat16>(f, factor, elements, blocks, stream);
+    launch_vectors<F, kStates, bfloat16, bfloat16, bfloat16>(f, numbers, elements, blocks, stream);
   } else {
     return false;
   }
@@ -170,31 +174,32 @@ static bool step_by_vectors(const F& f, const GradFactor& factor, const Block* c
 }
 
 template <class F, class C, int kStates>
-static void take_step(const F& f, const Block* const* blocks, const Block* grad_factor) {
+static void take_step(const F& f, const Block* const* blocks, const Block* grad_factor,
+                      const Block* rates) {
   const Block& parameter = *blocks[0];
   if (grad_factor && grad_factor->device != parameter.device) {
     fail("optimizer step: a parameter on ", parameter.device, " and its gradient's factor on ",
          grad_factor->device);
   }
   const Stream stream = current_stream(parameter.device);
-  GradFactor factor{nullptr, DType::f32};
-  if (grad_factor) factor = {grad_factor->data, grad_factor->dtype};
+  StepNumbers numbers{nullptr, DType::f32, rates ? rates->as<double>() : nullptr};
+  if (grad_factor) numbers.factor = grad_factor->data, numbers.dtype = grad_factor->dtype;
   if constexpr (std::is_same_v<C, float>) {
-    if (step_by_vectors<F, kStates>(f, factor, blocks, stream)) return;
+    if (step_by_vectors<F, kStates>(f, numbers, blocks, stream)) return;
   }
   const auto side = [](const Block& block) { return StepSide{block.data, block.dtype}; };
   StepOfAny<F, C, kStates> kernel{
-      f, factor, parameter.numel(), side(parameter), {}, side(*blocks[kStates + 1])};
+      f, numbers, parameter.numel(), side(parameter), {}, side(*blocks[kStates + 1])};
   for (int k = 0; k < kStates; ++k) kernel.states[k] = side(*blocks[1 + k]);
   launch(kernel, kernel.elements, stream);
 }
 
 void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
-           const AdamWNumbers& options, const Block* grad_factor) {
+           const AdamWNumbers& options, const Block* grad_factor, const Block* rates) {
   const Block* const blocks[] = {&parameter, &m, &v, &grad};
   visit_compute_floating("adamw", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    take_step<AdamWElement<C>, C, 2>(element_of(options, C(1)), blocks, grad_factor);
+    take_step<AdamWElement<C>, C, 2>(element_of(options, C(1)), blocks, grad_factor, rates);
   });
 }
 
@@ -203,7 +208,7 @@ void sgd(const Block& parameter, const Block& velocity, const Block& grad, const
   const Block* const blocks[] = {&parameter, &velocity, &grad};
   visit_compute_floating("sgd", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    take_step<SgdElement<C>, C, 1>(element_of(options, C(1)), blocks, grad_factor);
+    take_step<SgdElement<C>, C, 1>(element_of(options, C(1)), blocks, grad_factor, nullptr);
   });
 }
 

@@ -5,10 +5,10 @@
 
 namespace weft::cuda {
 
-// Functions of src/kernels/adamw.h where the blocks lie on a GPU; so does `grad_factor`.
+// Functions of src/kernels/adamw.h where the blocks lie on a GPU; so do `grad_factor` and `rates`.
 
 void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
-           const AdamWNumbers& options, const Block* grad_factor);
+           const AdamWNumbers& options, const Block* grad_factor, const Block* rates);
 
 void sgd(const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
          const Block* grad_factor);

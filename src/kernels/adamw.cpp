@@ -2,6 +2,7 @@
 #include "src/kernels/adamw.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/cuda/streams.h"
 #include "src/cuda/updates.h"
@@ -40,6 +41,15 @@ class StepArray {
   C buffer_[kStepChunk];
 };
 
+void check_rates(const Block& rates, const Block& parameter) {
+  if (rates.dtype == DType::f64 && rates.numel() == kAdamWRates && rates.is_dense() &&
+      rates.device == parameter.device) {
+    return;
+  }
+  fail("adamw: rates of ", rates.dtype, ' ', rates.shape, " on ", rates.device, "; it needs ",
+       kAdamWRates, " of f64 on ", parameter.device);
+}
+
 void check_step(const char* what, const Block& parameter, const Block& other) {
   if (!parameter.is_dense() || !other.is_dense() || parameter.numel() != other.numel()) {
     fail(what, ": arrays of ", parameter.shape, " and ", other.shape,
@@ -62,15 +72,25 @@ C factor_of(const Block* factor) {
 
 }  // namespace
 
+std::array<double, kAdamWRates> rates_of(const AdamWNumbers& numbers) {
+  const auto step = static_cast<double>(numbers.step);
+  const double correction1 = 1 - std::pow(numbers.beta1, step);
+  const double correction2 = 1 - std::pow(numbers.beta2, step);
+  return {1 - numbers.learning_rate * numbers.weight_decay, numbers.learning_rate / correction1,
+          1 / std::sqrt(correction2)};
+}
+
 void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
-           const AdamWNumbers& options, const Block* grad_factor) {
+           const AdamWNumbers& options, const Block* grad_factor, const Block* rates) {
   for (const Block* block : {&parameter, &m, &v, &grad}) check_step("adamw", parameter, *block);
+  if (rates) check_rates(*rates, parameter);
   if (cuda::kWithCuda && cuda::on_cuda(parameter)) {
-    return cuda::adamw(parameter, m, v, grad, options, grad_factor);
+    return cuda::adamw(parameter, m, v, grad, options, grad_factor, rates);
   }
   visit_compute_floating("adamw", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    const auto f = element_of(options, factor_of<C>(grad_factor));
+    auto f = element_of(options, factor_of<C>(grad_factor));
+    if (rates) f.take_rates(rates->as<double>());
     parallel_for(parameter.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
       StepArray<C> ps(parameter), ms(m), vs(v), gs(grad);
       for_each_chunk(begin, end, [&](int64_t i, int64_t n) {

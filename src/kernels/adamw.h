@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "weft/block.h"
@@ -17,11 +18,18 @@ struct AdamWNumbers {
   int64_t step = 1;
 };
 
+/// What differs from one step of AdamW to the next: 1 - rate * weight decay, rate / (1 -
+/// beta1^step) and 1 / sqrt(1 - beta2^step).
+inline constexpr int kAdamWRates = 3;
+std::array<double, kAdamWRates> rates_of(const AdamWNumbers& numbers);
+
 /// One step in place, in one pass over dense blocks of equal size; computed in f32 (f64 for f64
 /// parameters), the gradient of any floating dtype. `grad_factor`, one element, scales the
-/// gradient.
+/// gradient. `rates`, f64 where the parameter is, takes the place of those of `options`: it is read
+/// when the step runs.
 void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
-           const AdamWNumbers& options, const Block* grad_factor = nullptr);
+           const AdamWNumbers& options, const Block* grad_factor = nullptr,
+           const Block* rates = nullptr);
 
 /// Stochastic gradient descent, as torch.optim.SGD computes it.
 struct Sgd {

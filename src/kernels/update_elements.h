@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
-
 #include "src/kernels/adamw.h"
 #include "src/math.h"
 
@@ -13,6 +11,10 @@ template <class C>
 struct AdamWElement {
   /// of_gradient and of_square are 1 - beta, rounded once.
   C decay, of_gradient, beta2, of_square, rate, root_correction, eps, grad_factor;
+
+  WEFT_FN void take_rates(const double* rates) {
+    decay = C(rates[0]), rate = C(rates[1]), root_correction = C(rates[2]);
+  }
 
   WEFT_FN void operator()(C& p, C& m, C& v, C g) const {
     const C scaled = g * grad_factor;
@@ -38,17 +40,14 @@ inline namespace WEFT_COMPILER {
 
 template <class C>
 AdamWElement<C> element_of(const AdamWNumbers& options, C grad_factor) {
-  const auto step = static_cast<double>(options.step);
-  const double correction1 = 1 - std::pow(options.beta1, step);
-  const double correction2 = 1 - std::pow(options.beta2, step);
-  return {static_cast<C>(1 - options.learning_rate * options.weight_decay),
-          static_cast<C>(1 - options.beta1),
-          static_cast<C>(options.beta2),
-          static_cast<C>(1 - options.beta2),
-          static_cast<C>(options.learning_rate / correction1),
-          static_cast<C>(1 / std::sqrt(correction2)),
-          static_cast<C>(options.eps),
-          grad_factor};
+  AdamWElement<C> element{};
+  element.of_gradient = static_cast<C>(1 - options.beta1);
+  element.beta2 = static_cast<C>(options.beta2);
+  element.of_square = static_cast<C>(1 - options.beta2);
+  element.eps = static_cast<C>(options.eps);
+  element.grad_factor = grad_factor;
+  element.take_rates(rates_of(options).data());
+  return element;
 }
 
 template <class C>

@@ -4,10 +4,14 @@
 #include <vector>
 
 #include "tests/cuda/device.h"
+#include "tests/fsdp/little_llama.h"
+#include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/graph.h"
+#include "weft/layers.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
+#include "weft/optimizers.h"
 
 namespace weft {
 
@@ -72,6 +76,73 @@ TEST_F(DeviceGraph, RefusesWhatIsNotTheSameEachTime) {
     const std::string refusal = refusal_of(graph, [&] { parts.full_tensor(); });
     EXPECT_NE(refusal.find("exchanges with other ranks"), std::string::npos) << refusal;
   });
+}
+
+/// Losses, and a sum over the weights in the end, of steps with another learning rate each.
+static std::vector<double> trained(bool by_graph) {
+  std::vector<double> numbers;
+  run_ranks(1, [&](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 1}});
+    Llama model(little_llama());
+    shard(model, mesh, {});
+    model.materialize(gpu);
+    AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
+    const Tensor ids = batch_of(mesh, 12, 0).to(gpu), targets = batch_of(mesh, 12, 1).to(gpu);
+    Tensor loss;
+    Graph graph(gpu);
+    for (int step = 0; step < 7; ++step) {
+      copy_(ids, batch_of(mesh, 12, step).to(gpu));
+      copy_(targets, batch_of(mesh, 12, step + 1).to(gpu));
+      optimizer.set_learning_rate(1e-2 / (1 + step));
+      const auto work = [&] {
+        optimizer.zero_grad();
+        const Tensor own = model.loss(ids, targets);
+        own.backward();
+        optimizer.step(clip_scale(gradient_norm(model.parameters()), 0.5));
+        loss = own.detach();
+      };
+      by_graph ? graph.run(work) : work();
+      numbers.push_back(loss.full_tensor().item());
+    }
+    EXPECT_EQ(optimizer.steps(0), 7);
+    EXPECT_EQ(graph.is_recorded(), by_graph);
+    for (const ParameterPtr& parameter : model.parameters()) {
+      numbers.push_back(sum(parameter->value().full_tensor()).item());
+    }
+  });
+  return numbers;
+}
+
+TEST_F(DeviceGraph, UpdatesAsTheOptimizerDoesByItself) { EXPECT_EQ(trained(true), trained(false)); }
+
+/// What comes of steps of an optimizer in a graph, the learning rate changed at the end.
+template <class Optimizer>
+static std::string refused_steps() {
+  std::string refusal;
+  run_ranks(1, [&](Communicator) {
+    Linear model(4, 3);
+    model.materialize(gpu);
+    Optimizer optimizer(model.named_parameters());
+    const Tensor x = ones({2, 4}, {.device = gpu});
+    Graph graph(gpu);
+    const auto work = [&] {
+      optimizer.zero_grad();
+      sum(model(x)).backward();
+      optimizer.step();
+    };
+    refusal = refusal_of(graph, work);
+    if (refusal != "none") return;
+    optimizer.set_learning_rate(0.5);
+    refusal = refusal_of(graph, work);
+  });
+  return refusal;
+}
+
+TEST_F(DeviceGraph, RefusesUpdatesThatWouldNotBeWhatTheySay) {
+  EXPECT_EQ(refused_steps<AdamW>(), "none");
+  EXPECT_EQ(refused_steps<SGD>(),
+            "optimizer: the learning rate is 0.5 but 0.01 in the graph's record");
+  EXPECT_EQ(refused_steps<Lamb>(), "optimizer: a graph records steps of AdamW and SGD only");
 }
 
 TEST_F(DeviceGraph, IsOfAGpuOnly) { EXPECT_THROW(Graph{cpu}, std::invalid_argument); }

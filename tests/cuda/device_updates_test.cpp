@@ -43,6 +43,27 @@ TEST_F(DeviceUpdates, AdamW) {
   });
 }
 
+TEST_F(DeviceUpdates, RatesThatAreReadWhenTheStepIsDone) {
+  for_updates([](const UpdateCase& c, int64_t n) {
+    const auto some = [&](DType dtype, unsigned salt, double low) {
+      return Array::random(dtype, {n}, Lie::dense, salt, low, 2);
+    };
+    const Twin p(some(c.parameter, 1, -2)), m(some(c.state, 2, -2)), v(some(c.state, 3, 0.1));
+    const Twin p2(some(c.parameter, 1, -2)), m2(some(c.state, 2, -2)), v2(some(c.state, 3, 0.1));
+    const Twin g(some(c.grad, 4, -2));
+    const AdamWNumbers numbers{.learning_rate = 0.1, .weight_decay = 0.1, .step = 3};
+    const auto rates = rates_of(numbers);
+    const Twin read(Array::of(DType::f64, {kAdamWRates}, {rates.begin(), rates.end()}));
+    for (const Device d : kBothDevices) {
+      adamw(p.on(d), m.on(d), v.on(d), g.on(d), numbers);
+      // The numbers that the rates stand for are others here.
+      adamw(p2.on(d), m2.on(d), v2.on(d), g.on(d), {}, nullptr, &read.on(d));
+    }
+    p2.expect_alike(), m2.expect_alike(), v2.expect_alike();
+    EXPECT_EQ(p2.fetched(), p.fetched());
+  });
+}
+
 TEST_F(DeviceUpdates, AGradientFactorStaysOnTheDevice) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     for_updates([&](const UpdateCase& c, int64_t n) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "weft/export.h"
 #include "weft/tensor.h"
 
@@ -20,9 +22,14 @@ struct AdamWStep {
 
 /// Changes parameter, m and v in place: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
 /// p -= lr (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps) + weight_decay p), where g is
-/// `gradient` times the one element of `gradient_scale` (f32).
+/// `gradient` times the one element of `gradient_scale` (f32). What differs from one step to the
+/// next (lr, step) is read from `rates`, if there are any, when the step is done: f64 [3] on the
+/// parameter's device, as `adamw_rates` gives them.
 WEFT_API void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v,
-                     const Tensor& gradient, const Tensor& gradient_scale, const AdamWStep& step);
+                     const Tensor& gradient, const Tensor& gradient_scale, const AdamWStep& step,
+                     const Tensor& rates = {});
+/// 1 - lr weight_decay, lr / (1 - beta1^step) and 1 / sqrt(1 - beta2^step).
+WEFT_API std::vector<double> adamw_rates(const AdamWStep& step);
 
 /// With g = gradient * gradient_scale + weight_decay * parameter: velocity = momentum * velocity +
 /// g, parameter -= lr * velocity. Without momentum there may be no velocity.

@@ -11,6 +11,7 @@
 
 #include "src/comm/signature.h"
 #include "src/ticks.h"
+#include "weft/stream.h"
 
 namespace weft {
 
@@ -48,6 +49,10 @@ class FlightListener {
  public:
   virtual ~FlightListener() = default;
   virtual void ended(const FlightCopy& operation) = 0;
+  /// What a GPU does of an operation lies between two points of its stream: it is queued from here
+  /// on, or was up to here.
+  virtual void begins_on(uint64_t operation, const Stream& stream) = 0;
+  virtual void ends_on(uint64_t operation) = 0;
 };
 
 class FlightRecord;
@@ -59,6 +64,9 @@ class FlightOperation {
   /// All ranks have come.
   inline void started();
   void received(int64_t bytes) { bytes_ += bytes; }
+  /// Around what is queued on a stream, if it is a GPU's.
+  inline void begins_on(const Stream& stream);
+  inline void ends_on(const Stream& stream);
   /// The first of these counts.
   void ended() { end(FlightState::done); }
   void failed() { end(FlightState::failed); }
@@ -133,6 +141,16 @@ inline void FlightOperation::started() {
   if (entry.number.load(std::memory_order_relaxed) != number_) return;
   entry.started.store(ticks_now(), std::memory_order_relaxed);
   entry.state.store(static_cast<uint64_t>(FlightState::running), std::memory_order_relaxed);
+}
+
+inline void FlightOperation::begins_on(const Stream& stream) {
+  if (stream.device.kind != DeviceKind::cuda || !record_ || !record_->listener_) return;
+  record_->listener_->begins_on(number_, stream);
+}
+
+inline void FlightOperation::ends_on(const Stream& stream) {
+  if (stream.device.kind != DeviceKind::cuda || !record_ || !record_->listener_) return;
+  record_->listener_->ends_on(number_);
 }
 
 inline void FlightOperation::end(FlightState state) {

@@ -8,9 +8,11 @@
 
 #include "src/comm/flight/record.h"
 #include "src/comm/nccl/program.h"
+#include "src/comm/nccl/received.h"
 #include "src/comm/work_state.h"
 #include "src/cuda/capture.h"
 #include "src/cuda/runtime.h"
+#include "src/cuda/stream_role.h"
 #include "weft/context.h"
 #include "weft/error.h"
 
@@ -71,16 +73,6 @@ class NcclWork final : public Work::State {
   const int exceptions_;
   bool is_joined_ = false;
 };
-
-/// What the current stream is for; after the last role: something else.
-int role_of(const Stream& stream) {
-  for (int role = 0; role < kStreamRoles; ++role) {
-    if (stream_for(stream.device, static_cast<StreamRole>(role)).handle == stream.handle) {
-      return role;
-    }
-  }
-  return kStreamRoles;
-}
 
 Device device_of(const Collective& call) {
   const Device device = call.pieces[0].device;
@@ -162,7 +154,7 @@ Work NcclGroup::start_here(const Collective& call) {
          ": the recorded work of a graph exchanges with other ranks; record that of one");
   }
   const Stream stream = current_stream(device_of(call));
-  const int role = role_of(stream);
+  const int role = cuda::role_of(stream);
   const NcclCallName name = name_of_next(call);
   if (!control_) {
     std::vector<int> all(static_cast<size_t>(host_->size()));
@@ -178,7 +170,9 @@ Work NcclGroup::start_here(const Collective& call) {
     flight = record->begin(host_->name(), name.signature, name.number);
     flight.started();
   }
+  flight.begins_on(stream);
   queue(call, *lane, stream);
+  flight.ends_on(stream);
   const std::shared_ptr<void> event(cuda::create_event(stream), cuda::destroy_event);
   lane->queued(event);
   const int64_t bytes = received_bytes(call, host_->rank(), host_->size());

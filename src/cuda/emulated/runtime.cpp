@@ -2,6 +2,7 @@
 #include "src/cuda/runtime.h"
 #include "src/cuda/capture.h"
 #include "src/cuda/delay.h"
+#include "src/cuda/timing.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include "src/cuda/emulated/device_memory.h"
 #include "src/cuda/emulated/launch.h"
 #include "src/cuda/emulated/queue.h"
+#include "src/ticks.h"
 #include "weft/error.h"
 
 namespace weft::cuda {
@@ -95,6 +97,33 @@ void wait_event(const Stream& stream, void* event) {
 }
 void synchronize_event(void* event) { emulated::run_until(*static_cast<Mark*>(event)); }
 bool event_done(void* event) { return emulated::is_reached(*static_cast<Mark*>(event)); }
+
+namespace {
+
+/// When a queue came to a point of it.
+struct Time {
+  Mark reached;
+  int64_t nanoseconds = 0;
+};
+
+}  // namespace
+
+void* mark_time(const Stream& stream) {
+  auto* const time = new std::shared_ptr<Time>(std::make_shared<Time>());
+  emulated::enqueue(queue_of(stream), [time = *time] { time->nanoseconds = steady_nanoseconds(); });
+  (*time)->reached = emulated::mark_of(queue_of(stream));
+  return time;
+}
+
+static Time& time_of(void* time) { return **static_cast<std::shared_ptr<Time>*>(time); }
+
+void destroy_time(void* time) noexcept { delete static_cast<std::shared_ptr<Time>*>(time); }
+
+int64_t nanoseconds_between(void* earlier, void* later) {
+  emulated::run_until(time_of(earlier).reached);
+  emulated::run_until(time_of(later).reached);
+  return time_of(later).nanoseconds - time_of(earlier).nanoseconds;
+}
 
 /// The host's memory is pinned, or the copy could not wait.
 static void check_pinned(const void* data) {
