@@ -84,7 +84,8 @@ struct Gpu {
   std::string_view part;
   double bf16;
   double f32;
-  const char* machine;
+  /// None for cards whose links are other ones.
+  const char* machine = nullptr;
 };
 
 }  // namespace
@@ -92,9 +93,9 @@ struct Gpu {
 /// NVIDIA's data sheets of these GPUs, without sparsity; the first whose part is found counts.
 /// GH200 computes as an H100 SXM does.
 static constexpr Gpu kGpus[] = {
-    {"H100 PCIe", 756, 51.2, "h100"}, {"H100 NVL", 835.5, 60, "h100"},
-    {"H200 NVL", 835.5, 60, "h200"},  {"H100", 989.4, 66.9, "h100"},
-    {"H200", 989.4, 66.9, "h200"},    {"A100", 312, 19.5, "a100"},
+    {"H100 PCIe", 756, 51.2},      {"H100 NVL", 835.5, 60},       {"H200 NVL", 835.5, 60},
+    {"H100", 989.4, 66.9, "h100"}, {"H200", 989.4, 66.9, "h200"}, {"A100-SXM", 312, 19.5, "a100"},
+    {"A100", 312, 19.5},
 };
 
 static const Gpu* gpu_named(std::string_view device_name) {
@@ -105,7 +106,7 @@ static const Gpu* gpu_named(std::string_view device_name) {
 
 std::optional<Machine> machine_of_device(std::string_view device_name, const std::string& dtype) {
   const Gpu* gpu = gpu_named(device_name);
-  if (!gpu) return {};
+  if (!gpu || !gpu->machine) return {};
   return machine_named(gpu->machine, dtype, 1);
 }
 

@@ -9,14 +9,14 @@
 
 namespace weft::cli {
 
-/// What `weft estimate` predicts of a step on such GPUs, eight a host; nothing where it does not
-/// know them. Leaves the rank's random numbers as they are.
-std::optional<StepSeconds> predicted_step(Device device, const LlamaConfig& config,
-                                          const ParallelOptions& options, int ranks);
+/// What `weft estimate` predicts of a step of rank 0 on such machines. Leaves the calling rank's
+/// random numbers as they are.
+StepSeconds predicted_step(const Machine& machine, const LlamaConfig& config,
+                           const ParallelOptions& options, int ranks, int ranks_per_host);
 
-/// Prints how much of its communication this rank's GPU hid behind computing in the spans "step" of
-/// a trace, beside what was predicted, and notes both in the trace. Nothing on a CPU, whose ranks
-/// communicate by themselves.
-void report_overlap(TraceScope& trace, Device device, const std::optional<StepSeconds>& predicted);
+/// Prints what found no room in this rank's trace, and how much of its communication its GPU hid
+/// behind computing in the spans "step", beside what was predicted; notes both in the trace.
+/// Nothing of that on a CPU, whose ranks communicate by themselves.
+void report_trace(TraceScope& trace, Device device, const std::optional<StepSeconds>& predicted);
 
 }  // namespace weft::cli

@@ -3,13 +3,13 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <optional>
 
 #include "cli/data.h"
 #include "cli/devices.h"
 #include "cli/machine.h"
+#include "cli/output_files.h"
 #include "cli/overlap.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
@@ -34,12 +34,6 @@ using Clock = std::chrono::steady_clock;
 
 /// Validations in a run, and the batches of each.
 static constexpr int64_t kValidations = 10, kValidationBatches = 4;
-
-/// Before hours of work, not after them.
-static void check_writable(const char* flag, const std::string& path) {
-  if (path.empty() || std::ofstream(path, std::ios::app)) return;
-  fail(flag, ": ", in_quotes(path), " cannot be written");
-}
 
 namespace {
 
@@ -88,16 +82,10 @@ class Training {
       std::printf("%lld steps are done already; more need --steps above that\n",
                   static_cast<long long>(done));
     }
-    std::optional<StepSeconds> predicted;
-    if (!options_.trace.empty()) {
-      if (is_first()) {
-        predicted = predicted_step(device_, model_.config(), options_.parallel,
-                                   mesh_.communicator().size());
-      }
-      trace_.emplace();
-    }
+    const std::optional<StepSeconds> predicted = prediction();
+    if (!options_.trace.empty()) trace_.emplace();
     const bool is_done = run_steps(done);
-    if (trace_ && is_first()) report_overlap(*trace_, device_, predicted);
+    if (trace_ && is_first()) report_trace(*trace_, device_, predicted);
     if (trace_) trace_->write(mesh_.communicator(), options_.trace);
     if (is_done && options_.sample > 0) print_sample();
   }
@@ -113,6 +101,16 @@ class Training {
     if (!peak) return {};
     return *peak * devices_of_ranks(options.device, ranks) /
            training_operations_a_token(config, options.parallel.seq);
+  }
+
+  /// Of a step, where a trace will tell what it took, by rank 0's GPU if that is known.
+  std::optional<StepSeconds> prediction() const {
+    if (options_.trace.empty() || !is_first() || device_ == cpu) return {};
+    const auto machine = machine_of_device(device_name(device_), options_.parallel.dtype);
+    if (!machine) return {};
+    const int ranks = mesh_.communicator().size();
+    const int a_host = launched_ranks() > 1 ? launched_local_rank().size : ranks;
+    return predicted_step(*machine, model_.config(), options_.parallel, ranks, a_host);
   }
 
   /// Those after `done`; false when it was stopped on the way.
@@ -192,6 +190,7 @@ class Training {
     } else {
       fill(all);
     }
+    const TraceSpan span("graph", -1, device_);
     graph_->run([this] {
       differentiate(fixed_);
       if (graph_updates()) update();
@@ -331,24 +330,8 @@ static LlamaConfig config_of(const TrainOptions& options) {
   return llama_config(options.parallel.model.empty() ? "tiny" : options.parallel.model);
 }
 
-/// What a run writes must not become what the next one reads.
-static void check_outside(const char* flag, const std::string& path, const std::string& data) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  if (path.empty() || !fs::is_directory(data, ignored)) return;
-  const fs::path inner = fs::weakly_canonical(path, ignored), outer = fs::canonical(data, ignored);
-  const auto [end, stop] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
-  if (end == outer.end()) {
-    fail(flag, ' ', path, " lies within --data ", data, ", where it would be read as text");
-  }
-}
-
 void train(const TrainOptions& options) {
-  for (const std::string& data : options.data) {
-    check_outside("--save", options.checkpoints.save, data);
-    check_outside("--metrics", options.metrics, data);
-    check_outside("--trace", options.trace, data);
-  }
+  check_output_files(options);
   LlamaConfig config = config_of(options);
   config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
   TokenData data(options.data, {config.vocabulary, options.parallel.batch, options.parallel.seq},

@@ -88,6 +88,7 @@ static void check_graph(const TrainOptions& o) {
   if (device_named(o.device).kind != DeviceKind::cuda) {
     fail("--cuda-graph records work of a GPU, but --device is ", o.device);
   }
+  if (o.steps < 3) fail("--cuda-graph records the third step, but --steps is ", o.steps);
   if (o.ranks > 1) fail("--cuda-graph records the steps of one rank, but there are ", o.ranks);
   for (const char* what : {"parameters", "gradients"}) {
     if (std::ranges::find(o.parallel.offload, what) == o.parallel.offload.end()) continue;

@@ -8,6 +8,7 @@
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/graph.h"
 #include "weft/trace.h"
 
 namespace weft::fsdp {
@@ -59,7 +60,8 @@ void Runtime::hear(const Action& action) {
   if (const char* name = span_of(action.kind)) {
     // Compute waits for parameters; for gradients it does so at the end.
     const bool computes = action.kind == Action::Kind::wait;
-    span.emplace(name, static_cast<int64_t>(unit.index), computes ? pool_.device() : cpu);
+    span.emplace(name, static_cast<int64_t>(unit.index), computes ? pool_.device() : cpu,
+                 TraceSpan::Time::waits);
   }
   switch (action.kind) {
     case Action::Kind::gather: {
@@ -127,7 +129,11 @@ void Runtime::abandon() {
 }
 
 void Runtime::note_changes(Unit& unit) {
-  if (!unit.slices_changed()) return;
+  if (unit.slices_changed()) renew(unit);
+}
+
+/// What was made of its slices is made again.
+void Runtime::renew(Unit& unit) {
   conductor_.update(unit);
   order(computing(), stream(StreamRole::gather));
 }
@@ -139,6 +145,8 @@ void Runtime::begin(bool training) {
   for (const auto& unit : units_) {
     unit->check_frozen();
     note_changes(*unit);
+    // What a graph records finds other slices whenever it is played.
+    if (Graph::recording()) renew(*unit);
   }
   running_ = &recordings_[training ? 1 : 0];
   if (running_->astray) *running_ = {};
@@ -258,7 +266,7 @@ void Runtime::end() {
   event(StepEvent::Kind::end, root());
   conductor_.end();
   {
-    const TraceSpan span("wait for the streams", -1, pool_.device());
+    const TraceSpan span("wait for the streams", -1, pool_.device(), TraceSpan::Time::waits);
     order(stream(StreamRole::gather), computing());
     order(stream(StreamRole::scatter), computing());
   }

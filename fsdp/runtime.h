@@ -49,6 +49,7 @@ class Runtime {
  private:
   void begin(bool training);
   void note_changes(Unit& unit);
+  void renew(Unit& unit);
   void begin_unscheduled();
   void abandon();
   void event(StepEvent::Kind kind, Unit& unit, int bucket = 0);

@@ -51,16 +51,6 @@ void Optimizer::set_steps(size_t parameter, int64_t steps) {
   runs_->with_gradient.clear();
 }
 
-namespace {
-
-/// An update that a graph plays.
-struct RecordedRun {
-  size_t parameter;
-  Tensor rates;
-};
-
-}  // namespace
-
 /// Where the state of one parameter rests.
 struct Rest {
   Device device;
@@ -213,32 +203,53 @@ std::vector<double> Optimizer::rates(size_t, int64_t) const {
 
 /// Memory that is filled before the record is played. What the record itself takes may have been
 /// something else's earlier in it, so this is another stream's.
-static Tensor rates_beside_a_record(Device device, int64_t count) {
+static Tensor rates_beside_a_record(Device device, const Shape& shape) {
   const StreamScope scope(stream_for(device, StreamRole::copy));
-  return empty({count}, {.dtype = f64, .device = device});
+  return empty(shape, {.dtype = f64, .device = device});
 }
 
 /// The graph does the updates with what is in memory when it plays them.
 void Optimizer::record(std::vector<Update>& updates, const std::vector<size_t>& updated) {
-  std::vector<RecordedRun> runs;
-  for (Update& update : updates) {
-    const auto count = static_cast<int64_t>(rates(update.parameter, update.step).size());
-    if (count > 0) update.rates = rates_beside_a_record(device_of(update), count);
-    runs.push_back({update.parameter, update.rates});
-  }
-  Graph::recording()->before_each_play([this, runs, updated, recorded = learning_rate_] {
-    const NoGrad no_grad;
-    for (const RecordedRun& run : runs) {
-      const std::vector<double> now = rates(run.parameter, steps_[run.parameter] + 1);
-      if (run.rates) {
-        copy_(run.rates, from_values(now, run.rates.shape(), {.dtype = f64}));
-      } else if (learning_rate_ != recorded) {
-        fail("optimizer: the learning rate is ", learning_rate_, " but ", recorded,
-             " in the graph's record");
-      }
+  Tensor all;
+  for (size_t i = 0; i < updates.size(); ++i) {
+    Update& update = updates[i];
+    const Device device = device_of(update);
+    if (device.kind != DeviceKind::cuda) {
+      fail("optimizer: a graph records updates on a GPU, but parameter ",
+           parameters_[update.parameter].name(), " is on ", device);
     }
-    count(updated);
-  });
+    const auto each = static_cast<int64_t>(rates(update.parameter, update.step).size());
+    if (each == 0) continue;
+    if (!all) all = rates_beside_a_record(device, {static_cast<int64_t>(updates.size()), each});
+    update.rates = tensor_in(all.storage(), static_cast<int64_t>(i) * each, {each}, f64);
+  }
+  Graph::recording()->before_each_play(
+      [this, all, updated, runs = runs_->runs, recorded = learning_rate_] {
+        if (all) {
+          fill_rates(all, runs);
+        } else if (learning_rate_ != recorded) {
+          fail("optimizer: the learning rate is ", learning_rate_, " but ", recorded,
+               " in the graph's record");
+        }
+        count(updated);
+      });
+}
+
+/// Those of the next step, a row a run.
+void Optimizer::fill_rates(const Tensor& all, const std::vector<std::vector<size_t>>& runs) const {
+  std::vector<double> values;
+  for (const Run& run : runs) {
+    for (const size_t i : run) {
+      if (steps_[i] == steps_[run[0]]) continue;
+      fail("optimizer: parameters ", parameters_[run[0]].name(), " and ", parameters_[i].name(),
+           " have had ", steps_[run[0]], " and ", steps_[i],
+           " updates, but equally many when a graph recorded their next");
+    }
+    const std::vector<double> now = rates(run[0], steps_[run[0]] + 1);
+    values.insert(values.end(), now.begin(), now.end());
+  }
+  const NoGrad no_grad;
+  copy_(all, from_values(values, all.shape(), {.dtype = f64}));
 }
 
 Optimizer::Update Optimizer::update_of_run(size_t number, const Tensor& gradient_scale) {

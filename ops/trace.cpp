@@ -39,29 +39,38 @@ void TraceRecorder::add_span(const char* name, int64_t begin, int64_t number) {
   timed_.push_back({begin, end, found->second, true, false, number});
 }
 
-void TraceRecorder::add_stream_span(const char* name, const StreamTimes::Mark& begin,
+void TraceRecorder::add_stream_span(const char* name, const StreamTimes::Mark& begin, bool waits,
                                     int64_t number) {
   if (!has_room()) return;
-  const bool waits = std::string_view(name).starts_with("wait for ");
   streams_.add(begin, waits ? StreamWork::wait : StreamWork::span,
                number < 0 ? std::string(name) : concat(name, ' ', number));
 }
 
+StreamTimes::Mark TraceRecorder::mark(const Stream& stream) {
+  return events() < most_ ? streams_.mark(stream) : StreamTimes::Mark();
+}
+
 void TraceRecorder::ended(const FlightCopy& operation) {
   begun_.erase(operation.number);
+  if (const auto queued = queued_.find(operation.number); queued != queued_.end()) {
+    streams_.rename(queued->second, concat(name_of(operation.kind), ' ',
+                                           operation.communicator.data(), ' ', operation.sequence));
+    queued_.erase(queued);
+  }
   if (has_room()) collectives_.push_back(operation);
 }
 
 void TraceRecorder::begins_on(uint64_t operation, const Stream& stream) {
-  const StreamTimes::Mark begin = streams_.mark(stream);
+  const StreamTimes::Mark begin = mark(stream);
   if (begin.time) begun_[operation] = begin;
 }
 
 void TraceRecorder::ends_on(uint64_t operation) {
   const auto begun = begun_.find(operation);
   if (begun == begun_.end()) return;
-  if (has_room())
-    streams_.add(begun->second, StreamWork::collective, concat("collective ", operation));
+  if (has_room()) {
+    queued_[operation] = streams_.add(begun->second, StreamWork::collective, "collective");
+  }
   begun_.erase(begun);
 }
 
@@ -94,14 +103,16 @@ struct TraceSpan::OnStream {
   StreamTimes::Mark begin;
 };
 
-TraceSpan::TraceSpan(const char* name, int64_t number, Device device)
-    : recorder_(Engine::current().trace), name_(name), number_(number), begin_(0) {
+TraceSpan::TraceSpan(const char* name, int64_t number, Device device, Time time)
+    : recorder_(Engine::current().trace), name_(name), number_(number), begin_(0), time_(time) {
+  if (recorder_) {
+    begin_ = ticks_now();
+    if (device.kind == DeviceKind::cuda) {
+      const StreamTimes::Mark begin = recorder_->mark(current_stream(device));
+      if (begin.time) on_stream_ = std::make_unique<OnStream>(OnStream{begin});
+    }
+  }
   number < 0 ? cuda::begin_range(name) : cuda::begin_range(name, number);
-  if (!recorder_) return;
-  begin_ = ticks_now();
-  if (device.kind != DeviceKind::cuda) return;
-  const StreamTimes::Mark begin = recorder_->streams().mark(current_stream(device));
-  if (begin.time) on_stream_ = std::make_unique<OnStream>(OnStream{begin});
 }
 
 TraceSpan::~TraceSpan() {
@@ -110,7 +121,9 @@ TraceSpan::~TraceSpan() {
   if (!recorder_ || recorder_ != Engine::current().trace) return;
   recorder_->add_span(name_, begin_, number_);
   try {
-    if (on_stream_) recorder_->add_stream_span(name_, on_stream_->begin, number_);
+    if (on_stream_) {
+      recorder_->add_stream_span(name_, on_stream_->begin, time_ == Time::waits, number_);
+    }
   } catch (const std::exception&) {  // of the device, whose next call says so again
   }
 }
@@ -122,23 +135,24 @@ TraceOverlap TraceScope::overlap(const char* span) const {
       within.emplace_back(event.begin, event.end);
     }
   }
+  if (within.size() > 1) within.erase(within.begin());
   TraceOverlap overlap{.spans = static_cast<int64_t>(within.size())};
   if (within.empty()) return overlap;
-  for (const StreamStretch& stretch : recorder_->streams().stretches()) {
-    const bool counts = std::any_of(within.begin(), within.end(), [&](const auto& times) {
+  std::vector<StreamStretch> stretches = recorder_->streams().stretches();
+  std::erase_if(stretches, [&](const StreamStretch& stretch) {
+    return std::none_of(within.begin(), within.end(), [&](const auto& times) {
       return times.first <= stretch.queued && stretch.queued <= times.second;
     });
-    if (!counts) continue;
-    const double seconds = 1e-9 * static_cast<double>(stretch.end - stretch.begin);
-    if (stretch.work == StreamWork::collective) overlap.communication += seconds;
-    if (stretch.is_exposed()) overlap.exposed += seconds;
-  }
-  overlap.communication /= static_cast<double>(overlap.spans);
-  overlap.exposed /= static_cast<double>(overlap.spans);
+  });
+  const CommunicationTime time = communication_time(stretches);
+  const double scale = 1e-9 / static_cast<double>(overlap.spans);
+  overlap.communication = scale * static_cast<double>(time.all);
+  overlap.exposed = scale * static_cast<double>(time.exposed);
   return overlap;
 }
 
 void TraceScope::note(const std::string& name, double value) {
+  if (value - value != 0) fail("trace: the note ", name, " is ", value, ", not a finite number");
   notes_ += concat(',', json_quoted(name), ':', value);
 }
 

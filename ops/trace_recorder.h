@@ -31,12 +31,14 @@ class TraceRecorder final : public FlightListener {
 
   void add_op(const OpBody& op, int64_t begin, int64_t bytes);
   void add_span(const char* name, int64_t begin, int64_t number);
-  void add_stream_span(const char* name, const StreamTimes::Mark& begin, int64_t number);
+  void add_stream_span(const char* name, const StreamTimes::Mark& begin, bool waits,
+                       int64_t number);
+  /// Empty when there is no room for more, too.
+  StreamTimes::Mark mark(const Stream& stream);
   void ended(const FlightCopy& operation) override;
   void begins_on(uint64_t operation, const Stream& stream) override;
   void ends_on(uint64_t operation) override;
 
-  StreamTimes& streams() { return streams_; }
   const StreamTimes& streams() const { return streams_; }
   const std::vector<Event>& timed() const { return timed_; }
   const std::vector<FlightCopy>& collectives() const { return collectives_; }
@@ -59,6 +61,8 @@ class TraceRecorder final : public FlightListener {
   StreamTimes streams_;
   /// Where a GPU began collectives under way.
   std::unordered_map<uint64_t, StreamTimes::Mark> begun_;
+  /// Those that are queued whole, by their numbers among the streams' stretches.
+  std::unordered_map<uint64_t, size_t> queued_;
 };
 
 /// Times one op call for the rank's trace, if there is one, and for tools of CUDA that listen.

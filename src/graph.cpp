@@ -30,8 +30,11 @@ Graph::~Graph() {
   cuda::destroy_stream(device_.index, stream_.handle);
 }
 
+static constinit thread_local Graph* recording_now = nullptr;
+
 /// Memory of this stream is used by nothing else: what the record takes and frees stays its own.
 void Graph::run(const std::function<void()>& work) {
+  if (recording_now) fail("graph: the recorded work runs a graph");
   wait_for_all();
   {
     const StreamScope scope(stream_);
@@ -46,8 +49,6 @@ void Graph::run(const std::function<void()>& work) {
   let_all_wait();
 }
 
-static constinit thread_local Graph* recording_now = nullptr;
-
 Graph* Graph::recording() { return recording_now; }
 
 void Graph::before_each_play(std::function<void()> prepare) {
@@ -61,7 +62,6 @@ void Graph::play() const {
 }
 
 void Graph::record(const std::function<void()>& work) {
-  if (recording_now) fail("graph: the recorded work runs a graph");
   const RandomState before = Context::current().random;
   preparations_.clear();
   cuda::begin_capture(stream_);

@@ -80,6 +80,7 @@ class WEFT_API Optimizer {
   Update update_of_run(size_t run, const Tensor& gradient_scale);
   void count(const std::vector<size_t>& updated);
   void record(std::vector<Update>& updates, const std::vector<size_t>& updated);
+  void fill_rates(const Tensor& all, const std::vector<std::vector<size_t>>& runs) const;
   Device device_of(const Update& update) const;
   void update_by_parts(Device device, const Update& update);
 

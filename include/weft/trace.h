@@ -13,12 +13,12 @@ namespace weft {
 
 class TraceRecorder;
 
-/// Seconds in which a GPU communicates, and of them those in which it does nothing else: compute
-/// waits for them, or they stand in its way.
+/// Seconds in which a GPU communicates, and of them those in which it does not compute: it waits,
+/// or the communication is among what it computes.
 struct TraceOverlap {
   double communication = 0;
   double exposed = 0;
-  /// How many spans were found.
+  /// How many spans were counted.
   int64_t spans = 0;
 };
 
@@ -36,10 +36,10 @@ class WEFT_API TraceScope {
   int64_t events() const;
   int64_t dropped() const;
 
-  /// Of this rank's GPU, in the stretches of time between begin and end of its TraceSpans of that
-  /// name, for each of them. Waits for the GPU.
+  /// Of this rank's GPU, in what was queued during its TraceSpans of that name, the mean over all
+  /// but the first (in which memory is made). Waits for the GPU.
   TraceOverlap overlap(const char* span) const;
-  /// Said of the whole in the file (a member of "otherData") by rank 0: a number.
+  /// Said of the whole in the file (a member of "otherData") by rank 0: a finite number.
   void note(const std::string& name, double value);
 
   /// Ends the writing down and makes one file of what all ranks have, on rank 0: a Chrome trace, to
@@ -54,12 +54,14 @@ class WEFT_API TraceScope {
 
 /// A stretch of the calling rank's time with a name, "step 3", in a trace under way, and in what
 /// Nsight Systems records (NVTX). Of a GPU that is named, also the time that its current stream
-/// takes from where it is at the beginning to where it is at the end, when that comes to it: a
-/// "wait for ..." there is time in which compute stands still. `name` is kept by its address: a
-/// literal.
+/// takes from where it is at the beginning to where it is at the end, when the GPU comes there.
+/// `name` is kept by its address: a literal.
 class WEFT_API TraceSpan {
  public:
-  explicit TraceSpan(const char* name, int64_t number = -1, Device device = cpu);
+  /// What a GPU's stream does in it.
+  enum class Time : uint8_t { works, waits };
+  explicit TraceSpan(const char* name, int64_t number = -1, Device device = cpu,
+                     Time time = Time::works);
   ~TraceSpan();
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;
@@ -69,6 +71,7 @@ class WEFT_API TraceSpan {
   const char* name_;
   int64_t number_;
   int64_t begin_;
+  Time time_;
   struct OnStream;
   std::unique_ptr<OnStream> on_stream_;
 };

@@ -3,9 +3,16 @@
 
 #include <cuda_runtime_api.h>
 
+#include "weft/stream.h"
+
 namespace weft::cuda {
 
 /// std::runtime_error naming the call when it failed.
 void check(const char* call, cudaError_t error);
+
+/// As CUDA knows it.
+inline cudaStream_t handle_of(const Stream& stream) {
+  return static_cast<cudaStream_t>(stream.handle);
+}
 
 }  // namespace weft::cuda

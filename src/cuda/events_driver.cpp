@@ -23,7 +23,6 @@ struct EventOfCapture {
 thread_local uint64_t capturing = 0;
 
 EventOfCapture& event_of(void* handle) { return *static_cast<EventOfCapture*>(handle); }
-cudaStream_t handle_of(const Stream& stream) { return static_cast<cudaStream_t>(stream.handle); }
 
 /// Of the thread's capture, if the stream takes part in it.
 uint64_t capture_of(const Stream& stream) {

@@ -111,10 +111,6 @@ void* create_stream(int device) {
   return stream;
 }
 
-static cudaStream_t handle_of(const Stream& stream) {
-  return static_cast<cudaStream_t>(stream.handle);
-}
-
 void destroy_stream(int, void* stream) noexcept {
   cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
   cudaStreamDestroy(static_cast<cudaStream_t>(stream));

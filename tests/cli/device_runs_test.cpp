@@ -108,9 +108,10 @@ TEST_F(DeviceRuns, TrainByAGraphWithEqualLosses) {
     std::filesystem::remove(scratch_.path("plain.jsonl"));
     std::filesystem::remove(scratch_.path("played.jsonl"));
   }
-  for (const char* wrong : {"--device cuda --ranks 2", "--device cpu --ranks 1",
-                            "--device cuda --ranks 1 --offload gradients"}) {
-    const Outcome outcome = run_weft(train(concat("--steps 1 --cuda-graph ", wrong)));
+  for (const char* wrong :
+       {"--device cuda --ranks 1 --steps 2", "--device cuda --ranks 2", "--device cpu --ranks 1",
+        "--device cuda --ranks 1 --offload gradients"}) {
+    const Outcome outcome = run_weft(train(concat("--cuda-graph ", wrong)));
     EXPECT_EQ(outcome.code, 2) << outcome.text;
     EXPECT_NE(outcome.text.find("--cuda-graph"), std::string::npos) << outcome.text;
   }
@@ -178,6 +179,28 @@ TEST_F(DeviceRuns, SayWhatTheyRunOn) {
       << outcome.text;
   EXPECT_NE(outcome.text.find("  MFU "), std::string::npos) << outcome.text;
   EXPECT_NE(outcome.text.find("--- sample"), std::string::npos) << outcome.text;
+}
+
+TEST_F(DeviceRuns, TraceWhatTheirStreamsDid) {
+  const std::string file = scratch_.path("trace.json");
+  const auto traced = [&](const std::string& flags) {
+    const Outcome outcome =
+        run_weft(train(concat("--device cuda --steps 4 --trace ", file, flags)));
+    EXPECT_EQ(outcome.code, 0) << outcome.text;
+    std::ifstream text(file);
+    return std::pair(outcome.text, nlohmann::json::parse(text));
+  };
+  const auto [told, trace] = traced(" --ranks 2");
+  EXPECT_NE(told.find("measured: "), std::string::npos) << told;
+  EXPECT_NE(told.find("predicted: nothing, "), std::string::npos) << told;
+  EXPECT_GT(trace.at("otherData").at("measured_communication_seconds").get<double>(), 0);
+  const auto [of_graph, played] = traced(" --ranks 1 --cuda-graph");
+  EXPECT_EQ(of_graph.find("measured: "), std::string::npos) << of_graph;
+  int graphs = 0;
+  for (const auto& event : played.at("traceEvents")) {
+    graphs += event.value("cat", "") == "gpu,span" && event.at("name") == "graph" ? 1 : 0;
+  }
+  EXPECT_EQ(graphs, 4);
 }
 
 TEST_F(DeviceRuns, RefuseWithoutADevice) {

@@ -75,6 +75,11 @@ TEST_F(Program, RefusesImpossibleMeshes) {
   expect_usage_error(small("--mesh dp=2,TP=2"), "tp is tensor parallelism");
   expect_usage_error(concat("train --data ", scratch_.path(""), " --save ", scratch_.path("ck")),
                      "lies within --data");
+  const std::string file = scratch_.path("same.json");
+  expect_usage_error(small(concat("--trace ", file, " --metrics ", file)),
+                     "would be written over --metrics");
+  expect_usage_error(concat("train --data ", __FILE__, " --trace ", __FILE__),
+                     "would be written over --data");
   expect_usage_error(small("--strategy hsdp --mesh dp=2"), "--strategy hsdp is of 2 axes");
   expect_usage_error(small("--strategy zero9"), "zero9");
   expect_usage_error(small("--mesh dp=2,tp=3"), "heads");

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/overlap.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/ops.h"
@@ -100,6 +101,20 @@ TEST(StepCost, IsWhatAStepTakesUnderTensorParallelism) {
   expect_told_beforehand({.mesh = "dp=2,tp=2"});
   expect_told_beforehand({.mesh = "dp=2,tp=2", .sequence_parallel = true});
   expect_told_beforehand({.mesh = "a=2,b=2,tp=2", .strategy = "hsdp"});
+}
+
+TEST(StepCost, IsPredictedForARankWhoseRandomNumbersStay) {
+  ParallelOptions options{.mesh = "dp=4"};
+  const int ranks = complete(options, 0, 64, "--ranks");
+  const Machine machine = machine_named("h100", "f32", ranks);
+  const RandomState before = Context::current().random;
+  const StepSeconds predicted = predicted_step(machine, small_llama(), options, ranks, 2);
+  EXPECT_TRUE(Context::current().random == before);
+  const StepSeconds estimated = step_seconds(
+      step_cost(fake_world(0, ranks, 2, !machine.overlaps), small_llama(), options, 2), machine);
+  EXPECT_GT(predicted.communication, 0);
+  EXPECT_EQ(predicted.communication, estimated.communication);
+  EXPECT_EQ(predicted.total, estimated.total);
 }
 
 /// 70 billion parameters over 512 ranks, of which none is there.

@@ -78,13 +78,14 @@ TEST_F(DeviceGraph, RefusesWhatIsNotTheSameEachTime) {
   });
 }
 
-/// Losses, and a sum over the weights in the end, of steps with another learning rate each.
-static std::vector<double> trained(bool by_graph) {
+/// Losses, and a sum over the weights in the end, of steps with another learning rate each. After
+/// the second there is a look at the model in between.
+static std::vector<double> trained(bool by_graph, const FullyShardOptions& options) {
   std::vector<double> numbers;
   run_ranks(1, [&](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 1}});
     Llama model(little_llama());
-    shard(model, mesh, {});
+    shard(model, mesh, options);
     model.materialize(gpu);
     AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
     const Tensor ids = batch_of(mesh, 12, 0).to(gpu), targets = batch_of(mesh, 12, 1).to(gpu);
@@ -103,6 +104,10 @@ static std::vector<double> trained(bool by_graph) {
       };
       by_graph ? graph.run(work) : work();
       numbers.push_back(loss.full_tensor().item());
+      if (step == 1) {
+        const NoGrad no_grad;
+        numbers.push_back(model.loss(ids, targets).full_tensor().item());
+      }
     }
     EXPECT_EQ(optimizer.steps(0), 7);
     EXPECT_EQ(graph.is_recorded(), by_graph);
@@ -113,7 +118,31 @@ static std::vector<double> trained(bool by_graph) {
   return numbers;
 }
 
-TEST_F(DeviceGraph, UpdatesAsTheOptimizerDoesByItself) { EXPECT_EQ(trained(true), trained(false)); }
+TEST_F(DeviceGraph, UpdatesAsTheOptimizerDoesByItself) {
+  EXPECT_EQ(trained(true, {}), trained(false, {}));
+  // With copies of the parameters in bf16, which are made anew when those have changed.
+  FullyShardOptions mixed;
+  mixed.precision = {.compute = bf16, .gather = bf16, .reduce = f32};
+  EXPECT_EQ(trained(true, mixed), trained(false, mixed));
+}
+
+TEST_F(DeviceGraph, RefusesToRecordAnotherOrTheCpu) {
+  const Tensor x = zeros({3}, {.device = gpu});
+  Graph inner(gpu), outer(gpu);
+  for (int i = 0; i < 3; ++i) inner.run([&] { copy_(x, add(x, 1)); });
+  EXPECT_NE(refusal_of(outer, [&] { inner.run([] {}); }).find("runs a graph"), std::string::npos);
+  run_ranks(1, [&](Communicator) {
+    Linear model(4, 3);
+    model.materialize(cpu);
+    AdamW optimizer(model.named_parameters());
+    Graph graph(gpu);
+    const std::string refusal = refusal_of(graph, [&] {
+      sum(model(ones({2, 4}))).backward();
+      optimizer.step();
+    });
+    EXPECT_NE(refusal.find("parameter weight is on cpu"), std::string::npos) << refusal;
+  });
+}
 
 /// What comes of steps of an optimizer in a graph, the learning rate changed at the end.
 template <class Optimizer>

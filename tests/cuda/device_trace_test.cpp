@@ -3,6 +3,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ops/stream_times.h"
+#include "src/ticks.h"
 #include "tests/cuda/trained_llama.h"
 #include "tests/support/scratch.h"
 #include "weft/trace.h"
@@ -35,7 +37,8 @@ static json traced_steps(int ranks, TraceOverlap& overlap) {
     const TraceOverlap found = trace.overlap("step");
     if (world.rank() == 0) overlap = found;
     EXPECT_EQ(trace.overlap("no such span").spans, 0);
-    trace.note("found", found.exposed);
+    trace.note("found", 2.5);
+    EXPECT_THROW(trace.note("wrong", 1 / 0.0), std::invalid_argument);
     trace.write(world, path);
   });
   std::ifstream file(path);
@@ -71,37 +74,94 @@ TEST_F(DeviceTrace, TellsWhatEachStreamDid) {
     for (const char* stream : {"cuda:0 compute", "cuda:0 gather", "cuda:0 scatter"}) {
       ASSERT_TRUE(lanes.contains(stream)) << stream;
       double before = 0;
+      if (std::string(stream) == "cuda:0 compute") continue;
       for (const json& event : events_in(trace, rank, lanes.at(stream))) {
-        const std::string category = event.at("cat");
-        EXPECT_GE(event.at("dur").get<double>(), 0);
-        if (std::string(stream) == "cuda:0 compute") continue;
         // A stream does one thing after the other.
-        EXPECT_EQ(category, "gpu,collective");
+        EXPECT_EQ(event.at("cat"), "gpu,collective");
+        EXPECT_NE(event.at("name").get<std::string>().find("world"), std::string::npos);
         EXPECT_GE(event.at("ts").get<double>(), before - 0.001);
         before = event.at("ts").get<double>() + event.at("dur").get<double>();
       }
     }
-    int waits = 0, steps = 0;
+    int waits = 0;
+    std::map<std::string, json> steps;
     for (const json& event : events_in(trace, rank, lanes.at("cuda:0 compute"))) {
       waits += event.at("cat") == "gpu,wait" ? 1 : 0;
-      steps += event.at("name").get<std::string>().starts_with("step ") ? 1 : 0;
+      const std::string name = event.at("name");
+      if (name.starts_with("step ")) steps[name] = event;
     }
     // Those of units for parameters, and one for all at the end of each step.
     EXPECT_GT(waits, kSteps);
-    EXPECT_EQ(steps, kSteps);
+    ASSERT_EQ(steps.size(), static_cast<size_t>(kSteps));
+    // The GPU begins a step after the host did, and ends the last one after it too, all on one
+    // clock.
+    for (const json& event : events_in(trace, rank, lanes.at("ops"))) {
+      const std::string name = event.at("name");
+      if (!name.starts_with("step ")) continue;
+      const double host = event.at("ts"), gpu = steps.at(name).at("ts");
+      EXPECT_GE(gpu, host - 1) << name;
+      EXPECT_LT(gpu, host + 60e6) << name;
+    }
   }
-  EXPECT_EQ(overlap.spans, kSteps);
+  EXPECT_EQ(overlap.spans, kSteps - 1);
   EXPECT_GT(overlap.communication, 0);
-  EXPECT_GE(overlap.exposed, 0);
-  EXPECT_NEAR(trace.at("otherData").at("found").get<double>(), overlap.exposed,
-              1e-4 * overlap.exposed);
+  EXPECT_LE(overlap.exposed, overlap.communication);
+  EXPECT_EQ(trace.at("otherData").at("found"), 2.5);
 }
 
 TEST_F(DeviceTrace, OfOneRankHasNoCommunication) {
   TraceOverlap overlap;
   traced_steps(1, overlap);
-  EXPECT_EQ(overlap.spans, kSteps);
+  EXPECT_EQ(overlap.spans, kSteps - 1);
   EXPECT_EQ(overlap.communication, 0);
+}
+
+/// Stretches of the streams of computing and of gathering.
+static StreamStretch on(StreamRole role, StreamWork work, int64_t begin, int64_t end) {
+  return {0, static_cast<int>(role), work, "", begin, end, 0};
+}
+
+TEST_F(DeviceTrace, CountsCommunicationOnceAndWhatIsExposed) {
+  using enum StreamRole;
+  using enum StreamWork;
+  struct Case {
+    std::vector<StreamStretch> stretches;
+    int64_t all, exposed;
+  };
+  const Case cases[] = {
+      {{}, 0, 0},
+      {{on(gather, collective, 10, 30)}, 20, 0},
+      // Two at once are communication once.
+      {{on(gather, collective, 10, 30), on(scatter, collective, 20, 40)}, 30, 0},
+      // Only of a wait what is for communication.
+      {{on(gather, collective, 10, 30), on(compute, wait, 25, 90)}, 20, 5},
+      {{on(compute, wait, 0, 12), on(gather, collective, 10, 30), on(compute, wait, 28, 29)},
+       20,
+       3},
+      // One among what is computed.
+      {{on(compute, collective, 5, 9), on(compute, span, 0, 100)}, 4, 4},
+      {{on(compute, wait, 0, 100), on(compute, span, 0, 100)}, 0, 0},
+  };
+  for (const Case& one : cases) {
+    const CommunicationTime time = communication_time(one.stretches);
+    EXPECT_EQ(time.all, one.all);
+    EXPECT_EQ(time.exposed, one.exposed);
+  }
+}
+
+TEST_F(DeviceTrace, CountsOnFromNewPoints) {
+  // Each mark is counted from a point of its own.
+  StreamTimes times(0);
+  const Stream stream = current_stream(gpu);
+  for (int i = 0; i < 5; ++i) {
+    const StreamTimes::Mark begin = times.mark(stream);
+    times.add(begin, StreamWork::span, concat(i));
+  }
+  const std::vector<StreamStretch> all = times.stretches();
+  ASSERT_EQ(all.size(), 5u);
+  for (size_t i = 1; i < all.size(); ++i) EXPECT_GE(all[i].begin, all[i - 1].end);
+  EXPECT_LE(all[4].end, steady_nanoseconds());
+  EXPECT_TRUE(StreamTimes().mark(current_stream(cpu)).time == nullptr);
 }
 
 }  // namespace weft

@@ -44,7 +44,7 @@ struct FlightCopy {
   std::string in_words() const;
 };
 
-/// Told of the operations of its rank as they end, on the rank's thread.
+/// Told of the operations of its rank as they end, on the rank's thread, and where GPUs do them.
 class FlightListener {
  public:
   virtual ~FlightListener() = default;

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/output_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "weft/error.h"
+
+namespace weft::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A file or folder that a flag names.
+struct Named {
+  const char* flag;
+  std::string path;
+};
+
+}  // namespace
+
+static void check_outside(const Named& output, const std::string& data) {
+  std::error_code ignored;
+  if (output.path.empty() || !fs::is_directory(data, ignored)) return;
+  const fs::path inner = fs::weakly_canonical(output.path, ignored);
+  const fs::path outer = fs::canonical(data, ignored);
+  const auto [end, stop] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
+  if (end == outer.end()) {
+    fail(output.flag, ' ', output.path, " lies within --data ", data,
+         ", where it would be read as text");
+  }
+}
+
+static void check_other_file(const Named& output, const Named& other) {
+  if (output.path.empty() || other.path.empty()) return;
+  std::error_code ignored;
+  if (fs::weakly_canonical(output.path, ignored) != fs::weakly_canonical(other.path, ignored))
+    return;
+  fail(output.flag, ' ', output.path, " would be written over ", other.flag);
+}
+
+void check_output_files(const TrainOptions& options) {
+  const Named outputs[] = {{"--save", options.checkpoints.save},
+                           {"--metrics", options.metrics},
+                           {"--trace", options.trace}};
+  std::vector<Named> inputs{{"--model", options.parallel.model}, {"--init", options.init}};
+  for (const std::string& data : options.data) inputs.push_back({"--data", data});
+  for (const Named& output : outputs) {
+    for (const std::string& data : options.data) check_outside(output, data);
+    for (const Named& input : inputs) check_other_file(output, input);
+    for (const Named& other : outputs) {
+      if (&other < &output) check_other_file(output, other);
+    }
+  }
+}
+
+void check_writable(const char* flag, const std::string& path) {
+  if (path.empty()) return;
+  std::error_code ignored;
+  const bool is_new = !fs::exists(path, ignored);
+  if (!std::ofstream(path, std::ios::app)) fail(flag, ": ", in_quotes(path), " cannot be written");
+  if (is_new) fs::remove(path, ignored);
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "cli/train_options.h"
+
+namespace weft::cli {
+
+/// What a run of `weft train` writes is not what it, or the next one, reads, and no two flags name
+/// one file: std::invalid_argument naming the flags.
+void check_output_files(const TrainOptions& options);
+
+/// std::invalid_argument unless it can be written: before hours of work, not after them. Leaves no
+/// file where there was none.
+void check_writable(const char* flag, const std::string& path);
+
+}  // namespace weft::cli
