@@ -78,7 +78,8 @@ TEST_F(Program, RefusesImpossibleMeshes) {
   const std::string file = scratch_.path("same.json");
   expect_usage_error(small(concat("--trace ", file, " --metrics ", file)),
                      "would be written over --metrics");
-  expect_usage_error(concat("train --data ", __FILE__, " --trace ", __FILE__),
+  const std::string text = scratch_.write("own.txt", "some text");
+  expect_usage_error(concat("train --data ", text, " --trace ", text),
                      "would be written over --data");
   expect_usage_error(small("--strategy hsdp --mesh dp=2"), "--strategy hsdp is of 2 axes");
   expect_usage_error(small("--strategy zero9"), "zero9");

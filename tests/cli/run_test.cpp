@@ -11,17 +11,20 @@
 
 #include "tests/support/command.h"
 #include "tests/support/scratch.h"
+#include "weft/error.h"
 
 namespace weft {
 namespace {
 
 using tests::Outcome;
 
-Outcome run(const std::string& command) { return tests::run_command("exec 2>&1; " + command); }
+Outcome run(const std::string& command) {
+  return tests::run_command(concat("exec 2>&1; ", command));
+}
 
 /// `weft run` with those arguments.
 Outcome weft_run(const std::string& arguments, const std::string& before = "") {
-  return run(before + std::string(WEFT_PROGRAM) + " run " + arguments);
+  return run(concat(before, WEFT_PROGRAM, " run ", arguments));
 }
 
 class Run : public testing::Test {

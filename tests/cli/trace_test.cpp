@@ -9,6 +9,7 @@
 
 #include "tests/support/command.h"
 #include "tests/support/scratch.h"
+#include "weft/error.h"
 
 namespace weft {
 namespace {
@@ -19,7 +20,7 @@ using tests::Outcome;
 
 /// Runs a shell command in which $WEFT is the program, errors and output together.
 Outcome shell(const std::string& command) {
-  return tests::run_command("exec 2>&1; WEFT=" + std::string(WEFT_PROGRAM) + "; " + command);
+  return tests::run_command(concat("exec 2>&1; WEFT=", WEFT_PROGRAM, "; ", command));
 }
 
 /// An event of a trace, in nanoseconds.

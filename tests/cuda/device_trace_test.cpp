@@ -98,9 +98,9 @@ TEST_F(DeviceTrace, TellsWhatEachStreamDid) {
     for (const json& event : events_in(trace, rank, lanes.at("ops"))) {
       const std::string name = event.at("name");
       if (!name.starts_with("step ")) continue;
-      const double host = event.at("ts"), gpu = steps.at(name).at("ts");
-      EXPECT_GE(gpu, host - 1) << name;
-      EXPECT_LT(gpu, host + 60e6) << name;
+      const double host = event.at("ts"), device = steps.at(name).at("ts");
+      EXPECT_GE(device, host - 1) << name;
+      EXPECT_LT(device, host + 60e6) << name;
     }
   }
   EXPECT_EQ(overlap.spans, kSteps - 1);
