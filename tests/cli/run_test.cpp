@@ -67,7 +67,7 @@ TEST_F(Run, TakesTheProgramsFlagsForItsOwn) {
 }
 
 TEST_F(Run, RunsItselfAsRanks) {
-  const Outcome outcome = weft_run(std::string("-n 2 -- ") + WEFT_PROGRAM + " --version");
+  const Outcome outcome = weft_run(concat("-n 2 -- ", WEFT_PROGRAM, " --version"));
   EXPECT_EQ(outcome.code, 0);
   EXPECT_NE(outcome.text.find("[1] weft "), std::string::npos) << outcome.text;
 }
@@ -99,8 +99,8 @@ TEST_F(Run, GivesStdinToRankZero) {
             "[0] a\n[0] bend\n[1] end\n");
   // Without any of the three.
   const std::string file = scratch_.path("alone");
-  EXPECT_EQ(run(std::string(WEFT_PROGRAM) + " run -n 2 -- sh -c 'cat; echo $WEFT_RANK >>" + file +
-                "' <&- >&- 2>&-")
+  EXPECT_EQ(run(concat(WEFT_PROGRAM, " run -n 2 -- sh -c 'cat; echo $WEFT_RANK >>", file,
+                       "' <&- >&- 2>&-"))
                 .code,
             0);
   EXPECT_TRUE(std::filesystem::exists(file));
@@ -223,19 +223,19 @@ TEST_F(Run, PassesOnWhatIsTyped) {
 }
 
 TEST_F(Run, TellsWhereTheFlightRecordIs) {
-  const std::string own = "TMPDIR=" + scratch_.root() + " ";
+  const std::string own = concat("TMPDIR=", scratch_.root(), ' ');
   const std::string record =
       "-n 2 -- sh -c 'mkdir -p $WEFT_FLIGHT; echo {} >$WEFT_FLIGHT/rank-$WEFT_RANK.json; exit ";
-  EXPECT_EQ(weft_run(record + "0'", "unset WEFT_FLIGHT; " + own).text, "");
+  EXPECT_EQ(weft_run(record + "0'", concat("unset WEFT_FLIGHT; ", own)).text, "");
   EXPECT_TRUE(std::filesystem::is_empty(scratch_.root()));
-  const Outcome outcome = weft_run(record + "1'", "unset WEFT_FLIGHT; " + own);
+  const Outcome outcome = weft_run(record + "1'", concat("unset WEFT_FLIGHT; ", own));
   EXPECT_EQ(outcome.code, 1);
-  const std::string folder = scratch_.root() + "/weft-flight-";
+  const std::string folder = concat(scratch_.root(), "/weft-flight-");
   EXPECT_NE(outcome.text.find("operations of the ranks are in " + folder), std::string::npos)
       << outcome.text;
   EXPECT_FALSE(std::filesystem::is_empty(scratch_.root()));
   const std::string given = scratch_.path("given");
-  EXPECT_EQ(weft_run(record + "0'", "WEFT_FLIGHT=" + given + " ").code, 0);
+  EXPECT_EQ(weft_run(record + "0'", concat("WEFT_FLIGHT=", given, ' ')).code, 0);
   EXPECT_TRUE(std::filesystem::exists(given + "/rank-1.json"));
 }
 
