@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cuda/capture.h"
+#include "src/cuda/delay.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/timing.h"
 #include "weft/error.h"
@@ -37,6 +38,8 @@ void copy_on_devices(void*, const void*, size_t, const Stream&) { refuse(); }
 void* mark_time(const Stream&) { refuse(); }
 void destroy_time(void*) noexcept {}
 int64_t nanoseconds_between(void*, void*) { refuse(); }
+
+void delay(const Stream&, int) { refuse(); }
 
 void begin_capture(const Stream&) { refuse(); }
 void* end_capture(const Stream&) { refuse(); }
