@@ -46,7 +46,8 @@ void check_output_files(const TrainOptions& options) {
   const Named outputs[] = {{"--save", options.checkpoints.save},
                            {"--metrics", options.metrics},
                            {"--trace", options.trace}};
-  std::vector<Named> inputs{{"--model", options.parallel.model}, {"--init", options.init}};
+  // Without --model it is that of --init.
+  std::vector<Named> inputs{{"--init", options.init}, {"--model", options.parallel.model}};
   for (const std::string& data : options.data) inputs.push_back({"--data", data});
   for (const Named& output : outputs) {
     for (const std::string& data : options.data) check_outside(output, data);
