@@ -43,19 +43,18 @@ static void check_other_file(const Named& output, const Named& other) {
 }
 
 void check_output_files(const TrainOptions& options) {
-  const Named outputs[] = {{"--save", options.checkpoints.save},
-                           {"--metrics", options.metrics},
-                           {"--trace", options.trace}};
+  const Named metrics{"--metrics", options.metrics}, trace{"--trace", options.trace};
   // Without --model it is that of --init.
   std::vector<Named> inputs{{"--init", options.init}, {"--model", options.parallel.model}};
-  for (const std::string& data : options.data) inputs.push_back({"--data", data});
-  for (const Named& output : outputs) {
-    for (const std::string& data : options.data) check_outside(output, data);
-    for (const Named& input : inputs) check_other_file(output, input);
-    for (const Named& other : outputs) {
-      if (&other < &output) check_other_file(output, other);
-    }
+  for (const std::string& data : options.data) {
+    inputs.push_back({"--data", data});
+    check_outside({"--save", options.checkpoints.save}, data);
+    for (const Named& output : {metrics, trace}) check_outside(output, data);
   }
+  for (const Named& output : {metrics, trace}) {
+    for (const Named& input : inputs) check_other_file(output, input);
+  }
+  check_other_file(trace, metrics);
 }
 
 void check_writable(const char* flag, const std::string& path) {
