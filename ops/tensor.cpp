@@ -139,10 +139,12 @@ static LeafNode& leaf_of(const char* what, const Tensor& tensor) {
 
 Tensor Tensor::grad() const {
   auto* leaf = dynamic_cast<LeafNode*>(checked("grad", *this).node.get());
-  return leaf ? leaf->gradient : Tensor();
+  return leaf ? leaf->current_gradient() : Tensor();
 }
 
-void Tensor::set_grad(Tensor grad) const { leaf_of("set_grad", *this).gradient = std::move(grad); }
+void Tensor::set_grad(Tensor grad) const {
+  leaf_of("set_grad", *this).set_gradient(std::move(grad));
+}
 
 void Tensor::set_gradient_sink(std::shared_ptr<GradientSink> sink) const {
   leaf_of("set_gradient_sink", *this).sink = std::move(sink);

@@ -225,17 +225,28 @@ void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {
     return;
   }
   if (gradients.empty() || !gradients[0]) return;
-  if (gradient) {
-    gradient = add(gradient, gradients[0]);
+  const std::lock_guard lock(mutex_);
+  if (gradient_) {
+    gradient_ = add(gradient_, gradients[0]);
     return;
   }
   // Somebody else's elements may change; a leaf's gradient is its own.
   if (is_ours(gradients[0]) && gradients[0].block().is_dense()) {
-    gradient = gradients[0];
+    gradient_ = gradients[0];
     return;
   }
-  gradient = new_tensor(layout_of(gradients[0]), gradients[0].device());
-  if (gradient.device().kind != DeviceKind::meta) copy(gradient.block(), gradients[0].block());
+  gradient_ = new_tensor(layout_of(gradients[0]), gradients[0].device());
+  if (gradient_.device().kind != DeviceKind::meta) copy(gradient_.block(), gradients[0].block());
+}
+
+Tensor LeafNode::current_gradient() const {
+  const std::lock_guard lock(mutex_);
+  return gradient_;
+}
+
+void LeafNode::set_gradient(Tensor value) {
+  const std::lock_guard lock(mutex_);
+  std::swap(gradient_, value);
 }
 
 bool is_in_backward() { return !backward_stack().runs.empty(); }

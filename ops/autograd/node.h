@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -61,9 +62,16 @@ struct LeafNode final : public Node {
   std::span<const Edge> edges() const override { return {}; }
   std::span<const Ref<Layout>> results() const override { return {&layout, 1}; }
 
+  /// Backwards of other threads add to it, too.
+  Tensor current_gradient() const;
+  void set_gradient(Tensor value);
+
   Ref<Layout> layout;
-  Tensor gradient;
   std::shared_ptr<GradientSink> sink;
+
+ private:
+  mutable std::mutex mutex_;
+  Tensor gradient_;
 };
 
 uint64_t next_sequence();

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/op.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -95,6 +98,23 @@ TEST(Tape, NoTensorHasNoProperties) {
   EXPECT_EQ(error_of([&] { none.detach(); }), "detach: no tensor");
   EXPECT_EQ(error_of([&] { none.requires_grad(); }), "requires_grad: no tensor");
   EXPECT_EQ(error_of([&] { none.block(); }), "block: no tensor");
+}
+
+TEST(Tape, BackwardsOfTwoThreadsAddToOneLeaf) {
+  constexpr int kTimes = 200;
+  Tensor leaf = ones({3});
+  leaf.set_requires_grad(true);
+  {
+    const auto differentiate = [&] {
+      for (int i = 0; i < kTimes; ++i) {
+        sum(mul(leaf, 2)).backward();
+        EXPECT_GE(leaf.grad().to_vector<float>()[0], 2 * (i + 1));
+      }
+    };
+    const std::jthread other(differentiate);
+    differentiate();
+  }
+  EXPECT_EQ(leaf.grad().to_vector<float>(), std::vector<float>(3, 4 * kTimes));
 }
 
 }  // namespace weft
