@@ -11,7 +11,8 @@ namespace weft::cuda {
 // What the kernels of attention share. A tile is a square of scores: kTile queries by kTile keys.
 // Its kOwners owners stand in a square of kSide: owner (y, x) has the scores of rows y + i * kSide
 // and columns x + j * kSide, i and j below kM, and of results the same rows and columns 4 x ..
-// 4 x + 3 of every 64. A thread of a GPU is one owner; the few of the emulated device are many.
+// 4 x + 3 of every 4 * kSide. A thread of a GPU is one owner; each of the few of the emulated
+// device is two, of smaller tiles.
 
 /// The sizes of one call, and where its elements lie.
 struct AttentionCall {
@@ -71,12 +72,14 @@ inline namespace WEFT_COMPILER {
 #ifdef __CUDACC__
 /// Sums live in registers only if all loops over them are unrolled.
 #define WEFT_UNROLL _Pragma("unroll")
-inline constexpr int kAttentionThreads = 256;
+inline constexpr int kAttentionThreads = 256, kSide = 16;
+inline constexpr int kWidths[] = {64, 128, 256};
 #else
 #define WEFT_UNROLL
-inline constexpr int kAttentionThreads = kEmulatedThreads;
+inline constexpr int kAttentionThreads = kEmulatedThreads, kSide = 4;
+inline constexpr int kWidths[] = {16, 64, 256};
 #endif
-inline constexpr int kSide = 16, kOwners = kSide * kSide;
+inline constexpr int kOwners = kSide * kSide;
 inline constexpr int kOwned = kOwners / kAttentionThreads;
 
 template <class T>
@@ -251,10 +254,10 @@ struct AttentionTiles {
 /// Calls f(tiles for the width).
 template <class C, class F>
 void with_attention_tiles(int64_t width, const F& f) {
-  if (width <= 64) return f(AttentionTiles<C, 64>());
-  if (width <= 128) return f(AttentionTiles<C, 128>());
-  if (width <= 256) return f(AttentionTiles<C, 256>());
-  fail("attention: head_dim is ", width, "; on a GPU it is at most 256");
+  if (width <= kWidths[0]) return f(AttentionTiles<C, kWidths[0]>());
+  if (width <= kWidths[1]) return f(AttentionTiles<C, kWidths[1]>());
+  if (width <= kWidths[2]) return f(AttentionTiles<C, kWidths[2]>());
+  fail("attention: head_dim is ", width, "; on a GPU it is at most ", kWidths[2]);
 }
 
 }  // namespace WEFT_COMPILER
