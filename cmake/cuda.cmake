@@ -65,10 +65,33 @@ function(weft_cuda_flags target)
   endif()
 endfunction()
 
-# weft_cuda_sources(target file...): those hold kernels. nvcc compiles them, host code and all; for
-# the emulated device the C++ compiler; without CUDA, .cu files are left out.
+# weft_cuda_unity(target file...): adds them as fewer files that include four each. CMake's own
+# unity files are not for CUDA.
+function(weft_cuda_unity target)
+  while(ARGN)
+    list(SUBLIST ARGN 0 4 files)
+    list(GET files 0 first)
+    get_filename_component(first ${first} NAME_WE)
+    list(REMOVE_ITEM ARGN ${files})
+    list(TRANSFORM files REPLACE "(.+)" "#include \"${CMAKE_CURRENT_SOURCE_DIR}/\\1\"\n")
+    string(CONCAT text ${files})
+    set(unity ${CMAKE_CURRENT_BINARY_DIR}/unity_${first}.cu)
+    file(CONFIGURE OUTPUT ${unity} CONTENT "${text}" @ONLY)
+    target_sources(${target} PRIVATE ${unity})
+  endwhile()
+endfunction()
+
+# weft_cuda_sources(target file... [ALONE file...]): those hold kernels. nvcc compiles them, host
+# code and all; for the emulated device the C++ compiler; without CUDA, .cu files are left out.
+# ALONE: with options of their own.
 function(weft_cuda_sources target)
-  foreach(file ${ARGN})
+  cmake_parse_arguments(ARG "" "" "ALONE" ${ARGN})
+  set(files ${ARG_UNPARSED_ARGUMENTS})
+  if(WEFT_CUDA STREQUAL "ON" AND WEFT_UNITY)
+    weft_cuda_unity(${target} ${files})
+    set(files)
+  endif()
+  foreach(file ${files} ${ARG_ALONE})
     if(WEFT_CUDA STREQUAL "ON")
       set_source_files_properties(${file} TARGET_DIRECTORY ${target}
         PROPERTIES LANGUAGE CUDA)
