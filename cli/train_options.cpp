@@ -52,10 +52,9 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
       ->type_name("WHAT,...")
       ->delimiter(',')
       ->check(CLI::IsMember({"parameters", "gradients", "state"}));
-  train->add_flag(
-      "--cuda-graph", o.cuda_graph,
-      "Record the third step of one rank on a GPU, and play it from then on (the update "
-      "apart with --offload state)");
+  train->add_flag("--cuda-graph", o.cuda_graph,
+                  "Record the third step on a GPU, and play it from then on (the update apart with "
+                  "--offload state); several ranks are processes with a GPU each");
   train->add_flag(
       "--deterministic", o.deterministic,
       "The same bits in each run, of processes as of threads: NCCL adds up in the order "
@@ -89,7 +88,12 @@ static void check_graph(const TrainOptions& o) {
     fail("--cuda-graph records work of a GPU, but --device is ", o.device);
   }
   if (o.steps < 3) fail("--cuda-graph records the third step, but --steps is ", o.steps);
-  if (o.ranks > 1) fail("--cuda-graph records the steps of one rank, but there are ", o.ranks);
+  if (o.ranks > 1 && launched_ranks() <= 1) {
+    fail(
+        "--cuda-graph records the steps of ranks that are processes with a GPU each (weft run, "
+        "mpirun), but --ranks ",
+        o.ranks, " makes them threads of one");
+  }
   for (const char* what : {"parameters", "gradients"}) {
     if (std::ranges::find(o.parallel.offload, what) == o.parallel.offload.end()) continue;
     fail("--cuda-graph does not record what --offload ", what, " has the host wait for");

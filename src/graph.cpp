@@ -3,6 +3,7 @@
 
 #include "src/cuda/capture.h"
 #include "src/cuda/runtime.h"
+#include "src/memory.h"
 #include "weft/context.h"
 #include "weft/error.h"
 
@@ -26,13 +27,19 @@ Graph::~Graph() {
   if (graph_) {
     cuda::synchronize(stream_);
     cuda::destroy_graph(graph_);
+    forget_record();
   }
   cuda::destroy_stream(device_.index, stream_.handle);
 }
 
+void Graph::forget_record() noexcept {
+  before_.clear();
+  after_.clear();
+  Heap::current().give_up_capture(capture_);
+}
+
 static constinit thread_local Graph* recording_now = nullptr;
 
-/// Memory of this stream is used by nothing else: what the record takes and frees stays its own.
 void Graph::run(const std::function<void()>& work) {
   if (recording_now) fail("graph: the recorded work runs a graph");
   wait_for_all();
@@ -51,20 +58,30 @@ void Graph::run(const std::function<void()>& work) {
 
 Graph* Graph::recording() { return recording_now; }
 
+static void check_records(const Graph* graph) {
+  if (recording_now != graph) fail("graph: it does not record the calling thread's work now");
+}
+
 void Graph::before_each_play(std::function<void()> prepare) {
-  if (recording_now != this) fail("graph: it does not record the calling thread's work now");
-  preparations_.push_back(std::move(prepare));
+  check_records(this);
+  before_.push_back(std::move(prepare));
+}
+
+void Graph::after_each_play(std::function<void()> finish) {
+  check_records(this);
+  after_.push_back(std::move(finish));
 }
 
 void Graph::play() const {
-  for (const auto& prepare : preparations_) prepare();
+  for (const auto& prepare : before_) prepare();
   cuda::play(graph_, stream_);
+  for (const auto& finish : after_) finish();
 }
 
 void Graph::record(const std::function<void()>& work) {
   const RandomState before = Context::current().random;
-  preparations_.clear();
   cuda::begin_capture(stream_);
+  capture_ = cuda::capture_number();
   recording_now = this;
   try {
     work();
@@ -74,14 +91,20 @@ void Graph::record(const std::function<void()>& work) {
   } catch (...) {
     recording_now = nullptr;
     cuda::drop_capture(stream_);
+    forget_record();
     throw;
   }
   recording_now = nullptr;
+  wait_for_roles();
   graph_ = cuda::end_capture(stream_);
 }
 
 void Graph::wait_for_all() const {
   Event::record(current_stream(device_)).wait(stream_);
+  wait_for_roles();
+}
+
+void Graph::wait_for_roles() const {
   for (const StreamRole role : kRoles) Event::record(stream_for(device_, role)).wait(stream_);
 }
 

@@ -210,6 +210,11 @@ void Heap::release_cached() {
   kept_on_devices_.release();
 }
 
+void Heap::give_up_capture(uint64_t capture) {
+  empty_inbox();
+  kept_on_devices_.give_up(capture);
+}
+
 void Heap::forget_kept() {
   if (current_) current_->kept_.forget();
 }

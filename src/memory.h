@@ -45,6 +45,8 @@ class Heap {
   MemoryStatistics statistics(DeviceKind kind);
   void reset_peak(DeviceKind kind);
   void release_cached();
+  /// What a capture took of GPUs and has freed; nothing plays it any more.
+  void give_up_capture(uint64_t capture);
 
   /// Memory for one object of `bytes` (always the same number), kept for reuse by the calling
   /// thread.

@@ -44,5 +44,6 @@ void bind_checkpoints(py::module_& m);
 void bind_hugging_face(py::module_& m);
 void bind_memory(py::module_& m);
 void bind_trace(py::module_& m);
+void bind_graph(py::module_& m);
 
 }  // namespace weft::python

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "weft/stream.h"
 
 namespace weft::cuda {
@@ -15,8 +17,10 @@ void begin_capture(const Stream& stream);
 void* end_capture(const Stream& stream);
 /// Forgets it.
 void drop_capture(const Stream& stream) noexcept;
-/// True between the two, in the calling thread: nothing can be read of the device.
-bool is_capturing();
+/// Tells captures apart; 0: none goes on in the calling thread.
+uint64_t capture_number();
+/// Nothing can be read of the device then.
+inline bool is_capturing() { return capture_number() != 0; }
 
 /// Queues all of it.
 void play(void* graph, const Stream& stream);

@@ -117,7 +117,7 @@ void drop_capture(const Stream& stream) noexcept {
   cudaGetLastError();
 }
 
-bool is_capturing() { return capturing != 0; }
+uint64_t capture_number() { return capturing; }
 
 void play(void* graph, const Stream& stream) {
   check("cudaGraphLaunch", cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), handle_of(stream)));

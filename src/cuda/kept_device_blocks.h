@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <utility>
+#include <unordered_map>
 #include <vector>
 
 #include "weft/device.h"
@@ -12,25 +13,39 @@
 namespace weft::cuda {
 
 /// Memory of devices that one thread freed and keeps for reuse, by the stream in whose scope it was
-/// freed: taken again in a scope of that stream, it may be used there at once.
+/// freed: taken again in a scope of that stream, it may be used there at once. What a capture takes
+/// and frees is its own until it is given up: each time that it is played it is used again.
 class KeptDeviceBlocks {
  public:
   /// nullptr when there is none.
   void* take(size_t bytes, Device device);
   void put(void* data, size_t bytes, Device device);
-  /// Gives all back to the devices, when their work is done.
+  /// Gives all but the captures' back to the devices, when their work is done.
   void release();
+  /// The same with what is that capture's; what it took and is in use becomes like any other.
+  void give_up(uint64_t capture);
   int64_t bytes() const { return bytes_; }
   /// How often nothing kept would do.
   int64_t fresh() const { return fresh_; }
 
  private:
-  using Place = std::pair<int, void*>;
-  /// The device and the current stream; null for the stream of computing.
-  static Place place_on(Device device);
+  struct Place {
+    int device;
+    /// Null for the stream of computing.
+    void* stream;
+    uint64_t capture;
+    auto operator<=>(const Place&) const = default;
+  };
+  /// A list a size class.
+  using Classes = std::vector<std::vector<void*>>;
 
-  /// By place, then by size class.
-  std::map<Place, std::vector<std::vector<void*>>> kept_;
+  static Place place_on(Device device);
+  Classes& kept_at(const Place& place);
+  void give_back_all(const Place& place, Classes& classes);
+
+  std::map<Place, Classes> kept_;
+  /// What captures took, in use or not.
+  std::unordered_map<void*, uint64_t> taken_by_captures_;
   int64_t bytes_ = 0, fresh_ = 0;
 };
 

@@ -44,7 +44,7 @@ void delay(const Stream&, int) { refuse(); }
 void begin_capture(const Stream&) { refuse(); }
 void* end_capture(const Stream&) { refuse(); }
 void drop_capture(const Stream&) noexcept {}
-bool is_capturing() { return false; }
+uint64_t capture_number() { return 0; }
 void play(void*, const Stream&) { refuse(); }
 void destroy_graph(void*) noexcept {}
 

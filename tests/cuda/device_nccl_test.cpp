@@ -14,7 +14,7 @@
 #include "src/kernels/copy.h"
 #include "tests/comm/nccl_backend.h"
 #include "tests/cuda/device.h"
-#include "tests/cuda/trained_llama.h"
+#include "tests/cuda/graph_steps.h"
 #include "weft/error.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
@@ -371,6 +371,58 @@ TEST_F(DeviceNccl, TrainsHybrid) {
   FullyShardOptions options;
   options.strategy = Strategy::named("hsdp");
   expect_equal_losses({.axes = {{"replicate", 2}, {"shard", 2}}, .options = options});
+}
+
+/// The recipe on devices that ranks do not see of each other, by a graph and without.
+static void expect_equal_steps(Recipe recipe) {
+  recipe.run = [](int ranks, const std::function<void(Communicator)>& body) {
+    run_without_peers(ranks, body);
+  };
+  EXPECT_EQ(numbers_of_steps(true, recipe), numbers_of_steps(false, recipe));
+}
+
+TEST_F(DeviceNccl, PlaysStepsFullySharded) { expect_equal_steps({.axes = {{"dp", 3}}}); }
+TEST_F(DeviceNccl, PlaysStepsFullyShardedOverTensorParallel) {
+  expect_equal_steps({.axes = {{"dp", 2}, {"tp", 2}}, .tensor_parallel = true});
+}
+TEST_F(DeviceNccl, PlaysStepsOfHybrid) {
+  FullyShardOptions options;
+  options.strategy = Strategy::named("hsdp");
+  options.precision = {.compute = bf16, .gather = bf16, .reduce = f32};
+  expect_equal_steps({.axes = {{"replicate", 2}, {"shard", 2}}, .options = options});
+}
+
+TEST_F(DeviceNccl, NamesACallOfAGraphThatOneRankDoesNotPlay) {
+  const Outcome outcome = outcome_of(
+      [](Communicator world) {
+        const Vector part(f32, {1, 2, 3, 4}), whole(f32, 12);
+        Graph graph(gpu);
+        for (int i = 0; i < (world.rank() == 2 ? 4 : 5); ++i) {
+          graph.run([&] { all_gather(world, part, whole).wait(); });
+          EXPECT_EQ(whole.values()[11], 4);
+        }
+      },
+      300);
+  expect_contains(outcome.thrown,
+                  "world: nccl all_gather(f32, [4, 4, 4]) on cuda number 5: not done");
+}
+
+TEST_F(DeviceNccl, RecordsOnlyWaysThatItKnows) {
+  const Outcome outcome = outcome_of(
+      [](Communicator world) {
+        const Vector part(f32, 4), whole(f32, 12);
+        int runs = 0;
+        Graph graph(gpu);
+        const auto work = [&] {
+          if (++runs == 3) all_gather(world, part, whole).wait();
+        };
+        for (int i = 0; i < 2; ++i) graph.run(work);
+        EXPECT_THROW(graph.run(work), std::invalid_argument);
+        // Nothing of it remains.
+        all_gather(world, part, whole).wait();
+      },
+      2000);
+  EXPECT_EQ(outcome.thrown, "");
 }
 
 }  // namespace weft

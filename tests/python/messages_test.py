@@ -101,6 +101,7 @@ SENTENCES = [
         "deadline: nan is no number of seconds above 0",
     ),
     (lambda: weft.run_ranks(2, print, deadline=-1), ValueError, "deadline: -1 is no number of"),
+    (lambda: weft.Graph("cpu"), ValueError, "graph: a graph is of work on a GPU, not on cpu"),
 ]
 
 

@@ -85,12 +85,11 @@ void NcclLane::begin(const NcclCallName& call) {
   under_way_.push_back({call, Clock::now()});
 }
 
-void NcclLane::queue(std::span<const nccl::Move> moves, const Stream& stream) {
+void NcclLane::queue(const NcclCallName& call, std::span<const nccl::Move> moves,
+                     const Stream& stream) {
   if (moves.empty()) return;
-  NcclCallName call;
   {
     const std::lock_guard lock(mutex_);
-    call = under_way_.back().call;
     check_locked(call);
     nccl::queue(communicator_, moves, stream);
   }
@@ -99,7 +98,9 @@ void NcclLane::queue(std::span<const nccl::Move> moves, const Stream& stream) {
 
 void NcclLane::queued(const std::shared_ptr<void>& event) {
   const std::lock_guard lock(mutex_);
-  if (!under_way_.empty()) under_way_.back().event = event;
+  for (auto call = under_way_.rbegin(); call != under_way_.rend() && !call->event; ++call) {
+    call->event = event;
+  }
 }
 
 void NcclLane::check(const NcclCallName& call) {

@@ -40,9 +40,9 @@ class NcclLane final : private Watched {
 
   /// A call begins, and is watched from here on.
   void begin(const NcclCallName& call);
-  /// Queues a part of the call that began last. CommError when that fails.
-  void queue(std::span<const nccl::Move> moves, const Stream& stream);
-  /// All of it is queued, and done when `event` is.
+  /// Queues a part of the call. CommError when that fails.
+  void queue(const NcclCallName& call, std::span<const nccl::Move> moves, const Stream& stream);
+  /// All that began is queued, and done when `event` is.
   void queued(const std::shared_ptr<void>& event);
   /// CommError when the lane is of no more use, or the world has failed.
   void check(const NcclCallName& call);
@@ -51,7 +51,7 @@ class NcclLane final : private Watched {
   struct UnderWay {
     NcclCallName call;
     std::chrono::steady_clock::time_point since;
-    /// Null while it is being queued.
+    /// Null until it is queued.
     std::shared_ptr<void> event = {};
   };
 

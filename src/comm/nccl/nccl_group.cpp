@@ -15,6 +15,7 @@
 #include "src/cuda/stream_role.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/graph.h"
 
 namespace weft {
 
@@ -88,8 +89,8 @@ Device device_of(const Collective& call) {
 
 NcclGroup::NcclGroup(std::shared_ptr<Transport> host) : host_(std::move(host)) {}
 
-NcclCallName NcclGroup::name_of_next(const Collective& call) {
-  NcclCallName name{host_->name(), ++calls_};
+NcclCallName NcclGroup::named(const Collective& call, uint64_t number) const {
+  NcclCallName name{host_->name(), number};
   const bool is_message = call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv;
   sign(call, name.signature);
   // Both ends of a message are one call.
@@ -105,12 +106,17 @@ int64_t NcclGroup::received() const {
       [](int64_t sum, const auto& pair) { return sum + pair.second->received(); });
 }
 
+int64_t NcclGroup::calls() const {
+  return std::accumulate(pairs_.begin(), pairs_.end(), static_cast<int64_t>(calls_),
+                         [](int64_t sum, const auto& pair) { return sum + pair.second->calls(); });
+}
+
 NcclGroup& NcclGroup::pair_with(int other) {
-  std::unique_ptr<NcclGroup>& pair = pairs_[other];
+  std::shared_ptr<NcclGroup>& pair = pairs_[other];
   if (!pair) {
     const int own = host_->rank();
     const std::array<int, 2> ranks{std::min(own, other), std::max(own, other)};
-    pair = std::make_unique<NcclGroup>(
+    pair = std::make_shared<NcclGroup>(
         host_->subgroup(ranks, concat(host_->name(), '/', ranks[0], "-", ranks[1])));
   }
   return *pair;
@@ -139,30 +145,87 @@ std::shared_ptr<NcclLane> NcclGroup::lane_for(const Stream& stream, int role,
   return lane;
 }
 
-void NcclGroup::queue(const Collective& call, NcclLane& lane, const Stream& stream) {
+void NcclGroup::queue(const Collective& call, const NcclCallName& name, NcclLane& lane,
+                      const Stream& stream) {
   const bool in_rank_order = reduces_in_rank_order();
   const NcclProgram program = program_of(call, host_->rank(), host_->size(), in_rank_order);
   for (const NcclRound& round : program.rounds) {
-    lane.queue(round.moves, stream);
+    lane.queue(name, round.moves, stream);
     for (const NcclStep& step : round.steps) run_step(step);
   }
 }
 
-Work NcclGroup::start_here(const Collective& call) {
-  if (cuda::is_capturing()) {
-    fail(host_->name(),
-         ": the recorded work of a graph exchanges with other ranks; record that of one");
-  }
+/// How a call is done, which all ranks must do alike.
+static uint64_t way_of(int role, bool is_recorded) {
+  return static_cast<uint64_t>(role) << 2 | (is_recorded ? 2 : 0) |
+         (reduces_in_rank_order() ? 1 : 0);
+}
+
+Work NcclGroup::record(const Collective& call, Graph& graph) {
   const Stream stream = current_stream(device_of(call));
   const int role = cuda::role_of(stream);
-  const NcclCallName name = name_of_next(call);
+  const auto lane = lanes_.find({stream.device.index, role});
+  if (lane == lanes_.end()) {
+    fail(host_->name(),
+         ": the recorded work of a graph exchanges in a way in which it did not when it ran "
+         "before the record");
+  }
+  const std::shared_ptr<RecordedCalls> recorded = recorded_by(graph);
+  const NcclCallName name = named(call, calls_ + recorded->calls.size() + 1);
+  recorded->calls.push_back(
+      {name, way_of(role, true), lane->second, received_bytes(call, host_->rank(), host_->size())});
+  queue(call, name, *lane->second, stream);
+  const std::shared_ptr<void> event(cuda::create_event(stream), cuda::destroy_event);
+  return Work(
+      std::make_unique<NcclWork>(host_, lane->second, name, stream, event, FlightOperation()));
+}
+
+std::shared_ptr<RecordedCalls> NcclGroup::recorded_by(Graph& graph) {
+  if (std::shared_ptr<RecordedCalls> recorded = recorded_.lock();
+      recorded && capture_ == cuda::capture_number()) {
+    return recorded;
+  }
+  auto recorded = std::make_shared<RecordedCalls>();
+  recorded_ = recorded;
+  capture_ = cuda::capture_number();
+  graph.before_each_play([group = shared_from_this(), recorded] { group->begin_again(*recorded); });
+  graph.after_each_play([recorded, device = graph.device()] {
+    const std::shared_ptr<void> event(cuda::create_event(current_stream(device)),
+                                      cuda::destroy_event);
+    for (const RecordedCall& call : recorded->calls) call.lane->queued(event);
+    for (FlightOperation& flight : recorded->flights) flight.ended();
+  });
+  return recorded;
+}
+
+void NcclGroup::begin_again(RecordedCalls& recorded) {
+  FlightRecord* const record = Context::current().flight.get();
+  recorded.flights.clear();
+  for (RecordedCall& call : recorded.calls) {
+    call.call.number = ++calls_;
+    agreement_->add(call.call, call.how);
+    call.lane->begin(call.call);
+    received_ += call.bytes;
+    if (!record) continue;
+    FlightOperation& flight = recorded.flights.emplace_back(
+        record->begin(host_->name(), call.call.signature, call.call.number));
+    flight.started();
+    flight.received(call.bytes);
+  }
+}
+
+Work NcclGroup::start_here(const Collective& call) {
+  if (Graph* graph = Graph::recording()) return record(call, *graph);
+  const Stream stream = current_stream(device_of(call));
+  const int role = cuda::role_of(stream);
+  const NcclCallName name = named(call, ++calls_);
   if (!control_) {
     std::vector<int> all(static_cast<size_t>(host_->size()));
     std::iota(all.begin(), all.end(), 0);
     control_ = host_->subgroup(all, host_->name() + "/nccl");
     agreement_.emplace(control_);
   }
-  agreement_->add(name, static_cast<uint64_t>(role) << 1 | (reduces_in_rank_order() ? 1 : 0));
+  agreement_->add(name, way_of(role, false));
   const std::shared_ptr<NcclLane> lane = lane_for(stream, role, name);
   lane->begin(name);
   FlightOperation flight;
@@ -171,7 +234,7 @@ Work NcclGroup::start_here(const Collective& call) {
     flight.started();
   }
   flight.begins_on(stream);
-  queue(call, *lane, stream);
+  queue(call, name, *lane, stream);
   flight.ends_on(stream);
   const std::shared_ptr<void> event(cuda::create_event(stream), cuda::destroy_event);
   lane->queued(event);

@@ -6,7 +6,9 @@
 namespace weft {
 
 NcclTransport::NcclTransport(std::shared_ptr<Transport> host)
-    : Transport(host->rank(), host->size(), host->name()), host_(std::move(host)), group_(host_) {}
+    : Transport(host->rank(), host->size(), host->name()),
+      host_(std::move(host)),
+      group_(std::make_shared<NcclGroup>(host_)) {}
 
 static bool is_on_gpu(const Collective& call) {
   return !call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda;
@@ -14,8 +16,7 @@ static bool is_on_gpu(const Collective& call) {
 
 Work NcclTransport::start(const Collective& call) {
   if (!is_on_gpu(call)) return host_->start(call);
-  ++collectives_;
-  return group_.start(call);
+  return group_->start(call);
 }
 
 void NcclTransport::run(const Collective& call) {
@@ -37,8 +38,8 @@ std::shared_ptr<Transport> NcclTransport::subgroup(std::span<const int> ranks, s
 
 const CommunicatorTraffic& NcclTransport::traffic() const {
   sum_ = host_->traffic();
-  sum_.bytes += group_.received();
-  sum_.collectives += collectives_;
+  sum_.bytes += group_->received();
+  sum_.collectives += group_->calls();
   return sum_;
 }
 

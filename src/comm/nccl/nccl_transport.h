@@ -31,8 +31,7 @@ class NcclTransport final : public Transport {
 
  private:
   std::shared_ptr<Transport> host_;
-  NcclGroup group_;
-  int64_t collectives_ = 0;
+  std::shared_ptr<NcclGroup> group_;
   mutable CommunicatorTraffic sum_;
 };
 

@@ -118,7 +118,7 @@ std::shared_ptr<Queue> make_queue() {
 struct Recording {
   uint64_t number = 0;
   std::set<const Queue*> queues;
-  std::vector<std::function<void()>> work;
+  std::vector<Step> steps;
 };
 static thread_local Recording recording;
 
@@ -131,9 +131,11 @@ void begin_recording(const std::shared_ptr<Queue>& queue) {
   recording = {++recordings, {queue.get()}, {}};
 }
 
-std::vector<std::function<void()>> end_recording() { return std::exchange(recording, {}).work; }
+void record(Step step) { recording.steps.push_back(std::move(step)); }
 
-bool is_recording() { return recording.number != 0; }
+std::vector<Step> end_recording() { return std::exchange(recording, {}).steps; }
+
+uint64_t recording_number() { return recording.number; }
 
 static thread_local bool queued_only = false;
 
@@ -152,7 +154,9 @@ static void enqueue_item(const std::shared_ptr<Queue>& queue, Item item) {
 }
 
 void enqueue(const std::shared_ptr<Queue>& queue, std::function<void()> work) {
-  if (is_recorded(queue)) return recording.work.push_back(std::move(work));
+  if (is_recorded(queue)) {
+    return record([work = std::move(work)](const auto& played) { enqueue(played, work); });
+  }
   enqueue_item(queue, {std::move(work), {}});
 }
 

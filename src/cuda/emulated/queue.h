@@ -58,9 +58,14 @@ class QueuedOnly {
 };
 /// Records what the calling thread gives this queue, and those that wait for it, from now on.
 void begin_recording(const std::shared_ptr<Queue>& queue);
+/// What is done each time that a record is played, of the queue that it is played on.
+using Step = std::function<void(const std::shared_ptr<Queue>&)>;
+/// Adds to the calling thread's recording.
+void record(Step step);
 /// All of it, in the order it came.
-std::vector<std::function<void()>> end_recording();
-bool is_recording();
+std::vector<Step> end_recording();
+/// Tells recordings apart; 0: the calling thread records nothing.
+uint64_t recording_number();
 Mark mark_of(const std::shared_ptr<Queue>& queue);
 /// Runs the queue's work up to the mark.
 void run_until(const Mark& mark);

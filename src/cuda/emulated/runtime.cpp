@@ -83,7 +83,7 @@ void destroy_stream(int, void* stream) noexcept {
 }
 
 void synchronize(const Stream& stream) {
-  if (emulated::is_recording()) fail_call("emulated synchronize", "a capture is under way");
+  if (is_capturing()) fail_call("emulated synchronize", "a capture is under way");
   emulated::run_all(queue_of(stream));
 }
 
@@ -136,16 +136,14 @@ static void check_pinned(const void* data) {
   fail_call("emulated copy", "the host's memory is not pinned");
 }
 
-using Recorded = std::vector<std::function<void()>>;
+using Recorded = std::vector<emulated::Step>;
 
 void begin_capture(const Stream& stream) { emulated::begin_recording(queue_of(stream)); }
 void* end_capture(const Stream&) { return new Recorded(emulated::end_recording()); }
 void drop_capture(const Stream&) noexcept { emulated::end_recording(); }
-bool is_capturing() { return emulated::is_recording(); }
+uint64_t capture_number() { return emulated::recording_number(); }
 void play(void* graph, const Stream& stream) {
-  for (const auto& work : *static_cast<Recorded*>(graph)) {
-    emulated::enqueue(queue_of(stream), work);
-  }
+  for (const emulated::Step& step : *static_cast<Recorded*>(graph)) step(queue_of(stream));
 }
 void destroy_graph(void* graph) noexcept { delete static_cast<Recorded*>(graph); }
 

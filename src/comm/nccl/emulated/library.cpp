@@ -17,6 +17,7 @@
 
 #include "src/comm/nccl/emulated/library.h"
 #include "src/comm/reduce.h"
+#include "src/cuda/capture.h"
 #include "src/cuda/emulated/device_memory.h"
 #include "src/cuda/emulated/queue.h"
 #include "weft/error.h"
@@ -232,7 +233,14 @@ void advance(End& end) {
   if (end.has_read && all([](const Meeting& one) { return one.is_read(); })) queue_writes(end);
 }
 
-End& end_of(void* communicator) { return *static_cast<End*>(communicator); }
+/// A record may outlive the communicator.
+const std::shared_ptr<End>& shared_end(void* communicator) {
+  return *static_cast<std::shared_ptr<End>*>(communicator);
+}
+
+End& end_of(void* communicator) { return *shared_end(communicator); }
+
+void drop(void* communicator) { delete static_cast<std::shared_ptr<End>*>(communicator); }
 
 }  // namespace
 
@@ -266,10 +274,31 @@ void* begin(int ranks, const UniqueId& id, int rank, int) {
   const std::shared_ptr<Group> joined = group;
   const std::lock_guard group_lock(joined->mutex);
   if (++joined->joined == ranks) meeting.groups.erase(id);
-  return new End{joined, rank};
+  return new std::shared_ptr<End>(std::make_shared<End>(End{joined, rank}));
+}
+
+/// As part of a record: as a GPU's graph does, whoever plays it waits for the others.
+static void play(const std::shared_ptr<End>& end, std::span<const Move> moves,
+                 const std::shared_ptr<Queue>& queue) {
+  const auto is_over = [&] {
+    const std::lock_guard lock(end->group->mutex);
+    advance(*end);
+    return end->moves.empty() || end->group->gone[static_cast<size_t>(end->rank)];
+  };
+  {
+    const std::lock_guard lock(end->group->mutex);
+    end->queue = queue;
+    for (const Move& move : moves) meeting_for(*end, move);
+  }
+  while (!is_over()) std::this_thread::yield();
 }
 
 void queue(void* communicator, std::span<const Move> moves, const Stream& stream) {
+  if (cuda::is_capturing()) {
+    return cuda::emulated::record(
+        [end = shared_end(communicator), all = std::vector(moves.begin(), moves.end())](
+            const std::shared_ptr<Queue>& queue) { play(end, all, queue); });
+  }
   End& end = end_of(communicator);
   const std::lock_guard lock(end.group->mutex);
   if (fails_next.exchange(false)) {
@@ -293,12 +322,12 @@ Status status(void* communicator) {
 
 void finish(void*) {}
 
-void destroy(void* communicator) noexcept { delete &end_of(communicator); }
+void destroy(void* communicator) noexcept { drop(communicator); }
 
 void abort(void* communicator) noexcept {
   End& end = end_of(communicator);
   end.group->gone[static_cast<size_t>(end.rank)] = true;
-  delete &end;
+  drop(communicator);
 }
 
 }  // namespace weft::nccl

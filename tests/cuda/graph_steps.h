@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "tests/cuda/trained_llama.h"
+#include "weft/graph.h"
+
+namespace weft {
+
+/// Losses of steps with another learning rate each, by a graph or without; a sum over each weight
+/// in the end; and what was received from other ranks. After the second step there is a look at the
+/// model in between. Of rank 0.
+inline std::vector<double> numbers_of_steps(bool by_graph, const Recipe& recipe) {
+  int ranks = 1;
+  for (const MeshAxis& axis : recipe.axes) ranks *= axis.size;
+  std::vector<double> all;
+  recipe.run(ranks, [&](Communicator world) {
+    const DeviceMesh mesh(world, recipe.axes);
+    const DeviceMesh rows = recipe.tensor_parallel ? mesh["dp"] : mesh;
+    Llama model(little_llama());
+    if (recipe.tensor_parallel) parallelize(model, mesh["tp"], llama_styles(little_llama()));
+    shard(model, rows, recipe.options);
+    model.materialize(gpu);
+    AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
+    const Tensor ids = batch_of(rows, 12, 0).to(gpu), targets = batch_of(rows, 12, 1).to(gpu);
+    Tensor loss;
+    std::vector<double> numbers;
+    Graph graph(gpu);
+    for (int step = 0; step < 5; ++step) {
+      copy_(ids, batch_of(rows, 12, step).to(gpu));
+      copy_(targets, batch_of(rows, 12, step + 1).to(gpu));
+      optimizer.set_learning_rate(1e-2 / (1 + step));
+      const auto work = [&] {
+        optimizer.zero_grad();
+        const Tensor own = model.loss(ids, targets);
+        own.backward();
+        optimizer.step(clip_scale(gradient_norm(model.parameters()), 0.5));
+        loss = own.detach();
+      };
+      by_graph ? graph.run(work) : work();
+      numbers.push_back(loss.full_tensor().item());
+      if (step == 1) {
+        const NoGrad no_grad;
+        numbers.push_back(model.loss(ids, targets).full_tensor().item());
+      }
+    }
+    EXPECT_EQ(optimizer.steps(0), 5);
+    EXPECT_EQ(graph.is_recorded(), by_graph);
+    numbers.push_back(static_cast<double>(mesh.traffic().bytes));
+    numbers.push_back(static_cast<double>(mesh.traffic().collectives));
+    for (const ParameterPtr& parameter : model.parameters()) {
+      numbers.push_back(sum(parameter->value().full_tensor()).item());
+    }
+    if (world.rank() == 0) all = numbers;
+  });
+  return all;
+}
+
+}  // namespace weft
