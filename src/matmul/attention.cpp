@@ -7,7 +7,12 @@
 #include "src/cuda/attention.h"
 #include "src/cuda/streams.h"
 #include "src/matmul/attention_tiles.h"
+#include "src/numeric.h"
 #include "weft/error.h"
+
+#ifdef WEFT_WITH_ONEDNN
+#include "src/matmul/onednn.h"
+#endif
 
 namespace weft {
 
@@ -58,6 +63,20 @@ static AttentionSizes checked_sizes(const Block& q, const Block& k, const Block&
   return sizes;
 }
 
+static std::optional<DType> products_asked_for;
+
+void multiply_attention_in(std::optional<DType> dtype) { products_asked_for = dtype; }
+
+static bool multiplies_in_bf16(DType dtype) {
+  if (dtype != DType::bf16) return false;
+  if (products_asked_for) return *products_asked_for == DType::bf16;
+#ifdef WEFT_WITH_ONEDNN
+  return has_bf16_instructions();
+#else
+  return false;
+#endif
+}
+
 void attention(const Block& q, const Block& k, const Block& v, const AttentionOptions& options,
                const Block& out, const Block& lse) {
   const AttentionSizes sizes = checked_sizes(q, k, v, out, options);
@@ -66,8 +85,9 @@ void attention(const Block& q, const Block& k, const Block& v, const AttentionOp
   }
   if (out.numel() == 0) return;
   if (cuda::kWithCuda && cuda::on_cuda(q)) return cuda::attend(sizes, q, k, v, out, lse);
-  q.dtype == DType::f64 ? attend<double>(sizes, q, k, v, out, lse)
-                        : attend<float>(sizes, q, k, v, out, lse);
+  if (q.dtype == DType::f64) return attend<double>(sizes, q, k, v, out, lse);
+  if (multiplies_in_bf16(q.dtype)) return attend<float, bfloat16>(sizes, q, k, v, out, lse);
+  attend<float>(sizes, q, k, v, out, lse);
 }
 
 void attention_backward(const Block& q, const Block& k, const Block& v, const Block& out,
@@ -82,7 +102,9 @@ void attention_backward(const Block& q, const Block& k, const Block& v, const Bl
   if (k.numel() == 0 && q.numel() == 0) return;
   const AttentionGradients all{q, k, v, out, lse, dout, dq, dk, dv};
   if (cuda::kWithCuda && cuda::on_cuda(q)) return cuda::attend_backward(sizes, all);
-  q.dtype == DType::f64 ? attend_backward<double>(sizes, all) : attend_backward<float>(sizes, all);
+  if (q.dtype == DType::f64) return attend_backward<double>(sizes, all);
+  if (multiplies_in_bf16(q.dtype)) return attend_backward<float, bfloat16>(sizes, all);
+  attend_backward<float>(sizes, all);
 }
 
 }  // namespace weft

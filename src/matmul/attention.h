@@ -28,6 +28,10 @@ struct AttentionOptions {
 void attention(const Block& q, const Block& k, const Block& v, const AttentionOptions& options,
                const Block& out, const Block& lse);
 
+/// What q, k and v of bf16, probabilities and the gradients of scores are multiplied as; sums are
+/// of f32 either way. Unless told: bf16 where the processor has instructions for its products.
+void multiply_attention_in(std::optional<DType> dtype);
+
 /// Gradients dq, dk, dv (shaped as q, k, v; written, not added to) of `attention` from its
 /// operands, its results and dout, the gradient of out.
 void attention_backward(const Block& q, const Block& k, const Block& v, const Block& out,

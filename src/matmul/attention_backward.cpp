@@ -3,6 +3,7 @@
 #include "src/matmul/attention_tiles.h"
 #include "src/matmul/scratch.h"
 #include "src/matmul/tasks.h"
+#include "src/numeric.h"
 
 namespace weft {
 
@@ -13,27 +14,29 @@ namespace weft {
 
 /// One thread's memory: of a key head the keys, their columns, the values and both gradients; of a
 /// block queries and dO as rows and as columns, dQ, and two tiles.
-template <class T>
+template <class T, class E>
 struct BackwardMemory {
-  T *keys, *key_columns, *values, *dkeys, *dvalues;
-  T *queries, *query_columns, *dout, *dout_columns, *dquery_columns;
-  T *lse, *delta, *scores, *dscores;
+  E *keys, *key_columns, *values, *queries, *query_columns, *dout, *dout_columns;
+  T *dkeys, *dvalues, *dquery_columns, *lse, *delta, *scores, *dscores;
+  /// The tiles again where E is another: probabilities, and the gradients of scores.
+  E *p, *ds;
 
-  static int64_t count(const AttentionSizes& s) {
-    const int64_t tile = std::min(kTileKeys, s.packed_keys());
-    return 5 * (s.packed_keys() + s.block_rows()) * s.width + (2 * tile + 2) * s.block_rows();
-  }
-  BackwardMemory(const AttentionSizes& s, T* memory) {
+  BackwardMemory(const AttentionSizes& s, Carver& memory) {
     const int64_t of_keys = s.packed_keys() * s.width, of_block = s.block_rows() * s.width;
-    for (T** each : {&keys, &key_columns, &values, &dkeys, &dvalues}) {
-      *each = memory, memory += of_keys;
+    const int64_t tile = std::min(kTileKeys, s.packed_keys()) * s.block_rows();
+    for (E** each : {&keys, &key_columns, &values}) *each = memory.take<E>(of_keys);
+    for (E** each : {&queries, &query_columns, &dout, &dout_columns}) {
+      *each = memory.take<E>(of_block);
     }
-    for (T** each : {&queries, &query_columns, &dout, &dout_columns, &dquery_columns}) {
-      *each = memory, memory += of_block;
+    for (T** each : {&dkeys, &dvalues}) *each = memory.take<T>(of_keys);
+    dquery_columns = memory.take<T>(of_block);
+    for (T** each : {&lse, &delta}) *each = memory.take<T>(s.block_rows());
+    for (T** each : {&scores, &dscores}) *each = memory.take<T>(tile);
+    if constexpr (std::is_same_v<T, E>) {
+      p = scores, ds = dscores;
+    } else {
+      for (E** each : {&p, &ds}) *each = memory.take<E>(tile);
     }
-    lse = memory, delta = lse + s.block_rows();
-    scores = delta + s.block_rows();
-    dscores = scores + std::min(kTileKeys, s.packed_keys()) * s.block_rows();
   }
 };
 
@@ -48,12 +51,13 @@ static void pack_query_rows(const AttentionSizes& sizes, const Block& x, int64_t
 }
 
 /// All that a block's tiles read beside the keys.
-template <class T>
+template <class T, class E>
 static void pack_block(const AttentionSizes& sizes, const AttentionGradients& x, int64_t batch,
-                       int64_t kv_head, const QueryBlock& block, const BackwardMemory<T>& m) {
+                       int64_t kv_head, const QueryBlock& block, const BackwardMemory<T, E>& m) {
   const int64_t rows = block.rows;
-  pack_query_rows(sizes, x.q, batch, kv_head, block, m.queries, sizes.scale);
-  pack_query_columns(sizes, x.q, batch, kv_head, block, m.query_columns, sizes.scale);
+  const double scale = packed_scale<T, E>(sizes);
+  pack_query_rows(sizes, x.q, batch, kv_head, block, m.queries, scale);
+  pack_query_columns(sizes, x.q, batch, kv_head, block, m.query_columns, scale);
   pack_query_rows(sizes, x.dout, batch, kv_head, block, m.dout, 1);
   pack_query_columns(sizes, x.dout, batch, kv_head, block, m.dout_columns);
   T* out = m.dquery_columns;  // still free
@@ -61,7 +65,7 @@ static void pack_block(const AttentionSizes& sizes, const AttentionGradients& x,
   std::fill_n(m.delta, rows, T(0));
   for (int64_t d = 0; d < sizes.width; ++d) {
     for (int64_t r = 0; r < rows; ++r) {
-      m.delta[r] += m.dout_columns[d * rows + r] * out[d * rows + r];
+      m.delta[r] += static_cast<T>(m.dout_columns[d * rows + r]) * out[d * rows + r];
     }
   }
   for (int64_t row = 0; row < rows; ++row) {
@@ -74,7 +78,7 @@ static void pack_block(const AttentionSizes& sizes, const AttentionGradients& x,
 }
 
 template <class T>
-static void differentiate_scores(T* __restrict scores, T* __restrict dscores,
+static void differentiate_scores(T* __restrict scores, T, T* __restrict dscores, T*, T*,
                                  const T* __restrict lse, const T* __restrict delta, int64_t begin,
                                  int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
@@ -83,25 +87,37 @@ static void differentiate_scores(T* __restrict scores, T* __restrict dscores,
   }
 }
 
+static void differentiate_scores(const float* __restrict scores, float scale,
+                                 const float* __restrict dscores, bfloat16* __restrict p,
+                                 bfloat16* __restrict ds, const float* __restrict lse,
+                                 const float* __restrict delta, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    const float probability = exp(scores[r] * scale - lse[r]);
+    p[r] = bfloat16(probability);
+    ds[r] = bfloat16(probability * (dscores[r] - delta[r]));
+  }
+}
+
 /// Scores become probabilities, dscores their gradients; both zero where a row does not see the
 /// key.
-template <class T>
+template <class T, class E>
 static void differentiate_tile(const AttentionSizes& sizes, const QueryBlock& block, int64_t first,
-                               int64_t count, const BackwardMemory<T>& m) {
+                               int64_t count, const BackwardMemory<T, E>& m) {
+  const T scale = missing_scale<T, E>(sizes);
   for (int64_t key = 0; key < count; ++key) {
-    T* scores = m.scores + key * block.rows;
-    T* dscores = m.dscores + key * block.rows;
-    for_seeing_rows(sizes, block, first + key, scores, [](int64_t, int64_t) {});
-    for_seeing_rows(sizes, block, first + key, dscores, [&](int64_t begin, int64_t end) {
-      differentiate_scores(scores, dscores, m.lse, m.delta, begin, end);
+    const int64_t at = key * block.rows;
+    for_seeing_rows(sizes, block, first + key, m.p + at, [](int64_t, int64_t) {});
+    for_seeing_rows(sizes, block, first + key, m.ds + at, [&](int64_t begin, int64_t end) {
+      differentiate_scores(m.scores + at, scale, m.dscores + at, m.p + at, m.ds + at, m.lse,
+                           m.delta, begin, end);
     });
   }
 }
 
-template <class T>
+template <class T, class E>
 static void attend_block_backward(const AttentionSizes& sizes, const AttentionGradients& x,
                                   int64_t batch, int64_t kv_head, const QueryBlock& block,
-                                  const BackwardMemory<T>& m) {
+                                  const BackwardMemory<T, E>& m) {
   const int64_t rows = block.rows, width = sizes.width;
   pack_block(sizes, x, batch, kv_head, block, m);
   if (block.seen == 0) std::fill_n(m.dquery_columns, rows * width, T(0));
@@ -110,10 +126,10 @@ static void attend_block_backward(const AttentionSizes& sizes, const AttentionGr
     multiply_tiles(count, rows, width, m.keys + at, width, m.query_columns, m.scores, 0);
     multiply_tiles(count, rows, width, m.values + at, width, m.dout_columns, m.dscores, 0);
     differentiate_tile(sizes, block, first, count, m);
-    multiply_tiles(count, width, rows, m.scores, rows, m.dout, m.dvalues + at, 1);
-    multiply_tiles(count, width, rows, m.dscores, rows, m.queries, m.dkeys + at, 1);
+    multiply_tiles(count, width, rows, m.p, rows, m.dout, m.dvalues + at, 1);
+    multiply_tiles(count, width, rows, m.ds, rows, m.queries, m.dkeys + at, 1);
     const auto keys = key_columns(sizes, m.key_columns, first);
-    multiply_tiles(width, rows, count, keys.data, keys.row, m.dscores, m.dquery_columns,
+    multiply_tiles(width, rows, count, keys.data, keys.row, m.ds, m.dquery_columns,
                    first > 0 ? 1.0f : 0.0f);
   });
   for_group(sizes, x.dq, batch, kv_head, block, [&](const Matrix& to, int64_t row) {
@@ -124,26 +140,29 @@ static void attend_block_backward(const AttentionSizes& sizes, const AttentionGr
 
 /// Keys that no query sees have gradient zero.
 template <class T>
-static void store_key_gradient(const AttentionSizes& sizes, T* from, const Matrix& to) {
+static void store_key_gradient(const AttentionSizes& sizes, T* from, double factor,
+                               const Matrix& to) {
   const int64_t packed = std::min(sizes.packed_keys(), sizes.keys);
-  copy_matrix({from, tile_dtype<T>, sizes.width, 1}, packed, sizes.width, to);
+  copy_matrix({from, tile_dtype<T>, sizes.width, 1}, packed, sizes.width, to, factor);
   const int64_t skipped = packed * to.row * static_cast<int64_t>(size_of(to.dtype));
   T zero = 0;
   copy_matrix({&zero, tile_dtype<T>, 0, 0}, sizes.keys - packed, sizes.width,
               {static_cast<char*>(to.data) + skipped, to.dtype, to.row, to.column});
 }
 
-template <class T>
+template <class T, class E>
 void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
   const int threads = usable_threads();
-  const int64_t memory = (BackwardMemory<T>::count(sizes) + 15) / 16 * 16;
+  Carver measure;
+  BackwardMemory<T, E>(sizes, measure);
   Scratch scratch;
-  T* all = scratch.take<T>(memory * threads);
+  auto* all = scratch.take<std::byte>(static_cast<int64_t>(measure.taken()) * threads);
   // One task sums all that a key head's gradients get, block after block: equal bits for any
   // threads.
   run_tasks(sizes.batch * sizes.kv_heads, threads, [&](int64_t task, int thread) {
     const int64_t batch = task / sizes.kv_heads, kv_head = task % sizes.kv_heads;
-    const BackwardMemory<T> m(sizes, all + thread * memory);
+    Carver memory(all + static_cast<size_t>(thread) * measure.taken());
+    const BackwardMemory<T, E> m(sizes, memory);
     pack_key_rows(sizes, head_matrix(x.k, batch, kv_head), m.keys);
     pack_key_rows(sizes, head_matrix(x.v, batch, kv_head), m.values);
     pack_key_columns(sizes, head_matrix(x.k, batch, kv_head), m.key_columns);
@@ -152,12 +171,14 @@ void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
     for (int64_t i = 0; i < sizes.blocks(); ++i) {
       attend_block_backward(sizes, x, batch, kv_head, sizes.block(i), m);
     }
-    store_key_gradient(sizes, m.dkeys, head_matrix(x.dk, batch, kv_head));
-    store_key_gradient(sizes, m.dvalues, head_matrix(x.dv, batch, kv_head));
+    const auto factor = static_cast<double>(missing_scale<T, E>(sizes));
+    store_key_gradient(sizes, m.dkeys, factor, head_matrix(x.dk, batch, kv_head));
+    store_key_gradient(sizes, m.dvalues, 1, head_matrix(x.dv, batch, kv_head));
   });
 }
 
 template void attend_backward<float>(const AttentionSizes&, const AttentionGradients&);
+template void attend_backward<float, bfloat16>(const AttentionSizes&, const AttentionGradients&);
 template void attend_backward<double>(const AttentionSizes&, const AttentionGradients&);
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 #include "src/matmul/attention_tiles.h"
 #include "src/matmul/scratch.h"
 #include "src/matmul/tasks.h"
+#include "src/numeric.h"
 
 namespace weft {
 
@@ -13,38 +14,44 @@ namespace weft {
 // has dense operands, which oneDNN multiplies at 90 % of the peak, against 75 % with one operand
 // transposed.
 
-/// One thread's memory.
-template <class T>
+/// One thread's memory. Scores become probabilities where they lie, or aside in E.
+template <class T, class E>
 struct ForwardMemory {
-  T *keys, *values, *queries, *scores, *result, *max, *total, *factor;
+  E *keys, *values, *queries, *probabilities;
+  T *scores, *result, *max, *total, *factor;
 
-  static int64_t count(const AttentionSizes& s) {
-    const int64_t tile = std::min(kTileKeys, s.packed_keys());
-    return (2 * s.packed_keys() + 2 * s.block_rows()) * s.width + (tile + 3) * s.block_rows();
-  }
-  ForwardMemory(const AttentionSizes& s, T* memory) {
-    const int64_t rows = s.block_rows();
-    keys = memory;
-    values = keys + s.packed_keys() * s.width;
-    queries = values + s.packed_keys() * s.width;
-    result = queries + rows * s.width;
-    max = result + rows * s.width;
-    total = max + rows;
-    factor = total + rows;
-    scores = factor + rows;
+  ForwardMemory(const AttentionSizes& s, Carver& memory) {
+    const int64_t rows = s.block_rows(), of_keys = s.packed_keys() * s.width;
+    const int64_t tile = std::min(kTileKeys, s.packed_keys()) * rows;
+    keys = memory.take<E>(of_keys);
+    values = memory.take<E>(of_keys);
+    queries = memory.take<E>(rows * s.width);
+    result = memory.take<T>(rows * s.width);
+    for (T** each : {&max, &total, &factor}) *each = memory.take<T>(rows);
+    scores = memory.take<T>(tile);
+    if constexpr (std::is_same_v<T, E>) {
+      probabilities = scores;
+    } else {
+      probabilities = memory.take<E>(tile);
+    }
   }
 };
 
 template <class T>
-static void raise_maxima(const T* scores, T* max, int64_t begin, int64_t end) {
-  for (int64_t r = begin; r < end; ++r) max[r] = scores[r] > max[r] ? scores[r] : max[r];
+static void raise_maxima(const T* scores, T scale, T* max, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    const T score = scores[r] * scale;
+    max[r] = score > max[r] ? score : max[r];
+  }
 }
 
 /// The same for four keys, so that the maxima are loaded once.
 template <class T>
-static void raise_maxima_by_four(const T* __restrict scores, T* __restrict max, int64_t rows) {
+static void raise_maxima_by_four(const T* __restrict scores, T scale, T* __restrict max,
+                                 int64_t rows) {
   for (int64_t r = 0; r < rows; ++r) {
-    const T a = scores[r], b = scores[rows + r], c = scores[2 * rows + r], d = scores[3 * rows + r];
+    const T a = scores[r] * scale, b = scores[rows + r] * scale;
+    const T c = scores[2 * rows + r] * scale, d = scores[3 * rows + r] * scale;
     const T ab = a > b ? a : b, cd = c > d ? c : d;
     const T most = ab > cd ? ab : cd;
     max[r] = most > max[r] ? most : max[r];
@@ -52,7 +59,7 @@ static void raise_maxima_by_four(const T* __restrict scores, T* __restrict max, 
 }
 
 template <class T>
-static void exponentiate(T* __restrict scores, const T* __restrict max, T* __restrict total,
+static void exponentiate(T* scores, T, T*, const T* __restrict max, T* __restrict total,
                          int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
     scores[r] = exp(scores[r] - max[r]);
@@ -60,21 +67,33 @@ static void exponentiate(T* __restrict scores, const T* __restrict max, T* __res
   }
 }
 
+static void exponentiate(const float* __restrict scores, float scale,
+                         bfloat16* __restrict probabilities, const float* __restrict max,
+                         float* __restrict total, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    const float p = exp(scores[r] * scale - max[r]);
+    total[r] += p;
+    probabilities[r] = bfloat16(p);
+  }
+}
+
 /// Scores of `count` keys from `first` on become exp(score - max), with the maxima and totals of
 /// the tiles so far; `factor` is what earlier totals and results shrink by.
-template <class T>
+template <class T, class E>
 static void soften_tile(const AttentionSizes& sizes, const QueryBlock& block, int64_t first,
-                        int64_t count, const ForwardMemory<T>& m) {
+                        int64_t count, const ForwardMemory<T, E>& m) {
   const int64_t rows = block.rows;
+  const T scale = missing_scale<T, E>(sizes);
   std::copy_n(m.max, rows, m.factor);
   int64_t key = 0;
   for (; key + 4 <= count && sizes.first_query(block, first + key + 3) == 0; key += 4) {
-    raise_maxima_by_four(m.scores + key * rows, m.max, rows);
+    raise_maxima_by_four(m.scores + key * rows, scale, m.max, rows);
   }
   for (; key < count; ++key) {
     T* scores = m.scores + key * rows;
-    for_seeing_rows(sizes, block, first + key, scores,
-                    [&](int64_t begin, int64_t end) { raise_maxima(scores, m.max, begin, end); });
+    for_seeing_rows(sizes, block, first + key, scores, [&](int64_t begin, int64_t end) {
+      raise_maxima(scores, scale, m.max, begin, end);
+    });
   }
   for (int64_t r = 0; r < rows && first > 0; ++r) {
     m.factor[r] = m.factor[r] == m.max[r] ? T(1) : exp(m.factor[r] - m.max[r]);
@@ -82,8 +101,9 @@ static void soften_tile(const AttentionSizes& sizes, const QueryBlock& block, in
   }
   for (key = 0; key < count; ++key) {
     T* scores = m.scores + key * rows;
-    for_seeing_rows(sizes, block, first + key, scores, [&](int64_t begin, int64_t end) {
-      exponentiate(scores, m.max, m.total, begin, end);
+    E* probabilities = m.probabilities + key * rows;
+    for_seeing_rows(sizes, block, first + key, probabilities, [&](int64_t begin, int64_t end) {
+      exponentiate(scores, scale, probabilities, m.max, m.total, begin, end);
     });
   }
 }
@@ -96,9 +116,9 @@ static void multiply_columns(T* matrix, int64_t width, int64_t rows, const T* fa
 }
 
 /// The logsumexp of each row of `block`, from its maximum and total.
-template <class T>
+template <class T, class E>
 static void store_lse(const AttentionSizes& sizes, const QueryBlock& block, int64_t batch,
-                      int64_t kv_head, const ForwardMemory<T>& m, const Block& lse) {
+                      int64_t kv_head, const ForwardMemory<T, E>& m, const Block& lse) {
   for (int64_t row = 0; row < block.rows; ++row) {
     const int64_t head = kv_head * sizes.group + row / block.count;
     const int64_t query = block.first + row % block.count;
@@ -107,12 +127,12 @@ static void store_lse(const AttentionSizes& sizes, const QueryBlock& block, int6
   }
 }
 
-template <class T>
+template <class T, class E>
 static void attend_block(const AttentionSizes& sizes, const Block& q, const Block& out,
                          const Block& lse, int64_t batch, int64_t kv_head, const QueryBlock& block,
-                         const ForwardMemory<T>& m) {
+                         const ForwardMemory<T, E>& m) {
   const int64_t rows = block.rows, width = sizes.width;
-  pack_query_columns(sizes, q, batch, kv_head, block, m.queries, sizes.scale);
+  pack_query_columns(sizes, q, batch, kv_head, block, m.queries, packed_scale<T, E>(sizes));
   std::fill_n(m.max, rows, -std::numeric_limits<T>::infinity());
   std::fill_n(m.total, rows, T(0));
   if (block.seen == 0) std::fill_n(m.result, rows * width, T(0));
@@ -121,7 +141,7 @@ static void attend_block(const AttentionSizes& sizes, const Block& q, const Bloc
     soften_tile(sizes, block, first, count, m);
     if (first > 0) multiply_columns(m.result, width, rows, m.factor);
     const auto values = key_columns(sizes, m.values, first);
-    multiply_tiles(width, rows, count, values.data, values.row, m.scores, m.result,
+    multiply_tiles(width, rows, count, values.data, values.row, m.probabilities, m.result,
                    first > 0 ? 1.0f : 0.0f);
   });
   if (lse.data) store_lse(sizes, block, batch, kv_head, m, lse);
@@ -132,7 +152,7 @@ static void attend_block(const AttentionSizes& sizes, const Block& q, const Bloc
   });
 }
 
-template <class T>
+template <class T, class E>
 void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
             const Block& out, const Block& lse) {
   const int threads = usable_threads();
@@ -141,13 +161,15 @@ void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const B
   // keys.
   const int64_t deals =
       threads == 1 ? 1 : std::clamp<int64_t>(4 * threads / heads, 1, sizes.blocks());
-  const int64_t memory = (ForwardMemory<T>::count(sizes) + 15) / 16 * 16;
+  Carver measure;
+  ForwardMemory<T, E>(sizes, measure);
   Scratch scratch;
-  T* all = scratch.take<T>(memory * threads);
+  auto* all = scratch.take<std::byte>(static_cast<int64_t>(measure.taken()) * threads);
   run_tasks(heads * deals, threads, [&](int64_t task, int thread) {
     const int64_t head = task / deals, batch = head / sizes.kv_heads;
     const int64_t kv_head = head % sizes.kv_heads;
-    const ForwardMemory<T> m(sizes, all + thread * memory);
+    Carver memory(all + static_cast<size_t>(thread) * measure.taken());
+    const ForwardMemory<T, E> m(sizes, memory);
     pack_key_rows(sizes, head_matrix(k, batch, kv_head), m.keys);
     pack_key_columns(sizes, head_matrix(v, batch, kv_head), m.values);
     for (int64_t i = task % deals; i < sizes.blocks(); i += deals) {
@@ -158,6 +180,8 @@ void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const B
 
 template void attend<float>(const AttentionSizes&, const Block&, const Block&, const Block&,
                             const Block&, const Block&);
+template void attend<float, bfloat16>(const AttentionSizes&, const Block&, const Block&,
+                                      const Block&, const Block&, const Block&);
 template void attend<double>(const AttentionSizes&, const Block&, const Block&, const Block&,
                              const Block&, const Block&);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "src/matmul/attention.h"
 #include "src/matmul/product.h"
@@ -62,22 +63,52 @@ void for_key_tiles(int64_t seen, const F& f) {
 }
 
 template <class T>
-inline constexpr DType tile_dtype = sizeof(T) == 8 ? DType::f64 : DType::f32;
+inline constexpr DType tile_dtype = sizeof(T) == 8   ? DType::f64
+                                    : sizeof(T) == 4 ? DType::f32
+                                                     : DType::bf16;
 
-/// c = a @ b + beta * c; rows of a lie `a_row` elements apart, those of b and c are dense.
-template <class T>
-void multiply_tiles(int64_t m, int64_t n, int64_t k, T* a, int64_t a_row, T* b, T* c, float beta) {
-  constexpr DType dtype = tile_dtype<T>;
+/// c = a @ b + beta * c; rows of a lie `a_row` elements apart, those of b and c are dense. E, of
+/// the operands, is T or bf16.
+template <class E, class T>
+void multiply_tiles(int64_t m, int64_t n, int64_t k, E* a, int64_t a_row, E* b, T* c, float beta) {
   multiply({.m = m,
             .n = n,
             .k = k,
-            .a = {a, dtype, a_row, 1},
-            .b = {b, dtype, n, 1},
-            .c = {c, dtype, n, 1},
+            .a = {a, tile_dtype<E>, a_row, 1},
+            .b = {b, tile_dtype<E>, n, 1},
+            .c = {c, tile_dtype<T>, n, 1},
             .bias = nullptr,
-            .bias_dtype = dtype,
+            .bias_dtype = tile_dtype<T>,
             .beta = beta});
 }
+
+/// By what queries are multiplied as they are packed, and what scores then lack: bf16 would round
+/// the product.
+template <class T, class E>
+double packed_scale(const AttentionSizes& sizes) {
+  return std::is_same_v<T, E> ? sizes.scale : 1;
+}
+template <class T, class E>
+T missing_scale(const AttentionSizes& sizes) {
+  return std::is_same_v<T, E> ? T(1) : static_cast<T>(sizes.scale);
+}
+
+/// A part of a thread's memory after the other, each on lines of its own.
+class Carver {
+ public:
+  explicit Carver(void* memory = nullptr) : at_(reinterpret_cast<uintptr_t>(memory)) {}
+  template <class X>
+  X* take(int64_t count) {
+    auto* part = reinterpret_cast<X*>(at_);
+    at_ += (static_cast<size_t>(count) * sizeof(X) + 63) / 64 * 64;
+    return part;
+  }
+  /// Without memory: how much it takes.
+  size_t taken() const { return at_; }
+
+ private:
+  uintptr_t at_;
+};
 
 /// The matrix [sequence, width] of one batch element and head, from position `first` on.
 inline Matrix head_matrix(const Block& x, int64_t batch, int64_t head, int64_t first = 0) {
@@ -110,7 +141,7 @@ template <class T>
 void pack_key_rows(const AttentionSizes& sizes, const Matrix& x, T* to) {
   const int64_t packed = sizes.packed_keys(), there = std::min(packed, sizes.keys);
   copy_matrix(x, there, sizes.width, {to, tile_dtype<T>, sizes.width, 1});
-  std::fill(to + there * sizes.width, to + packed * sizes.width, T(0));
+  std::fill(to + there * sizes.width, to + packed * sizes.width, T(0.0f));
 }
 
 /// Keys or values as columns, tile after tile: [width, keys of the tile] each; zero beyond the last
@@ -124,7 +155,7 @@ void pack_key_columns(const AttentionSizes& sizes, const Matrix& x, T* to) {
     const Matrix from{static_cast<char*>(x.data) + skipped, x.dtype, x.row, x.column};
     copy_matrix(from, there, sizes.width, {columns, tile_dtype<T>, 1, count});
     for (int64_t d = 0; there < count && d < sizes.width; ++d) {
-      std::fill(columns + d * count + there, columns + (d + 1) * count, T(0));
+      std::fill(columns + d * count + there, columns + (d + 1) * count, T(0.0f));
     }
   });
 }
@@ -149,13 +180,14 @@ void for_seeing_rows(const AttentionSizes& sizes, const QueryBlock& block, int64
   const int64_t hidden = sizes.first_query(block, key);
   if (hidden == 0) return f(0, block.rows);
   for (int64_t row = 0; row < block.rows; row += block.count) {
-    std::fill(scores + row, scores + row + hidden, T(0));
+    std::fill(scores + row, scores + row + hidden, T(0.0f));
     if (hidden < block.count) f(row + hidden, row + block.count);
   }
 }
 
-/// The two computations of attention.h in T: float for f32, bf16 and f16, double for f64.
-template <class T>
+/// The two computations of attention.h in T: float for f32, bf16 and f16, double for f64; products
+/// of E.
+template <class T, class E = T>
 void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
             const Block& out, const Block& lse);
 
@@ -164,7 +196,7 @@ struct AttentionGradients {
   const Block &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
 };
 
-template <class T>
+template <class T, class E = T>
 void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x);
 
 }  // namespace weft

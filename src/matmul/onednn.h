@@ -12,6 +12,9 @@ namespace weft {
 /// table of the calling thread.
 void multiply_onednn(const Product& product);
 
+/// Whether products of bf16 run on instructions for them.
+bool has_bf16_instructions();
+
 /// Its version and the instruction set that it takes here: its results depend on both.
 std::string onednn_in_words();
 

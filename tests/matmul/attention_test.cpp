@@ -155,11 +155,23 @@ TEST(Attention, TakesAnyStridesWithADenseLastDim) {
   }
 }
 
+/// What bf16 is multiplied as, for a scope.
+struct MultipliedIn {
+  explicit MultipliedIn(DType dtype) { multiply_attention_in(dtype); }
+  ~MultipliedIn() { multiply_attention_in(std::nullopt); }
+};
+
 TEST(Attention, ComputesHalvesInF32) {
+  const MultipliedIn scope(f32);
   for (const auto& c : kCases) {
     expect_plain(bf16, c, {0, 2, 1, 3}, 0);
     expect_plain(f16, c, {0, 2, 1, 3}, 0);
   }
+}
+
+TEST(Attention, OrMultipliesBf16AsItIs) {
+  const MultipliedIn scope(bf16);
+  for (const auto& c : kCases) expect_plain(bf16, c, {0, 2, 1, 3}, 0);
 }
 
 TEST(Attention, TakesNoQueriesNoKeysAndNoBatch) {
