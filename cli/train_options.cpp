@@ -94,6 +94,9 @@ static void check_graph(const TrainOptions& o) {
         "mpirun), but --ranks ",
         o.ranks, " makes them threads of one");
   }
+  if (o.ranks > 1 && !o.trace.empty()) {
+    fail("--trace does not see what ranks exchange within a graph; leave out --cuda-graph");
+  }
   for (const char* what : {"parameters", "gradients"}) {
     if (std::ranges::find(o.parallel.offload, what) == o.parallel.offload.end()) continue;
     fail("--cuda-graph does not record what --offload ", what, " has the host wait for");

@@ -70,6 +70,7 @@ endif()
 # A source that needs flags of its own stays out of unity files by itself.
 function(weft_floor name)
   add_library(weft_${name} OBJECT)
-  set_target_properties(weft_${name} PROPERTIES UNITY_BUILD ${WEFT_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(weft_${name} PROPERTIES
+    UNITY_BUILD "${WEFT_UNITY}" UNITY_BUILD_BATCH_SIZE 8)
   target_link_libraries(weft_${name} PRIVATE weft_build)
 endfunction()

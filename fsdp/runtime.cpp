@@ -145,8 +145,9 @@ void Runtime::begin(bool training) {
   for (const auto& unit : units_) {
     unit->check_frozen();
     note_changes(*unit);
-    // What a graph records finds other slices whenever it is played.
-    if (Graph::recording()) renew(*unit);
+    // What a graph records finds other slices whenever it is played, and leaves others.
+    is_recorded_ = is_recorded_ || Graph::recording();
+    if (is_recorded_) renew(*unit);
   }
   running_ = &recordings_[training ? 1 : 0];
   if (running_->astray) *running_ = {};

@@ -74,6 +74,8 @@ class Runtime {
   /// Began the present step: the outermost one, unless a part of the model is called alone.
   Unit* first_ = nullptr;
   bool training_ = false;
+  /// A graph holds steps of it, and changes the slices unseen.
+  bool is_recorded_ = false;
   bool syncs_ = true;
   bool backward_begun_ = false;
   /// Since the last sync, and up to it.

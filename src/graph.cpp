@@ -34,8 +34,9 @@ Graph::~Graph() {
 
 void Graph::forget_record() noexcept {
   before_.clear();
-  after_.clear();
-  Heap::current().give_up_capture(capture_);
+  around_.clear();
+  // Another thread's memory is given up as that ends.
+  if (owner_ == std::this_thread::get_id()) Heap::current().give_up_capture(capture_);
 }
 
 static constinit thread_local Graph* recording_now = nullptr;
@@ -67,15 +68,17 @@ void Graph::before_each_play(std::function<void()> prepare) {
   before_.push_back(std::move(prepare));
 }
 
-void Graph::after_each_play(std::function<void()> finish) {
+void Graph::around_each_play(std::function<void()> begin, std::function<void()> end) {
   check_records(this);
-  after_.push_back(std::move(finish));
+  around_.emplace_back(std::move(begin), std::move(end));
 }
 
+/// What may refuse comes before what others are told of.
 void Graph::play() const {
   for (const auto& prepare : before_) prepare();
+  for (const auto& [begin, end] : around_) begin();
   cuda::play(graph_, stream_);
-  for (const auto& finish : after_) finish();
+  for (const auto& [begin, end] : around_) end();
 }
 
 void Graph::record(const std::function<void()>& work) {
@@ -88,6 +91,8 @@ void Graph::record(const std::function<void()>& work) {
     if (!(Context::current().random == before)) {
       fail("graph: the recorded work draws random numbers, which would be the same each time");
     }
+    wait_for_roles();
+    graph_ = cuda::end_capture(stream_);
   } catch (...) {
     recording_now = nullptr;
     cuda::drop_capture(stream_);
@@ -95,8 +100,6 @@ void Graph::record(const std::function<void()>& work) {
     throw;
   }
   recording_now = nullptr;
-  wait_for_roles();
-  graph_ = cuda::end_capture(stream_);
 }
 
 void Graph::wait_for_all() const {

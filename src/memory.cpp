@@ -179,7 +179,7 @@ void Heap::abandon() {
   std::unique_lock lock(mutex_);
   for (const Freed& one : std::exchange(inbox_, {})) free_here(one);
   kept_.shrink_to(0);
-  kept_on_devices_.release();
+  kept_on_devices_.release_all();
   owned_ = false;
   const bool unused = live_ == 0;
   lock.unlock();

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "weft/export.h"
@@ -28,7 +30,7 @@ class WEFT_API Graph {
   /// optimizers that it uses, must be kept as long as this lives. In the record ids and indices are
   /// not checked. std::invalid_argument when it copies between the host and the GPU, draws random
   /// numbers (they would be the same each time), or exchanges anything with ranks that are threads
-  /// of this process.
+  /// of this process. What work that was refused has left, gradients too, was never computed.
   void run(const std::function<void()>& work);
   bool is_recorded() const { return graph_ != nullptr; }
   Device device() const { return device_; }
@@ -40,8 +42,8 @@ class WEFT_API Graph {
   /// They were made before the recording: memory that the record takes may be another's earlier in
   /// it.
   void before_each_play(std::function<void()> prepare);
-  /// The same afterwards: what it queues comes last.
-  void after_each_play(std::function<void()> finish);
+  /// The same just before the record is played, when nothing refuses any more, and just after.
+  void around_each_play(std::function<void()> begin, std::function<void()> end);
 
  private:
   void record(const std::function<void()>& work);
@@ -57,7 +59,10 @@ class WEFT_API Graph {
   void* graph_ = nullptr;
   /// Of the record that is, or was begun last.
   uint64_t capture_ = 0;
-  std::vector<std::function<void()>> before_, after_;
+  std::vector<std::function<void()>> before_;
+  std::vector<std::pair<std::function<void()>, std::function<void()>>> around_;
+  /// Whose memory the record takes.
+  std::thread::id owner_ = std::this_thread::get_id();
 };
 
 }  // namespace weft

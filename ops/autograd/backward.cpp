@@ -225,9 +225,10 @@ void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {
     return;
   }
   if (gradients.empty() || !gradients[0]) return;
+  Tensor before;  // whose end may wait for somebody who waits for the lock
   const std::lock_guard lock(mutex_);
   if (gradient_) {
-    gradient_ = add(gradient_, gradients[0]);
+    before = std::exchange(gradient_, add(gradient_, gradients[0]));
     return;
   }
   // Somebody else's elements may change; a leaf's gradient is its own.

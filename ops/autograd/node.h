@@ -67,6 +67,7 @@ struct LeafNode final : public Node {
   void set_gradient(Tensor value);
 
   Ref<Layout> layout;
+  /// Set before any backward.
   std::shared_ptr<GradientSink> sink;
 
  private:

@@ -6,12 +6,18 @@
 
 namespace weft::python {
 
-static void run(Graph& graph, const py::function& work) {
-  const Unlocked unlocked;
-  graph.run([&] {
-    const Locked lock;
-    work();
-  });
+/// What was recorded is kept with the graph, and with it what its variables name.
+static void run_graph(const py::object& self, const py::function& work) {
+  auto& graph = self.cast<Graph&>();
+  const bool was_recorded = graph.is_recorded();
+  {
+    const Unlocked unlocked;
+    graph.run([&] {
+      const Locked lock;
+      work();
+    });
+  }
+  if (!was_recorded && graph.is_recorded()) py::detail::keep_alive_impl(self, work);
 }
 
 void bind_graph(py::module_& m) {
@@ -20,10 +26,12 @@ void bind_graph(py::module_& m) {
                     "instead of one a kernel. It reads and writes the same memory each time: fill "
                     "tensors in place (copy_) before it runs. Belongs to its thread.")
       .def(py::init<Device>(), py::arg("device"))
-      .def("run", &run, py::arg("work"),
-           "Calls `work` twice as it is, then to record it; from then on plays the record instead. "
-           "Tensors that it reads, and modules and optimizers that it uses, are kept as long as "
-           "the graph. It neither copies between the host and the GPU nor draws random numbers.")
+      .def("run", &run_graph, py::arg("work"),
+           "Calls `work` twice as it is, then to record it; from then on plays the record instead, "
+           "which keeps `work`: leave what its variables name as it is. It neither copies between "
+           "the host and the GPU nor draws random numbers, and ids are not checked in the record. "
+           "Ranks exchange in it only as processes with a GPU each; all of them record and play "
+           "the same.")
       .def_property_readonly("is_recorded", &Graph::is_recorded)
       .def_property_readonly("device", &Graph::device);
 }

@@ -25,17 +25,18 @@ void* KeptDeviceBlocks::take(size_t bytes, Device device) {
   const int index = size_class(bytes);
   const size_t size = class_bytes(index);
   const Place place = place_on(device);
+  void* data = nullptr;
   if (auto& blocks = kept_at(place)[static_cast<size_t>(index)]; !blocks.empty()) {
-    void* data = blocks.back();
+    data = blocks.back();
     blocks.pop_back();
     bytes_ -= static_cast<int64_t>(size);
-    return data;
-  }
-  ++fresh_;
-  void* data = allocate_on_device(device.index, size);
-  if (!data) {
-    release();
+  } else {
+    ++fresh_;
     data = allocate_on_device(device.index, size);
+    if (!data) {
+      release();
+      data = allocate_on_device(device.index, size);
+    }
   }
   if (data && place.capture != 0) taken_by_captures_[data] = place.capture;
   return data;
@@ -65,6 +66,10 @@ void KeptDeviceBlocks::release() {
   for (auto& [place, classes] : kept_) {
     if (place.capture == 0) give_back_all(place, classes);
   }
+}
+
+void KeptDeviceBlocks::release_all() {
+  for (auto& [place, classes] : kept_) give_back_all(place, classes);
 }
 
 void KeptDeviceBlocks::give_up(uint64_t capture) {

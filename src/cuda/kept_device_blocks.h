@@ -22,6 +22,8 @@ class KeptDeviceBlocks {
   void put(void* data, size_t bytes, Device device);
   /// Gives all but the captures' back to the devices, when their work is done.
   void release();
+  /// The captures' too: nobody plays them any more.
+  void release_all();
   /// The same with what is that capture's; what it took and is in use becomes like any other.
   void give_up(uint64_t capture);
   int64_t bytes() const { return bytes_; }

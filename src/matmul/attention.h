@@ -29,7 +29,8 @@ void attention(const Block& q, const Block& k, const Block& v, const AttentionOp
                const Block& out, const Block& lse);
 
 /// What q, k and v of bf16, probabilities and the gradients of scores are multiplied as; sums are
-/// of f32 either way. Unless told: bf16 where the processor has instructions for its products.
+/// of f32 either way. Unless told: bf16 where the processor has instructions for its products. For
+/// tests, while nothing computes: f32 or bf16.
 void multiply_attention_in(std::optional<DType> dtype);
 
 /// Gradients dq, dk, dv (shaped as q, k, v; written, not added to) of `attention` from its

@@ -10,7 +10,8 @@ namespace weft {
 // With P = exp(scale * K Q^T - lse), transposed as in the forward, [keys, rows]:
 //   dV = P dO,  dP = V dO^T,  dS = P * (dP - rowsum(dO * O)),  dK = scale * dS Q,  dQ^T = scale *
 //   K^T dS.
-// Queries are packed times the scale. (FlashAttention-2, arXiv:2307.08691, algorithm 2.)
+// Queries are packed times the scale; those of bf16 as they are, and scores and dK get it.
+// (FlashAttention-2, arXiv:2307.08691, algorithm 2.)
 
 /// One thread's memory: of a key head the keys, their columns, the values and both gradients; of a
 /// block queries and dO as rows and as columns, dQ, and two tiles.
@@ -98,8 +99,8 @@ static void differentiate_scores(const float* __restrict scores, float scale,
   }
 }
 
-/// Scores become probabilities, dscores their gradients; both zero where a row does not see the
-/// key.
+/// p: the probabilities of scores; ds: their gradients from dscores; both zero where a row does not
+/// see the key.
 template <class T, class E>
 static void differentiate_tile(const AttentionSizes& sizes, const QueryBlock& block, int64_t first,
                                int64_t count, const BackwardMemory<T, E>& m) {

@@ -54,7 +54,13 @@ TEST_F(DeviceGraph, KeepsTheMemoryThatItUses) {
   const Tensor in = ones({1000}, {.device = gpu});
   Tensor out;
   Graph graph(gpu);
-  for (int i = 0; i < 3; ++i) graph.run([&] { out = add(mul(in, 5), 1); });
+  for (int i = 0; i < 3; ++i) {
+    graph.run([&] {
+      // Into memory that was another's before the record, too.
+      out = mul(in, 5);
+      out = add(out, 1);
+    });
+  }
   // What the record made is dropped here, and all that is kept goes back to the device.
   out = {};
   release_cached_memory();

@@ -398,13 +398,45 @@ TEST_F(DeviceNccl, NamesACallOfAGraphThatOneRankDoesNotPlay) {
         const Vector part(f32, {1, 2, 3, 4}), whole(f32, 12);
         Graph graph(gpu);
         for (int i = 0; i < (world.rank() == 2 ? 4 : 5); ++i) {
-          graph.run([&] { all_gather(world, part, whole).wait(); });
+          graph.run([&] {
+            all_gather(world, part, whole).wait();
+            all_gather(world, part, whole).wait();
+          });
           EXPECT_EQ(whole.values()[11], 4);
         }
       },
       300);
   expect_contains(outcome.thrown,
-                  "world: nccl all_gather(f32, [4, 4, 4]) on cuda number 5: not done");
+                  "world: nccl all_gather(f32, [4, 4, 4]) on cuda number 9, or one up to number 10 "
+                  "of the same graph: not done");
+}
+
+TEST_F(DeviceNccl, APlayThatIsRefusedBeginsNothing) {
+  const Outcome outcome = outcome_of(
+      [](Communicator world) {
+        const Vector part(f32, {1, 2, 3, 4}), whole(f32, 12);
+        bool refuses = false;
+        Graph graph(gpu);
+        const auto work = [&] {
+          all_gather(world, part, whole).wait();
+          if (Graph* recording = Graph::recording()) {
+            recording->before_each_play([&] {
+              if (refuses) throw std::invalid_argument("not now");
+            });
+          }
+        };
+        for (int i = 0; i < 3; ++i) graph.run(work);
+        const int64_t calls = world.traffic().collectives;
+        refuses = true;
+        EXPECT_THROW(graph.run(work), std::invalid_argument);
+        EXPECT_EQ(world.traffic().collectives, calls);
+        refuses = false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(900));
+        graph.run(work);
+        EXPECT_EQ(whole.values()[11], 4);
+      },
+      300);
+  EXPECT_EQ(outcome.thrown, "");
 }
 
 TEST_F(DeviceNccl, RecordsOnlyWaysThatItKnows) {

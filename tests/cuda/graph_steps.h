@@ -9,7 +9,7 @@
 namespace weft {
 
 /// Losses of steps with another learning rate each, by a graph or without; a sum over each weight
-/// in the end; and what was received from other ranks. After the second step there is a look at the
+/// in the end; and what was received from other ranks. After some steps there is a look at the
 /// model in between. Of rank 0.
 inline std::vector<double> numbers_of_steps(bool by_graph, const Recipe& recipe) {
   int ranks = 1;
@@ -40,7 +40,7 @@ inline std::vector<double> numbers_of_steps(bool by_graph, const Recipe& recipe)
       };
       by_graph ? graph.run(work) : work();
       numbers.push_back(loss.full_tensor().item());
-      if (step == 1) {
+      if (step == 1 || step >= 3) {
         const NoGrad no_grad;
         numbers.push_back(model.loss(ids, targets).full_tensor().item());
       }

@@ -171,7 +171,10 @@ TEST(Attention, ComputesHalvesInF32) {
 
 TEST(Attention, OrMultipliesBf16AsItIs) {
   const MultipliedIn scope(bf16);
-  for (const auto& c : kCases) expect_plain(bf16, c, {0, 2, 1, 3}, 0);
+  for (const auto& c : kCases) {
+    expect_plain(bf16, c, {0, 2, 1, 3}, 0);
+    expect_plain(bf16, c, {2, 1, 0, 3}, 3);
+  }
 }
 
 TEST(Attention, TakesNoQueriesNoKeysAndNoBatch) {

@@ -2,6 +2,7 @@
 #include "src/comm/nccl/lane.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "src/comm/pending.h"
@@ -17,7 +18,9 @@ using Clock = std::chrono::steady_clock;
 static constexpr std::chrono::seconds kLongestEnd{5};
 
 std::string NcclCallName::title() const {
-  return concat(group, ": nccl ", in_words(signature), " number ", number);
+  const std::string one = concat(group, ": nccl ", in_words(signature), " number ", number);
+  if (last_of_graph <= number) return one;
+  return concat(one, ", or one up to number ", last_of_graph, " of the same graph");
 }
 
 /// Those that the calling thread made and has.
@@ -76,7 +79,14 @@ bool NcclLane::finish_in_time() {
 }
 
 void NcclLane::end_at_once() {
-  if (communicator_) nccl::abort(std::exchange(communicator_, nullptr));
+  if (!communicator_) return;
+  void* ended = std::exchange(communicator_, nullptr);
+  if (is_recorded_) {
+    // It waits until the graphs that hold its calls are gone.
+    std::thread([ended] { nccl::abort(ended); }).detach();
+  } else {
+    nccl::abort(ended);
+  }
 }
 
 void NcclLane::begin(const NcclCallName& call) {
@@ -201,8 +211,8 @@ void NcclLane::fail(const NcclCallName& call, const std::string& why, bool was_l
   const int own = group_.world_ranks()[static_cast<size_t>(group_.rank())];
   const CommError error(call.title() + why, -1, in_words(call.signature), call.number);
   failure_ = std::make_exception_ptr(error);
-  end_at_once();
   world_.abort({own, -1, error.what(), was_late}, failure_);
+  end_at_once();
 }
 
 }  // namespace weft

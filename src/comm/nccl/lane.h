@@ -21,6 +21,8 @@ struct NcclCallName {
   std::string group;
   uint64_t number = 0;
   Signature signature = {};
+  /// Calls of a graph are done together: up to which number.
+  uint64_t last_of_graph = 0;
 
   /// "world/dp: nccl all_gather(f32, [16]) number 7".
   std::string title() const;
@@ -38,6 +40,11 @@ class NcclLane final : private Watched {
   NcclLane(const NcclLane&) = delete;
   NcclLane& operator=(const NcclLane&) = delete;
 
+  /// A graph holds calls of it from now on.
+  void outlives_calls() {
+    const std::lock_guard lock(mutex_);
+    is_recorded_ = true;
+  }
   /// A call begins, and is watched from here on.
   void begin(const NcclCallName& call);
   /// Queues a part of the call. CommError when that fails.
@@ -82,6 +89,7 @@ class NcclLane final : private Watched {
   void* communicator_ = nullptr;
   std::exception_ptr failure_;
   std::deque<UnderWay> under_way_;
+  bool is_recorded_ = false;
   /// Of the thread that made it.
   NcclLane* next_ = nullptr;
 };

@@ -5,6 +5,7 @@
 #include <array>
 #include <exception>
 #include <numeric>
+#include <optional>
 
 #include "src/comm/flight/record.h"
 #include "src/comm/nccl/program.h"
@@ -25,13 +26,14 @@ namespace {
 class NcclWork final : public Work::State {
  public:
   NcclWork(std::shared_ptr<Transport> host, std::shared_ptr<NcclLane> lane, NcclCallName call,
-           const Stream& stream, std::shared_ptr<void> event, FlightOperation flight)
+           const Stream& stream, std::shared_ptr<void> event, std::optional<FlightOperation> flight)
       : host_(std::move(host)),
         lane_(std::move(lane)),
         call_(std::move(call)),
         stream_(stream),
         event_(std::move(event)),
-        flight_(flight),
+        is_recorded_(!flight),
+        flight_(flight.value_or(FlightOperation())),
         exceptions_(std::uncaught_exceptions()) {}
 
   void wait() override {
@@ -49,7 +51,7 @@ class NcclWork final : public Work::State {
   void drop() noexcept override {
     if (is_joined_) return;
     try {
-      if (std::uncaught_exceptions() > exceptions_) host_->abort(call_.title());
+      if (!is_recorded_ && std::uncaught_exceptions() > exceptions_) host_->abort(call_.title());
       join();
       flight_.ended();
     } catch (const std::exception&) {  // of the device, whose next call says so again
@@ -70,6 +72,8 @@ class NcclWork final : public Work::State {
   const NcclCallName call_;
   const Stream stream_;
   const std::shared_ptr<void> event_;
+  /// Of a graph's record: it is not under way.
+  const bool is_recorded_;
   FlightOperation flight_;
   const int exceptions_;
   bool is_joined_ = false;
@@ -163,6 +167,10 @@ static uint64_t way_of(int role, bool is_recorded) {
 
 Work NcclGroup::record(const Collective& call, Graph& graph) {
   const Stream stream = current_stream(device_of(call));
+  if (stream.device != graph.device()) {
+    fail("graph: work of ", graph.device(), " is recorded, but ", host_->name(),
+         " exchanges what is on ", stream.device);
+  }
   const int role = cuda::role_of(stream);
   const auto lane = lanes_.find({stream.device.index, role});
   if (lane == lanes_.end()) {
@@ -172,37 +180,42 @@ Work NcclGroup::record(const Collective& call, Graph& graph) {
   }
   const std::shared_ptr<RecordedCalls> recorded = recorded_by(graph);
   const NcclCallName name = named(call, calls_ + recorded->calls.size() + 1);
+  lane->second->outlives_calls();
+  queue(call, name, *lane->second, stream);
   recorded->calls.push_back(
       {name, way_of(role, true), lane->second, received_bytes(call, host_->rank(), host_->size())});
-  queue(call, name, *lane->second, stream);
   const std::shared_ptr<void> event(cuda::create_event(stream), cuda::destroy_event);
-  return Work(
-      std::make_unique<NcclWork>(host_, lane->second, name, stream, event, FlightOperation()));
+  return Work(std::make_unique<NcclWork>(host_, lane->second, name, stream, event, std::nullopt));
 }
 
 std::shared_ptr<RecordedCalls> NcclGroup::recorded_by(Graph& graph) {
   if (std::shared_ptr<RecordedCalls> recorded = recorded_.lock();
-      recorded && capture_ == cuda::capture_number()) {
+      recorded && recorded->capture == cuda::capture_number()) {
     return recorded;
   }
   auto recorded = std::make_shared<RecordedCalls>();
+  recorded->group = shared_from_this();
+  recorded->capture = cuda::capture_number();
   recorded_ = recorded;
-  capture_ = cuda::capture_number();
-  graph.before_each_play([group = shared_from_this(), recorded] { group->begin_again(*recorded); });
-  graph.after_each_play([recorded, device = graph.device()] {
-    const std::shared_ptr<void> event(cuda::create_event(current_stream(device)),
-                                      cuda::destroy_event);
-    for (const RecordedCall& call : recorded->calls) call.lane->queued(event);
-    for (FlightOperation& flight : recorded->flights) flight.ended();
-  });
+  graph.around_each_play([recorded] { recorded->group->begin_again(*recorded); },
+                         [recorded, device = graph.device()] {
+                           const std::shared_ptr<void> event(
+                               cuda::create_event(current_stream(device)), cuda::destroy_event);
+                           for (const RecordedCall& call : recorded->calls) {
+                             call.lane->queued(event);
+                           }
+                           for (FlightOperation& flight : recorded->flights) flight.ended();
+                         });
   return recorded;
 }
 
 void NcclGroup::begin_again(RecordedCalls& recorded) {
   FlightRecord* const record = Context::current().flight.get();
   recorded.flights.clear();
+  const uint64_t last = calls_ + recorded.calls.size();
   for (RecordedCall& call : recorded.calls) {
     call.call.number = ++calls_;
+    call.call.last_of_graph = last;
     agreement_->add(call.call, call.how);
     call.lane->begin(call.call);
     received_ += call.bytes;

@@ -54,9 +54,8 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   /// By device and role.
   std::map<std::pair<int, int>, std::shared_ptr<NcclLane>> lanes_;
   std::map<int, std::shared_ptr<NcclGroup>> pairs_;
-  /// What is being recorded, or was last, and in which capture.
+  /// What is being recorded, or was last.
   std::weak_ptr<RecordedCalls> recorded_;
-  uint64_t capture_ = 0;
 };
 
 }  // namespace weft

@@ -10,6 +10,8 @@
 
 namespace weft {
 
+class NcclGroup;
+
 /// A call that a graph holds.
 struct RecordedCall {
   NcclCallName call;
@@ -23,6 +25,9 @@ struct RecordedCall {
 /// The calls of a group that one graph holds, in their order. Each time that it is played they
 /// begin anew: are numbered, compared between ranks, counted and watched.
 struct RecordedCalls {
+  /// Outlives its lanes.
+  std::shared_ptr<NcclGroup> group;
+  uint64_t capture = 0;
   std::vector<RecordedCall> calls;
   /// Of those under way.
   std::vector<FlightOperation> flights;
