@@ -1598,7 +1598,7 @@ class Graph:
         ...
     def run(self, work: collections.abc.Callable) -> None:
         """
-        Calls `work` twice as it is, then to record it; from then on plays the record instead. Tensors that it reads, and modules and optimizers that it uses, are kept as long as the graph. It neither copies between the host and the GPU nor draws random numbers.
+        Calls `work` twice as it is, then to record it; from then on plays the record instead, which keeps `work`: leave what its variables name as it is. It neither copies between the host and the GPU nor draws random numbers, and ids are not checked in the record. Ranks exchange in it only as processes with a GPU each; all of them record and play the same.
         """
     @property
     def device(self) -> Device | str | None:
