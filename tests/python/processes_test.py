@@ -42,7 +42,7 @@ def test_two_processes_train_as_two_threads_do(launcher):
     expected = weft.run_ranks(2, train_as_threads, seed=4)
     done = launch(launcher, "train")
     assert done.returncode == 0, done.stderr
-    lines = sorted(re.findall(r"rank (\d): (\[.*\])", done.stdout))
+    lines = sorted(re.findall(r"rank (\d): (\[[^]]*\])", done.stdout))
     assert lines == [(str(rank), str(losses)) for rank, losses in enumerate(expected)]
 
 
