@@ -354,13 +354,17 @@ TEST_F(DeviceNccl, RefusesPiecesOnTwoDevices) {
                std::invalid_argument);
 }
 
-/// Losses on devices that ranks do not see of each other, and on the host.
-static void expect_equal_losses(Recipe recipe) {
-  const std::vector<double> here = losses_of(recipe, cpu);
+/// On devices that ranks do not see of each other.
+static Recipe without_peers(Recipe recipe) {
   recipe.run = [](int ranks, const std::function<void(Communicator)>& body) {
     run_without_peers(ranks, body);
   };
-  expect_equal(losses_of(recipe, gpu), here);
+  return recipe;
+}
+
+/// Losses there and on the host.
+static void expect_equal_losses(const Recipe& recipe) {
+  expect_equal(losses_of(without_peers(recipe), gpu), losses_of(recipe, cpu));
 }
 
 TEST_F(DeviceNccl, TrainsFullySharded) { expect_equal_losses({.axes = {{"dp", 3}}}); }
@@ -373,12 +377,10 @@ TEST_F(DeviceNccl, TrainsHybrid) {
   expect_equal_losses({.axes = {{"replicate", 2}, {"shard", 2}}, .options = options});
 }
 
-/// The recipe on devices that ranks do not see of each other, by a graph and without.
-static void expect_equal_steps(Recipe recipe) {
-  recipe.run = [](int ranks, const std::function<void(Communicator)>& body) {
-    run_without_peers(ranks, body);
-  };
-  EXPECT_EQ(numbers_of_steps(true, recipe), numbers_of_steps(false, recipe));
+/// Steps there, by a graph and without.
+static void expect_equal_steps(const Recipe& recipe) {
+  const Recipe there = without_peers(recipe);
+  EXPECT_EQ(numbers_of_steps(true, there), numbers_of_steps(false, there));
 }
 
 TEST_F(DeviceNccl, PlaysStepsFullySharded) { expect_equal_steps({.axes = {{"dp", 3}}}); }

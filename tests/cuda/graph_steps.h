@@ -12,16 +12,11 @@ namespace weft {
 /// in the end; and what was received from other ranks. After some steps there is a look at the
 /// model in between. Of rank 0.
 inline std::vector<double> numbers_of_steps(bool by_graph, const Recipe& recipe) {
-  int ranks = 1;
-  for (const MeshAxis& axis : recipe.axes) ranks *= axis.size;
   std::vector<double> all;
-  recipe.run(ranks, [&](Communicator world) {
-    const DeviceMesh mesh(world, recipe.axes);
-    const DeviceMesh rows = recipe.tensor_parallel ? mesh["dp"] : mesh;
-    Llama model(little_llama());
-    if (recipe.tensor_parallel) parallelize(model, mesh["tp"], llama_styles(little_llama()));
-    shard(model, rows, recipe.options);
-    model.materialize(gpu);
+  recipe.run(ranks_of(recipe), [&](Communicator world) {
+    PreparedLlama prepared(recipe, world, gpu);
+    const DeviceMesh& rows = prepared.rows;
+    Llama& model = prepared.model;
     AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
     const Tensor ids = batch_of(rows, 12, 0).to(gpu), targets = batch_of(rows, 12, 1).to(gpu);
     Tensor loss;
@@ -47,8 +42,8 @@ inline std::vector<double> numbers_of_steps(bool by_graph, const Recipe& recipe)
     }
     EXPECT_EQ(optimizer.steps(0), 5);
     EXPECT_EQ(graph.is_recorded(), by_graph);
-    numbers.push_back(static_cast<double>(mesh.traffic().bytes));
-    numbers.push_back(static_cast<double>(mesh.traffic().collectives));
+    numbers.push_back(static_cast<double>(prepared.mesh.traffic().bytes));
+    numbers.push_back(static_cast<double>(prepared.mesh.traffic().collectives));
     for (const ParameterPtr& parameter : model.parameters()) {
       numbers.push_back(sum(parameter->value().full_tensor()).item());
     }

@@ -31,19 +31,34 @@ struct Recipe {
   std::function<void(Llama&, AdamW&)> look = [](Llama&, AdamW&) {};
 };
 
-/// Losses of steps with AdamW and clipping, on rank 0.
-inline std::vector<double> losses_of(const Recipe& recipe, Device device) {
+inline int ranks_of(const Recipe& recipe) {
   int ranks = 1;
   for (const MeshAxis& axis : recipe.axes) ranks *= axis.size;
-  std::vector<double> losses;
-  recipe.run(ranks, [&](Communicator world) {
-    const DeviceMesh mesh(world, recipe.axes);
-    const DeviceMesh rows = recipe.tensor_parallel ? mesh["dp"] : mesh;
-    const LlamaConfig config = little_llama();
-    Llama model(config);
-    if (recipe.tensor_parallel) parallelize(model, mesh["tp"], llama_styles(config));
+  return ranks;
+}
+
+/// A rank's model, before the first step.
+struct PreparedLlama {
+  PreparedLlama(const Recipe& recipe, const Communicator& world, Device device)
+      : mesh(world, recipe.axes),
+        rows(recipe.tensor_parallel ? mesh["dp"] : mesh),
+        model(little_llama()) {
+    if (recipe.tensor_parallel) parallelize(model, mesh["tp"], llama_styles(little_llama()));
     shard(model, rows, recipe.options);
     model.materialize(device);
+  }
+
+  const DeviceMesh mesh, rows;
+  Llama model;
+};
+
+/// Losses of steps with AdamW and clipping, on rank 0.
+inline std::vector<double> losses_of(const Recipe& recipe, Device device) {
+  std::vector<double> losses;
+  recipe.run(ranks_of(recipe), [&](Communicator world) {
+    PreparedLlama prepared(recipe, world, device);
+    const DeviceMesh& rows = prepared.rows;
+    Llama& model = prepared.model;
     for (const auto& parameter : model.parameters()) {
       EXPECT_EQ(parameter->tensor().device(), device);
     }
