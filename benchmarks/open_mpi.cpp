@@ -16,6 +16,7 @@ namespace {
 struct Options {
   int rounds = 0;
   int warmup = 5;
+  std::string size = {};
 };
 
 struct Size {
@@ -88,6 +89,7 @@ static void measure_all(const Options& options) {
                                                           {"partial->replicate", reduce},
                                                           {"partial->shard0", scatter}};
   for (const Size& size : {Size{"4KiB", 32, 300}, {"1MiB", 512, 100}, {"64MiB", 4096, 15}}) {
+    if (!options.size.empty() && options.size != size.name) continue;
     const auto elements = static_cast<size_t>(size.side * size.side);
     Matrices matrices{ranks, size.side, std::vector<float>(elements, 1),
                       std::vector<float>(elements, 1), std::vector<float>(elements, 1)};
@@ -121,6 +123,8 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "Rounds; 0: 300, 100 or 15 by size")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_option("--size", options.size, "Only this size (default: all)")
+      ->check(CLI::IsMember({"4KiB", "1MiB", "64MiB"}));
   app.add_option("--warmup", options.warmup, "Rounds before, not counted")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

@@ -16,6 +16,7 @@ struct Options {
   int ranks = 2;
   int rounds = 0;
   int warmup = 5;
+  std::string size = {};
 };
 
 struct Pair {
@@ -114,6 +115,7 @@ static void measure_all(const Communicator& world, const Options& options) {
                         {"replicate->shard0", Replicate(), Shard(0)}};
   const Size sizes[] = {{"4KiB", 32, 300}, {"1MiB", 512, 100}, {"64MiB", 4096, 15}};
   for (const Size& size : sizes) {
+    if (!options.size.empty() && options.size != size.name) continue;
     for (const Pair& pair : pairs) measure(mesh, pair, size, options);
   }
 }
@@ -134,6 +136,8 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "Rounds; 0: 300, 100 or 15 by size")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_option("--size", options.size, "Only this size (default: all)")
+      ->check(CLI::IsMember({"4KiB", "1MiB", "64MiB"}));
   app.add_option("--warmup", options.warmup, "Rounds before, not counted")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

@@ -167,6 +167,12 @@ static void note_signal(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
+/// mpirun sends SIGTERM when a rank is gone, and kills soon after: the ranks of other hosts then say
+/// what they wait for.
+static bool is_ended_by_mpirun() {
+  return launched_by() == "mpirun" && launched_local_rank().size < launched_ranks();
+}
+
 RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llama& model,
                    Optimizer& optimizer, RunNumbers numbers)
     : options_(options), world_(world) {
@@ -181,8 +187,9 @@ RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llam
                  CheckpointOptions{.keep = options.keep, .continues = !options.resume.empty()});
   // One process hears for all its ranks; a launcher tells all processes.
   if (world.rank() != 0 && launched_ranks() == 1) return;
-  std::signal(SIGTERM, note_signal);
+  if (!is_ended_by_mpirun()) std::signal(SIGTERM, note_signal);
   std::signal(SIGINT, note_signal);
+  std::signal(SIGUSR2, note_signal);
 }
 
 /// True when `mine` is so on any rank.

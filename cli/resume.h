@@ -54,8 +54,8 @@ class RunSaver {
   /// the run is another.
   int64_t resume();
   /// After step `step`: saves when it is time, while the next steps run, and says so when all ranks
-  /// are done. True when the run must end: at SIGTERM or SIGINT it is saved first. Throws what went
-  /// wrong with a save before.
+  /// are done. True when the run must end: at SIGTERM, SIGINT or SIGUSR2 it is saved first. Throws
+  /// what went wrong with a save before.
   bool after_step(int64_t step, bool is_last);
 
  private:

@@ -20,7 +20,8 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
       "Examples: weft train --data src --model tiny --ranks 4 --steps 200\n"
       "          weft train --data src --mesh dp=2,tp=2 --dtype bf16 --accumulate 2\n"
       "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong,\n"
-      "128 + signal: stopped by SIGINT or SIGTERM, after saving the step under way (with --save).");
+      "128 + signal: stopped by SIGINT, SIGTERM or SIGUSR2, after saving the step under way (with\n"
+      "--save; mpirun passes on SIGUSR2 alone).");
   train
       ->add_option(
           "--data", o.data,
@@ -70,6 +71,10 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
                     "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what "
                     "MFU is a fraction of (default: the data sheet's, where the GPU is known)");
   train->add_option("--threads", o.threads, "Threads a rank (default: the cores, shared evenly)");
+  train
+      ->add_option("--deadline", o.deadline,
+                   "Seconds that a rank waits for another before all ranks fail, saying which")
+      ->capture_default_str();
   add_resume_flags(*train, o.checkpoints);
   train->add_option("--metrics", o.metrics, "Write one JSON object a step to FILE")
       ->type_name("FILE");
@@ -112,6 +117,9 @@ void complete(TrainOptions& o) {
     fail("--peak-tflops is ", o.peak_tflops, "; above 0");
   }
   if (o.threads < 0) fail("--threads is ", o.threads, "; at least 1, or 0 to share the cores");
+  if (!(o.deadline >= 0.001 && o.deadline <= 1e6)) {
+    fail("--deadline is ", o.deadline, "; seconds, from 0.001 to 1000000");
+  }
   if (o.sample < 0) fail("--sample is ", o.sample, "; at least 0");
   if (o.device == "meta") fail("--device meta computes nothing; see weft estimate");
   check_available(device_named(o.device));

@@ -32,6 +32,8 @@ struct TrainOptions {
   /// Of a device, in 1e12 operations a second; 0: that of its data sheet.
   double peak_tflops = 0;
   int threads = 0;
+  /// Seconds.
+  double deadline = 600;
   std::string metrics;
   std::string trace;
   std::string prompt;

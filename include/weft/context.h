@@ -119,6 +119,8 @@ WEFT_API void run_ranks(int ranks, const std::function<void(Communicator)>& body
 /// Ranks of the job that this process is one rank of: started by `weft run`, mpirun, torchrun or
 /// srun. 1 for a process that is alone. std::invalid_argument when their variables make no sense.
 WEFT_API int launched_ranks();
+/// "weft run", "mpirun", "torchrun" or "srun"; empty for a process that is alone.
+WEFT_API std::string launched_by();
 
 /// The rank among those of its job on this host, and how many they are: 0 of 1 when it is alone; a
 /// size of 0 where the launcher does not say.
@@ -131,9 +133,10 @@ WEFT_API LocalRank launched_local_rank();
 /// The communicator of all ranks of the job, this process being one of them; of one rank when it is
 /// alone. The calling thread becomes the rank: it gets its threads, seed and deadline from
 /// `options`, and the process takes memory for tensors where the other ranks of its host read it.
-/// When called again it returns the same; the deadline stays. Where ranks are on several hosts, MPI
-/// waits without a deadline for all to begin. std::runtime_error naming the ranks that did not come
-/// within the deadline, and a rank that is another build.
+/// When called again it returns the same; the deadline stays. std::runtime_error naming the ranks
+/// that did not come within the deadline, and a rank that is another build. Where ranks are on
+/// several hosts and MPI itself does not begin within the deadline, the process ends with a
+/// sentence and exit code 1: MPI's start cannot be given up.
 WEFT_API Communicator connect(const RunOptions& options = {});
 
 /// Runs `body` on all ranks: on this process's rank of `connect` when it is one of a job, telling

@@ -188,6 +188,8 @@ int launched_ranks() {
   return connection ? connection->world.size() : launched_from_environment().size;
 }
 
+std::string launched_by() { return launched_from_environment().by; }
+
 LocalRank launched_local_rank() {
   const Launched launched = launched_from_environment();
   return {launched.local_rank, launched.local_size};

@@ -46,6 +46,7 @@ void ExchangeWork::publish(const Call& call, const void* shown) {
   slot_.stage.store(stage(0), std::memory_order_relaxed);
   slot_.hash.store(hash, std::memory_order_release);
   slot_.published = shown;
+  slot_.is_eager = showing_.is_eager();
   order_.posted();
   slot_.stage.store(stage(kPosted), std::memory_order_release);
   if (FlightRecord* record = Context::current().flight.get()) {
@@ -64,6 +65,10 @@ bool ExchangeWork::advance() {
       return true;
     }
     if (!read_next_phase()) return false;
+    if (phase_ + 1 >= phases_ && showing_.is_eager()) {
+      transport_.leave_to_readers(sequence(), awaited());
+      return true;
+    }
   }
   return false;
 }
@@ -80,6 +85,8 @@ bool ExchangeWork::all_have_come() {
 
 void ExchangeWork::begin_reading() {
   compare_signatures();
+  reads_rooms_ = showing_.is_eager();
+  for (int r = 0; r < group().size(); ++r) reads_rooms_ &= group().slot(r, sequence()).is_eager;
   flight().started();
 }
 
@@ -107,14 +114,18 @@ void ExchangeWork::fail_diverged(int other) {
             other);
 }
 
-/// False when the world was aborted meanwhile.
-bool ExchangeWork::read_next_phase() {
+/// False when the world was aborted meanwhile, and others' memory may not be there any more.
+bool ExchangeWork::may_read() {
+  if (reads_rooms_) return true;
   // Told before the look at the abort: who gives up leaves its memory alone while others read it.
   slot_.stage.store(stage(reading_stage(phase_ + 1)), std::memory_order_seq_cst);
-  if (group().world->is_aborted()) {
-    slot_.stage.store(awaited(), std::memory_order_release);
-    return false;
-  }
+  if (!group().world->is_aborted()) return true;
+  slot_.stage.store(awaited(), std::memory_order_release);
+  return false;
+}
+
+bool ExchangeWork::read_next_phase() {
+  if (!may_read()) return false;
   const int64_t bytes = read_peers(phase_ + 1);
   transport_.add_received(bytes);
   flight().received(bytes);

@@ -40,6 +40,7 @@ class ExchangeWork : public PendingWork {
   void begin_reading();
   void compare_signatures();
   [[noreturn]] void fail_diverged(int other);
+  bool may_read();
   bool read_next_phase();
   int64_t read_peers(int phase);
   std::string prefix() const;
@@ -49,6 +50,8 @@ class ExchangeWork : public PendingWork {
   int phases_;
   /// The phase this rank has ended last; -1: it has published.
   int phase_ = -1;
+  /// All ranks show theirs eagerly.
+  bool reads_rooms_ = false;
   /// Ranks before this one are as far as awaited.
   int seen_ = 0;
   Slot& slot_;

@@ -25,6 +25,8 @@ struct alignas(64) Slot {
   std::atomic<uint64_t> stage{0};
   std::atomic<uint64_t> hash{0};
   const void* published = nullptr;
+  /// What is shown lies in the slot's room, whatever becomes of its rank.
+  bool is_eager = false;
   /// Read only when hashes differ; the call then ends on no rank, and so the slot stays as it is.
   /// On lines of its own: the others poll the first one.
   alignas(64) Signature signature;
@@ -52,13 +54,13 @@ class MemoryGroup {
  public:
   /// Collectives of one group that a rank can have under way.
   static constexpr uint64_t kSlots = 32;
-  /// Room of a slot, where ranks are processes, for what it shows, small data included.
+  /// Room of a slot for what it shows, small data included.
   static constexpr size_t kRoom = 8192;
 
-  /// Bytes of the memory of a group; with rooms where ranks are processes.
-  static size_t bytes_for(int ranks, bool rooms = false) {
+  /// Bytes of the memory of a group.
+  static size_t bytes_for(int ranks) {
     const auto n = static_cast<size_t>(ranks);
-    return n * kSlots * (sizeof(Slot) + (rooms ? kRoom : 0)) + n * n * kLetters * sizeof(Letter);
+    return n * kSlots * (sizeof(Slot) + kRoom) + n * n * kLetters * sizeof(Letter);
   }
   /// `memory`: zeros when the first member comes, aligned to 64 bytes. `heap`: what this process
   /// shows the others; null where ranks are threads, which see everything.
@@ -88,6 +90,13 @@ class MemoryGroup {
   std::span<Letter> letters(int from, int to) const {
     auto* first = reinterpret_cast<Letter*>(memory_.get() + slots_bytes());
     return {first + (from * size() + to) * kLetters, kLetters};
+  }
+  /// True when all ranks are that far in that call, or in a later one.
+  bool all_reached(uint64_t sequence, uint64_t stage) const {
+    for (int r = 0; r < size(); ++r) {
+      if (slot(r, sequence).stage.load(std::memory_order_acquire) < stage) return false;
+    }
+    return true;
   }
   int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
   /// "rank 1", in a group that is not the world "rank 1 (rank 5 of the world)".

@@ -42,6 +42,35 @@ class StartedExchange final : private KeptTransport, public ExchangeWork {
   std::unique_ptr<ExchangeReader> reader_;
 };
 
+/// Waits until all have read what a call showed that has ended for its rank.
+class ReadersWork final : public PendingWork {
+ public:
+  ReadersWork(const MemoryGroup& group, int rank, uint64_t sequence, uint64_t stage)
+      : PendingWork(group, rank, sequence), stage_(stage) {}
+
+ private:
+  bool advance() override { return group().all_reached(sequence(), stage_); }
+  std::vector<int> missing() const override {
+    std::vector<int> ranks;
+    for (int r = 0; r < group().size(); ++r) {
+      if (group().slot(r, sequence()).stage.load(std::memory_order_acquire) < stage_) {
+        ranks.push_back(r);
+      }
+    }
+    return ranks;
+  }
+  const char* missed(int) const override { return "finish it"; }
+  void retreat() noexcept override {}
+  std::string words() const override {
+    return in_words(group().slot(rank(), sequence()).signature);
+  }
+  std::string title() const override {
+    return concat(group().name, ": collective ", sequence(), ": ", words());
+  }
+
+  const uint64_t stage_;
+};
+
 MemoryTransport::MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank)
     : Transport(rank, group->size(), group->name),
       group_(std::move(group)),
@@ -54,8 +83,18 @@ uint64_t MemoryTransport::next_collective() {
   if (sequence > MemoryGroup::kSlots) {
     PendingWork* user = PendingWork::find(*group_, sequence - MemoryGroup::kSlots);
     if (user) user->wait_quietly();
+    await_readers(sequence - MemoryGroup::kSlots);
   }
   return sequence;
+}
+
+/// Others are that far behind only where they have many calls under way.
+void MemoryTransport::await_readers(uint64_t sequence) {
+  uint64_t& stage = readers_[sequence % MemoryGroup::kSlots];
+  if (stage > 0 && !group_->all_reached(sequence, stage)) {
+    ReadersWork(*group_, rank_, sequence, stage).wait();
+  }
+  stage = 0;
 }
 
 static bool is_message(const Collective& call) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,8 +40,12 @@ class MemoryTransport final : public Transport {
   std::span<const int> world_ranks() const override { return group_->world_ranks; }
 
   const MemoryGroup& group() const { return *group_; }
-  /// The number of a new collective; waits until its slot is free.
+  /// The number of a new collective; waits until its slot is free, and throws what a wait does.
   uint64_t next_collective();
+  /// The others read on what collective `sequence` shows in its room until their slots say `stage`.
+  void leave_to_readers(uint64_t sequence, uint64_t stage) {
+    readers_[sequence % MemoryGroup::kSlots] = stage;
+  }
   uint64_t next_message() { return ++messages_; }
   void add_received(int64_t bytes) { traffic_.bytes += bytes; }
   /// Room for what `ExchangeReader::read` is given.
@@ -56,7 +61,12 @@ class MemoryTransport final : public Transport {
 
  private:
   std::shared_ptr<MemoryGroup> group_;
+  void await_readers(uint64_t sequence);
+
   uint64_t collectives_ = 0;
+  /// By slot: the stage at which all have read what the last call shows there; 0: they had when it
+  /// ended.
+  std::array<uint64_t, MemoryGroup::kSlots> readers_{};
   uint64_t messages_ = 0;
   std::vector<const void*> published_;
   std::vector<Sent> sent_;

@@ -113,6 +113,7 @@ void PendingWork::advance_all() noexcept {
 void PendingWork::look_around() {
   try {
     const World& world = *group_.world;
+    if (waiter_.shares_core()) world.keep_apart(group_.world_rank(rank_));
     // What ended on the rank that failed ends here too: it came before the failure.
     if (world.is_aborted() && !(done_ = advance())) throw_echo();
     if (!done_) check_missing_ranks(missing());

@@ -32,13 +32,21 @@ std::vector<std::shared_ptr<Transport>> ThreadsWorld::ends() {
   return ends;
 }
 
+/// Whole cache lines of zeros; pages that nobody writes to take no memory.
+static std::shared_ptr<std::byte> zeros(size_t bytes) {
+  constexpr size_t line = 64;
+  size_t room = bytes + line;
+  const std::shared_ptr<void> memory(std::calloc(room, 1), std::free);
+  if (!memory) throw std::bad_alloc();
+  void* first = memory.get();
+  return {memory, static_cast<std::byte*>(std::align(line, bytes, first, room))};
+}
+
 std::shared_ptr<MemoryGroup> ThreadsWorld::make_group(const std::vector<int>& members,
                                                       const std::string& name) {
   const size_t bytes = MemoryGroup::bytes_for(static_cast<int>(members.size()));
-  const std::shared_ptr<std::byte> memory(
-      new (std::align_val_t(64)) std::byte[bytes](),
-      [](std::byte* data) { ::operator delete[](data, std::align_val_t(64)); });
-  return std::make_shared<MemoryGroup>(shared_from_this(), next_group_++, members, name, memory);
+  return std::make_shared<MemoryGroup>(shared_from_this(), next_group_++, members, name,
+                                       zeros(bytes));
 }
 
 std::shared_ptr<MemoryGroup> ThreadsWorld::group(const std::vector<int64_t>& key,

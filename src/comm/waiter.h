@@ -28,6 +28,8 @@ class Waiter {
   void look_at_clock();
   /// Since the first look at the clock.
   std::chrono::nanoseconds waited() const { return waited_; }
+  /// True when somebody else had the core for a while when it was given away last.
+  bool shares_core() const { return shares_core_; }
 
  private:
   void give_way();
@@ -35,6 +37,12 @@ class Waiter {
   int spins_left_;
   std::chrono::steady_clock::time_point begin_{};
   std::chrono::nanoseconds waited_{0};
+  bool shares_core_ = false;
 };
+
+/// Moves the calling thread to the core that is its own when each of `count` threads has one, it
+/// being number `index`; the system may move it again. Nothing where there are fewer cores, or
+/// where it did so less than 10 ms ago.
+void move_to_own_core(int index, int count);
 
 }  // namespace weft

@@ -16,7 +16,7 @@ int available_cores() {
 }
 
 // 48 µs against 1.8 µs for a barrier of 4 ranks on 2 cores: who spins holds up who is awaited.
-static int spins_for(int ranks) { return ranks > available_cores() ? 20 : 2000; }
+static int spins_for(bool is_crowded) { return is_crowded ? 20 : 2000; }
 
 /// Who claims a failure and dies before it is told leaves it without words.
 static constexpr std::chrono::milliseconds kLongestClaim{500};
@@ -25,9 +25,16 @@ World::World(int ranks, std::chrono::milliseconds deadline, int sharing, WorldSt
              std::atomic<uint32_t>* ended)
     : ranks_(ranks),
       deadline_(deadline),
-      spins_(spins_for(sharing)),
+      sharing_(sharing),
+      is_crowded_(sharing > available_cores()),
+      spins_(spins_for(is_crowded_)),
       state_(state),
       ended_(ended) {}
+
+void World::keep_apart(int rank) const {
+  // Ranks of a host follow each other.
+  move_to_own_core(rank % sharing_, sharing_);
+}
 
 void World::abort(const WorldFailure& failure, const std::exception_ptr& cause) {
   if (state_.failing.exchange(1, std::memory_order_acq_rel) != 0) return await_abort();

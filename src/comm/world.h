@@ -55,6 +55,11 @@ class World {
   std::chrono::milliseconds deadline() const { return deadline_; }
   /// Polls before a waiting thread yields its core.
   int spins() const { return spins_; }
+  /// True when ranks share cores.
+  bool is_crowded() const { return is_crowded_; }
+  /// The thread of `rank`, which waits, shares a core: if it is with another rank, which the system
+  /// may leave so for a tenth of a second, each waits while the other has it.
+  void keep_apart(int rank) const;
 
   bool is_aborted() const { return state_.aborted.load(std::memory_order_seq_cst) != 0; }
   /// Ends the waits of all ranks; only the first failure counts.
@@ -102,6 +107,8 @@ class World {
 
   const int ranks_;
   const std::chrono::milliseconds deadline_;
+  const int sharing_;
+  const bool is_crowded_;
   const int spins_;
   uint32_t run_ = 1;
   WorldState& state_;

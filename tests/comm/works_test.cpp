@@ -55,6 +55,48 @@ TEST_P(Works, MoreThanAGroupHasRoomFor) {
   });
 }
 
+/// One number of each rank, under way.
+struct GatherUnderWay {
+  int64_t own = 0;
+  std::vector<int64_t> counts, all;
+  Work work = {};
+};
+
+static void start_gather(const Communicator& group, GatherUnderWay& gather) {
+  const auto ranks = static_cast<size_t>(group.size());
+  gather.counts.assign(ranks, 1);
+  gather.all.assign(ranks, -1);
+  const Piece piece{
+      .send = &gather.own, .recv = gather.all.data(), .dtype = i64, .counts = gather.counts};
+  gather.work = group.all_gather({&piece, 1});
+}
+
+TEST_P(Works, WhoReadsLateGetsWhatWasShown) {
+  run([&](Communicator world) {
+    // The last rank starts many and reads none, while the others go on as far as they can.
+    const bool is_late = world.rank() == world.size() - 1;
+    // As many as a group has under way: the others begin one more.
+    constexpr size_t together = 32;
+    int64_t number = 0;
+    for (int round = 0; round < 5; ++round) {
+      std::vector<GatherUnderWay> gathers(together);
+      for (GatherUnderWay& gather : gathers) {
+        gather.own = 100 * ++number + world.rank();
+        start_gather(world, gather);
+        if (!is_late) gather.work.wait();
+      }
+      if (is_late) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      for (size_t i = 0; i < together; ++i) {
+        gathers[i].work.wait();
+        const int64_t call = number - static_cast<int64_t>(together - 1 - i);
+        for (int r = 0; r < world.size(); ++r) {
+          ASSERT_EQ(gathers[i].all[static_cast<size_t>(r)], 100 * call + r);
+        }
+      }
+    }
+  });
+}
+
 TEST_P(Works, TestMakesProgress) {
   run([&](Communicator world) {
     SumUnderWay sum{.value = world.rank()};

@@ -72,6 +72,9 @@ static void by_a_pair(const Communicator& world) {
   if (world.rank() == 0) pair.barrier();
 }
 
+/// On a machine that starts many jobs at once.
+static constexpr std::chrono::seconds kForStarting{60};
+
 using Body = std::function<void(const Communicator&)>;
 
 /// What rank 1 does alone, while the others reduce 4 numbers.
@@ -146,7 +149,7 @@ static int run_beside_program(int level) {
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, level, &provided);
   try {
-    const auto engine = MpiEngine::start();
+    const auto engine = MpiEngine::start(kForStarting);
     engine->attach(std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(800)));
     const std::vector<int> hosts(static_cast<size_t>(engine->size()));
     misbehave(Communicator(mpi_world(engine, hosts)), "GoesWell");
@@ -163,7 +166,9 @@ static int run_beside_program(int level) {
 static int run_misdeed(const std::string& name) {
   if (name == "HasMpi") return run_beside_program(MPI_THREAD_MULTIPLE);
   if (name == "HasTooLittleMpi") return run_beside_program(MPI_THREAD_FUNNELED);
-  const auto engine = MpiEngine::start();
+  const bool stops = name == "StopsBeforeTheStart";
+  if (stops && std::string_view(std::getenv("OMPI_COMM_WORLD_RANK")) == "1") raise(SIGSTOP);
+  const auto engine = MpiEngine::start(stops ? std::chrono::seconds(3) : kForStarting);
   // Of those whom mpirun misses none has to wait for the deadline.
   const bool dies = name == "Exits0" || name == "Exits3" || name == "IsKilled" || name == "Crashes";
   const auto world =

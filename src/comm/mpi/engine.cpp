@@ -22,10 +22,12 @@ static constexpr std::chrono::milliseconds kTelling{200};
 /// have said yet why they fail.
 static constexpr std::chrono::milliseconds kLinger{500};
 
-std::shared_ptr<MpiEngine> MpiEngine::start() { return std::shared_ptr<MpiEngine>(new MpiEngine); }
+std::shared_ptr<MpiEngine> MpiEngine::start(std::chrono::milliseconds deadline) {
+  return std::shared_ptr<MpiEngine>(new MpiEngine(deadline));
+}
 
-MpiEngine::MpiEngine()
-    : session_(std::make_unique<MpiSession>()),
+MpiEngine::MpiEngine(std::chrono::milliseconds deadline)
+    : session_(std::make_unique<MpiSession>(deadline)),
       mail_(std::make_unique<MpiMail>(session_->comm())),
       bulk_(std::make_unique<MpiBulk>(session_->comm())),
       rank_(session_->rank()),

@@ -29,8 +29,8 @@ class MpiSession;
 class MpiEngine {
  public:
   /// Called by all processes of the job; initialises MPI unless the program has done so.
-  /// std::runtime_error when that fails.
-  static std::shared_ptr<MpiEngine> start();
+  /// std::runtime_error when that fails; when it takes longer than the deadline, this process ends.
+  static std::shared_ptr<MpiEngine> start(std::chrono::milliseconds deadline);
   ~MpiEngine();
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
@@ -91,7 +91,7 @@ class MpiEngine {
     int64_t bytes = -1;
   };
 
-  MpiEngine();
+  explicit MpiEngine(std::chrono::milliseconds deadline);
   void run();
   void await_unattended_work(Lock& lock);
   void look_at_termination();

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/mpi/session.h"
 
+#include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <thread>
 
 #include "src/comm/world.h"
 
@@ -19,7 +23,24 @@ static void set_knobs() {
   }
 }
 
-MpiSession::MpiSession() {
+static void end_late_start(std::stop_token stop, std::chrono::milliseconds deadline) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, stop, deadline, [] { return false; });
+  if (stop.stop_requested()) return;
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (!rank) rank = std::getenv("PMIX_RANK");
+  std::fprintf(stderr,
+               "weft: connect: MPI_Init_thread did not return within %lld ms on rank %s: a rank of "
+               "the job did not begin, or the hosts do not reach each other (mpirun --mca "
+               "btl_tcp_if_include NETWORK says by which network)\n",
+               static_cast<long long>(deadline.count()), rank ? rank : "(unknown)");
+  std::_Exit(1);
+}
+
+MpiSession::MpiSession(std::chrono::milliseconds deadline) {
+  const std::jthread watch(end_late_start, deadline);
   int finalized = 0;
   check_mpi(MPI_Finalized(&finalized), "MPI_Finalized");
   if (finalized) fail_call("MPI_Finalized", "the program has finalised MPI already");

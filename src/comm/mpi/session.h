@@ -6,6 +6,8 @@
 #define MPICH_SKIP_MPICXX
 #include <mpi.h>
 
+#include <chrono>
+
 #include "weft/error.h"
 
 namespace weft {
@@ -24,8 +26,10 @@ inline void check_mpi(int code, const char* call) {
 class MpiSession {
  public:
   /// Initialises MPI unless the program has done so. Called by all processes. std::runtime_error
-  /// when the program did so with less than MPI_THREAD_MULTIPLE, or has finalised it.
-  MpiSession();
+  /// when the program did so with less than MPI_THREAD_MULTIPLE, or has finalised it. Ends the
+  /// process with a sentence when MPI has not begun within the deadline: it waits for all processes
+  /// of the job, and cannot be told to stop.
+  explicit MpiSession(std::chrono::milliseconds deadline);
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 

@@ -192,7 +192,7 @@ std::shared_ptr<MemoryGroup> ProcessWorld::group(const std::vector<int64_t>& key
                                                  const std::vector<int>& members,
                                                  const std::string& name) {
   const auto ranks = static_cast<int>(members.size());
-  const size_t bytes = sizeof(GroupHead) + MemoryGroup::bytes_for(ranks, true);
+  const size_t bytes = sizeof(GroupHead) + MemoryGroup::bytes_for(ranks);
   const uint64_t hash = hash_of_key(key);
   GroupUnderWay made = {};
   {

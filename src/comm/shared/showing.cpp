@@ -21,16 +21,23 @@ void Showing::release() {
   for (const Held& held : held_) group_.heap->free(held.data, held.bytes);
 }
 
+/// What a part of that size takes of a room: whole cache lines.
+static constexpr size_t room_for(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 void* Showing::place(size_t bytes) {
-  const size_t end = (placed_ + bytes + 63) / 64 * 64;
+  const size_t end = placed_ + room_for(bytes);
   if (end > MemoryGroup::kRoom) return hold(bytes);
   void* place = group_.room(rank_, sequence_) + placed_;
   placed_ = end;
   return place;
 }
 
+bool Showing::is_seen(const void* data) const {
+  return !is_eager_ && group_.heap->contains(data);
+}
+
 const void* Showing::shared_bytes(const void* data, size_t bytes) {
-  if (bytes == 0 || group_.heap->contains(data)) return data;
+  if (bytes == 0 || is_seen(data)) return data;
   void* copied = sequence_ > 0 ? place(bytes) : hold(bytes);
   std::memcpy(copied, data, bytes);
   return copied;
@@ -47,10 +54,34 @@ static size_t bytes_of_elements(int64_t elements, DType dtype) {
   return static_cast<size_t>(elements) * size_of(dtype);
 }
 
+bool Showing::fits_room(const Collective& call) const {
+  // Their readers compare counts: who sent others than expected learns it in this call.
+  if (call.kind == CollectiveKind::all_to_all) return false;
+  size_t bytes = room_for(sizeof(Collective)) + room_for(call.pieces.size_bytes());
+  for (const Piece& piece : call.pieces) {
+    if (piece.device != cpu || bytes > MemoryGroup::kRoom) return false;
+    const int64_t sent = sizes_of(call, piece, rank_).send;
+    bytes += room_for(bytes_of_elements(sent, piece.dtype)) + room_for(piece.counts.size_bytes());
+    if (call.kind == CollectiveKind::all_reduce) {
+      bytes += room_for(bytes_of_elements(sent, piece.recv_dtype));
+    }
+  }
+  return bytes <= MemoryGroup::kRoom;
+}
+
+bool Showing::fits_room(const Exchange& call) const {
+  size_t bytes = room_for(call.blocks.size_bytes());
+  for (const Block& block : call.blocks) {
+    if (block.device != cpu) return false;
+    bytes += room_for(bytes_of_elements(block.numel(), block.dtype));
+  }
+  return bytes <= MemoryGroup::kRoom;
+}
+
 /// The own share of an all_reduce, which is made in the first phase and read in the second.
 const void* Showing::late_part(const Piece& piece) {
   const ReducedRange share = share_of(piece.counts[0], group_.size(), rank_);
-  if (share.count == 0 || group_.heap->contains(piece.recv)) return piece.recv;
+  if (share.count == 0 || is_seen(piece.recv)) return piece.recv;
   const size_t before = bytes_of_elements(share.begin, piece.recv_dtype);
   void* made = static_cast<std::byte*>(piece.recv) + before;
   void* shown = place(bytes_of_elements(share.count, piece.recv_dtype));
@@ -83,7 +114,7 @@ const void* Showing::shared(const Collective& call) {
 
 Block Showing::shared_block(const Block& block, int phase) {
   const int64_t elements = block.numel();
-  if (elements == 0 || !block.data || group_.heap->contains(block.data)) return block;
+  if (elements == 0 || !block.data || is_seen(block.data)) return block;
   void* copied = place(bytes_of_elements(elements, block.dtype));
   Block shown = dense_block(copied, block.dtype, block.shape, block.device);
   if (phase == 0) {

@@ -11,6 +11,10 @@ namespace weft {
 /// What one call of one rank shows the other ranks. Threads see everything, and are shown the call
 /// itself; processes are shown a copy of it in memory that they all have at the same addresses, and
 /// copies of those elements that lie elsewhere. Lives as long as the others read.
+///
+/// Where ranks share cores, so that each wait costs turns of the others, a small call is shown
+/// eagerly: copied to the room of its slot, elements included, where it stays until the slot is
+/// used again. Its rank waits for no reader. With a core a rank the copy costs what the wait does.
 class Showing {
  public:
   /// Messages, which have no slot, say 0.
@@ -23,8 +27,16 @@ class Showing {
   }
 
   /// What the others are led to: a Collective, or an array of blocks.
-  const void* show(const Collective& call) { return group_.heap ? shared(call) : &call; }
-  const void* show(const Exchange& call) { return group_.heap ? shared(call) : call.blocks.data(); }
+  const void* show(const Collective& call) {
+    is_eager_ = group_.world->is_crowded() && fits_room(call);
+    return is_eager_ || group_.heap ? shared(call) : &call;
+  }
+  const void* show(const Exchange& call) {
+    is_eager_ = group_.world->is_crowded() && fits_room(call);
+    return is_eager_ || group_.heap ? shared(call) : call.blocks.data();
+  }
+  /// All that is shown lies in the room.
+  bool is_eager() const { return is_eager_; }
   /// This rank is about to let the others begin that phase, from 1 on: shows what it made in the
   /// one before.
   void update(int phase) {
@@ -46,6 +58,10 @@ class Showing {
     Block from;
     Block to;
   };
+  bool fits_room(const Collective& call) const;
+  bool fits_room(const Exchange& call) const;
+  /// They see it where it is.
+  bool is_seen(const void* data) const;
   const void* shared_bytes(const void* data, size_t bytes);
   const void* shared(const Collective& call);
   const void* shared(const Exchange& call);
@@ -62,6 +78,7 @@ class Showing {
   const MemoryGroup& group_;
   const int rank_;
   const uint64_t sequence_;
+  bool is_eager_ = false;
   size_t placed_ = 0;
   std::vector<Held> held_;
   std::vector<Late> late_;
