@@ -167,8 +167,8 @@ static void note_signal(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
-/// mpirun sends SIGTERM when a rank is gone, and kills soon after: the ranks of other hosts then say
-/// what they wait for.
+/// mpirun sends SIGTERM when a rank is gone, and kills soon after: the ranks of other hosts then
+/// say what they wait for.
 static bool is_ended_by_mpirun() {
   return launched_by() == "mpirun" && launched_local_rank().size < launched_ranks();
 }

@@ -341,13 +341,12 @@ void train(const TrainOptions& options) {
     fail("--prompt: byte ", byte & 0xff, " is no token of the model's ", config.vocabulary);
   }
   const std::chrono::milliseconds deadline(static_cast<int64_t>(options.deadline * 1000));
-  run_world(
-      options.ranks,
-      [&](Communicator world) {
-        check_same_flags(world);
-        Training(options, config, data, world).run();
-      },
-      {.deadline = deadline, .threads_per_rank = options.threads, .seed = options.seed});
+  run_world(options.ranks,
+            [&](Communicator world) {
+              check_same_flags(world);
+              Training(options, config, data, world).run();
+            },
+            {.deadline = deadline, .threads_per_rank = options.threads, .seed = options.seed});
 }
 
 }  // namespace weft::cli

@@ -21,8 +21,9 @@ struct JobEnd {
 static JobEnd end_of_job(int ranks, const std::string& misdeed) {
   const auto begin = std::chrono::steady_clock::now();
   // Where there is no /sys hwloc would say so in between.
-  const std::string command = concat("HWLOC_HIDE_ERRORS=2 " WEFT_MPIRUN " --oversubscribe --bind-to none -n ", ranks, " ",
-                                     WEFT_MISBEHAVE " ", misdeed, " 2>&1");
+  const std::string command =
+      concat("HWLOC_HIDE_ERRORS=2 " WEFT_MPIRUN " --oversubscribe --bind-to none -n ", ranks, " ",
+             WEFT_MISBEHAVE " ", misdeed, " 2>&1");
   const tests::Outcome outcome = tests::run_command(command);
   const std::chrono::duration<double> lasted = std::chrono::steady_clock::now() - begin;
   return {outcome.code, lasted.count(), outcome.text};

@@ -32,9 +32,7 @@ void* Showing::place(size_t bytes) {
   return place;
 }
 
-bool Showing::is_seen(const void* data) const {
-  return !is_eager_ && group_.heap->contains(data);
-}
+bool Showing::is_seen(const void* data) const { return !is_eager_ && group_.heap->contains(data); }
 
 const void* Showing::shared_bytes(const void* data, size_t bytes) {
   if (bytes == 0 || is_seen(data)) return data;
