@@ -27,21 +27,35 @@ struct alignas(64) Letter {
 /// Messages under way from one rank to another, at most so many.
 inline constexpr int kLetters = 16;
 
-/// The earliest letter of `posted` with that tag, now taken; null when there is none.
-inline Letter* take_letter(std::span<Letter> letters, int tag) {
-  Letter* first = nullptr;
-  uint64_t least = UINT64_MAX;
+/// A letter, and its stage when it was seen.
+struct SeenLetter {
+  Letter* letter = nullptr;
+  uint64_t stage = UINT64_MAX;
+};
+
+/// The earliest posted letter with that tag among those seen on one way through the places.
+inline SeenLetter earliest_seen(std::span<Letter> letters, int tag) {
+  SeenLetter first;
   for (Letter& letter : letters) {
     const uint64_t stage = letter.stage.load(std::memory_order_acquire);
-    if (stage % 4 != Letter::kPosted || letter.tag != tag || stage >= least) continue;
-    least = stage;
-    first = &letter;
+    if (stage % 4 != Letter::kPosted || letter.tag != tag || stage >= first.stage) continue;
+    first = {&letter, stage};
   }
-  if (!first) return nullptr;
+  return first;
+}
+
+/// The earliest posted letter with that tag, now taken; null when there is none.
+inline Letter* take_letter(std::span<Letter> letters, int tag) {
+  if (!earliest_seen(letters, tag).letter) return nullptr;
+  // An earlier one may have come to a place that had been passed. Who has seen a letter sees all
+  // that were posted before it.
+  SeenLetter first = earliest_seen(letters, tag);
+  if (!first.letter) return nullptr;
   // Its sender may take it back.
-  const uint64_t taken = least - Letter::kPosted + Letter::kTaken;
-  return first->stage.compare_exchange_strong(least, taken, std::memory_order_acq_rel) ? first
-                                                                                       : nullptr;
+  const uint64_t taken = first.stage - Letter::kPosted + Letter::kTaken;
+  return first.letter->stage.compare_exchange_strong(first.stage, taken, std::memory_order_acq_rel)
+             ? first.letter
+             : nullptr;
 }
 
 }  // namespace weft

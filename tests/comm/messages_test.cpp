@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <thread>
+
+#include "src/comm/letters.h"
 #include "tests/comm/backends.h"
 
 namespace weft {
@@ -46,6 +50,29 @@ TEST_P(Messages, TagsChooseAndEqualTagsKeepTheirOrder) {
       EXPECT_EQ(got[2], 12);
     }
   });
+}
+
+/// A place before those that were looked at may be filled meanwhile, and one behind them after it.
+TEST(Messages, NoLetterIsTakenBeforeAnEarlierOne) {
+  constexpr uint64_t messages = 300'000;
+  std::array<Letter, kLetters> places;
+  std::thread sender([&] {
+    for (uint64_t number = 1; number <= messages; ++number) {
+      // The first place, then the last one.
+      Letter& place = number % 2 == 1 ? places.front() : places.back();
+      while (place.state() != Letter::kFree) std::this_thread::yield();
+      place.stage.store(number * 4 + Letter::kPosted, std::memory_order_release);
+    }
+  });
+  uint64_t in_order = 0;
+  for (uint64_t expected = 1; expected <= messages;) {
+    Letter* letter = take_letter(places, 0);
+    if (!letter) continue;
+    in_order += letter->stage.load(std::memory_order_relaxed) / 4 == expected++;
+    letter->stage.store(Letter::kFree, std::memory_order_release);
+  }
+  sender.join();
+  EXPECT_EQ(in_order, messages);
 }
 
 TEST_P(Messages, AMessageWaitsBehindACollectiveThatWaitsForIt) {
