@@ -23,7 +23,7 @@ ExchangeWork::ExchangeWork(MemoryTransport& transport, const Exchange& call, Exc
       slot_(group().slot(rank(), sequence())),
       showing_(group(), rank(), sequence()),
       order_(group(), rank(), sequence(), device_of(group(), call.blocks)) {
-  publish(call, showing_.show(call));
+  publish(call);
 }
 
 ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
@@ -35,12 +35,15 @@ ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
       slot_(group().slot(rank(), sequence())),
       showing_(group(), rank(), sequence()),
       order_(group(), rank(), sequence(), device_of(group(), call.pieces)) {
-  publish(call, showing_.show(call));
+  publish(call);
 }
 
 template <class Call>
-void ExchangeWork::publish(const Call& call, const void* shown) {
+void ExchangeWork::publish(const Call& call) {
   sign(call, slot_.signature);
+  // It would be given up; the others may still read what the slot shows of a call that was.
+  if (group().world->is_aborted()) return;
+  const void* shown = showing_.show(call);
   const uint64_t hash = slot_.signature.hash;
   // A late reader of the hash that was here sees by the stage that its call is over.
   slot_.stage.store(stage(0), std::memory_order_relaxed);
@@ -85,8 +88,10 @@ bool ExchangeWork::all_have_come() {
 
 void ExchangeWork::begin_reading() {
   compare_signatures();
-  reads_rooms_ = showing_.is_eager();
-  for (int r = 0; r < group().size(); ++r) reads_rooms_ &= group().slot(r, sequence()).is_eager;
+  reads_rooms_ = phases_ > 0 && showing_.is_eager();
+  for (int r = 0; reads_rooms_ && r < group().size(); ++r) {
+    reads_rooms_ = group().slot(r, sequence()).is_eager;
+  }
   flight().started();
 }
 

@@ -16,8 +16,8 @@ namespace weft {
 /// of it, and when all have done so reads what it needs, phase by phase.
 class ExchangeWork : public PendingWork {
  public:
-  /// Publishes at once. `reader` is used until the work is done; it is null when there are no
-  /// phases.
+  /// Publishes at once, unless the world is aborted. `reader` is used until the work is done; it is
+  /// null when there are no phases.
   ExchangeWork(MemoryTransport& transport, const Exchange& call, ExchangeReader* reader);
   ExchangeWork(MemoryTransport& transport, const Collective& call, ExchangeReader* reader);
 
@@ -32,7 +32,7 @@ class ExchangeWork : public PendingWork {
 
  private:
   template <class Call>
-  void publish(const Call& call, const void* shown);
+  void publish(const Call& call);
   uint64_t stage(uint64_t within) const { return sequence() * kStages + within; }
   /// How far all ranks must be before this one goes on.
   uint64_t awaited() const { return stage(phase_ < 0 ? kPosted : finished_stage(phase_)); }

@@ -60,9 +60,9 @@ class MemoryTransport final : public Transport {
   std::vector<ExpectedMessage>& expected() { return expected_; }
 
  private:
-  std::shared_ptr<MemoryGroup> group_;
   void await_readers(uint64_t sequence);
 
+  std::shared_ptr<MemoryGroup> group_;
   uint64_t collectives_ = 0;
   /// By slot: the stage at which all have read what the last call shows there; 0: they had when it
   /// ended.

@@ -32,7 +32,7 @@ std::vector<std::shared_ptr<Transport>> ThreadsWorld::ends() {
   return ends;
 }
 
-/// Whole cache lines of zeros; pages that nobody writes to take no memory.
+/// Whole cache lines of zeros; fresh pages that nobody writes to take no memory.
 static std::shared_ptr<std::byte> zeros(size_t bytes) {
   constexpr size_t line = 64;
   size_t room = bytes + line;

@@ -12,7 +12,7 @@ static constexpr std::chrono::nanoseconds kYieldsOnly = std::chrono::millisecond
 static constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::milliseconds(1);
 /// A yield to nobody takes a microsecond.
 static constexpr std::chrono::nanoseconds kYieldToSomebody = std::chrono::microseconds(5);
-static constexpr std::chrono::nanoseconds kBetweenMoves = std::chrono::milliseconds(10);
+static constexpr std::chrono::nanoseconds kBetweenMoves = std::chrono::milliseconds(100);
 
 void Waiter::look_at_clock() {
   const auto now = std::chrono::steady_clock::now();

@@ -42,7 +42,8 @@ class Waiter {
 
 /// Moves the calling thread to the core that is its own when each of `count` threads has one, it
 /// being number `index`; the system may move it again. Nothing where there are fewer cores, or
-/// where it did so less than 10 ms ago.
+/// where it did so less than 100 ms ago: the core may be shared with another program, whose threads
+/// have equal numbers.
 void move_to_own_core(int index, int count);
 
 }  // namespace weft

@@ -31,10 +31,7 @@ World::World(int ranks, std::chrono::milliseconds deadline, int sharing, WorldSt
       state_(state),
       ended_(ended) {}
 
-void World::keep_apart(int rank) const {
-  // Ranks of a host follow each other.
-  move_to_own_core(rank % sharing_, sharing_);
-}
+void World::keep_apart(int rank) const { move_to_own_core(place_of(rank), sharing_); }
 
 void World::abort(const WorldFailure& failure, const std::exception_ptr& cause) {
   if (state_.failing.exchange(1, std::memory_order_acq_rel) != 0) return await_abort();

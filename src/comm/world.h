@@ -55,7 +55,7 @@ class World {
   std::chrono::milliseconds deadline() const { return deadline_; }
   /// Polls before a waiting thread yields its core.
   int spins() const { return spins_; }
-  /// True when ranks share cores.
+  /// True when there are more ranks here than cores that this process may use.
   bool is_crowded() const { return is_crowded_; }
   /// The thread of `rank`, which waits, shares a core: if it is with another rank, which the system
   /// may leave so for a tenth of a second, each waits while the other has it.
@@ -97,6 +97,8 @@ class World {
   /// Waiting ranks spin as long as suits `sharing` ranks on these cores.
   World(int ranks, std::chrono::milliseconds deadline, int sharing, WorldState& state,
         std::atomic<uint32_t>* ended);
+  /// The number of a rank among those that share these cores.
+  virtual int place_of(int rank) const { return rank; }
   /// Told in the process of the rank that aborts the world, before the others know.
   virtual void is_failing(const std::exception_ptr&) {}
   bool says_ended(int rank) const { return ended_[rank].load(std::memory_order_acquire) >= run_; }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sched.h>
+
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -71,7 +73,24 @@ static void start_gather(const Communicator& group, GatherUnderWay& gather) {
   gather.work = group.all_gather({&piece, 1});
 }
 
+/// Ranks that begin meanwhile share a core.
+class OnOneCore {
+ public:
+  OnOneCore() {
+    sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    sched_setaffinity(0, sizeof one, &one);
+  }
+  ~OnOneCore() { sched_setaffinity(0, sizeof before_, &before_); }
+
+ private:
+  cpu_set_t before_;
+};
+
 TEST_P(Works, WhoReadsLateGetsWhatWasShown) {
+  const OnOneCore narrow;
   run([&](Communicator world) {
     // The last rank starts many and reads none, while the others go on as far as they can.
     const bool is_late = world.rank() == world.size() - 1;

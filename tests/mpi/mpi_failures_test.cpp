@@ -157,8 +157,7 @@ TEST(MpiFailures, ARankThatWaitsForNobodyObeysASignalToEnd) {
 TEST(MpiFailures, ARankThatDoesNotBeginIsWaitedForUntilTheDeadline) {
   const JobEnd end = end_of_job(2, "StopsBeforeTheStart");
   EXPECT_NE(end.code, 0);
-  EXPECT_EQ(times_in(end.text, "connect: MPI_Init_thread did not return within 3000 ms on rank 0"),
-            1)
+  EXPECT_EQ(times_in(end.text, "connect: MPI did not begin within 3000 ms on rank 0"), 1)
       << end.text;
   EXPECT_LT(end.seconds, 15);
 }

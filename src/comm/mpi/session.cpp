@@ -32,8 +32,8 @@ static void end_late_start(std::stop_token stop, std::chrono::milliseconds deadl
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   if (!rank) rank = std::getenv("PMIX_RANK");
   std::fprintf(stderr,
-               "weft: connect: MPI_Init_thread did not return within %lld ms on rank %s: a rank of "
-               "the job did not begin, or the hosts do not reach each other (mpirun --mca "
+               "weft: connect: MPI did not begin within %lld ms on rank %s: another rank "
+               "did not come, or the hosts do not reach each other (mpirun --mca "
                "btl_tcp_if_include NETWORK says by which network)\n",
                static_cast<long long>(deadline.count()), rank ? rank : "(unknown)");
   std::_Exit(1);

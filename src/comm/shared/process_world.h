@@ -46,7 +46,7 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   ProcessWorld(int rank, int ranks, std::vector<int> here, std::chrono::milliseconds deadline,
                std::shared_ptr<SharedMemory> segment, SharedHeap& heap);
   void take_place();
-  int place_of(int rank) const;
+  int place_of(int rank) const override;
   std::byte* cut(size_t bytes);
 
   const int rank_;
