@@ -42,19 +42,20 @@ template <class Call>
 void ExchangeWork::publish(const Call& call) {
   sign(call, slot_.signature);
   // It would be given up; the others may still read what the slot shows of a call that was.
-  if (group().world->is_aborted()) return;
-  const void* shown = showing_.show(call);
-  const uint64_t hash = slot_.signature.hash;
+  if (!group().world->is_aborted()) post(showing_.show(call));
+  if (FlightRecord* record = Context::current().flight.get()) {
+    flight() = record->begin(group().name, slot_.signature, sequence());
+  }
+}
+
+void ExchangeWork::post(const void* shown) {
   // A late reader of the hash that was here sees by the stage that its call is over.
   slot_.stage.store(stage(0), std::memory_order_relaxed);
-  slot_.hash.store(hash, std::memory_order_release);
+  slot_.hash.store(slot_.signature.hash, std::memory_order_release);
   slot_.published = shown;
   slot_.is_eager = showing_.is_eager();
   order_.posted();
   slot_.stage.store(stage(kPosted), std::memory_order_release);
-  if (FlightRecord* record = Context::current().flight.get()) {
-    flight() = record->begin(group().name, slot_.signature, sequence());
-  }
 }
 
 bool ExchangeWork::advance() {

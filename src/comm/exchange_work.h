@@ -33,6 +33,7 @@ class ExchangeWork : public PendingWork {
  private:
   template <class Call>
   void publish(const Call& call);
+  void post(const void* shown);
   uint64_t stage(uint64_t within) const { return sequence() * kStages + within; }
   /// How far all ranks must be before this one goes on.
   uint64_t awaited() const { return stage(phase_ < 0 ? kPosted : finished_stage(phase_)); }
