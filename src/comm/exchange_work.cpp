@@ -163,14 +163,7 @@ int64_t ExchangeWork::read_peers(int phase) {
   }
 }
 
-std::vector<int> ExchangeWork::missing() const {
-  std::vector<int> ranks;
-  for (int r = 0; r < group().size(); ++r) {
-    const Slot& slot = group().slot(r, sequence());
-    if (slot.stage.load(std::memory_order_acquire) < awaited()) ranks.push_back(r);
-  }
-  return ranks;
-}
+std::vector<int> ExchangeWork::missing() const { return group().behind(sequence(), awaited()); }
 
 const char* ExchangeWork::missed(int rank) const {
   const uint64_t now = group().slot(rank, sequence()).stage.load(std::memory_order_acquire);

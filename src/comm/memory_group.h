@@ -98,6 +98,14 @@ class MemoryGroup {
     }
     return true;
   }
+  /// The ranks that are not.
+  std::vector<int> behind(uint64_t sequence, uint64_t stage) const {
+    std::vector<int> ranks;
+    for (int r = 0; r < size(); ++r) {
+      if (slot(r, sequence).stage.load(std::memory_order_acquire) < stage) ranks.push_back(r);
+    }
+    return ranks;
+  }
   int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
   /// "rank 1", in a group that is not the world "rank 1 (rank 5 of the world)".
   std::string rank_in_words(int rank) const;

@@ -50,15 +50,7 @@ class ReadersWork final : public PendingWork {
 
  private:
   bool advance() override { return group().all_reached(sequence(), stage_); }
-  std::vector<int> missing() const override {
-    std::vector<int> ranks;
-    for (int r = 0; r < group().size(); ++r) {
-      if (group().slot(r, sequence()).stage.load(std::memory_order_acquire) < stage_) {
-        ranks.push_back(r);
-      }
-    }
-    return ranks;
-  }
+  std::vector<int> missing() const override { return group().behind(sequence(), stage_); }
   const char* missed(int) const override { return "finish it"; }
   void retreat() noexcept override {}
   std::string words() const override {
