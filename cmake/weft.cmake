@@ -18,9 +18,10 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Which lets it keep what is compiled with a precompiled header.
-  set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  # It keeps what is compiled with a precompiled header too; one cache serves every clone.
+  set(CCACHE ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+    CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
 include(${CMAKE_CURRENT_LIST_DIR}/cuda.cmake)
