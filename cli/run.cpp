@@ -27,7 +27,7 @@ CLI::App* add_run(CLI::App& program, LaunchedProgram& o) {
       "Exit codes: 0 when all ranks exited with 0, otherwise that of the first that failed\n"
       "(128 + signal if it was killed); 124 after the timeout, 127 when the program cannot be\n"
       "started, 2 when a flag is wrong.");
-  run->add_option("-n", o.ranks, "Processes, one a rank")->required();
+  run->add_option("-n,--np", o.ranks, "Processes, one a rank; -np too")->required();
   run->add_option("--timeout", o.timeout, "End all after so many seconds (default: never)")
       ->type_name("S");
   run->add_flag("--no-prefix", o.no_prefix, "Write lines as they are");
@@ -35,8 +35,21 @@ CLI::App* add_run(CLI::App& program, LaunchedProgram& o) {
   return run;
 }
 
+/// Makes mpirun's -np, among the flags before the program, the -n that it stands for.
+static void accept_np(int argc, char** argv) {
+  for (int i = 2; i < argc && argv[i][0] == '-';) {
+    const std::string_view flag = argv[i];
+    if (flag == "--") return;
+    const bool is_np = flag == "-np";
+    const bool has_value_next = is_np || flag == "-n" || flag == "--np" || flag == "--timeout";
+    if (is_np) argv[i][2] = '\0';
+    i += has_value_next ? 2 : 1;
+  }
+}
+
 std::vector<std::string> cut_program(int& argc, char** argv) {
   if (argc < 2 || std::string(argv[1]) != "run") return {};
+  accept_np(argc, argv);
   int end = 2;
   while (end < argc && std::string(argv[end]) != "--") ++end;
   std::vector<std::string> rest(argv + end, argv + argc);

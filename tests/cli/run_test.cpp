@@ -66,6 +66,15 @@ TEST_F(Run, TakesTheProgramsFlagsForItsOwn) {
   EXPECT_EQ(weft_run("--no-prefix -n 1 -- printf a").text, "a");
 }
 
+TEST_F(Run, TakesMpirunsFlag) {
+  for (const char* arguments : {"-np 1 printf %s, -np 5", "--timeout 9 -np 1 -- printf %s, -np 5",
+                                "--no-prefix --np 1 printf '[0] %s,' -np,5"}) {
+    const Outcome outcome = weft_run(arguments);
+    EXPECT_EQ(outcome.code, 0) << arguments << outcome.text;
+    EXPECT_TRUE(outcome.text.starts_with("[0] -np,5,")) << arguments << outcome.text;
+  }
+}
+
 TEST_F(Run, RunsItselfAsRanks) {
   const Outcome outcome = weft_run(concat("-n 2 -- ", WEFT_PROGRAM, " --version"));
   EXPECT_EQ(outcome.code, 0);
