@@ -40,6 +40,7 @@ class PhaseReader final : public ExchangeReader {
   int64_t read(int phase, std::span<const void* const> shown) override {
     const Phase& now = phases_[static_cast<size_t>(phase)];
     members_.clear();
+    members_.reserve(shown.size());
     for (const void* blocks : shown) {
       // A rank that is not there has a block without memory.
       members_.push_back(blocks ? static_cast<const Block*>(blocks)[phase] : Block{});
@@ -107,6 +108,8 @@ class PlanRun {
   void exchange(size_t begin, size_t end, const Block& in, const Block& out) {
     std::vector<Block> shown{readable(in, program(begin).read)};
     std::vector<PhaseReader::Phase> phases;
+    shown.reserve(end - begin);
+    phases.reserve(end - begin);
     for (size_t i = begin; i < end; ++i) {
       const bool is_last = i + 1 == end;
       Block result = is_last ? out : intermediate(i, out);

@@ -124,9 +124,9 @@ void ExchangeWork::fail_diverged(int other) {
 bool ExchangeWork::may_read() {
   if (reads_rooms_) return true;
   // Told before the look at the abort: who gives up leaves its memory alone while others read it.
-  slot_.stage.store(stage(reading_stage(phase_ + 1)), std::memory_order_seq_cst);
+  slot_.reading.store(sequence(), std::memory_order_seq_cst);
   if (!group().world->is_aborted()) return true;
-  slot_.stage.store(awaited(), std::memory_order_release);
+  slot_.reading.store(0, std::memory_order_release);
   return false;
 }
 
@@ -152,13 +152,15 @@ int64_t ExchangeWork::read_peers(int phase) {
     order_.await(phase);
     if (phase == 0) flight().begins_on(order_.stream());
     const StreamScope scope(order_.stream());
-    return reader_->read(phase, published);
+    const int64_t bytes = reader_->read(phase, published);
+    slot_.reading.store(0, std::memory_order_release);
+    return bytes;
   } catch (const PeerMismatch& mismatch) {
-    slot_.stage.store(awaited(), std::memory_order_release);
+    slot_.reading.store(0, std::memory_order_release);
     fail_with(concat(title(), ": ", group().rank_in_words(mismatch.rank), mismatch.text),
               mismatch.rank);
   } catch (...) {
-    slot_.stage.store(awaited(), std::memory_order_release);
+    slot_.reading.store(0, std::memory_order_release);
     throw;
   }
 }
@@ -182,8 +184,7 @@ void ExchangeWork::retreat() noexcept {
   for (int r = 0; r < group().size(); ++r) {
     if (r == rank()) continue;
     wait_while(r, [&] {
-      const uint64_t now = group().slot(r, sequence()).stage.load(std::memory_order_seq_cst);
-      return now / kStages == sequence() && now % kStages >= reading_stage(0) && now % 2 == 0;
+      return group().slot(r, sequence()).reading.load(std::memory_order_seq_cst) == sequence();
     });
   }
 }

@@ -21,21 +21,22 @@ class SharedHeap;
 
 /// Where one rank shows one collective to the others.
 struct alignas(64) Slot {
-  /// sequence * kStages + how far the rank is: 0 while it writes, then kPosted, then two a phase.
+  /// sequence * kStages + how far the rank is: 0 while it writes, then kPosted, then one a phase.
   std::atomic<uint64_t> stage{0};
   std::atomic<uint64_t> hash{0};
   const void* published = nullptr;
   /// What is shown lies in the slot's room, whatever becomes of its rank.
   bool is_eager = false;
+  /// The call whose peers' memory the rank reads now; 0: none. Others look only when they give up.
+  /// On lines of its own, as what follows: the others poll the first one.
+  alignas(64) std::atomic<uint64_t> reading{0};
   /// Read only when hashes differ; the call then ends on no rank, and so the slot stays as it is.
-  /// On lines of its own: the others poll the first one.
-  alignas(64) Signature signature;
+  Signature signature;
 };
 
-inline constexpr uint64_t kStages = 16;
+inline constexpr uint64_t kStages = 8;
 inline constexpr uint64_t kPosted = 1;
-constexpr uint64_t reading_stage(int phase) { return 2 + 2 * static_cast<uint64_t>(phase); }
-constexpr uint64_t finished_stage(int phase) { return 3 + 2 * static_cast<uint64_t>(phase); }
+constexpr uint64_t finished_stage(int phase) { return 2 + static_cast<uint64_t>(phase); }
 inline constexpr int kMaxPhases = 6;
 
 /// Points in the streams of GPUs that belong to a slot. Written before the stage that tells of
