@@ -54,7 +54,10 @@ class Training {
         model_(llama_.model()),
         device_(device_of_rank(options.device, world.rank())),
         peak_rate_(peak_rate(options, config, device_, world.size())) {
-    if (options.deterministic) reduce_in_rank_order(true);
+    if (options.deterministic) {
+      reduce_in_rank_order(true);
+      Context::current().deterministic = true;
+    }
     llama_.shard();
     model_.materialize(device_);
     if (!options.init.empty()) load_hugging_face(model_, options.init);

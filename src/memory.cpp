@@ -7,6 +7,7 @@
 
 #include "src/cuda/runtime.h"
 #include "weft/error.h"
+#include "weft/stream.h"
 
 namespace weft {
 
@@ -141,14 +142,25 @@ void Heap::free_here(const Freed& freed) {
   }
 }
 
+/// What the calling thread's current stream does with memory that it frees.
+static Event last_use(const Heap::Freed& freed) noexcept {
+  if (freed.device.kind != DeviceKind::cuda) return {};
+  try {
+    return Event::record(current_stream(freed.device));
+  } catch (const std::exception&) {
+    return {};  // a device that is beyond help uses nothing any more
+  }
+}
+
 void Heap::free_elsewhere(const Freed& freed) {
+  Event last = last_use(freed);
   std::unique_lock lock(mutex_);
   if (owned_) {
-    inbox_.push_back(freed);
+    inbox_.push_back({freed, std::move(last)});
     has_inbox_.store(true, std::memory_order_relaxed);
     return;
   }
-  const bool last = --live_ == 0;
+  const bool is_last = --live_ == 0;
   lock.unlock();
   if (freed.pinned) {
     cuda::free_pinned(freed.data);
@@ -157,17 +169,27 @@ void Heap::free_elsewhere(const Freed& freed) {
   } else if (freed.device.kind == DeviceKind::cpu) {
     system_free(freed.data, class_bytes(size_class(freed.bytes)));
   }
-  if (last) delete this;
+  if (is_last) delete this;
 }
 
 void Heap::empty_inbox() {
-  std::vector<Freed> freed;
+  std::vector<FreedElsewhere> freed;
   {
     const std::lock_guard lock(mutex_);
     freed.swap(inbox_);
     has_inbox_.store(false, std::memory_order_relaxed);
   }
-  for (const Freed& one : freed) free_here(one);
+  for (const FreedElsewhere& one : freed) {
+    if (one.last_use.empty()) {
+      free_here(one.freed);
+      continue;
+    }
+    // Used by the other thread's stream and, before, by this one's.
+    const Stream compute = stream_for(one.freed.device, StreamRole::compute);
+    const StreamScope scope(compute);
+    one.last_use.wait(compute);
+    free_here(one.freed);
+  }
 }
 
 void Heap::abandon() {
@@ -177,7 +199,7 @@ void Heap::abandon() {
     ::operator delete(object);
   }
   std::unique_lock lock(mutex_);
-  for (const Freed& one : std::exchange(inbox_, {})) free_here(one);
+  for (const FreedElsewhere& one : std::exchange(inbox_, {})) free_here(one.freed);
   kept_.shrink_to(0);
   kept_on_devices_.release_all();
   owned_ = false;

@@ -10,6 +10,7 @@
 #include "src/cuda/kept_device_blocks.h"
 #include "src/memory_blocks.h"
 #include "weft/storage.h"
+#include "weft/stream.h"
 
 namespace weft {
 
@@ -80,6 +81,12 @@ class Heap {
   static thread_local Heap* current_ [[gnu::tls_model("initial-exec")]];
 
   KeptBlocks kept_;
+  /// By another thread than the heap's, whose stream was to be done with a GPU's at `last_use`.
+  struct FreedElsewhere {
+    Freed freed;
+    Event last_use;
+  };
+
   cuda::KeptDeviceBlocks kept_on_devices_;
   std::array<MemoryStatistics, 3> counted_;
   /// Bytes of blocks in use, whole size classes, and their highest number.
@@ -89,7 +96,7 @@ class Heap {
 
   std::atomic<bool> has_inbox_{false};
   std::mutex mutex_;
-  std::vector<Freed> inbox_;
+  std::vector<FreedElsewhere> inbox_;
   bool owned_;
   /// Allocations that are not freed; only this thread's until it is abandoned.
   int64_t live_;

@@ -44,7 +44,9 @@ Stream stream_for(Device device, StreamRole role) {
 Stream current_stream(Device device) {
   const Stream& given = Context::current().stream;
   // A CPU's Context has no stream: its handle says so.
-  return given.handle && given.device == device ? given : stream_for(device, StreamRole::compute);
+  if (!given.handle || given.device != device) return stream_for(device, StreamRole::compute);
+  cuda::use_device(device.index);
+  return given;
 }
 
 StreamScope::StreamScope(const Stream& stream)

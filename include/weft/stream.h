@@ -27,7 +27,7 @@ inline constexpr int kStreamRoles = 4;
 WEFT_API Stream stream_for(Device device, StreamRole role);
 
 /// Where the calling thread's work on `device` goes: the stream of the StreamScope it is in, where
-/// that is on the device, else its stream of computing.
+/// that is on the device, else its stream of computing; CUDA's calls are then for the device.
 WEFT_API Stream current_stream(Device device);
 
 /// Sends the calling thread's work on the stream's device to that stream, for a scope. Memory that

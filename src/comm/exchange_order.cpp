@@ -57,7 +57,7 @@ void ExchangeOrder::await_others(int point) {
 }
 
 void ExchangeOrder::check_reach(int other, Device device) const {
-  if (cuda::can_read(device_.index, device.index)) return;
+  if (cuda::open_memory(device_.index, device.index)) return;
   fail(group_.name, ": ", device_, " of ", group_.rank_in_words(rank_), " cannot read ", device,
        " of ", group_.rank_in_words(other), "; make each rank a process (weft run)");
 }

@@ -188,24 +188,24 @@ static void copy_to_host_from(const Block& out, const Block& in) {
   weft::copy(out, dense.block());
 }
 
-/// From one device to another, by the reading one's stream.
+/// From one device to another, by the reading one's stream. Later work on `in` waits for it.
 static void copy_across(const Block& out, const Block& in) {
   if (!lies_dense(in, out)) {
     const DenseCopy dense(out.shape, out.dtype, in.device);
     copy_here(dense.block(), in);
-    copy_across(out, dense.block());
-    // Its memory may be used again on its own device at once: not before it has been read.
-    synchronize(current_stream(out.device));
-    return;
+    return copy_across(out, dense.block());
   }
-  const Event ready = Event::record(current_stream(in.device));
-  const Stream stream = current_stream(out.device);
-  ready.wait(stream);
+  const Stream from = current_stream(in.device), stream = current_stream(out.device);
+  Event::record(from).wait(stream);
   const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
-  if (out.is_dense()) return copy_on_devices(out.data, in.data, bytes, stream);
-  const DenseCopy dense(out.shape, out.dtype, out.device);
-  copy_on_devices(dense.block().data, in.data, bytes, stream);
-  copy_here(out, dense.block());
+  if (out.is_dense()) {
+    copy_on_devices(out.data, in.data, bytes, stream);
+  } else {
+    const DenseCopy dense(out.shape, out.dtype, out.device);
+    copy_on_devices(dense.block().data, in.data, bytes, stream);
+    copy_here(out, dense.block());
+  }
+  Event::record(stream).wait(from);
 }
 
 void copy(const Block& out, const Block& in) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "src/cuda/checked.h"
 #include "src/cuda/products.h"
 #include "src/cuda/streams.h"
 #include "weft/error.h"
@@ -162,17 +163,25 @@ Preference make_preference(const Problem& p) {
   return preference;
 }
 
-/// The calling thread's handle, recipes and workspaces.
+/// The calling thread's handles by device, recipes, and workspaces by stream: products of two
+/// streams may run at once.
 struct Library {
-  cublasLtHandle_t handle = nullptr;
+  std::unordered_map<int, cublasLtHandle_t> handles;
   std::unordered_map<Key, Recipe, KeyHash> recipes;
-  std::unordered_map<int, Ref<Storage>> workspaces;
+  std::unordered_map<void*, Ref<Storage>> workspaces;
 
-  Library() { check("cublasLtCreate", cublasLtCreate(&handle)); }
-  ~Library() { cublasLtDestroy(handle); }
-  void* workspace(Device device) {
-    Ref<Storage>& memory = workspaces[device.index];
-    if (!memory) memory = Storage::allocate(kWorkspaceBytes, device);
+  ~Library() {
+    for (const auto& [device, handle] : handles) cublasLtDestroy(handle);
+  }
+  /// The device is the thread's.
+  cublasLtHandle_t handle(Device device) {
+    cublasLtHandle_t& handle = handles[device.index];
+    if (!handle) check("cublasLtCreate", cublasLtCreate(&handle));
+    return handle;
+  }
+  void* workspace(const Stream& stream) {
+    Ref<Storage>& memory = workspaces[stream.handle];
+    if (!memory) memory = Storage::allocate(kWorkspaceBytes, stream.device);
     return memory->data();
   }
   const Recipe& recipe_for(const Problem& problem, Device device);
@@ -213,7 +222,7 @@ const Recipe& Library::recipe_for(const Problem& p, Device device) {
   cublasLtMatmulHeuristicResult_t best{};
   int results = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      handle, recipe.description.get(), recipe.a.get(), recipe.b.get(), recipe.d.get(),
+      handle(device), recipe.description.get(), recipe.a.get(), recipe.b.get(), recipe.d.get(),
       recipe.d.get(), make_preference(p).get(), 1, &best, &results);
   recipe.has_algorithm = status == CUBLAS_STATUS_SUCCESS && results == 1;
   recipe.algorithm = best.algo;
@@ -269,14 +278,15 @@ void run(const Problem& p, const Recipe& recipe, Device device) {
   const double wide_alpha = 1, wide_beta = static_cast<double>(p.beta);
   const bool wide = p.a.dtype == DType::f64;
   Library& lt = library();
+  const Stream stream = current_stream(device);
   check("cublasLtMatmul",
-        cublasLtMatmul(lt.handle, recipe.description.get(),
+        cublasLtMatmul(lt.handle(device), recipe.description.get(),
                        wide ? static_cast<const void*>(&wide_alpha) : &alpha, p.a.data,
                        recipe.a.get(), p.b.data, recipe.b.get(),
                        wide ? static_cast<const void*>(&wide_beta) : &beta, p.d.data,
                        recipe.d.get(), const_cast<void*>(p.d.data), recipe.d.get(),
-                       &recipe.algorithm, lt.workspace(device), kWorkspaceBytes,
-                       static_cast<cudaStream_t>(current_stream(device).handle)));
+                       &recipe.algorithm, lt.workspace(stream), kWorkspaceBytes,
+                       handle_of(stream)));
 }
 
 }  // namespace

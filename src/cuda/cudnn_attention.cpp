@@ -10,6 +10,7 @@
 #include "src/cuda/checked.h"
 #include "src/cuda/cudnn_graphs.h"
 #include "src/cuda/streams.h"
+#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/storage.h"
 
@@ -84,7 +85,8 @@ static void add_numbers(GraphKey& key, const GraphTensor& tensor) {
 static GraphKey key_of(const AttentionGraphSpec& spec, Device device) {
   int32_t scale;
   std::memcpy(&scale, &spec.scale, sizeof(scale));
-  GraphKey key{static_cast<int64_t>(spec.dtype), scale, spec.causal, spec.backward, device.index};
+  GraphKey key{static_cast<int64_t>(spec.dtype), scale, spec.causal, spec.backward,
+               spec.deterministic, device.index};
   for (const GraphTensor* tensor : {&spec.q, &spec.k, &spec.v, &spec.out})
     add_numbers(key, *tensor);
   if (!spec.backward) return key;
@@ -136,6 +138,8 @@ static bool run(const AttentionGraphSpec& spec, const Stream& stream,
 
 bool attend_by_cudnn(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
                      const Block& out, const Block& lse) {
+  // Of one query after the other, each with a key more, every graph would be a new one.
+  if (sizes.queries == 1) return false;
   const AttentionGraphSpec spec = spec_of(sizes, q, k, v, out);
   for (const Block* block : {&q, &k, &v, &out}) {
     if (!has_aligned_rows(*block)) return false;
@@ -152,6 +156,7 @@ bool attend_backward_by_cudnn(const AttentionSizes& sizes, const AttentionGradie
   }
   if (!suits_cudnn(spec) || !has_mask(sizes) || !x.lse.is_dense()) return false;
   spec.backward = true;
+  spec.deterministic = Context::current().deterministic;
   spec.dout = tensor_of(x.dout), spec.dq = tensor_of(x.dq);
   spec.dk = tensor_of(x.dk), spec.dv = tensor_of(x.dv);
   return run(spec, current_stream(x.q.device),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cuda/cudnn_graphs.h"
 
+#include <cuda_runtime_api.h>
 #include <cudnn_frontend.h>
 
 #include <vector>
@@ -13,6 +14,8 @@ namespace fe = cudnn_frontend;
 using fe::graph::Tensor_attributes;
 
 static constexpr int64_t kMostWidth = 128;
+/// Of one call; weft's own kernels need none.
+static constexpr int64_t kMostWorkspace = int64_t{2} << 30;
 
 bool suits_cudnn(const AttentionGraphSpec& spec) {
   const int64_t width = spec.q.sizes[3];
@@ -70,7 +73,7 @@ static void add_forward(fe::graph::Graph& graph, const AttentionGraphSpec& spec)
 static void add_backward(fe::graph::Graph& graph, const AttentionGraphSpec& spec) {
   auto options = fe::graph::SDPA_backward_attributes()
                      .set_attn_scale(spec.scale)
-                     .set_deterministic_algorithm(true);
+                     .set_deterministic_algorithm(spec.deterministic);
   mask(options, spec);
   auto statistics = graph.tensor(
       described(statistics_of(spec), kStatistics).set_data_type(fe::DataType_t::FLOAT));
@@ -102,8 +105,11 @@ static void check_graph(const char* call, fe::error_t error) {
 AttentionGraph::AttentionGraph(const AttentionGraphSpec& spec, cudnnHandle_t handle) {
   GraphHandle graph = attention_graph(spec);
   int64_t bytes = 0;
-  if (graph->build(handle, {fe::HeurMode_t::A}).is_bad()) return;
-  if (graph->get_workspace_size(bytes).is_bad()) return;
+  if (graph->build(handle, {fe::HeurMode_t::A}).is_bad()) {
+    cudaGetLastError();  // the next launch is not what failed
+    return;
+  }
+  if (graph->get_workspace_size(bytes).is_bad() || bytes > kMostWorkspace) return;
   workspace_bytes_ = static_cast<size_t>(bytes);
   graph_ = std::move(graph);
 }

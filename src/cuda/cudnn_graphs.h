@@ -32,6 +32,8 @@ struct AttentionGraphSpec {
   float scale;
   bool causal;
   bool backward;
+  /// Backward adds up in one order, which takes it a workspace of the size of the scores.
+  bool deterministic;
   /// Of the device: 90 for Hopper.
   int architecture;
 };

@@ -49,7 +49,7 @@ void record_event(void* event, const Stream& stream) {
 }
 
 void destroy_event(void* event) noexcept {
-  cudaEventDestroy(event_of(event).event);
+  ignore(cudaEventDestroy(event_of(event).event));
   delete &event_of(event);
 }
 
@@ -67,7 +67,10 @@ void synchronize_event(void* event) {
 bool event_done(void* event) {
   if (event_of(event).capture != 0) return true;
   const cudaError_t error = cudaEventQuery(event_of(event).event);
-  if (error == cudaErrorNotReady) return false;
+  if (error == cudaErrorNotReady) {
+    ignore(error);
+    return false;
+  }
   check("cudaEventQuery", error);
   return true;
 }
@@ -80,7 +83,9 @@ void* mark_time(const Stream& stream) {
   return time;
 }
 
-void destroy_time(void* time) noexcept { cudaEventDestroy(static_cast<cudaEvent_t>(time)); }
+void destroy_time(void* time) noexcept {
+  ignore(cudaEventDestroy(static_cast<cudaEvent_t>(time)));
+}
 
 int64_t nanoseconds_between(void* earlier, void* later) {
   const auto from = static_cast<cudaEvent_t>(earlier), to = static_cast<cudaEvent_t>(later);
@@ -124,7 +129,7 @@ void play(void* graph, const Stream& stream) {
 }
 
 void destroy_graph(void* graph) noexcept {
-  cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
+  ignore(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)));
 }
 
 }  // namespace weft::cuda

@@ -21,8 +21,8 @@ std::string why_no_device();
 std::string device_name(int device);
 /// The calling thread's calls are for `device` from here on.
 void use_device(int device);
-/// True when kernels of one device can read the memory of the other.
-bool can_read(int device, int other);
+/// Lets kernels of `device` read the memory of `other`; false when they cannot.
+bool open_memory(int device, int other);
 
 /// Bytes of a device's memory.
 struct DeviceMemory {
@@ -38,7 +38,6 @@ void free_on_device(int device, void* data) noexcept;
 void* allocate_pinned(size_t bytes);
 void free_pinned(void* data) noexcept;
 
-/// The first stream of a device lets its kernels read the other devices' memory where they can.
 void* create_stream(int device);
 /// Waits for its work.
 void destroy_stream(int device, void* stream) noexcept;

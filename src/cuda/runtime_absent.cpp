@@ -16,7 +16,7 @@ std::string why_no_device() { return "this build of weft has no CUDA"; }
 
 std::string device_name(int) { refuse(); }
 void use_device(int) { refuse(); }
-bool can_read(int, int) { refuse(); }
+bool open_memory(int, int) { refuse(); }
 DeviceMemory memory_of(int) { refuse(); }
 void* allocate_on_device(int, size_t) { refuse(); }
 void free_on_device(int, void*) noexcept {}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime_api.h>
 
-#include <array>
+#include <map>
 #include <mutex>
+#include <utility>
 
 #include "src/cuda/checked.h"
 #include "src/cuda/runtime.h"
@@ -73,7 +74,7 @@ void* allocate_on_device(int device, size_t bytes) {
 }
 
 // The driver may have gone before the last tensor of a program: nothing is left to free then.
-void free_on_device(int, void* data) noexcept { cudaFree(data); }
+void free_on_device(int, void* data) noexcept { ignore(cudaFree(data)); }
 
 void* allocate_pinned(size_t bytes) {
   void* data = nullptr;
@@ -81,39 +82,38 @@ void* allocate_pinned(size_t bytes) {
   return data;
 }
 
-void free_pinned(void* data) noexcept { cudaFreeHost(data); }
+void free_pinned(void* data) noexcept { ignore(cudaFreeHost(data)); }
 
-bool can_read(int device, int other) {
+bool open_memory(int device, int other) {
   if (device == other) return true;
+  static std::mutex mutex;
+  static std::map<std::pair<int, int>, bool> asked;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = asked.try_emplace({device, other}, false);
+  if (!is_new) return found->second;
   int can = 0;
   check("cudaDeviceCanAccessPeer", cudaDeviceCanAccessPeer(&can, device, other));
-  return can != 0;
-}
-
-static void open_other_devices(int device) {
-  for (int other = 0; other < device_count(); ++other) {
-    if (other == device || !can_read(device, other)) continue;
-    const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
-    if (error == cudaErrorPeerAccessAlreadyEnabled) {
-      cudaGetLastError();
-    } else {
-      check("cudaDeviceEnablePeerAccess", error);
-    }
+  if (can == 0) return false;
+  use_device(device);
+  const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();
+  } else {
+    check("cudaDeviceEnablePeerAccess", error);
   }
+  return found->second = true;
 }
 
 void* create_stream(int device) {
   use_device(device);
-  static std::array<std::once_flag, 128> opened;
-  std::call_once(opened[static_cast<size_t>(device)], open_other_devices, device);
   cudaStream_t stream = nullptr;
   check("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   return stream;
 }
 
 void destroy_stream(int, void* stream) noexcept {
-  cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
-  cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+  ignore(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
+  ignore(cudaStreamDestroy(static_cast<cudaStream_t>(stream)));
 }
 
 void synchronize(const Stream& stream) {

@@ -13,6 +13,7 @@
 #include "src/comm/work_state.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/staging.h"
+#include "weft/context.h"
 #include "weft/storage.h"
 #endif
 
@@ -22,7 +23,10 @@ namespace weft {
 
 namespace {
 
-constexpr Device kGpu{DeviceKind::cuda, 0};
+/// Of this rank's process.
+Device gpu() {
+  return {DeviceKind::cuda, launched_local_rank().rank % std::max(1, cuda::device_count())};
+}
 
 /// Host memory of one piece, and its copy on a device.
 struct Staged {
@@ -37,8 +41,8 @@ struct Staged {
     return static_cast<std::byte*>(device->data()) + offset;
   }
   void upload() {
-    device = Storage::allocate(std::max<size_t>(bytes, 1), kGpu);
-    if (bytes > 0) cuda::send_to_device(device->data(), host, bytes, current_stream(kGpu));
+    device = Storage::allocate(std::max<size_t>(bytes, 1), gpu());
+    if (bytes > 0) cuda::send_to_device(device->data(), host, bytes, current_stream(gpu()));
   }
 };
 
@@ -65,7 +69,7 @@ struct StagedPiece {
 
   Piece on_device(const Piece& piece) const {
     Piece moved = piece;
-    moved.device = kGpu;
+    moved.device = gpu();
     if (piece.send) moved.send = send.on_device(piece.send);
     if (piece.recv) moved.recv = (are_one ? send : recv).on_device(piece.recv);
     return moved;
@@ -74,7 +78,7 @@ struct StagedPiece {
   void download() const {
     if (recv.bytes == 0) return;
     const Staged& from = are_one ? send : recv;
-    cuda::read_from_device(recv.host, from.on_device(recv.host), recv.bytes, current_stream(kGpu));
+    cuda::read_from_device(recv.host, from.on_device(recv.host), recv.bytes, current_stream(gpu()));
   }
 };
 

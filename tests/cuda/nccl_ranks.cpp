@@ -129,7 +129,7 @@ static void compare_copies(const Communicator& world, DType dtype) {
 
 static void compare_redistributions(const Communicator& world) {
   const DeviceMesh mesh(world, {{"a", world.size()}});
-  const Device gpu{DeviceKind::cuda, 0};
+  const Device gpu{DeviceKind::cuda, launched_local_rank().rank % cuda::device_count()};
   const Tensor whole = arange(7 * 5, {.dtype = f32}).reshape({7, 5});
   const std::vector<Placements> all{{Shard{0}}, {Shard{1}}, {Replicate()}};
   for (const Placements& from : all) {

@@ -166,7 +166,8 @@ void NcclLane::look() noexcept {
     if (world_.is_aborted()) return end_at_once();
     look_at_front(Clock::now());
   } catch (...) {
-    fail(under_way_.front().call, concat(": ", text_of(std::current_exception())), false);
+    fail(under_way_.empty() ? first_ : under_way_.front().call,
+         concat(": ", text_of(std::current_exception())), false);
   }
 }
 

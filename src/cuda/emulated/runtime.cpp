@@ -32,7 +32,7 @@ std::string why_no_device() { return "WEFT_EMULATED_NONE hides the emulated devi
 
 std::string device_name(int) { return "emulated GPU"; }
 void use_device(int) {}
-bool can_read(int, int) { return true; }
+bool open_memory(int, int) { return true; }
 
 DeviceMemory memory_of(int) { return {size_t{16} << 30, size_t{16} << 30}; }
 
