@@ -91,19 +91,23 @@ static py::dict as_dict(const FullyShardBytes& bytes) {
 static void bind_questions(py::module_& m) {
   m.def(
       "predicted_bytes",
-      [](Module& model, int micro_steps) { return as_dict(predicted_bytes(model, micro_steps)); },
+      [](Module& model, int micro_steps) {
+        return as_dict(released([&] { return predicted_bytes(model, micro_steps); }));
+      },
       py::arg("model"), py::arg("micro_steps") = 1,
       "Bytes that sharding will own on this rank and receive in a step, by arithmetic");
   m.def(
-      "measured_bytes", [](Module& model) { return as_dict(measured_bytes(model)); },
+      "measured_bytes",
+      [](Module& model) { return as_dict(released([&] { return measured_bytes(model); })); },
       py::arg("model"), "What it took: the most since the model was sharded, and the traffic");
   m.def(
       "explain_schedule",
       [](Module& model, bool training, bool sync, bool updated) {
         return explain_schedule(model, {training, sync, updated});
       },
-      py::arg("model"), py::kw_only(), py::arg("training") = true, py::arg("sync") = true,
-      py::arg("updated") = true, "What is gathered, computed, freed and reduced when, a line each");
+      Released(), py::arg("model"), py::kw_only(), py::arg("training") = true,
+      py::arg("sync") = true, py::arg("updated") = true,
+      "What is gathered, computed, freed and reduced when, a line each");
 }
 
 static Offload offload_of(const std::vector<std::string>& names) {
@@ -155,7 +159,7 @@ void bind_fully_shard(py::module_& m) {
       "`offload` names what rests in pinned memory of the host: \"parameters\", \"gradients\". "
       "ValueError, with nothing changed, when the strategy does not fit. Gives the module");
   py::class_<NoSync>(m, "_NoSync")
-      .def(py::init<Module&, bool>(), py::arg("model"), py::arg("holds"));
+      .def(py::init<Module&, bool>(), Released(), py::arg("model"), py::arg("holds"));
   bind_questions(m);
 }
 

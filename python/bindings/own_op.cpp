@@ -52,6 +52,11 @@ static py::object told_of(const Call& call, int results) {
 static void run_forward(const std::string& name, const Callable& forward, int results,
                         const Call& call) {
   const Locked lock;
+  for (int i = 0; i < call.operands(); ++i) {
+    if (call.in(i).device == cpu) continue;
+    fail(name, ": operand ", i, " is on ", call.in(i).device,
+         ", but forward gets NumPy arrays; move it by to(\"cpu\")");
+  }
   py::tuple arguments(static_cast<size_t>(call.operands() + 1));
   arguments[0] = told_of(call, results);
   for (int i = 0; i < call.operands(); ++i) {
