@@ -24,6 +24,16 @@ static std::string one_checkpoint(const std::string& path) {
   return several ? complete_checkpoint(path) : path;
 }
 
+/// Each process has chosen by itself; another checkpoint may have been completed meanwhile.
+static void check_same_checkpoint(const Communicator& world, const std::string& own) {
+  if (launched_ranks() == 1) return;
+  const std::string first = told_by_first(world, own);
+  if (first == own) return;
+  throw_runtime_error(concat("ckpt: rank ", world.rank(), " found ", own,
+                             " to be the newest, rank 0 ", first,
+                             "; a run saves there now: name one of them"));
+}
+
 static int64_t bytes_in(const CheckpointContents& contents, const std::string& prefix = {}) {
   int64_t bytes = 0;
   for (const auto& [name, tensor] : contents.tensors) {
@@ -56,6 +66,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what,
   std::string path;
   run_world(options.ranks, [&](Communicator world) {
     check_same_flags(world);
+    check_same_checkpoint(world, from);
     const DeviceMesh mesh(world, {{"ranks", world.size()}});
     StateDict state = state_for(contents, mesh);
     load(from, state);
@@ -139,6 +150,7 @@ int export_checkpoint(const CkptOptions& options) {
   CkptProgress progress("export", bytes_in(contents, options.prefix) / launched_ranks());
   run_world(options.ranks, [&](Communicator world) {
     check_same_flags(world);
+    check_same_checkpoint(world, from);
     int64_t before = 0;
     export_hugging_face(from, options.other, world,
                         {.prefix = options.prefix,

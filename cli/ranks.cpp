@@ -22,17 +22,21 @@ void note_flags(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) flags_of_process += concat(i > 1 ? " " : "", argv[i]);
 }
 
+std::string told_by_first(const Communicator& world, std::string text) {
+  auto length = static_cast<int64_t>(text.size());
+  const auto tell = [&](void* data, int64_t count, DType dtype) {
+    const Piece piece{.send = data, .recv = data, .dtype = dtype, .counts = {&count, 1}};
+    world.broadcast({&piece, 1}, 0).wait();
+  };
+  tell(&length, 1, DType::i64);
+  text.resize(static_cast<size_t>(length));
+  if (length > 0) tell(text.data(), length, DType::u8);
+  return text;
+}
+
 void check_same_flags(const Communicator& world) {
   if (launched_ranks() == 1) return;
-  auto length = static_cast<int64_t>(flags_of_process.size());
-  const int64_t one = 1;
-  const Piece told{.send = &length, .recv = &length, .dtype = DType::i64, .counts = {&one, 1}};
-  world.broadcast({&told, 1}, 0).wait();
-  std::string first = flags_of_process;
-  first.resize(static_cast<size_t>(length));
-  const Piece text{
-      .send = first.data(), .recv = first.data(), .dtype = DType::u8, .counts = {&length, 1}};
-  if (length > 0) world.broadcast({&text, 1}, 0).wait();
+  const std::string first = told_by_first(world, flags_of_process);
   if (first == flags_of_process) return;
   fail("rank ", world.rank(), " was started as weft ", flags_of_process, " but rank 0 as weft ",
        first);

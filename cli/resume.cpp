@@ -11,6 +11,7 @@
 #include <exception>
 #include <filesystem>
 
+#include "cli/ranks.h"
 #include "weft/context.h"
 #include "weft/error.h"
 
@@ -38,7 +39,12 @@ static void check_not_of_another_run(const ResumeOptions& o) {
   const fs::path from = o.resume.empty() ? fs::path() : fs::canonical(o.resume, ignored);
   // --resume may also name one checkpoint of the directory.
   if (fs::equivalent(o.save, from, ignored)) return;
-  if (fs::equivalent(o.save, from.parent_path(), ignored)) return;
+  if (fs::equivalent(o.save, from.parent_path(), ignored)) {
+    const std::string newest = newest_complete_checkpoint(o.save);
+    if (newest.empty() || fs::equivalent(newest, from, ignored)) return;
+    fail("--save ", o.save, " holds ", newest, ", which is newer than --resume ", o.resume,
+         " and would be taken for what is saved now; save to another directory");
+  }
   const size_t held = list_checkpoints(o.save).size();
   if (held == 0) return;
   fail("--save ", o.save, " holds ", held, " checkpoint", held == 1 ? "" : "s",
@@ -105,20 +111,6 @@ static TrainingState::Part fixed_part(const char* what, RunNumbers numbers) {
                        " but this run ", number);
                 }
               }};
-}
-
-/// Rank 0's text on all ranks.
-static std::string told_by_first(const Communicator& world, std::string text) {
-  auto length = static_cast<int64_t>(text.size());
-  const auto tell = [&](void* data, int64_t count, DType dtype) {
-    const std::array<int64_t, 1> counts{count};
-    const Piece piece{.send = data, .recv = data, .dtype = dtype, .counts = counts};
-    world.broadcast({&piece, 1}, 0).wait();
-  };
-  tell(&length, 1, DType::i64);
-  text.resize(static_cast<size_t>(length));
-  if (length > 0) tell(text.data(), length, DType::u8);
-  return text;
 }
 
 std::string complete_checkpoint(const std::string& directory,
