@@ -37,8 +37,8 @@ struct WEFT_API Context {
   /// Check, by a collective, what is said to be equal on all ranks (the values given to
   /// distribute).
   bool checks_equality = false;
-  /// The same bits in each run on GPUs too: cuDNN's gradient of attention then adds up in one order,
-  /// which is slower and takes memory. See `reduce_in_rank_order` for what processes add up.
+  /// The same bits in each run on GPUs too: cuDNN's gradient of attention then adds up in one
+  /// order, which is slower and takes memory. See `reduce_in_rank_order` for what processes add up.
   bool deterministic = false;
   /// What runs now, by its address: a module in its forward, or in the gradient of it. For reports.
   const void* scope = nullptr;

@@ -25,7 +25,8 @@ namespace {
 
 /// Of this rank's process.
 Device gpu() {
-  return {DeviceKind::cuda, launched_local_rank().rank % std::max(1, cuda::device_count())};
+  const int index = launched_local_rank().rank % std::max(1, cuda::device_count());
+  return {DeviceKind::cuda, static_cast<int8_t>(index)};
 }
 
 /// Host memory of one piece, and its copy on a device.

@@ -129,7 +129,8 @@ static void compare_copies(const Communicator& world, DType dtype) {
 
 static void compare_redistributions(const Communicator& world) {
   const DeviceMesh mesh(world, {{"a", world.size()}});
-  const Device gpu{DeviceKind::cuda, launched_local_rank().rank % cuda::device_count()};
+  const int index = launched_local_rank().rank % cuda::device_count();
+  const Device gpu{DeviceKind::cuda, static_cast<int8_t>(index)};
   const Tensor whole = arange(7 * 5, {.dtype = f32}).reshape({7, 5});
   const std::vector<Placements> all{{Shard{0}}, {Shard{1}}, {Replicate()}};
   for (const Placements& from : all) {
