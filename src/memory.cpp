@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "src/comm/shared/heap.h"
 #include "src/cuda/runtime.h"
 #include "weft/error.h"
 #include "weft/stream.h"
@@ -117,6 +118,8 @@ void* Heap::allocate_pinned(size_t bytes, Purpose purpose) {
 }
 
 void Heap::free(const Freed& freed) {
+  if (SharedHeap::is_lost(freed.data)) [[unlikely]]
+    return;
   if (this == current_ && owned_) {
     free_here(freed);
   } else {

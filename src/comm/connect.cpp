@@ -71,7 +71,7 @@ static void end_rank() {
 /// A child of this process is no rank, and has none of the shared memory.
 static void forget_connection() {
   connection_of_parent = std::exchange(connection, nullptr);
-  SharedHeap::set_of_process(nullptr);
+  SharedHeap::lose();
   Heap::forget_kept();
 }
 

@@ -10,14 +10,19 @@ namespace weft {
 
 static constexpr std::chrono::nanoseconds kYieldsOnly = std::chrono::milliseconds(2);
 static constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::milliseconds(1);
+/// Between two looks. Who looks more seldom does other things, or was stopped, and so may those be
+/// that it waits for.
+static constexpr std::chrono::nanoseconds kLongestPause = std::chrono::seconds(1);
 /// A yield to nobody takes a microsecond.
 static constexpr std::chrono::nanoseconds kYieldToSomebody = std::chrono::microseconds(5);
 static constexpr std::chrono::nanoseconds kBetweenMoves = std::chrono::milliseconds(100);
 
 void Waiter::look_at_clock() {
   const auto now = std::chrono::steady_clock::now();
-  if (begin_ == std::chrono::steady_clock::time_point{}) begin_ = now;
-  waited_ = now - begin_;
+  if (last_look_ != std::chrono::steady_clock::time_point{}) {
+    waited_ += std::min<std::chrono::nanoseconds>(now - last_look_, kLongestPause);
+  }
+  last_look_ = now;
 }
 
 void Waiter::give_way() {

@@ -26,7 +26,7 @@ class Waiter {
   }
   /// Between two polls of somebody who has other things to do.
   void look_at_clock();
-  /// Since the first look at the clock.
+  /// Since the first look at the clock; more than a second between two looks counts as one.
   std::chrono::nanoseconds waited() const { return waited_; }
   /// True when somebody else had the core for a while when it was given away last.
   bool shares_core() const { return shares_core_; }
@@ -35,7 +35,7 @@ class Waiter {
   void give_way();
 
   int spins_left_;
-  std::chrono::steady_clock::time_point begin_{};
+  std::chrono::steady_clock::time_point last_look_{};
   std::chrono::nanoseconds waited_{0};
   bool shares_core_ = false;
 };

@@ -162,6 +162,22 @@ TEST(Failures, TestGivesUpAtTheDeadlineToo) {
       << outcome.thrown;
 }
 
+TEST(Failures, TheTimeBetweenTestsIsNotWaitedFor) {
+  // Longer than the deadline, and rank 1 is late for the second phase.
+  run_ranks(2,
+            [](Communicator world) {
+              std::vector<float> values(100'000, 1);
+              const int64_t count = 100'000;
+              const Piece piece{values.data(), values.data(), DType::f32, {&count, 1}};
+              Work work = world.all_reduce({&piece, 1}, ReduceOp::sum);
+              work.test();
+              std::this_thread::sleep_for(std::chrono::milliseconds(1800 + 100 * world.rank()));
+              while (!work.test()) std::this_thread::yield();
+              EXPECT_EQ(values[0], 2);
+            },
+            {.deadline = std::chrono::milliseconds(1500)});
+}
+
 TEST(Failures, AMemberOfASubgroupIsNamedInBothGroups) {
   const Outcome outcome = outcome_of([](Communicator world) {
     if (world.rank() == 0) return;

@@ -263,8 +263,12 @@ TEST(ProcessFailures, AChildOfARankIsNoRank) {
         const size_t bytes = size_t{8} << 20;
         // Kept for reuse, so that a child that ends finds it among what it inherited.
         Storage::allocate(bytes, cpu);
+        Ref<Storage> held = Storage::allocate(2 * bytes, cpu), small = Storage::allocate(4096, cpu);
         const pid_t child = fork();
-        if (child == 0) std::exit(0);
+        if (child == 0) {
+          held = small = {};
+          std::exit(0);
+        }
         const Ref<Storage> memory = Storage::allocate(bytes, cpu);
         std::memset(memory->data(), 7, bytes);
         int status = 0;

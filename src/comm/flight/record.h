@@ -73,17 +73,19 @@ class FlightOperation {
 
  private:
   friend class FlightRecord;
-  FlightOperation(FlightRecord& record, uint64_t number) : record_(&record), number_(number) {}
+  inline FlightOperation(FlightRecord& record, uint64_t number);
   inline void end(FlightState state);
 
   FlightRecord* record_ = nullptr;
+  /// The operation may outlive its rank.
+  std::shared_ptr<FlightRecord> kept_;
   uint64_t number_ = 0;
   int64_t bytes_ = 0;
 };
 
 /// The last operations of one rank. Its rank's thread writes, without locks or allocation; any
 /// other may read meanwhile.
-class FlightRecord {
+class FlightRecord : public std::enable_shared_from_this<FlightRecord> {
  public:
   static constexpr uint64_t kEntries = 1024;
 
@@ -133,6 +135,9 @@ class FlightRecord {
   std::vector<Entry> entries_;
   FlightListener* listener_ = nullptr;
 };
+
+inline FlightOperation::FlightOperation(FlightRecord& record, uint64_t number)
+    : record_(&record), kept_(record.weak_from_this().lock()), number_(number) {}
 
 inline void FlightOperation::started() {
   if (!record_) return;

@@ -51,6 +51,7 @@ void MpiEngine::stop_thread() {
 void MpiEngine::attach(std::shared_ptr<World> world) {
   const Lock lock(mutex_);
   world_ = std::move(world);
+  if (early_failure_) world_->abort(*early_failure_);
 }
 
 MpiEngine::Caller::Caller(MpiEngine& engine) : engine_(engine) { ++engine_.callers_; }
@@ -167,8 +168,13 @@ void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
 void MpiEngine::take_failure(const MpiHeader& header, MpiPayload payload) {
   silent_ = true;  // the sender has told all others
   const std::string text(reinterpret_cast<const char*>(payload.data()), payload.size());
-  if (!world_) return;
-  world_->abort({static_cast<int>(header.sequence), header.from, text, header.was_late != 0});
+  const WorldFailure failure{static_cast<int>(header.sequence), header.from, text,
+                             header.was_late != 0};
+  if (world_) {
+    world_->abort(failure);
+  } else {
+    early_failure_ = failure;
+  }
 }
 
 void MpiEngine::tell_failure() {

@@ -113,6 +113,8 @@ class MpiEngine {
   const int rank_;
   const int size_;
   std::shared_ptr<World> world_;
+  /// Told before there was a world.
+  std::optional<WorldFailure> early_failure_;
   MpiRouting routing_;
   std::vector<uint8_t> ended_;
   std::map<uint64_t, std::vector<Partial>> bootstraps_;

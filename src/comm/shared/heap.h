@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace weft {
@@ -36,12 +37,16 @@ class SharedHeap {
   /// that is alone.
   static SharedHeap* of_process() { return of_process_; }
   static void set_of_process(SharedHeap* heap) { of_process_ = heap; }
+  /// In a child of that process, which has none of the memory: nothing there can be freed.
+  static void lose() { lost_ = std::exchange(of_process_, nullptr); }
+  static bool is_lost(const void* data) { return lost_ && lost_->contains(data); }
 
  private:
   void* reuse(size_t bytes);
   void* cut(size_t bytes);
 
-  static inline SharedHeap* of_process_ = nullptr;
+  static constinit inline SharedHeap* of_process_ = nullptr;
+  static constinit inline SharedHeap* lost_ = nullptr;
   const std::shared_ptr<SharedMemory> memory_;
   const uintptr_t begin_;
   const uintptr_t end_;
