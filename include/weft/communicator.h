@@ -59,6 +59,10 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   std::unique_ptr<State> state_;
 };
 
+/// How Works that are destroyed wait from now on, in this process: `around` calls `wait(work)`, and
+/// may give up meanwhile what the other ranks need, such as the lock of an interpreter.
+WEFT_API void wait_in_destructors_by(void (*around)(void (*wait)(void*), void* work));
+
 /// Bytes this rank received from other ranks and calls it made, over one communicator.
 struct CommunicatorTraffic {
   int64_t bytes = 0;

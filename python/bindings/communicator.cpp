@@ -30,6 +30,7 @@ void bind_errors(py::module_& m) {
 }
 
 void bind_communicator(py::module_& m) {
+  wait_in_destructors_by(wait_unlocked);
   py::class_<Communicator> communicator(m, "Communicator",
                                         "A group of ranks that call collectives together");
   refuse_to_pickle(communicator,

@@ -35,6 +35,12 @@ Locked::~Locked() {
   if (!PyGILState_Check()) stop();
 }
 
+void wait_unlocked(void (*wait)(void*), void* work) {
+  std::optional<Unlocked> release;
+  if (!is_ending() && PyGILState_Check()) release.emplace();
+  wait(work);
+}
+
 bool is_ending() {
 #if PY_VERSION_HEX >= 0x030D0000
   return !Py_IsInitialized() || Py_IsFinalizing();

@@ -47,6 +47,10 @@ auto released(Function&& function) {
   return function();
 }
 
+/// Calls `wait(work)` without the lock, whether the calling thread has it or not: for
+/// `wait_in_destructors_by`, as Python destroys what waits.
+void wait_unlocked(void (*wait)(void*), void* work);
+
 /// Whether the interpreter ends, or has ended.
 bool is_ending();
 

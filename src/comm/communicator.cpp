@@ -18,14 +18,26 @@ Work::Work() noexcept = default;
 Work::Work(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Work::Work(Work&&) noexcept = default;
 
+static std::atomic<void (*)(void (*)(void*), void*)> around_drops{nullptr};
+
+void wait_in_destructors_by(void (*around)(void (*wait)(void*), void* work)) {
+  around_drops = around;
+}
+
+static void drop(Work::State& state) noexcept {
+  const auto around = around_drops.load(std::memory_order_acquire);
+  if (!around) return state.drop();
+  around([](void* work) { static_cast<Work::State*>(work)->drop(); }, &state);
+}
+
 Work& Work::operator=(Work&& other) noexcept {
-  if (state_ && state_ != other.state_) state_->drop();
+  if (state_ && state_ != other.state_) drop(*state_);
   state_ = std::move(other.state_);
   return *this;
 }
 
 Work::~Work() {
-  if (state_) state_->drop();
+  if (state_) drop(*state_);
 }
 
 void Work::wait() {

@@ -279,14 +279,13 @@ void run(const Problem& p, const Recipe& recipe, Device device) {
   const bool wide = p.a.dtype == DType::f64;
   Library& lt = library();
   const Stream stream = current_stream(device);
-  check("cublasLtMatmul",
-        cublasLtMatmul(lt.handle(device), recipe.description.get(),
-                       wide ? static_cast<const void*>(&wide_alpha) : &alpha, p.a.data,
-                       recipe.a.get(), p.b.data, recipe.b.get(),
-                       wide ? static_cast<const void*>(&wide_beta) : &beta, p.d.data,
-                       recipe.d.get(), const_cast<void*>(p.d.data), recipe.d.get(),
-                       &recipe.algorithm, lt.workspace(stream), kWorkspaceBytes,
-                       handle_of(stream)));
+  check("cublasLtMatmul", cublasLtMatmul(lt.handle(device), recipe.description.get(),
+                                         wide ? static_cast<const void*>(&wide_alpha) : &alpha,
+                                         p.a.data, recipe.a.get(), p.b.data, recipe.b.get(),
+                                         wide ? static_cast<const void*>(&wide_beta) : &beta,
+                                         p.d.data, recipe.d.get(), const_cast<void*>(p.d.data),
+                                         recipe.d.get(), &recipe.algorithm, lt.workspace(stream),
+                                         kWorkspaceBytes, handle_of(stream)));
 }
 
 }  // namespace

@@ -85,8 +85,12 @@ static void add_numbers(GraphKey& key, const GraphTensor& tensor) {
 static GraphKey key_of(const AttentionGraphSpec& spec, Device device) {
   int32_t scale;
   std::memcpy(&scale, &spec.scale, sizeof(scale));
-  GraphKey key{static_cast<int64_t>(spec.dtype), scale, spec.causal, spec.backward,
-               spec.deterministic, device.index};
+  GraphKey key{static_cast<int64_t>(spec.dtype),
+               scale,
+               spec.causal,
+               spec.backward,
+               spec.deterministic,
+               device.index};
   for (const GraphTensor* tensor : {&spec.q, &spec.k, &spec.v, &spec.out})
     add_numbers(key, *tensor);
   if (!spec.backward) return key;

@@ -83,9 +83,7 @@ void* mark_time(const Stream& stream) {
   return time;
 }
 
-void destroy_time(void* time) noexcept {
-  ignore(cudaEventDestroy(static_cast<cudaEvent_t>(time)));
-}
+void destroy_time(void* time) noexcept { ignore(cudaEventDestroy(static_cast<cudaEvent_t>(time))); }
 
 int64_t nanoseconds_between(void* earlier, void* later) {
   const auto from = static_cast<cudaEvent_t>(earlier), to = static_cast<cudaEvent_t>(later);

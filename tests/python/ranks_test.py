@@ -92,6 +92,41 @@ def test_tensors_outlive_their_ranks():
     assert first.local().tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
+def test_models_end_while_their_ranks_still_gather():
+    """Python frees a model whose next block is on its way: its rank waits without the lock."""
+
+    class Net(weft.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = weft.nn.Linear(64, 64), weft.nn.Linear(64, 64)
+            self.raises = False
+
+        def forward(self, x):
+            y = self.first(x)
+            if self.raises:
+                raise ValueError("no more")
+            return self.second(y)
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": world.size})
+        net = Net()
+        weft.fully_shard(net.first, mesh)
+        weft.fully_shard(net.second, mesh)
+        weft.fully_shard(net, mesh)
+        net.materialize()
+        x = weft.randn((4, 64), mesh=mesh, placements=[weft.Shard(0)])
+        for net.raises in (False, True):
+            try:
+                (net(x) ** 2).mean().backward()
+            except ValueError:
+                pass
+        del net
+
+    began = time.monotonic()
+    weft.run_ranks(2, body, deadline=20.0)
+    assert time.monotonic() - began < 10
+
+
 def test_random_numbers_do_not_depend_on_the_ranks():
     def body(world):
         mesh = weft.DeviceMesh(world, {"dp": world.size})
