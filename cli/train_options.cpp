@@ -57,9 +57,8 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
                   "Record the third step on a GPU, and play it from then on (the update apart with "
                   "--offload state); several ranks are processes with a GPU each");
   train->add_flag("--deterministic", o.deterministic,
-                  "The same bits in each run on GPUs, of processes as of threads: cuDNN's gradient "
-                  "of attention "
-                  "adds up in one order, NCCL in that of the ranks (all else does so anyway)");
+                  "The same bits in each run on GPUs, of processes as of threads: NCCL adds up in "
+                  "the order of the ranks, cuDNN's gradient of attention in one order");
   train->add_option("--steps", o.steps, "Updates of the weights")->capture_default_str();
   train->add_option("--seed", o.seed, "Of the weights, the order of the data and the sample")
       ->capture_default_str();
