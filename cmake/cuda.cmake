@@ -26,8 +26,10 @@ if(WEFT_CUDA STREQUAL "ON")
   if(CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY AND CUDNN_FRONTEND_INCLUDE_DIR)
     add_library(cudnn_frontend INTERFACE)
     target_compile_definitions(cudnn_frontend INTERFACE WEFT_WITH_CUDNN)
+    # Not for nvcc, which needs none of it: a path within the clone would hide kernels from the
+    # cache of another one.
     target_include_directories(cudnn_frontend SYSTEM INTERFACE
-      ${CUDNN_INCLUDE_DIR} ${CUDNN_FRONTEND_INCLUDE_DIR})
+      ${CUDNN_INCLUDE_DIR} $<$<COMPILE_LANGUAGE:CXX>:${CUDNN_FRONTEND_INCLUDE_DIR}>)
     target_link_libraries(cudnn_frontend INTERFACE ${CUDNN_LIBRARY} CUDA::nvrtc ${CMAKE_DL_LIBS})
   else()
     message(STATUS "cuDNN or its front end is not there: attention by weft's own kernels "
