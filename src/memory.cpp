@@ -145,7 +145,7 @@ void Heap::free_here(const Freed& freed) {
   }
 }
 
-/// What the calling thread's current stream does with memory that it frees.
+/// What the calling thread's current stream does with memory of another one that it frees.
 static Event last_use(const Heap::Freed& freed) noexcept {
   if (freed.device.kind != DeviceKind::cuda) return {};
   try {
@@ -156,14 +156,13 @@ static Event last_use(const Heap::Freed& freed) noexcept {
 }
 
 void Heap::free_elsewhere(const Freed& freed) {
-  Event last = last_use(freed);
   std::unique_lock lock(mutex_);
   if (owned_) {
-    inbox_.push_back({freed, std::move(last)});
+    inbox_.push_back({freed, last_use(freed)});
     has_inbox_.store(true, std::memory_order_relaxed);
     return;
   }
-  const bool is_last = --live_ == 0;
+  const bool last = --live_ == 0;
   lock.unlock();
   if (freed.pinned) {
     cuda::free_pinned(freed.data);
@@ -172,7 +171,7 @@ void Heap::free_elsewhere(const Freed& freed) {
   } else if (freed.device.kind == DeviceKind::cpu) {
     system_free(freed.data, class_bytes(size_class(freed.bytes)));
   }
-  if (is_last) delete this;
+  if (last) delete this;
 }
 
 void Heap::empty_inbox() {
