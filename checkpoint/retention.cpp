@@ -46,6 +46,10 @@ std::string newest_complete_checkpoint(
   return {};
 }
 
+std::string newest_complete_checkpoint(const Communicator& world, const std::string& directory) {
+  return world.broadcast(world.rank() == 0 ? newest_complete_checkpoint(directory) : "", 0);
+}
+
 static std::string generation_of(const std::string& path, int64_t& step) {
   std::string generation;
   parse_directory_name(fs::path(path).filename().string(), step, generation);

@@ -27,7 +27,7 @@ static std::string one_checkpoint(const std::string& path) {
 /// Each process has chosen by itself; another checkpoint may have been completed meanwhile.
 static void check_same_checkpoint(const Communicator& world, const std::string& own) {
   if (launched_ranks() == 1) return;
-  const std::string first = told_by_first(world, own);
+  const std::string first = world.broadcast(own, 0);
   if (first == own) return;
   throw_runtime_error(concat("ckpt: rank ", world.rank(), " found ", own,
                              " to be the newest, rank 0 ", first,

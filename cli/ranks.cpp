@@ -22,21 +22,9 @@ void note_flags(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) flags_of_process += concat(i > 1 ? " " : "", argv[i]);
 }
 
-std::string told_by_first(const Communicator& world, std::string text) {
-  auto length = static_cast<int64_t>(text.size());
-  const auto tell = [&](void* data, int64_t count, DType dtype) {
-    const Piece piece{.send = data, .recv = data, .dtype = dtype, .counts = {&count, 1}};
-    world.broadcast({&piece, 1}, 0).wait();
-  };
-  tell(&length, 1, DType::i64);
-  text.resize(static_cast<size_t>(length));
-  if (length > 0) tell(text.data(), length, DType::u8);
-  return text;
-}
-
 void check_same_flags(const Communicator& world) {
   if (launched_ranks() == 1) return;
-  const std::string first = told_by_first(world, flags_of_process);
+  const std::string first = world.broadcast(flags_of_process, 0);
   if (first == flags_of_process) return;
   fail("rank ", world.rank(), " was started as weft ", flags_of_process, " but rank 0 as weft ",
        first);

@@ -17,9 +17,6 @@ void note_flags(int argc, char** argv);
 /// Throws on a rank whose process was started with other flags than rank 0's. Collective.
 void check_same_flags(const Communicator& world);
 
-/// Rank 0's text on all ranks. Collective.
-std::string told_by_first(const Communicator& world, std::string text);
-
 /// True in the process that speaks for all ranks.
 bool is_first_process();
 

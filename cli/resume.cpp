@@ -145,7 +145,7 @@ std::string chosen_checkpoint(const std::string& directory, const Communicator& 
   if (!std::filesystem::is_directory(directory, ignored)) {
     fail("--resume ", directory, " is no directory");
   }
-  return told_by_first(world, world.rank() == 0 ? complete_checkpoint(directory, suspects) : "");
+  return world.broadcast(world.rank() == 0 ? complete_checkpoint(directory, suspects) : "", 0);
 }
 
 static volatile std::sig_atomic_t stop_signal = 0;

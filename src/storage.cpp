@@ -77,13 +77,15 @@ void Storage::destroy(Storage* storage) {
   Heap::free_object(storage, sizeof(Storage));
 }
 
+bool Storage::is_bindable() const { return !heap_ && extra_ && !extra_->name.empty(); }
+
 void Storage::bind(void* data) {
-  if (heap_ || !extra_ || extra_->name.empty()) fail("storage: only an unbound block can be bound");
+  if (!is_bindable()) fail("storage: only an unbound block can be bound");
   data_ = data || bytes_ ? data : no_bytes;
 }
 
 void Storage::unbind() {
-  if (heap_ || !extra_ || extra_->name.empty()) fail("storage: only a bound block can be unbound");
+  if (!is_bindable()) fail("storage: only a bound block can be unbound");
   data_ = nullptr;
 }
 

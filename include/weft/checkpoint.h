@@ -125,6 +125,10 @@ WEFT_API std::vector<std::string> list_checkpoints(const std::string& directory)
 WEFT_API std::string newest_complete_checkpoint(
     const std::string& directory,
     const std::function<void(const std::string& path, const CheckpointReport&)>& passed_over = {});
+/// The one that the first rank of `world` finds, on all its ranks: they would choose by themselves
+/// while another job completes one. Collective.
+WEFT_API std::string newest_complete_checkpoint(const Communicator& world,
+                                                const std::string& directory);
 
 /// What a checkpoint (whatever `load` reads) holds.
 struct CheckpointContents {

@@ -86,6 +86,8 @@ class WEFT_API Communicator {
   void barrier() const;
   /// recv: counts[0] elements, the same on each rank afterwards: root's.
   Work broadcast(std::span<const Piece> pieces, int root) const;
+  /// Root's text, on each rank.
+  std::string broadcast(std::string text, int root) const;
   /// send: own part, recv: the whole.
   Work all_gather(std::span<const Piece> pieces) const;
   /// send: the whole, recv: own part of the reduction.

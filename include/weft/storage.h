@@ -84,6 +84,8 @@ class WEFT_API Storage final : public RefCounted {
   size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   bool is_bound() const { return data_ != nullptr; }
+  /// True for an unbound one, bound or not: its memory may go before its last handle does.
+  bool is_bindable() const;
 
   /// Lets an unbound block use `data`, which the caller keeps alive until `unbind`.
   void bind(void* data);

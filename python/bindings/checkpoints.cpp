@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/checkpoint.h"
 
+#include <optional>
+
 #include "python/bindings/bindings.h"
 #include "python/bindings/callable.h"
 #include "python/bindings/lock.h"
@@ -110,8 +112,14 @@ static void bind_readers(py::module_& m) {
   m.def("list_checkpoints", &list_checkpoints, Released(), py::arg("directory"), "Newest first");
   m.def(
       "newest_complete_checkpoint",
-      [](const std::string& directory) { return newest_complete_checkpoint(directory); },
-      Released(), py::arg("directory"), "By names, sizes and headers; '' when there is none");
+      [](const std::string& directory, const std::optional<Communicator>& world) {
+        return world ? newest_complete_checkpoint(*world, directory)
+                     : newest_complete_checkpoint(directory);
+      },
+      Released(), py::arg("directory"), py::arg("world") = py::none(),
+      "By names, sizes and headers; '' when there is none. With `world` all its ranks, which call "
+      "it together, are told what the first one finds: each might find another one while a job "
+      "saves");
   m.def(
       "load", [](const std::string& path, const TrainingState& into) { load(path, into); },
       Released(), py::arg("path"), py::arg("into"),

@@ -51,10 +51,11 @@ static void drop_untaken(PyObject* capsule) {
 
 static py::object to_dlpack(const Tensor& x, const std::optional<bool>& copy) {
   auto exported = std::make_unique<Exported>();
-  exported->tensor = shown("dlpack", x);
   if (copy.value_or(false)) {
     exported->tensor = empty(x.shape(), {.dtype = x.dtype()});
-    copy_(exported->tensor, x);
+    copy_(exported->tensor, shown("dlpack", x));
+  } else {
+    exported->tensor = lent("dlpack", x);
   }
   const Block block = exported->tensor.block();
   exported->shape.assign(block.shape.begin(), block.shape.end());

@@ -26,6 +26,15 @@ Tensor shown(const char* what, const Tensor& x) {
   return x;
 }
 
+Tensor lent(const char* what, const Tensor& x) {
+  const Tensor seen = shown(what, x);
+  if (seen.storage()->is_bindable()) {
+    fail(what, ": the tensor ", x.shape(),
+         " is of a fully sharded parameter, whose memory goes when its unit is done; clone() it");
+  }
+  return seen;
+}
+
 /// The order in which dims lie in memory, outermost first, when they fill it without gaps; nothing
 /// when they do not.
 static std::optional<std::vector<int>> order_in_memory(const Shape& shape, const Strides& strides) {

@@ -9,9 +9,11 @@
 
 namespace weft::python {
 
-/// The tensor, whose memory others may look at: of one device, and without a gradient to lose.
+/// The tensor, whose memory others may look at now: of one device, and without a gradient to lose.
 /// ValueError names `what` otherwise.
 Tensor shown(const char* what, const Tensor& x);
+/// The same for those who keep looking: not a parameter that is gathered for a while.
+Tensor lent(const char* what, const Tensor& x);
 
 /// Somebody's memory as a tensor: itself when its elements lie without gaps in some order of the
 /// dims, a copy otherwise. `owner` keeps the memory. `copy` false makes the copy a ValueError, true

@@ -12,12 +12,12 @@
 namespace weft::python {
 
 static py::array numpy_of(const Tensor& x, const char* what) {
-  const Block block = shown(what, x).block();
+  const Block block = lent(what, x).block();
   return array_over(block, py::cast(x));
 }
 
 static py::buffer_info buffer_of(const Tensor& x) {
-  const Block block = shown("buffer", x).block();
+  const Block block = lent("buffer", x).block();
   std::vector<py::ssize_t> shape, strides;
   for (int d = 0; d < block.shape.ndim(); ++d) {
     shape.push_back(block.shape[d]);

@@ -2258,9 +2258,9 @@ def negative(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def newest_complete_checkpoint(directory: str) -> str:
+def newest_complete_checkpoint(directory: str, world: Communicator | None = None) -> str:
     """
-    By names, sizes and headers; '' when there is none
+    By names, sizes and headers; '' when there is none. With `world` all its ranks, which call it together, are told what the first one finds: each might find another one while a job saves
     """
 def nextafter(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """

@@ -64,7 +64,7 @@ class LlamaRun:
         """Saves the run with a weft.CheckpointSaver; call it on all ranks."""
         return saver.save(self.step, self.state)
 
-    def load(self, path):
-        """Takes the run up from a checkpoint, or from the newest complete one of a directory;
-        call it on all ranks."""
-        _weft.load(_weft.newest_complete_checkpoint(path) or path, self.state)
+    def load(self, path, world):
+        """Takes the run up from a checkpoint, or from the newest complete one of a directory that
+        the first rank of `world` finds; call it on all its ranks."""
+        _weft.load(_weft.newest_complete_checkpoint(path, world) or path, self.state)

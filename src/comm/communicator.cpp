@@ -97,6 +97,18 @@ Work Communicator::broadcast(std::span<const Piece> pieces, int root) const {
   return started(transport_, {.kind = CollectiveKind::broadcast, .root = root, .pieces = pieces});
 }
 
+std::string Communicator::broadcast(std::string text, int root) const {
+  const auto tell = [&](void* data, int64_t count, DType dtype) {
+    const Piece piece{.send = data, .recv = data, .dtype = dtype, .counts = {&count, 1}};
+    broadcast({&piece, 1}, root).wait();
+  };
+  auto length = static_cast<int64_t>(text.size());
+  tell(&length, 1, DType::i64);
+  text.resize(static_cast<size_t>(length));
+  if (length > 0) tell(text.data(), length, DType::u8);
+  return text;
+}
+
 Work Communicator::all_gather(std::span<const Piece> pieces) const {
   return started(transport_, {.kind = CollectiveKind::all_gather, .pieces = pieces});
 }

@@ -303,6 +303,16 @@ TEST_F(Inspect, FallsBackToTheNewestCompleteOne) {
   EXPECT_EQ(newest_complete_checkpoint(directory), "");
 }
 
+TEST_F(Inspect, TakesWhatTheFirstRankFinds) {
+  const std::string empty = scratch_.path("empty");
+  fs::create_directory(empty);
+  run_ranks(3, [&](const Communicator& world) {
+    const std::string directory = world.rank() == 0 ? scratch_.path("saved") : empty;
+    EXPECT_EQ(newest_complete_checkpoint(world, directory), path_);
+    EXPECT_EQ(newest_complete_checkpoint(world, empty), "");
+  });
+}
+
 TEST_F(Inspect, LoadsStrictlyUnlessAskedForTheSkippedKeys) {
   StateDict into{{{"w", zeros({9, 4})}, {"extra", zeros({1})}, {"whole", zeros({2, 2})}}, {}};
   EXPECT_EQ(error_of([&] { load(path_, into); }),

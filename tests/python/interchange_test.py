@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import weft
+from weft import nn
 
 DTYPES = ["float32", "float64", "float16", "int32", "int64", "uint8", "bool"]
 
@@ -138,3 +139,32 @@ def test_a_refused_share_keeps_nothing():
         with pytest.raises(ValueError, match="copy"):
             weft.from_numpy(array, copy=False)
     assert sys.getrefcount(array) == before
+
+
+def test_memory_of_gathered_parameters_is_not_lent():
+    """It goes when their unit is done, and what looked at it would look at something else."""
+
+    class Looks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(weft.ones((4, 3)))
+
+        def forward(self, x):
+            whole = self.weight.tensor().detach().local()
+            for look in (np.from_dlpack, np.asarray, lambda t: t.numpy()):
+                with pytest.raises(ValueError, match=r"fully sharded parameter.*clone\(\)"):
+                    look(whole)
+            with pytest.raises(BufferError):
+                memoryview(whole)
+            assert whole.clone().numpy().shape == (4, 3)
+            assert np.from_dlpack(whole.clone()).tolist() == whole.tolist()
+            return x @ whole.clone()
+
+    def body(world):
+        model = Looks()
+        weft.fully_shard(model, weft.DeviceMesh(world, {"dp": world.size}))
+        model.materialize()
+        return model(weft.ones((2, 4))).shape
+
+    assert weft.run_ranks(2, body) == [(2, 3)] * 2
+    assert weft.run_ranks(1, body) == [(2, 3)]

@@ -110,7 +110,7 @@ def train_here(world, directory, steps, resume=None):
     optimizer = optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.95), weight_decay=0.1)
     run = LlamaRun(model, optimizer, seed=SEED, batch=BATCH, seq=SEQ, tokens=len(TEXT))
     if resume:
-        run.load(str(resume))
+        run.load(str(resume), world)
     text = np.frombuffer(TEXT, np.uint8).astype(np.int64)
     losses = []
     for _ in range(steps):
@@ -152,7 +152,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         run.save(weft.CheckpointSaver(world, str(tmp_path)))
         run = LlamaRun(model, optim.AdamW(model.parameters()), seed=1, batch=9, seq=3, tokens=4)
         with pytest.raises(ValueError, match="run has batch 2 but this one 9"):
-            run.load(str(tmp_path))
+            run.load(str(tmp_path), world)
 
     weft.run_ranks(1, other)
 
