@@ -93,12 +93,12 @@ class PendingWork : public Work::State {
 
 template <class Uses>
 void PendingWork::wait_while(int rank, Uses uses) const noexcept {
-  Waiter waiter(group_.world->spins());
-  constexpr std::chrono::seconds long_enough(1);
+  const World& world = *group_.world;
+  Waiter waiter(world.spins());
   while (uses()) {
     if (!waiter.pause()) continue;
-    if (group_.world->has_ended(group_.world_rank(rank))) return;
-    if (waiter.waited() > long_enough) group_.world->is_stuck(group_.world_rank(rank));
+    if (world.has_ended(group_.world_rank(rank))) return;
+    if (waiter.waited() > world.patience()) world.is_stuck(group_.world_rank(rank));
   }
 }
 

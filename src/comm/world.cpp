@@ -74,6 +74,11 @@ WorldFailure World::failure() const {
   return {state_.found_by, state_.rank, state_.text.data(), state_.was_late != 0};
 }
 
+std::chrono::milliseconds World::patience() const {
+  constexpr std::chrono::milliseconds least(1000);
+  return state_.was_late != 0 ? least : std::max(least, deadline_);
+}
+
 void World::end(int rank) { ended_[rank].store(run_, std::memory_order_release); }
 
 void World::begin_run() { run_ = std::min<uint32_t>(run_ + 1, kEndedForGood); }

@@ -82,6 +82,9 @@ class World {
   /// "ended", or how else a rank came to call nothing any more.
   virtual std::string end_in_words(int) const { return "ended"; }
 
+  /// How long a rank of an aborted world may still read the memory of others: no less than any
+  /// call, and little where a whole deadline has passed already.
+  std::chrono::milliseconds patience() const;
   /// Rank `rank` reads this one's memory and does not go on, though the world was aborted for long.
   virtual void is_stuck(int) const {}
   /// True when these ranks of the world see each other's memory: they can make a `group`.

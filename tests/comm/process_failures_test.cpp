@@ -255,6 +255,37 @@ TEST(ProcessFailures, ARankThatStopsWhileItReadsIsNotWaitedForForEver) {
       << ends[0].text;
 }
 
+/// Rank 1 reads rank 0's memory for long, and the world is given up meanwhile.
+class ReadsForLong final : public ExchangeReader {
+ public:
+  explicit ReadsForLong(const Communicator& world) : world_(world) {}
+  int64_t read(int, std::span<const void* const>) override {
+    if (world_.rank() == 0) return 0;
+    world_.abort("enough");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    return 0;
+  }
+
+ private:
+  const Communicator& world_;
+};
+
+TEST(ProcessFailures, ALongReadIsWaitedFor) {
+  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+  const std::vector<Ended> ends = ends_of(
+      2,
+      [](const Communicator& world) {
+        ReadsForLong reader(world);
+        const std::array<Block, 1> blocks{};
+        world.transport()->exchange({.blocks = blocks}, reader);
+      },
+      std::chrono::seconds(20));
+  EXPECT_EQ(ends[0].code(), 1);
+  EXPECT_GT(ends[0].seconds, 1.5);
+  EXPECT_EQ(ends[0].text.find("still reads"), std::string::npos) << ends[0].text;
+  EXPECT_NE(ends[0].text.find("rank 1 gave up: enough"), std::string::npos) << ends[0].text;
+}
+
 TEST(ProcessFailures, AChildOfARankIsNoRank) {
   if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
   const std::vector<Ended> ends = ends_of(

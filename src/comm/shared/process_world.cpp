@@ -126,10 +126,9 @@ std::shared_ptr<Transport> ProcessWorld::world_end() {
 }
 
 void ProcessWorld::is_stuck(int rank) const {
-  std::fprintf(
-      stderr,
-      "weft: rank %d ends, because rank %d stopped in the middle of reading its memory: %s\n",
-      rank_, rank, failure().text.c_str());
+  std::fprintf(stderr,
+               "weft: rank %d ends, because rank %d still reads its memory %lld ms after: %s\n",
+               rank_, rank, static_cast<long long>(patience().count()), failure().text.c_str());
   std::fflush(stderr);
   std::_Exit(1);
 }
