@@ -105,7 +105,8 @@ static Ref<Plan> make_plan(const Ref<Layout>& from, const Ref<Layout>& to,
   plan->from = from;
   plan->to = to;
   plan->options = options;
-  if (from == to) return plan;
+  // Threads have layouts of their own of what lies on no mesh.
+  if (from == to || !to->sharding) return plan;
   MeshGrid& grid = *to->grid;
   PlanProblem problem{grid, to->shape, {}, {}, options};
   problem.from = {without_trivial_axes(grid, from->sharding.body()->pattern), from->dtype};

@@ -44,6 +44,13 @@ struct MulNumber {
     return a * static_cast<T>(number);
   }
 };
+struct DivNumber {
+  double number;
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return a / static_cast<T>(number);
+  }
+};
 struct NumberDiv {
   double number;
   template <class T>
@@ -132,6 +139,16 @@ static const Op mul_number_op = list({
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}}},
 });
 
+static const Op div_number_op = list({
+    .name = "div_number",
+    .rule = "... -> ...",
+    .linear = {{0}},
+    .forward = [](const Call& c) { map_floating(DivNumber{c.value(0)}, c.out(), c.in(0)); },
+    .backward = [](const Grad& g) { g.give(0, div(g.grad(), g.value(0))); },
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}}},
+});
+
 static const Op number_div_op = list({
     .name = "number_div",
     .rule = "... -> ...",
@@ -162,9 +179,13 @@ Tensor sub(const Tensor& a, double b) {
   const Tensor operand = for_scalar("sub", a, b);
   return add_number_op({operand}, {.values = {negative_of(operand.dtype(), b)}});
 }
-Tensor sub(double a, const Tensor& b) { return call_with_number(add_number_op, neg(b), a); }
+Tensor sub(double a, const Tensor& b) {
+  return add_number_op({neg(for_scalar("sub", b, a))}, {.values = {a}});
+}
 Tensor mul(const Tensor& a, double b) { return call_with_number(mul_number_op, a, b); }
-Tensor div(const Tensor& a, double b) { return mul(as_floating("div", a), 1 / b); }
+Tensor div(const Tensor& a, double b) {
+  return div_number_op({as_floating("div", a)}, {.values = {b}});
+}
 Tensor div(double a, const Tensor& b) {
   return number_div_op({as_floating("div", b)}, {.values = {a}});
 }

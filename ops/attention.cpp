@@ -19,9 +19,7 @@ static Block heads_first(const Block& block) {
 /// structure: causal; values: the scale. The queries are the whole's last ones.
 static AttentionOptions attention_options(const Call& c) {
   const int64_t first = c.in_shape(1)[1] - c.in_shape(0)[1] + c.in_box(0).offset[1];
-  return {.scale = static_cast<float>(c.value(0)),
-          .causal = c.attribute(0) != 0,
-          .query_offset = first};
+  return {.scale = c.value(0), .causal = c.attribute(0) != 0, .query_offset = first};
 }
 
 static Attributes attention_attributes(bool causal, double scale) {

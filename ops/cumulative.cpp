@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/along_dim.h"
+#include "ops/promotion.h"
 #include "src/kernels/scan.h"
 #include "weft/ops/along_dim.h"
 
@@ -56,7 +57,8 @@ static const Op cumulative_prod_op = list({
 });
 
 Tensor cumulative_sum(const Tensor& a, int dim) {
-  return cumulative_sum_op({a}, {.structure = {checked_dim("cumulative_sum", a, dim), 0}});
+  const Attributes forwards{.structure = {checked_dim("cumulative_sum", a, dim), 0}};
+  return cumulative_sum_op({reduced_before_widening(a)}, forwards);
 }
 
 Tensor cumulative_prod(const Tensor& a, int dim) {

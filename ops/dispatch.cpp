@@ -6,6 +6,7 @@
 #include "ops/autograd/op_node.h"
 #include "ops/call_body.h"
 #include "ops/engine.h"
+#include "ops/overlap.h"
 #include "ops/trace_recorder.h"
 #include "ops/work_log.h"
 #include "src/kernels/copy.h"
@@ -27,6 +28,8 @@ struct Running {
   InlineList<Tensor, kMaxOperands> moved;
   InlineList<Tensor, kMaxOperands> fetched;
   InlineList<Tensor, kMaxResults> reduced;
+  /// Of operands in whose memory another one is changed.
+  InlineList<Tensor, kMaxOperands> snapshots;
   CallBody call;
   Results results;
   Device device;
@@ -161,6 +164,23 @@ static void mark_writes(const OpBody& op, std::span<const Tensor> operands) {
   for (int i : op.spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
 }
 
+static bool is_written(const OpBody& op, int operand) {
+  return std::find(op.spec.writes.begin(), op.spec.writes.end(), operand) != op.spec.writes.end();
+}
+
+/// Operands that are read keep their values while others are changed in place.
+static void keep_apart(Running& run) {
+  for (const int w : run.op.spec.writes) {
+    for (int i = 0; i < run.call.ins.size(); ++i) {
+      if (!is_disturbed(run.call.ins[i], run.call.ins[w])) continue;
+      if (is_written(run.op, i)) {
+        fail(run.op.spec.name, ": operands ", w, " and ", i, " are changed and share memory");
+      }
+      run.call.ins[i] = run.snapshots.add(snapshot_of(run.call.ins[i])).block();
+    }
+  }
+}
+
 static void check_writes(const OpBody& op, std::span<const Tensor> operands) {
   if (op.spec.writes.empty() || !Context::current().grad_enabled) return;
   for (int i : op.spec.writes) {
@@ -182,6 +202,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
     count_traffic(*op, *route);
   add_operands(run, operands);
   if (!make_view(run)) {
+    if (!op->spec.writes.empty()) keep_apart(run);
     if (route->staged) run_stages(run);
     make_results(run);
     compute(run);
@@ -209,12 +230,22 @@ static bool honours_accumulate(const OpBody& op, size_t result) {
   return std::find(results.begin(), results.end(), static_cast<int>(result)) != results.end();
 }
 
-/// A wider place takes a half-precision result of an op that accumulates in f32 anyway.
-static bool writes_directly(const OpBody& op, const Ref<Layout>& result, size_t index,
+static bool is_operand(const Running& run, const Block& block) {
+  return std::any_of(run.call.ins.all().begin(), run.call.ins.all().end(), [&](const Block& in) {
+    return block.data && (in.data == block.data || is_disturbed(in, block));
+  });
+}
+
+/// A wider place takes a half-precision result of an op that accumulates in f32 anyway. What writes
+/// dense results only does not accumulate.
+static bool writes_directly(const Running& run, const Ref<Layout>& result, size_t index,
                             const Place& place) {
   if (!place.tensor) return false;
+  const OpBody& op = run.op;
   bool honours = honours_accumulate(op, index);
   if (place.accumulate && !honours) return false;
+  const Block block = place.tensor.block();
+  if ((!honours && !block.is_dense()) || is_operand(run, block)) return false;
   DType to = place.tensor.dtype();
   bool wider =
       honours && to == DType::f32 && (result->dtype == DType::bf16 || result->dtype == DType::f16);
@@ -232,7 +263,7 @@ static void make_placed_results(Running& run, std::span<Place> places) {
   for (size_t i = 0; i < run.route.results.size(); ++i) {
     const Ref<Layout>& layout = run.route.results[i];
     Place* place = i < places.size() ? &places[i] : nullptr;
-    bool direct = place && writes_directly(run.op, layout, i, *place);
+    bool direct = place && writes_directly(run, layout, i, *place);
     Tensor& result = run.results.tensors[i];
     result = direct ? place->tensor : new_tensor(layout, run.device);
     run.call.outs.add_made([&] { return result.body()->block(); });

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "ops/engine.h"
+#include "ops/layouts.h"
+#include "ops/overlap.h"
 #include "ops/promotion.h"
 #include "ops/tensor_body.h"
 #include "src/cuda/copy.h"
@@ -24,17 +26,7 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
 
 static bool has_elements(const Tensor& a) { return a.device().kind != DeviceKind::meta; }
 
-/// Whether an element of this rank's part is one of the addends that make the whole's: all but
-/// those of the other ranks of a Partial(sum).
-static bool counts_here(const Tensor& a) {
-  bool counts = true;
-  for (int axis = 0; a.is_sharded() && axis < a.sharding().axes(); ++axis) {
-    const Placement& placement = a.sharding()[axis];
-    bool sums = placement.is_partial() && placement.op() == ReduceOp::sum;
-    if (sums && a.sharding().mesh().coordinate(axis) != 0) counts = false;
-  }
-  return counts;
-}
+static bool counts_here(const Tensor& a) { return !a.is_sharded() || counts_here(a.sharding()); }
 
 void fill_(const Tensor& a, double value) {
   check_tensor("fill_", a);
@@ -68,7 +60,9 @@ Tensor ones_like(const Tensor& a) { return full_like(a, 1); }
 
 Tensor arange(int64_t n, const TensorOptions& options) {
   Tensor tensor = empty({n}, options);
-  if (has_elements(tensor)) {
+  if (has_elements(tensor) && !counts_here(tensor)) {
+    fill(tensor.block(), 0);
+  } else if (has_elements(tensor)) {
     fill_range(tensor.block(), 0, static_cast<double>(tensor.box().offset[0]), 1);
   }
   return tensor;
@@ -141,7 +135,10 @@ void copy_(const Tensor& to, const Tensor& from) {
   if (to.is_sharded()) {
     source = moved_to(from, layout_of(to.sharding(), from.shape(), from.dtype()));
   }
-  if (has_elements(to)) copy(to.block(), source.block());
+  if (has_elements(to)) {
+    if (is_disturbed(source.block(), to.block())) source = snapshot_of(source.block());
+    copy(to.block(), source.block());
+  }
   to.storage()->mark_changed();
 }
 

@@ -41,4 +41,13 @@ Sharding reduced_sharding(const Sharding& sharding) {
   return with_placements(sharding, placements);
 }
 
+bool counts_here(const Sharding& sharding) {
+  for (int axis = 0; axis < sharding.axes(); ++axis) {
+    const Placement& placement = sharding[axis];
+    const bool sums = placement.is_partial() && placement.op() == ReduceOp::sum;
+    if (sums && sharding.mesh().coordinate(axis) != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace weft

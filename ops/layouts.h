@@ -14,4 +14,8 @@ Sharding with_placements(const Sharding& like, std::span<const Placement> placem
 /// The same with every Partial made Replicate.
 Sharding reduced_sharding(const Sharding& sharding);
 
+/// Whether this rank's part holds an addend that makes the whole: not the parts of the other ranks
+/// of a Partial(sum), which are 0 where each rank knows the whole.
+bool counts_here(const Sharding& sharding);
+
 }  // namespace weft

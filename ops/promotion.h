@@ -6,6 +6,7 @@
 #include "weft/error.h"
 #include "weft/op.h"
 #include "weft/ops/elementwise.h"
+#include "weft/sharding.h"
 
 namespace weft {
 
@@ -48,6 +49,13 @@ inline Tensor for_scalar(const char* what, const Tensor& a, double scalar) {
   if (a.dtype() == DType::boolean) return cast(a, DType::i64);
   check_holds(what, a.dtype(), scalar);
   return a;
+}
+
+/// The same for sums in i64: over ranks a Partial of narrower integers wraps, and one of bool is
+/// "any", so it is reduced before it is widened.
+inline Tensor reduced_before_widening(const Tensor& a) {
+  if (!a || is_floating(a.dtype()) || a.dtype() == DType::i64) return a;
+  return a.is_sharded() && a.sharding().has_partial() ? cast(a, DType::i64) : a;
 }
 
 /// Integers as f32: for functions that have no integer values.

@@ -163,7 +163,7 @@ static const Op norm_root_op = list({
 });
 
 Tensor sum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  return reduced(sum_op, a, reduced_bits("sum", a, dims), keepdims);
+  return reduced(sum_op, reduced_before_widening(a), reduced_bits("sum", a, dims), keepdims);
 }
 
 Tensor mean(const Tensor& a, const std::vector<int>& dims, bool keepdims) {

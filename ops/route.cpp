@@ -7,6 +7,7 @@
 #include "ops/candidate.h"
 #include "ops/choose.h"
 #include "ops/fetch.h"
+#include "ops/layouts.h"
 #include "ops/tensor_body.h"
 #include "ops/work_log.h"
 #include "weft/error.h"
@@ -126,7 +127,7 @@ class Router {
     }
     for (size_t i = 0; i < layouts_.size(); ++i) add_operand(i, choice.operands[i]);
     if (choice.staged) add_stages(mesh, choice);
-    route_->counts_here = counts_here(mesh);
+    if (!route_->results.empty()) route_->counts_here = counts_here(route_->results[0]->sharding);
   }
 
   /// Of an op with any number of operands: those that are there.
@@ -201,17 +202,6 @@ class Router {
       stated = stated.cut_in_order(d, std::move(names));
     }
     return Sharding(mesh, stated);
-  }
-
-  /// An addend that is no operand counts on the first rank of each Partial(sum) axis.
-  bool counts_here(const DeviceMesh& mesh) const {
-    if (route_->results.empty()) return true;
-    for (int axis = 0; axis < mesh.ndim(); ++axis) {
-      const Placement& placement = route_->results[0]->sharding[axis];
-      bool sums = placement.is_partial() && placement.op() == ReduceOp::sum;
-      if (sums && mesh.coordinate(axis) != 0) return false;
-    }
-    return true;
   }
 
   const OpBody& op_;

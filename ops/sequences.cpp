@@ -2,6 +2,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/layouts.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy.h"
 #include "weft/error.h"
@@ -19,7 +20,9 @@ static Tensor sequence(int64_t n, const TensorOptions& options, const F& f) {
   const Block block = tensor.block();
   const int64_t first = tensor.box().offset[0], count = block.shape[0];
   std::vector<double> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] = f(first + i);
+  for (int64_t i = 0; i < count && counts_here(options.sharding); ++i) {
+    values[static_cast<size_t>(i)] = f(first + i);
+  }
   copy(block, dense_block(values.data(), DType::f64, {count}));
   return tensor;
 }
@@ -64,7 +67,7 @@ Tensor linspace(double start, double stop, int64_t n, bool endpoint, const Tenso
 
 Tensor eye(int64_t n, int64_t m, int64_t diagonal, const TensorOptions& options) {
   Tensor tensor = zeros({n, m}, options);
-  if (!has_memory(tensor)) return tensor;
+  if (!has_memory(tensor) || !counts_here(options.sharding)) return tensor;
   const Box box = tensor.box();
   // Rows and columns of the first and after the last one that is here.
   const int64_t shift = box.offset[0] + diagonal - box.offset[1];

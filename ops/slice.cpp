@@ -133,6 +133,7 @@ Tensor slice(const Tensor& a, int dim, int64_t start, int64_t stop, int64_t step
   if (step < 1) fail("slice: step is ", step, "; at least 1");
   int at = normalized_dim("slice", dim, a.ndim());
   int64_t first = clamped(start, a.size(at)), last = clamped(stop, a.size(at));
+  step = std::min(step, std::max<int64_t>(last - first, 1));
   int64_t size = last > first ? (last - first + step - 1) / step : 0;
   if (first == 0 && size == a.size(at)) return a;
   return slice_op({a}, {.structure = {at, first, size, step}});

@@ -65,6 +65,11 @@ static Tensors recorded_function(const char* name, const Tensors& inputs, const 
   for (const Tensor& input : inputs) node->from.push_back(input ? edge_of(input) : Node::Edge{});
   Tensors recorded;
   for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i]) {
+      node->layouts.emplace_back();
+      recorded.emplace_back();
+      continue;
+    }
     const TensorBody& body = *outputs[i].body();
     node->layouts.push_back(body.layout);
     Tensor result = make_tensor(body.layout, body.storage, body.offset, body.strides);

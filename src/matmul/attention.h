@@ -11,7 +11,7 @@ namespace weft {
 /// What attention computes, beside its operands.
 struct AttentionOptions {
   /// Factor of the scores; 1 / sqrt(head_dim) unless given.
-  std::optional<float> scale;
+  std::optional<double> scale;
   /// Query i sees keys 0 .. query_offset + i only.
   bool causal = true;
   /// Position of the first query among the keys; unless given, queries are the last ones: T - S.

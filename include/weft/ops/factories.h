@@ -35,7 +35,8 @@ WEFT_API Tensor linspace(double start, double stop, int64_t n, bool endpoint = t
                          const TensorOptions& options = {});
 /// [n, m] of zeros, with ones where column - row is `diagonal`.
 WEFT_API Tensor eye(int64_t n, int64_t m, int64_t diagonal = 0, const TensorOptions& options = {});
-/// Values [shape] in row-major order; each rank gives the whole.
+/// Values [shape] in row-major order; each rank gives the whole, or, where it is a Partial, its own
+/// addends.
 WEFT_API Tensor from_values(std::span<const double> values, const Shape& shape,
                             const TensorOptions& options = {});
 
