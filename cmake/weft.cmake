@@ -58,11 +58,12 @@ if(WEFT_OPENMP)
   target_compile_definitions(weft_build INTERFACE WEFT_WITH_OPENMP)
 endif()
 if(WEFT_SANITIZE)
-  # Undefined behaviour is looked for in the library, not in its tests, which take twice as long to
-  # compile with it.
+  # What checks each pointer that is followed takes a third of the time, and finds little that the
+  # address sanitizer does not. Undefined behaviour is looked for in the library, not in its tests.
   target_compile_options(weft_build INTERFACE
-    -fsanitize=${WEFT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g1
-    $<$<BOOL:$<TARGET_PROPERTY:WEFT_IS_TEST>>:-fno-sanitize=undefined>)
+    -fsanitize=${WEFT_SANITIZE} -fno-sanitize=null,alignment,object-size,vptr
+    -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
+    $<IF:$<BOOL:$<TARGET_PROPERTY:WEFT_IS_TEST>>,-fno-sanitize=undefined$<SEMICOLON>-g0,-g1>)
   target_link_options(weft_build INTERFACE -fsanitize=${WEFT_SANITIZE})
 endif()
 if(WEFT_COVERAGE)
