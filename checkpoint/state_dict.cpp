@@ -18,6 +18,7 @@ StateDict state_dict(const Module& module) {
       fail("state_dict: parameter ", in_quotes(named.name()),
            " has no memory; call materialize first");
     }
+    named.parameter->settle();
     state.tensors.emplace(named.name(), named.parameter->value());
   }
   return state;
@@ -31,7 +32,10 @@ StateDict state_dict(Optimizer& optimizer) {
     for (size_t m = 0; m < moments.size(); ++m) {
       state.tensors.emplace(concat(name, '.', moments[m]), optimizer.state(i)[m]);
     }
-    state.numbers.emplace(concat(name, ".steps"), optimizer.steps(i));
+    if (!state.numbers.emplace(concat(name, ".steps"), optimizer.steps(i)).second) {
+      fail("state_dict: two parameters of the optimizer are called ", in_quotes(name),
+           "; give it those of one module that holds both");
+    }
   }
   state.numbers.emplace("learning_rate", std::bit_cast<int64_t>(optimizer.learning_rate()));
   return state;

@@ -62,7 +62,7 @@ std::vector<double> Decoder::next(std::span<const int64_t> tokens) {
   }
   const NoGrad no_grad;
   const std::vector<double> values(tokens.begin(), tokens.end());
-  const Device device = model_.parameters()[0]->tensor().device();
+  const Device device = model_.parameters()[0]->device();
   Tensor x = model_.module("model.embed_tokens")(
       from_values(values, {1, count}, {DType::i64, device, Sharding(mesh_, {})}));
   for (Layer& layer : layers_) {

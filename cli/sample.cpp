@@ -17,7 +17,7 @@ static std::vector<double> next_logits(Llama& model, const DeviceMesh& mesh,
                                        std::span<const int64_t> tokens, int64_t context) {
   std::vector<double> row(static_cast<size_t>(context), 0);
   std::copy(tokens.begin(), tokens.end(), row.begin());
-  const Device device = model.parameters()[0]->tensor().device();
+  const Device device = model.parameters()[0]->device();
   Tensor ids = from_values(row, {1, context}, {DType::i64, device, Sharding(mesh, {})});
   Tensor logits = model(ids);
   auto last = static_cast<int64_t>(tokens.size()) - 1;

@@ -25,6 +25,20 @@ static std::vector<std::shared_ptr<Unit>> units_below(Module& module) {
   return units;
 }
 
+/// A unit has one outermost module, which runs it.
+static void check_free(const std::vector<std::shared_ptr<Unit>>& below) {
+  for (const auto& unit : below) {
+    if (!unit->is_attached()) continue;
+    const Unit& root = unit->runtime().root();
+    if (std::any_of(below.begin(), below.end(),
+                    [&](const auto& other) { return other.get() == &root; })) {
+      continue;
+    }
+    fail("fully_shard: module ", in_quotes(unit->name()),
+         " is part of another sharded model; shard one module that contains both");
+  }
+}
+
 static bool is_below(const std::string& name, const std::string& module) {
   return name.size() > module.size() && name.starts_with(module) && name[module.size()] == '.';
 }
@@ -64,13 +78,13 @@ static void replicate(Parameter& parameter, const DeviceMesh& mesh, const MixedP
   const NoGrad no_grad;
   if (!parameter.is_materialized()) {
     const Sharding before = parameter.value().sharding();
-    parameter.set_value(
+    parameter.lay_out(
         empty(parameter.shape(), {dtype, meta, before ? before : Sharding(mesh.root(), {})}));
     return;
   }
   Tensor value = parameter.value().detach();
   if (!value.is_sharded()) value = distribute(value, mesh.root(), {});
-  parameter.set_value(value.to(dtype).detach());
+  parameter.lay_out(value.to(dtype).detach());
 }
 
 /// Whose parameters are whose is settled, and whether they can be, before any is changed.
@@ -124,8 +138,9 @@ static Tensors hooked_outputs(Unit& unit, const Tensors& given) {
   unit.runtime().after_forward(unit);
   const Tensors outputs = cast_all(given, unit.options().precision.outputs);
   bool recorded = Context::current().grad_enabled &&
-                  std::any_of(outputs.begin(), outputs.end(),
-                              [](const Tensor& output) { return output.requires_grad(); });
+                  std::any_of(outputs.begin(), outputs.end(), [](const Tensor& output) {
+                    return output && output.requires_grad();
+                  });
   if (!recorded) return outputs;
   return record("fully_shard", outputs, outputs,
                 [held = unit.weak_from_this()](const Tensors& gradients) {
@@ -176,6 +191,7 @@ void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions
     fail("fully_shard: gradients are divided by ", options.gradient_divide_factor, "; above 0");
   }
   auto below = units_below(module);
+  check_free(below);
   fsdp::Roles roles = fsdp::roles_of(mesh, options.strategy, options.reshard_after_forward);
   auto unit = std::make_shared<Unit>(module, std::move(roles), options);
   take_parameters(module, mesh, options, below, *unit);

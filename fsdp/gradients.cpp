@@ -131,8 +131,19 @@ bool Gradients::is_own(const Tensor& gradient) const {
   return memory == final_.get() || memory == middle_.get() || memory == buffer_.get();
 }
 
+/// Gradients that were cleared, and that somebody keeps all the same, keep their memory.
+void Gradients::leave_kept_memory() {
+  for (const Part& part : parts_) {
+    if (part.slot->parameter->grad()) return;
+  }
+  for (Ref<Storage>* memory : {&final_, &middle_}) {
+    if (*memory && (*memory)->use_count() > 1) final_ = middle_ = {};
+  }
+}
+
 /// A gradient that was cleared since takes what was summed for it along.
 void Gradients::expect() {
+  leave_kept_memory();
   std::fill(incomplete_.begin(), incomplete_.end(), 0);
   for (Part& part : parts_) {
     expect(part);

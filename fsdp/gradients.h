@@ -83,6 +83,7 @@ class Gradients {
     bool contributed = false, held = false, partial = false, final = false, reduced = false;
   };
 
+  void leave_kept_memory();
   void expect(Part& part);
   bool is_own(const Tensor& gradient) const;
   bool scatters_twice() const;

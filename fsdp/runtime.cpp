@@ -144,6 +144,7 @@ void Runtime::begin(bool training) {
   build();
   for (const auto& unit : units_) {
     unit->check_frozen();
+    unit->take_set_values();
     note_changes(*unit);
     // What a graph records finds other slices whenever it is played, and leaves others.
     is_recorded_ = is_recorded_ || Graph::recording();

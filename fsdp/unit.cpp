@@ -93,6 +93,10 @@ void Unit::disown(const Parameter& parameter) {
 
 void Unit::adopt(NamedParameter parameter) {
   const bool trainable = parameter.parameter->is_trainable();
+  parameter.parameter->set_settler([held = weak_from_this()] {
+    const auto unit = held.lock();
+    if (unit && unit->is_attached()) unit->runtime().build();
+  });
   parameters_.push_back({std::move(parameter), trainable});
 }
 
@@ -110,6 +114,7 @@ std::string Unit::path_of(const NamedParameter& named) const {
 
 /// What a build that threw has left.
 void Unit::forget_slots() {
+  for (const auto& slot : slots_) slot->parameter->set_used({});
   slots_.clear();
   levels_.clear();
   gradients_ = Gradients(roles_, options_.bucket_bytes, options_.offload.gradients);
@@ -120,8 +125,14 @@ void Unit::forget_slots() {
 void Unit::build() {
   if (built_) return;
   check_frozen();
-  for (const Adopted& adopted : parameters_) check(adopted.named);
   forget_slots();
+  for (const Adopted& adopted : parameters_) {
+    check(adopted.named);
+    if (!adopted.named.parameter->has_used()) continue;
+    fail("fully_shard: parameter ", path_of(adopted.named),
+         " is another module's already; shard the modules below before those above them, and all "
+         "before the first forward");
+  }
   // Trainable ones lie together, so that they are updated by one call.
   std::stable_partition(parameters_.begin(), parameters_.end(),
                         [](const Adopted& adopted) { return adopted.trainable; });
@@ -274,9 +285,21 @@ void Unit::take_value(Slot& slot) {
 }
 
 void Unit::rest(Slot& slot) {
-  slot.parameter->set_value(slice_in(slices_, slot));
+  slot.parameter->lay_out(slice_in(slices_, slot));
   if (slot.trainable) {
     slot.parameter->value().set_gradient_sink(std::make_shared<Refusal>(slot.name));
+  }
+}
+
+void Unit::take_set_values() {
+  if (!slices_->is_bound()) return;
+  for (auto& slot : slots_) {
+    const Tensor& value = slot->parameter->value();
+    if (value.storage().get() == slices_.get()) continue;
+    const Tensor given = value.detach();
+    slot->given = given.is_sharded() ? given : distribute(given, roles_.mesh.root(), {});
+    copy_given(*slot);
+    rest(*slot);
   }
 }
 
@@ -331,6 +354,7 @@ void Unit::wait() {
     const size_t offset =
         levels_.empty() ? slots_[i]->slice_offset : levels_.back().region(i).offset;
     whole.bind(static_cast<char*>(memory->data()) + offset);
+    if (!levels_.empty()) slots_[i]->parameter->used_is_of(slices_->version());
   }
 }
 

@@ -47,6 +47,8 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   void free(size_t level, BufferPool& pool);
   Gradients& gradients() { return gradients_; }
   const Gradients& gradients() const { return gradients_; }
+  /// Copies what was put in the place of its slices into them.
+  void take_set_values();
   /// True when the slices changed since this was asked before; first of all.
   bool slices_changed();
   /// Ends what is under way, whatever comes of it.

@@ -69,7 +69,7 @@ static Tensor trust_ratios(const Tensor& squares) {
 void Lamb::update_all(std::span<const Update> updates) {
   for (const Update& update : updates) {
     const NamedParameter& named = parameters()[update.parameter];
-    const Device used = named.parameter->tensor().device();
+    const Device used = named.parameter->device();
     for (const Tensor& tensor : {update.value, update.gradient}) {
       if (tensor.device() == used) continue;
       fail("lamb: parameter ", named.name(), " is computed with on ", used,

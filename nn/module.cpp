@@ -16,7 +16,12 @@ void Module::fail_used(size_t i) const {
 
 Tensors Module::run_forward(const Tensors& inputs) {
   if (!recompute_ || !Context::current().grad_enabled) return forward(inputs);
-  return checkpoint(kept_forward(), inputs);
+  return checkpoint(
+      [kept = kept_forward(), life = std::weak_ptr(life_)](const Tensors& given) {
+        if (life.expired()) fail("checkpoint: the module that backward computes again is gone");
+        return kept(given);
+      },
+      inputs);
 }
 
 Tensors Module::operator()(const Tensors& inputs) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "nn/adjacency.h"
 #include "nn/offloaded_update.h"
@@ -38,6 +39,12 @@ Optimizer::Optimizer(std::vector<NamedParameter> parameters, double learning_rat
       runs_(std::make_unique<ParameterRuns>()) {
   std::erase_if(parameters_, [](const auto& named) { return !named.parameter->is_trainable(); });
   if (parameters_.empty()) fail("optimizer: none of the parameters is trainable");
+  std::set<const Parameter*> seen;
+  for (const NamedParameter& named : parameters_) {
+    if (!seen.insert(named.parameter.get()).second) {
+      fail("optimizer: parameter ", named.name(), " is there twice, and would be updated twice");
+    }
+  }
   steps_.resize(parameters_.size());
 }
 
@@ -107,8 +114,9 @@ void Optimizer::make_state() {
     if (!named.parameter->is_materialized()) {
       fail("optimizer: parameter ", named.name(), " has no memory; call materialize first");
     }
+    named.parameter->settle();
     values.push_back(named.parameter->value());
-    const Device used = named.parameter->tensor().device();
+    const Device used = named.parameter->device();
     const bool pinned = offloads() && used.kind == DeviceKind::cuda;
     rests.push_back({pinned ? cpu : used, pinned});
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "weft/parameter.h"
+
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/module.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -22,7 +23,18 @@ void Parameter::set_trainable(bool trainable) {
   trainable_ = trainable;
 }
 
+void Parameter::fail_stale() const {
+  throw_runtime_error(concat("a parameter ", shape(),
+                             " was changed after it was gathered for forward, and the next forward "
+                             "gathers it anew; until then take its value()"));
+}
+
 void Parameter::set_value(Tensor value) {
+  lay_out(std::move(value));
+  initialized_ = initialized_ || is_materialized();
+}
+
+void Parameter::lay_out(Tensor value) {
   if (!value) fail("set_value: no tensor for a parameter ", shape());
   if (!(value.shape() == shape())) {
     fail("set_value: a tensor ", value.shape(), " does not fit a parameter ", shape());
@@ -37,7 +49,7 @@ void Parameter::materialize(Device device) {
   if (initialized_) return;
   if (!is_materialized()) {
     PurposeScope purpose(Purpose::parameters);
-    set_value(empty(shape(), {.dtype = dtype(), .device = device, .sharding = value_.sharding()}));
+    lay_out(empty(shape(), {.dtype = dtype(), .device = device, .sharding = value_.sharding()}));
   }
   NoGrad no_grad;
   if (initializer_ && is_materialized()) initializer_(value_);

@@ -40,11 +40,9 @@ class WithoutMemory {
 
  private:
   /// Whoever shards it decides what is used.
-  static bool is_gathered(const Parameter& parameter) {
-    return parameter.tensor().body() != parameter.value().body();
-  }
+  static bool is_gathered(const Parameter& parameter) { return parameter.has_used(); }
   static bool has_no_memory(const Parameter& parameter) {
-    return parameter.tensor().device().kind == DeviceKind::meta;
+    return parameter.device().kind == DeviceKind::meta;
   }
 
   /// A tied one belongs to the module that has it first.

@@ -79,7 +79,7 @@ static StatedPlacements stated_placements(const std::vector<StyledModule>& style
 static void check_unsharded(const NamedParameter& named, const DeviceMesh& axis) {
   const Parameter& parameter = *named.parameter;
   const Sharding sharding = parameter.value().sharding();
-  if (!sharding && parameter.tensor().body() == parameter.value().body()) return;
+  if (!sharding && !parameter.has_used()) return;
   const bool here = sharding && sharding.mesh() == axis.root();
   if (here && sharding[axis.root_axis(0)].is_shard()) {
     fail("parallelize: parameter ", named.name(), " is sharded over ", axis.axis_name(0),
@@ -177,7 +177,7 @@ void parallelize(Module& module, const DeviceMesh& axis, const std::vector<Modul
   for (const NamedParameter& named : parameters) check_unsharded(named, axis);
   for (const NamedParameter& named : parameters) {
     const Placement placement = stated[named.parameter.get()].placement;
-    named.parameter->set_value(laid_out(
+    named.parameter->lay_out(laid_out(
         named.parameter->value(), Sharding(axis, {placement}, named.parameter->shape().ndim())));
   }
   for (const StyledModule& at : styled) add_layout_hooks(at, axis);

@@ -7,63 +7,9 @@
 #include <vector>
 
 #include "weft/export.h"
-#include "weft/tensor.h"
+#include "weft/parameter.h"
 
 namespace weft {
-
-/// A named slot of a module. What lies in it may be exchanged (sharded, gathered, loaded); who
-/// holds the slot always sees what is in force. Tied names are one Parameter.
-class WEFT_API Parameter {
- public:
-  /// Fills a tensor (of any layout) with the initial values of the whole's elements that it holds.
-  using Initializer = std::function<void(const Tensor&)>;
-
-  /// Declared, not made: on device `meta`.
-  Parameter(const Shape& shape, DType dtype, Initializer initializer);
-
-  /// As it is at rest: what optimizers change and checkpoints hold.
-  const Tensor& value() const { return value_; }
-  /// What forward computes with.
-  const Tensor& tensor() const { return used_ ? used_ : value_; }
-  const Shape& shape() const { return value_.shape(); }
-  DType dtype() const { return value_.dtype(); }
-  /// Of the value, in its layout; no tensor before backward.
-  Tensor grad() const { return value_.grad(); }
-  void clear_grad() const;
-
-  bool is_trainable() const { return trainable_; }
-  /// Freezes or thaws; before sharding.
-  void set_trainable(bool trainable);
-
-  /// Exchanges what lies in the slot; the shape stays.
-  void set_value(Tensor value);
-  /// What forward uses instead of the value; an empty handle takes it back.
-  void set_used(Tensor used) { used_ = std::move(used); }
-
-  bool is_materialized() const;
-  /// Gives a declared parameter memory (when nobody did) and its initial values; nothing the second
-  /// time.
-  void materialize(Device device);
-  const Initializer& initializer() const { return initializer_; }
-  /// Other initial values, of a parameter that has none yet.
-  void set_initializer(Initializer initializer) { initializer_ = std::move(initializer); }
-
- private:
-  Tensor value_;
-  Tensor used_;
-  Initializer initializer_;
-  bool trainable_ = true;
-  bool initialized_ = false;
-};
-
-using ParameterPtr = std::shared_ptr<Parameter>;
-
-/// A parameter and all the names it has in a module, e.g. "layers.0.attention.wq.weight".
-struct NamedParameter {
-  std::vector<std::string> names;
-  ParameterPtr parameter;
-  const std::string& name() const { return names.front(); }
-};
 
 /// What runs around a module's forward; either may change what passes.
 struct ModuleHooks {
@@ -175,6 +121,8 @@ class WEFT_API Module {
   std::vector<ModuleHooks> hooks_;
   std::vector<std::function<void(Device)>> materializers_;
   std::vector<std::shared_ptr<ModuleAttachment>> attachments_;
+  /// As long as the module is there.
+  std::shared_ptr<const bool> life_ = std::make_shared<bool>(true);
   bool recompute_ = false;
   bool training_ = true;
 };

@@ -10,6 +10,7 @@
 #include "weft/layers.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/state_dict.h"
 
 namespace weft {
 namespace {
@@ -217,6 +218,134 @@ TEST(Edges, ValuesGivenBesideDeclaredParametersAreKept) {
     const Tensor out = module(distribute(ones({3, 4}), mesh, {Shard(0)})).full_tensor();
     const Tensor expected = sum(weight, {1}) * given;
     EXPECT_LT(norm(slice(out, 0, 0, 1) - expected).item(), 1e-5 * norm(expected).item());
+  });
+}
+
+TEST(Edges, GivenWeightsAreNotInitialisedAgain) {
+  run_ranks(3, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 3}});
+    const Tensor given = arange(0, 20, 1).reshape({4, 5});
+    for (const bool sharded : {false, true}) {
+      Linear layer(5, 4, true);
+      layer.parameters()[0]->set_value(given);
+      if (sharded) fully_shard(layer, mesh);
+      layer.materialize();
+      const Tensor weight = layer.parameters()[0]->value();
+      EXPECT_EQ((sharded ? weight.full_tensor() : weight).to_vector<double>(),
+                given.to_vector<double>());
+    }
+  });
+}
+
+TEST(Edges, ValuesSetLaterAreTaken) {
+  run_ranks(3, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 3}});
+    for (const Strategy& strategy : {Strategy::full_shard(), Strategy::zero1(), Strategy::ddp()}) {
+      Linear layer(2, 4, false);
+      fully_shard(layer, mesh, {.strategy = strategy});
+      layer.materialize();
+      const Tensor rows = distribute(ones({3, 2}), mesh, {Shard(0)});
+      sum(layer(rows)).backward();
+      const ParameterPtr weight = layer.parameters()[0];
+      SGD optimizer(layer.named_parameters(), {.learning_rate = 1});
+      optimizer.zero_grad();
+      weight->set_value(distribute(full({4, 2}, 3), mesh, {Shard(0)}));
+      EXPECT_EQ(layer(rows).full_tensor().to_vector<double>(), std::vector<double>(12, 6));
+      weight->set_value(full({4, 2}, 2));
+      sum(layer(rows)).backward();
+      optimizer.step();
+      EXPECT_EQ(weight->value().full_tensor().to_vector<double>(), std::vector<double>(8, -1));
+      EXPECT_EQ(layer(rows).full_tensor().to_vector<double>(), std::vector<double>(12, -2));
+    }
+  });
+}
+
+TEST(Edges, AGradientThatIsKeptStays) {
+  run_ranks(2, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 2}});
+    for (const Strategy& strategy : {Strategy::full_shard(), Strategy::zero1(), Strategy::ddp()}) {
+      Linear layer(2, 4, false);
+      fully_shard(layer, mesh, {.strategy = strategy});
+      layer.materialize();
+      const ParameterPtr weight = layer.parameters()[0];
+      const auto backward_of = [&](double value) {
+        sum(layer(distribute(full({2, 2}, value), mesh, {Shard(0)}))).backward();
+        const Tensor gradient = weight->grad();
+        weight->clear_grad();
+        return gradient;
+      };
+      const Tensor first = backward_of(1), second = backward_of(5);
+      EXPECT_EQ(first.full_tensor().to_vector<double>(), std::vector<double>(8, 2));
+      EXPECT_EQ(second.full_tensor().to_vector<double>(), std::vector<double>(8, 10));
+    }
+  });
+}
+
+TEST(Edges, WhatWasGatheredBeforeAnUpdateIsNotRead) {
+  run_ranks(2, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 2}});
+    Linear layer(2, 4, false);
+    fully_shard(layer, mesh, {.strategy = Strategy::zero1()});
+    layer.materialize();
+    const Tensor rows = distribute(ones({2, 2}), mesh, {Shard(0)});
+    const ParameterPtr weight = layer.parameters()[0];
+    SGD optimizer(layer.named_parameters(), {.learning_rate = 1});
+    sum(layer(rows)).backward();
+    EXPECT_TRUE(weight->tensor());
+    optimizer.step();
+    EXPECT_NE(error_of<std::runtime_error>([&] {
+                weight->tensor();
+              }).find("was changed after it was gathered"),
+              std::string::npos);
+    optimizer.zero_grad();
+    layer(rows);
+    EXPECT_EQ(weight->tensor().full_tensor().to_vector<double>(),
+              weight->value().full_tensor().to_vector<double>());
+  });
+}
+
+TEST(Edges, RefusePartsOfAnotherModel) {
+  run_ranks(2, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 2}});
+    const auto trunk = std::make_shared<Linear>(2, 2, false);
+    Sequential actor, critic;
+    actor.append(trunk);
+    critic.append(trunk);
+    fully_shard(*trunk, mesh);
+    fully_shard(actor, mesh);
+    EXPECT_EQ(error_of([&] { fully_shard(critic, mesh); }),
+              "fully_shard: module \"0\" is part of another sharded model; shard one module that "
+              "contains both");
+    Sequential outer;
+    const auto inner = std::make_shared<Linear>(2, 2, false);
+    outer.append(inner);
+    fully_shard(outer, mesh, {.strategy = Strategy::ddp()});
+    fully_shard(*inner, mesh, {.strategy = Strategy::ddp()});
+    EXPECT_NE(error_of([&] {
+                outer.materialize();
+                inner->materialize();
+              }).find("shard the modules below before those above them"),
+              std::string::npos);
+  });
+}
+
+TEST(Edges, OptimizersAreMadeAndLoadedBeforeTheFirstForward) {
+  run_ranks(2, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 2}});
+    Linear layer(2, 4, false);
+    layer.materialize();
+    fully_shard(layer, mesh);
+    AdamW optimizer(layer.named_parameters(), {});
+    EXPECT_EQ(optimizer.state(0)[0].block().numel(), 4);
+    const StateDict state = state_dict(layer);
+    sum(layer(distribute(ones({2, 2}), mesh, {Shard(0)}))).backward();
+    optimizer.step();
+    EXPECT_EQ(state.tensors.begin()->second.full_tensor().to_vector<double>(),
+              layer.parameters()[0]->value().full_tensor().to_vector<double>());
+    std::vector<NamedParameter> twice = layer.named_parameters();
+    twice.push_back(twice[0]);
+    EXPECT_EQ(error_of([&] { SGD(twice, {}); }),
+              "optimizer: parameter weight is there twice, and would be updated twice");
   });
 }
 

@@ -139,4 +139,39 @@ TEST(Recompute, PassesNoGradientWhereNoneIsWanted) {
   EXPECT_EQ(weight.grad().to_vector<float>(), (std::vector<float>{1, 1, 1, 1, 2, 2, 2, 2}));
 }
 
+TEST(Recompute, SaysThatAModuleIsGone) {
+  Tensor loss;
+  {
+    Linear layer(2, 2, false);
+    layer.materialize();
+    layer.set_recompute(true);
+    loss = sum(layer(ones({1, 2})));
+  }
+  EXPECT_EQ(error_of([&] { loss.backward(); }),
+            "checkpoint: the module that backward computes again is gone");
+}
+
+/// Its second output is none.
+class Maybe final : public Module {
+ public:
+  Maybe() { linear_ = add("linear", std::make_shared<Linear>(2, 2, false)); }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override { return {(*linear_)(inputs[0]), Tensor()}; }
+
+ private:
+  std::shared_ptr<Module> linear_;
+};
+
+TEST(Recompute, LetsOutputsBeNone) {
+  Maybe module;
+  module.materialize();
+  module.set_recompute(true);
+  const Tensors outputs = module(Tensors{ones({1, 2})});
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_FALSE(outputs[1]);
+  sum(outputs[0]).backward();
+  EXPECT_EQ(module.parameters()[0]->grad().to_vector<double>(), std::vector<double>(4, 1));
+}
+
 }  // namespace weft
