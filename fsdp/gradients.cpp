@@ -136,9 +136,10 @@ void Gradients::leave_kept_memory() {
   for (const Part& part : parts_) {
     if (part.slot->parameter->grad()) return;
   }
-  for (Ref<Storage>* memory : {&final_, &middle_}) {
-    if (*memory && (*memory)->use_count() > 1) final_ = middle_ = {};
-  }
+  const auto is_kept = [](const Ref<Storage>& memory) { return memory && memory->use_count() > 1; };
+  if (!is_kept(final_) && !is_kept(middle_)) return;
+  final_ = middle_ = {};
+  make_memory();
 }
 
 /// A gradient that was cleared since takes what was summed for it along.

@@ -261,24 +261,27 @@ TEST(Edges, ValuesSetLaterAreTaken) {
 }
 
 TEST(Edges, AGradientThatIsKeptStays) {
-  run_ranks(2, [](Communicator world) {
-    const DeviceMesh mesh(world, {{"dp", 2}});
+  const auto test = [](Communicator world) {
+    const int ranks = world.size();
+    const DeviceMesh mesh(world, {{"dp", ranks}});
     for (const Strategy& strategy : {Strategy::full_shard(), Strategy::zero1(), Strategy::ddp()}) {
       Linear layer(2, 4, false);
       fully_shard(layer, mesh, {.strategy = strategy});
       layer.materialize();
       const ParameterPtr weight = layer.parameters()[0];
       const auto backward_of = [&](double value) {
-        sum(layer(distribute(full({2, 2}, value), mesh, {Shard(0)}))).backward();
+        sum(layer(distribute(full({ranks, 2}, value), mesh, {Shard(0)}))).backward();
         const Tensor gradient = weight->grad();
         weight->clear_grad();
         return gradient;
       };
       const Tensor first = backward_of(1), second = backward_of(5);
-      EXPECT_EQ(first.full_tensor().to_vector<double>(), std::vector<double>(8, 2));
-      EXPECT_EQ(second.full_tensor().to_vector<double>(), std::vector<double>(8, 10));
+      EXPECT_EQ(first.full_tensor().to_vector<double>(), std::vector<double>(8, ranks));
+      EXPECT_EQ(second.full_tensor().to_vector<double>(), std::vector<double>(8, 5 * ranks));
     }
-  });
+  };
+  run_ranks(1, test);
+  run_ranks(2, test);
 }
 
 TEST(Edges, WhatWasGatheredBeforeAnUpdateIsNotRead) {
