@@ -102,7 +102,7 @@ int run_ckpt(const CkptOptions& given) {
   static const std::set<std::string> of_all_ranks = {"reshard", "export", "import"};
   CkptOptions options = given;
   if (of_all_ranks.contains(options.command)) {
-    options.ranks = job_ranks(options.ranks, "--ranks");
+    options.ranks = job_ranks(options.ranks, options.command == "export" ? "--threads" : "--ranks");
   } else if (!is_first_process()) {
     return 0;
   }

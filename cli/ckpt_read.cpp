@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include "cli/ckpt.h"
 #include "weft/checkpoint.h"
@@ -115,8 +116,9 @@ void compare_parts(const Tensor& a, const Tensor& b, double tolerance, Differenc
   const auto* y = static_cast<const std::byte*>(there.block().data);
   for (size_t i = 0; i < left.size(); ++i) {
     if (std::memcmp(x + i * size, y + i * size, size) == 0) continue;
-    const double distance = std::abs(left[i] - right[i]);
+    double distance = std::abs(left[i] - right[i]);
     // A NaN on one side is no small difference.
+    if (std::isnan(distance)) distance = std::numeric_limits<double>::infinity();
     if (tolerance > 0 && distance <= tolerance) continue;
     ++difference.elements;
     double before = difference.largest;

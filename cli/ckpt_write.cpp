@@ -80,6 +80,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what,
     CheckpointSaver saver(world, options.other);
     const std::string saved = saver.save(step, renamed);
     progress.add(own);
+    world.barrier();
     if (world.rank() == 0) path = saved;
   });
   if (!is_first_process()) return 0;

@@ -22,10 +22,17 @@ struct Named {
 
 }  // namespace
 
+/// Where it is, or will be: of a relative path whose first folder is not there the system's
+/// function gives a relative one.
+static fs::path located(const std::string& path) {
+  std::error_code ignored;
+  return fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+}
+
 static void check_outside(const Named& output, const std::string& data) {
   std::error_code ignored;
   if (output.path.empty() || !fs::is_directory(data, ignored)) return;
-  const fs::path inner = fs::weakly_canonical(output.path, ignored);
+  const fs::path inner = located(output.path);
   const fs::path outer = fs::canonical(data, ignored);
   const auto [end, stop] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
   if (end == outer.end()) {
@@ -36,9 +43,7 @@ static void check_outside(const Named& output, const std::string& data) {
 
 static void check_other_file(const Named& output, const Named& other) {
   if (output.path.empty() || other.path.empty()) return;
-  std::error_code ignored;
-  if (fs::weakly_canonical(output.path, ignored) != fs::weakly_canonical(other.path, ignored))
-    return;
+  if (located(output.path) != located(other.path)) return;
   fail(output.flag, ' ', output.path, " would be written over ", other.flag);
 }
 

@@ -22,12 +22,14 @@ void note_flags(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) flags_of_process += concat(i > 1 ? " " : "", argv[i]);
 }
 
-void check_same_flags(const Communicator& world) {
+void check_same(const Communicator& world, const char* verb, const std::string& own) {
   if (launched_ranks() == 1) return;
-  const std::string first = world.broadcast(flags_of_process, 0);
-  if (first == flags_of_process) return;
-  fail("rank ", world.rank(), " was started as weft ", flags_of_process, " but rank 0 as weft ",
-       first);
+  const std::string first = world.broadcast(own, 0);
+  if (first != own) fail("rank ", world.rank(), ' ', verb, ' ', own, " but rank 0 ", first);
+}
+
+void check_same_flags(const Communicator& world) {
+  check_same(world, "was started as weft", flags_of_process);
 }
 
 bool is_first_process() { return launched_ranks() == 1 || connect().rank() == 0; }

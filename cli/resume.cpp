@@ -5,9 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <filesystem>
 
@@ -149,14 +151,43 @@ std::string chosen_checkpoint(const std::string& directory, const Communicator& 
 }
 
 static volatile std::sig_atomic_t stop_signal = 0;
+/// When it came, in milliseconds.
+static std::atomic<int64_t> stop_time = 0;
+/// The one that ended a run.
+static std::atomic<int> ended_by = 0;
+
+static constexpr int kStopSignals[] = {SIGTERM, SIGINT, SIGUSR2};
 
 static void note_signal(int signal) {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const int64_t milliseconds = int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+  if (stop_signal != 0) {
+    // Who signals all processes of a job reaches a rank twice: the launcher passes its own on.
+    if (milliseconds - stop_time < 1000) return;
+    std::signal(signal, SIG_DFL);
+    ::raise(signal);
+    return;
+  }
+  stop_time = milliseconds;
   stop_signal = signal;
   constexpr char kText[] =
       "\nweft: stopping after this step, which will be saved; once more stops at once\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
-  // The second one ends the program at once.
-  std::signal(signal, SIG_DFL);
+}
+
+/// What a signal does now: SIG_IGN where who started the program wants it to be ignored.
+static auto handler_of(int signal) {
+  struct sigaction now {};
+  ::sigaction(signal, nullptr, &now);
+  return now.sa_handler;
+}
+
+/// Nothing is left to be saved: a signal ends the program again.
+static void stop_listening() {
+  for (const int signal : kStopSignals) {
+    if (handler_of(signal) == note_signal) std::signal(signal, SIG_DFL);
+  }
 }
 
 /// mpirun sends SIGTERM when a rank is gone, and kills soon after: the ranks of other hosts then
@@ -179,19 +210,22 @@ RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llam
                  CheckpointOptions{.keep = options.keep, .continues = !options.resume.empty()});
   // One process hears for all its ranks; a launcher tells all processes.
   if (world.rank() != 0 && launched_ranks() == 1) return;
-  if (!is_ended_by_mpirun()) std::signal(SIGTERM, note_signal);
-  std::signal(SIGINT, note_signal);
-  std::signal(SIGUSR2, note_signal);
+  for (const int signal : kStopSignals) {
+    if (signal == SIGTERM && is_ended_by_mpirun()) continue;
+    if (handler_of(signal) != SIG_IGN) std::signal(signal, note_signal);
+  }
+}
+
+static int64_t greatest(const Communicator& world, int64_t own) {
+  int64_t all = 0;
+  const std::array<int64_t, 1> counts{1};
+  const Piece piece{.send = &own, .recv = &all, .dtype = DType::i64, .counts = counts};
+  world.all_reduce({&piece, 1}, ReduceOp::max).wait();
+  return all;
 }
 
 /// True when `mine` is so on any rank.
-static bool is_on_any(const Communicator& world, bool mine) {
-  int64_t own = mine, any = 0;
-  const std::array<int64_t, 1> counts{1};
-  const Piece piece{.send = &own, .recv = &any, .dtype = DType::i64, .counts = counts};
-  world.all_reduce({&piece, 1}, ReduceOp::max).wait();
-  return any != 0;
-}
+static bool is_on_any(const Communicator& world, bool mine) { return greatest(world, mine) != 0; }
 
 int64_t RunSaver::resume() {
   if (options_.resume.empty()) return 0;
@@ -227,23 +261,15 @@ int64_t RunSaver::resume() {
   return step_;
 }
 
-/// All ranks stop after the same step: the one at which rank 0 saw the signal.
+/// All ranks stop after the same step, whichever of them saw a signal.
 bool RunSaver::is_stopping() {
-  int64_t stopping = stop_signal != 0;
-  const std::array<int64_t, 1> counts{1};
-  const Piece piece{.send = &stopping, .recv = &stopping, .dtype = DType::i64, .counts = counts};
-  world_.broadcast({&piece, 1}, 0).wait();
-  return stopping != 0;
+  const int64_t signal = greatest(world_, stop_signal);
+  if (signal != 0) ended_by = static_cast<int>(signal);
+  return signal != 0;
 }
 
 /// Whether no rank writes any more.
-bool RunSaver::is_saved() {
-  int64_t mine = !saver_->is_saving(), all = 0;
-  const std::array<int64_t, 1> counts{1};
-  const Piece piece{.send = &mine, .recv = &all, .dtype = DType::i64, .counts = counts};
-  world_.all_reduce({&piece, 1}, ReduceOp::min).wait();
-  return all != 0;
-}
+bool RunSaver::is_saved() { return !is_on_any(world_, saver_->is_saving()); }
 
 void RunSaver::finish_save() {
   if (under_way_.empty()) return;
@@ -267,10 +293,13 @@ bool RunSaver::after_step(int64_t step, bool is_last) {
   if (!stopping && !is_last && !due) return false;
   finish_save();
   under_way_ = saver_->save_async(step, state_);
-  if (stopping || is_last) finish_save();
+  if (stopping || is_last) {
+    finish_save();
+    stop_listening();
+  }
   return stopping;
 }
 
-int stopped_by() { return stop_signal; }
+int stopped_by() { return ended_by; }
 
 }  // namespace weft::cli

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 #include <string_view>
 
 #include "weft/error.h"
@@ -173,6 +174,20 @@ void TokenStream::copy(int64_t from, std::span<int64_t> into) const {
     into = into.subspan(count);
     from += static_cast<int64_t>(count);
   }
+}
+
+std::string TokenStream::in_words() const {
+  constexpr int64_t kPlaces = 1000;
+  // FNV-1a.
+  uint64_t hash = 0xcbf29ce484222325;
+  int64_t token = 0;
+  for (int64_t i = 0; i < std::min(kPlaces, size_); ++i) {
+    copy(size_ <= kPlaces ? i : size_ / kPlaces * i, {&token, 1});
+    hash = (hash ^ static_cast<uint64_t>(token)) * 0x100000001b3;
+  }
+  std::ostringstream text;
+  text << size_ << " tokens of " << files_ << " files, with hash " << std::hex << hash;
+  return text.str();
 }
 
 }  // namespace weft::cli

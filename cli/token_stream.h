@@ -27,6 +27,8 @@ class TokenStream {
   int64_t size() const { return size_; }
   /// Number of files they come from.
   int64_t files() const { return files_; }
+  /// "1000 tokens of 3 files, with hash 1f2e...": of a thousand places in them.
+  std::string in_words() const;
   /// Tokens [from, from + into.size()), which must be there.
   void copy(int64_t from, std::span<int64_t> into) const;
 

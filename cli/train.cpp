@@ -113,6 +113,7 @@ class Training {
     if (!machine) return {};
     const int ranks = mesh_.communicator().size();
     const int a_host = launched_ranks() > 1 ? launched_local_rank().size : ranks;
+    if (a_host == 0) return {};
     return predicted_step(*machine, model_.config(), options_.parallel, ranks, a_host);
   }
 
@@ -347,6 +348,7 @@ void train(const TrainOptions& options) {
   run_world(options.ranks,
             [&](Communicator world) {
               check_same_flags(world);
+              check_same(world, "reads", data.stream().in_words());
               Training(options, config, data, world).run();
             },
             {.deadline = deadline, .threads_per_rank = options.threads, .seed = options.seed});

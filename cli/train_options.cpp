@@ -125,7 +125,8 @@ void complete(TrainOptions& o) {
   complete(o.checkpoints);
   if (o.parallel.model.empty()) o.parallel.model = o.init;
   const char* flag = launched_ranks() > 1 ? "the job's number of processes" : "--ranks";
-  o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), kMostRanks, flag);
+  const int most = std::max(kMostRanks, launched_ranks());
+  o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), most, flag);
   if (o.cuda_graph) check_graph(o);
   if (!o.parallel.offload.empty() && device_named(o.device).kind != DeviceKind::cuda) {
     fail("--offload is of what GPUs compute with, but --device is ", o.device);

@@ -162,7 +162,9 @@ static std::unique_ptr<Connection> connected_by_mpi(const Launched& launched,
   auto made = std::make_unique<Connection>();
   const MpiJob job = join_mpi_job(launched, build_in_words(), options.deadline);
   const auto own = std::find(job.here.begin(), job.here.end(), launched.rank);
-  const HostMembers members{launched.job, static_cast<int>(own - job.here.begin()),
+  // Containers that share a network are hosts of their own, and meet under names of their own.
+  const HostMembers members{concat(launched.job, '.', job.here.front()),
+                            static_cast<int>(own - job.here.begin()),
                             static_cast<int>(job.here.size()), build_in_words()};
   job.engine->attach(join_host(*made, members, launched, job.here, options));
   made->mpi = job.engine;

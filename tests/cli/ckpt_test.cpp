@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -294,14 +295,11 @@ TEST_F(Ckpt, ResumesTheModelThatWasSaved) {
   expect(0, run + saved, "after step 2");
 }
 
-TEST_F(Ckpt, SavesWhenItIsTerminated) {
-  const std::string saved = scratch_.path("saved");
+/// Its exit code, when `signal` is called with its process once a checkpoint is there.
+template <class Signal>
+int code_of_signalled(const std::string& command, const std::string& saved, const Signal& signal) {
   const pid_t child = ::fork();
   if (child == 0) {
-    const std::string command =
-        std::string("exec ") + WEFT_PROGRAM + " " +
-        train("--steps 1000000 --mesh dp=2 --save-every 2 --keep 2 --save " + saved) + " >" +
-        scratch_.path("log") + " 2>&1";
     ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     ::_exit(127);
   }
@@ -310,12 +308,56 @@ TEST_F(Ckpt, SavesWhenItIsTerminated) {
   for (int i = 0; i < 600 && (!fs::exists(saved, ignored) || fs::is_empty(saved, ignored)); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  ::kill(child, SIGTERM);
+  signal(child);
   int status = 0;
   ::waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM) << status;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(Ckpt, SavesWhenItIsTerminated) {
+  for (const int times : {1, 3}) {
+    const std::string saved = scratch_.path(concat("saved", times));
+    const std::string command =
+        concat("exec ", WEFT_PROGRAM, " ",
+               train("--steps 1000000 --mesh dp=2 --save-every 2 --keep 2 --save " + saved), " >",
+               scratch_.path("log"), " 2>&1");
+    const int code = code_of_signalled(command, saved, [&](pid_t child) {
+      // All at once, as when a launcher passes on what its ranks were sent as well.
+      for (int i = 0; i < times; ++i) ::kill(child, SIGTERM);
+    });
+    EXPECT_EQ(code, 128 + SIGTERM) << times;
+    expect(0, "ckpt verify " + saved, "COMPLETE");
+    expect(0, train("--steps 1 --mesh dp=2 --resume " + saved), "resumed from");
+  }
+}
+
+TEST_F(Ckpt, SavesWhenOneRankIsSignalled) {
+  const std::string saved = scratch_.path("saved"), rank = scratch_.path("rank");
+  const std::string command =
+      concat("exec ", WEFT_PROGRAM, " run -n 2 -- sh -c 'echo $$ >", rank, "-$WEFT_RANK; exec ",
+             WEFT_PROGRAM, " ",
+             train("--steps 1000000 --mesh dp=2 --save-every 2 --keep 2 --save " + saved), "' >",
+             scratch_.path("log"), " 2>&1");
+  const int code = code_of_signalled(command, saved, [&](pid_t) {
+    pid_t second = 0;
+    std::ifstream(rank + "-1") >> second;
+    ASSERT_GT(second, 0);
+    ::kill(second, SIGUSR2);
+  });
+  EXPECT_EQ(code, 128 + SIGUSR2);
   expect(0, "ckpt verify " + saved, "COMPLETE");
-  expect(0, train("--steps 1 --mesh dp=2 --resume " + saved), "resumed from");
+}
+
+TEST_F(Ckpt, RefusesOtherDataOnAnotherRank) {
+  for (const char rank : {'0', '1'}) {
+    const std::string directory = scratch_.path(concat("data-", rank));
+    fs::create_directory(directory);
+    std::ofstream(directory + "/a") << std::string(20000, rank);
+  }
+  const std::string data = scratch_.path("data");
+  const std::string command = concat("run -n 2 -- sh -c 'cd ", data, "-$WEFT_RANK && exec ",
+                                     WEFT_PROGRAM, " train --data . --batch 4 --seq 16 --steps 2'");
+  expect(2, command, "rank 1 reads ");
 }
 
 }  // namespace

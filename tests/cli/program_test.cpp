@@ -75,6 +75,7 @@ TEST_F(Program, RefusesImpossibleMeshes) {
   expect_usage_error(small("--mesh dp=2,TP=2"), "tp is tensor parallelism");
   expect_usage_error(concat("train --data ", scratch_.path(""), " --save ", scratch_.path("ck")),
                      "lies within --data");
+  expect_usage_error(concat("train --data . --metrics not/there/yet.jsonl"), "lies within --data");
   const std::string file = scratch_.path("same.json");
   expect_usage_error(small(concat("--trace ", file, " --metrics ", file)),
                      "would be written over --metrics");
