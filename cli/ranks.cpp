@@ -29,7 +29,7 @@ void check_same(const Communicator& world, const char* verb, const std::string& 
 }
 
 void check_same_flags(const Communicator& world) {
-  check_same(world, "was started as weft", flags_of_process);
+  check_same(world, "was started", concat("as weft ", flags_of_process));
 }
 
 bool is_first_process() { return launched_ranks() == 1 || connect().rank() == 0; }
