@@ -139,20 +139,26 @@ bool ExchangeWork::read_next_phase() {
   order_.finished(phase_);
   if (phase_ + 1 < phases_) showing_.update(phase_ + 1);
   seen_ = 0;
+  if (phase_ + 1 < phases_) wait_anew();
   slot_.stage.store(awaited(), std::memory_order_release);
   return true;
 }
 
-int64_t ExchangeWork::read_peers(int phase) {
+std::span<const void* const> ExchangeWork::shown() {
   std::vector<const void*>& published = transport_.published();
   for (int r = 0; r < group().size(); ++r) {
     published[static_cast<size_t>(r)] = group().slot(r, sequence()).published;
   }
+  return published;
+}
+
+int64_t ExchangeWork::read_peers(int phase) {
   try {
+    if (phase == 0) phases_ *= reader_->rounds(shown());
     order_.await(phase);
     if (phase == 0) flight().begins_on(order_.stream());
     const StreamScope scope(order_.stream());
-    const int64_t bytes = reader_->read(phase, published);
+    const int64_t bytes = reader_->read(phase, shown());
     slot_.reading.store(0, std::memory_order_release);
     return bytes;
   } catch (const PeerMismatch& mismatch) {

@@ -44,10 +44,13 @@ class ExchangeWork : public PendingWork {
   bool may_read();
   bool read_next_phase();
   int64_t read_peers(int phase);
+  /// What each rank shows.
+  std::span<const void* const> shown();
   std::string prefix() const;
 
   MemoryTransport& transport_;
   ExchangeReader* reader_;
+  /// Of all rounds, when all have come.
   int phases_;
   /// The phase this rank has ended last; -1: it has published.
   int phase_ = -1;

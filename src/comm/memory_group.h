@@ -34,9 +34,10 @@ struct alignas(64) Slot {
   Signature signature;
 };
 
-inline constexpr uint64_t kStages = 8;
+inline constexpr uint64_t kStages = 65536;
 inline constexpr uint64_t kPosted = 1;
 constexpr uint64_t finished_stage(int phase) { return 2 + static_cast<uint64_t>(phase); }
+/// Of calls on GPUs, which have one round.
 inline constexpr int kMaxPhases = 6;
 
 /// Points in the streams of GPUs that belong to a slot. Written before the stage that tells of

@@ -41,7 +41,7 @@ PendingWork* PendingWork::find(const MemoryGroup& group, uint64_t sequence) {
 }
 
 void PendingWork::wait() {
-  waiter_ = Waiter(group_.world->spins());
+  wait_anew();
   wait_quietly();
   if (error_) std::rethrow_exception(error_);
   joined();

@@ -64,6 +64,8 @@ class PendingWork : public Work::State {
   /// The sequence as people count.
   uint64_t number() const { return sequence_ & ~kMessage; }
   FlightOperation& flight() { return flight_; }
+  /// The others have come so far: what is waited for next may take as long.
+  void wait_anew() { waiter_ = Waiter(group_.world->spins()); }
 
  private:
   bool try_to_advance() noexcept;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/read_collective.h"
 
+#include <algorithm>
+
 #include "src/cuda/runtime.h"
 #include "src/cuda/streams.h"
 #include "src/kernels/bulk_copy.h"
@@ -40,19 +42,57 @@ int64_t read_collective(const CollectiveRead& read) {
   }
 }
 
-int64_t part_offset(std::span<const int64_t> counts, int rank) {
-  int64_t offset = 0;
-  for (int r = 0; r < rank; ++r) offset += counts[static_cast<size_t>(r)];
-  return offset;
+/// Elements before rank r's part in what a rank sends, as it lies there or in one half of a stage.
+static int64_t sent_before(const Collective& call, const Piece& piece, int ranks, int r) {
+  if (!sends_all_parts(call.kind)) return 0;
+  int64_t before = 0;
+  for (int part = 0; part < r; ++part) {
+    before += most_of(part_of(call, piece, ranks, part), call.rounds);
+  }
+  return before;
 }
 
-void copy_elements(const Piece& piece, void* to, const void* from, int64_t count) {
+const void* CollectiveRead::sent(int from, size_t i, int r) const {
+  const Collective* call = from == rank ? &mine : of(from);
+  if (!call) return nullptr;
+  const Piece& piece = call->pieces[i];
+  int64_t elements = sent_before(*call, piece, size(), r);
+  size_t bytes = 0;
+  if (call->rounds == 1) {
+    elements += range(mine.pieces[i], r).begin;
+  } else {
+    bytes = static_cast<size_t>(round.index % 2) * call->half_bytes;
+  }
+  bytes += static_cast<size_t>(elements) * size_of(piece.dtype);
+  return static_cast<const std::byte*>(piece.send) + bytes;
+}
+
+const void* CollectiveRead::reduced(int from, size_t i) const {
+  const Collective* call = of(from);
+  if (!call) return nullptr;
+  const Piece& piece = call->pieces[i];
+  int64_t before = 0;
+  if (call->rounds == 1) {
+    before = share_of(piece.counts[0], size(), from).begin + range(piece, from).begin;
+  }
+  return static_cast<const std::byte*>(piece.recv) +
+         static_cast<size_t>(before) * size_of(piece.recv_dtype);
+}
+
+int CollectiveReader::rounds(std::span<const void* const> shown) {
+  for (const void* call : shown) {
+    if (call) rounds_ = std::max(rounds_, static_cast<const Collective*>(call)->rounds);
+  }
+  return rounds_;
+}
+
+void copy_elements(const Piece& piece, void* to, const void* from, int64_t count, int64_t of) {
   if (count == 0 || to == from) return;
   const size_t bytes = static_cast<size_t>(count) * size_of(piece.dtype);
   if (piece.device.kind == DeviceKind::cuda) {
     cuda::copy_on_devices(to, from, bytes, cuda::current_stream(piece.device));
   } else {
-    copy_bytes(to, from, bytes);
+    copy_bytes(to, from, bytes, static_cast<size_t>(of) * size_of(piece.dtype));
   }
 }
 

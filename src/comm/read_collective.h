@@ -5,22 +5,33 @@
 #include <string>
 #include <vector>
 
+#include "src/comm/rounds.h"
 #include "src/comm/transport.h"
 
 namespace weft {
 
-/// One rank's view of a collective in which ranks read each other's memory, during one phase.
+/// One rank's view of a collective in which ranks read each other's memory, during one phase of a
+/// round.
 struct CollectiveRead {
   const Collective& mine;
   int rank;
   int phase;
   /// Each rank's `Collective`, or null where a rank is not there.
   std::span<const void* const> shown;
+  Round round = {};
 
   int size() const { return static_cast<int>(shown.size()); }
   const Collective* of(int r) const {
     return static_cast<const Collective*>(shown[static_cast<size_t>(r)]);
   }
+  /// What this round deals with of rank r's part of a piece.
+  ElementRange range(const Piece& piece, int r) const {
+    return range_of(part_of(mine, piece, size(), r), round);
+  }
+  /// That range, of rank r's part, in what rank `from` sends as piece i; null when it is not there.
+  const void* sent(int from, size_t i, int r) const;
+  /// That range of the share that rank `from` has reduced.
+  const void* reduced(int from, size_t i) const;
 };
 
 /// Phases of a collective: reads that begin when all ranks have ended the one before.
@@ -38,20 +49,12 @@ int64_t read_all_to_all(const CollectiveRead& read);
 int64_t read_reduce_scatter(const CollectiveRead& read);
 int64_t read_all_reduce(const CollectiveRead& read);
 
-/// The elements of a piece that one rank reduces.
-struct ReducedRange {
-  int64_t begin;
-  int64_t count;
-};
-
-/// Rank r's share of an all_reduce: whole cache lines, so that ranks do not write the same one.
-ReducedRange share_of(int64_t elements, int ranks, int rank);
-
-/// Elements before rank r's part.
-int64_t part_offset(std::span<const int64_t> counts, int rank);
-
-/// Copies elements of the piece's dtype, on its device, unless they are there already.
-void copy_elements(const Piece& piece, void* to, const void* from, int64_t count);
+/// Copies elements of the piece's dtype, on its device, unless they are there already: all, or some
+/// of a part of `of`.
+void copy_elements(const Piece& piece, void* to, const void* from, int64_t count, int64_t of);
+inline void copy_elements(const Piece& piece, void* to, const void* from, int64_t count) {
+  copy_elements(piece, to, from, count, count);
+}
 
 /// What a rank finds out about another one while it reads, though their calls had equal signatures.
 struct PeerMismatch {
@@ -59,17 +62,20 @@ struct PeerMismatch {
   std::string text;
 };
 
-/// A reader that runs `read_collective`.
+/// A reader that runs `read_collective`, the phases of each round.
 class CollectiveReader : public ExchangeReader {
  public:
   CollectiveReader(const Collective& call, int rank) : call_(call), rank_(rank) {}
+  int rounds(std::span<const void* const> shown) final;
   int64_t read(int phase, std::span<const void* const> shown) final {
-    return read_collective({call_, rank_, phase, shown});
+    const int phases = phases_of(call_.kind);
+    return read_collective({call_, rank_, phase % phases, shown, {phase / phases, rounds_}});
   }
 
  private:
   const Collective& call_;
   int rank_;
+  int rounds_ = 1;
 };
 
 /// A collective that owns its pieces and counts.

@@ -3,32 +3,25 @@
 
 namespace weft {
 
-static std::byte* element_at(void* data, int64_t index, DType dtype) {
-  return static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
-}
-
-static const std::byte* element_at(const void* data, int64_t index, DType dtype) {
-  return static_cast<const std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
-}
-
-static int64_t bytes_of(int64_t count, DType dtype) {
-  return count * static_cast<int64_t>(size_of(dtype));
+/// Copies what the round has of rank `part`'s part in piece i from what rank `from` sends to
+/// `before` elements into `recv`; returns the bytes that came from another rank.
+static int64_t read_part(const CollectiveRead& read, size_t i, int from, int part, int64_t before) {
+  const Piece& piece = read.mine.pieces[i];
+  const ElementRange range = read.range(piece, part);
+  const auto element = static_cast<int64_t>(size_of(piece.dtype));
+  std::byte* to = static_cast<std::byte*>(piece.recv) + (before + range.begin) * element;
+  if (const void* sent = read.sent(from, i, part)) {
+    copy_elements(piece, to, sent, range.count, part_of(read.mine, piece, read.size(), part));
+  }
+  return from == read.rank ? 0 : range.count * element;
 }
 
 int64_t read_broadcast(const CollectiveRead& read) {
-  const int root = read.mine.root;
   int64_t bytes = 0;
   for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
-    const Piece& piece = read.mine.pieces[i];
-    const int64_t count = piece.counts[0];
-    if (read.rank == root) {
-      if (piece.recv) copy_elements(piece, piece.recv, piece.send, count);
-      continue;
-    }
-    if (const Collective* from = read.of(root)) {
-      copy_elements(piece, piece.recv, from->pieces[i].send, count);
-    }
-    bytes += bytes_of(count, piece.dtype);
+    // The root need not receive.
+    if (!read.mine.pieces[i].recv) continue;
+    bytes += read_part(read, i, read.mine.root, read.rank, 0);
   }
   return bytes;
 }
@@ -38,13 +31,9 @@ static int64_t read_parts(const CollectiveRead& read) {
   int64_t bytes = 0;
   for (int step = 1; step <= read.size(); ++step) {
     const int from = (read.rank + step) % read.size();
-    const Collective* peer = read.of(from);
     for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
-      const Piece& piece = read.mine.pieces[i];
-      const int64_t count = piece.counts[static_cast<size_t>(from)];
-      void* to = element_at(piece.recv, part_offset(piece.counts, from), piece.dtype);
-      if (peer) copy_elements(piece, to, peer->pieces[i].send, count);
-      if (from != read.rank) bytes += bytes_of(count, piece.dtype);
+      const int64_t before = part_offset(read.mine.pieces[i].counts, from);
+      bytes += read_part(read, i, from, from, before);
     }
   }
   return bytes;
@@ -57,17 +46,9 @@ int64_t read_gather(const CollectiveRead& read) {
 }
 
 int64_t read_scatter(const CollectiveRead& read) {
-  const Collective* root = read.of(read.mine.root);
   int64_t bytes = 0;
   for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
-    const Piece& piece = read.mine.pieces[i];
-    const int64_t count = piece.counts[static_cast<size_t>(read.rank)];
-    const int64_t offset = part_offset(piece.counts, read.rank);
-    if (root) {
-      const void* from = element_at(root->pieces[i].send, offset, piece.dtype);
-      copy_elements(piece, piece.recv, from, count);
-    }
-    if (read.rank != read.mine.root) bytes += bytes_of(count, piece.dtype);
+    bytes += read_part(read, i, read.mine.root, read.rank, 0);
   }
   return bytes;
 }
@@ -82,18 +63,18 @@ static void check_sent(const Collective& peer, int from, int rank, int64_t expec
 
 int64_t read_all_to_all(const CollectiveRead& read) {
   const Piece& piece = read.mine.pieces[0];
+  const auto element = static_cast<int64_t>(size_of(piece.dtype));
   int64_t bytes = 0;
   for (int step = 1; step <= read.size(); ++step) {
     const int from = (read.rank + step) % read.size();
     const int64_t count = read.mine.recv_counts[static_cast<size_t>(from)];
-    void* to = element_at(piece.recv, part_offset(read.mine.recv_counts, from), piece.dtype);
     if (const Collective* peer = read.of(from)) {
       check_sent(*peer, from, read.rank, count);
-      const Piece& sent = peer->pieces[0];
-      copy_elements(piece, to,
-                    element_at(sent.send, part_offset(sent.counts, read.rank), piece.dtype), count);
+      std::byte* to =
+          static_cast<std::byte*>(piece.recv) + part_offset(read.mine.recv_counts, from) * element;
+      copy_elements(piece, to, read.sent(from, 0, read.rank), count);
     }
-    if (from != read.rank) bytes += bytes_of(count, piece.dtype);
+    if (from != read.rank) bytes += count * element;
   }
   return bytes;
 }

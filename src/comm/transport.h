@@ -42,12 +42,20 @@ struct Collective {
   std::span<const Piece> pieces = {};
   /// Of all_to_all.
   std::span<const int64_t> recv_counts = {};
+  /// What other processes are shown of a call in several rounds: `send` leads to the first of two
+  /// halves, that many bytes apart, which hold what each round sends in turn; `recv` of an
+  /// all_reduce to what the round has reduced.
+  int rounds = 1;
+  size_t half_bytes = 0;
 };
 
 /// What a rank of an exchange does when all have shown their blocks.
 class ExchangeReader {
  public:
   virtual ~ExchangeReader() = default;
+  /// How often the phases are gone through, one round after the other; asked once, before the
+  /// first.
+  virtual int rounds(std::span<const void* const>) { return 1; }
   /// Reads what the ranks show in this phase and returns the bytes that came from other ranks.
   /// `shown[r]` leads to the first of rank r's `Exchange::blocks`. Called once a phase, in order;
   /// phase p begins when all ranks have ended phase p - 1. A null pointer stands for a rank that is

@@ -48,8 +48,8 @@ void copy_around_caches(void* to, const void* from, size_t bytes) {
   std::memcpy(out + at, in + at, bytes - at);
 }
 
-void copy_bytes(void* to, const void* from, size_t bytes) {
-  if (bytes < kBulkBytes) {
+void copy_bytes(void* to, const void* from, size_t bytes, size_t of) {
+  if (of < kBulkBytes) {
     if (bytes > 0) std::memcpy(to, from, bytes);
     return;
   }

@@ -14,7 +14,10 @@ inline constexpr size_t kBulkBytes = size_t{8} << 20;
 void copy_around_caches(void* to, const void* from, size_t bytes);
 void finish_bulk_writes();
 
-/// memcpy, around the caches where there is much.
-void copy_bytes(void* to, const void* from, size_t bytes);
+/// memcpy, around the caches where there is much: where it is part of a copy of so many bytes.
+void copy_bytes(void* to, const void* from, size_t bytes, size_t of);
+inline void copy_bytes(void* to, const void* from, size_t bytes) {
+  copy_bytes(to, from, bytes, bytes);
+}
 
 }  // namespace weft

@@ -57,7 +57,7 @@ PieceRange MpiParts::share(size_t i, int r) const {
     return {i, part_offset(piece.counts, r), piece.counts[static_cast<size_t>(r)], 0};
   }
   if (direct_) return {i, 0, piece.counts[0], 0};
-  const ReducedRange range = share_of(piece.counts[0], size_, r);
+  const ElementRange range = share_of(piece.counts[0], size_, r);
   return {i, range.begin, range.count, range.begin};
 }
 

@@ -12,13 +12,15 @@
 namespace weft {
 
 void* Showing::hold(size_t bytes) {
-  held_.reserve(held_.size() + 1);
-  held_.push_back({group_.heap->allocate(bytes), bytes});
-  return held_.back().data;
-}
-
-void Showing::release() {
-  for (const Held& held : held_) group_.heap->free(held.data, held.bytes);
+  // The allocator keeps memory for the next call; fresh pages cost more than the copy.
+  Ref<Storage> memory = Storage::allocate(bytes);
+  if (!group_.heap->contains(memory->data())) {
+    SharedHeap* heap = group_.heap;
+    void* data = heap->allocate(bytes);
+    memory = Storage::wrap(data, bytes, cpu, [=] { heap->free(data, bytes); });
+  }
+  held_.push_back(std::move(memory));
+  return held_.back()->data();
 }
 
 /// What a part of that size takes of a room: whole cache lines.
@@ -78,7 +80,7 @@ bool Showing::fits_room(const Exchange& call) const {
 
 /// The own share of an all_reduce, which is made in the first phase and read in the second.
 const void* Showing::late_part(const Piece& piece) {
-  const ReducedRange share = share_of(piece.counts[0], group_.size(), rank_);
+  const ElementRange share = share_of(piece.counts[0], group_.size(), rank_);
   if (share.count == 0 || is_seen(piece.recv)) return piece.recv;
   const size_t before = bytes_of_elements(share.begin, piece.recv_dtype);
   void* made = static_cast<std::byte*>(piece.recv) + before;
@@ -98,7 +100,35 @@ Piece Showing::shared_piece(const Collective& call, const Piece& piece) {
   return shown;
 }
 
+bool Showing::needs_rounds(const Collective& call) const {
+  if (is_eager_ || rounds_of(call, group_.size()) == 1) return false;
+  for (const Piece& piece : call.pieces) {
+    if (sizes_of(call, piece, rank_).send > 0 && !is_seen(piece.send)) return true;
+    if (call.kind == CollectiveKind::all_reduce && !is_seen(piece.recv)) return true;
+  }
+  return false;
+}
+
+/// In rounds.
+const void* Showing::staged(const Collective& call) {
+  stage_.emplace(call, group_.size(), rank_);
+  stage_->place_at(static_cast<std::byte*>(hold(stage_->bytes())));
+  stage_->fill(0);
+  phases_ = phases_of(call.kind);
+  auto* shown = new (place(sizeof(Collective))) Collective(call);
+  auto* pieces = static_cast<Piece*>(place(call.pieces.size_bytes()));
+  for (size_t i = 0; i < call.pieces.size(); ++i) {
+    new (pieces + i) Piece(call.pieces[i]);
+    pieces[i].counts = stored(call.pieces[i].counts, place(call.pieces[i].counts.size_bytes()));
+  }
+  stage_->lead_here(*shown, pieces);
+  shown->pieces = {pieces, call.pieces.size()};
+  shown->recv_counts = {};
+  return shown;
+}
+
 const void* Showing::shared(const Collective& call) {
+  if (needs_rounds(call)) return staged(call);
   auto* shown = static_cast<Collective*>(place(sizeof(Collective)));
   auto* pieces = static_cast<Piece*>(place(call.pieces.size_bytes()));
   for (size_t i = 0; i < call.pieces.size(); ++i) {
@@ -129,6 +159,14 @@ const void* Showing::shared(const Exchange& call) {
     new (blocks + i) Block(shared_block(call.blocks[i], static_cast<int>(i)));
   }
   return blocks;
+}
+
+void Showing::next_round(int phase) {
+  if (phase % phases_ == 0) {
+    stage_->fill(phase / phases_);
+  } else {
+    stage_->fill_reduced(phase / phases_);
+  }
 }
 
 void Showing::copy_late(int phase) {

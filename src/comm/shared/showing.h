@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "src/comm/memory_group.h"
+#include "src/comm/shared/stage.h"
 #include "src/comm/transport.h"
+#include "weft/storage.h"
 
 namespace weft {
 
@@ -22,9 +25,6 @@ class Showing {
       : group_(group), rank_(rank), sequence_(sequence) {}
   Showing(const Showing&) = delete;
   Showing& operator=(const Showing&) = delete;
-  ~Showing() {
-    if (!held_.empty()) release();
-  }
 
   /// What the others are led to: a Collective, or an array of blocks.
   const void* show(const Collective& call) {
@@ -41,6 +41,7 @@ class Showing {
   /// one before.
   void update(int phase) {
     if (!late_.empty()) copy_late(phase);
+    if (stage_) next_round(phase);
   }
   /// `bytes` at `data` as the others see them: in place or copied.
   const void* visible(const void* data, size_t bytes) {
@@ -48,10 +49,6 @@ class Showing {
   }
 
  private:
-  struct Held {
-    void* data;
-    size_t bytes;
-  };
   /// Elements that are made in a phase and read in the next one.
   struct Late {
     int phase;
@@ -68,20 +65,25 @@ class Showing {
   Block shared_block(const Block& block, int phase);
   Piece shared_piece(const Collective& call, const Piece& piece);
   const void* late_part(const Piece& piece);
+  bool needs_rounds(const Collective& call) const;
+  const void* staged(const Collective& call);
+  void next_round(int phase);
   /// Memory that the others see, for the life of this object.
   void* hold(size_t bytes);
   /// The same, in the slot's room as long as there is some.
   void* place(size_t bytes);
   void copy_late(int phase);
-  void release();
 
   const MemoryGroup& group_;
   const int rank_;
   const uint64_t sequence_;
   bool is_eager_ = false;
   size_t placed_ = 0;
-  std::vector<Held> held_;
+  std::vector<Ref<Storage>> held_;
   std::vector<Late> late_;
+  /// Of a call in rounds, of so many phases each.
+  std::optional<Stage> stage_;
+  int phases_ = 1;
 };
 
 }  // namespace weft

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/rounds.h"
+
+#include <algorithm>
+
+namespace weft {
+
+/// What a rank copies in a round, about: it stays in the caches until the others have read it.
+static constexpr int64_t kRoundBytes = int64_t{512} << 10;
+/// What the stages of a slot can count.
+static constexpr int64_t kMostRounds = 16384;
+static constexpr int64_t kLineElements = 64;
+
+static constexpr int64_t whole_lines(int64_t elements) {
+  return (elements + kLineElements - 1) / kLineElements * kLineElements;
+}
+
+int64_t most_of(int64_t part, int rounds) {
+  return rounds == 1 ? part : whole_lines((part + rounds - 1) / rounds);
+}
+
+ElementRange range_of(int64_t part, const Round& round) {
+  const int64_t each = most_of(part, round.count);
+  const int64_t begin = std::min(part, each * round.index);
+  return {begin, std::min(each, part - begin)};
+}
+
+ElementRange share_of(int64_t elements, int ranks, int rank) {
+  const int64_t each = whole_lines((elements + ranks - 1) / ranks);
+  const int64_t begin = std::min(elements, each * rank);
+  return {begin, std::min(each, elements - begin)};
+}
+
+int64_t part_offset(std::span<const int64_t> counts, int rank) {
+  int64_t offset = 0;
+  for (int r = 0; r < rank; ++r) offset += counts[static_cast<size_t>(r)];
+  return offset;
+}
+
+bool sends_all_parts(CollectiveKind kind) {
+  return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_reduce ||
+         kind == CollectiveKind::scatter || kind == CollectiveKind::all_to_all;
+}
+
+int64_t part_of(const Collective& call, const Piece& piece, int ranks, int rank) {
+  if (call.kind == CollectiveKind::broadcast) return piece.counts[0];
+  if (call.kind == CollectiveKind::all_reduce) return share_of(piece.counts[0], ranks, rank).count;
+  return piece.counts[static_cast<size_t>(rank)];
+}
+
+int rounds_of(const Collective& call, int ranks) {
+  if (call.kind == CollectiveKind::all_to_all) return 1;
+  int64_t all = 0, most = 0;
+  for (int r = 0; r < ranks; ++r) {
+    int64_t bytes = 0;
+    for (const Piece& piece : call.pieces) {
+      bytes += part_of(call, piece, ranks, r) * static_cast<int64_t>(size_of(piece.dtype));
+    }
+    all += bytes;
+    most = std::max(most, bytes);
+  }
+  const int64_t shown = sends_all_parts(call.kind) ? all : most;
+  return static_cast<int>(std::clamp<int64_t>(shown / kRoundBytes, 1, kMostRounds));
+}
+
+}  // namespace weft
