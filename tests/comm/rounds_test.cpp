@@ -210,7 +210,7 @@ TEST_P(Rounds, FromAndToARoot) {
   });
 }
 
-TEST(RoundRanges, CoverEachElementOnce) {
+TEST_P(Rounds, CoverEachElementOnce) {
   for (const int64_t part : {0, 1, 63, 64, 65, 1000, 4096, 1'000'003}) {
     for (const int rounds : {1, 2, 3, 7, 100}) {
       int64_t next = 0;
@@ -228,7 +228,7 @@ TEST(RoundRanges, CoverEachElementOnce) {
   }
 }
 
-TEST(RoundRanges, FewBytesAreOneRound) {
+TEST_P(Rounds, FewBytesAreOneRound) {
   const int64_t counts[] = {1000, 0, 3000};
   const Piece piece{.counts = counts};
   EXPECT_EQ(rounds_of({.kind = CollectiveKind::all_gather, .pieces = {&piece, 1}}, 3), 1);
