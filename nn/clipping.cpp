@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "nn/adjacency.h"
 #include "nn/squares.h"
 #include "weft/context.h"
@@ -30,9 +32,12 @@ Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (reduction.counts_here(i)) counted.push_back(i);
   }
-  Tensor sum = zeros({}, {.device = gradients[0].device()});
+  const bool exact = std::any_of(gradients.begin(), gradients.end(),
+                                 [](const Tensor& gradient) { return gradient.dtype() == f64; });
+  const DType dtype = exact ? f64 : f32;
+  Tensor sum = zeros({}, {.dtype = dtype, .device = gradients[0].device()});
   for (const Run& run : adjacent_runs({&gradients}, counted, [](size_t, size_t) { return true; })) {
-    sum = sum + sum_squares(flat(gradients, run)).to(f32).to(sum.device());
+    sum = sum + sum_squares(flat(gradients, run)).to(dtype).to(sum.device());
   }
   reduction.reduce(sum);
   return sqrt(sum);
@@ -42,7 +47,7 @@ Tensor clip_scale(const Tensor& norm, double max_norm) {
   if (!(max_norm > 0)) fail("clip: the greatest norm ", max_norm, " is not positive");
   NoGrad no_grad;
   const Tensor one = ones(norm.shape(), {.device = norm.device(), .sharding = norm.sharding()});
-  return minimum(max_norm / (norm + 1e-6), one);
+  return minimum((max_norm / (norm + 1e-6)).to(f32), one);
 }
 
 double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_norm) {

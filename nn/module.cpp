@@ -14,16 +14,6 @@ void Module::fail_used(size_t i) const {
   fail("module: parameter ", i, " is used of ", parameters_.size(), " that it declares");
 }
 
-Tensors Module::run_forward(const Tensors& inputs) {
-  if (!recompute_ || !Context::current().grad_enabled) return forward(inputs);
-  return checkpoint(
-      [kept = kept_forward(), life = std::weak_ptr(life_)](const Tensors& given) {
-        if (life.expired()) fail("checkpoint: the module that backward computes again is gone");
-        return kept(given);
-      },
-      inputs);
-}
-
 Tensors Module::operator()(const Tensors& inputs) {
   RunScope scope(this);
   if (hooks_.empty()) return run_forward(inputs);

@@ -128,7 +128,8 @@ class WEFT_API Module {
 };
 
 /// Runs `function` without recording it, and again, recorded, in backward: memory for time. Random
-/// numbers are equal in both runs.
+/// numbers are equal in both runs; what else `function` uses must be as it was (a module that
+/// recomputes sees to it). std::invalid_argument in backward when an input was changed in place.
 WEFT_API Tensors checkpoint(const std::function<Tensors(const Tensors&)>& function,
                             const Tensors& inputs);
 

@@ -116,5 +116,15 @@ TEST(Clipping, NamesMeshesThatHaveNothingInCommon) {
   });
 }
 
+TEST(Clipping, GradientsOfF64NeedNotFitF32) {
+  auto parameter = std::make_shared<Parameter>(Shape{2}, f64, constant_values(0));
+  parameter->materialize(cpu);
+  parameter->value().set_grad(full({2}, 3e25, {.dtype = f64}));
+  EXPECT_NEAR(clip_grad_norm({parameter}, 1) / std::sqrt(18e50), 1, 1e-12);
+  for (const double value : parameter->grad().to_vector<double>()) {
+    EXPECT_NEAR(value, std::sqrt(0.5), 1e-6);
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -174,4 +174,35 @@ TEST(Recompute, LetsOutputsBeNone) {
   EXPECT_EQ(module.parameters()[0]->grad().to_vector<double>(), std::vector<double>(4, 1));
 }
 
+TEST(Recompute, ParametersThatChangedAreNamed) {
+  Noisy noisy;
+  noisy.materialize();
+  noisy.set_recompute(true);
+  const Tensor loss = sum(noisy(Tensors{ones({2, 5})})[0]);
+  {
+    NoGrad no_grad;
+    fill_(noisy.module("linear").parameters()[0]->value(), 2);
+  }
+  EXPECT_EQ(error_of([&] { loss.backward(); }),
+            "checkpoint: parameter \"linear.weight\" [5, 5] is needed for the second run but was "
+            "changed since; call backward before it changes");
+}
+
+TEST(Recompute, TheSecondRunIsInTheModeOfTheFirst) {
+  std::vector<std::vector<float>> gradients;
+  for (const bool recompute : {false, true}) {
+    manual_seed(5);
+    Dropout layer(0.5);
+    layer.set_recompute(recompute);
+    Tensor x = normal({6, 5});
+    x.set_requires_grad();
+    const Tensor loss = sum(layer(Tensors{x})[0]);
+    layer.set_training(false);
+    loss.backward();
+    EXPECT_FALSE(layer.is_training());
+    gradients.push_back(x.grad().to_vector<float>());
+  }
+  EXPECT_EQ(gradients[0], gradients[1]);
+}
+
 }  // namespace weft

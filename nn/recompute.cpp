@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <optional>
+#include <vector>
+
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/module.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+namespace {
+
+/// What a forward finds in a module and all below it, besides its inputs.
+class FoundInModule {
+ public:
+  explicit FoundInModule(const Module& module) { visit(module); }
+
+  /// std::invalid_argument naming a parameter that has changed since `before`.
+  void check_values(const FoundInModule& before, const Module& module) const;
+  bool trains_as(const FoundInModule& other) const { return training_ == other.training_; }
+  /// Lets the module and all below it train or not, as they did then.
+  void set_training(Module& module) const {
+    size_t next = 0;
+    set_training(module, next);
+  }
+
+ private:
+  struct Value {
+    const Parameter* parameter;
+    Ref<Storage> storage;
+    uint64_t version;
+    bool operator==(const Value& other) const {
+      return storage.get() == other.storage.get() && version == other.version;
+    }
+  };
+
+  void visit(const Module& module) {
+    training_.push_back(module.is_training());
+    for (const auto& [name, parameter] : module.own_parameters()) {
+      const Ref<Storage>& storage = parameter->value().storage();
+      values_.push_back({parameter.get(), storage, storage->version()});
+    }
+    for (const auto& [name, child] : module.children()) visit(*child);
+  }
+  /// Those above before those below, whom they set as well.
+  void set_training(Module& module, size_t& next) const {
+    const bool training = training_[next++];
+    if (module.is_training() != training) module.set_training(training);
+    for (const auto& [name, child] : module.children()) set_training(*child, next);
+  }
+
+  std::vector<bool> training_;
+  std::vector<Value> values_;
+};
+
+void FoundInModule::check_values(const FoundInModule& before, const Module& module) const {
+  if (training_.size() != before.training_.size() || values_.size() != before.values_.size()) {
+    fail("checkpoint: the module that backward computes again has got other parts since");
+  }
+  for (size_t i = 0; i < values_.size(); ++i) {
+    if (values_[i] == before.values_[i]) continue;
+    for (const NamedParameter& named : module.named_parameters()) {
+      if (named.parameter.get() != values_[i].parameter) continue;
+      fail("checkpoint: parameter ", in_quotes(named.name()), " ", named.parameter->shape(),
+           " is needed for the second run but was changed since; call backward before it changes");
+    }
+  }
+}
+
+/// A second run trains as the first one did.
+class TrainingScope {
+ public:
+  TrainingScope(Module& module, const FoundInModule& now, const FoundInModule& then)
+      : module_(module), now_(now), differs_(!now.trains_as(then)) {
+    if (differs_) then.set_training(module_);
+  }
+  ~TrainingScope() {
+    if (differs_) now_.set_training(module_);
+  }
+  TrainingScope(const TrainingScope&) = delete;
+  TrainingScope& operator=(const TrainingScope&) = delete;
+
+ private:
+  Module& module_;
+  const FoundInModule& now_;
+  const bool differs_;
+};
+
+}  // namespace
+
+Tensors Module::run_forward(const Tensors& inputs) {
+  if (!recompute_ || !Context::current().grad_enabled) return forward(inputs);
+  const auto first = std::make_shared<std::optional<FoundInModule>>();
+  return checkpoint(
+      [this, first, kept = kept_forward(), life = std::weak_ptr(life_)](const Tensors& given) {
+        if (life.expired()) fail("checkpoint: the module that backward computes again is gone");
+        if (!*first) {
+          Tensors outputs = kept(given);
+          // Not before: the first forward of all may be what lays out the parameters.
+          first->emplace(*this);
+          return outputs;
+        }
+        const FoundInModule now(*this);
+        now.check_values(**first, *this);
+        const TrainingScope scope(*this, now, **first);
+        return kept(given);
+      },
+      inputs);
+}
+
+}  // namespace weft
