@@ -2,6 +2,8 @@
 #include "weft/ops/factories.h"
 
 #include <cmath>
+#include <cstdint>
+#include <utility>
 
 #include "ops/engine.h"
 #include "ops/layouts.h"
@@ -80,12 +82,16 @@ Tensor from_values(std::span<const double> values, const Shape& shape,
   return tensor;
 }
 
-static void check_random(const char* what, const Tensor& a) {
-  check_tensor(what, a);
-  if (!is_floating(a.dtype())) fail(what, ": a tensor of ", a.dtype(), "; only floating dtypes");
+static void check_no_partial(const char* what, const Tensor& a) {
   if (a.is_sharded() && a.sharding().has_partial()) {
     fail(what, ": ", a.sharding(), " is Partial: its parts are no random numbers of the whole's");
   }
+}
+
+static void check_random(const char* what, const Tensor& a) {
+  check_tensor(what, a);
+  if (!is_floating(a.dtype())) fail(what, ": a tensor of ", a.dtype(), "; only floating dtypes");
+  check_no_partial(what, a);
 }
 
 void uniform_(const Tensor& a, double low, double high) {
@@ -106,6 +112,29 @@ void normal_(const Tensor& a, double mean, double deviation) {
   }
   ++random.stream;
   a.storage()->mark_changed();
+}
+
+/// The numbers that an integer dtype has: the lowest, and one above the greatest (of i64 itself).
+static std::pair<int64_t, int64_t> range_of(DType dtype) {
+  if (dtype == i64) return {INT64_MIN, INT64_MAX};
+  if (dtype == i32) return {INT32_MIN, int64_t{INT32_MAX} + 1};
+  return {0, dtype == u8 ? 256 : 2};
+}
+
+Tensor randint(const Shape& shape, int64_t low, int64_t high, const TensorOptions& options) {
+  if (is_floating(options.dtype)) fail("randint: a tensor of ", options.dtype, "; only integers");
+  const auto [lowest, end] = range_of(options.dtype);
+  if (low < lowest || high > end) {
+    fail("randint: ", low, " to ", high, " is more than ", options.dtype, " holds");
+  }
+  Tensor tensor = empty(shape, options);
+  check_no_partial("randint", tensor);
+  RandomState& random = Context::current().random;
+  if (has_elements(tensor)) {
+    fill_integers(tensor.block(), tensor.box(), shape, random, low, high);
+  }
+  ++random.stream;
+  return tensor;
 }
 
 Tensor uniform(const Shape& shape, double low, double high, const TensorOptions& options) {

@@ -1,16 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/context.h"
 
+#include <pthread.h>
+
+#ifdef WEFT_WITH_OPENMP
+#include <omp.h>
+#endif
+
 #include "src/context_scope.h"
 
 namespace weft {
 
 constinit thread_local Context* Context::current_ = nullptr;
 
+#ifdef WEFT_WITH_OPENMP
+static int threads_of_caller() { return omp_get_max_threads(); }
+
+/// A child of fork has none of the threads that OpenMP keeps for its parent, and would wait for
+/// them.
+static void use_one_thread() {
+  omp_set_num_threads(1);
+  Context::current().threads = 1;
+}
+static const int use_one_thread_in_children = pthread_atfork(nullptr, nullptr, use_one_thread);
+#else
+static int threads_of_caller() { return 1; }
+#endif
+
 /// The default context of a thread that nobody gave one; gone before the thread's other locals are.
 struct DefaultContext {
   Context context;
   ContextScope scope{context};
+  DefaultContext() { context.threads = threads_of_caller(); }
 };
 
 Context& Context::of_thread() {

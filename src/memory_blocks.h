@@ -19,7 +19,8 @@ inline constexpr bool kKeepsMemory = false;
 inline constexpr bool kKeepsMemory = true;
 #endif
 
-/// Sizes up to 1 KiB in steps of 64 bytes, then eight to a power of two (at most 1/8 is wasted).
+/// Sizes up to 1 KiB in steps of 64 bytes, then eight to a power of two (at most 1/8 is wasted); up
+/// to 2^48 bytes, all that a process can address.
 inline constexpr int kSizeClasses = 320;
 int size_class(size_t bytes);
 size_t class_bytes(int size_class);

@@ -72,6 +72,26 @@ struct float16 {
   }
 };
 
+/// `x` as a float that is to become a half: one that no float is becomes the odd one of its
+/// neighbours, so that rounding twice is rounding once (Boldo and Melquiond, 2008).
+template <class T>
+WEFT_FN constexpr float before_half(T x) {
+  if constexpr (sizeof(T) <= sizeof(float) && !std::is_same_v<T, int32_t>) {
+    return static_cast<float>(x);
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    const bool fits = x >= -(int64_t{1} << 53) && x <= int64_t{1} << 53;
+    const int64_t sticky = (x & 0x7ff) != 0 ? 0x800 : 0;
+    return before_half(static_cast<double>(fits ? x : (x & ~int64_t{0x7ff}) | sticky));
+  } else {
+    const double exact = static_cast<double>(x);
+    const auto nearest = static_cast<float>(exact);
+    const double reached = static_cast<double>(nearest);
+    if (reached == exact || exact != exact) return nearest;
+    const bool is_beyond = (exact < 0 ? -reached : reached) > (exact < 0 ? -exact : exact);
+    return std::bit_cast<float>((std::bit_cast<uint32_t>(nearest) - (is_beyond ? 1 : 0)) | 1u);
+  }
+}
+
 template <class T>
 inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 template <class T>

@@ -3,8 +3,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "src/math.h"
+#include "src/numeric.h"
 #include "weft/block.h"
 
 namespace weft {
@@ -97,16 +99,17 @@ struct Normal {
   }
 };
 
-/// Integers in [low, low + span).
+/// Integers in [low, low + span), span being at most 2^32.
 struct Integers {
   using Value = int64_t;
-  double low, span;
+  int64_t low;
+  uint64_t span;
 
   WEFT_DRAW void pair(uint32_t a, uint32_t b, int64_t& first, int64_t& second) const {
     first = at(a), second = at(b);
   }
   WEFT_DRAW int64_t at(uint32_t word) const {
-    return static_cast<int64_t>(std::floor(low + static_cast<double>(word) * 0x1p-32 * span));
+    return low + static_cast<int64_t>(word * span >> 32);
   }
 };
 
@@ -123,11 +126,26 @@ struct Dropped {
 
 // The distributions that the functions of src/random.h draw from.
 
-inline Uniform uniform_in(double low, double high) {
-  const auto first = static_cast<float>(low), end = static_cast<float>(high);
-  return {first, static_cast<float>(high - low), std::nextafter(end, first)};
+/// The greatest number of a half dtype below `high`.
+template <class Half>
+float last_half_below(float high) {
+  Half last(high);
+  if (static_cast<float>(last) < high) return last;
+  const bool is_zero = (last.bits & 0x7fff) == 0, is_negative = last.bits & 0x8000;
+  last.bits = static_cast<uint16_t>(is_zero ? 0x8001 : last.bits + (is_negative ? 1 : -1));
+  return last;
 }
-inline Integers integers_in(double low, double high) { return {low, high - low}; }
+
+inline float last_below(float high, DType dtype) {
+  if (dtype == DType::bf16) return last_half_below<bfloat16>(high);
+  if (dtype == DType::f16) return last_half_below<float16>(high);
+  return std::nextafter(high, -std::numeric_limits<float>::infinity());
+}
+
+inline Uniform uniform_in(double low, double high, DType dtype) {
+  const auto first = static_cast<float>(low), end = static_cast<float>(high);
+  return {first, static_cast<float>(high - low), last_below(end, dtype)};
+}
 inline Normal normal_of(double mean, double stddev) {
   return {static_cast<float>(mean), static_cast<float>(stddev)};
 }

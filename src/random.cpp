@@ -166,10 +166,17 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
 
 void fill_uniform(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
                   double low, double high) {
-  if (!is_floating(out.dtype)) {
-    return fill_any("uniform", out, box, shape, state, integers_in(low, high));
+  fill_any("uniform", out, box, shape, state, uniform_in(low, high, out.dtype));
+}
+
+void fill_integers(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                   int64_t low, int64_t high) {
+  const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  if (low >= high || span > uint64_t{1} << 32) {
+    fail("randint: ", low, " to ", high, ": there must be 1 to 2^32 numbers from the one to below ",
+         "the other");
   }
-  fill_any("uniform", out, box, shape, state, uniform_in(low, high));
+  fill_any("randint", out, box, shape, state, Integers{low, span});
 }
 
 void fill_normal(const Block& out, const Box& box, const Shape& shape, const RandomState& state,

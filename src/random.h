@@ -17,9 +17,13 @@ namespace weft {
 /// Philox 4x32-10 of Salmon et al., SC 2011.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-/// Uniform in [low, high); integers are rounded down.
+/// Uniform in [low, high), as the dtype of `out` holds it.
 void fill_uniform(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
                   double low, double high);
+
+/// Integers in [low, high), at most 2^32 of them; std::invalid_argument otherwise.
+void fill_integers(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                   int64_t low, int64_t high);
 
 /// Normal, by Box and Muller from words (0, 1) and (2, 3).
 void fill_normal(const Block& out, const Box& box, const Shape& shape, const RandomState& state,

@@ -48,6 +48,15 @@ static void bind_random(py::module_& m) {
       py::arg("placements") = py::none(),
       "Evenly in [low, high), from the rank's random state: equal bits for any mesh");
   m.def(
+      "_randint",
+      [](const Shape& shape, int64_t low, int64_t high, DType dtype, Device device,
+         const MeshArgument& mesh, const PlacementsArgument& placements) {
+        return randint(shape, low, high, options_of(shape.ndim(), dtype, device, mesh, placements));
+      },
+      Released(), py::arg("shape"), py::arg("low"), py::arg("high"), py::kw_only(),
+      py::arg("dtype") = DType::i64, py::arg("device") = cpu, py::arg("mesh") = py::none(),
+      py::arg("placements") = py::none(), "Integers in [low, high)");
+  m.def(
       "normal",
       [](const Shape& shape, double mean, double std, DType dtype, Device device,
          const MeshArgument& mesh, const PlacementsArgument& placements) {

@@ -159,14 +159,16 @@ zeros = _of_sizes(_array_api.zeros)
 
 
 def randint(low, high, size=None, *, dtype=_weft.int64, **options):
-    """Whole numbers in [low, high), or in [0, low) when two arguments are given; of the keywords of
-    randn. Equal for any mesh."""
+    """Whole numbers in [low, high), or in [0, low) when two arguments are given, at most 2**32 of
+    them; of the keywords of randn. Equal for any mesh."""
     if size is None:
         low, high, size = 0, low, high
     if not low < high:
         raise ValueError(f"randint: there is no number in [{low}, {high})")
-    drawn = _weft.uniform(size, float(low), float(high), dtype=_weft.float64, **options)
-    return drawn.floor().to(dtype)
+    drawn = _weft._randint(
+        size, low, high, dtype=_weft.int64 if dtype.is_floating_point else dtype, **options
+    )
+    return drawn.to(dtype)
 
 
 class ColwiseParallel(_weft.Colwise):

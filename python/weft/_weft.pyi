@@ -1636,6 +1636,10 @@ def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | 
     """
 def _placements(placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], orders: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
     ...
+def _randint(shape: tuple[int, ...], low: typing.SupportsInt | typing.SupportsIndex, high: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    """
+    Integers in [low, high)
+    """
 def _sort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex, descending: builtins.bool) -> Tensor:
     """
     The elements in order, equal ones in the order they have; NaN counts as the greatest

@@ -43,10 +43,10 @@ WEFT_FN void store_element(void* data, DType dtype, int64_t i, C value) {
       static_cast<float*>(data)[i] = static_cast<float>(value);
       break;
     case DType::bf16:
-      static_cast<bfloat16*>(data)[i] = bfloat16(static_cast<float>(value));
+      static_cast<bfloat16*>(data)[i] = bfloat16(before_half(value));
       break;
     case DType::f16:
-      static_cast<float16*>(data)[i] = float16(static_cast<float>(value));
+      static_cast<float16*>(data)[i] = float16(before_half(value));
       break;
     case DType::f64:
       static_cast<double*>(data)[i] = static_cast<double>(value);

@@ -23,7 +23,7 @@ struct SoftmaxRows {
           max.data ? SoftmaxRow<C>{finite_or_zero(value_of<C>(max, r)), value_of<C>(sum, r)}
                    : softmax_row_of(team, chunks, in);
       if (logarithm) {
-        map_line(team, chunks, Minus<C>{row.max + log(row.sum)}, Line(y, r), in);
+        map_line(team, chunks, LogSoftmax<C>{row.max, log(row.sum)}, Line(y, r), in);
       } else {
         map_line(team, chunks, ScaledExp<C>{row.max, C(1) / row.sum}, Line(y, r), in);
       }

@@ -18,7 +18,7 @@ static Stored<To> converted(Stored<From> x) {
   if constexpr (std::is_same_v<To, bool>) {
     return static_cast<Compute<From>>(x) != 0;
   } else if constexpr (is_half<To>) {
-    return To(static_cast<float>(x));
+    return To(before_half(x));
   } else if constexpr (is_half<From>) {
     return static_cast<To>(static_cast<float>(x));
   } else if constexpr (std::is_floating_point_v<From> && std::is_same_v<To, uint8_t>) {

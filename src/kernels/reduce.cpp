@@ -17,7 +17,9 @@ namespace weft {
 
 /// Elements that are loaded at once where they are not dense C.
 static constexpr int64_t kReduceBuffer = 1024;
-/// Columns add up this many rows before they add to the total: errors grow with the root of it.
+/// Elements that are reduced in lanes, where they are that.
+static constexpr int64_t kDenseAtOnce = 4096;
+/// Columns add up this many rows, and this many of such sums, before they add to the total.
 static constexpr int64_t kRowsAtOnce = 256;
 
 /// One reduction in one compute type.
@@ -82,23 +84,54 @@ static const C* dense_line(const Line& line, int64_t n, C* buffer) {
   return buffer;
 }
 
+/// Parts of one reduction, merged in pairs of equally many: errors of sums grow with the logarithm
+/// of their number.
+template <class C>
+class PairwiseMerge {
+ public:
+  explicit PairwiseMerge(const ReduceLoops<C>& loops) : loops_(loops) {}
+
+  void add(C part) {
+    size_t level = 0;
+    for (uint64_t parts = count_++; parts & 1; parts >>= 1) merge(part, levels_[level++]);
+    levels_[level] = part;
+  }
+  C total() const {
+    C value = loops_.identity;
+    for (size_t level = 0; count_ >> level; ++level) {
+      if (count_ >> level & 1) merge(value, levels_[level]);
+    }
+    return value;
+  }
+
+ private:
+  /// In the order in which they were added.
+  void merge(C& value, C before) const {
+    loops_.merge(&before, &value, 1);
+    value = before;
+  }
+
+  const ReduceLoops<C>& loops_;
+  uint64_t count_ = 0;
+  C levels_[64];
+};
+
 /// values[i] = the reduction of row i of the task.
 template <class C>
 static void reduce_rows(const ReducePlan& plan, const ReduceLoops<C>& loops, const ReduceTask& task,
                         C* values) {
   C buffer[kReduceBuffer];
   for (int64_t j = 0; j < task.width; ++j) {
-    C value = loops.identity;
+    PairwiseMerge<C> merged(loops);
     plan.for_each_run(task, j, [&](Line run, int64_t length) {
-      for (int64_t i = 0; i < length; i += kReduceBuffer) {
-        const bool direct = run.dtype == dtype_of<C> && run.stride == 1;
-        const int64_t n = direct ? length - i : std::min(kReduceBuffer, length - i);
-        const C part = loops.row(dense_line(plan.moved(run, i), n, buffer), n);
-        loops.merge(&value, &part, 1);
-        if (direct) break;
+      const bool direct = run.dtype == dtype_of<C> && run.stride == 1;
+      const int64_t at_once = direct ? kDenseAtOnce : kReduceBuffer;
+      for (int64_t i = 0; i < length; i += at_once) {
+        const int64_t n = std::min(at_once, length - i);
+        merged.add(loops.row(dense_line(plan.moved(run, i), n, buffer), n));
       }
     });
-    values[j] = value;
+    values[j] = merged.total();
   }
 }
 
@@ -106,9 +139,12 @@ static void reduce_rows(const ReducePlan& plan, const ReduceLoops<C>& loops, con
 template <class C>
 static void reduce_columns_of(const ReducePlan& plan, const ReduceLoops<C>& loops,
                               const ReduceTask& task, C* values) {
-  C buffer[ReducePlan::kMaxWidth], sums[ReducePlan::kMaxWidth];
-  std::fill_n(values, task.width, loops.identity);
-  std::fill_n(sums, task.width, loops.identity);
+  C buffer[ReducePlan::kMaxWidth], sums[ReducePlan::kMaxWidth], many[ReducePlan::kMaxWidth];
+  for (C* all : {values, sums, many}) std::fill_n(all, task.width, loops.identity);
+  const auto move_up = [&](C* to, C* from) {
+    loops.merge(to, from, task.width);
+    std::fill_n(from, task.width, loops.identity);
+  };
   int64_t rows = 0;
   plan.for_each_run(task, 0, [&](Line run, int64_t length) {
     for (int64_t i = 0; i < length; ++i) {
@@ -116,11 +152,12 @@ static void reduce_columns_of(const ReducePlan& plan, const ReduceLoops<C>& loop
       line.stride = plan.column_stride();
       loops.columns(sums, dense_line(line, task.width, buffer), task.width);
       if (++rows % kRowsAtOnce != 0) continue;
-      loops.merge(values, sums, task.width);
-      std::fill_n(sums, task.width, loops.identity);
+      move_up(many, sums);
+      if (rows % (kRowsAtOnce * kRowsAtOnce) == 0) move_up(values, many);
     }
   });
-  loops.merge(values, sums, task.width);
+  loops.merge(many, sums, task.width);
+  loops.merge(values, many, task.width);
 }
 
 template <class C>
@@ -198,19 +235,6 @@ void reduce(Reduction reduction, const Block& out, const Block& in, const Dims& 
     using C = typename decltype(type)::type;
     run_reduction(plan, loops_of<C>(reduction), factor, accumulate);
   });
-}
-
-double sum_of_squares(std::span<const Block> blocks) {
-  double total = 0;
-  for (const Block& block : blocks) {
-    double sum = 0;
-    const Block out = dense_block(&sum, DType::f64, {});
-    Dims all;
-    for (int i = 0; i < block.shape.ndim(); ++i) all.push_back(i);
-    reduce(Reduction::sum_squares, out, block, all);
-    total += sum;
-  }
-  return total;
 }
 
 }  // namespace weft

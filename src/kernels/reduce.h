@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "weft/block.h"
 
 namespace weft {
@@ -13,13 +11,10 @@ enum class Reduction : uint8_t { sum, product, max, min, sum_squares, any, all }
 
 /// out = factor * reduction of `in` over `dims` (not negative, each once, any order), + out when
 /// `accumulate`. `out` has in's shape with those dims of size 1, or without them. Floats accumulate
-/// in f32 (f64 for f64) in fixed lanes and blocks, integers in i64, so that bits do not depend on
-/// the number of threads. A NaN makes max and min NaN.
+/// in f32 (f64 for f64) in fixed lanes and blocks, which merge in pairs (columns in three stages),
+/// integers in i64: bits do not depend on the number of threads. A NaN makes max and min NaN.
 void reduce(Reduction reduction, const Block& out, const Block& in, const Dims& dims,
             double factor = 1, bool accumulate = false);
-
-/// The sum of squares of all elements of all blocks, in a fixed order; the parts in f64.
-double sum_of_squares(std::span<const Block> blocks);
 
 /// Index (i32 or i64) along `dim` of the greatest (`greatest`) or least element, plus `offset`; the
 /// first of equal ones, or of NaNs. With no elements: -1. `out` is in's shape without `dim`, or

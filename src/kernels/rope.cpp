@@ -30,9 +30,9 @@ struct RopeTable {
 /// In f32 where Hugging Face's modelling code is: 1 / theta^(2i/D), and its product with the
 /// position.
 void RopeTable::fill(const Rope& options, int64_t positions, int64_t pairs) {
+  count = 0;  // serves nobody until it is whole
   theta = options.theta;
   offset = options.offset;
-  count = positions;
   half = pairs;
   std::vector<float> frequency(static_cast<size_t>(half));
   for (int64_t i = 0; i < half; ++i) {
@@ -40,9 +40,9 @@ void RopeTable::fill(const Rope& options, int64_t positions, int64_t pairs) {
     const auto power = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
     frequency[static_cast<size_t>(i)] = 1.0f / power;
   }
-  cosines.resize(static_cast<size_t>(count * half));
+  cosines.resize(static_cast<size_t>(positions * half));
   sines.resize(cosines.size());
-  parallel_for(count, grain_of(half * 4), [&](int64_t begin, int64_t end) {
+  parallel_for(positions, grain_of(half * 4), [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       const auto position = static_cast<float>(offset + p);
       float *c = &cosines[static_cast<size_t>(p * half)],
@@ -55,6 +55,7 @@ void RopeTable::fill(const Rope& options, int64_t positions, int64_t pairs) {
       }
     }
   });
+  count = positions;
 }
 
 /// The table of the last call: all layers of a model, forward and backward, ask for the same.

@@ -30,10 +30,11 @@ struct Times {
   WEFT_FN C operator()(C x) const { return x * factor; }
 };
 
+/// x - max - log_sum; the other order would round to the steps of max.
 template <class C>
-struct Minus {
-  C subtrahend;
-  WEFT_FN C operator()(C x) const { return x - subtrahend; }
+struct LogSoftmax {
+  C max, log_sum;
+  WEFT_FN C operator()(C x) const { return (x - max) - log_sum; }
 };
 
 /// factor * exp(x - max).

@@ -75,8 +75,8 @@ struct LogSoftmaxOfRow {
     map_row(n, part(softmax_row(x, n)), y, x);
   }
   template <class C>
-  Minus<C> part(const SoftmaxRow<C>& row) const {
-    return {row.max + log(row.sum)};
+  LogSoftmax<C> part(const SoftmaxRow<C>& row) const {
+    return {row.max, log(row.sum)};
   }
 };
 

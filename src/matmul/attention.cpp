@@ -37,6 +37,7 @@ static AttentionSizes checked_sizes(const Block& q, const Block& k, const Block&
   if (q.device.kind != DeviceKind::cpu && !cuda::on_cuda(q)) {
     fail("attention: no kernel on ", q.device);
   }
+  if (q.shape[3] == 0) fail("attention: heads without elements: q is ", q.shape);
   const int64_t heads = q.shape[1], kv_heads = k.shape[1];
   if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0) {
     fail("attention: ", heads, " query heads do not share ", kv_heads, " key heads evenly");
@@ -46,7 +47,7 @@ static AttentionSizes checked_sizes(const Block& q, const Block& k, const Block&
   check_operand("v", v, k.shape, q.dtype);
   check_operand("out", out, q.shape, q.dtype);
   const int64_t group = kv_heads == 0 ? 0 : heads / kv_heads;
-  const auto width = static_cast<double>(std::max<int64_t>(q.shape[3], 1));
+  const auto width = static_cast<double>(q.shape[3]);
   AttentionSizes sizes{.batch = q.shape[0],
                        .heads = heads,
                        .kv_heads = kv_heads,

@@ -133,7 +133,8 @@ static void attend_block(const AttentionSizes& sizes, const Block& q, const Bloc
                          const ForwardMemory<T, E>& m) {
   const int64_t rows = block.rows, width = sizes.width;
   pack_query_columns(sizes, q, batch, kv_head, block, m.queries, packed_scale<T, E>(sizes));
-  std::fill_n(m.max, rows, -std::numeric_limits<T>::infinity());
+  // Finite, so that a tile of scores of -inf is a tile of zeros.
+  std::fill_n(m.max, rows, std::numeric_limits<T>::lowest());
   std::fill_n(m.total, rows, T(0));
   if (block.seen == 0) std::fill_n(m.result, rows * width, T(0));
   for_key_tiles(block.seen, [&](int64_t first, int64_t count) {

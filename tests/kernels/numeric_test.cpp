@@ -5,11 +5,14 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "src/kernels/lines.h"
 
 namespace weft {
 namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// float16 by arithmetic: sign, exponent, fraction.
 double half_value(uint32_t bits) {
@@ -86,6 +89,27 @@ TEST(Numeric, LinesConvertAsTheScalarsDo) {
       ASSERT_EQ(back[i], static_cast<float>(halves[i]));
     }
   }
+}
+
+TEST(Numeric, HalvesOfWiderNumbersAreRoundedOnce) {
+  const double values[] = {1 + 0x1p-11 + 0x1p-40,
+                           -(1 + 0x1p-11 + 0x1p-40),
+                           1 + 0x1p-11,
+                           65519.999999999,
+                           1e300,
+                           -1e-300};
+  // Just above the middle of two halves, the middle itself (to even), beyond all, next to nothing.
+  const float expected[] = {1 + 0x1p-10f, -(1 + 0x1p-10f), 1, 65504, kInfinity, -0.0f};
+  float16 halves[6];
+  convert_line({f16, halves}, {f64, const_cast<double*>(values)}, 6);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(static_cast<float>(halves[i]), expected[i]) << values[i];
+
+  const int64_t integers[] = {(int64_t{1} << 40) + (int64_t{1} << 32) + 1,
+                              -(int64_t{1} << 62) - (int64_t{1} << 54) - 1, 1 << 20};
+  const float nearest[] = {0x1.02p40f, -0x1.02p62f, 0x1p20f};
+  bfloat16 rounded[3];
+  convert_line({bf16, rounded}, {i64, const_cast<int64_t*>(integers)}, 3);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(static_cast<float>(rounded[i]), nearest[i]) << integers[i];
 }
 
 TEST(Numeric, VisitGivesTheTypeOfTheDtype) {

@@ -141,10 +141,44 @@ TEST(Random, NeighboursAndStreamsAreNotAlike) {
 TEST(Random, IntegersCoverTheirRange) {
   const Shape shape{10000};
   const Array out(i32, shape);
-  fill_uniform(out.block, whole(shape), shape, kState, -2, 3);
+  fill_integers(out.block, whole(shape), shape, kState, -2, 3);
   std::array<int, 5> counts{};
   for (double x : out.values()) ++counts.at(static_cast<size_t>(x + 2));
   for (int count : counts) EXPECT_NEAR(count, 2000, 200);
+}
+
+TEST(Random, LargeIntegersAreAsExact) {
+  const Shape shape{10000};
+  const Array out(i64, shape);
+  for (const int64_t low : {int64_t{1} << 24, int64_t{1} << 50, -(int64_t{1} << 62)}) {
+    fill_integers(out.block, whole(shape), shape, kState, low, low + 10);
+    std::array<int, 10> counts{};
+    for (int64_t i = 0; i < 10000; ++i) {
+      ++counts.at(static_cast<size_t>(out.block.as<int64_t>()[i] - low));
+    }
+    for (int count : counts) EXPECT_NEAR(count, 1000, 150);
+  }
+  fill_integers(out.block, whole(shape), shape, kState, 0, int64_t{1} << 32);
+  int64_t odd = 0;
+  for (int64_t i = 0; i < 10000; ++i) odd += out.block.as<int64_t>()[i] % 2;
+  EXPECT_NEAR(static_cast<double>(odd), 5000, 250);
+  EXPECT_THROW(fill_integers(out.block, whole(shape), shape, kState, 0, (int64_t{1} << 32) + 1),
+               std::invalid_argument);
+  EXPECT_THROW(fill_integers(out.block, whole(shape), shape, kState, 3, 3), std::invalid_argument);
+}
+
+TEST(Random, UniformStaysBelowItsEndInAnyDtype) {
+  const Shape shape{100000};
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
+    const Array out(dtype, shape);
+    for (const auto& [low, high] : {std::pair(0.0, 1.0), {2.0, 3.0}, {-1.0, 0.0}, {-3.0, -2.0}}) {
+      fill_uniform(out.block, whole(shape), shape, kState, low, high);
+      for (double x : out.values()) {
+        ASSERT_GE(x, low);
+        ASSERT_LT(x, high);
+      }
+    }
+  }
 }
 
 TEST(Random, DropoutKeepsTheMeanAndItsGradientTheMask) {

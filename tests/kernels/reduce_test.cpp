@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "src/kernels/copy.h"
 #include "src/parallel.h"
 #include "tests/kernels/array.h"
 
@@ -204,15 +205,25 @@ TEST(Reduce, BitsDoNotDependOnTheNumberOfThreads) {
 #endif
 }
 
-TEST(Reduce, SumsTheSquaresOfManyBlocks) {
-  const Array a = Array::random(f32, {33, 7}), b = Array::random(bf16, {100}, Lie::gaps),
-              none(f32, {0});
-  double expected = 0;
-  for (const Array* array : {&a, &b}) {
-    for (double x : array->values()) expected += x * x;
+/// A number that is no float, so that each addition rounds, and the same way for long.
+TEST(Reduce, SumsOfMillionsKeepTheirDigits) {
+  struct LongCase {
+    Shape shape;
+    Dims dims;
+    int64_t reduced;
+  };
+  const LongCase cases[] = {{{int64_t{1} << 23}, {0}, int64_t{1} << 23},
+                            {{40, 1 << 18}, {1}, 1 << 18},
+                            {{1 << 18, 40}, {0}, 1 << 18}};
+  for (const LongCase& c : cases) {
+    for (const DType dtype : {f32, bf16}) {
+      const Array in(dtype, c.shape), out(f32, c.shape.ndim() == 1 ? Shape{} : Shape{40});
+      fill(in.block, 0.1);
+      reduce(Reduction::sum, out.block, in.block, c.dims);
+      const double expected = in[0] * static_cast<double>(c.reduced);
+      for (double sum : out.values()) EXPECT_NEAR(sum / expected, 1, 3e-6) << c.shape;
+    }
   }
-  const Block blocks[] = {a.block, b.block, none.block};
-  EXPECT_NEAR(sum_of_squares(blocks), expected, 1e-5 * expected);
 }
 
 TEST(Reduce, FindsTheIndexOfTheGreatest) {

@@ -194,6 +194,17 @@ TEST(Softmax, InfiniteLogitsAreMasks) {
   EXPECT_EQ(one[0], kInfinity);
 }
 
+TEST(Softmax, LogarithmsOfLargeLogitsKeepTheirDigits) {
+  for (const double offset : {0.0, 16384.0, 1e6}) {
+    const Array x(f32, {1, 2}), y(f32, {1, 2});
+    x.block.as<float>()[0] = static_cast<float>(offset);
+    x.block.as<float>()[1] = static_cast<float>(offset + 1);
+    log_softmax(y.block, x.block, 1);
+    EXPECT_NEAR(y[0], -1.3132617, 1e-6) << offset;
+    EXPECT_NEAR(y[1], -0.3132617, 1e-6) << offset;
+  }
+}
+
 TEST(Softmax, RefusesIntegersAndOtherShapes) {
   const Array ids(i32, {2, 3}), x(f32, {2, 3}), y(f32, {3, 3}), lse(f32, {5});
   EXPECT_THROW(softmax(ids.block, ids.block, 1), std::invalid_argument);

@@ -48,6 +48,14 @@ TEST(Storage, SizeClassesHoldTheirSizes) {
   }
 }
 
+TEST(Storage, SizesThatNoMachineHasAreRefused) {
+  Storage::allocate(1 << 20);
+  for (const int power : {47, 48, 49, 50, 56, 62}) {
+    EXPECT_THROW(Storage::allocate((size_t{1} << power) + 1), std::runtime_error) << power;
+  }
+  EXPECT_GT(Storage::allocate(1 << 20)->bytes(), 0u);
+}
+
 TEST(Storage, CountsByPurpose) {
   on_a_new_thread([] {
     Ref<Storage> activation;

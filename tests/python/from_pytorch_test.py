@@ -285,6 +285,14 @@ def test_whole_numbers_are_drawn():
     drawn = weft.randint(-3, 4, (1000,))
     assert drawn.dtype is weft.int64 and sorted(set(drawn.tolist())) == list(range(-3, 4))
     assert weft.randint(5, (2, 3)).shape == (2, 3) and weft.device("cpu") == "cpu"
+    for low in (2**24, 2**31 - 20, 2**53 - 10, -(2**62)):
+        numbers = weft.randint(low, low + 10, (1000,)).numpy()
+        assert sorted(set((numbers - low).tolist())) == list(range(10))
+    assert weft.randint(7, (4,), dtype=weft.float32).dtype is weft.float32
+    with pytest.raises(ValueError, match="is more than u8 holds"):
+        weft.randint(0, 300, (2,), dtype=weft.uint8)
+    with pytest.raises(ValueError, match="1 to 2\\^32 numbers"):
+        weft.randint(0, 2**33, (2,))
     with pytest.raises(ValueError, match="no number in"):
         weft.randint(4, 4, (2,))
 

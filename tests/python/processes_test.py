@@ -71,3 +71,19 @@ def test_a_killed_rank_is_named_by_the_launcher():
     done = launch("weft run", "killed")
     assert done.returncode == 128 + 9
     assert "rank 1" in done.stderr
+
+
+def test_a_forked_child_computes():
+    """The threads of its parent are not there."""
+    script = """
+import os, signal, weft
+x = weft.randn(1 << 20)
+total = weft.exp(x).sum().item()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    os._exit(0 if weft.exp(x).sum().item() == total and weft.get_num_threads() == 1 else 3)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    environment = dict(os.environ, OMP_NUM_THREADS="2")
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, env=environment)

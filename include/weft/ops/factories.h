@@ -46,6 +46,10 @@ WEFT_API Tensor uniform(const Shape& shape, double low = 0, double high = 1,
                         const TensorOptions& options = {});
 WEFT_API Tensor normal(const Shape& shape, double mean = 0, double deviation = 1,
                        const TensorOptions& options = {});
+/// Integers in [low, high), each as often; at most 2^32 of them, which the dtype holds.
+/// std::invalid_argument otherwise, and for a floating dtype.
+WEFT_API Tensor randint(const Shape& shape, int64_t low, int64_t high,
+                        const TensorOptions& options = {.dtype = DType::i64});
 inline Tensor randn(const Shape& shape, const TensorOptions& options = {}) {
   return normal(shape, 0, 1, options);
 }
