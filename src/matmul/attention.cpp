@@ -86,6 +86,7 @@ void attention(const Block& q, const Block& k, const Block& v, const AttentionOp
   }
   if (out.numel() == 0) return;
   if (cuda::kWithCuda && cuda::on_cuda(q)) return cuda::attend(sizes, q, k, v, out, lse);
+  if (has_few_queries(sizes, q, k)) return attend_few(sizes, q, k, v, out, lse);
   if (q.dtype == DType::f64) return attend<double>(sizes, q, k, v, out, lse);
   if (multiplies_in_bf16(q.dtype)) return attend<float, bfloat16>(sizes, q, k, v, out, lse);
   attend<float>(sizes, q, k, v, out, lse);

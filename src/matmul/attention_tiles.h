@@ -191,6 +191,13 @@ template <class T, class E = T>
 void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
             const Block& out, const Block& lse);
 
+/// Whether so few queries share each key head that reading the keys is the work.
+bool has_few_queries(const AttentionSizes& sizes, const Block& q, const Block& k);
+
+/// `attend` in float for those.
+void attend_few(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
+                const Block& out, const Block& lse);
+
 /// What the backward reads and writes.
 struct AttentionGradients {
   const Block &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;

@@ -98,8 +98,12 @@ static void dot_columns(const float* a, const T* b, int64_t b_column, int64_t k,
 template <int kRows, class T>
 static void dot_range(const float* a, const Product& p, float* c, int64_t begin, int64_t end) {
   const T* b = static_cast<const T*>(p.b.data);
+  const bool apart = p.b.column != p.k;
   int64_t j = begin;
   for (; j + kDotColumns <= end; j += kDotColumns) {
+    for (int64_t i = 0; apart && i < kDotColumns; ++i) {
+      fetch_ahead(b + (j + i + kFetchedAhead) * p.b.column, p.k);
+    }
     dot_columns<kRows, kDotColumns>(a, b + j * p.b.column, p.b.column, p.k, c + j, p.n);
   }
   for (; j < end; ++j) dot_columns<kRows, 1>(a, b + j * p.b.column, p.b.column, p.k, c + j, p.n);

@@ -138,6 +138,9 @@ static const std::vector<AttentionCase> kCases = {
     {1, 2, 2, 33, 1100, 8, kAll},
     {1, 1, 1, 600, 600, 8, {.scale = 3.0f, .causal = true, .query_offset = {}}},
     {1, 160, 1, 2, 3, 4, {}},
+    {1, 8, 2, 1, 700, 32, {}},  // few rows: keys in parts
+    {2, 4, 1, 2, 515, 24, {}},
+    {1, 4, 2, 3, 700, 33, causal_at(255)},
 };
 
 TEST(Attention, EqualsPlainLoops) {
@@ -203,8 +206,9 @@ TEST(Attention, LeavesOutLseThatNobodyWants) {
 }
 
 TEST(Attention, GivesEqualBitsForAnyNumberOfThreads) {
-  for (const AttentionCase& c :
-       {AttentionCase{1, 4, 1, 300, 600, 64, {}}, {3, 4, 2, 130, 130, 64, {}}}) {
+  for (const AttentionCase& c : {AttentionCase{1, 4, 1, 300, 600, 64, {}},
+                                 {3, 4, 2, 130, 130, 64, {}},
+                                 {1, 8, 2, 1, 1500, 64, {}}}) {
     AttentionArrays one(f32, c, {0, 2, 1, 3}, 0);
     {
       ThreadLimit limit(1);

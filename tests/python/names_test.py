@@ -25,6 +25,7 @@ RENAMED = {
     "permute": "permute_dims",
     "from_values": "from_numpy",
     "arange": "_arange",
+    "randint": "_randint",
     "full": "_full",
     "cumulative_sum": "_cumulative_sum",
     "cumulative_prod": "_cumulative_prod",
