@@ -44,7 +44,7 @@ void arg_reduce(const Block& out, const Block& in, int dim, bool greatest, int64
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     parallel_for(rows.count(), grain_of(n), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(rows);
+      RowReader<C> read(rows, end);
       for (int64_t r = begin; r < end; ++r) {
         const C* x = read(r);
         const C value = greatest ? reduce_row<GreatestOf, C>(n, AsItIs{}, x)
@@ -67,7 +67,7 @@ void index_of(const Block& out, const Block& in, const Block& value, int dim, in
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     parallel_for(rows.count(), grain_of(n), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(rows);
+      RowReader<C> read(rows, end);
       for (int64_t r = begin; r < end; ++r) {
         const int64_t index = first_equal(read(r), n, RowValues<C>(values)[r]);
         RowValues<int64_t>(indices).set(r, index == n ? none : index + offset);

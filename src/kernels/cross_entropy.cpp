@@ -60,7 +60,7 @@ void cross_entropy(const Block& loss, const Block& logits, const Block& ids, int
   visit_compute_floating("cross_entropy", logits.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     parallel_for(rows.logits.count(), grain_of(n), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(rows.logits);
+      RowReader<C> read(rows.logits, end);
       for (int64_t r = begin; r < end; ++r) {
         const int64_t id = RowValues<int64_t>(rows.ids)[r];
         C value = 0;
@@ -125,8 +125,8 @@ void cross_entropy_backward(const Block& dlogits, const Block& dloss, const Bloc
   visit_compute_floating(kWhat, logits.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     parallel_for(out.count(), grain_of(n), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(rows.logits);
-      RowWriter<C> write(out);
+      RowReader<C> read(rows.logits, end);
+      RowWriter<C> write(out, end);
       for (int64_t r = begin; r < end; ++r) {
         const int64_t id = RowValues<int64_t>(rows.ids)[r];
         const C factor = RowValues<C>(upper)[r];

@@ -78,4 +78,52 @@ LineConverter line_converter(DType to, DType from) {
   });
 }
 
+/// move(j, i) for element i of each line j; `at`, with a stride in bytes, is where those of line 0
+/// lie. They are fetched ahead: each is on another cache line.
+template <class Move>
+static void for_side_by_side(int64_t lines, int64_t n, const void* at, int64_t stride,
+                             const Move& move) {
+  constexpr int64_t kAhead = 16;
+  const char* fetched = static_cast<const char*>(at) + kAhead * stride;
+  if (lines == kSideBySide) {
+    for (int64_t i = 0; i < n; ++i, fetched += stride) {
+      __builtin_prefetch(fetched);
+      for (int64_t j = 0; j < kSideBySide; ++j) move(j, i);
+    }
+  } else {
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < lines; ++j) move(j, i);
+    }
+  }
+}
+
+template <class C>
+void load_side_by_side(C* to, int64_t pitch, const Line& from, int64_t lines, int64_t n) {
+  visit(from.dtype, [&](auto type) {
+    using From = typename decltype(type)::type;
+    const auto* in = static_cast<const Stored<From>*>(from.data);
+    for_side_by_side(lines, n, in, from.stride * int64_t{sizeof(From)}, [&](int64_t j, int64_t i) {
+      to[j * pitch + i] = converted<C, From>(in[i * from.stride + j]);
+    });
+  });
+}
+
+template <class C>
+void store_side_by_side(const Line& to, const C* from, int64_t pitch, int64_t lines, int64_t n) {
+  visit(to.dtype, [&](auto type) {
+    using To = typename decltype(type)::type;
+    auto* out = static_cast<Stored<To>*>(to.data);
+    for_side_by_side(lines, n, out, to.stride * int64_t{sizeof(To)}, [&](int64_t j, int64_t i) {
+      out[i * to.stride + j] = converted<To, C>(from[j * pitch + i]);
+    });
+  });
+}
+
+template void load_side_by_side(float*, int64_t, const Line&, int64_t, int64_t);
+template void load_side_by_side(double*, int64_t, const Line&, int64_t, int64_t);
+template void load_side_by_side(int64_t*, int64_t, const Line&, int64_t, int64_t);
+template void store_side_by_side(const Line&, const float*, int64_t, int64_t, int64_t);
+template void store_side_by_side(const Line&, const double*, int64_t, int64_t, int64_t);
+template void store_side_by_side(const Line&, const int64_t*, int64_t, int64_t, int64_t);
+
 }  // namespace weft

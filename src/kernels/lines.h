@@ -34,6 +34,17 @@ void store_line(const Line& to, const C* from, int64_t n) {
   convert_line(to, {dtype_of<C>, const_cast<C*>(from)}, n);
 }
 
+/// So many lines at most are moved side by side: a cache line of floats.
+inline constexpr int64_t kSideBySide = 16;
+
+/// The same for `lines` lines that lie side by side, each one element after the one before it;
+/// dense ones begin `pitch` elements apart. Cache lines are read and written once, where a line at
+/// a time would touch each as often as it has elements.
+template <class C>
+void load_side_by_side(C* to, int64_t pitch, const Line& from, int64_t lines, int64_t n);
+template <class C>
+void store_side_by_side(const Line& to, const C* from, int64_t pitch, int64_t lines, int64_t n);
+
 /// The element at `data`.
 template <class C>
 C load_element(DType dtype, const void* data) {

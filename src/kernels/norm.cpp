@@ -19,8 +19,8 @@ static void normalize_as(const NormRows& norm, const Block& y, const Block& x, c
   const bool has_bias = bias.data != nullptr;
   const NormStatistics<C> statistics(norm, in);
   parallel_for(in.count(), grain_of(n), [&](int64_t begin, int64_t end) {
-    RowReader<C> read(in);
-    RowWriter<C> write(out);
+    RowReader<C> read(in, end);
+    RowWriter<C> write(out, end);
     for (int64_t r = begin; r < end; ++r) {
       const C* row = read(r);
       const NormRow<C> row_norm = statistics.of(row, r);
@@ -58,7 +58,7 @@ void centered_squares(const Block& out, const Block& x, const CutRows& cut) {
   visit_compute_floating("centered_squares", x.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     parallel_for(rows.count(), grain_of(rows.size()), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(rows);
+      RowReader<C> read(rows, end);
       for (int64_t r = begin; r < end; ++r) {
         const CenteredSquare<C> f{RowValues<C>(sums)[r] / static_cast<C>(cut.size)};
         RowValues<C>(results).set(r, reduce_row<SumOf, C>(rows.size(), f, read(r)));
@@ -77,7 +77,7 @@ void rms_norm_dot(const Block& dot, const Block& dy, const Block& x, const Block
     const int64_t n = in.size();
     const std::vector<C> weights = norm_vector<C>("norm: weight", weight, n, C(1));
     parallel_for(in.count(), grain_of(n), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(in), read_upper(upper);
+      RowReader<C> read(in, end), read_upper(upper, end);
       for (int64_t r = begin; r < end; ++r) {
         const C value =
             reduce_row<SumOf, C>(n, ProductOfThree<C>{}, read_upper(r), weights.data(), read(r));
@@ -103,7 +103,7 @@ void layer_norm_sums(const Block& sum, const Block& dot, const Block& dy, const 
     const NormRows norm{true, eps, &cut};
     const NormStatistics<C> statistics(norm, in);
     parallel_for(in.count(), grain_of(n), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(in), read_upper(upper);
+      RowReader<C> read(in, end), read_upper(upper, end);
       for (int64_t r = begin; r < end; ++r) {
         const C *v = read(r), *g = read_upper(r), *w = weights.data();
         const NormRow<C> row = statistics.of(v, r);

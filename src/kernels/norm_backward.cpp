@@ -47,9 +47,9 @@ template <class C>
 static void backward_rows(const NormGradients& g, const NormStatistics<C>& statistics,
                           const C* weight, int64_t begin, int64_t end, C* dweight, C* dbias) {
   const int64_t n = g.x.size();
-  RowReader<C> read_x(g.x), read_dy(g.dy);
+  RowReader<C> read_x(g.x, end), read_dy(g.dy, end);
   std::optional<RowWriter<C>> write;
-  if (g.dx) write.emplace(*g.dx);
+  if (g.dx) write.emplace(*g.dx, end);
   for (int64_t r = begin; r < end; ++r) {
     const C *x = read_x(r), *dy = read_dy(r);
     const NormGradient<C> f = gradient_of(g, statistics, dy, weight, x, r);

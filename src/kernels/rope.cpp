@@ -103,8 +103,8 @@ void rope(const Block& y, const Block& x, int sequence_dim, const Rope& options)
   visit_compute_floating("rope", x.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     parallel_for(in.count(), grain_of(in.size()), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(in);
-      RowWriter<C> write(out);
+      RowReader<C> read(in, end);
+      RowWriter<C> write(out, end);
       for (int64_t r = begin; r < end; ++r) {
         const auto at = static_cast<size_t>((first + r / inside % positions) * half);
         rotate_row(half, write.begin(r), read(r), &table.cosines[at], &table.sines[at],

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -31,6 +32,13 @@ class Rows {
     offset += row * strides_[0];
     return {dtype_, data_ + offset * static_cast<int64_t>(size_of(dtype_)), stride_};
   }
+  /// How many rows from `row` on, of those before `end`, lie one element after the other: 1 where
+  /// the next does not.
+  int64_t side_by_side(int64_t row, int64_t end) const {
+    const auto last = static_cast<size_t>(ndim_ - 1);
+    if (strides_[last] != 1 || stride_ == 1) return 1;
+    return std::min(end - row, sizes_[last] - row % sizes_[last]);
+  }
 
  private:
   char* data_;
@@ -59,44 +67,86 @@ class RowValues {
   const Rows& rows_;
 };
 
-/// Reads rows as dense C: in place where they are that, else through a buffer.
+/// Dense memory for several rows, so far apart that they do not share sets of the cache.
+template <class C>
+class RowBuffer {
+ public:
+  explicit RowBuffer(const Rows& rows) : size_(rows.size()) {}
+  int64_t pitch() const { return size_ + 64 / static_cast<int64_t>(sizeof(C)); }
+  C* row(int64_t index) {
+    if (!memory_) {
+      const int64_t elements = kept_rows() * pitch();
+      memory_ = std::make_unique_for_overwrite<C[]>(static_cast<size_t>(elements));
+    }
+    return memory_.get() + index * pitch();
+  }
+  /// Rows that it has room for: fewer of those that are very long.
+  int64_t kept_rows() const {
+    return std::clamp<int64_t>((int64_t{1} << 22) / std::max<int64_t>(size_, 1), 1, kSideBySide);
+  }
+
+ private:
+  int64_t size_;
+  std::unique_ptr<C[]> memory_;
+};
+
+/// Reads rows before `end` as dense C: in place where they are that, else through a buffer.
 template <class C>
 class RowReader {
  public:
-  explicit RowReader(const Rows& rows) : rows_(rows) {}
+  RowReader(const Rows& rows, int64_t end) : rows_(rows), buffer_(rows), range_end_(end) {}
   const C* operator()(int64_t row) {
+    if (row >= begin_ && row < end_) return buffer_.row(row - begin_);
     const Line line = rows_.line(row);
     if (line.dtype == dtype_of<C> && line.stride == 1) return static_cast<const C*>(line.data);
-    if (!buffer_) buffer_ = std::make_unique_for_overwrite<C[]>(static_cast<size_t>(rows_.size()));
-    load_line(buffer_.get(), line, rows_.size());
-    return buffer_.get();
+    begin_ = row;
+    end_ = row + rows_.side_by_side(row, std::min(range_end_, row + buffer_.kept_rows()));
+    C* first = buffer_.row(0);
+    if (end_ == row + 1) {
+      load_line(first, line, rows_.size());
+    } else {
+      load_side_by_side(first, buffer_.pitch(), line, end_ - begin_, rows_.size());
+    }
+    return first;
   }
 
  private:
   const Rows& rows_;
-  std::unique_ptr<C[]> buffer_;
+  RowBuffer<C> buffer_;
+  int64_t range_end_, begin_ = 0, end_ = 0;
 };
 
-/// Writes rows from dense C: `begin` says where to, `end` converts if need be.
+/// Writes rows before `end` from dense C, one after the other: `begin` says where to; `end`
+/// converts if need be, several rows at once where they lie side by side.
 template <class C>
 class RowWriter {
  public:
-  explicit RowWriter(const Rows& rows) : rows_(rows) {}
+  RowWriter(const Rows& rows, int64_t end) : rows_(rows), buffer_(rows), range_end_(end) {}
   C* begin(int64_t row) {
+    row_ = row;
+    if (row < end_) return buffer_.row(row - begin_);
     line_ = rows_.line(row);
-    if (line_.dtype == dtype_of<C> && line_.stride == 1) return static_cast<C*>(line_.data);
-    if (!buffer_) buffer_ = std::make_unique_for_overwrite<C[]>(static_cast<size_t>(rows_.size()));
-    return buffer_.get();
+    direct_ = line_.dtype == dtype_of<C> && line_.stride == 1;
+    if (direct_) return static_cast<C*>(line_.data);
+    begin_ = row;
+    end_ = row + rows_.side_by_side(row, std::min(range_end_, row + buffer_.kept_rows()));
+    return buffer_.row(0);
   }
   void end() {
-    const bool direct = line_.dtype == dtype_of<C> && line_.stride == 1;
-    if (!direct) store_line(line_, buffer_.get(), rows_.size());
+    if (direct_ || row_ + 1 < end_) return;
+    if (end_ == begin_ + 1) {
+      store_line(line_, buffer_.row(0), rows_.size());
+    } else {
+      store_side_by_side(line_, buffer_.row(0), buffer_.pitch(), end_ - begin_, rows_.size());
+    }
   }
 
  private:
   const Rows& rows_;
+  RowBuffer<C> buffer_;
+  int64_t range_end_, begin_ = 0, end_ = 0, row_ = 0;
   Line line_{};
-  std::unique_ptr<C[]> buffer_;
+  bool direct_ = false;
 };
 
 /// Lanes of a sum: enough that additions do not wait for each other.

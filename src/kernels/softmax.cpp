@@ -20,7 +20,7 @@ void row_sum_exp(const Block& sum, const Block& x, int dim, const Block& max) {
   visit_compute_floating("row_sum_exp", x.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     parallel_for(rows.count(), grain_of(rows.size()), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(rows);
+      RowReader<C> read(rows, end);
       for (int64_t r = begin; r < end; ++r) {
         const ExpAbove<C> above{finite_or_zero(RowValues<C>(maxima)[r])};
         RowValues<C>(sums).set(r, reduce_row<SumOf, C>(rows.size(), above, read(r)));
@@ -41,8 +41,8 @@ static void map_softmax_rows(const char* what, const Block& y, const Block& x, i
   visit_compute_floating(what, x.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     parallel_for(in.count(), grain_of(n), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(in);
-      RowWriter<C> write(out);
+      RowReader<C> read(in, end);
+      RowWriter<C> write(out, end);
       for (int64_t r = begin; r < end; ++r) {
         const C* row = read(r);
         C* result = write.begin(r);
@@ -96,7 +96,7 @@ void logsumexp(const Block& out, const Block& x, int dim) {
   visit_compute_floating("logsumexp", x.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     parallel_for(rows.count(), grain_of(rows.size()), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(rows);
+      RowReader<C> read(rows, end);
       for (int64_t r = begin; r < end; ++r) {
         const SoftmaxRow<C> row = softmax_row(read(r), rows.size());
         RowValues<C>(results).set(r, row.max + log(row.sum));
@@ -123,7 +123,7 @@ void row_dot(const Block& dot, const Block& a, const Block& b, int dim) {
   visit_compute_floating("row_dot", a.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     parallel_for(left.count(), grain_of(left.size()), [&](int64_t begin, int64_t end) {
-      RowReader<C> read_left(left), read_right(right);
+      RowReader<C> read_left(left, end), read_right(right, end);
       for (int64_t r = begin; r < end; ++r) {
         const C value =
             reduce_row<SumOf, C>(left.size(), ProductOfTwo<C>{}, read_left(r), read_right(r));
@@ -145,8 +145,8 @@ static void map_gradient_rows(const char* what, const Block& dx, const Block& dy
     using C = typename decltype(type)::type;
     const int64_t n = upper.size();
     parallel_for(upper.count(), grain_of(n), [&](int64_t begin, int64_t end) {
-      RowReader<C> read_upper(upper), read_result(result);
-      RowWriter<C> write(out);
+      RowReader<C> read_upper(upper, end), read_result(result, end);
+      RowWriter<C> write(out, end);
       for (int64_t r = begin; r < end; ++r) {
         const C *g = read_upper(r), *v = read_result(r);
         const C statistic = given ? RowValues<C>(values)[r] : gradient.statistic(n, g, v);
@@ -200,8 +200,8 @@ void logsumexp_backward(const Block& dx, const Block& dy, const Block& x, const 
   visit_compute_floating("logsumexp_backward", x.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     parallel_for(in.count(), grain_of(in.size()), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(in);
-      RowWriter<C> write(out);
+      RowReader<C> read(in, end);
+      RowWriter<C> write(out, end);
       for (int64_t r = begin; r < end; ++r) {
         const ScaledExp<C> f{finite_or_zero(RowValues<C>(results)[r]), RowValues<C>(upper)[r]};
         map_row(in.size(), f, write.begin(r), read(r));

@@ -102,9 +102,9 @@ static void sort_rows_as(const Rows* values, const Rows& indices, const Rows& in
                          int64_t offset) {
   const int64_t n = in.size(), k = indices.size();
   parallel_for(in.count(), grain_of(n * 16), [&](int64_t begin, int64_t end) {
-    RowReader<C> read(in);
-    RowWriter<C> write(values ? *values : in);
-    RowWriter<int64_t> write_indices(indices);
+    RowReader<C> read(in, end);
+    RowWriter<C> write(values ? *values : in, end);
+    RowWriter<int64_t> write_indices(indices, end);
     RowOrder<C> row(n, descending);
     const std::vector<int64_t>& order = row.order;
     for (int64_t r = begin; r < end; ++r) {
