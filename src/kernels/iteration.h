@@ -63,6 +63,7 @@ class LineWalk {
   LineWalk(const Iteration& loops, int64_t outer, int64_t inner);
   /// The rest of the current line of a block.
   const Line& line(int block) const { return lines_[static_cast<size_t>(block)]; }
+  const Iteration& loops() const { return loops_; }
   void next();
 
  private:

@@ -14,7 +14,6 @@ namespace weft {
 static constexpr int64_t kMapChunk = 1024;
 /// Inner lines shorter than this are gathered several at a time.
 static constexpr int64_t kShortLine = 256;
-static constexpr int64_t kMapSquare = 32;
 static constexpr int kMaxMapBlocks = kMaxMapInputs + 2;
 static_assert(kMaxMapBlocks <= kMaxIterated);
 
@@ -81,12 +80,43 @@ struct MapBuffers {
   }
 };
 
+/// A transposed block between its place and `dense`, by lines that lie side by side; false, with
+/// nothing done, where the chunk's lines do not.
+static bool move_side_by_side(const Iteration& loops, int block, const MapChunk& chunk,
+                              const Line& dense, bool stores) {
+  if (!loops.is_transposed(block) || chunk.lines == 1 || dense.dtype == DType::boolean) {
+    return false;
+  }
+  const int64_t plane = loops.size(loops.ndim() - 2);
+  if (chunk.outer % plane + chunk.lines > plane) return false;
+  visit_compute(dense.dtype, [&](auto type) {
+    auto* elements = static_cast<typename decltype(type)::type*>(dense.data);
+    for (int64_t j = 0; j < chunk.lines; j += kSideBySide, elements += kSideBySide * chunk.length) {
+      const Line line = loops.line(block, chunk.outer + j, chunk.inner);
+      const int64_t lines = std::min(kSideBySide, chunk.lines - j);
+      if (stores) {
+        store_side_by_side(line, elements, chunk.length, lines, chunk.length);
+      } else {
+        load_side_by_side(elements, chunk.length, line, lines, chunk.length);
+      }
+    }
+  });
+  return true;
+}
+
 /// Blocks [first, last) between their places and the buffers.
 static void move_chunk(const Mapping& mapping, LineWalk walk, const MapChunk& chunk,
                        MapBuffers& buffers, int first, int last) {
+  bool moved[kMaxMapBlocks];
+  for (int i = first; i < last; ++i) {
+    moved[i] =
+        !buffers.used[i] ||
+        move_side_by_side(walk.loops(), i, chunk, buffers.line(mapping, i, 0), i < mapping.results);
+  }
+  if (std::all_of(moved + first, moved + last, [](bool is) { return is; })) return;
   for (int64_t j = 0; j < chunk.lines; ++j, walk.next()) {
     for (int i = first; i < last; ++i) {
-      if (!buffers.used[i]) continue;
+      if (moved[i]) continue;
       const Line dense = buffers.line(mapping, i, j * chunk.length);
       if (i < mapping.results) {
         convert_line(walk.line(i), dense, chunk.length);
@@ -111,13 +141,13 @@ static void run_chunk(const Mapping& mapping, const Iteration& loops, const MapC
   move_chunk(mapping, walk, chunk, buffers, 0, mapping.results);
 }
 
-/// The lines and the length of chunks: whole lines where they are short; squares where a block is
-/// transposed, whose cache lines several lines share; otherwise one line.
+/// The lines and the length of chunks: whole lines where they are short; lines side by side where a
+/// block is transposed; otherwise one line.
 static MapChunk chunk_of(const Mapping& mapping, const Iteration& loops) {
   const int64_t inner = loops.inner();
   if (inner < kShortLine) return {0, 0, kMapChunk / inner, inner};
   for (int i = 0; i < mapping.count; ++i) {
-    if (loops.is_transposed(i)) return {0, 0, kMapSquare, kMapSquare};
+    if (loops.is_transposed(i)) return {0, 0, kSideBySide, kMapChunk / kSideBySide};
   }
   return {0, 0, 1, kMapChunk};
 }
