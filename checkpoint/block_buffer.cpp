@@ -6,14 +6,25 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
+#include <stdexcept>
 #include <vector>
 
 namespace weft {
 
+/// None where the system will not map it.
+static std::shared_ptr<const std::byte> mapping_of(const File& file) {
+  try {
+    return file.map();
+  } catch (const std::runtime_error&) {
+    return nullptr;
+  }
+}
+
 // Each of them may fail: then the file is read as any other.
 BlockReader::BlockReader(const File& file)
     : file_(file),
-      mapped_(file.map()),
+      mapped_(mapping_of(file)),
       disk_(::open(file.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_DIRECT)) {}
 
 BlockReader::~BlockReader() {

@@ -1,13 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/foreign_source.h"
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "checkpoint/coverage.h"
 #include "weft/error.h"
 #include "weft/json.h"
 
 namespace weft {
+
+/// Nothing in PyTorch's shards says how many there should be: without the last one the shapes that
+/// follow are smaller.
+static std::string note_of_shards(const std::vector<std::string>& names) {
+  std::set<int> shards;
+  for (const std::string& name : names) {
+    int shard = 0;
+    if (std::sscanf(name.c_str(), "shard-%d-", &shard) == 1 && shard > 0) shards.insert(shard);
+  }
+  std::string note = concat("shapes follow from the parts in ", names.size(), " files");
+  if (shards.empty()) return note;
+  note += concat(", the last of shard ", *shards.rbegin());
+  for (int shard = 1; shard < *shards.rbegin(); ++shard) {
+    if (!shards.contains(shard)) return note + concat("; none is of shard ", shard);
+  }
+  return note;
+}
 
 namespace {
 
@@ -18,11 +37,12 @@ class ShardSource final : public CheckpointSource {
       : CheckpointSource(path) {
     for (const std::string& name : names) add(path + "/" + name);
     infer_shapes();
+    note_ = note_of_shards(names);
   }
 
   explicit ShardSource(const TensorFiles& files) : CheckpointSource(files.path()) {
     for (const SafetensorsFile& file : files.files()) {
-      files_.push_back(open_foreign_file(file.path()));
+      files_.push_back(file.path());
       for (const SafetensorsEntry& entry : file.entries()) {
         add_part(entry, {Dims::filled(entry.shape.ndim(), 0), entry.shape});
       }
@@ -39,7 +59,9 @@ class ShardSource final : public CheckpointSource {
   }
 
  protected:
-  std::shared_ptr<const OpenedFile> open(size_t number) const override { return files_[number]; }
+  std::shared_ptr<const OpenedFile> open(size_t number) const override {
+    return open_foreign_file(files_[number]);
+  }
 
  private:
   void add(const std::string& path);
@@ -48,7 +70,8 @@ class ShardSource final : public CheckpointSource {
   void add_part(const SafetensorsEntry& entry, const Box& box);
   void infer_shapes();
 
-  std::vector<std::shared_ptr<const OpenedFile>> files_;
+  /// Paths: there may be more files than a process may have open.
+  std::vector<std::string> files_;
   std::map<std::string, std::vector<Part>> parts_;
 };
 
@@ -78,8 +101,8 @@ Dims ShardSource::offset_of(const std::string& path, const nlohmann::json& info,
 }
 
 void ShardSource::add(const std::string& path) {
-  files_.push_back(open_foreign_file(path));
-  const SafetensorsFile& file = files_.back()->tensors;
+  files_.push_back(path);
+  const SafetensorsFile file(path);
   const auto text = file.metadata().find("DCP_SHARDING_INFO");
   nlohmann::json info;
   if (text != file.metadata().end()) {
@@ -96,9 +119,9 @@ void ShardSource::add_part(const SafetensorsEntry& entry, const Box& box) {
   const size_t file = files_.size() - 1;
   const auto [known, is_new] = tensors_.try_emplace(entry.name, Entry{entry.dtype, entry.shape});
   if (known->second.dtype != entry.dtype || known->second.shape.ndim() != entry.shape.ndim()) {
-    fail("checkpoint: ", files_.back()->file.path(), ": tensor ", in_quotes(entry.name), " is ",
-         entry.dtype, ' ', entry.shape, " but ", known->second.dtype, " of ",
-         known->second.shape.ndim(), " dims in another file");
+    fail("checkpoint: ", files_.back(), ": tensor ", in_quotes(entry.name), " is ", entry.dtype,
+         ' ', entry.shape, " but ", known->second.dtype, " of ", known->second.shape.ndim(),
+         " dims in another file");
   }
   parts_[entry.name].push_back({file, box});
 }

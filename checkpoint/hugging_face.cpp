@@ -4,6 +4,7 @@
 #include <set>
 #include <vector>
 
+#include "checkpoint/tied.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
@@ -76,9 +77,8 @@ static void check_equal(const Parameter& parameter, const TensorFiles& files,
   const Box box = parameter.value().box();
   const Tensor first = read_part(files, names[0], box);
   for (size_t i = 1; i < names.size(); ++i) {
-    if (first.to_vector<double>() == read_part(files, names[i], box).to_vector<double>()) continue;
-    fail("load_hugging_face: ", files.path(), ": tensors ", in_quotes(names[0]), " and ",
-         in_quotes(names[i]), " differ but are one tied parameter of the model");
+    check_tied(concat("load_hugging_face: ", files.path()), names[0], first, names[i],
+               read_part(files, names[i], box));
   }
 }
 

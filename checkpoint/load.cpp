@@ -81,7 +81,7 @@ static void fill(const CheckpointSource& source, StateDict& into) {
 
 CheckpointContents checkpoint_contents(const std::string& path) {
   const auto source = open_source(path);
-  CheckpointContents contents{.tensors = {}, .numbers = source->numbers()};
+  CheckpointContents contents{.tensors = {}, .numbers = source->numbers(), .note = source->note()};
   for (const auto& [name, entry] : source->tensors()) {
     contents.tensors.emplace(name, CheckpointContents::Entry{entry.dtype, entry.shape});
   }

@@ -150,8 +150,14 @@ Manifest ManifestParser::parse(const std::string& text) {
     manifest.layouts.push_back(cuts(layout));
   }
   std::set<std::string> names;
+  int64_t bytes = 0;
   for (const auto& one : member(json, "tensors", "array")) {
     manifest.tensors.push_back(tensor(one, manifest));
+    const SavedTensor& last = manifest.tensors.back();
+    const int64_t own = last.shape.product() * static_cast<int64_t>(size_of(last.dtype));
+    if (__builtin_add_overflow(bytes, own, &bytes)) {
+      refuse("has tensors of more bytes than 64 bits count");
+    }
     if (!names.insert(manifest.tensors.back().name).second) {
       refuse("names tensor ", in_quotes(manifest.tensors.back().name), " twice");
     }

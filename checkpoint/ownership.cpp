@@ -53,10 +53,17 @@ Ownership::Ownership(const Manifest& manifest) {
     fail("checkpoint: ", tensors, " tensors on ", manifest.ranks, " ranks; at most ", most,
          " parts are planned");
   }
+  // A manifest of a few kilobytes may speak of any world: each partition is a list of its ranks.
+  constexpr int64_t most_listed = int64_t{1} << 22;
   std::map<std::pair<size_t, std::vector<int64_t>>, std::shared_ptr<const Partition>> known;
   for (const SavedTensor& tensor : manifest.tensors) {
     auto& partition = known[{tensor.layout, {tensor.shape.begin(), tensor.shape.end()}}];
     if (!partition) {
+      if (static_cast<int64_t>(known.size()) * manifest.ranks > most_listed) {
+        fail("checkpoint: tensors of ", known.size(), " or more shapes and layouts on ",
+             manifest.ranks, " ranks; at most ", most_listed,
+             " parts of different ones are planned");
+      }
       partition = partition_of(manifest.layouts[tensor.layout], tensor.shape, manifest.ranks);
     }
     partitions_.push_back(partition);

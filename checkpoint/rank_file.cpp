@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/rank_file.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -52,6 +53,27 @@ RankFiles::RankFiles(const Manifest& manifest)
   for (const SavedTensor& tensor : manifest_.tensors) {
     names_.push_back(json_string(tensor.name));
     names_in_string_.push_back(without_quotes(json_string(names_.back())));
+  }
+  check_headers();
+}
+
+void RankFiles::check_headers() const {
+  // Dims, offsets and words of one tensor take less than this beside its names.
+  constexpr int64_t kBesideNames = 200 + 3 * 20 * (kMaxDims + 1);
+  int64_t bound = static_cast<int64_t>(text_in_string_.size()) + 1000, most_blocks = 0;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    bound += static_cast<int64_t>(names_[i].size() + names_in_string_[i].size()) + kBesideNames;
+  }
+  for (int rank = 0; rank < manifest_.ranks; ++rank) {
+    most_blocks = std::max(most_blocks, blocks_in(data_bytes(rank)));
+  }
+  if (bound + 16 * most_blocks <= kMaxHeaderBytes) return;
+  for (int rank = 0; rank < manifest_.ranks; ++rank) {
+    const int64_t bytes = data_start(rank);
+    if (bytes <= kMaxHeaderBytes) continue;
+    fail("checkpoint: the header of rank ", rank, "'s file would have ", bytes, " bytes for ",
+         names_.size(), " tensors and ", data_bytes(rank), " bytes of data; safetensors allows ",
+         kMaxHeaderBytes);
   }
 }
 

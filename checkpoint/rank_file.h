@@ -39,6 +39,8 @@ class RankFiles {
   std::string header(int rank, std::span<const uint64_t> block_hashes) const;
 
  private:
+  /// std::invalid_argument where a file's header would be longer than readers take.
+  void check_headers() const;
   template <class Sink>
   void write_header(int rank, const std::string& hashes, Sink& sink) const;
 

@@ -14,7 +14,6 @@ namespace weft {
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
 static constexpr int64_t kLengthBytes = 8;
-static constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 struct SafetensorsFile::Body {
   File file;
@@ -37,7 +36,7 @@ struct SafetensorsFile::Body {
     }
     uint64_t length = 0;
     file.read(0, std::as_writable_bytes(std::span(&length, 1)));
-    if (length > kMaxHeaderBytes) {
+    if (length > static_cast<uint64_t>(kMaxHeaderBytes)) {
       fail("safetensors: ", path, ": the header would have ", length, " bytes; at most ",
            kMaxHeaderBytes, " are allowed (is this a safetensors file?)");
     }

@@ -17,6 +17,9 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
+/// Readers of safetensors refuse longer ones.
+inline constexpr int64_t kMaxHeaderBytes = 100'000'000;
+
 /// The name that safetensors gives the dtype: "F32".
 std::string_view safetensors_name_of(DType dtype);
 

@@ -179,6 +179,7 @@ std::string CheckpointSaver::save_async(int64_t step, const StateDict& state) {
     std::memcpy(to, piece.data(), piece.size());
     to += piece.size();
   });
+  saving->snapshot.clear();
   under_way_ = std::move(saving);
   under_way_->thread = std::thread([job = under_way_.get(), copies = plans_->copies, most] {
     try {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -9,29 +10,39 @@
 
 namespace weft {
 
-/// A rank's bytes in the order of its file, where they lie in memory; keeps what it made alive.
+/// A rank's bytes in the order of its file, where they lie in memory. Parts that are on another
+/// device, or not dense, are copied when they are visited, one at a time.
 class Snapshot {
  public:
-  /// The tensors' own memory; parts that are not dense in memory are copied.
   Snapshot(const RankFiles& files, int rank, const StateDict& state);
 
   /// Bytes from `begin` to `end` of the data, piece by piece.
   template <class F>
-  void for_bytes(int64_t begin, int64_t end, const F& visit) const {
+  void for_bytes(int64_t begin, int64_t end, const F& visit) {
     int64_t at = 0;
-    for (const auto& piece : pieces_) {
-      const auto size = static_cast<int64_t>(piece.size());
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const int64_t size = pieces_[i].bytes;
       const int64_t from = std::max(begin, at), to = std::min(end, at + size);
       if (from < to) {
-        visit(piece.subspan(static_cast<size_t>(from - at), static_cast<size_t>(to - from)));
+        visit(std::span(data_of(i) + (from - at), static_cast<size_t>(to - from)));
       }
       at += size;
     }
   }
+  /// Lets go of all tensors.
+  void clear() { pieces_.clear(), copy_ = {}; }
 
  private:
-  std::vector<std::span<const std::byte>> pieces_;
-  Tensors copies_;
+  struct Piece {
+    Tensor local;
+    int64_t bytes;
+  };
+  const std::byte* data_of(size_t index);
+
+  std::vector<Piece> pieces_;
+  /// Of piece `copied_`.
+  Tensor copy_;
+  size_t copied_ = 0;
 };
 
 }  // namespace weft

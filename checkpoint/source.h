@@ -75,6 +75,8 @@ class CheckpointSource {
   virtual ~CheckpointSource() = default;
   const std::map<std::string, Entry>& tensors() const { return tensors_; }
   const std::map<std::string, int64_t>& numbers() const { return numbers_; }
+  /// As CheckpointContents says.
+  const std::string& note() const { return note_; }
   /// Parts that hold elements of `wanted`.
   virtual std::vector<Part> parts(const std::string& name, const Box& wanted) const = 0;
   /// Opens it, and keeps the last few open.
@@ -87,6 +89,7 @@ class CheckpointSource {
 
   std::map<std::string, Entry> tensors_;
   std::map<std::string, int64_t> numbers_;
+  std::string note_;
 
  private:
   std::string path_;

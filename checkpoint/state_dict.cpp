@@ -2,9 +2,10 @@
 #include "weft/state_dict.h"
 
 #include <bit>
-#include <set>
+#include <map>
 
 #include "checkpoint/keys.h"
+#include "checkpoint/tied.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
@@ -57,7 +58,7 @@ static StateMatch matched(const std::map<std::string, Tensor>& to,
                           const std::map<std::string, Tensor>& from,
                           const std::map<std::string, std::string>& first_names = {}) {
   StateMatch match;
-  std::set<std::string> found;
+  std::map<std::string, std::string> found;  // what is filled, from which key
   for (const auto& [key, tensor] : from) {
     const auto tied = first_names.find(key);
     const auto receiver = to.find(tied == first_names.end() ? key : tied->second);
@@ -66,8 +67,11 @@ static StateMatch matched(const std::map<std::string, Tensor>& to,
       continue;
     }
     check_same_kind(key, receiver->second, tensor);
-    if (found.insert(receiver->first).second) {
+    const auto [first, is_new] = found.emplace(receiver->first, key);
+    if (is_new) {
       match.pairs.emplace_back(receiver->second, tensor);
+    } else {
+      check_tied("load_state_dict", first->second, from.at(first->second), key, tensor);
     }
   }
   for (const auto& [key, tensor] : to) {

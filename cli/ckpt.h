@@ -6,6 +6,8 @@
 #include <mutex>
 #include <string>
 
+#include "weft/checkpoint.h"
+
 namespace CLI {
 class App;
 }
@@ -37,6 +39,9 @@ int compare_checkpoints(const CkptOptions& options);
 int reshard_checkpoint(const CkptOptions& options);
 int export_checkpoint(const CkptOptions& options);
 int import_checkpoint(const CkptOptions& options);
+
+/// Tells on stderr what `contents` cannot say for sure.
+void print_note(const std::string& path, const CheckpointContents& contents);
 
 /// "12 B", "3.4 GB".
 std::string readable_bytes(int64_t bytes);

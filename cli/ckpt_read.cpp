@@ -45,6 +45,7 @@ static void print_contents(const std::string& path) {
   for (const auto& [name, number] : contents.numbers) {
     std::printf("number %-20lld %s\n", static_cast<long long>(number), name.c_str());
   }
+  print_note(path, contents);
 }
 
 int list_checkpoint(const CkptOptions& options) {

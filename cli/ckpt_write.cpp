@@ -60,6 +60,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what,
                            const std::string& prefix) {
   const std::string from = one_checkpoint(options.path);
   const CheckpointContents contents = checkpoint_contents(from);
+  print_note(from, contents);
   const auto step_number = contents.numbers.find("step/value");
   const int64_t step = step_number == contents.numbers.end() ? 0 : step_number->second;
   CkptProgress progress(what, 2 * bytes_in(contents) / launched_ranks());
@@ -88,6 +89,11 @@ static int copy_checkpoint(const CkptOptions& options, const char* what,
               contents.tensors.size(), options.ranks, options.ranks == 1 ? "" : "s",
               progress.finish().c_str());
   return 0;
+}
+
+void print_note(const std::string& path, const CheckpointContents& contents) {
+  if (contents.note.empty() || !is_first_process()) return;
+  std::fprintf(stderr, "note: %s: %s\n", path.c_str(), contents.note.c_str());
 }
 
 int reshard_checkpoint(const CkptOptions& options) {
@@ -148,6 +154,7 @@ static void write_config(const std::string& checkpoint, const CheckpointContents
 int export_checkpoint(const CkptOptions& options) {
   const std::string from = one_checkpoint(options.path);
   const CheckpointContents contents = checkpoint_contents(from);
+  print_note(from, contents);
   CkptProgress progress("export", bytes_in(contents, options.prefix) / launched_ranks());
   run_world(options.ranks, [&](Communicator world) {
     check_same_flags(world);

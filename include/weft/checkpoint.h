@@ -138,6 +138,9 @@ struct CheckpointContents {
   };
   std::map<std::string, Entry> tensors;
   std::map<std::string, int64_t> numbers;
+  /// Of shards that PyTorch wrote, which do not say how many they should be: from how many files
+  /// the shapes follow. Empty where all that should be there is written down.
+  std::string note;
 };
 WEFT_API CheckpointContents checkpoint_contents(const std::string& path);
 

@@ -105,6 +105,9 @@ TEST(HuggingFace, ATiedParameterHasAnyOfItsNames) {
   load_hugging_face(pair,
                     scratch.write_safetensors("x.safetensors", both, bytes_of(kA) + bytes_of(kA)));
   EXPECT_EQ(pair.a(), kA);
+  const std::string nan = bytes_of(std::vector<float>(6, std::nanf("")));
+  load_hugging_face(pair, scratch.write_safetensors("x.safetensors", both, nan + nan));
+  EXPECT_TRUE(std::isnan(pair.a()[0]));
   const auto path = scratch.write_safetensors("x.safetensors", both,
                                               bytes_of(kA) + bytes_of(std::vector<float>(6, 1)));
   EXPECT_EQ(error_of([&] { load_hugging_face(pair, path); }),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
 
@@ -8,6 +9,7 @@
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/hugging_face.h"
+#include "weft/ops/factories.h"
 #include "weft/safetensors.h"
 
 namespace weft {
@@ -95,6 +97,41 @@ TEST(Interop, RefusesShardsThatDoNotMakeAWhole) {
         << bad;
   }
   EXPECT_NE(error({"[0]}},\\\"x\\\":{\\\"y\\\":{"}).find("DCP_SHARDING_INFO"), std::string::npos);
+}
+
+TEST(Interop, TellsFromWhatShapesFollow) {
+  const Scratch scratch;
+  const auto write = [&](const char* shard, const std::string& offset) {
+    const std::string header =
+        R"({"__metadata__":{"DCP_SHARDING_INFO":"{\"w\":{\"saved_offsets\":)" + offset +
+        R"(}}"},"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
+    scratch.write_safetensors(concat("dcp/shard-", shard, "-model-00001-of-00001.safetensors"),
+                              header, "ab");
+  };
+  write("00001", "[0]");
+  write("00002", "[2]");
+  EXPECT_EQ(checkpoint_contents(scratch.path("dcp")).note,
+            "shapes follow from the parts in 2 files, the last of shard 2");
+  write("00004", "[4]");
+  EXPECT_EQ(checkpoint_contents(scratch.path("dcp")).note,
+            "shapes follow from the parts in 3 files, the last of shard 4; none is of shard 3");
+  EXPECT_EQ(checkpoint_contents(list_checkpoints(kFolder + "format-1")[0]).note, "");
+}
+
+TEST(Interop, OpensMoreShardsThanAProcessMayOpenFiles) {
+  const Scratch scratch;
+  std::vector<std::string> offsets;
+  for (int i = 0; i < 100; ++i) offsets.push_back(concat('[', 2 * i, ']'));
+  const std::string path = write_shards(scratch, offsets);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit few{60, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &few);
+  StateDict state{{{"w", zeros({200}, {.dtype = u8})}}, {}};
+  const std::string error = error_of([&] { load(path, state); });
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(error, "nothing");
+  EXPECT_EQ(state.tensors.at("w").to_vector<double>()[199], 'b');
 }
 
 TEST(Interop, ExportsWhatItLoadsAgain) {

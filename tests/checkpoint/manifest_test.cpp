@@ -184,6 +184,8 @@ TEST(Manifest, RejectsWhatNobodyWroteInOneSentence) {
       {"[8,2]", "[1,1,1,1,1,1,1,1,1]", "has a tensor of 9 dims"},
       {"[8,2],0]", "[8,2],1]", "says \"1\" as a tensor's layout"},
       {"[8,2],0]", "[8,2],0],[\"w\",\"F32\",[1],0]", "names tensor \"w\" twice"},
+      {"[8,2],0]", "[2305843009213693951],0],[\"v\",\"F32\",[8],0]",
+       "has tensors of more bytes than 64 bits count"},
       {"[8,2],0]", "[8,2]]", "has a tensor that is no name, dtype, shape and layout"},
       {"\"numbers\":{\"step\":3}", "\"numbers\":{\"step\":\"3\"}",
        "says \"\\\"3\\\"\" as a number"},
@@ -203,6 +205,20 @@ TEST(Manifest, RejectsWhatNobodyWroteInOneSentence) {
               Ownership(manifest_with(1 << 20, {Cuts{}}, large_llama(0)));
             }).find("parts are planned"),
             std::string::npos);
+  const std::vector<SavedTensor> shapes{{"a", f32, {1}, 0}, {"b", f32, {2}, 0}, {"c", f32, {3}, 0},
+                                        {"d", f32, {4}, 0}, {"e", f32, {5}, 0}, {"f", f32, {6}, 0}};
+  EXPECT_EQ(error_of([&] { Ownership(manifest_with(1 << 20, {Cuts{}}, shapes)); }),
+            "checkpoint: tensors of 5 or more shapes and layouts on 1048576 ranks; at most 4194304 "
+            "parts of different ones are planned");
+}
+
+TEST(Manifest, RefusesHeadersThatNoReaderTakes) {
+  const auto error = [](size_t letters) {
+    const SavedTensor tensor{std::string(letters, 'w'), f32, {8}, 0};
+    return error_of([&] { RankFiles(manifest_with(2, {fully_sharded(2)}, {tensor})); });
+  };
+  EXPECT_EQ(error(30'000'000), "nothing");
+  EXPECT_NE(error(40'000'000).find("safetensors allows 100000000"), std::string::npos);
 }
 
 TEST(Manifest, ProvesThatElementsAreWrittenOnce) {

@@ -71,6 +71,32 @@ TEST(StateDict, TakesATiedParameterByAnyName) {
   load_state_dict(model, {{{"1.weight", other}}, {}});
   EXPECT_EQ(first->own_parameters()[0].second->value().to_vector<float>(),
             std::vector<float>(9, 2));
+  const Tensor nan = full({3, 3}, std::nan(""));
+  load_state_dict(model, {{{"0.weight", nan}, {"1.weight", nan + 1}}, {}});
+  EXPECT_EQ(error_of([&] {
+              load_state_dict(model, {{{"0.weight", other}, {"1.weight", other + 1}}, {}});
+            }),
+            "load_state_dict: tensors \"0.weight\" and \"1.weight\" differ but are one tied "
+            "parameter of the model");
+}
+
+TEST(StateDict, AllRanksSeeThatTiedValuesDiffer) {
+  on_mesh({{"dp", 3}}, [](const DeviceMesh& mesh) {
+    Sequential model;
+    auto first = std::make_shared<Linear>(3, 3), second = std::make_shared<Linear>(3, 3);
+    second->set_parameter("weight", first->own_parameters()[0].second);
+    model.append(first);
+    model.append(second);
+    const TensorOptions by_rows{.sharding = Sharding(mesh, {Shard(0)})};
+    first->own_parameters()[0].second->set_value(zeros({3, 3}, by_rows));
+    // They differ on the first rank alone.
+    const Tensor rows = full({3, 3}, 2, by_rows), other = full({3, 3}, 2, by_rows);
+    if (rows.box().offset[0] == 0) fill_(other.local(), 1);
+    const std::string error = error_of([&] {
+      load_state_dict(model, {{{"0.weight", rows}, {"1.weight", other}}, {}});
+    });
+    EXPECT_NE(error.find("differ but are one tied parameter"), error.npos) << error;
+  });
 }
 
 TEST(StateDict, IsStrictUnlessAskedForTheSkippedKeys) {
