@@ -293,11 +293,14 @@ bool RunSaver::after_step(int64_t step, bool is_last) {
   if (!stopping && !is_last && !due) return false;
   finish_save();
   under_way_ = saver_->save_async(step, state_);
-  if (stopping || is_last) {
-    finish_save();
-    stop_listening();
-  }
+  if (stopping || is_last) finish_save();
   return stopping;
+}
+
+void RunSaver::end_steps() {
+  stop_listening();
+  // It came after the last step that could heed it.
+  if (stop_signal != 0 && ended_by == 0) std::raise(stop_signal);
 }
 
 int stopped_by() { return ended_by; }

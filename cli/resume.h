@@ -57,6 +57,8 @@ class RunSaver {
   /// are done. True when the run must end: at SIGTERM, SIGINT or SIGUSR2 it is saved first. Throws
   /// what went wrong with a save before.
   bool after_step(int64_t step, bool is_last);
+  /// No step follows: signals end the program again.
+  void end_steps();
 
  private:
   bool is_stopping();

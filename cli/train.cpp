@@ -88,6 +88,7 @@ class Training {
     const std::optional<StepSeconds> predicted = prediction();
     if (!options_.trace.empty()) trace_.emplace();
     const bool is_done = run_steps(done);
+    saver_->end_steps();
     if (trace_ && is_first()) report_trace(*trace_, device_, predicted);
     if (trace_) trace_->write(mesh_.communicator(), options_.trace);
     if (is_done && options_.sample > 0) print_sample();

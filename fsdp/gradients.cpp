@@ -131,15 +131,27 @@ bool Gradients::is_own(const Tensor& gradient) const {
   return memory == final_.get() || memory == middle_.get() || memory == buffer_.get();
 }
 
-/// Gradients that were cleared, and that somebody keeps all the same, keep their memory.
+/// Gradients that were cleared, and that somebody keeps all the same, keep their memory; the others
+/// move to another.
 void Gradients::leave_kept_memory() {
+  std::vector<std::pair<const Part*, Tensor>> others;
   for (const Part& part : parts_) {
-    if (part.slot->parameter->grad()) return;
+    const Tensor gradient = part.slot->parameter->grad();
+    if (!gradient) continue;
+    if (gradient.storage().get() != final_.get()) return;
+    others.emplace_back(&part, gradient);
   }
-  const auto is_kept = [](const Ref<Storage>& memory) { return memory && memory->use_count() > 1; };
-  if (!is_kept(final_) && !is_kept(middle_)) return;
+  const bool is_kept = (final_ && final_->use_count() > 1 + static_cast<long>(others.size())) ||
+                       (middle_ && middle_->use_count() > 1);
+  if (!is_kept || others.size() == parts_.size()) return;
   final_ = middle_ = {};
   make_memory();
+  const NoGrad no_grad;
+  for (const auto& [part, gradient] : others) {
+    const Tensor moved = final_tensor(*part, gradient.sharding());
+    copy_(moved.local(), gradient.local());
+    part->slot->parameter->value().set_grad(moved);
+  }
 }
 
 /// A gradient that was cleared since takes what was summed for it along.

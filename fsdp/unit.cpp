@@ -273,13 +273,17 @@ void Unit::copy_given(Slot& slot) {
   copy_(slice_in(slices_, slot), std::exchange(slot.given, {}));
 }
 
+/// Values that are not the unit's own, until there is memory for them.
+void Unit::keep_given(Slot& slot) {
+  const Tensor value = slot.parameter->value().detach();
+  if (!slot.parameter->is_materialized() || value.storage().get() == slices_.get()) return;
+  slot.given = value.is_sharded() ? value : distribute(value, roles_.mesh.root(), {});
+}
+
 /// The value becomes a slice in the unit's memory, and forward uses the slot.
 void Unit::take_value(Slot& slot) {
-  const Tensor value = slot.parameter->value().detach();
-  if (slot.parameter->is_materialized()) {
-    slot.given = value.is_sharded() ? value : distribute(value, roles_.mesh.root(), {});
-    if (slices_->is_bound()) copy_given(slot);
-  }
+  keep_given(slot);
+  if (slices_->is_bound()) copy_given(slot);
   rest(slot);
   make_whole(slot, device_);
 }
@@ -294,10 +298,8 @@ void Unit::rest(Slot& slot) {
 void Unit::take_set_values() {
   if (!slices_->is_bound()) return;
   for (auto& slot : slots_) {
-    const Tensor& value = slot->parameter->value();
-    if (value.storage().get() == slices_.get()) continue;
-    const Tensor given = value.detach();
-    slot->given = given.is_sharded() ? given : distribute(given, roles_.mesh.root(), {});
+    keep_given(*slot);
+    if (!slot->given) continue;
     copy_given(*slot);
     rest(*slot);
   }
@@ -309,6 +311,7 @@ void Unit::materialize(Device device) {
   if (runtime_) runtime_->forget(*this);
   for (Level& level : levels_) level.drop();
   set_device(device);
+  for (auto& slot : slots_) keep_given(*slot);
   slices_ = memory_at_rest();
   bound_ = false;
   for (auto& slot : slots_) {

@@ -105,6 +105,7 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   void add_slot(const NamedParameter& named);
   void check_layout(const std::string& name, const Tensor& value, int dim) const;
   void make_whole(Slot& slot, Device device);
+  void keep_given(Slot& slot);
   void take_value(Slot& slot);
   void copy_given(Slot& slot);
   void rest(Slot& slot);

@@ -34,34 +34,40 @@ Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) {
   }
   const bool exact = std::any_of(gradients.begin(), gradients.end(),
                                  [](const Tensor& gradient) { return gradient.dtype() == f64; });
-  const DType dtype = exact ? f64 : f32;
-  Tensor sum = zeros({}, {.dtype = dtype, .device = gradients[0].device()});
+  // On all ranks alike: another may have other gradients.
+  Tensor sum = zeros({}, {.dtype = f64, .device = gradients[0].device()});
   for (const Run& run : adjacent_runs({&gradients}, counted, [](size_t, size_t) { return true; })) {
-    sum = sum + sum_squares(flat(gradients, run)).to(dtype).to(sum.device());
+    sum = sum + sum_squares(flat(gradients, run)).to(f64).to(sum.device());
   }
   reduction.reduce(sum);
-  return sqrt(sum);
+  return sqrt(sum).to(exact ? f64 : f32);
+}
+
+/// min(1, max_norm / (norm + 1e-6)), of the norm's dtype.
+static Tensor factor_to(double max_norm, const Tensor& norm) {
+  if (!(max_norm > 0)) fail("clip: the greatest norm ", max_norm, " is not positive");
+  const Tensor one = ones(
+      norm.shape(), {.dtype = norm.dtype(), .device = norm.device(), .sharding = norm.sharding()});
+  return minimum(max_norm / (norm + 1e-6), one);
 }
 
 Tensor clip_scale(const Tensor& norm, double max_norm) {
-  if (!(max_norm > 0)) fail("clip: the greatest norm ", max_norm, " is not positive");
   NoGrad no_grad;
-  const Tensor one = ones(norm.shape(), {.device = norm.device(), .sharding = norm.sharding()});
-  return minimum((max_norm / (norm + 1e-6)).to(f32), one);
+  return factor_to(max_norm, norm).to(f32);
 }
 
 double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_norm) {
+  NoGrad no_grad;
   const Tensor norm = gradient_norm(parameters);
-  const Tensor scale = clip_scale(norm, max_norm);
+  const Tensor scale = factor_to(max_norm, norm);
   const double before = norm.item();
   if (scale.item() == 1) return before;
-  NoGrad no_grad;
   const Tensors gradients = gradients_of(parameters);
   std::vector<size_t> all;
   for (size_t i = 0; i < gradients.size(); ++i) all.push_back(i);
   for (const Run& run : adjacent_runs({&gradients}, all, [](size_t, size_t) { return true; })) {
     const Tensor part = flat(gradients, run);
-    scale_(part, scale.to(part.device()));
+    scale_(part, scale.to(part.dtype() == f64 ? f64 : f32).to(part.device()));
   }
   return before;
 }

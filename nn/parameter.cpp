@@ -29,8 +29,20 @@ void Parameter::fail_stale() const {
                              "gathers it anew; until then take its value()"));
 }
 
+/// The elements in memory of their own.
+static Tensor kept_apart(const Tensor& value) {
+  const NoGrad no_grad;
+  TensorOptions options{.dtype = value.dtype(), .device = value.device()};
+  if (value.is_sharded()) options.sharding = value.sharding();
+  const Tensor own = empty(value.shape(), options);
+  copy_(own, value.detach());
+  return own;
+}
+
 void Parameter::set_value(Tensor value) {
-  lay_out(std::move(value));
+  // What is laid out anew takes the elements later, when those of another parameter have changed.
+  const bool is_taken_later = used_ && value && value.device().kind != DeviceKind::meta;
+  lay_out(is_taken_later ? kept_apart(value) : std::move(value));
   initialized_ = initialized_ || is_materialized();
 }
 

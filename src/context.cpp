@@ -18,13 +18,18 @@ static int threads_of_caller() { return omp_get_max_threads(); }
 
 /// A child of fork has none of the threads that OpenMP keeps for its parent, and would wait for
 /// them.
+static thread_local bool is_without_threads = false;
 static void use_one_thread() {
+  is_without_threads = true;
   omp_set_num_threads(1);
   Context::current().threads = 1;
 }
 static const int use_one_thread_in_children = pthread_atfork(nullptr, nullptr, use_one_thread);
+
+int usable_by_caller(int threads) { return is_without_threads ? 1 : threads; }
 #else
 static int threads_of_caller() { return 1; }
+int usable_by_caller(int threads) { return threads; }
 #endif
 
 /// The default context of a thread that nobody gave one; gone before the thread's other locals are.

@@ -19,4 +19,7 @@ class ContextScope {
   Context* before_;
 };
 
+/// How many of `threads` threads the calling thread may use: one where it came out of a fork.
+int usable_by_caller(int threads);
+
 }  // namespace weft

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -99,17 +100,18 @@ struct Normal {
   }
 };
 
-/// Integers in [low, low + span), span being at most 2^32.
+/// Integers in [low, low + span), span being at most 2^32. The other word of the pair says what
+/// follows the first one's bits: with 32 alone, some of many integers would come twice as often.
 struct Integers {
   using Value = int64_t;
   int64_t low;
   uint64_t span;
 
   WEFT_DRAW void pair(uint32_t a, uint32_t b, int64_t& first, int64_t& second) const {
-    first = at(a), second = at(b);
+    first = at(a, b), second = at(b, a);
   }
-  WEFT_DRAW int64_t at(uint32_t word) const {
-    return low + static_cast<int64_t>(word * span >> 32);
+  WEFT_DRAW int64_t at(uint32_t word, uint32_t after) const {
+    return low + static_cast<int64_t>((word * span + (after * span >> 32)) >> 32);
   }
 };
 
@@ -144,7 +146,7 @@ inline float last_below(float high, DType dtype) {
 
 inline Uniform uniform_in(double low, double high, DType dtype) {
   const auto first = static_cast<float>(low), end = static_cast<float>(high);
-  return {first, static_cast<float>(high - low), last_below(end, dtype)};
+  return {first, static_cast<float>(high - low), std::max(first, last_below(end, dtype))};
 }
 inline Normal normal_of(double mean, double stddev) {
   return {static_cast<float>(mean), static_cast<float>(stddev)};

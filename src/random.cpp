@@ -105,7 +105,7 @@ void fill_dense(const Block& out, const Box& box, const Shape& shape, const Rand
                  [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t) {
                    int64_t values[4 * kCounters];
                    for (int64_t i = skipped; i < skipped + n; ++i) {
-                     values[i] = f.at(words.w[i % 4][i / 4]);
+                     values[i] = f.at(words.w[i % 4][i / 4], words.w[i % 4 ^ 1][i / 4]);
                    }
                    store_line({out.dtype, out.as<char>() + position * bytes}, values + skipped, n);
                  });

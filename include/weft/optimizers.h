@@ -186,8 +186,8 @@ class WEFT_API Lamb final : public Optimizer {
 };
 
 /// sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one element, f32
-/// (f64 where a gradient is), without a sharding, equal on each rank. One all-reduce; the ranks of
-/// the largest mesh take part, which must be, or have among them, those of the others.
+/// (f64 on ranks where a gradient is), without a sharding, equal on each rank. One all-reduce; the
+/// ranks of the largest mesh take part, which must be, or have among them, those of the others.
 WEFT_API Tensor gradient_norm(const std::vector<ParameterPtr>& parameters);
 /// min(1, max_norm / (norm + 1e-6)): what `Optimizer::step` takes, so that clipping is no pass over
 /// the gradients.

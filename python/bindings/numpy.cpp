@@ -71,15 +71,15 @@ void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {
       .def(
           "__array__",
           [](const Tensor& x, const py::object& dtype, const py::object& copy) -> py::object {
-            const py::array array = numpy_of(x, "__array__");
-            const bool other =
-                !dtype.is_none() && !array.dtype().equal(py::dtype::from_args(dtype));
-            if (!copy.is_none() && !copy.cast<bool>() && other) {
+            const bool copies = !copy.is_none() && copy.cast<bool>();
+            const py::dtype own = numpy_dtype(x.dtype());
+            const bool other = !dtype.is_none() && !own.equal(py::dtype::from_args(dtype));
+            if (!copy.is_none() && !copies && other) {
               fail("__array__: another dtype cannot be had without a copy");
             }
-            if (other) return array.attr("astype")(dtype);
-            if (!copy.is_none() && copy.cast<bool>()) return array.attr("copy")();
-            return array;
+            if (!copies && !other) return numpy_of(x, "__array__");
+            const py::array seen = array_over(shown("__array__", x).block(), py::cast(x));
+            return other ? seen.attr("astype")(dtype) : seen.attr("copy")();
           },
           py::arg("dtype") = py::none(), py::arg("copy") = py::none());
   m.def("from_numpy", &from_numpy, py::arg("array"), py::kw_only(), py::arg("copy") = py::none(),

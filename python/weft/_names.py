@@ -165,6 +165,9 @@ def randint(low, high, size=None, *, dtype=_weft.int64, **options):
         low, high, size = 0, low, high
     if not low < high:
         raise ValueError(f"randint: there is no number in [{low}, {high})")
+    if int(low) != low or int(high) != high:
+        raise ValueError(f"randint: the bounds {low} and {high} are not whole numbers")
+    low, high, dtype = int(low), int(high), _weft.dtype_named(dtype)
     drawn = _weft._randint(
         size, low, high, dtype=_weft.int64 if dtype.is_floating_point else dtype, **options
     )

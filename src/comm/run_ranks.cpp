@@ -33,7 +33,8 @@ int threads_of_rank(int ranks, const RunOptions& options) {
   return std::max(1, available_cores() / ranks);
 }
 
-void become_rank(Context& context, int threads, const RunOptions& options) {
+void become_rank(Context& context, int wanted_threads, const RunOptions& options) {
+  const int threads = usable_by_caller(wanted_threads);
 #ifdef WEFT_WITH_OPENMP
   omp_set_num_threads(threads);
 #endif

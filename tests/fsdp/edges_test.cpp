@@ -284,6 +284,61 @@ TEST(Edges, AGradientThatIsKeptStays) {
   run_ranks(2, test);
 }
 
+TEST(Edges, AKeptGradientStaysBesideOnesThatAreSummed) {
+  run_ranks(2, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 2}});
+    Sequential model;
+    model.append(std::make_shared<Linear>(2, 4, false));
+    model.append(std::make_shared<Linear>(4, 4, false));
+    fully_shard(model, mesh);
+    model.materialize();
+    const auto parameters = model.parameters();
+    const auto backward_of = [&] {
+      sum(model(distribute(ones({2, 2}), mesh, {Shard(0)}))).backward();
+    };
+    backward_of();
+    const Tensor kept = parameters[0]->grad();
+    const auto first = kept.full_tensor().to_vector<double>();
+    const auto other = parameters[1]->grad().full_tensor().to_vector<double>();
+    parameters[0]->clear_grad();
+    backward_of();
+    EXPECT_EQ(kept.full_tensor().to_vector<double>(), first);
+    EXPECT_EQ(parameters[0]->grad().full_tensor().to_vector<double>(), first);
+    const auto summed = parameters[1]->grad().full_tensor().to_vector<double>();
+    for (size_t i = 0; i < summed.size(); ++i) EXPECT_EQ(summed[i], 2 * other[i]);
+  });
+}
+
+TEST(Edges, ParametersMayExchangeTheirValues) {
+  run_ranks(2, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 2}});
+    for (const bool one_unit : {true, false}) {
+      Sequential model;
+      for (int i = 0; i < 2; ++i) model.append(std::make_shared<Linear>(4, 4, false));
+      if (!one_unit) fully_shard(*model.children()[0].second, mesh);
+      fully_shard(model, mesh);
+      predicted_bytes(model);  // builds before there is memory
+      const auto parameters = model.parameters();
+      for (int i = 0; i < 2; ++i) parameters[i]->set_value(full({4, 4}, i + 1));
+      model.materialize();
+      const Tensor rows = distribute(ones({2, 4}), mesh, {Shard(0)});
+      EXPECT_EQ(model(rows).full_tensor().to_vector<double>(), std::vector<double>(8, 32));
+      const Tensor first = parameters[0]->value();
+      parameters[0]->set_value(parameters[1]->value());
+      EXPECT_EQ(model(rows).full_tensor().to_vector<double>(), std::vector<double>(8, 64));
+      fill_(first.local(), 3);
+      EXPECT_EQ(parameters[1]->value().full_tensor().to_vector<double>()[0], 2);
+      parameters[1]->set_value(full({4, 4}, 5));
+      const Tensor a = parameters[0]->value(), b = parameters[1]->value();
+      parameters[0]->set_value(b);
+      parameters[1]->set_value(a);
+      model(rows);
+      EXPECT_EQ(parameters[0]->value().full_tensor().to_vector<double>()[0], 5);
+      EXPECT_EQ(parameters[1]->value().full_tensor().to_vector<double>()[0], 3);
+    }
+  });
+}
+
 TEST(Edges, WhatWasGatheredBeforeAnUpdateIsNotRead) {
   run_ranks(2, [](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 2}});

@@ -181,6 +181,17 @@ TEST(Random, UniformStaysBelowItsEndInAnyDtype) {
   }
 }
 
+TEST(Random, UniformOfNoLengthIsItsStart) {
+  const Shape shape{10};
+  for (const DType dtype : {f32, bf16, f16}) {
+    for (const double at : {1.0, 0.0, -2.0}) {
+      const Array out(dtype, shape);
+      fill_uniform(out.block, whole(shape), shape, kState, at, at);
+      EXPECT_EQ(out.values(), std::vector<double>(10, at)) << dtype;
+    }
+  }
+}
+
 TEST(Random, DropoutKeepsTheMeanAndItsGradientTheMask) {
   const Shape shape{200, 500};
   const Array ones(f32, shape), out(f32, shape), again(bf16, shape);

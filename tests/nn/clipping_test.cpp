@@ -124,6 +124,29 @@ TEST(Clipping, GradientsOfF64NeedNotFitF32) {
   for (const double value : parameter->grad().to_vector<double>()) {
     EXPECT_NEAR(value, std::sqrt(0.5), 1e-6);
   }
+  parameter->value().set_grad(full({2}, 3e60, {.dtype = f64}));
+  clip_grad_norm({parameter}, 1);
+  EXPECT_NEAR(parameter->grad().to_vector<double>()[0], std::sqrt(0.5), 1e-12);
+}
+
+/// Ranks of one reduction, some of which have a gradient of f64.
+TEST(Clipping, RanksMayHaveGradientsOfOtherDtypes) {
+  run_ranks(4, [](Communicator world) {
+    const int half = world.rank() / 2;
+    const DeviceMesh all(world, {{"dp", 4}});
+    const DeviceMesh some(world.split(half, world.rank(), "half"), {{"ep", 2}});
+    std::vector<ParameterPtr> parameters{with_gradient({8}, all, {Shard(0)})};
+    double expected = squares_of(parameters);
+    if (half == 1) {
+      auto exact = std::make_shared<Parameter>(Shape{4}, f64, constant_values(0));
+      const Sharding by_rows(some, {Shard(0)});
+      exact->set_value(zeros({4}, {.dtype = f64, .sharding = by_rows}));
+      exact->value().set_grad(full({4}, 3, {.dtype = f64, .sharding = by_rows}));
+      parameters.push_back(exact);
+    }
+    expected += 4 * 9;
+    EXPECT_NEAR(gradient_norm(parameters).item(), std::sqrt(expected), 1e-5 * std::sqrt(expected));
+  });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/updates.h"
+#include "ops/overlap.h"
 #include "tests/ops/agreement.h"
 #include "tests/support/scratch.h"
 
@@ -85,6 +86,18 @@ TEST(Updates, SgdEqualsItsFormula) {
   expect_close(whole(p), u.parameter, 1e-6, "with momentum");
   expect_close(whole(velocity), u.m, 1e-6, "velocity");
   expect_close(whole(q), plain, 1e-6, "without momentum");
+}
+
+TEST(Updates, ColumnsOfOneMatrixShareNoElement) {
+  const Tensor matrix = full({5, 3}, 1);
+  const auto columns = [&](int64_t begin, int64_t end) {
+    return slice(matrix, 1, begin, end).block();
+  };
+  EXPECT_FALSE(is_disturbed(columns(0, 1), columns(1, 2)));
+  EXPECT_FALSE(is_disturbed(columns(2, 3), columns(0, 1)));
+  EXPECT_TRUE(is_disturbed(columns(0, 2), columns(1, 3)));
+  EXPECT_TRUE(is_disturbed(columns(0, 1), matrix.block()));
+  EXPECT_FALSE(is_disturbed(matrix.block(), matrix.block()));
 }
 
 TEST(Updates, ScaleChangesInPlace) {

@@ -289,6 +289,11 @@ def test_whole_numbers_are_drawn():
         numbers = weft.randint(low, low + 10, (1000,)).numpy()
         assert sorted(set((numbers - low).tolist())) == list(range(10))
     assert weft.randint(7, (4,), dtype=weft.float32).dtype is weft.float32
+    assert weft.randint(0, 10.0, (4,), dtype="int32").dtype is weft.int32
+    counts = np.bincount(weft.randint(0, 3 * 2**30, (300000,)).numpy() % 3)
+    assert abs(counts - 100000).max() < 1500
+    with pytest.raises(ValueError, match="not whole numbers"):
+        weft.randint(0, 1.5, (2,))
     with pytest.raises(ValueError, match="is more than u8 holds"):
         weft.randint(0, 300, (2,), dtype=weft.uint8)
     with pytest.raises(ValueError, match="1 to 2\\^32 numbers"):

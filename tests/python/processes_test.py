@@ -84,6 +84,12 @@ if child == 0:
     signal.alarm(20)
     os._exit(0 if weft.exp(x).sum().item() == total and weft.get_num_threads() == 1 else 3)
 assert os.waitpid(child, 0)[1] == 0
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    world = weft.connect()
+    os._exit(0 if weft.exp(x).sum().item() == total and weft.get_num_threads() == 1 else 3)
+assert os.waitpid(child, 0)[1] == 0
 """
     environment = dict(os.environ, OMP_NUM_THREADS="2")
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, env=environment)

@@ -46,7 +46,7 @@ def values_of(x):
         whole = whole.full_tensor()
     if whole.dtype is _weft.bfloat16:
         whole = whole.to(_weft.float32)
-    return whole.numpy()
+    return np.array(whole, copy=True)
 
 
 def values_beside(x, values, dtype=_weft.int64):
