@@ -78,19 +78,24 @@ static void remove_all_of(const std::vector<std::string>& paths) {
 }
 
 void retain_newest(const std::string& directory, int64_t step, int keep,
-                   const std::set<std::string>& generations) {
+                   const OwnCheckpoints& own) {
   int complete = 0;
+  int64_t oldest = step;
   std::vector<std::string> old;
   for (const std::string& path : list_checkpoints(directory)) {
     int64_t its_step = 0;
     const std::string generation = generation_of(path, its_step);
-    if (its_step >= step || !generations.contains(generation)) continue;
+    const bool is_mine = generation == own.generation;
+    if (its_step >= step || !(is_mine || own.earlier.contains(generation))) continue;
     if (complete == keep) {
-      old.push_back(path);
-    } else if (inspect_checkpoint(path, {.depth = Inspection::headers}).verdict ==
-               Verdict::complete) {
+      // Of several of one step nobody knows which the run was resumed from.
+      if (its_step < oldest) old.push_back(path);
+    } else if ((is_mine || its_step <= own.resumed_step) &&
+               inspect_checkpoint(path, {.depth = Inspection::headers}).verdict ==
+                   Verdict::complete) {
       // Another rank may have given its file its name and not synced that yet.
       sync_directory(path);
+      oldest = its_step;
       ++complete;
     }
   }

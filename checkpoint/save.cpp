@@ -7,7 +7,6 @@
 #include <exception>
 #include <functional>
 #include <random>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -24,14 +23,13 @@ namespace weft {
 struct Aftermath {
   std::string directory;
   int keep = 0;
-  /// Of this run.
-  std::set<std::string> generations;
+  OwnCheckpoints own;
   std::function<void(const std::string&)> warn;
 
   void run(int64_t step, const std::string& previous) const {
     try {
       if (!previous.empty()) check_previous(previous);
-      if (keep > 0) retain_newest(directory, step, keep, generations);
+      if (keep > 0) retain_newest(directory, step, keep, own);
     } catch (const std::exception& error) {
       warn(concat("the checkpoint of step ", step, " is saved, but ", error.what()));
     }
@@ -98,11 +96,11 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
   generation_ = hex_of({&generation, 1});
   make_directories(directory_);
   if (!options_.warn) options_.warn = warn_on_stderr;
-  plans_->aftermath = {directory_, options_.keep, {}, options_.warn};
+  plans_->aftermath = {
+      directory_, options_.keep, {generation_, {}, options_.resumed_step}, options_.warn};
   if (options.continues && world.rank() == 0) {
-    plans_->aftermath.generations = generations_in(directory_);
+    plans_->aftermath.own.earlier = generations_in(directory_);
   }
-  plans_->aftermath.generations.insert(generation_);
 }
 
 CheckpointSaver::~CheckpointSaver() {
@@ -143,6 +141,9 @@ std::unique_ptr<CheckpointSaver::Saving> CheckpointSaver::start(int64_t step,
   check_ranks(state, rank);
   const std::string path = directory_ + "/" + directory_name_of(step, generation_);
   make_directory(path);
+  if (plans_->last.empty() && options_.resumed_step < 0) {
+    plans_->aftermath.own.resumed_step = step - 1;
+  }
   const RankFiles& files = *plans_->files;
   return std::unique_ptr<Saving>(
       new Saving{.path = path,

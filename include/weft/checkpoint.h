@@ -21,6 +21,10 @@ struct CheckpointOptions {
   /// The run goes on from what the directory holds when the saver is made: those checkpoints count
   /// as its own. Those of other runs are neither counted nor removed.
   bool continues = false;
+  /// With `continues`, the step after which it goes on (0: none was done): checkpoints of later
+  /// steps that were there then were passed over, so they do not count towards `keep`, and go when
+  /// enough newer ones are complete. -1: the step before the first that is saved.
+  int64_t resumed_step = -1;
   /// Memory for copies that `save_async` writes from, a rank; what does not fit is written before
   /// it returns. -1: as much as there is to save.
   int64_t async_bytes = -1;
