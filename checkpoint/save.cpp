@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <functional>
-#include <random>
 #include <thread>
 #include <utility>
 
 #include "checkpoint/file_writer.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/snapshot.h"
+#include "checkpoint/tag.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/storage.h"
@@ -79,21 +78,12 @@ static void warn_on_stderr(const std::string& sentence) {
   std::fprintf(stderr, "weft: %s\n", sentence.c_str());
 }
 
-static uint64_t drawn_generation() {
-  std::random_device device;
-  return uint64_t{device()} << 32 | device();
-}
-
 CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& directory,
                                  const CheckpointOptions& options)
     : world_(world), directory_(directory), options_(options), plans_(std::make_unique<Plans>()) {
   if (directory.empty()) fail("checkpoint: the directory has no name");
   if (options.keep < 0) fail("checkpoint: ", options.keep, " to keep; 0 keeps all");
-  uint64_t generation = world.rank() == 0 ? drawn_generation() : 0;
-  const std::array<int64_t, 1> count{1};
-  const Piece piece{.send = &generation, .recv = &generation, .dtype = DType::i64, .counts = count};
-  world_.broadcast({&piece, 1}, 0).wait();
-  generation_ = hex_of({&generation, 1});
+  generation_ = drawn_tag(world);
   make_directories(directory_);
   if (!options_.warn) options_.warn = warn_on_stderr;
   plans_->aftermath = {
