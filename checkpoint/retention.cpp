@@ -46,8 +46,26 @@ std::string newest_complete_checkpoint(
   return {};
 }
 
+static constexpr char kFound = 'f', kNotThere = 'n', kUnreadable = 'u';
+
+/// What one rank finds or throws, in a form to tell the others.
+static std::string found_or_thrown(const std::string& directory) {
+  try {
+    return kFound + newest_complete_checkpoint(directory);
+  } catch (const std::invalid_argument& error) {
+    return std::string(1, kNotThere) + error.what();
+  } catch (const std::exception& error) {
+    return std::string(1, kUnreadable) + error.what();
+  }
+}
+
 std::string newest_complete_checkpoint(const Communicator& world, const std::string& directory) {
-  return world.broadcast(world.rank() == 0 ? newest_complete_checkpoint(directory) : "", 0);
+  // Also what it throws: the others would take its next collective for the answer.
+  const std::string told = world.broadcast(world.rank() == 0 ? found_or_thrown(directory) : "", 0);
+  const std::string text = told.substr(1);
+  if (told[0] == kNotThere) throw_invalid_argument(text);
+  if (told[0] == kUnreadable) throw_runtime_error(text);
+  return text;
 }
 
 static std::string generation_of(const std::string& path, int64_t& step) {

@@ -125,12 +125,13 @@ WEFT_API CheckpointReport inspect_checkpoint(const std::string& path,
 /// when they were written.
 WEFT_API std::vector<std::string> list_checkpoints(const std::string& directory);
 /// The newest complete one by names, sizes and headers, or "". `passed_over` is called for each
-/// newer one that is not.
+/// newer one that is not. std::invalid_argument when the directory is not there;
+/// std::runtime_error when the system cannot read it or a header.
 WEFT_API std::string newest_complete_checkpoint(
     const std::string& directory,
     const std::function<void(const std::string& path, const CheckpointReport&)>& passed_over = {});
 /// The one that the first rank of `world` finds, on all its ranks: they would choose by themselves
-/// while another job completes one. Collective.
+/// while another job completes one. What it throws there is thrown on all. Collective.
 WEFT_API std::string newest_complete_checkpoint(const Communicator& world,
                                                 const std::string& directory);
 

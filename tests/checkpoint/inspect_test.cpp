@@ -313,6 +313,23 @@ TEST_F(Inspect, TakesWhatTheFirstRankFinds) {
   });
 }
 
+TEST_F(Inspect, ThrowsOnAllRanksWhatTheFirstOneThrows) {
+  const std::string absent = scratch_.path("absent"), there = scratch_.path("saved");
+  const std::string refused = scratch_.path(std::string(300, 'x'));
+  run_ranks(2, [&](const Communicator& world) {
+    const bool first = world.rank() == 0;
+    EXPECT_EQ(error_of([&] { newest_complete_checkpoint(world, first ? absent : there); }),
+              concat("checkpoint: ", absent, ": No such file or directory"));
+    EXPECT_NE(error_of<std::runtime_error>([&] {
+                newest_complete_checkpoint(world, first ? refused : there);
+              }).find("File name too long"),
+              std::string::npos);
+    const CheckpointSaver saver(world, there);
+    EXPECT_EQ(world.broadcast(saver.generation(), 0), saver.generation());
+    EXPECT_EQ(newest_complete_checkpoint(world, there), path_);
+  });
+}
+
 TEST_F(Inspect, LoadsStrictlyUnlessAskedForTheSkippedKeys) {
   StateDict into{{{"w", zeros({9, 4})}, {"extra", zeros({1})}, {"whole", zeros({2, 2})}}, {}};
   EXPECT_EQ(error_of([&] { load(path_, into); }),
