@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -26,17 +27,28 @@ struct Aftermath {
   std::function<void(const std::string&)> warn;
 
   void run(int64_t step, const std::string& previous) const {
+    const auto warn_of = [&](const std::exception& error) {
+      warn(concat("the checkpoint of step ", step, " is saved, but ", error.what()));
+    };
     try {
       if (!previous.empty()) check_previous(previous);
+    } catch (const std::exception& error) {
+      warn_of(error);
+    }
+    try {
       if (keep > 0) retain_newest(directory, step, keep, own);
     } catch (const std::exception& error) {
-      warn(concat("the checkpoint of step ", step, " is saved, but ", error.what()));
+      warn_of(error);
     }
   }
 
   /// A save makes no collective: that ranks do not fit together is seen in their files only. One
   /// that lacks files may still be written by slower ranks.
   void check_previous(const std::string& path) const {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    // Who archives checkpoints may have moved it.
+    if (fs::status(path, ignored).type() == fs::file_type::not_found) return;
     const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
     if (report.verdict == Verdict::complete || report.verdict == Verdict::incomplete) return;
     warn(concat(path, " is ", name_of(report.verdict), ": ", report.reason));

@@ -370,6 +370,29 @@ TEST(Save, StandsWhenOldOnesCannotBeRemoved) {
   });
 }
 
+TEST(Save, RemovesOldOnesWhateverBecameOfTheSaveBefore) {
+  for (const bool replaced : {false, true}) {
+    const Scratch scratch;
+    const std::string directory = scratch.path("saved");
+    std::vector<std::string> told;
+    run_ranks(1, [&](Communicator world) {
+      StateDict state;
+      state.tensors.emplace("w", zeros({4}));
+      const auto warn = [&](const std::string& sentence) { told.push_back(sentence); };
+      CheckpointSaver saver(world, directory, {.keep = 1, .warn = warn});
+      saver.save(1, state);
+      saver.save(3, state);
+      const std::string before = saver.save(2, state);
+      EXPECT_EQ(steps_in(directory), "3 2 1 ");
+      std::filesystem::remove_all(before);
+      if (replaced) std::ofstream(before) << "no directory";
+      saver.save(4, state);
+    });
+    EXPECT_EQ(steps_in(directory), "4 3 ");
+    EXPECT_EQ(told.size(), replaced ? 1u : 0u);
+  }
+}
+
 TEST(Save, SaysThatRanksDoNotFitTogether) {
   const Scratch scratch;
   std::vector<std::string> told;
