@@ -13,6 +13,7 @@
 #include "checkpoint/file_writer.h"
 #include "checkpoint/read_parts.h"
 #include "checkpoint/safetensors_header.h"
+#include "checkpoint/tag.h"
 #include "weft/error.h"
 #include "weft/hugging_face.h"
 #include "weft/storage.h"
@@ -150,6 +151,16 @@ class ExportPlan {
   const ExportOptions& options_;
 };
 
+/// Where an export writes; the tag tells its files from those of another that writes there too.
+struct ExportPlace {
+  std::string directory, tag;
+
+  std::string path_of(const std::string& name) const { return directory + "/" + name; }
+  std::string path_while_written(const std::string& name) const {
+    return concat(directory, "/.", name, '.', tag, ".tmp");
+  }
+};
+
 /// What one rank made of an export; goes with it unless all is done.
 class MadeFiles {
  public:
@@ -205,10 +216,6 @@ class SharedFile {
 
 }  // namespace
 
-static std::string path_while_written(const std::string& directory, const std::string& name) {
-  return concat(directory, "/.", name, ".tmp");
-}
-
 static constexpr const char* kIndexName = "model.safetensors.index.json";
 
 static void check_no_model(const std::string& directory) {
@@ -221,22 +228,22 @@ static void check_no_model(const std::string& directory) {
   }
 }
 
-static void begin_files(const ExportPlan& plan, const std::string& directory, MadeFiles& made) {
-  make_directories(directory);
+static void begin_files(const ExportPlan& plan, const ExportPlace& place, MadeFiles& made) {
+  make_directories(place.directory);
   for (const ModelFile& file : plan.files) {
-    const std::string path = path_while_written(directory, file.name);
-    const SharedFile out(path, O_CREAT | O_TRUNC);
+    const std::string path = place.path_while_written(file.name);
+    const SharedFile out(path, O_CREAT | O_EXCL);
     made.add(path);
     out.write(0, std::as_bytes(std::span(file.header)));
   }
 }
 
 static void write_units(const ExportPlan& plan, const CheckpointSource& source,
-                        const std::string& directory, const Communicator& world,
+                        const ExportPlace& place, const Communicator& world,
                         const ExportOptions& options) {
   std::vector<std::unique_ptr<SharedFile>> files;
   for (const ModelFile& file : plan.files) {
-    files.push_back(std::make_unique<SharedFile>(path_while_written(directory, file.name), 0));
+    files.push_back(std::make_unique<SharedFile>(place.path_while_written(file.name), 0));
   }
   int64_t most = 0, written = 0;
   for (const ExportUnit& unit : plan.units) most = std::max(most, unit.bytes);
@@ -258,20 +265,22 @@ static void write_units(const ExportPlan& plan, const CheckpointSource& source,
 }
 
 /// The index last: who finds it finds all files.
-static void name_finished(const ExportPlan& plan, const std::string& directory, MadeFiles& made) {
+static void name_finished(const ExportPlan& plan, const ExportPlace& place, MadeFiles& made) {
+  // Another export may have ended meanwhile, with files of other names.
+  check_no_model(place.directory);
   for (const ModelFile& file : plan.files) {
-    made.name(path_while_written(directory, file.name), directory + "/" + file.name);
+    made.name(place.path_while_written(file.name), place.path_of(file.name));
   }
   if (plan.files.size() > 1) {
-    const std::string temporary = path_while_written(directory, kIndexName);
-    const SharedFile out(temporary, O_CREAT | O_TRUNC);
+    const std::string temporary = place.path_while_written(kIndexName);
+    const SharedFile out(temporary, O_CREAT | O_EXCL);
     made.add(temporary);
     const std::string text = plan.index() + "\n";
     out.write(0, std::as_bytes(std::span(text)));
     out.sync();
-    made.name(temporary, directory + "/" + kIndexName);
+    made.name(temporary, place.path_of(kIndexName));
   }
-  sync_directory(directory);
+  sync_directory(place.directory);
   made.keep();
 }
 
@@ -280,13 +289,14 @@ void export_hugging_face(const std::string& checkpoint, const std::string& direc
   const auto source = open_source(checkpoint);
   const ExportPlan plan(*source, options);
   check_no_model(directory);
+  const ExportPlace place{directory, drawn_tag(world)};
   world.barrier();
   MadeFiles made;
-  if (world.rank() == 0) begin_files(plan, directory, made);
+  if (world.rank() == 0) begin_files(plan, place, made);
   world.barrier();
-  write_units(plan, *source, directory, world, options);
+  write_units(plan, *source, place, world, options);
   world.barrier();
-  if (world.rank() == 0) name_finished(plan, directory, made);
+  if (world.rank() == 0) name_finished(plan, place, made);
   world.barrier();
 }
 

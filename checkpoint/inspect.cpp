@@ -4,7 +4,6 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
-#include <thread>
 
 #include "checkpoint/blocks.h"
 #include "checkpoint/parallel_reads.h"
@@ -30,11 +29,8 @@ class DataCheck {
   }
 
   std::vector<BadFile> run() {
-    std::vector<std::thread> threads;
-    const int count = std::min(options_.threads, ranks());
-    for (int i = 1; i < count; ++i) threads.emplace_back([this] { read_files(); });
-    read_files();
-    for (std::thread& thread : threads) thread.join();
+    const int threads = std::clamp(options_.threads, 1, ranks());
+    work_in_threads(static_cast<size_t>(threads), [this](size_t) { read_files(); });
     if (failure_) std::rethrow_exception(failure_);
     std::vector<BadFile> bad;
     for (const auto& [rank, error] : bad_) bad.push_back(error);

@@ -46,8 +46,26 @@ std::string newest_complete_checkpoint(
   return {};
 }
 
+static constexpr char kFound = 'f', kNotThere = 'n', kUnreadable = 'u';
+
+/// What one rank finds or throws, in a form to tell the others.
+static std::string found_or_thrown(const std::string& directory) {
+  try {
+    return kFound + newest_complete_checkpoint(directory);
+  } catch (const std::invalid_argument& error) {
+    return std::string(1, kNotThere) + error.what();
+  } catch (const std::exception& error) {
+    return std::string(1, kUnreadable) + error.what();
+  }
+}
+
 std::string newest_complete_checkpoint(const Communicator& world, const std::string& directory) {
-  return world.broadcast(world.rank() == 0 ? newest_complete_checkpoint(directory) : "", 0);
+  // Also what it throws: the others would take its next collective for the answer.
+  const std::string told = world.broadcast(world.rank() == 0 ? found_or_thrown(directory) : "", 0);
+  const std::string text = told.substr(1);
+  if (told[0] == kNotThere) throw_invalid_argument(text);
+  if (told[0] == kUnreadable) throw_runtime_error(text);
+  return text;
 }
 
 static std::string generation_of(const std::string& path, int64_t& step) {
@@ -78,19 +96,24 @@ static void remove_all_of(const std::vector<std::string>& paths) {
 }
 
 void retain_newest(const std::string& directory, int64_t step, int keep,
-                   const std::set<std::string>& generations) {
+                   const OwnCheckpoints& own) {
   int complete = 0;
+  int64_t oldest = step;
   std::vector<std::string> old;
   for (const std::string& path : list_checkpoints(directory)) {
     int64_t its_step = 0;
     const std::string generation = generation_of(path, its_step);
-    if (its_step >= step || !generations.contains(generation)) continue;
+    const bool is_mine = generation == own.generation;
+    if (its_step >= step || !(is_mine || own.earlier.contains(generation))) continue;
     if (complete == keep) {
-      old.push_back(path);
-    } else if (inspect_checkpoint(path, {.depth = Inspection::headers}).verdict ==
-               Verdict::complete) {
+      // Of several of one step nobody knows which the run was resumed from.
+      if (its_step < oldest) old.push_back(path);
+    } else if ((is_mine || its_step <= own.resumed_step) &&
+               inspect_checkpoint(path, {.depth = Inspection::headers}).verdict ==
+                   Verdict::complete) {
       // Another rank may have given its file its name and not synced that yet.
       sync_directory(path);
+      oldest = its_step;
       ++complete;
     }
   }

@@ -7,12 +7,20 @@
 
 namespace weft {
 
-/// Of the checkpoints of `directory` whose step is below `step` and whose generation is one of
-/// `generations`, removes each that is older than the `keep` newest complete ones, complete or not;
-/// nothing while there are fewer. What is kept is made to survive a crash first.
-/// std::runtime_error naming the first that could not be removed, after the others are.
-void retain_newest(const std::string& directory, int64_t step, int keep,
-                   const std::set<std::string>& generations);
+/// The checkpoints that a run may count and remove.
+struct OwnCheckpoints {
+  std::string generation;
+  /// Of the runs that it goes on from, and the last step that it has from them: theirs of later
+  /// steps are not counted, as it passed over them, though their headers may be sound.
+  std::set<std::string> earlier;
+  int64_t resumed_step = -1;
+};
+
+/// Of the checkpoints `own` of `directory` whose step is below `step`, removes each of a lower step
+/// than the `keep` newest complete ones that count, complete or not; nothing while there are fewer.
+/// What is kept is made to survive a crash first. std::runtime_error naming the first that could
+/// not be removed, after the others are.
+void retain_newest(const std::string& directory, int64_t step, int keep, const OwnCheckpoints& own);
 
 /// Of the checkpoints that lie there.
 std::set<std::string> generations_in(const std::string& directory);

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <functional>
-#include <random>
-#include <set>
 #include <thread>
 #include <utility>
 
 #include "checkpoint/file_writer.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/snapshot.h"
+#include "checkpoint/tag.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/storage.h"
@@ -24,22 +23,32 @@ namespace weft {
 struct Aftermath {
   std::string directory;
   int keep = 0;
-  /// Of this run.
-  std::set<std::string> generations;
+  OwnCheckpoints own;
   std::function<void(const std::string&)> warn;
 
   void run(int64_t step, const std::string& previous) const {
+    const auto warn_of = [&](const std::exception& error) {
+      warn(concat("the checkpoint of step ", step, " is saved, but ", error.what()));
+    };
     try {
       if (!previous.empty()) check_previous(previous);
-      if (keep > 0) retain_newest(directory, step, keep, generations);
     } catch (const std::exception& error) {
-      warn(concat("the checkpoint of step ", step, " is saved, but ", error.what()));
+      warn_of(error);
+    }
+    try {
+      if (keep > 0) retain_newest(directory, step, keep, own);
+    } catch (const std::exception& error) {
+      warn_of(error);
     }
   }
 
   /// A save makes no collective: that ranks do not fit together is seen in their files only. One
   /// that lacks files may still be written by slower ranks.
   void check_previous(const std::string& path) const {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    // Who archives checkpoints may have moved it.
+    if (fs::status(path, ignored).type() == fs::file_type::not_found) return;
     const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
     if (report.verdict == Verdict::complete || report.verdict == Verdict::incomplete) return;
     warn(concat(path, " is ", name_of(report.verdict), ": ", report.reason));
@@ -81,28 +90,19 @@ static void warn_on_stderr(const std::string& sentence) {
   std::fprintf(stderr, "weft: %s\n", sentence.c_str());
 }
 
-static uint64_t drawn_generation() {
-  std::random_device device;
-  return uint64_t{device()} << 32 | device();
-}
-
 CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& directory,
                                  const CheckpointOptions& options)
     : world_(world), directory_(directory), options_(options), plans_(std::make_unique<Plans>()) {
   if (directory.empty()) fail("checkpoint: the directory has no name");
   if (options.keep < 0) fail("checkpoint: ", options.keep, " to keep; 0 keeps all");
-  uint64_t generation = world.rank() == 0 ? drawn_generation() : 0;
-  const std::array<int64_t, 1> count{1};
-  const Piece piece{.send = &generation, .recv = &generation, .dtype = DType::i64, .counts = count};
-  world_.broadcast({&piece, 1}, 0).wait();
-  generation_ = hex_of({&generation, 1});
+  generation_ = drawn_tag(world);
   make_directories(directory_);
   if (!options_.warn) options_.warn = warn_on_stderr;
-  plans_->aftermath = {directory_, options_.keep, {}, options_.warn};
+  plans_->aftermath = {
+      directory_, options_.keep, {generation_, {}, options_.resumed_step}, options_.warn};
   if (options.continues && world.rank() == 0) {
-    plans_->aftermath.generations = generations_in(directory_);
+    plans_->aftermath.own.earlier = generations_in(directory_);
   }
-  plans_->aftermath.generations.insert(generation_);
 }
 
 CheckpointSaver::~CheckpointSaver() {
@@ -143,6 +143,9 @@ std::unique_ptr<CheckpointSaver::Saving> CheckpointSaver::start(int64_t step,
   check_ranks(state, rank);
   const std::string path = directory_ + "/" + directory_name_of(step, generation_);
   make_directory(path);
+  if (plans_->last.empty() && options_.resumed_step < 0) {
+    plans_->aftermath.own.resumed_step = step - 1;
+  }
   const RankFiles& files = *plans_->files;
   return std::unique_ptr<Saving>(
       new Saving{.path = path,

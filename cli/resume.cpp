@@ -206,8 +206,6 @@ RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llam
   state_.add(kConfigPart, fixed_part("model", numbers_of(model.config())));
   state_.add("run", fixed_part("run", std::move(numbers)));
   if (options.save.empty()) return;
-  saver_.emplace(world, options.save,
-                 CheckpointOptions{.keep = options.keep, .continues = !options.resume.empty()});
   // One process hears for all its ranks; a launcher tells all processes.
   if (world.rank() != 0 && launched_ranks() == 1) return;
   for (const int signal : kStopSignals) {
@@ -227,8 +225,7 @@ static int64_t greatest(const Communicator& world, int64_t own) {
 /// True when `mine` is so on any rank.
 static bool is_on_any(const Communicator& world, bool mine) { return greatest(world, mine) != 0; }
 
-int64_t RunSaver::resume() {
-  if (options_.resume.empty()) return 0;
+void RunSaver::take_up() {
   std::string path;
   std::set<std::string> suspects;
   for (;;) {
@@ -253,11 +250,20 @@ int64_t RunSaver::resume() {
       std::fprintf(stderr, "weft: %s has no complete checkpoint; the run starts at step 1\n",
                    options_.resume.c_str());
     }
-    return 0;
+    return;
   }
   if (world_.rank() == 0) {
     std::printf("resumed from %s after step %lld\n", path.c_str(), static_cast<long long>(step_));
   }
+}
+
+int64_t RunSaver::resume() {
+  const bool continues = !options_.resume.empty();
+  if (continues) take_up();
+  if (options_.save.empty()) return step_;
+  saver_.emplace(
+      world_, options_.save,
+      CheckpointOptions{.keep = options_.keep, .continues = continues, .resumed_step = step_});
   return step_;
 }
 

@@ -50,8 +50,8 @@ class RunSaver {
   RunSaver(const ResumeOptions& options, const Communicator& world, Llama& model,
            Optimizer& optimizer, RunNumbers numbers);
 
-  /// Loads what --resume says; steps done, 0 for a new run. std::invalid_argument when the model or
-  /// the run is another.
+  /// Loads what --resume says, before any step; steps done, 0 for a new run. std::invalid_argument
+  /// when the model or the run is another; std::runtime_error when --save cannot be made.
   int64_t resume();
   /// After step `step`: saves when it is time, while the next steps run, and says so when all ranks
   /// are done. True when the run must end: at SIGTERM, SIGINT or SIGUSR2 it is saved first. Throws
@@ -61,6 +61,7 @@ class RunSaver {
   void end_steps();
 
  private:
+  void take_up();
   bool is_stopping();
   bool is_saved();
   void finish_save();

@@ -21,6 +21,10 @@ struct CheckpointOptions {
   /// The run goes on from what the directory holds when the saver is made: those checkpoints count
   /// as its own. Those of other runs are neither counted nor removed.
   bool continues = false;
+  /// With `continues`, the step after which it goes on (0: none was done): checkpoints of later
+  /// steps that were there then were passed over, so they do not count towards `keep`, and go when
+  /// enough newer ones are complete. -1: the step before the first that is saved.
+  int64_t resumed_step = -1;
   /// Memory for copies that `save_async` writes from, a rank; what does not fit is written before
   /// it returns. -1: as much as there is to save.
   int64_t async_bytes = -1;
@@ -121,12 +125,13 @@ WEFT_API CheckpointReport inspect_checkpoint(const std::string& path,
 /// when they were written.
 WEFT_API std::vector<std::string> list_checkpoints(const std::string& directory);
 /// The newest complete one by names, sizes and headers, or "". `passed_over` is called for each
-/// newer one that is not.
+/// newer one that is not. std::invalid_argument when the directory is not there;
+/// std::runtime_error when the system cannot read it or a header.
 WEFT_API std::string newest_complete_checkpoint(
     const std::string& directory,
     const std::function<void(const std::string& path, const CheckpointReport&)>& passed_over = {});
 /// The one that the first rank of `world` finds, on all its ranks: they would choose by themselves
-/// while another job completes one. Collective.
+/// while another job completes one. What it throws there is thrown on all. Collective.
 WEFT_API std::string newest_complete_checkpoint(const Communicator& world,
                                                 const std::string& directory);
 

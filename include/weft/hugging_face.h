@@ -32,7 +32,9 @@ struct ExportOptions {
 /// model.safetensors, or several files and model.safetensors.index.json. Collective over `world`:
 /// each rank reads its share of the elements and writes it to its place in the final files, nothing
 /// is gathered or written twice. Elements keep their dtype and bits. Other files of the directory
-/// are left alone. std::invalid_argument when there is a model already or nothing to export.
+/// are left alone, those of an export that was killed too: their names begin with a dot and end
+/// with ".tmp". std::invalid_argument when there is a model already, be it that another export
+/// ended meanwhile, or nothing to export.
 WEFT_API void export_hugging_face(const std::string& checkpoint, const std::string& directory,
                                   const Communicator& world, const ExportOptions& options = {});
 

@@ -29,9 +29,12 @@ static void bind_saver(py::module_& m) {
       "file a rank. A save makes no collective and overwrites nothing")
       .def(
           py::init([](const Communicator& world, const std::string& directory, int keep,
-                      bool continues, int64_t async_bytes, const py::object& warn) {
-            CheckpointOptions options{
-                .keep = keep, .continues = continues, .async_bytes = async_bytes};
+                      bool continues, int64_t resumed_step, int64_t async_bytes,
+                      const py::object& warn) {
+            CheckpointOptions options{.keep = keep,
+                                      .continues = continues,
+                                      .resumed_step = resumed_step,
+                                      .async_bytes = async_bytes};
             if (!warn.is_none()) {
               options.warn = [kept = Callable(py::function(warn))](const std::string& sentence) {
                 const Locked lock;
@@ -45,10 +48,13 @@ static void bind_saver(py::module_& m) {
             return released([&] { return new CheckpointSaver(world, directory, options); });
           }),
           py::arg("world"), py::arg("directory"), py::kw_only(), py::arg("keep") = 0,
-          py::arg("continues") = false, py::arg("async_bytes") = -1, py::arg("warn") = py::none(),
+          py::arg("continues") = false, py::arg("resumed_step") = -1, py::arg("async_bytes") = -1,
+          py::arg("warn") = py::none(),
           "Collective over all ranks that hold the state. keep: complete checkpoints of this run "
-          "to "
-          "keep beside the newest, 0 for all. warn(sentence) is told what went wrong beside a save")
+          "to keep beside the newest, 0 for all. continues: those that are there are this run's "
+          "too; of those after resumed_step, which it passed over, none counts towards keep (-1: "
+          "the step before the first that is saved). warn(sentence) is told what went wrong beside "
+          "a save")
       .def(
           "save",
           [](CheckpointSaver& s, int64_t step, const TrainingState& state) {

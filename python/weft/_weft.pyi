@@ -1551,9 +1551,9 @@ class CheckpointSaver:
     """
     Saves states of a run to '<directory>/step-<step>-<generation>/', a file a rank. A save makes no collective and overwrites nothing
     """
-    def __init__(self, world: Communicator, directory: str, *, keep: typing.SupportsInt | typing.SupportsIndex = 0, continues: builtins.bool = False, async_bytes: typing.SupportsInt | typing.SupportsIndex = -1, warn: typing.Any = None) -> None:
+    def __init__(self, world: Communicator, directory: str, *, keep: typing.SupportsInt | typing.SupportsIndex = 0, continues: builtins.bool = False, resumed_step: typing.SupportsInt | typing.SupportsIndex = -1, async_bytes: typing.SupportsInt | typing.SupportsIndex = -1, warn: typing.Any = None) -> None:
         """
-        Collective over all ranks that hold the state. keep: complete checkpoints of this run to keep beside the newest, 0 for all. warn(sentence) is told what went wrong beside a save
+        Collective over all ranks that hold the state. keep: complete checkpoints of this run to keep beside the newest, 0 for all. continues: those that are there are this run's too; of those after resumed_step, which it passed over, none counts towards keep (-1: the step before the first that is saved). warn(sentence) is told what went wrong beside a save
         """
     @typing.overload
     def save(self, step: typing.SupportsInt | typing.SupportsIndex, state: TrainingState) -> str:

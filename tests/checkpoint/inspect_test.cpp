@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <random>
+#include <system_error>
+#include <thread>
 
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
@@ -257,6 +260,39 @@ TEST_F(Inspect, HasFewFilesOpenAtOnce) {
   EXPECT_EQ(into.tensors.at("w").to_vector<double>(), small_numbers({9, 4}, 2));
 }
 
+/// No thread can be started while it lives: none has memory for such a stack.
+class NoThreads {
+ public:
+  NoThreads() {
+    ::pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    ::pthread_attr_init(&huge);
+    ::pthread_attr_setstacksize(&huge, size_t{1} << 48);
+    ::pthread_setattr_default_np(&huge);
+    ::pthread_attr_destroy(&huge);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+  ~NoThreads() {
+    ::pthread_setattr_default_np(&before_);
+    ::pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_{};
+};
+
+TEST_F(Inspect, ReadsAllWhereNoThreadsAreToBeHad) {
+  path_ = saved(2, 3, 3 << 19);
+  StateDict into{{{"w", zeros({3 << 19, 4})}, {"v", zeros({3}, {.dtype = i64})}}, {}};
+  const NoThreads none;
+#ifndef __SANITIZE_THREAD__
+  EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+#endif
+  EXPECT_EQ(inspect_checkpoint(path_, {.threads = 3}).verdict, Verdict::complete);
+  EXPECT_EQ(load_common_keys(path_, into), (SkippedKeys{{}, {"whole"}}));
+}
+
 TEST_F(Inspect, ThrowsWhatAThreadThrew) {
   path_ = saved(2, 3, 3 << 8);
   const InspectOptions options{
@@ -310,6 +346,23 @@ TEST_F(Inspect, TakesWhatTheFirstRankFinds) {
     const std::string directory = world.rank() == 0 ? scratch_.path("saved") : empty;
     EXPECT_EQ(newest_complete_checkpoint(world, directory), path_);
     EXPECT_EQ(newest_complete_checkpoint(world, empty), "");
+  });
+}
+
+TEST_F(Inspect, ThrowsOnAllRanksWhatTheFirstOneThrows) {
+  const std::string absent = scratch_.path("absent"), there = scratch_.path("saved");
+  const std::string refused = scratch_.path(std::string(300, 'x'));
+  run_ranks(2, [&](const Communicator& world) {
+    const bool first = world.rank() == 0;
+    EXPECT_EQ(error_of([&] { newest_complete_checkpoint(world, first ? absent : there); }),
+              concat("checkpoint: ", absent, ": No such file or directory"));
+    EXPECT_NE(error_of<std::runtime_error>([&] {
+                newest_complete_checkpoint(world, first ? refused : there);
+              }).find("File name too long"),
+              std::string::npos);
+    const CheckpointSaver saver(world, there);
+    EXPECT_EQ(world.broadcast(saver.generation(), 0), saver.generation());
+    EXPECT_EQ(newest_complete_checkpoint(world, there), path_);
   });
 }
 

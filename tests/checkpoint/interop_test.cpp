@@ -3,6 +3,12 @@
 #include <sys/resource.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <mutex>
+#include <thread>
 
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
@@ -157,6 +163,45 @@ TEST(Interop, ExportsWhatItLoadsAgain) {
               });
             }).find("already; nothing is overwritten"),
             std::string::npos);
+}
+
+std::string contents_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Interop, OfTwoExportsAtOnceOneIsWhole) {
+  const Scratch scratch;
+  const auto from = [&](char value) {
+    std::string header = "{";
+    for (int i = 0; i < 4; ++i) {
+      header += concat(i ? "," : "", "\"", i, R"(":{"dtype":"U8","shape":[2],"data_offsets":[)",
+                       2 * i, ",", 2 * i + 2, "]}");
+    }
+    return scratch.write_safetensors(concat(value, "/model.safetensors"), header + "}",
+                                     std::string(8, value));
+  };
+  const std::string slow = from('s'), fast = from('f'), out = scratch.path("out");
+  const auto exported = [&](const std::string& path, const std::function<void(int64_t)>& progress,
+                            int64_t file_bytes = 100) {
+    run_ranks(2, [&](Communicator world) {
+      export_hugging_face(path, out, world,
+                          {.prefix = "", .file_bytes = file_bytes, .progress = progress});
+    });
+  };
+  // What a killed export left is in nobody's way.
+  scratch.write("out/.model.safetensors.tmp", "left");
+  for (const int64_t file_bytes : {100, 4}) {
+    std::once_flag once;
+    const auto meanwhile = [&](int64_t) {
+      std::call_once(once, [&] { std::thread([&] { exported(fast, {}); }).join(); });
+    };
+    const std::string error = error_of([&] { exported(slow, meanwhile, file_bytes); });
+    EXPECT_NE(error.find("holds model.safetensors already"), std::string::npos) << error;
+    EXPECT_TRUE(contents_of(out + "/model.safetensors").ends_with("ffffffff"));
+    EXPECT_EQ(std::distance(fs::directory_iterator(out), {}), 2);
+    fs::remove(out + "/model.safetensors");
+  }
 }
 
 }  // namespace

@@ -282,6 +282,67 @@ TEST(Save, LeavesOtherRunsAlone) {
   });
 }
 
+/// The steps, newest first, and "?" at those that are not complete.
+std::string steps_in(const std::string& directory) {
+  std::string steps;
+  for (const std::string& path : list_checkpoints(directory)) {
+    const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
+    steps += concat(report.step, report.verdict == Verdict::complete ? " " : "? ");
+  }
+  return steps;
+}
+
+/// Saves steps 100 and 200 in one run, and goes on from 100 in another that keeps one.
+std::string steps_after(const std::string& directory, int64_t resumed_step,
+                        const std::vector<int64_t>& steps) {
+  run_ranks(1, [&](Communicator world) {
+    StateDict state;
+    state.tensors.emplace("w", zeros({4}));
+    CheckpointSaver before(world, directory);
+    for (const int64_t step : {100, 200}) before.save(step, state);
+    CheckpointSaver saver(world, directory,
+                          {.keep = 1, .continues = true, .resumed_step = resumed_step});
+    for (const int64_t step : steps) saver.save(step, state);
+  });
+  return steps_in(directory);
+}
+
+TEST(Save, CountsNothingThatTheRunPassedOver) {
+  struct Case {
+    int64_t resumed_step;
+    std::vector<int64_t> steps;
+    std::string left;
+  };
+  const std::vector<Case> cases = {
+      {100, {150}, "200 150 100 "},      {100, {150, 300}, "300 200 150 "},
+      {100, {250}, "250 200 100 "},      {100, {250, 300}, "300 250 "},
+      {-1, {150, 300}, "300 200 150 "},  {-1, {0, 300}, "300 200 100 0 "},
+      {-1, {250}, "250 200 "},           {0, {300}, "300 200 100 "},
+      {0, {50, 300, 400}, "400 300 "},   {200, {300}, "300 200 "},
+      {100, {150, 200}, "200 200 150 "},
+  };
+  for (const Case& c : cases) {
+    const Scratch scratch;
+    EXPECT_EQ(steps_after(scratch.path("saved"), c.resumed_step, c.steps), c.left)
+        << "resumed from " << c.resumed_step << " and saved " << c.steps.back();
+  }
+}
+
+TEST(Save, KeepsAllOfTheResumedStep) {
+  const Scratch scratch;
+  const std::string directory = scratch.path("saved");
+  EXPECT_EQ(steps_after(directory, 100, {150, 200}), "200 200 150 ");
+  run_ranks(1, [&](Communicator world) {
+    StateDict state;
+    state.tensors.emplace("w", zeros({4}));
+    CheckpointSaver saver(world, directory, {.keep = 1, .continues = true, .resumed_step = 200});
+    saver.save(300, state);
+    EXPECT_EQ(steps_in(directory), "300 200 200 ");
+    saver.save(400, state);
+    EXPECT_EQ(steps_in(directory), "400 300 ");
+  });
+}
+
 TEST(Save, StandsWhenOldOnesCannotBeRemoved) {
   const Scratch scratch;
   run_ranks(1, [&](Communicator world) {
@@ -307,6 +368,29 @@ TEST(Save, StandsWhenOldOnesCannotBeRemoved) {
     EXPECT_NE(told[0].find("the checkpoint of step 3 is saved, but remove: "), std::string::npos)
         << told[0];
   });
+}
+
+TEST(Save, RemovesOldOnesWhateverBecameOfTheSaveBefore) {
+  for (const bool replaced : {false, true}) {
+    const Scratch scratch;
+    const std::string directory = scratch.path("saved");
+    std::vector<std::string> told;
+    run_ranks(1, [&](Communicator world) {
+      StateDict state;
+      state.tensors.emplace("w", zeros({4}));
+      const auto warn = [&](const std::string& sentence) { told.push_back(sentence); };
+      CheckpointSaver saver(world, directory, {.keep = 1, .warn = warn});
+      saver.save(1, state);
+      saver.save(3, state);
+      const std::string before = saver.save(2, state);
+      EXPECT_EQ(steps_in(directory), "3 2 1 ");
+      std::filesystem::remove_all(before);
+      if (replaced) std::ofstream(before) << "no directory";
+      saver.save(4, state);
+    });
+    EXPECT_EQ(steps_in(directory), "4 3 ");
+    EXPECT_EQ(told.size(), replaced ? 1u : 0u);
+  }
 }
 
 TEST(Save, SaysThatRanksDoNotFitTogether) {

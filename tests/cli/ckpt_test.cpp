@@ -13,6 +13,7 @@
 
 #include "tests/cli/program.h"
 #include "tests/support/scratch.h"
+#include "weft/checkpoint.h"
 
 namespace weft {
 namespace {
@@ -285,6 +286,10 @@ TEST_F(Ckpt, ResumesFromAnOlderOneWhenTheNewestHasABadByte) {
   bytes.close();
   expect(0, train("--steps 5 --mesh dp=2 --resume " + saved), "after step 2");
   expect(0, train("--steps 5 --mesh dp=1 --resume " + saved), "passed over");
+  // Nor is it the one that is kept.
+  expect(0, train("--steps 5 --keep 1 --resume " + saved + " --save " + saved), "after step 2");
+  fs::remove_all(list_checkpoints(saved)[0]);
+  expect(0, train("--steps 5 --mesh dp=2 --resume " + saved), "after step 2");
 }
 
 /// Without --model it is the checkpoint's.

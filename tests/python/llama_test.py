@@ -122,7 +122,8 @@ def train_here(world, directory, steps, resume=None):
         optimizer.zero_grad()
         run.step += 1
         losses.append(loss.full_tensor().item())
-    run.save(weft.CheckpointSaver(world, str(directory), continues=resume is not None))
+    taken = {"continues": resume is not None, "resumed_step": run.step - steps}
+    run.save(weft.CheckpointSaver(world, str(directory), **taken))
     weight = model.named_parameters()[0][1].data.full_tensor()
     return run.step, losses, weft.sum_squares(weight).item()
 
