@@ -62,12 +62,10 @@ static void use_gathered(ParallelLlama& llama, const ParallelOptions& options) {
     for (int axis = 0; axis < mesh.ndim(); ++axis) {
       if (llama.rows()[axis].is_shard()) sums[static_cast<size_t>(axis)] = Partial();
     }
-    Tensor whole = empty(value.shape(), {dtype, meta, sharding});
-    whole.set_requires_grad();
-    whole.set_gradient_sink(std::make_shared<MetaSink>(
+    parameter->set_value(empty(value.shape(), {dtype, meta, sharding}));
+    parameter->value().set_gradient_sink(std::make_shared<MetaSink>(
         empty(value.shape(),
               {DType::f32, meta, Sharding(mesh, Placements(std::span<const Placement>(sums)))})));
-    parameter->set_value(whole);
   }
 }
 
@@ -107,19 +105,13 @@ static void add_micro_steps(ParallelLlama& llama, const ParallelOptions& options
   }
 }
 
-/// The norm of all gradients: one sum over the axes that cut any of them.
+/// The norm of all gradients: one sum over the mesh.
 static void add_norm(ParallelLlama& llama, StepCost& cost) {
   const DeviceMesh& mesh = llama.mesh();
-  std::vector<Placement> sums(static_cast<size_t>(mesh.ndim()), Replicate());
-  for (const ParameterPtr& parameter : llama.model().parameters()) {
-    const Sharding sharding = parameter->value().sharding();
-    for (int axis = 0; axis < mesh.ndim(); ++axis) {
-      if (sharding[axis].is_shard()) sums[static_cast<size_t>(axis)] = Partial();
-    }
-  }
+  const std::vector<Placement> sums(static_cast<size_t>(mesh.ndim()), Partial());
   const Sharding addends(mesh, Placements(std::span<const Placement>(sums)));
   MovementLog movements;
-  empty({}, {DType::f32, meta, addends}).full_tensor();
+  empty({}, {DType::f64, meta, addends}).full_tensor();
   add_movements(movements, 1, cost);
 }
 

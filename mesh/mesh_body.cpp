@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/mesh_body.h"
 
+#include <mutex>
+#include <thread>
+
 #include "src/comm/transport.h"
 
 namespace weft {
@@ -10,10 +13,51 @@ static constexpr size_t kPlanCapacity = 1024;
 
 namespace {
 
+/// Where tables end: on the thread that uses them. Python collects garbage on any thread, and lets
+/// go of the last DeviceMesh there.
+class EndOfTables {
+ public:
+  void take(MeshBody* body) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!is_closed_ && std::this_thread::get_id() != owner_) {
+        departed_.emplace_back(body);
+        return;
+      }
+    }
+    delete body;
+  }
+  /// Ends those that departed elsewhere; by their thread.
+  void reap() {
+    std::vector<std::unique_ptr<MeshBody>> departed;
+    const std::lock_guard lock(mutex_);
+    departed.swap(departed_);
+  }
+  void close() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_closed_ = true;
+    }
+    reap();
+  }
+
+ private:
+  std::mutex mutex_;
+  const std::thread::id owner_ = std::this_thread::get_id();
+  bool is_closed_ = false;
+  std::vector<std::unique_ptr<MeshBody>> departed_;
+};
+
 /// What one rank knows of its meshes: grids to find again, and tables whose DeviceMesh is gone.
 struct RankMeshes {
+  std::shared_ptr<EndOfTables> end = std::make_shared<EndOfTables>();
   std::vector<std::weak_ptr<MeshGrid>> grids;
   std::vector<std::shared_ptr<MeshBody>> adopted;
+
+  ~RankMeshes() {
+    adopted.clear();
+    end->close();
+  }
 
   static RankMeshes& current() {
     thread_local RankMeshes meshes;
@@ -40,10 +84,21 @@ MeshStatistics MeshBody::statistics() const {
   return {layouts.statistics(), plans.statistics(), static_cast<int64_t>(grid_->shardings())};
 }
 
+static std::shared_ptr<MeshBody> new_body(std::shared_ptr<MeshGrid> grid) {
+  return {new MeshBody(std::move(grid)),
+          [end = RankMeshes::current().end](MeshBody* body) { end->take(body); }};
+}
+
 MeshBody& adopted(MeshGrid& grid) {
-  auto body = std::make_shared<MeshBody>(grid.shared_from_this());
+  auto body = new_body(grid.shared_from_this());
   RankMeshes::current().adopted.push_back(body);
   return *body;
+}
+
+std::shared_ptr<MeshBody> shared_body_of(const Sharding& sharding) {
+  if (auto body = body_of(sharding).weak_from_this().lock()) return body;
+  RankMeshes::current().end->reap();
+  return adopted(*sharding.body()->grid).shared_from_this();
 }
 
 /// The grid that this rank already has, or none.
@@ -79,13 +134,16 @@ static CostModel agreed_costs(const Communicator& ranks) {
 std::shared_ptr<MeshBody> mesh_body_for(const Communicator& ranks, std::vector<MeshAxis> axes) {
   RankMeshes& meshes = RankMeshes::current();
   meshes.adopted.clear();
+  meshes.end->reap();
   std::shared_ptr<MeshGrid> grid = known_grid(ranks, axes);
   if (!agree(ranks, grid != nullptr)) {
     grid = std::make_shared<MeshGrid>(ranks, std::move(axes), agreed_costs(ranks));
     meshes.grids.insert(meshes.grids.begin(), grid);
   }
-  if (grid->body) return grid->body->shared_from_this();
-  return std::make_shared<MeshBody>(std::move(grid));
+  if (grid->body) {
+    if (auto body = grid->body->weak_from_this().lock()) return body;
+  }
+  return new_body(std::move(grid));
 }
 
 }  // namespace weft

@@ -50,6 +50,9 @@ inline MeshBody& body_of(const Sharding& sharding) {
   return *grid.body;
 }
 
+/// The same for a DeviceMesh to own.
+std::shared_ptr<MeshBody> shared_body_of(const Sharding& sharding);
+
 /// "[S(0), R]", with the order of the cuts where it is not mesh order.
 std::ostream& print_placements(std::ostream& out, const Sharding& sharding);
 

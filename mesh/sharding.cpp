@@ -101,7 +101,7 @@ Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements, int ndi
 
 DeviceMesh Sharding::mesh() const {
   if (!body_) return {};
-  return DeviceMesh(body_of(*this).shared_from_this());
+  return DeviceMesh(shared_body_of(*this));
 }
 
 int Sharding::axes() const { return body_ ? body_->pattern.axes() : 0; }

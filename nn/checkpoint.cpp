@@ -69,9 +69,15 @@ static Tensors repeat(const RepeatedRun& run, const std::shared_ptr<Tensors>& ca
   return run.function(inputs);
 }
 
+/// Numbers without gradients, as indices, stay as they are.
+static bool is_differentiable(const Tensor& output) {
+  return output && is_floating(output.dtype());
+}
+
 static Tensors gradients_of_repeated(const RepeatedRun& run, const Tensors& gradients) {
   auto caught = std::make_shared<Tensors>(run.inputs.size());
-  const Tensors outputs = repeat(run, caught);
+  Tensors outputs = repeat(run, caught);
+  std::erase_if(outputs, [](const Tensor& output) { return !is_differentiable(output); });
   if (outputs.size() != gradients.size()) {
     fail("checkpoint: the second run gives ", outputs.size(), " tensors, the first gave ",
          gradients.size());
@@ -98,9 +104,16 @@ Tensors checkpoint(const std::function<Tensors(const Tensors&)>& function, const
     NoGrad no_grad;
     outputs = function(inputs);
   }
-  return record("checkpoint", inputs, outputs, [run = std::move(run)](const Tensors& gradients) {
-    return gradients_of_repeated(run, gradients);
+  Tensors recorded;
+  std::copy_if(outputs.begin(), outputs.end(), std::back_inserter(recorded), is_differentiable);
+  recorded = record("checkpoint", inputs, recorded, [run = std::move(run)](const Tensors& given) {
+    return gradients_of_repeated(run, given);
   });
+  auto next = recorded.begin();
+  for (Tensor& output : outputs) {
+    if (is_differentiable(output)) output = *next++;
+  }
+  return outputs;
 }
 
 }  // namespace weft

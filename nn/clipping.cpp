@@ -34,13 +34,15 @@ Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) {
   }
   const bool exact = std::any_of(gradients.begin(), gradients.end(),
                                  [](const Tensor& gradient) { return gradient.dtype() == f64; });
-  // On all ranks alike: another may have other gradients.
-  Tensor sum = zeros({}, {.dtype = f64, .device = gradients[0].device()});
+  const DType dtype = exact ? f64 : f32;
+  Tensor sum = zeros({}, {.dtype = dtype, .device = gradients[0].device()});
   for (const Run& run : adjacent_runs({&gradients}, counted, [](size_t, size_t) { return true; })) {
-    sum = sum + sum_squares(flat(gradients, run)).to(f64).to(sum.device());
+    sum = sum + sum_squares(flat(gradients, run)).to(dtype).to(sum.device());
   }
+  // On all ranks alike: another may have other gradients.
+  sum = sum.to(f64);
   reduction.reduce(sum);
-  return sqrt(sum).to(exact ? f64 : f32);
+  return sqrt(sum).to(dtype);
 }
 
 /// min(1, max_norm / (norm + 1e-6)), of the norm's dtype.

@@ -7,6 +7,16 @@
 
 namespace weft {
 
+/// The elements in memory of their own.
+static Tensor kept_apart(const Tensor& value) {
+  const NoGrad no_grad;
+  TensorOptions options{.dtype = value.dtype(), .device = value.device()};
+  if (value.is_sharded()) options.sharding = value.sharding();
+  const Tensor own = empty(value.shape(), options);
+  copy_(own, value.detach());
+  return own;
+}
+
 Parameter::Parameter(const Shape& shape, DType dtype, Initializer initializer)
     : value_(empty(shape, {.dtype = dtype, .device = meta})),
       initializer_(std::move(initializer)),
@@ -29,20 +39,13 @@ void Parameter::fail_stale() const {
                              "gathers it anew; until then take its value()"));
 }
 
-/// The elements in memory of their own.
-static Tensor kept_apart(const Tensor& value) {
-  const NoGrad no_grad;
-  TensorOptions options{.dtype = value.dtype(), .device = value.device()};
-  if (value.is_sharded()) options.sharding = value.sharding();
-  const Tensor own = empty(value.shape(), options);
-  copy_(own, value.detach());
-  return own;
-}
-
 void Parameter::set_value(Tensor value) {
-  // What is laid out anew takes the elements later, when those of another parameter have changed.
-  const bool is_taken_later = used_ && value && value.device().kind != DeviceKind::meta;
-  lay_out(is_taken_later ? kept_apart(value) : std::move(value));
+  const bool has_memory =
+      value && value.device().kind != DeviceKind::meta && value.storage()->is_bound();
+  // What is laid out anew takes the elements later, when those of another parameter have changed;
+  // optimizers run through neighbours in memory.
+  if (has_memory && (used_ || !value.local().block().is_dense())) value = kept_apart(value);
+  lay_out(std::move(value));
   initialized_ = initialized_ || is_materialized();
 }
 
@@ -51,6 +54,8 @@ void Parameter::lay_out(Tensor value) {
   if (!(value.shape() == shape())) {
     fail("set_value: a tensor ", value.shape(), " does not fit a parameter ", shape());
   }
+  // A handle of its own: the caller's may be a leaf, or part of a graph.
+  value = value.detach();
   value.set_requires_grad(trainable_);
   value_ = std::move(value);
 }

@@ -26,12 +26,20 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
   return new_tensor(layout_of(options.sharding, shape, options.dtype), options.device);
 }
 
+/// What is changed in place, or copied from, is not recorded.
+static void check_unrecorded(const char* what, const char* role, const Tensor& a) {
+  if (!a.requires_grad() || !Context::current().grad_enabled) return;
+  fail(what, ": the tensor ", a.shape(), role,
+       " requires a gradient, which would not be that of the result; detach() it, or use NoGrad");
+}
+
 static bool has_elements(const Tensor& a) { return a.device().kind != DeviceKind::meta; }
 
 static bool counts_here(const Tensor& a) { return !a.is_sharded() || counts_here(a.sharding()); }
 
 void fill_(const Tensor& a, double value) {
   check_tensor("fill_", a);
+  check_unrecorded("fill_", "", a);
   if (!is_floating(a.dtype()) && a.dtype() != DType::boolean) {
     if (value != std::trunc(value) || std::isinf(value)) {
       fail("full: ", value, " is no whole number but the dtype is ", a.dtype());
@@ -90,6 +98,7 @@ static void check_no_partial(const char* what, const Tensor& a) {
 
 static void check_random(const char* what, const Tensor& a) {
   check_tensor(what, a);
+  check_unrecorded(what, "", a);
   if (!is_floating(a.dtype())) fail(what, ": a tensor of ", a.dtype(), "; only floating dtypes");
   check_no_partial(what, a);
 }
@@ -152,6 +161,8 @@ Tensor normal(const Shape& shape, double mean, double deviation, const TensorOpt
 void copy_(const Tensor& to, const Tensor& from) {
   check_tensor("copy_", to);
   check_tensor("copy_", from);
+  check_unrecorded("copy_", "", to);
+  check_unrecorded("copy_", " that is copied", from);
   if (!(to.shape() == from.shape())) fail("copy_: ", from.shape(), " is copied to ", to.shape());
   if ((to.device().kind == DeviceKind::meta) != (from.device().kind == DeviceKind::meta)) {
     fail("copy_: a tensor ", from.shape(), " on ", from.device(), " is copied to one on ",

@@ -182,13 +182,11 @@ void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradien
 
 void scale_(const Tensor& a, const Tensor& b) {
   if (!a) fail("scale_: no tensor");
-  NoGrad no_grad;
   scale_op({a, factor_of("scale_", b)});
 }
 
 void add_scaled_(const Tensor& a, const Tensor& x, const Tensor& b, double factor) {
   check_shapes("add_scaled_", a, x, "x");
-  NoGrad no_grad;
   add_scaled_op({a, x, factor_of("add_scaled_", b)}, {.values = {factor}});
 }
 

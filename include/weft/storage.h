@@ -86,6 +86,8 @@ class WEFT_API Storage final : public RefCounted {
   bool is_bound() const { return data_ != nullptr; }
   /// True for an unbound one, bound or not: its memory may go before its last handle does.
   bool is_bindable() const;
+  /// False for memory of somebody else, who may look at it.
+  bool is_own() const { return heap_ != nullptr; }
 
   /// Lets an unbound block use `data`, which the caller keeps alive until `unbind`.
   void bind(void* data);

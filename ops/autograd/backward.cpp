@@ -128,7 +128,8 @@ void BackwardRun::run_node(const Ref<Node>& node) {
 
 /// True when nobody else sees the tensor's elements.
 static bool is_ours(const Tensor& tensor) {
-  return tensor.body()->use_count() == 1 && tensor.storage()->use_count() == 1;
+  const Storage& storage = *tensor.storage();
+  return tensor.body()->use_count() == 1 && storage.use_count() == 1 && storage.is_own();
 }
 
 void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {

@@ -118,6 +118,11 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
       fail("index: elements of a tensor ", x.shape(),
            " that requires a gradient are changed in place; use no_grad");
     }
+    if (!given.is_number() && given.tensor.requires_grad() && Context::current().grad_enabled) {
+      fail("index: a tensor ", given.tensor.shape(),
+           " that requires a gradient is assigned, which would be lost; detach() it, or make the "
+           "whole of its parts with concat, stack or where");
+    }
     if (x.is_sharded() && x.sharding().has_partial()) {
       fail("index: the elements of a tensor laid out over ", x.sharding(),
            " are sums still; redistribute it first");

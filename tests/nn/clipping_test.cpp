@@ -63,8 +63,10 @@ TEST(Clipping, TakesOneAllReduceForAnyLayouts) {
           with_gradient({2, 2}, {}, {}),
       };
       expect_norm(parameters, {mesh}, cut);
-      expect_norm({parameters[4], parameters[5]}, {mesh}, 0);
-      expect_norm({parameters[0], parameters[4]}, {mesh}, mesh.axis_size(1) > 1);
+      // Another rank may hold something that is cut: all of the mesh take part.
+      expect_norm({parameters[4], parameters[5]}, {mesh}, cut);
+      expect_norm({parameters[0], parameters[4]}, {mesh}, cut);
+      expect_norm({parameters[5]}, {mesh}, 0);
       EXPECT_NEAR(clip_grad_norm(parameters, 1), std::sqrt(squares_of(parameters)), 1e-4);
       EXPECT_NEAR(gradient_norm(parameters).item(), 1, 1e-5);
     });
@@ -100,6 +102,21 @@ TEST(Clipping, TakesMeshesOfSomeRanks) {
                                                with_gradient({5}, some, {Shard(0)})};
     const double both = squares_of(parameters) + squares_of({parameters[1]});
     EXPECT_NEAR(gradient_norm(parameters).item(), std::sqrt(both), 1e-5 * std::sqrt(both));
+  });
+}
+
+/// Ranks 0 and 1 alone hold what is cut.
+TEST(Clipping, TakesMeshesThatOtherRanksDoNotHave) {
+  run_ranks(4, [](Communicator world) {
+    const DeviceMesh all(world, {{"dp", 4}});
+    const DeviceMesh some(world.split(world.rank() / 2, world.rank(), "half"), {{"ep", 2}});
+    for (const Placements& placements : {Placements{}, Placements{Shard(0)}}) {
+      std::vector<ParameterPtr> parameters{with_gradient({7, 3}, all, placements)};
+      const ParameterPtr cut = with_gradient({5}, some, {Shard(0)});
+      const double both = squares_of({parameters[0], cut});
+      if (world.rank() < 2) parameters.push_back(cut);
+      EXPECT_NEAR(gradient_norm(parameters).item(), std::sqrt(both), 1e-5 * std::sqrt(both));
+    }
   });
 }
 

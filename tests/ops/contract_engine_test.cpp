@@ -204,7 +204,7 @@ TEST(ContractEngine, ASavedTensorThatChangedIsRefused) {
   EXPECT_EQ(error_of([&] { backward({product}, {ones({5})}); }),
             "mul: operand 1 [5] is needed for the gradient but was changed in place since");
   Tensor root = exp(x);
-  fill_(root, 3);
+  fill_(root.detach(), 3);
   EXPECT_NE(error_of([&] {
               backward({root}, {ones({5})});
             }).find("is needed for the gradient but was changed in place since"),
@@ -252,6 +252,11 @@ TEST(ContractEngine, ALeafsGradientIsItsOwn) {
 TEST(ContractEngine, ALeafChangedInPlaceWantsNoGrad) {
   Tensor x = numbers({5}, 1);
   x.set_requires_grad();
+  EXPECT_NE(error_of([&] { scale_(x, full({}, 2)); }).find("use NoGrad"), std::string::npos);
+  EXPECT_NE(error_of([&] { fill_(mul(x, x), 2); }).find("requires a gradient"), std::string::npos);
+  EXPECT_NE(error_of([&] { copy_(zeros({5}), x); }).find("that is copied requires a gradient"),
+            std::string::npos);
+  const NoGrad no_grad;
   scale_(x, full({}, 2));
   expect_values(x.to_vector<double>(),
                 mapped(small_numbers({5}, 1), [](double value) { return 2 * value; }));
