@@ -407,6 +407,10 @@ def test_attention_is_that_of_numpy(causal):
     tensors = [weft.from_numpy(part.copy()) for part in (q, k, v)]
     got = F.scaled_dot_product_attention(*tensors, is_causal=causal)
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-6)
+    alike = np.tril(np.ones((5, 5))) if causal else np.ones((5, 5))
+    means = alike / alike.sum(1, keepdims=True) @ np.repeat(v, 2, axis=1)
+    got = F.scaled_dot_product_attention(*tensors, is_causal=causal, scale=0.0)
+    np.testing.assert_allclose(got.numpy(), means, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
