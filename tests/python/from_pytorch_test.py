@@ -197,8 +197,9 @@ def test_optimizers_take_pytorchs_arguments():
         one.zero_grad(set_to_none=True)
         assert model.weight.grad is None
     (model(weft.ones((1, 3))).sum() * float("inf")).backward()
-    with pytest.raises(RuntimeError, match="the norm of the gradients is (inf|nan)"):
-        weft.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+    for one in (model, model.parameters(), (p for p in model.parameters())):
+        with pytest.raises(RuntimeError, match="the norm of the gradients is (inf|nan)"):
+            weft.clip_grad_norm_(one, 1.0, error_if_nonfinite=True)
     for group in optimizer.param_groups:
         group["lr"] *= 0.5
     assert optimizer.lr == 5e-3 and len(optimizer.param_groups) == 1
