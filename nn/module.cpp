@@ -15,8 +15,12 @@ void Module::fail_used(size_t i) const {
 }
 
 Tensors Module::operator()(const Tensors& inputs) {
+  return call(inputs, [this](const Tensors& given) { return forward(given); });
+}
+
+Tensors Module::call(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward) {
   RunScope scope(this);
-  if (hooks_->empty() && enclosing_.empty()) return run_forward(inputs);
+  if (hooks_->empty() && enclosing_.empty()) return run_forward(inputs, forward);
   const HookList enclosing = enclosing_;
   Tensors given = inputs;
   for (auto hooks = enclosing.rbegin(); hooks != enclosing.rend(); ++hooks) {
@@ -26,7 +30,7 @@ Tensors Module::operator()(const Tensors& inputs) {
   for (const auto& hooks : HookList(*hooks_)) {
     if (hooks->before) given = hooks->before(given);
   }
-  Tensors outputs = run_forward(given);
+  Tensors outputs = run_forward(given, forward);
   for (const auto& hooks : HookList(*hooks_)) {
     if (hooks->after) outputs = hooks->after(given, outputs);
   }

@@ -50,6 +50,9 @@ class WEFT_API Module {
   Tensors operator()(const Tensors& inputs);
   /// For one tensor in and out.
   Tensor operator()(const Tensor& input);
+  /// A call with this forward in the place of the module's own, such as one that knows more
+  /// arguments; recompute keeps it until backward.
+  Tensors call(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward);
 
   /// Every parameter once, in order of declaration, own ones before the children's.
   std::vector<NamedParameter> named_parameters() const;
@@ -113,10 +116,6 @@ class WEFT_API Module {
 
  protected:
   virtual Tensors forward(const Tensors& inputs) = 0;
-  /// This call's forward, as recompute keeps it until backward.
-  virtual std::function<Tensors(const Tensors&)> kept_forward() {
-    return [this](const Tensors& inputs) { return forward(inputs); };
-  }
 
   ParameterPtr declare(std::string name, const Shape& shape, Parameter::Initializer initializer,
                        DType dtype = DType::f32);
@@ -133,7 +132,7 @@ class WEFT_API Module {
 
  private:
   [[noreturn]] void fail_used(size_t i) const;
-  Tensors run_forward(const Tensors& inputs);
+  Tensors run_forward(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward);
   void check_new_name(const std::string& name) const;
   void add_child(std::string name, std::shared_ptr<Module> child);
 

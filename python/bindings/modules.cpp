@@ -47,7 +47,7 @@ py::object called(const ModuleObject& module, const py::args& given, const py::k
       return one_or_all(released([&] { return self(*inputs); }));
     }
   }
-  const auto* written = dynamic_cast<const WrittenInPython*>(&self);
+  auto* written = dynamic_cast<WrittenInPython*>(&self);
   const py::object forward = written ? written->written_forward() : py::none();
   if (forward.is_none()) {
     if (named.empty()) inputs_of(given);
@@ -59,7 +59,10 @@ py::object called(const ModuleObject& module, const py::args& given, const py::k
                                                      const Locked lock;
                                                      delete dropped;
                                                    });
-  return one_or_all(released([&] { return call_with(self, arguments); }));
+  const auto run = [written, arguments](const Tensors& inputs) {
+    return written->forward_with(arguments, inputs);
+  };
+  return one_or_all(released([&] { return self.call(arguments->tensors(), run); }));
 }
 
 /// A parameter of those values, and of their dtype and layout.

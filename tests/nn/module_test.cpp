@@ -177,6 +177,23 @@ TEST(Module, HandlesOutliveTheirModule) {
   HookHandle().remove();
 }
 
+TEST(Module, CallsRunAnotherForward) {
+  Times module(10);
+  std::string order;
+  module.add_hooks(writing(order, 'a'));
+  module.set_recompute(true);
+  const Tensor x = full({}, 3).set_requires_grad();
+  const auto squared = [&](const Tensors& inputs) {
+    order += '2';
+    return Tensors{square(inputs[0])};
+  };
+  const Tensor y = module.call({x}, squared)[0];
+  EXPECT_EQ(y.item(), 2 * 16);
+  y.backward();
+  EXPECT_EQ(x.grad().item(), 2 * 2 * 4);
+  EXPECT_EQ(order, "a2A2");
+}
+
 TEST(Module, OneTensorCallNeedsOneResult) {
   Times module(2);
   EXPECT_EQ(module(Tensors{full({}, 1), full({}, 2)})[1].item(), 4);

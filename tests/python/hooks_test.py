@@ -144,6 +144,26 @@ def test_a_forward_that_fails_leaves_no_inputs():
     assert weft.memory_statistics()["total"]["current"] == before
 
 
+@pytest.mark.parametrize("recompute", [False, True])
+def test_arguments_are_those_of_their_call(recompute):
+    model, inner = Scaled(), []
+    model.set_recompute(recompute)
+    within = nn.Sequential(model)
+
+    others = [model, within]
+
+    def call_again(module, inputs):
+        if others:
+            inner.append(others.pop()(inputs[0]).item())
+
+    model.register_forward_pre_hook(call_again)
+    x = ONE.detach().requires_grad_()
+    y = model(x, k=3.0)
+    assert y.item() == 3 and inner == [1, 1]
+    y.backward()
+    assert x.grad.item() == 3
+
+
 class OwnLlama(nn.Llama):
     def forward(self, ids):
         return super().forward(ids) * 2
