@@ -12,7 +12,6 @@
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <utility>
 
 #include "weft/context.h"
 #include "weft/error.h"
@@ -55,16 +54,9 @@ static void adapt(Module& layer) {
   const Shape& weight = layer.own_parameters()[0].second->shape();
   const auto adapter = std::make_shared<Adapter>(weight[1], weight[0]);
   layer.adopt("adapter", adapter);
-  const auto input = std::make_shared<Tensor>();
-  layer.add_hooks({.before =
-                       [input](const Tensors& inputs) {
-                         *input = inputs[0];
-                         return inputs;
-                       },
-                   .after =
-                       [input, adapter](const Tensors& outputs) {
-                         return Tensors{outputs[0] + (*adapter)(std::exchange(*input, Tensor()))};
-                       }});
+  layer.add_hooks({.before = {}, .after = [adapter](const Tensors& inputs, const Tensors& outputs) {
+                     return Tensors{outputs[0] + (*adapter)(inputs[0])};
+                   }});
 }
 
 static Adapter* adapter_of(Module& layer) {

@@ -175,9 +175,10 @@ static Tensors hooked_inputs(Unit& unit, const Tensors& given) {
 
 static void add_hooks(Module& module, Unit& unit) {
   module.add_materializer([&unit](Device device) { unit.materialize(device); });
-  module.add_hooks(
+  module.enclose(
       {.before = [&unit](const Tensors& inputs) { return hooked_inputs(unit, inputs); },
-       .after = [&unit](const Tensors& outputs) { return hooked_outputs(unit, outputs); }});
+       .after = [&unit](const Tensors&,
+                        const Tensors& outputs) { return hooked_outputs(unit, outputs); }});
 }
 
 void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions& options) {

@@ -15,17 +15,29 @@ void Module::fail_used(size_t i) const {
 }
 
 Tensors Module::operator()(const Tensors& inputs) {
+  return call(inputs, [this](const Tensors& given) { return forward(given); });
+}
+
+Tensors Module::call(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward) {
   RunScope scope(this);
-  if (hooks_.empty()) return run_forward(inputs);
-  Tensors passed = inputs;
-  for (const ModuleHooks& hooks : hooks_) {
-    if (hooks.before) passed = hooks.before(passed);
+  if (hooks_->empty() && enclosing_.empty()) return run_forward(inputs, forward);
+  const HookList enclosing = enclosing_;
+  Tensors given = inputs;
+  for (auto hooks = enclosing.rbegin(); hooks != enclosing.rend(); ++hooks) {
+    if ((*hooks)->before) given = (*hooks)->before(given);
   }
-  passed = run_forward(passed);
-  for (auto hooks = hooks_.rbegin(); hooks != hooks_.rend(); ++hooks) {
-    if (hooks->after) passed = hooks->after(passed);
+  // A hook may change the list.
+  for (const auto& hooks : HookList(*hooks_)) {
+    if (hooks->before) given = hooks->before(given);
   }
-  return passed;
+  Tensors outputs = run_forward(given, forward);
+  for (const auto& hooks : HookList(*hooks_)) {
+    if (hooks->after) outputs = hooks->after(given, outputs);
+  }
+  for (const auto& hooks : enclosing) {
+    if (hooks->after) outputs = hooks->after(given, outputs);
+  }
+  return outputs;
 }
 
 Tensor Module::operator()(const Tensor& input) {
@@ -34,6 +46,21 @@ Tensor Module::operator()(const Tensor& input) {
     fail("module: it gives ", outputs.size(), " tensors, not one; call it with Tensors");
   }
   return std::move(outputs[0]);
+}
+
+HookHandle Module::add_hooks(ModuleHooks hooks) {
+  hooks_->push_back(std::make_shared<const ModuleHooks>(std::move(hooks)));
+  return {hooks_, hooks_->back()};
+}
+
+void Module::enclose(ModuleHooks hooks) {
+  enclosing_.push_back(std::make_shared<const ModuleHooks>(std::move(hooks)));
+}
+
+void HookHandle::remove() {
+  const auto list = list_.lock();
+  const auto own = own_.lock();
+  if (list && own) std::erase(*list, own);
 }
 
 static std::string path_below(const std::string& prefix, const std::string& name) {

@@ -89,11 +89,12 @@ class TrainingScope {
 
 }  // namespace
 
-Tensors Module::run_forward(const Tensors& inputs) {
+Tensors Module::run_forward(const Tensors& inputs,
+                            const std::function<Tensors(const Tensors&)>& forward) {
   if (!recompute_ || !Context::current().grad_enabled) return forward(inputs);
   const auto first = std::make_shared<std::optional<FoundInModule>>();
   return checkpoint(
-      [this, first, kept = kept_forward(), life = std::weak_ptr(life_)](const Tensors& given) {
+      [this, first, kept = forward, life = std::weak_ptr(life_)](const Tensors& given) {
         if (life.expired()) fail("checkpoint: the module that backward computes again is gone");
         if (!*first) {
           Tensors outputs = kept(given);

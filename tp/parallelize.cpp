@@ -162,7 +162,8 @@ static void add_layout_hooks(const StyledModule& at, const DeviceMesh& axis) {
     };
   }
   if (std::any_of(outputs.begin(), outputs.end(), asks)) {
-    hooks.after = [axis, path = at.path, targets = outputs](const Tensors& tensors) {
+    hooks.after = [axis, path = at.path, targets = outputs](const Tensors&,
+                                                            const Tensors& tensors) {
       return all_brought_along(tensors, axis, targets, "output", path);
     };
   }

@@ -14,7 +14,23 @@ namespace weft {
 /// What runs around a module's forward; either may change what passes.
 struct ModuleHooks {
   std::function<Tensors(const Tensors& inputs)> before;
-  std::function<Tensors(const Tensors& outputs)> after;
+  /// `inputs` are what forward was given.
+  std::function<Tensors(const Tensors& inputs, const Tensors& outputs)> after;
+};
+using HookList = std::vector<std::shared_ptr<const ModuleHooks>>;
+
+/// Takes away hooks that were added to a module; it may outlive both.
+class WEFT_API HookHandle {
+ public:
+  HookHandle() = default;
+  HookHandle(const std::shared_ptr<HookList>& list, const std::shared_ptr<const ModuleHooks>& own)
+      : list_(list), own_(own) {}
+  /// They run in no call that begins from now on. Nothing when they are gone.
+  void remove();
+
+ private:
+  std::weak_ptr<HookList> list_;
+  std::weak_ptr<const ModuleHooks> own_;
 };
 
 /// Something that a floor above keeps with a module.
@@ -34,6 +50,9 @@ class WEFT_API Module {
   Tensors operator()(const Tensors& inputs);
   /// For one tensor in and out.
   Tensor operator()(const Tensor& input);
+  /// A call with this forward in the place of the module's own, such as one that knows more
+  /// arguments; recompute keeps it until backward.
+  Tensors call(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward);
 
   /// Every parameter once, in order of declaration, own ones before the children's.
   std::vector<NamedParameter> named_parameters() const;
@@ -54,7 +73,12 @@ class WEFT_API Module {
   void materialize(Device device = cpu);
   /// Forward saves its inputs only and runs again in backward, with equal random numbers.
   void set_recompute(bool recompute) { recompute_ = recompute; }
-  void add_hooks(ModuleHooks hooks) { hooks_.push_back(std::move(hooks)); }
+  /// Those before forward run in the order in which they were added, and so do those after it. A
+  /// hook may add others: those before forward run from the next call on.
+  HookHandle add_hooks(ModuleHooks hooks);
+  /// Runs them around all of `add_hooks`, whenever those are added: for what makes parameters ready
+  /// and puts them away.
+  void enclose(ModuleHooks hooks);
   /// Runs in `materialize` before parameters are: whoever shards them makes their memory.
   void add_materializer(std::function<void(Device)> make) {
     materializers_.push_back(std::move(make));
@@ -92,10 +116,6 @@ class WEFT_API Module {
 
  protected:
   virtual Tensors forward(const Tensors& inputs) = 0;
-  /// This call's forward, as recompute keeps it until backward.
-  virtual std::function<Tensors(const Tensors&)> kept_forward() {
-    return [this](const Tensors& inputs) { return forward(inputs); };
-  }
 
   ParameterPtr declare(std::string name, const Shape& shape, Parameter::Initializer initializer,
                        DType dtype = DType::f32);
@@ -112,13 +132,14 @@ class WEFT_API Module {
 
  private:
   [[noreturn]] void fail_used(size_t i) const;
-  Tensors run_forward(const Tensors& inputs);
+  Tensors run_forward(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward);
   void check_new_name(const std::string& name) const;
   void add_child(std::string name, std::shared_ptr<Module> child);
 
   std::vector<std::pair<std::string, ParameterPtr>> parameters_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
-  std::vector<ModuleHooks> hooks_;
+  std::shared_ptr<HookList> hooks_ = std::make_shared<HookList>();
+  HookList enclosing_;
   std::vector<std::function<void(Device)>> materializers_;
   std::vector<std::shared_ptr<ModuleAttachment>> attachments_;
   /// As long as the module is there.

@@ -54,39 +54,6 @@ py::object Arguments::pass(py::handle forward, const Tensors& tensors) const {
   return forward(*given, **named);
 }
 
-namespace {
-
-/// A call that is under way on this thread, until its forward takes the arguments.
-struct CallUnderWay {
-  const Module* module;
-  ArgumentsPtr arguments;
-};
-
-thread_local std::vector<CallUnderWay> under_way;
-
-class UnderWay {
- public:
-  UnderWay(const Module& module, ArgumentsPtr arguments) {
-    under_way.push_back({&module, std::move(arguments)});
-  }
-  ~UnderWay() { under_way.pop_back(); }
-  UnderWay(const UnderWay&) = delete;
-  UnderWay& operator=(const UnderWay&) = delete;
-};
-
-}  // namespace
-
-Tensors call_with(Module& module, ArgumentsPtr arguments) {
-  const Tensors inputs = arguments->tensors();
-  const UnderWay call(module, std::move(arguments));
-  return module(inputs);
-}
-
-ArgumentsPtr take_arguments(const Module& module) {
-  if (under_way.empty() || under_way.back().module != &module) return nullptr;
-  return std::exchange(under_way.back().arguments, nullptr);
-}
-
 std::optional<Tensors> only_tensors(const py::args& given) {
   Tensors tensors;
   for (const py::handle value : given) {

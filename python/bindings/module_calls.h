@@ -38,13 +38,6 @@ class Arguments {
 /// Kept by C++, dropped on any thread.
 using ArgumentsPtr = std::shared_ptr<const Arguments>;
 
-/// Calls a module with arguments that are not tensors by position only.
-Tensors call_with(Module& module, ArgumentsPtr arguments);
-
-/// The arguments with which `module` was called by `call_with`, for the forward that begins now;
-/// nothing when tensors were given by position. Those it gives it gives once.
-ArgumentsPtr take_arguments(const Module& module);
-
 /// All of them, where all are tensors.
 std::optional<Tensors> only_tensors(const py::args& given);
 

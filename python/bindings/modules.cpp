@@ -2,6 +2,7 @@
 #include "python/bindings/modules.h"
 #include "python/bindings/callable.h"
 #include "python/bindings/lock.h"
+#include "python/bindings/module_hooks.h"
 #include "python/bindings/pickling.h"
 #include "python/bindings/returned_tensors.h"
 
@@ -29,55 +30,6 @@ Parameter::Initializer initializer_of(const py::object& given) {
   };
 }
 
-/// What passes a hook: what it returns, or what came when it returns None.
-Tensors passed_by(const py::object& hook, const char* what, const Tensors& passing) {
-  py::tuple arguments(passing.size());
-  for (size_t i = 0; i < passing.size(); ++i) arguments[i] = passing[i];
-  const py::object returned = hook(*arguments);
-  return returned.is_none() ? passing : tensors_of(what, returned);
-}
-
-std::function<Tensors(const Tensors&)> hook_of(const py::object& given, const char* what) {
-  if (given.is_none()) return {};
-  return [kept = Callable(py::function(given)), what](const Tensors& passing) {
-    const Locked lock;
-    return passed_by(kept.function(), what, passing);
-  };
-}
-
-constexpr const char* kHooks = "_hooks";
-
-/// A hook that lies in the list of the module's object, where Python's collector sees it.
-std::function<Tensors(const Tensors&)> listed_hook(const Callable& object_of_module, size_t number,
-                                                   int which, const char* what) {
-  return [object_of_module, number, which, what](const Tensors& passing) {
-    const Locked lock;
-    const py::object module = object_of_module();
-    if (module.is_none()) return passing;
-    const py::tuple both = py::list(module.attr(kHooks))[number];
-    return passed_by(both[static_cast<size_t>(which)], what, passing);
-  };
-}
-
-constexpr const char* kBefore = "hook before forward";
-constexpr const char* kAfter = "hook after forward";
-
-void add_hooks(const ModuleObject& module, const py::object& before, const py::object& after) {
-  auto& self = module.cast<Module&>();
-  if (!is_made_in_python(module)) {
-    self.add_hooks({hook_of(before, kBefore), hook_of(after, kAfter)});
-    return;
-  }
-  const py::dict attributes = module.attr("__dict__");
-  if (!attributes.contains(kHooks)) attributes[kHooks] = py::list();
-  py::list hooks = attributes[kHooks];
-  const size_t number = hooks.size();
-  hooks.append(py::make_tuple(before, after));
-  const Callable object{py::function(py::weakref(module, py::handle()))};
-  self.add_hooks({before.is_none() ? nullptr : listed_hook(object, number, 0, kBefore),
-                  after.is_none() ? nullptr : listed_hook(object, number, 1, kAfter)});
-}
-
 Tensors inputs_of(const py::args& given) {
   if (auto inputs = only_tensors(given)) return *std::move(inputs);
   for (size_t i = 0; i < given.size(); ++i) {
@@ -95,7 +47,7 @@ py::object called(const ModuleObject& module, const py::args& given, const py::k
       return one_or_all(released([&] { return self(*inputs); }));
     }
   }
-  const auto* written = dynamic_cast<const WrittenInPython*>(&self);
+  auto* written = dynamic_cast<WrittenInPython*>(&self);
   const py::object forward = written ? written->written_forward() : py::none();
   if (forward.is_none()) {
     if (named.empty()) inputs_of(given);
@@ -107,7 +59,10 @@ py::object called(const ModuleObject& module, const py::args& given, const py::k
                                                      const Locked lock;
                                                      delete dropped;
                                                    });
-  return one_or_all(released([&] { return call_with(self, arguments); }));
+  const auto run = [written, arguments](const Tensors& inputs) {
+    return written->forward_with(arguments, inputs);
+  };
+  return one_or_all(released([&] { return self.call(arguments->tensors(), run); }));
 }
 
 /// A parameter of those values, and of their dtype and layout.
@@ -301,6 +256,8 @@ std::vector<ParameterPtr> parameters_of(const py::object& given) {
 
 void bind_modules(py::module_& m) {
   bind_parameter(m);
+  py::class_<HooksOfPython>(m, "HookHandle", "Of hooks that a module was given")
+      .def("remove", &HooksOfPython::remove, "They run no more; nothing the second time");
   PlainModule module(
       m, "Module", py::dynamic_attr(), with_visible_children(),
       "A part of a model: named parameters, named children, and forward(self, *tensors), which a "
@@ -319,7 +276,15 @@ void bind_modules(py::module_& m) {
       .def("add_hooks", &add_hooks, py::kw_only(), py::arg("before") = py::none(),
            py::arg("after") = py::none(),
            "before(*inputs) and after(*outputs) run around forward; what they return passes on "
-           "instead, None leaves it")
+           "instead, None leaves it. Gives a handle, whose remove() takes them away")
+      .def("register_forward_pre_hook", &register_forward_pre_hook, py::arg("hook"),
+           "hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) "
+           "goes in instead, None leaves the inputs. Gives a handle, whose remove() takes the hook "
+           "away")
+      .def("register_forward_hook", &register_forward_hook, py::arg("hook"),
+           "hook(module, inputs, output) runs after forward, with what forward was given; what it "
+           "returns comes out instead, None leaves the output. Gives a handle, whose remove() "
+           "takes the hook away")
       .def(
           "train",
           [](const ModuleObject& self, bool mode) {

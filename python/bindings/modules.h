@@ -29,6 +29,8 @@ class WrittenInPython {
   virtual ~WrittenInPython() = default;
   /// Its own forward; None where the built-in one is in force. With the lock held.
   virtual py::object written_forward() const = 0;
+  /// Runs what is in force, with these arguments where there are any.
+  virtual Tensors forward_with(const ArgumentsPtr& arguments, const Tensors& inputs) = 0;
 };
 
 /// `forward` of the object; None where that is the function which the built-in class has.
@@ -45,6 +47,15 @@ class InPython : public M, public WrittenInPython, public py::trampoline_self_li
     return forward_beside(self(), py::type::of<M>());
   }
 
+  Tensors forward_with(const ArgumentsPtr& arguments, const Tensors& inputs) override {
+    {
+      const Locked lock;
+      const py::object written = written_forward();
+      if (!written.is_none()) return run_written(self(), written, arguments, inputs);
+    }
+    return built_in_forward(inputs);
+  }
+
   /// That of M, whatever Python writes.
   Tensors built_in_forward(const Tensors& inputs) {
     if constexpr (std::is_same_v<M, Module>) {
@@ -55,15 +66,7 @@ class InPython : public M, public WrittenInPython, public py::trampoline_self_li
   }
 
  protected:
-  Tensors forward(const Tensors& inputs) override {
-    return forward_with(take_arguments(*this), inputs);
-  }
-
-  std::function<Tensors(const Tensors&)> kept_forward() override {
-    return [this, arguments = take_arguments(*this)](const Tensors& inputs) {
-      return forward_with(arguments, inputs);
-    };
-  }
+  Tensors forward(const Tensors& inputs) override { return forward_with(nullptr, inputs); }
 
  private:
   py::object self() const { return py::cast(static_cast<const M*>(this)); }
@@ -71,15 +74,6 @@ class InPython : public M, public WrittenInPython, public py::trampoline_self_li
   std::string class_name() const {
     const Locked lock;
     return Py_TYPE(self().ptr())->tp_name;
-  }
-
-  Tensors forward_with(const ArgumentsPtr& arguments, const Tensors& inputs) {
-    {
-      const Locked lock;
-      const py::object written = written_forward();
-      if (!written.is_none()) return run_written(self(), written, arguments, inputs);
-    }
-    return built_in_forward(inputs);
   }
 };
 

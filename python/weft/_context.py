@@ -3,8 +3,16 @@
 
 import contextlib
 import sys
+import threading
 
 from weft import _weft
+
+
+class _Modes(threading.local):
+    """What a thread goes back to when it leaves the scopes that it is in."""
+
+    def __init__(self):
+        self.before = []
 
 
 class _GradMode(contextlib.ContextDecorator):
@@ -12,17 +20,17 @@ class _GradMode(contextlib.ContextDecorator):
 
     def __init__(self, enabled):
         self._enabled = enabled
-        self._before = []
+        self._modes = _Modes()
 
     def _recreate_cm(self):
         return _GradMode(self._enabled)
 
     def __enter__(self):
-        self._before.append(_weft.set_grad_enabled(self._enabled))
+        self._modes.before.append(_weft.set_grad_enabled(self._enabled))
         return self
 
     def __exit__(self, *_):
-        _weft.set_grad_enabled(self._before.pop())
+        _weft.set_grad_enabled(self._modes.before.pop())
         return False
 
 

@@ -96,7 +96,8 @@ def clip_grad_norm_(
         raise ValueError(f"clip_grad_norm_: norm_type {norm_type} is not 2, the one there is")
     if not error_if_nonfinite:
         return _weft.clip_grad_norm_(parameters, max_norm)
-    parameters = list(getattr(parameters, "named", parameters))
+    if not isinstance(parameters, _weft.Module):
+        parameters = list(getattr(parameters, "named", parameters))
     norm = _weft.gradient_norm(parameters).item()
     if not math.isfinite(norm):
         raise RuntimeError(f"clip_grad_norm_: the norm of the gradients is {norm}")

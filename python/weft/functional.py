@@ -105,5 +105,7 @@ def scaled_dot_product_attention(query, key, value, *, is_causal=False, scale=No
             f"scaled_dot_product_attention: is_causal needs as many queries as keys, "
             f"not {query.shape[2]} and {key.shape[2]}"
         )
+    if scale == 0:  # which asks `attention` for the one it has unless told
+        query, scale = query * 0, 1.0
     parts = [part.transpose(1, 2) for part in (query, key, value)]
     return _weft.attention(*parts, causal=is_causal, scale=scale or 0.0).transpose(1, 2)

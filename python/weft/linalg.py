@@ -94,10 +94,17 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     return _sums_of_magnitudes(x, -2 if abs(ord) == 1 else -1, of_sums, keepdims)
 
 
+def _power_from_zero(x, exponent):
+    """x^exponent for x and exponent of at least 0, with the gradient 0 where x is 0."""
+    x = _weft.abs(x)  # a Partial is added up here, once for all that follows
+    is_zero = _weft.equal(x, 0)
+    return _weft.where(is_zero, 0, _weft.pow(_weft.where(is_zero, 1, x), exponent))
+
+
 def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
     """Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power;
     inf and -inf the largest and least magnitude, 0 how many are not zero. Of integers in
-    float32."""
+    float32. The gradient of zeros is 0."""
     if ord == 2:
         return _weft.norm(x, axis, keepdims)
     if not x.dtype.is_floating_point:
@@ -109,4 +116,6 @@ def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
         return (_weft.max if ord > 0 else _weft.min)(magnitudes, axis, keepdims)
     if ord == 1:
         return _weft.sum(magnitudes, axis, keepdims)
-    return _weft.pow(_weft.sum(_weft.pow(magnitudes, ord), axis, keepdims), 1 / ord)
+    power = _power_from_zero if 0 < ord < 1 else _weft.pow
+    root = _power_from_zero if ord > 0 else _weft.pow
+    return root(_weft.sum(power(magnitudes, ord), axis, keepdims), 1 / ord)

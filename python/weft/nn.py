@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules: named parameters, named children and a forward."""
 
-import weakref
-
 from weft import _weft, functional, init
 from weft._members import delete_attribute, get_attribute, set_attribute
 from weft._weft import (
@@ -112,44 +110,6 @@ def _zero_grad(self, set_to_none=True):
         parameter.clear_grad()
 
 
-class HookHandle:
-    """Of a hook that was registered."""
-
-    def __init__(self, hook):
-        self._hook = hook
-
-    def remove(self):
-        """The hook runs no more."""
-        self._hook = None
-
-    def __call__(self, *arguments):
-        return self._hook and self._hook(*arguments)
-
-
-def _register_forward_pre_hook(self, hook):
-    """hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) goes in
-    instead, None leaves the inputs. Gives a handle, whose remove() takes the hook away."""
-    module, handle = weakref.ref(self), HookHandle(hook)
-    self.add_hooks(before=lambda *inputs: handle(module(), inputs))
-    return handle
-
-
-def _register_forward_hook(self, hook):
-    """hook(module, inputs, output) runs after forward; what it returns comes out instead, None
-    leaves the output. Gives a handle, whose remove() takes the hook away."""
-    module, handle = weakref.ref(self), HookHandle(hook)
-    under_way = []
-
-    def before(*inputs):
-        under_way.append(inputs)
-
-    def after(*outputs):
-        return handle(module(), under_way.pop(), outputs[0] if len(outputs) == 1 else outputs)
-
-    self.add_hooks(before=before, after=after)
-    return handle
-
-
 def _apply(self, function):
     """function(module) for all modules below, then for this one."""
     for child in self.children():
@@ -215,8 +175,6 @@ for _name, _function in {
     "modules": _modules,
     "named_parameters": _named_parameters,
     "parameters": _parameters,
-    "register_forward_hook": _register_forward_hook,
-    "register_forward_pre_hook": _register_forward_pre_hook,
     "requires_grad_": _requires_grad_,
     "state_dict": _state_dict,
     "to": _to,

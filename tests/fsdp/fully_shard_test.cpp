@@ -181,6 +181,33 @@ TEST_P(FullyShard, RecomputesWithEqualBits) {
   EXPECT_EQ(results[0], results[1]);
 }
 
+TEST_P(FullyShard, GathersAroundAllHooks) {
+  run_ranks(GetParam(), [&](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", world.size()}});
+    Sequential model;
+    const auto layer = std::make_shared<Linear>(5, 5, false, 0.3);
+    model.append(layer);
+    model.append(std::make_shared<Linear>(5, 3));
+    const ParameterPtr weight = layer->parameters()[0];
+    std::vector<double> seen;
+    const auto look = [&](const Tensors& passing) {
+      NoGrad no_grad;
+      seen.push_back(sum(square(weight->tensor())).full_tensor().item());
+      return passing;
+    };
+    const auto look_after = [&](const Tensors&, const Tensors& outputs) { return look(outputs); };
+    layer->add_hooks({.before = look, .after = look_after});
+    for (const auto& [name, child] : model.children()) fully_shard(*child, mesh);
+    fully_shard(model, mesh);
+    layer->add_hooks({.before = look, .after = look_after});
+    model.materialize();
+    const double expected = sum(square(weight->value())).full_tensor().item();
+    sum(model(distribute(ones({4, 5}), mesh, {Shard(0)}))).backward();
+    ASSERT_EQ(seen.size(), 4);
+    for (const double value : seen) EXPECT_NEAR(value, expected, 1e-5);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, FullyShard, testing::Values(1, 2, 3, 4));
 
 }  // namespace

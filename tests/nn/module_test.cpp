@@ -94,23 +94,104 @@ TEST(Module, FindsModulesByPath) {
             "module: \"head\": there is no \"head\" in the module");
 }
 
-TEST(Module, HooksRunAroundForwardInTurn) {
+/// Hooks that write `name` before forward and its capital after it.
+static ModuleHooks writing(std::string& order, char name) {
+  return {.before =
+              [&order, name](const Tensors& inputs) {
+                order += name;
+                return Tensors{inputs[0] + 1};
+              },
+          .after =
+              [&order, name](const Tensors&, const Tensors& outputs) {
+                order += static_cast<char>(name - 'a' + 'A');
+                return Tensors{outputs[0] * 2 + (name - 'a')};
+              }};
+}
+
+TEST(Module, HooksRunInTheOrderInWhichTheyWereAdded) {
   Times module(10);
   std::string order;
-  for (const char name : {'a', 'b'}) {
-    module.add_hooks({.before =
-                          [&order, name](const Tensors& inputs) {
-                            order += name;
-                            return Tensors{inputs[0] + 1};
-                          },
-                      .after =
-                          [&order, name](const Tensors& outputs) {
-                            order += static_cast<char>(name - 'a' + 'A');
-                            return Tensors{outputs[0] * 2};
-                          }});
+  for (const char name : {'a', 'b'}) module.add_hooks(writing(order, name));
+  EXPECT_EQ(module(full({}, 3)).item(), (3 + 1 + 1) * 10 * 2 * 2 + 1);
+  EXPECT_EQ(order, "abAB");
+}
+
+TEST(Module, SomeHooksEncloseAllOthers) {
+  Times module(1);
+  std::string order;
+  module.add_hooks(writing(order, 'a'));
+  module.enclose(writing(order, 'x'));
+  module.add_hooks(writing(order, 'b'));
+  module.enclose(writing(order, 'y'));
+  module(full({}, 0));
+  EXPECT_EQ(order, "yxabABXY");
+}
+
+TEST(Module, HooksAfterForwardSeeWhatItWasGiven) {
+  Times module(10);
+  double seen = 0;
+  module.add_hooks({.before = {}, .after = [&](const Tensors& inputs, const Tensors& outputs) {
+                      seen = inputs[0].item();
+                      return outputs;
+                    }});
+  module.add_hooks(
+      {.before = [](const Tensors& inputs) { return Tensors{inputs[0] + 2}; }, .after = {}});
+  module(full({}, 3));
+  EXPECT_EQ(seen, 5);
+}
+
+TEST(Module, HooksAddAndRemoveHooks) {
+  Times module(1);
+  std::string order;
+  HookHandle first;
+  first = module.add_hooks({.before =
+                                [&](const Tensors& inputs) {
+                                  first.remove();
+                                  for (const char name : {'b', 'c', 'd', 'e', 'f'}) {
+                                    module.add_hooks(writing(order, name));
+                                  }
+                                  return inputs;
+                                },
+                            .after = {}});
+  module.add_hooks(writing(order, 'a'));
+  module(full({}, 0));
+  EXPECT_EQ(order, "aABCDEF");
+  order.clear();
+  module(full({}, 0));
+  EXPECT_EQ(order, "abcdefABCDEF");
+}
+
+TEST(Module, HandlesOutliveTheirModule) {
+  std::string order;
+  HookHandle handle;
+  {
+    Times module(1);
+    handle = module.add_hooks(writing(order, 'a'));
+    HookHandle other = module.add_hooks(writing(order, 'b'));
+    other.remove();
+    other.remove();
+    module(full({}, 0));
+    EXPECT_EQ(order, "aA");
   }
-  EXPECT_EQ(module(full({}, 3)).item(), (3 + 1 + 1) * 10 * 2 * 2);
-  EXPECT_EQ(order, "abBA");
+  handle.remove();
+  HookHandle().remove();
+}
+
+TEST(Module, CallsRunAnotherForward) {
+  Times module(10);
+  std::string order;
+  module.add_hooks(writing(order, 'a'));
+  module.set_recompute(true);
+  const Tensor x = full({}, 3).set_requires_grad();
+  const auto squared = [&](const Tensors& inputs) {
+    order += '2';
+    return Tensors{square(inputs[0])};
+  };
+  const Tensor y = module.call({x}, squared)[0];
+  EXPECT_EQ(y.item(), 2 * 16);
+  y.backward();
+  EXPECT_EQ(x.grad().item(), 2 * 2 * 4);
+  EXPECT_EQ(order, "a2A2");
 }
 
 TEST(Module, OneTensorCallNeedsOneResult) {
@@ -232,7 +313,7 @@ TEST(Module, HooksCallAdoptedChildren) {
   auto linear = std::make_shared<Linear>(3, 3);
   auto extra = std::make_shared<Linear>(3, 3);
   linear->adopt("extra", extra);
-  linear->add_hooks({.before = {}, .after = [extra](const Tensors& outputs) {
+  linear->add_hooks({.before = {}, .after = [extra](const Tensors&, const Tensors& outputs) {
                        return Tensors{outputs[0] + (*extra)(outputs[0])};
                      }});
   EXPECT_EQ(names_of(*linear), (std::vector<std::string>{"weight", "extra.weight"}));

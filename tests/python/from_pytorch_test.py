@@ -197,8 +197,9 @@ def test_optimizers_take_pytorchs_arguments():
         one.zero_grad(set_to_none=True)
         assert model.weight.grad is None
     (model(weft.ones((1, 3))).sum() * float("inf")).backward()
-    with pytest.raises(RuntimeError, match="the norm of the gradients is (inf|nan)"):
-        weft.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+    for one in (model, model.parameters(), (p for p in model.parameters())):
+        with pytest.raises(RuntimeError, match="the norm of the gradients is (inf|nan)"):
+            weft.clip_grad_norm_(one, 1.0, error_if_nonfinite=True)
     for group in optimizer.param_groups:
         group["lr"] *= 0.5
     assert optimizer.lr == 5e-3 and len(optimizer.param_groups) == 1
@@ -407,6 +408,10 @@ def test_attention_is_that_of_numpy(causal):
     tensors = [weft.from_numpy(part.copy()) for part in (q, k, v)]
     got = F.scaled_dot_product_attention(*tensors, is_causal=causal)
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-6)
+    alike = np.tril(np.ones((5, 5))) if causal else np.ones((5, 5))
+    means = alike / alike.sum(1, keepdims=True) @ np.repeat(v, 2, axis=1)
+    got = F.scaled_dot_product_attention(*tensors, is_causal=causal, scale=0.0)
+    np.testing.assert_allclose(got.numpy(), means, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

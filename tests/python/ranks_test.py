@@ -292,6 +292,28 @@ def test_policy_and_gradient_mode_are_scopes_of_the_rank():
         weft.set_traffic("some")
 
 
+def test_ranks_share_a_scope_of_the_gradient_mode():
+    scope, both = weft.no_grad(), threading.Barrier(2, timeout=60)
+
+    def body(world):
+        """Rank 0 enters and leaves before rank 1."""
+        weft.set_grad_enabled(world.rank == 0)
+        if world.rank == 1:
+            both.wait()
+        with scope:
+            if world.rank == 0:
+                both.wait()
+            both.wait()
+            inside = weft.is_grad_enabled()
+            if world.rank == 1:
+                both.wait()
+        if world.rank == 0:
+            both.wait()
+        return inside, weft.is_grad_enabled()
+
+    assert weft.run_ranks(2, body) == [(False, True), (False, False)]
+
+
 def test_one_program_for_threads_and_jobs():
     assert weft.run_world(3, lambda world: world.rank) == [0, 1, 2]
 

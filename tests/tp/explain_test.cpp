@@ -43,13 +43,13 @@ void count_layers(Laid& laid, std::vector<int64_t>& received) {
   const auto blocks = laid.model.blocks();
   received.assign(blocks.size(), 0);
   for (size_t i = 0; i < blocks.size(); ++i) {
-    const auto count = [&, i](int64_t sign) {
-      return [&, i, sign](const Tensors& tensors) {
-        received[i] += sign * laid.mesh.traffic().bytes;
-        return tensors;
-      };
+    const auto count = [&, i](int64_t sign, const Tensors& tensors) {
+      received[i] += sign * laid.mesh.traffic().bytes;
+      return tensors;
     };
-    blocks[i]->add_hooks({.before = count(-1), .after = count(1)});
+    blocks[i]->add_hooks(
+        {.before = [count](const Tensors& inputs) { return count(-1, inputs); },
+         .after = [count](const Tensors&, const Tensors& outputs) { return count(1, outputs); }});
   }
 }
 

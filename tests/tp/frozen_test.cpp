@@ -23,16 +23,9 @@ void adapt(Module& layer) {
   adapter->append(std::make_shared<Linear>(weight[1], 3, false, 0.3));
   adapter->append(std::make_shared<Linear>(3, weight[0], false, 0.3));
   layer.adopt("adapter", adapter);
-  const auto input = std::make_shared<Tensor>();
-  layer.add_hooks({.before =
-                       [input](const Tensors& inputs) {
-                         *input = inputs[0];
-                         return inputs;
-                       },
-                   .after =
-                       [input, adapter](const Tensors& outputs) {
-                         return Tensors{outputs[0] + (*adapter)(std::exchange(*input, Tensor()))};
-                       }});
+  layer.add_hooks({.before = {}, .after = [adapter](const Tensors& inputs, const Tensors& outputs) {
+                     return Tensors{outputs[0] + (*adapter)(inputs[0])};
+                   }});
 }
 
 /// Adapters of the query projections of a frozen Llama, cut as these are.

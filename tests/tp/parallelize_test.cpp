@@ -154,6 +154,25 @@ TEST(Parallelize, BringsGradientsBackAtOnce) {
   });
 }
 
+/// Of several styles of a module, too.
+TEST(Parallelize, LetsTheLastStyleHaveTheLastWord) {
+  on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
+    for (bool prepared_last : {false, true}) {
+      FeedForward module(4, 4);
+      const ModuleStyle column = {"up", Colwise{.output = Replicate()}};
+      const ModuleStyle prepared = {"up", PrepareOutput{{Shard(0)}}};
+      if (prepared_last) {
+        parallelize(module, mesh["tp"], {column, prepared});
+      } else {
+        parallelize(module, mesh["tp"], {prepared, column});
+      }
+      module.materialize();
+      const Tensor y = module.module("up")(Tensors{distribute(ones({2, 4}), mesh, {})})[0];
+      expect_placements(y, {prepared_last ? Placement(Shard(0)) : Placement(Replicate())});
+    }
+  });
+}
+
 TEST(Parallelize, TakesModulesOfOnesOwn) {
   on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
     Scaled module(7);

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums, products and what is made of them."""
 
+import math
+
 from weft import _weft
 from weft._array_api._beside import (
     elements_over,
@@ -60,25 +62,26 @@ def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
     return _cumulative("cumulative_prod", _weft._cumulative_prod, x, axis, dtype, initial)
 
 
-def _variance(x, axis, correction, keepdims):
-    """In float32 at least."""
+def _spread(what, x, axis, correction):
+    """Differences from the mean, in float32 at least, and what their squares' sum is divided by."""
     wide = x if x.dtype in (_weft.float32, _weft.float64) else _weft.astype(x, _weft.float32)
-    count = elements_over(x, normalized_axes("var", axis, x.ndim))
-    squares = _weft.square(_weft.subtract(wide, _weft.mean(wide, axis, True)))
-    return _weft.divide(_weft.sum(squares, axis, keepdims), max(count - correction, 0.0))
+    count = elements_over(x, normalized_axes(what, axis, x.ndim))
+    return _weft.subtract(wide, _weft.mean(wide, axis, True)), max(count - correction, 0.0)
 
 
 def var(x, /, *, axis=None, correction=0.0, keepdims=False):
     """The variance over `axis` (all dims unless given): squares of the differences from the mean,
     summed and divided by their number - correction; of integers in float32."""
-    variance = _variance(x, axis, correction, keepdims)
+    differences, count = _spread("var", x, axis, correction)
+    variance = _weft.divide(_weft.sum(_weft.square(differences), axis, keepdims), count)
     return _weft.astype(variance, x.dtype) if x.dtype.is_floating_point else variance
 
 
 def std(x, /, *, axis=None, correction=0.0, keepdims=False):
     """The standard deviation over `axis` (all dims unless given), the square root of `var`; of
-    integers in float32."""
-    deviation = _weft.sqrt(_variance(x, axis, correction, keepdims))
+    integers in float32. The gradient of equal elements is 0."""
+    differences, count = _spread("std", x, axis, correction)
+    deviation = _weft.divide(_weft.norm(differences, axis, keepdims), math.sqrt(count))
     return _weft.astype(deviation, x.dtype) if x.dtype.is_floating_point else deviation
 
 

@@ -54,3 +54,20 @@ def test_gradient(name):
     total.backward()
     theirs = differences_of(case, x, others)
     assert np.abs(to_numpy(leaf.grad) - theirs).max() <= BOUND * np.abs(theirs).max()
+
+
+def gradient_at(values, function):
+    leaf = to_weft(np.array(values)).requires_grad_()
+    weft.sum(function(leaf)).backward()
+    return to_numpy(leaf.grad).tolist()
+
+
+def test_the_gradient_of_a_root_of_nothing_is_0():
+    equal, zeros = [[2.0, 2.0, 2.0], [1.0, 2.0, 3.0]], [0.0, 0.0]
+    first, second = gradient_at(equal, lambda x: weft.std(x, axis=1))
+    assert first == [0, 0, 0] and second == pytest.approx([-6**-0.5, 0, 6**-0.5])
+    for order in (0.5, 1, 1.5, 2, 3):
+        assert gradient_at(zeros, lambda x: weft.linalg.vector_norm(x, ord=order)) == zeros
+    for order in (0.5, 3):
+        got = gradient_at([0.0, 2.0], lambda x: weft.linalg.vector_norm(x, ord=order))
+        assert got == pytest.approx([0, 1])

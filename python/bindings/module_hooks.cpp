@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/module_hooks.h"
+
+#include <atomic>
+#include <optional>
+
+namespace weft::python {
+
+namespace {
+
+constexpr const char* kHooks = "_hooks";
+constexpr const char* kBefore = "hook before forward";
+constexpr const char* kAfter = "hook after forward";
+
+Callable weak_reference(py::handle object) {
+  return Callable{py::function(py::weakref(object, py::handle()))};
+}
+
+/// Finds the Python object of a module, which it does not keep: of a part that C++ made a new one
+/// where there is none any more.
+class FoundModule {
+ public:
+  explicit FoundModule(const ModuleObject& module) {
+    if (is_made_in_python(module)) {
+      object_ = weak_reference(module);
+      return;
+    }
+    part_ = &module.cast<Module&>();
+    const auto tree = module.cast<std::shared_ptr<Module>>();
+    // What keeps a tree whose class is written in Python is its object, not the pointer.
+    using KeptByObject =
+        py::detail::smart_holder_type_caster_support::shared_ptr_trampoline_self_life_support;
+    if (const auto* kept = std::get_deleter<KeptByObject>(tree)) {
+      object_ = weak_reference(kept->self);
+    } else {
+      tree_ = tree;
+    }
+  }
+
+  /// None when it is gone. With the lock held.
+  py::object operator()() const {
+    const py::object object = object_ ? object_() : py::none();
+    if (!part_) return object;
+    std::shared_ptr<Module> tree = tree_.lock();
+    if (!object.is_none()) tree = object.cast<std::shared_ptr<Module>>();
+    return tree ? py::cast(part_of(tree, part_)) : py::none();
+  }
+
+ private:
+  Callable object_;
+  Module* part_ = nullptr;
+  std::weak_ptr<Module> tree_;
+};
+
+/// Finds a hook: among those of the module's object, where Python's collector sees it, or kept by
+/// C++ for a part that has no object of its own.
+class FoundHook {
+ public:
+  explicit FoundHook(const py::object& hook) : kept_(py::function(hook)) {}
+  FoundHook(Callable object, size_t number, int which)
+      : kept_(std::move(object)), number_(number), which_(which) {}
+
+  /// None when it was taken away. With the lock held.
+  py::object operator()() const {
+    if (which_ < 0) return kept_.function();
+    const py::object module = kept_();
+    if (module.is_none()) return module;
+    const py::dict hooks = module.attr(kHooks);
+    const py::int_ number(number_);
+    if (!hooks.contains(number)) return py::none();
+    return py::tuple(hooks[number])[static_cast<size_t>(which_)];
+  }
+
+ private:
+  Callable kept_;
+  size_t number_ = 0;
+  int which_ = -1;
+};
+
+/// Hooks of Python as they are called from C++.
+using MadeHooks = ModuleHooks (*)(const ModuleObject& module,
+                                  const std::optional<FoundHook>& before,
+                                  const std::optional<FoundHook>& after);
+
+HooksOfPython add(const ModuleObject& module, const py::object& before, const py::object& after,
+                  MadeHooks made) {
+  static std::atomic<size_t> next = 0;
+  auto& self = module.cast<Module&>();
+  std::optional<FoundHook> found[2];
+  const py::object given[2] = {before, after};
+  if (!is_made_in_python(module)) {
+    for (int i : {0, 1}) {
+      if (!given[i].is_none()) found[i].emplace(given[i]);
+    }
+    return {self.add_hooks(made(module, found[0], found[1])), Callable(), 0};
+  }
+  const size_t number = next++;
+  const Callable object = weak_reference(module);
+  for (int i : {0, 1}) {
+    if (!given[i].is_none()) found[i].emplace(object, number, i);
+  }
+  const py::dict attributes = module.attr("__dict__");
+  if (!attributes.contains(kHooks)) attributes[kHooks] = py::dict();
+  attributes[kHooks][py::int_(number)] = py::make_tuple(before, after);
+  return {self.add_hooks(made(module, found[0], found[1])), object, number};
+}
+
+py::tuple tuple_of(const Tensors& tensors) {
+  py::tuple all(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) all[i] = tensors[i];
+  return all;
+}
+
+/// What passes a hook: what `call` of it returns, or what came when that is None.
+template <class Call>
+Tensors passed(const char* what, const FoundHook& found, const Tensors& came, const Call& call) {
+  const Locked lock;
+  const py::object hook = found();
+  if (hook.is_none()) return came;
+  const py::object returned = call(hook);
+  return returned.is_none() ? came : tensors_of(what, returned);
+}
+
+ModuleHooks of_tensors(const ModuleObject&, const std::optional<FoundHook>& before,
+                       const std::optional<FoundHook>& after) {
+  ModuleHooks hooks;
+  if (before) {
+    hooks.before = [found = *before](const Tensors& inputs) {
+      return passed(kBefore, found, inputs,
+                    [&](const py::object& hook) { return hook(*tuple_of(inputs)); });
+    };
+  }
+  if (after) {
+    hooks.after = [found = *after](const Tensors&, const Tensors& outputs) {
+      return passed(kAfter, found, outputs,
+                    [&](const py::object& hook) { return hook(*tuple_of(outputs)); });
+    };
+  }
+  return hooks;
+}
+
+ModuleHooks of_module(const ModuleObject& module, const std::optional<FoundHook>& before,
+                      const std::optional<FoundHook>& after) {
+  ModuleHooks hooks;
+  const FoundModule self(module);
+  if (before) {
+    hooks.before = [self, found = *before](const Tensors& inputs) {
+      return passed(kBefore, found, inputs,
+                    [&](const py::object& hook) { return hook(self(), tuple_of(inputs)); });
+    };
+  }
+  if (after) {
+    hooks.after = [self, found = *after](const Tensors& inputs, const Tensors& outputs) {
+      return passed(kAfter, found, outputs, [&](const py::object& hook) {
+        return hook(self(), tuple_of(inputs), one_or_all(outputs));
+      });
+    };
+  }
+  return hooks;
+}
+
+}  // namespace
+
+void HooksOfPython::remove() {
+  hooks_.remove();
+  const py::object module = object_ ? object_() : py::none();
+  if (!module.is_none()) module.attr(kHooks).attr("pop")(number_, py::none());
+}
+
+HooksOfPython add_hooks(const ModuleObject& module, const py::object& before,
+                        const py::object& after) {
+  return add(module, before, after, &of_tensors);
+}
+
+HooksOfPython register_forward_pre_hook(const ModuleObject& module, const py::object& hook) {
+  return add(module, hook, py::none(), &of_module);
+}
+
+HooksOfPython register_forward_hook(const ModuleObject& module, const py::object& hook) {
+  return add(module, py::none(), hook, &of_module);
+}
+
+}  // namespace weft::python
