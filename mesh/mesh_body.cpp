@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/mesh_body.h"
 
+#include <algorithm>
 #include <mutex>
 #include <thread>
 
@@ -26,6 +27,16 @@ class EndOfTables {
       }
     }
     delete body;
+  }
+  /// Takes one back that departed elsewhere; false where it is not here.
+  bool revive(const MeshBody& body) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(departed_.begin(), departed_.end(),
+                                    [&](const auto& one) { return one.get() == &body; });
+    if (found == departed_.end()) return false;
+    [[maybe_unused]] MeshBody* const taken = found->release();
+    departed_.erase(found);
+    return true;
   }
   /// Ends those that departed elsewhere; by their thread.
   void reap() {
@@ -84,21 +95,24 @@ MeshStatistics MeshBody::statistics() const {
   return {layouts.statistics(), plans.statistics(), static_cast<int64_t>(grid_->shardings())};
 }
 
-static std::shared_ptr<MeshBody> new_body(std::shared_ptr<MeshGrid> grid) {
-  return {new MeshBody(std::move(grid)),
-          [end = RankMeshes::current().end](MeshBody* body) { end->take(body); }};
+static std::shared_ptr<MeshBody> owned(MeshBody* body) {
+  return {body, [end = RankMeshes::current().end](MeshBody* gone) { end->take(gone); }};
 }
 
 MeshBody& adopted(MeshGrid& grid) {
-  auto body = new_body(grid.shared_from_this());
+  auto body = owned(new MeshBody(grid.shared_from_this()));
   RankMeshes::current().adopted.push_back(body);
   return *body;
 }
 
 std::shared_ptr<MeshBody> shared_body_of(const Sharding& sharding) {
-  if (auto body = body_of(sharding).weak_from_this().lock()) return body;
-  RankMeshes::current().end->reap();
-  return adopted(*sharding.body()->grid).shared_from_this();
+  MeshBody& body = body_of(sharding);
+  if (auto shared = body.weak_from_this().lock()) return shared;
+  RankMeshes& meshes = RankMeshes::current();
+  // Somebody may be using the tables: they go when this thread makes a mesh, as adopted ones do.
+  if (!meshes.end->revive(body)) return adopted(*sharding.body()->grid).shared_from_this();
+  meshes.adopted.push_back(owned(&body));
+  return meshes.adopted.back();
 }
 
 /// The grid that this rank already has, or none.
@@ -143,7 +157,7 @@ std::shared_ptr<MeshBody> mesh_body_for(const Communicator& ranks, std::vector<M
   if (grid->body) {
     if (auto body = grid->body->weak_from_this().lock()) return body;
   }
-  return new_body(std::move(grid));
+  return owned(new MeshBody(std::move(grid)));
 }
 
 }  // namespace weft

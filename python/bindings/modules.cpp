@@ -89,6 +89,7 @@ void bind_parameter(py::module_& m) {
       .def_property_readonly("ndim", [](const Parameter& p) { return p.shape().ndim(); })
       .def_property_readonly("size", [](const Parameter& p) { return p.shape().product(); })
       .def("numel", [](const Parameter& p) { return p.shape().product(); })
+      .def("__bool__", [](const Parameter& p) { return p.tensor().item() != 0; })
       .def_property_readonly(
           "grad", [](const Parameter& p) { return optional_of(p.grad()); },
           "Of the value, in its layout; None before backward")

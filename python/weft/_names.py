@@ -68,9 +68,11 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, world=None
 
 def distribute_tensor(tensor, device_mesh, placements=None, *, src_data_rank=None):
     """distribute: each rank slices what it holds whole; no rank's values are sent to others, unless
-    src_data_rank says whose: that is scatter."""
+    src_data_rank says whose: that is scatter, which is not recorded; what it gives is a leaf where
+    `tensor` requires a gradient, as in PyTorch."""
     if src_data_rank is not None:
-        return _weft.scatter(tensor, device_mesh, placements or {}, root=src_data_rank)
+        made = _weft.scatter(tensor, device_mesh, placements or {}, root=src_data_rank)
+        return made.requires_grad_() if tensor.requires_grad else made
     return _weft.distribute(tensor, device_mesh, placements or {})
 
 
@@ -124,11 +126,11 @@ class MixedPrecisionPolicy(_weft.MixedPrecision):
 
 
 def tensor(values, *, dtype=None, requires_grad=False):
-    """A new tensor of nested lists, numbers, a NumPy array or whatever it takes; always a copy.
-    Python floats become float32."""
+    """A new tensor of nested lists, numbers, a NumPy array or whatever it takes; always a copy,
+    and not recorded. Python floats become float32."""
     from weft._array_api import asarray
 
-    made = asarray(values, dtype=dtype, copy=True)
+    made = asarray(values, dtype=dtype, copy=True).detach()
     return made.requires_grad_() if requires_grad else made
 
 

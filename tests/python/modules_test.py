@@ -283,3 +283,81 @@ def test_what_rests_on_the_host_trains_the_same():
     for plain, every in weft.run_ranks(2, body):
         assert plain == every
         assert plain[-1] < plain[0]
+
+
+def test_gradients_in_memory_of_others_are_copied():
+    constant = np.array([3.0, 4.0], dtype="float32")
+    op = weft.Op("constant_gradient", "... a -> ... a", lambda call, x: x,
+                 lambda call, g: weft.from_numpy(constant))
+    x = weft.tensor([1.0, 2.0], requires_grad=True)
+    (op(x) + op(x)).sum().backward()
+    assert x.grad.tolist() == [6, 8]
+    parameter = nn.Parameter(weft.tensor([1.0, 2.0]))
+    for _ in range(2):
+        op(parameter).sum().backward()
+        assert weft.clip_grad_norm_([parameter], 1.0) == pytest.approx(5)
+        parameter.clear_grad()
+    assert constant.tolist() == [3, 4]
+
+
+def test_a_value_that_is_set_is_no_leaf_by_that():
+    given = weft.ones((2, 2))
+    a, b = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+    a.weight.set_value(given)
+    b.weight.set_value(given)
+    (a(weft.ones((1, 2))).sum() + 10 * b(weft.ones((1, 2))).sum()).backward()
+    assert not given.requires_grad
+    assert a.weight.grad.tolist() == [[1, 1]] * 2 and b.weight.grad.tolist() == [[10, 10]] * 2
+    teacher = nn.Linear(2, 2, bias=False)
+    teacher.weight.set_value(a.weight.tensor())
+    a(weft.ones((1, 2))).sum().backward()
+    assert a.weight.grad.tolist() == [[2, 2]] * 2
+
+
+def test_parameters_of_views_are_updated():
+    values = weft.tensor(np.arange(12, dtype="float32").reshape(3, 4))
+    p, q = nn.Parameter(values.T), nn.Parameter(weft.ones((2,)))
+    optimizer = optim.SGD([q, p], lr=1.0)
+    ((p * weft.ones((4, 3))).sum() + q.sum()).backward()
+    optimizer.step()
+    assert p.data.tolist() == (np.arange(12).reshape(3, 4).T - 1).tolist()
+    assert values.tolist()[0] == [0, 1, 2, 3]
+
+
+def test_writes_that_would_lose_a_gradient_are_refused():
+    w = weft.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    x = weft.zeros(3)
+    with pytest.raises(ValueError, match=r"is assigned.*detach\(\)"):
+        x[0] = (w * w).sum()
+    with pytest.raises(ValueError, match="is copied requires a gradient"):
+        x.copy_(w * w)
+    with pytest.raises(ValueError, match="fill_.*requires a gradient"):
+        (w * 2).fill_(3)
+    x[0] = (w * w).sum().detach()
+    assert x.tolist() == [14, 0, 0]
+
+
+def test_recomputed_modules_may_return_integers():
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(2, 3, bias=False)
+        def forward(self, x):
+            y = self.linear(x)
+            return y, weft.argmax(y.detach(), -1)
+    module = Both()
+    module.materialize()
+    module.set_recompute(True)
+    y, greatest = module(weft.ones((4, 2)))
+    assert y.requires_grad and not greatest.requires_grad
+    assert greatest.numpy().shape == (4,)
+    y.sum().backward()
+    assert module.linear.weight.grad.tolist() == [[4, 4]] * 3
+
+
+def test_copies_are_no_part_of_the_graph():
+    x = weft.tensor([1.0, 2.0], requires_grad=True)
+    assert not weft.tensor(x * 2).requires_grad
+    mesh = weft.DeviceMesh(weft.connect(), {"dp": 1})
+    assert weft.distribute_tensor(x, mesh, [weft.Shard(0)], src_data_rank=0).requires_grad
+    assert not nn.Parameter(weft.tensor([0.0])) and nn.Parameter(weft.tensor(1.0))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks as threads: results, failures and Ctrl-C."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -329,3 +330,19 @@ def test_a_rank_that_only_computes_ends_when_another_fails():
     with pytest.raises(LookupError, match="lost"):
         weft.run_ranks(2, body)
     assert time.monotonic() - began < 20
+
+
+def test_meshes_in_garbage_that_another_rank_collects():
+    def body(world):
+        for _ in range(150):
+            mesh = weft.DeviceMesh(world, {"dp": world.size})
+            x = weft.distribute(weft.ones((4, 2)), mesh, [weft.Shard(0)])
+            cycle = [mesh]
+            cycle.append(cycle)
+            del mesh, cycle
+            if world.rank == 0:
+                gc.collect()
+            assert (x + x).device_mesh is not None
+            assert (x * 2).sum().full_tensor().item() == 16
+        return True
+    assert weft.run_ranks(4, body) == [True] * 4
