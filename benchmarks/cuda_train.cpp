@@ -55,6 +55,7 @@ class PlainUpdater final : public Updater {
     one_ = ones({}, {.device = slots_[0].weight.device()});
   }
   void update() override {
+    const NoGrad no_grad;
     ++step_.step;
     for (const Slot& slot : slots_) {
       adamw_(slot.weight, slot.m, slot.v, slot.used.grad(), one_, step_);

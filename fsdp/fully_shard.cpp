@@ -133,16 +133,26 @@ static Tensors divided(const Unit& unit, const Tensors& gradients) {
   return scaled;
 }
 
+/// The tensors, with a node before each that requires a gradient; as they are where none does.
+static Tensors hooked(Tensors tensors, BackwardFunction function) {
+  if (!Context::current().grad_enabled) return tensors;
+  Tensors wanted;
+  for (const Tensor& tensor : tensors) {
+    if (tensor && tensor.requires_grad()) wanted.push_back(tensor);
+  }
+  if (wanted.empty()) return tensors;
+  const Tensors recorded = record("fully_shard", wanted, wanted, std::move(function));
+  auto next = recorded.begin();
+  for (Tensor& tensor : tensors) {
+    if (tensor && tensor.requires_grad()) tensor = *next++;
+  }
+  return tensors;
+}
+
 /// Backward begins where the outputs' gradients arrive.
 static Tensors hooked_outputs(Unit& unit, const Tensors& given) {
   unit.runtime().after_forward(unit);
-  const Tensors outputs = cast_all(given, unit.options().precision.outputs);
-  bool recorded = Context::current().grad_enabled &&
-                  std::any_of(outputs.begin(), outputs.end(), [](const Tensor& output) {
-                    return output && output.requires_grad();
-                  });
-  if (!recorded) return outputs;
-  return record("fully_shard", outputs, outputs,
+  return hooked(cast_all(given, unit.options().precision.outputs),
                 [held = unit.weak_from_this()](const Tensors& gradients) {
                   const auto living = Unit::living(held);
                   living->runtime().before_backward(*living);
@@ -154,23 +164,12 @@ static Tensors hooked_outputs(Unit& unit, const Tensors& given) {
 static Tensors hooked_inputs(Unit& unit, const Tensors& given) {
   unit.runtime().before_forward(unit);
   Tensors inputs = cast_all(given, unit.options().precision.inputs);
-  if (!unit.has_frozen() || !Context::current().grad_enabled) return inputs;
-  Tensors wanted;
-  for (const Tensor& input : inputs) {
-    if (input && input.requires_grad()) wanted.push_back(input);
-  }
-  if (wanted.empty()) return inputs;
-  const Tensors recorded = record("fully_shard", wanted, wanted,
-                                  [held = unit.weak_from_this()](const Tensors& gradients) {
-                                    const auto living = Unit::living(held);
-                                    living->runtime().after_backward(*living);
-                                    return gradients;
-                                  });
-  auto next = recorded.begin();
-  for (Tensor& input : inputs) {
-    if (input && input.requires_grad()) input = *next++;
-  }
-  return inputs;
+  if (!unit.has_frozen()) return inputs;
+  return hooked(std::move(inputs), [held = unit.weak_from_this()](const Tensors& gradients) {
+    const auto living = Unit::living(held);
+    living->runtime().after_backward(*living);
+    return gradients;
+  });
 }
 
 static void add_hooks(Module& module, Unit& unit) {

@@ -103,12 +103,13 @@ void Gradients::set_device(Device device) {
 }
 
 void Gradients::make_memory() {
-  if (final_) return;
   PurposeScope purpose(Purpose::gradients);
   const bool pinned = on_host_ && device_.kind == DeviceKind::cuda;
-  final_ =
-      pinned ? Storage::allocate_pinned(final_bytes_) : Storage::allocate(final_bytes_, device_);
-  if (scatters_twice()) middle_ = Storage::allocate(middle_bytes_, device_);
+  if (!final_) {
+    final_ =
+        pinned ? Storage::allocate_pinned(final_bytes_) : Storage::allocate(final_bytes_, device_);
+  }
+  if (!middle_ && scatters_twice()) middle_ = Storage::allocate(middle_bytes_, device_);
 }
 
 void Gradients::take(BufferPool& pool) {
@@ -131,32 +132,37 @@ bool Gradients::is_own(const Tensor& gradient) const {
   return memory == final_.get() || memory == middle_.get() || memory == buffer_.get();
 }
 
-/// Gradients that were cleared, and that somebody keeps all the same, keep their memory; the others
-/// move to another.
-void Gradients::leave_kept_memory() {
-  std::vector<std::pair<const Part*, Tensor>> others;
+/// Exchanges the memory for another with the same in it where somebody keeps a gradient in it that
+/// was cleared: that one keeps its memory, the others move.
+void Gradients::leave_if_kept(Ref<Storage>& memory) {
+  size_t others = 0;
+  std::vector<const Part*> moving;
   for (const Part& part : parts_) {
     const Tensor gradient = part.slot->parameter->grad();
     if (!gradient) continue;
-    if (gradient.storage().get() != final_.get()) return;
-    others.emplace_back(&part, gradient);
+    ++others;
+    if (gradient.storage() == memory) moving.push_back(&part);
   }
-  const bool is_kept = (final_ && final_->use_count() > 1 + static_cast<long>(others.size())) ||
-                       (middle_ && middle_->use_count() > 1);
-  if (!is_kept || others.size() == parts_.size()) return;
-  final_ = middle_ = {};
+  const bool is_kept = memory && memory->use_count() > 1 + static_cast<long>(moving.size());
+  if (!is_kept || others == parts_.size()) return;
+  const Ref<Storage> kept = std::exchange(memory, {});
   make_memory();
+  if (others == 0) return;
   const NoGrad no_grad;
-  for (const auto& [part, gradient] : others) {
-    const Tensor moved = final_tensor(*part, gradient.sharding());
-    copy_(moved.local(), gradient.local());
-    part->slot->parameter->value().set_grad(moved);
+  const auto bytes_of = [](const Ref<Storage>& of) {
+    return local_in(of, 0, {static_cast<int64_t>(of->bytes())}, DType::u8);
+  };
+  copy_(bytes_of(memory), bytes_of(kept));
+  for (const Part* part : moving) {
+    const Tensor value = part->slot->parameter->value();
+    value.set_grad(sum_in(memory, *part, value.grad().sharding()));
   }
 }
 
 /// A gradient that was cleared since takes what was summed for it along.
 void Gradients::expect() {
-  leave_kept_memory();
+  leave_if_kept(final_);
+  leave_if_kept(middle_);
   std::fill(incomplete_.begin(), incomplete_.end(), 0);
   for (Part& part : parts_) {
     expect(part);
@@ -226,31 +232,31 @@ void Gradients::settle(int bucket, bool sync) {
   }
 }
 
-Tensor Gradients::final_tensor(const Part& part, const Sharding& layout) const {
+/// A gradient in the final memory or in the middle one.
+Tensor Gradients::sum_in(const Ref<Storage>& memory, const Part& part,
+                         const Sharding& layout) const {
   const DType dtype = part.slot->types.accumulate;
-  return tensor_in(final_, static_cast<int64_t>(part.offset / size_of(dtype)), part.slot->shape,
-                   dtype, layout);
+  const size_t offset = memory == middle_ ? part.middle.offset : part.offset;
+  return tensor_in(memory, static_cast<int64_t>(offset / size_of(dtype)), part.slot->shape, dtype,
+                   layout);
 }
 
 /// Sets the parameter's gradient to what there is of it, in the layout that it has.
 void Gradients::show(Part& part, bool sync) const {
   const Slot& slot = *part.slot;
-  Tensor seen;
-  const auto element = [](size_t offset, DType dtype) {
-    return static_cast<int64_t>(offset / size_of(dtype));
+  const auto summed_over = [&](size_t cut, const Placement& rest) {
+    return layout_for(roles_, slot.before, slot.dim, cut, rest, Partial());
   };
+  Tensor seen;
   if (sync || reductions_.empty() || !reductions_.back().at_sync) {
-    seen = final_tensor(part, slot.slice_layout);
+    seen = sum_in(final_, part, slot.slice_layout);
   } else if (part.held) {
-    seen = tensor_in(buffer_, element(part.whole.offset, part.whole.dtype), slot.shape,
-                     part.whole.dtype, slot.gradient_layout);
+    seen = tensor_in(buffer_, static_cast<int64_t>(part.whole.offset / size_of(part.whole.dtype)),
+                     slot.shape, part.whole.dtype, slot.gradient_layout);
   } else if (scatters_twice()) {
-    seen = tensor_in(
-        middle_, element(part.middle.offset, part.middle.dtype), slot.shape, part.middle.dtype,
-        layout_for(roles_, slot.before, slot.dim, roles_.each_step, Partial(), Partial()));
+    seen = sum_in(middle_, part, summed_over(roles_.each_step, Partial()));
   } else {
-    seen = final_tensor(
-        part, layout_for(roles_, slot.before, slot.dim, roles_.cut.size(), Replicate(), Partial()));
+    seen = sum_in(final_, part, summed_over(roles_.cut.size(), Replicate()));
   }
   slot.parameter->value().set_grad(seen);
 }

@@ -83,7 +83,7 @@ class Gradients {
     bool contributed = false, held = false, partial = false, final = false, reduced = false;
   };
 
-  void leave_kept_memory();
+  void leave_if_kept(Ref<Storage>& memory);
   void expect(Part& part);
   bool is_own(const Tensor& gradient) const;
   bool scatters_twice() const;
@@ -96,7 +96,7 @@ class Gradients {
   char* sums() const;
   void fetch_sums(int bucket);
   void bring_home(int bucket);
-  Tensor final_tensor(const Part& part, const Sharding& layout) const;
+  Tensor sum_in(const Ref<Storage>& memory, const Part& part, const Sharding& layout) const;
   void show(Part& part, bool sync) const;
   Piece scattered(Part& part, size_t step);
   void reduce_buffer(int bucket, std::vector<Piece>& pieces);

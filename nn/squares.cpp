@@ -52,12 +52,12 @@ static Communicator widest_ranks(const char* what, const std::vector<CutMesh>& m
   }
   const Communicator ranks = widest->mesh.communicator();
   for (const CutMesh& other : meshes) {
-    const bool unclear =
-        width(other) == width(*widest) && other.cuts && !(other.mesh.communicator() == ranks);
-    if (!unclear) continue;
-    fail(what, ": tensors are cut over ", widest->mesh, " of ", ranks.name(), " and over ",
-         other.mesh, " of ", other.mesh.communicator().name(),
-         ", of which neither is known to have the other's ranks");
+    const Communicator others = other.mesh.communicator();
+    // Of two of the same ranks, each rank must take the same.
+    const bool is_ambiguous = width(other) == width(*widest) && other.cuts && !(others == ranks);
+    if (ranks.contains(others) && !is_ambiguous) continue;
+    fail(what, ": tensors lie over ", widest->mesh, " of ", ranks.name(), " and over ", other.mesh,
+         " of ", others.name(), ", of which neither is known to have the other's ranks");
   }
   return ranks;
 }

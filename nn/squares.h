@@ -19,7 +19,7 @@ class SquaresReduction {
   /// Whether this rank's part of tensor `i` counts.
   bool counts_here(size_t i) const { return counts_[i]; }
   /// Adds up the ranks' numbers, in place; a dense tensor of one device, of equal size on each
-  /// rank. Nothing where no tensor is cut.
+  /// rank. Nothing where no tensor lies over several ranks.
   void reduce(const Tensor& sums) const;
 
  private:

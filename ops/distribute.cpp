@@ -239,12 +239,13 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
 /// What root tells the others before it sends.
 static std::vector<int64_t> broadcast_header(const Tensor& whole, const Communicator& ranks,
                                              int root) {
-  std::vector<int64_t> header(kMaxDims + 3);
+  std::vector<int64_t> header(kMaxDims + 4);
   if (ranks.rank() == root && whole && !whole.is_sharded()) {
     header[0] = 1;
     header[1] = static_cast<int64_t>(whole.dtype());
     header[2] = whole.ndim();
-    for (int d = 0; d < whole.ndim(); ++d) header[static_cast<size_t>(d) + 3] = whole.size(d);
+    for (int d = 0; d < whole.ndim(); ++d) header[static_cast<size_t>(d) + 4] = whole.size(d);
+    header[3] = whole.requires_grad();
   }
   std::vector<int64_t> count{static_cast<int64_t>(header.size())};
   Piece piece{header.data(), header.data(), DType::i64, count};
@@ -261,7 +262,7 @@ Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& pl
   }
   std::vector<int64_t> header = broadcast_header(whole, ranks, root);
   if (!header[0]) fail("scatter: root ", root, " gives no tensor of one device");
-  Shape shape(std::span<const int64_t>(header).subspan(3, static_cast<size_t>(header[2])));
+  Shape shape(std::span<const int64_t>(header).subspan(4, static_cast<size_t>(header[2])));
   Sharding sharding(mesh, placements, shape.ndim());
   if (sharding.has_partial()) fail("scatter: root's whole is no Partial; use from_local");
   Ref<Layout> layout = layout_of(sharding, shape, static_cast<DType>(header[1]));
@@ -285,6 +286,7 @@ Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& pl
   }
   Piece piece{packed ? packed.block().data : nullptr, result.block().data, layout->dtype, counts};
   ranks.scatter(std::span(&piece, 1), root).wait();
+  if (header[3]) result.set_requires_grad();
   return result;
 }
 

@@ -80,6 +80,8 @@ class WEFT_API Communicator {
   int size() const;
   explicit operator bool() const { return transport_ != nullptr; }
   bool operator==(const Communicator&) const = default;
+  /// Whether all ranks of `other` are among these; true for fake worlds, of which it is not known.
+  bool contains(const Communicator& other) const;
   /// "world", "world/dp", ...: the name used in errors.
   const std::string& name() const;
 

@@ -46,8 +46,9 @@ class WEFT_API Parameter {
   void set_trainable(bool trainable);
 
   /// Exchanges what lies in the slot; the shape stays. What has memory is the value: `materialize`
-  /// leaves it. Who uses something else than the value (set_used) gets a copy,
-  /// and who gives elements that do not lie densely. The tensor given is no leaf by that.
+  /// leaves it. The value shares the elements given, as another parameter's (detach and clone them
+  /// to keep both apart), but where something else than the value is used (set_used) or they do not
+  /// lie densely: copied. The tensor given is no leaf by that.
   void set_value(Tensor value);
   /// The same for who lays the value out in another way: `materialize` does what it did before.
   void lay_out(Tensor value);

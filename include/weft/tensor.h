@@ -102,7 +102,8 @@ class WEFT_API Tensor {
 /// Slices locally what each rank already holds whole.
 WEFT_API Tensor distribute(const Tensor& whole, const DeviceMesh& mesh,
                            const Placements& placements);
-/// Sends root's `whole` to the ranks of the mesh; other ranks give no tensor, or any.
+/// Sends root's `whole` to the ranks of the mesh; other ranks give no tensor, or any. Not recorded:
+/// a leaf on all ranks where root's requires a gradient.
 WEFT_API Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements,
                         int root = 0);
 /// A sharded tensor whose parts are `local`; the ranks exchange their sizes, which must be those of

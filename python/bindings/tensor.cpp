@@ -303,7 +303,9 @@ static void bind_distribution(py::module_& m) {
       [](const std::optional<Tensor>& whole, const DeviceMesh& mesh, const Placements& placements,
          int root) { return scatter(whole.value_or(Tensor()), mesh, placements, root); },
       Released(), py::arg("whole"), py::arg("mesh"), py::arg("placements"), py::arg("root") = 0,
-      "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any");
+      "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: "
+      "a "
+      "leaf on all ranks where root's requires a gradient");
   m.def(
       "explain", [](const Tensor& x, const Placements& p) { return explain(x, p); }, Released(),
       py::arg("tensor"), py::arg("placements"),

@@ -68,11 +68,9 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, world=None
 
 def distribute_tensor(tensor, device_mesh, placements=None, *, src_data_rank=None):
     """distribute: each rank slices what it holds whole; no rank's values are sent to others, unless
-    src_data_rank says whose: that is scatter, which is not recorded; what it gives is a leaf where
-    `tensor` requires a gradient, as in PyTorch."""
+    src_data_rank says whose: that is scatter, to which the other ranks give None, or any."""
     if src_data_rank is not None:
-        made = _weft.scatter(tensor, device_mesh, placements or {}, root=src_data_rank)
-        return made.requires_grad_() if tensor.requires_grad else made
+        return _weft.scatter(tensor, device_mesh, placements or {}, root=src_data_rank)
     return _weft.distribute(tensor, device_mesh, placements or {})
 
 

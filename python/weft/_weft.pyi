@@ -2418,7 +2418,7 @@ def scale_(x: Tensor, factor: Tensor) -> None:
     """
 def scatter(whole: Tensor | None, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], root: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
     """
-    Sends root's `whole` to the ranks of the mesh; other ranks give None, or any
+    Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: a leaf on all ranks where root's requires a gradient
     """
 def set_grad_enabled(enabled: builtins.bool) -> builtins.bool:
     """

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/communicator.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <string_view>
@@ -79,6 +80,17 @@ static Work started(const std::shared_ptr<Transport>& group, const Collective& c
 int Communicator::rank() const { return transport_of(transport_).rank(); }
 int Communicator::size() const { return transport_of(transport_).size(); }
 const std::string& Communicator::name() const { return transport_of(transport_).name(); }
+
+bool Communicator::contains(const Communicator& other) const {
+  const Transport& all = transport_of(transport_);
+  const Transport& some = transport_of(other.transport_);
+  if (some.size() == 1) return true;  // this rank
+  if (all.world() != some.world()) return false;
+  const auto is_here = [among = all.world_ranks()](int rank) {
+    return among.empty() || std::find(among.begin(), among.end(), rank) != among.end();
+  };
+  return std::all_of(some.world_ranks().begin(), some.world_ranks().end(), is_here);
+}
 
 const CommunicatorTraffic& Communicator::traffic() const {
   return transport_of(transport_).traffic();

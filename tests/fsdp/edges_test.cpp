@@ -309,6 +309,40 @@ TEST(Edges, AKeptGradientStaysBesideOnesThatAreSummed) {
   });
 }
 
+/// Before the sync, gradients lie between two scatters, or are not summed over the replicas yet.
+TEST(Edges, AKeptGradientStaysBesideOnesThatWaitForTheSync) {
+  run_ranks(4, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"r", 2}, {"s", 2}});
+    const Strategy late{"late",
+                        {{Replicate(), Partial(), Shard(0)}, {Shard(0), Shard(0), Shard(0)}}};
+    for (const Strategy& strategy : {Strategy::hsdp(), late}) {
+      Sequential model;
+      for (int i = 0; i < 2; ++i) model.append(std::make_shared<Linear>(4, 4, false));
+      fully_shard(model, mesh, {.strategy = strategy});
+      model.materialize();
+      const auto parameters = model.parameters();
+      const auto backward_of = [&](double value, bool sync) {
+        std::optional<NoSync> hold;
+        if (!sync) hold.emplace(model);
+        sum(model(distribute(full({4, 4}, value), mesh, {Shard(0), Shard(0)}))).backward();
+      };
+      const auto gradient = [&](int i) {
+        return parameters[i]->grad().full_tensor().to_vector<double>();
+      };
+      backward_of(1, false);
+      const Tensor kept = parameters[0]->grad();
+      const auto first = gradient(0), other = gradient(1);
+      parameters[0]->clear_grad();
+      backward_of(3, true);
+      EXPECT_EQ(kept.full_tensor().to_vector<double>(), first);
+      for (size_t i = 0; i < first.size(); ++i) {
+        EXPECT_NEAR(gradient(0)[i], 3 * first[i], 1e-4);
+        EXPECT_NEAR(gradient(1)[i], 4 * other[i], 1e-4);
+      }
+    }
+  });
+}
+
 TEST(Edges, ParametersMayExchangeTheirValues) {
   run_ranks(2, [](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 2}});

@@ -159,6 +159,9 @@ def test_dims_count_from_the_end():
         out.append(weft.DTensor.from_local(x.to_local(), mesh, [weft.Shard(-1)], run_check=False))
         whole = weft.from_numpy(values)
         out.append(weft.distribute_tensor(whole, mesh, [weft.Shard(-2)], src_data_rank=1))
+        mine = weft.from_numpy(values).requires_grad_() if world.rank == 1 else None
+        out.append(weft.distribute_tensor(mine, mesh, [weft.Shard(0)], src_data_rank=1))
+        assert out.pop().requires_grad
         for one in out[1::2]:
             np.testing.assert_array_equal(one.full_tensor().numpy(), values)
         with pytest.raises(ValueError, match=r"S\(-3\) names no dim of a tensor that has 2"):

@@ -337,7 +337,8 @@ def test_writes_that_would_lose_a_gradient_are_refused():
     assert x.tolist() == [14, 0, 0]
 
 
-def test_recomputed_modules_may_return_integers():
+@pytest.mark.parametrize("kind", ["recomputed", "sharded"])
+def test_recomputed_and_sharded_modules_may_return_integers(kind):
     class Both(nn.Module):
         def __init__(self):
             super().__init__()
@@ -346,13 +347,18 @@ def test_recomputed_modules_may_return_integers():
             y = self.linear(x)
             return y, weft.argmax(y.detach(), -1)
     module = Both()
+    x = weft.ones((4, 2))
+    if kind == "sharded":
+        mesh = weft.DeviceMesh(weft.connect(), {"dp": 1})
+        weft.fully_shard(module, mesh)
+        x = weft.distribute(x, mesh, [weft.Shard(0)])
     module.materialize()
-    module.set_recompute(True)
-    y, greatest = module(weft.ones((4, 2)))
+    module.set_recompute(kind == "recomputed")
+    y, greatest = module(x)
     assert y.requires_grad and not greatest.requires_grad
-    assert greatest.numpy().shape == (4,)
+    assert greatest.full_tensor().numpy().shape == (4,)
     y.sum().backward()
-    assert module.linear.weight.grad.tolist() == [[4, 4]] * 3
+    assert module.linear.weight.grad.full_tensor().tolist() == [[4, 4]] * 3
 
 
 def test_copies_are_no_part_of_the_graph():
