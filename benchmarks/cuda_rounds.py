@@ -6,7 +6,8 @@
 
 A round trains without the engine, with it, in PyTorch eagerly and compiled; the table has the
 median over the rounds, least and most. Before them the kernels run, each beside the copy's rate or
-the library called directly. All lines go to --out. Without PyTorch the table is of weft alone.
+the library called directly. All lines go to --out, as they come. Without PyTorch the table is of
+weft alone.
 """
 
 import argparse
@@ -19,13 +20,18 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 
 
-def lines_of(command):
-    """The JSON lines that a program prints; none, and why, when it fails."""
+def lines_of(command, out):
+    """The JSON lines that a program prints, which go to `out` too; none, and why, when it fails."""
+    print(" ".join(map(str, command)), file=sys.stderr, flush=True)
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         print(f"{' '.join(map(str, command))}: exit code {done.returncode}", file=sys.stderr)
         print(done.stderr[-2000:], file=sys.stderr)
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if out:
+        out.writelines(json.dumps(line) + "\n" for line in lines)
+        out.flush()
+    return lines
 
 
 def has_torch(python):
@@ -93,7 +99,9 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, to see that all runs")
     args = parser.parse_args()
     smoke = ["--smoke"] if args.smoke else []
-    device, *kernels = lines_of([args.bench, "--parts", "rows,products,attention", *smoke]) or [{}]
+    out = open(args.out, "w") if args.out else None
+    parts = [args.bench, "--parts", "rows,products,attention", *smoke]
+    device, *kernels = lines_of(parts, out) or [{}]
     training, modes = [], [mode for mode in args.modes.split(",") if mode]
     if modes and not has_torch(args.python):
         print(f"{args.python} has no PyTorch: weft alone", file=sys.stderr)
@@ -101,12 +109,10 @@ def main():
     theirs = [args.python, HERE / "torch_cuda.py", "--device", args.torch_device, *smoke]
     for _ in range(args.rounds):
         for part in ("train", "train_engine"):
-            training += lines_of([args.bench, "--parts", part, *smoke])[1:]
+            training += lines_of([args.bench, "--parts", part, *smoke], out)[1:]
         peak = next((line["peak_tflops"] for line in training if line.get("peak_tflops")), 0)
         for mode in modes:
-            training += lines_of([*theirs, "--mode", mode, "--peak-tflops", str(peak)])
-    if args.out:
-        Path(args.out).write_text("".join(json.dumps(line) + "\n" for line in kernels + training))
+            training += lines_of([*theirs, "--mode", mode, "--peak-tflops", str(peak)], out)
     print(f"{device.get('value', 'no device')}; {args.rounds} rounds in turn")
     print_kernels(kernels)
     print_training(training)

@@ -14,6 +14,7 @@
 #include "cli/serve.h"
 #include "cli/trace.h"
 #include "cli/train_options.h"
+#include "weft/error.h"
 
 namespace weft::cli {
 
@@ -62,10 +63,10 @@ static int run(int argc, char** argv) {
     }
     return ckpt->parsed() ? run_ckpt(ckpt_options) : 0;
   } catch (const std::invalid_argument& error) {
-    std::cerr << "weft: " << error.what() << '\n';
+    std::cerr << concat("weft: ", error.what(), '\n');
     return kWrongUsage;
   } catch (const std::exception& error) {
-    std::cerr << "weft: " << error.what() << '\n';
+    std::cerr << concat("weft: ", error.what(), '\n');
     return kFailed;
   }
 }

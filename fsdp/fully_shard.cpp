@@ -193,7 +193,8 @@ void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions
   auto below = units_below(module);
   check_free(below);
   fsdp::Roles roles = fsdp::roles_of(mesh, options.strategy, options.reshard_after_forward);
-  auto unit = std::make_shared<Unit>(module, std::move(roles), options);
+  Unit::end_departed();
+  auto unit = Unit::make(module, std::move(roles), options);
   take_parameters(module, mesh, options, below, *unit);
   module.attach(unit);
   add_hooks(module, *unit);

@@ -55,8 +55,8 @@ class Gradients {
   void start(int bucket, size_t step);
   /// `last`: no reduction of this step follows.
   void wait(int bucket, bool last);
-  /// Waits for what is under way.
-  void wait_all();
+  /// Waits for what is under way; errors are dropped.
+  void finish_quietly() noexcept;
 
   // What the tape does.
   void expect();
@@ -121,7 +121,6 @@ class Gradients {
   std::vector<bool> landed_;
   int buckets_ = 1;
   std::vector<int> incomplete_;
-  std::vector<Work> works_;
   /// By bucket.
   std::vector<std::vector<Addition>> additions_;
   size_t buffer_bytes_ = 0, middle_bytes_ = 0, final_bytes_ = 0;
@@ -129,6 +128,8 @@ class Gradients {
   Device device_ = cpu;
   /// Counts of the pieces being posted.
   std::vector<int64_t> counts_;
+  /// By bucket. They end before the memory that they use.
+  std::vector<Work> works_;
 };
 
 }  // namespace weft::fsdp

@@ -140,6 +140,7 @@ void Runtime::renew(Unit& unit) {
 
 void Runtime::begin(bool training) {
   training_ = training;
+  Unit::end_departed();
   abandon();
   build();
   for (const auto& unit : units_) {

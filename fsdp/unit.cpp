@@ -6,6 +6,7 @@
 
 #include "fsdp/runtime.h"
 #include "weft/context.h"
+#include "weft/end_on_thread.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
 
@@ -50,6 +51,12 @@ Unit::Unit(Module& module, Roles roles, const FullyShardOptions& options)
       roles_(std::move(roles)),
       options_(options),
       gradients_(roles_, options.bucket_bytes, options.offload.gradients) {}
+
+std::shared_ptr<Unit> Unit::make(Module& module, Roles roles, const FullyShardOptions& options) {
+  return EndOnThread<Unit>::owned(new Unit(module, std::move(roles), options));
+}
+
+void Unit::end_departed() { EndOnThread<Unit>::of_thread()->reap(); }
 
 Unit::~Unit() {
   if (!bound_) return;
@@ -369,12 +376,14 @@ void Unit::free(size_t level, BufferPool& pool) {
   levels_[level].free(pool);
 }
 
+/// Errors are dropped: the ranks are beyond help then, and one is on its way that says why.
 void Unit::finish_quietly() noexcept {
-  try {
-    gradients_.wait_all();
-    for (Level& level : levels_) level.wait();
-  } catch (const std::exception&) {
-    // The ranks are beyond help, and an error is on its way that says why.
+  gradients_.finish_quietly();
+  for (Level& level : levels_) {
+    try {
+      level.wait();
+    } catch (const std::exception&) {
+    }
   }
 }
 

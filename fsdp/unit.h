@@ -16,7 +16,10 @@ class Runtime;
 /// fully_shard.
 class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> {
  public:
-  Unit(Module& module, Roles roles, const FullyShardOptions& options);
+  /// Of the calling thread, and ended by it, whose calls may be under way: what another thread lets
+  /// go of (Python collects garbage on any) waits for `end_departed`, or the thread's end.
+  static std::shared_ptr<Unit> make(Module& module, Roles roles, const FullyShardOptions& options);
+  static void end_departed();
   ~Unit() override;
 
   bool owns(const Parameter& parameter) const;
@@ -88,6 +91,7 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   size_t index = 0;
 
  private:
+  Unit(Module& module, Roles roles, const FullyShardOptions& options);
   class Sink;
   class Refusal;
   struct Adopted {

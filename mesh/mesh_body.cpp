@@ -2,10 +2,9 @@
 #include "mesh/mesh_body.h"
 
 #include <algorithm>
-#include <mutex>
-#include <thread>
 
 #include "src/comm/transport.h"
+#include "weft/end_on_thread.h"
 
 namespace weft {
 
@@ -14,61 +13,14 @@ static constexpr size_t kPlanCapacity = 1024;
 
 namespace {
 
-/// Where tables end: on the thread that uses them. Python collects garbage on any thread, and lets
-/// go of the last DeviceMesh there.
-class EndOfTables {
- public:
-  void take(MeshBody* body) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!is_closed_ && std::this_thread::get_id() != owner_) {
-        departed_.emplace_back(body);
-        return;
-      }
-    }
-    delete body;
-  }
-  /// Takes one back that departed elsewhere; false where it is not here.
-  bool revive(const MeshBody& body) {
-    const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(departed_.begin(), departed_.end(),
-                                    [&](const auto& one) { return one.get() == &body; });
-    if (found == departed_.end()) return false;
-    [[maybe_unused]] MeshBody* const taken = found->release();
-    departed_.erase(found);
-    return true;
-  }
-  /// Ends those that departed elsewhere; by their thread.
-  void reap() {
-    std::vector<std::unique_ptr<MeshBody>> departed;
-    const std::lock_guard lock(mutex_);
-    departed.swap(departed_);
-  }
-  void close() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_closed_ = true;
-    }
-    reap();
-  }
-
- private:
-  std::mutex mutex_;
-  const std::thread::id owner_ = std::this_thread::get_id();
-  bool is_closed_ = false;
-  std::vector<std::unique_ptr<MeshBody>> departed_;
-};
-
 /// What one rank knows of its meshes: grids to find again, and tables whose DeviceMesh is gone.
 struct RankMeshes {
-  std::shared_ptr<EndOfTables> end = std::make_shared<EndOfTables>();
+  /// Ends after what is adopted here.
+  const std::shared_ptr<EndOnThread<MeshBody>> end = EndOnThread<MeshBody>::of_thread();
   std::vector<std::weak_ptr<MeshGrid>> grids;
   std::vector<std::shared_ptr<MeshBody>> adopted;
 
-  ~RankMeshes() {
-    adopted.clear();
-    end->close();
-  }
+  ~RankMeshes() { adopted.clear(); }
 
   static RankMeshes& current() {
     thread_local RankMeshes meshes;
@@ -96,7 +48,7 @@ MeshStatistics MeshBody::statistics() const {
 }
 
 static std::shared_ptr<MeshBody> owned(MeshBody* body) {
-  return {body, [end = RankMeshes::current().end](MeshBody* gone) { end->take(gone); }};
+  return EndOnThread<MeshBody>::owned(body);
 }
 
 MeshBody& adopted(MeshGrid& grid) {

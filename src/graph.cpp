@@ -83,6 +83,8 @@ void Graph::play() const {
 
 void Graph::record(const std::function<void()>& work) {
   const RandomState before = Context::current().random;
+  // What the runs before used and freed is not for the record, which takes memory of its own.
+  Heap::current().release_cached();
   cuda::begin_capture(stream_);
   capture_ = cuda::capture_number();
   recording_now = this;

@@ -51,7 +51,10 @@ static void* map_huge(size_t bytes) {
 }
 
 void* try_system_allocate(size_t bytes) {
-  if (SharedHeap* heap = shared_heap_for(bytes)) return heap->try_allocate(bytes);
+  if (SharedHeap* heap = shared_heap_for(bytes)) {
+    // When its addresses are cut up, other processes get copies of what lies elsewhere.
+    if (void* data = heap->try_allocate(bytes)) return data;
+  }
   if (is_mapped(bytes)) return map_huge(bytes);
   void* data = nullptr;
   return posix_memalign(&data, kMemoryAlignment, bytes) == 0 ? data : nullptr;

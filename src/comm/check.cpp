@@ -57,8 +57,16 @@ static void check_counts(const Collective& call, std::span<const int64_t> counts
   }
 }
 
+/// Of a broadcast's root, which need not receive, what it gets when it does.
+static int64_t elements_received(const Collective& call, const Piece& piece,
+                                 const PieceSizes& sizes, int rank) {
+  const bool is_root = call.kind == CollectiveKind::broadcast && call.root == rank;
+  return is_root && piece.recv ? sizes.send : sizes.recv;
+}
+
 /// Part and whole may share memory only where the part lies at its own place in the whole.
-static void check_overlap(const Collective& call, const Piece& piece, const PieceSizes& sizes) {
+static void check_overlap(const Collective& call, const Piece& piece, PieceSizes sizes, int rank) {
+  sizes.recv = elements_received(call, piece, sizes, rank);
   if (sizes.send == 0 || sizes.recv == 0) return;
   const auto send = reinterpret_cast<uintptr_t>(piece.send);
   const auto recv = reinterpret_cast<uintptr_t>(piece.recv);
@@ -89,7 +97,7 @@ static void check_piece(const Collective& call, const Piece& piece, int rank, in
   const PieceSizes sizes = sizes_of(call, piece, rank);
   if (sizes.send > 0 && !piece.send) fail(name, ": ", sizes.send, " elements to send from nowhere");
   if (sizes.recv > 0 && !piece.recv) fail(name, ": ", sizes.recv, " elements to receive nowhere");
-  check_overlap(call, piece, sizes);
+  check_overlap(call, piece, sizes, rank);
 }
 
 void check_collective(const Collective& call, int rank, int size) {
@@ -100,6 +108,14 @@ void check_collective(const Collective& call, int rank, int size) {
     check_counts(call, call.recv_counts, static_cast<size_t>(size));
   }
   for (const Piece& piece : call.pieces) check_piece(call, piece, rank, size);
+  if (call.kind == CollectiveKind::all_to_all) {
+    const auto own = static_cast<size_t>(rank);
+    const int64_t sent = call.pieces[0].counts[own], expected = call.recv_counts[own];
+    if (sent != expected) {
+      fail("all_to_all: rank ", rank, " sends ", sent, " elements to itself and expects ",
+           expected);
+    }
+  }
   if ((call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv) &&
       call.root == rank) {
     fail(name_of(call.kind), ": rank ", rank, " cannot be both ends of a message");

@@ -21,6 +21,7 @@
 #include "src/comm/waiter.h"
 #include "src/memory.h"
 #include "weft/context.h"
+#include "weft/end_on_thread.h"
 #include "weft/error.h"
 #include "weft/storage.h"
 
@@ -228,6 +229,7 @@ static void run_connected(const std::function<void(Communicator)>& body,
   if (!is_first) become_rank(Context::current(), threads_here(options), options);
   try {
     body(world);
+    end_departed();
   } catch (...) {
     const std::exception_ptr cause = std::current_exception();
     tell_exception(cause);

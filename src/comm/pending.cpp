@@ -5,6 +5,8 @@
 
 namespace weft {
 
+static constexpr std::chrono::milliseconds kWaitersFirst{1000};
+
 /// The calling thread's calls under way, the latest first.
 static constinit thread_local PendingWork* pending_first = nullptr;
 
@@ -113,6 +115,7 @@ void PendingWork::advance_all() noexcept {
 void PendingWork::look_around() {
   try {
     const World& world = *group_.world;
+    world.is_waiting(group_.world_rank(rank_));
     if (waiter_.shares_core()) world.keep_apart(group_.world_rank(rank_));
     // What ended on the rank that failed ends here too: it came before the failure.
     if (world.is_aborted() && !(done_ = advance())) throw_echo();
@@ -132,7 +135,13 @@ void PendingWork::check_missing_ranks(const std::vector<int>& ranks) {
   for (const int rank : ranks) {
     if (group_.world->has_ended(group_.world_rank(rank))) check_whether_ended(rank);
   }
-  if (waiter_.waited() > group_.world->deadline() && !ranks.empty()) fail_late(ranks);
+  const World& world = *group_.world;
+  if (ranks.empty() || waiter_.waited() <= world.deadline()) return;
+  // Who waits for a third one speaks first, and says for whom.
+  const bool all_wait = std::all_of(ranks.begin(), ranks.end(),
+                                    [&](int rank) { return world.waits(group_.world_rank(rank)); });
+  const auto longer = std::min<std::chrono::milliseconds>(world.deadline() / 2, kWaitersFirst);
+  if (!all_wait || waiter_.waited() > world.deadline() + longer) fail_late(ranks);
 }
 
 void PendingWork::check_whether_ended(int rank) {

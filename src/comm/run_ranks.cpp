@@ -8,6 +8,7 @@
 #include "src/comm/threads_world.h"
 #include "src/context_scope.h"
 #include "weft/context.h"
+#include "weft/end_on_thread.h"
 
 #ifdef WEFT_WITH_OPENMP
 #include <omp.h>
@@ -17,10 +18,16 @@ namespace weft {
 
 /// Threads that the system does not give end the process from within OpenMP.
 static constexpr int kMostThreads = 1024;
+/// So that a time from now is one.
+static constexpr std::chrono::milliseconds kLongestDeadline = std::chrono::hours(24 * 3653);
 
 void check_options(const char* what, const RunOptions& options) {
   if (options.deadline.count() <= 0) {
     fail(what, ": the deadline is ", options.deadline.count(), " ms; it must be positive");
+  }
+  if (options.deadline > kLongestDeadline) {
+    fail(what, ": the deadline is ", options.deadline.count(), " ms; at most ten years, ",
+         kLongestDeadline.count());
   }
   if (options.threads_per_rank < 0 || options.threads_per_rank > kMostThreads) {
     fail(what, ": ", options.threads_per_rank, " threads a rank; 0 shares the cores, and ",
@@ -49,6 +56,7 @@ static void run_body(ThreadsWorld& world, std::shared_ptr<Transport> transport,
   const int rank = transport->rank();
   try {
     body(Communicator(std::move(transport)));
+    end_departed();
   } catch (...) {
     world.body_threw(rank, std::current_exception());
     write_flight_record(text_of(std::current_exception()));

@@ -15,7 +15,7 @@ static constexpr std::chrono::milliseconds kGrace{2000};
 
 ThreadsWorld::ThreadsWorld(int ranks, std::chrono::milliseconds deadline,
                            std::unique_ptr<Shared> shared)
-    : World(ranks, deadline, ranks, shared->state, shared->ended.get()),
+    : World(ranks, deadline, ranks, shared->state, shared->ranks.get()),
       shared_(std::move(shared)) {}
 
 std::shared_ptr<ThreadsWorld> ThreadsWorld::make(int ranks, std::chrono::milliseconds deadline) {

@@ -34,9 +34,9 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
 
  private:
   struct Shared {
-    explicit Shared(int ranks) : ended(std::make_unique<std::atomic<uint32_t>[]>(size_t(ranks))) {}
+    explicit Shared(int count) : ranks(std::make_unique<RankState[]>(size_t(count))) {}
     WorldState state;
-    std::unique_ptr<std::atomic<uint32_t>[]> ended;
+    std::unique_ptr<RankState[]> ranks;
   };
   struct GroupEntry {
     std::shared_ptr<MemoryGroup> group;

@@ -22,14 +22,14 @@ static int spins_for(bool is_crowded) { return is_crowded ? 20 : 2000; }
 static constexpr std::chrono::milliseconds kLongestClaim{500};
 
 World::World(int ranks, std::chrono::milliseconds deadline, int sharing, WorldState& state,
-             std::atomic<uint32_t>* ended)
+             RankState* rank_states)
     : ranks_(ranks),
       deadline_(deadline),
       sharing_(sharing),
       is_crowded_(sharing > available_cores()),
       spins_(spins_for(is_crowded_)),
       state_(state),
-      ended_(ended) {}
+      rank_states_(rank_states) {}
 
 void World::keep_apart(int rank) const { move_to_own_core(place_of(rank), sharing_); }
 
@@ -79,10 +79,28 @@ std::chrono::milliseconds World::patience() const {
   return state_.was_late != 0 ? least : std::max(least, deadline_);
 }
 
-void World::end(int rank) { ended_[rank].store(run_, std::memory_order_release); }
+void World::end(int rank) { rank_states_[rank].ended.store(run_, std::memory_order_release); }
 
 void World::begin_run() { run_ = std::min<uint32_t>(run_ + 1, kEndedForGood); }
 
-void World::end_for_good(int rank) { ended_[rank].store(kEndedForGood, std::memory_order_release); }
+void World::end_for_good(int rank) {
+  rank_states_[rank].ended.store(kEndedForGood, std::memory_order_release);
+}
+
+static uint32_t steady_milliseconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
+void World::is_waiting(int rank) const {
+  rank_states_[rank].waited_at.store(steady_milliseconds(), std::memory_order_relaxed);
+}
+
+bool World::waits(int rank) const {
+  // Who waits looks around every millisecond; a loaded machine may keep it from that for a while.
+  constexpr uint32_t kBetweenLooks = 250;
+  const uint32_t at = rank_states_[rank].waited_at.load(std::memory_order_relaxed);
+  return at != 0 && steady_milliseconds() - at < kBetweenLooks;
+}
 
 }  // namespace weft

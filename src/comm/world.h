@@ -44,6 +44,14 @@ struct WorldState {
   std::array<char, 4000> text{};
 };
 
+/// What all ranks see of one of them. Zeros are one that has begun.
+struct RankState {
+  /// The number of the run that it ended last.
+  std::atomic<uint32_t> ended{0};
+  /// When it said last that it waits, in milliseconds of a steady clock, which may pass 2^32.
+  std::atomic<uint32_t> waited_at{0};
+};
+
 /// What ranks that fail together share: the deadline, who has ended, and the first failure.
 class World {
  public:
@@ -77,6 +85,10 @@ class World {
   void end_for_good(int rank);
   /// True when it will call nothing any more.
   virtual bool has_ended(int rank) const { return says_ended(rank); }
+  /// Rank `rank`, the caller's, waits for another one; said again while it does.
+  void is_waiting(int rank) const;
+  /// True when it does, where that is known: it is not at fault, and says for whom.
+  bool waits(int rank) const;
   /// True when its process is gone too, where that is known.
   virtual bool is_gone(int rank) const { return has_ended(rank); }
   /// "ended", or how else a rank came to call nothing any more.
@@ -96,15 +108,17 @@ class World {
                                              const std::string& name) = 0;
 
  protected:
-  /// `state` and, a rank, the number of the run that it `ended` last, lie where all ranks see them.
-  /// Waiting ranks spin as long as suits `sharing` ranks on these cores.
+  /// `state` and that of each rank lie where all ranks see them. Waiting ranks spin as long as
+  /// suits `sharing` ranks on these cores.
   World(int ranks, std::chrono::milliseconds deadline, int sharing, WorldState& state,
-        std::atomic<uint32_t>* ended);
+        RankState* rank_states);
   /// The number of a rank among those that share these cores.
   virtual int place_of(int rank) const { return rank; }
   /// Told in the process of the rank that aborts the world, before the others know.
   virtual void is_failing(const std::exception_ptr&) {}
-  bool says_ended(int rank) const { return ended_[rank].load(std::memory_order_acquire) >= run_; }
+  bool says_ended(int rank) const {
+    return rank_states_[rank].ended.load(std::memory_order_acquire) >= run_;
+  }
 
  private:
   static constexpr uint32_t kEndedForGood = UINT32_MAX;
@@ -117,7 +131,7 @@ class World {
   const int spins_;
   uint32_t run_ = 1;
   WorldState& state_;
-  std::atomic<uint32_t>* ended_;
+  RankState* rank_states_;
 };
 
 /// What an exception says.

@@ -141,9 +141,14 @@ MatrixLayout make_layout(const Stored& matrix, int64_t batch) {
   return owned;
 }
 
-uint32_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<uintptr_t>(data);
+uint32_t alignment_of(uintptr_t address) {
   return static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), kBestAlignment));
+}
+
+/// That of all matrices of a batch.
+uint32_t alignment_of(const Stored& side) {
+  const auto stride = static_cast<uintptr_t>(side.batch_stride) * size_of(side.dtype);
+  return alignment_of(reinterpret_cast<uintptr_t>(side.data) | stride | kBestAlignment);
 }
 
 Preference make_preference(const Problem& p) {
@@ -156,10 +161,10 @@ Preference make_preference(const Problem& p) {
           cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof(value)));
   };
   set_preference(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-  set_preference(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.a.data));
-  set_preference(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.b.data));
-  set_preference(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.d.data));
-  set_preference(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.d.data));
+  set_preference(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.a));
+  set_preference(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.b));
+  set_preference(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.d));
+  set_preference(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.d));
   return preference;
 }
 
@@ -184,7 +189,7 @@ struct Library {
     if (!memory) memory = Storage::allocate(kWorkspaceBytes, stream.device);
     return memory->data();
   }
-  const Recipe& recipe_for(const Problem& problem, Device device);
+  Recipe& recipe_for(const Problem& problem, Device device);
 };
 
 Library& library() {
@@ -200,10 +205,10 @@ Key key_of(const Problem& p, Device device) {
   for (int i = 0; i < 3; ++i) {
     key.leading[i] = sides[i]->leading;
     key.batch_strides[i] = sides[i]->batch_stride;
-    key.alignment[i] = alignment_of(sides[i]->data);
+    key.alignment[i] = alignment_of(*sides[i]);
     key.dtypes[i] = static_cast<int32_t>(sides[i]->dtype);
   }
-  key.alignment[3] = p.bias ? alignment_of(p.bias) : 0;
+  key.alignment[3] = p.bias ? alignment_of(reinterpret_cast<uintptr_t>(p.bias)) : 0;
   key.dtypes[3] = p.bias ? static_cast<int32_t>(p.bias_dtype) : -1;
   key.transposed[0] = p.a.transposed, key.transposed[1] = p.b.transposed;
   key.device = device.index;
@@ -211,7 +216,7 @@ Key key_of(const Problem& p, Device device) {
   return key;
 }
 
-const Recipe& Library::recipe_for(const Problem& p, Device device) {
+Recipe& Library::recipe_for(const Problem& p, Device device) {
   const auto [found, is_new] = recipes.try_emplace(key_of(p, device));
   Recipe& recipe = found->second;
   if (!is_new) return recipe;
@@ -272,20 +277,25 @@ bool has_type(const Product& p) {
   return !p.bias || p.bias_dtype == p.c.dtype || p.bias_dtype == p.a.dtype;
 }
 
-void run(const Problem& p, const Recipe& recipe, Device device) {
+/// False when the algorithm is refused after all: nothing is queued, nor will it be by that recipe.
+bool run(const Problem& p, Recipe& recipe, Device device) {
   if (p.bias) set(recipe.description.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   const float alpha = 1, beta = p.beta;
   const double wide_alpha = 1, wide_beta = static_cast<double>(p.beta);
   const bool wide = p.a.dtype == DType::f64;
   Library& lt = library();
   const Stream stream = current_stream(device);
-  check("cublasLtMatmul", cublasLtMatmul(lt.handle(device), recipe.description.get(),
-                                         wide ? static_cast<const void*>(&wide_alpha) : &alpha,
-                                         p.a.data, recipe.a.get(), p.b.data, recipe.b.get(),
-                                         wide ? static_cast<const void*>(&wide_beta) : &beta,
-                                         p.d.data, recipe.d.get(), const_cast<void*>(p.d.data),
-                                         recipe.d.get(), &recipe.algorithm, lt.workspace(stream),
-                                         kWorkspaceBytes, handle_of(stream)));
+  const cublasStatus_t status = cublasLtMatmul(
+      lt.handle(device), recipe.description.get(),
+      wide ? static_cast<const void*>(&wide_alpha) : &alpha, p.a.data, recipe.a.get(), p.b.data,
+      recipe.b.get(), wide ? static_cast<const void*>(&wide_beta) : &beta, p.d.data, recipe.d.get(),
+      const_cast<void*>(p.d.data), recipe.d.get(), &recipe.algorithm, lt.workspace(stream),
+      kWorkspaceBytes, handle_of(stream));
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
+    return recipe.has_algorithm = false;
+  }
+  check("cublasLtMatmul", status);
+  return true;
 }
 
 }  // namespace
@@ -307,12 +317,10 @@ bool multiply_by_cublaslt(const BatchedProduct& batch, Device device) {
   for (int64_t i = 0; i < outer; ++i) {
     Problem problem;
     if (!make_problem(batch, product_at(batch, i, 1), problem)) return false;
-    const Recipe& recipe = library().recipe_for(problem, device);
-    if (!recipe.has_algorithm) {
-      if (i > 0) throw_runtime_error("cublasLtMatmulAlgoGetHeuristic: none within one batch");
-      return false;
-    }
-    run(problem, recipe, device);
+    Recipe& recipe = library().recipe_for(problem, device);
+    if (recipe.has_algorithm && run(problem, recipe, device)) continue;
+    if (i > 0) throw_runtime_error("cublasLtMatmul: no algorithm within one batch");
+    return false;
   }
   return true;
 }

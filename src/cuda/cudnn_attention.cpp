@@ -117,12 +117,18 @@ static AttentionGraphSpec spec_of(const AttentionSizes& sizes, const Block& q, c
   return spec;
 }
 
+/// cuDNN reads statistics 16 bytes at a time, and is not asked for results of nothing.
+static bool are_for_cudnn(const AttentionSizes& sizes, const Block& lse) {
+  const bool some = sizes.batch * sizes.heads > 0 && sizes.queries > 0 && sizes.keys > 0;
+  return some && lse.data && lse.is_dense() && reinterpret_cast<uintptr_t>(lse.data) % 16 == 0;
+}
+
 /// Masks of cuDNN end at the last query and the last key, and each query sees a key.
 static bool has_mask(const AttentionSizes& sizes) {
   return !sizes.causal || (sizes.offset == sizes.keys - sizes.queries && sizes.offset >= 0);
 }
 
-static const AttentionGraph& built(AttentionGraphSpec spec, const Stream& stream) {
+static AttentionGraph& built(AttentionGraphSpec spec, const Stream& stream) {
   CudnnLibrary& library = cudnn();
   const GraphKey key = key_of(spec, stream.device);
   const auto found = library.graphs.find(key);
@@ -133,11 +139,10 @@ static const AttentionGraph& built(AttentionGraphSpec spec, const Stream& stream
 
 static bool run(const AttentionGraphSpec& spec, const Stream& stream,
                 const AttentionMemory& memory) {
-  const AttentionGraph& graph = built(spec, stream);
+  AttentionGraph& graph = built(spec, stream);
   if (!graph.has_engine()) return false;
   const Ref<Storage> workspace = Storage::allocate(graph.workspace_bytes(), stream.device);
-  graph.run(cudnn().handle(stream), memory, workspace->data());
-  return true;
+  return graph.run(cudnn().handle(stream), memory, workspace->data());
 }
 
 bool attend_by_cudnn(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
@@ -148,7 +153,7 @@ bool attend_by_cudnn(const AttentionSizes& sizes, const Block& q, const Block& k
   for (const Block* block : {&q, &k, &v, &out}) {
     if (!has_aligned_rows(*block)) return false;
   }
-  if (!suits_cudnn(spec) || !has_mask(sizes) || !lse.data || !lse.is_dense()) return false;
+  if (!suits_cudnn(spec) || !has_mask(sizes) || !are_for_cudnn(sizes, lse)) return false;
   return run(spec, current_stream(q.device),
              {{kQ, q.data}, {kK, k.data}, {kV, v.data}, {kOut, out.data}, {kStatistics, lse.data}});
 }
@@ -158,7 +163,7 @@ bool attend_backward_by_cudnn(const AttentionSizes& sizes, const AttentionGradie
   for (const Block* block : {&x.q, &x.k, &x.v, &x.out, &x.dout, &x.dq, &x.dk, &x.dv}) {
     if (!has_aligned_rows(*block)) return false;
   }
-  if (!suits_cudnn(spec) || !has_mask(sizes) || !x.lse.is_dense()) return false;
+  if (!suits_cudnn(spec) || !has_mask(sizes) || !are_for_cudnn(sizes, x.lse)) return false;
   spec.backward = true;
   spec.deterministic = Context::current().deterministic;
   spec.dout = tensor_of(x.dout), spec.dq = tensor_of(x.dq);

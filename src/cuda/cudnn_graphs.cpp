@@ -105,19 +105,21 @@ static void check_graph(const char* call, fe::error_t error) {
 AttentionGraph::AttentionGraph(const AttentionGraphSpec& spec, cudnnHandle_t handle) {
   GraphHandle graph = attention_graph(spec);
   int64_t bytes = 0;
-  if (graph->build(handle, {fe::HeurMode_t::A}).is_bad()) {
-    cudaGetLastError();  // the next launch is not what failed
-    return;
-  }
-  if (graph->get_workspace_size(bytes).is_bad() || bytes > kMostWorkspace) return;
+  const bool is_built = graph->build(handle, {fe::HeurMode_t::A}).is_good() &&
+                        graph->get_workspace_size(bytes).is_good();
+  cudaGetLastError();  // of what was tried: the next launch is not what failed
+  if (!is_built || bytes > kMostWorkspace) return;
   workspace_bytes_ = static_cast<size_t>(bytes);
   graph_ = std::move(graph);
 }
 
-void AttentionGraph::run(cudnnHandle_t handle, const AttentionMemory& memory,
-                         void* workspace) const {
+bool AttentionGraph::run(cudnnHandle_t handle, const AttentionMemory& memory, void* workspace) {
   AttentionMemory tensors = memory;
-  check_graph("cudnn attention", graph_->execute(handle, tensors, workspace));
+  if (graph_->execute(handle, tensors, workspace).is_bad()) {
+    cudaGetLastError();
+    graph_ = nullptr;
+  }
+  return has_engine();
 }
 
 /// Without the driver's library no engine can be made ready: cuDNN then says which it would take.

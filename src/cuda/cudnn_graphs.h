@@ -52,8 +52,8 @@ class AttentionGraph {
   AttentionGraph(const AttentionGraphSpec& spec, cudnnHandle_t handle);
   bool has_engine() const { return graph_ != nullptr; }
   size_t workspace_bytes() const { return workspace_bytes_; }
-  /// Queued on the handle's stream. std::runtime_error when cuDNN fails.
-  void run(cudnnHandle_t handle, const AttentionMemory& memory, void* workspace) const;
+  /// Queues it on the handle's stream. False, and there is no engine from then on, when it fails.
+  bool run(cudnnHandle_t handle, const AttentionMemory& memory, void* workspace);
 
  private:
   std::shared_ptr<cudnn_frontend::graph::Graph> graph_;

@@ -33,7 +33,7 @@ void* KeptDeviceBlocks::take(size_t bytes, Device device) {
   } else {
     ++fresh_;
     data = allocate_on_device(device.index, size);
-    if (!data) {
+    if (!data && place.capture == 0) {  // to free may wait, which ends a record
       release();
       data = allocate_on_device(device.index, size);
     }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <type_traits>
 
 #include "src/cuda/team.h"
@@ -47,17 +49,31 @@ void launch(const Kernel& kernel, int64_t work, const Stream& stream) {
   check("kernel launch", cudaGetLastError());
 }
 
+/// Lets a kernel have all the common memory that a team may have on the device: a kernel has 48 KiB
+/// unasked, less what it declares itself. Once, for all sizes: other threads launch it too.
+template <int kThreads, class Kernel>
+void allow_all_shared_memory(int device) {
+  static std::atomic<uint64_t> allowed{0};  // a bit a device
+  const uint64_t bit = uint64_t{1} << (device % 64);
+  if (allowed.load(std::memory_order_acquire) & bit) return;
+  cudaFuncAttributes own{};
+  check("cudaFuncGetAttributes", cudaFuncGetAttributes(&own, run_teams<kThreads, Kernel>));
+  int most = 0;
+  check("cudaDeviceGetAttribute",
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  check("cudaFuncSetAttribute", cudaFuncSetAttribute(run_teams<kThreads, Kernel>,
+                                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                     most - static_cast<int>(own.sharedSizeBytes)));
+  allowed.fetch_or(bit, std::memory_order_release);
+}
+
 /// Queues a kernel of `teams` teams of `kThreads` threads with `shared_bytes` of common memory.
 template <int kThreads, class Kernel>
 void launch_teams(const Kernel& kernel, int64_t teams, size_t shared_bytes, const Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>);
   if (teams <= 0) return;
-  constexpr size_t kPlainShared = size_t{48} << 10;
-  if (shared_bytes > kPlainShared) {
-    check("cudaFuncSetAttribute", cudaFuncSetAttribute(run_teams<kThreads, Kernel>,
-                                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                       static_cast<int>(shared_bytes)));
-  }
+  constexpr size_t kSurelyThere = size_t{32} << 10;
+  if (shared_bytes > kSurelyThere) allow_all_shared_memory<kThreads, Kernel>(stream.device.index);
   run_teams<kThreads><<<static_cast<unsigned>(teams), kThreads, shared_bytes,
                         static_cast<cudaStream_t>(stream.handle)>>>(kernel);
   check("kernel launch", cudaGetLastError());

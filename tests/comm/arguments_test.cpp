@@ -58,6 +58,33 @@ TEST(Arguments, PartsOverlapAtTheirOwnPlaceOnly) {
             "reduce_scatter: send and recv overlap and are not each other's own place");
 }
 
+TEST(Arguments, ABroadcastsRootGetsWhatItSendsWhereItLies) {
+  const int64_t three = 3;
+  const auto broadcast_error = [&](float* to, int root) {
+    const Piece piece{.send = memory, .recv = to, .counts = {&three, 1}};
+    return error_of([&] { rank_of_three().broadcast({&piece, 1}, root).wait(); });
+  };
+  EXPECT_EQ(broadcast_error(memory, 1), "nothing");
+  EXPECT_EQ(broadcast_error(nullptr, 1), "nothing");
+  EXPECT_EQ(broadcast_error(memory + 3, 1), "nothing");
+  EXPECT_EQ(broadcast_error(memory + 1, 1),
+            "broadcast: send and recv overlap and are not each other's own place");
+  EXPECT_EQ(broadcast_error(memory + 1, 0), "nothing");
+}
+
+TEST(Arguments, ARankSendsItselfWhatItExpects) {
+  const std::vector<int64_t> other{2, 1, 1};
+  const Piece piece{.send = memory, .recv = memory + 32, .counts = kCounts};
+  EXPECT_EQ(error_of([&] { rank_of_three().all_to_all(piece, other).wait(); }),
+            "all_to_all: rank 1 sends 3 elements to itself and expects 1");
+  const int64_t two = 2, one = 1;
+  const Piece alone{.send = memory, .recv = memory + 32, .counts = {&two, 1}};
+  EXPECT_EQ(error_of([&] {
+              fake_world(0, 1).all_to_all(alone, {&one, 1}).wait();
+            }),
+            "all_to_all: rank 0 sends 2 elements to itself and expects 1");
+}
+
 TEST(Arguments, ReductionsThatDoNotExist) {
   const int64_t one = 1;
   const auto reduce_error = [&](const Piece& piece, ReduceOp op) {

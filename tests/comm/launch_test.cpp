@@ -3,9 +3,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -13,6 +17,7 @@
 #include <set>
 #include <thread>
 
+#include "src/comm/shared/rendezvous.h"
 #include "src/comm/world.h"
 #include "tests/support/processes.h"
 #include "tests/support/scratch.h"
@@ -420,6 +425,39 @@ TEST_F(Launch, WaitsForASlowReaderButNotBeyondTheTimeout) {
   ::close(ends[0]);
   EXPECT_EQ(report.code, 0) << report.cause;
   EXPECT_GE(bytes, 3000000u);
+}
+
+/// A process of another user listens by the name that this user's job meets under.
+TEST_F(Launch, MemoryGoesToNoOtherUser) {
+  if (getuid() != 0) GTEST_SKIP() << "only root can become another user";
+  constexpr uid_t nobody = 65534;
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const std::string name = concat("weft-", getuid(), "-stolen.", getpid());
+  const pid_t thief = fork();
+  if (thief == 0) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::copy(name.begin(), name.end(), address.sun_path + 1);
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    const int made = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    const bool listens = setuid(nobody) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
+                         bind(made, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+                         listen(made, 2) == 0;
+    const char told = listens ? 'y' : 'n';
+    _exit(write(ready[1], &told, 1) == 1 && pause() < 0 ? 0 : 1);
+  }
+  char told = 0;
+  ASSERT_EQ(read(ready[0], &told, 1), 1);
+  EXPECT_EQ(told, 'y');
+  const HostMembers second{concat("stolen.", getpid()), 1, 2, "build"};
+  EXPECT_EQ(error_of<std::runtime_error>([&] { meet(second, 1 << 20, milliseconds(500)); }),
+            concat("connect: the first process of job \"", second.key, "\" on this host, number ",
+                   thief, ", is of user ", nobody, ", not of 0"));
+  kill(thief, SIGKILL);
+  waitpid(thief, nullptr, 0);
+  close(ready[0]);
+  close(ready[1]);
 }
 
 }  // namespace

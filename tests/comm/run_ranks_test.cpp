@@ -120,6 +120,9 @@ TEST(RunRanks, OptionsAreChecked) {
             "run_ranks: 0 ranks; there must be at least one");
   EXPECT_EQ(error_of([&] { run_ranks(1, nothing, {.deadline = std::chrono::milliseconds(0)}); }),
             "run_ranks: the deadline is 0 ms; it must be positive");
+  EXPECT_EQ(
+      error_of([&] { run_ranks(1, nothing, {.deadline = std::chrono::milliseconds::max()}); }),
+      "run_ranks: the deadline is 9223372036854775807 ms; at most ten years, 315619200000");
   EXPECT_EQ(error_of([&] { run_ranks(1, nothing, {.threads_per_rank = -1}); }),
             "run_ranks: -1 threads a rank; 0 shares the cores, and 1024 are the most");
   EXPECT_EQ(error_of([&] { run_ranks(1, nothing, {.threads_per_rank = 1'000'000'000}); }),

@@ -79,6 +79,19 @@ static std::string refusal_of(Graph& graph, const std::function<void()>& work) {
   return "none";
 }
 
+TEST_F(DeviceGraph, KeepsNotWhatTheRunsBeforeUsed) {
+  const Tensor in = ones({1 << 20}, {.device = gpu});
+  Tensor out;
+  Graph graph(gpu);
+  int64_t kept = 0;
+  for (int i = 0; i < 4; ++i) {
+    graph.run([&] { out = mul(add(in, 1), 3); });
+    const MemoryStatistics now = memory_statistics(DeviceKind::cuda);
+    if (i == 1) kept = now.cached + now.total.current;
+    EXPECT_LE(i < 2 ? 0 : now.cached + now.total.current, kept + (1 << 20)) << i;
+  }
+}
+
 TEST_F(DeviceGraph, RefusesWhatIsNotTheSameEachTime) {
   const Tensor x = zeros({3}, {.device = gpu});
   Graph reads(gpu), draws(gpu), writes(gpu);

@@ -29,9 +29,9 @@ struct SoftmaxCase {
 template <class Check>
 static void for_softmax_rows(const Check& check) {
   constexpr DType kDtypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
-  const std::pair<Shape, int> rows[] = {{{7}, 0},        {{5, 33}, 1},   {{33, 5}, 0},
-                                        {{3, 5, 40}, 2}, {{3, 9, 4}, 1}, {{3, 1000}, 1},
-                                        {{70, 64}, 1},   {{0, 4}, 1},    {{1, 60000}, 1}};
+  const std::pair<Shape, int> rows[] = {
+      {{7}, 0},      {{5, 33}, 1}, {{33, 5}, 0},   {{3, 5, 40}, 2}, {{3, 9, 4}, 1}, {{3, 1000}, 1},
+      {{70, 64}, 1}, {{0, 4}, 1},  {{1, 6144}, 1}, {{1, 12288}, 1}, {{1, 60000}, 1}};
   for (const DType dtype : kDtypes) {
     for (const auto& [shape, dim] : rows) {
       for (const Lie lie : {Lie::dense, Lie::transposed, Lie::gaps}) {

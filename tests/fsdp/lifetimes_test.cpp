@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <array>
+#include <barrier>
 #include <cmath>
 #include <memory>
 
@@ -230,6 +232,33 @@ TEST(Lifetimes, ALossDoesNotOutliveItsModel) {
       EXPECT_EQ(error_of([&] { penalty.backward(); }), gone);
     }
     EXPECT_EQ(error_of([&] { (*part)(rows_for(mesh, preset)); }), gone);
+  });
+}
+
+/// As when Python collects it as garbage there; a gather of its owner is under way.
+TEST(Lifetimes, AModelMayEndOnAnotherThread) {
+  std::array<std::shared_ptr<Sequential>, 2> models;
+  std::barrier both(2);
+  run_ranks(2, [&](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 2}});
+    const auto own = static_cast<size_t>(world.rank());
+    std::vector<std::vector<float>> expected;
+    for (int round = 0; round < 4; ++round) {
+      manual_seed(2);
+      auto model = two_layers();
+      shard(*model, mesh, {});
+      model->materialize();
+      for (int step = 0; step < 2; ++step) sum(square((*model)(rows(mesh)))).backward();
+      if (round == 0) expected = gradients_of(*model);
+      EXPECT_EQ(gradients_of(*model), expected) << round;
+      model->children()[0].second->add_hooks(
+          {.before = [](const Tensors&) -> Tensors { fail("stopped"); }, .after = {}});
+      EXPECT_EQ(error_of([&] { (*model)(rows(mesh)); }), "stopped");
+      models[own] = std::move(model);
+      both.arrive_and_wait();
+      models[1 - own] = nullptr;
+      both.arrive_and_wait();
+    }
   });
 }
 

@@ -9,16 +9,16 @@
 namespace weft {
 
 struct LoneState {
-  explicit LoneState(int ranks) : ended(new std::atomic<uint32_t>[static_cast<size_t>(ranks)] {}) {}
+  explicit LoneState(int ranks) : rank_states(new RankState[static_cast<size_t>(ranks)]) {}
   WorldState state;
-  std::unique_ptr<std::atomic<uint32_t>[]> ended;
+  std::unique_ptr<RankState[]> rank_states;
 };
 
 /// The view that one process has of a world with whose other processes it shares no memory.
 class LoneWorld final : private LoneState, public World {
  public:
   LoneWorld(int ranks, std::chrono::milliseconds deadline)
-      : LoneState(ranks), World(ranks, deadline, ranks, state, ended.get()) {}
+      : LoneState(ranks), World(ranks, deadline, ranks, state, rank_states.get()) {}
 
   bool shares_memory(std::span<const int>) const override { return false; }
   std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>&, const std::vector<int>&,

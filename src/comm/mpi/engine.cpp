@@ -288,6 +288,18 @@ bool MpiEngine::all_have_ended() const {
   return std::all_of(ended_.begin(), ended_.end(), [](uint8_t ended) { return ended != 0; });
 }
 
+/// Who is gone will never say its end; its last words may be on their way for a while.
+void MpiEngine::look_for_the_dead() {
+  const auto now = std::chrono::steady_clock::now();
+  for (int r = 0; world_ && r < size_; ++r) {
+    if (has_ended(r) || !world_->is_gone(r)) continue;
+    if (first_gone_ == std::chrono::steady_clock::time_point()) first_gone_ = now;
+    if (now - first_gone_ < 2 * kLinger || world_->is_aborted()) return;
+    world_->abort(
+        {rank_, r, concat("rank ", r, " ", world_->end_in_words(r), " before the end of its job")});
+  }
+}
+
 void MpiEngine::end() {
   {
     const Lock lock(mutex_);
@@ -305,6 +317,7 @@ void MpiEngine::end() {
     const Lock lock(mutex_);
     poll();
     over = silent_ || (all_have_ended() && mail_->all_left());
+    look_for_the_dead();
   }
   stop_thread();
   termination_.reset();

@@ -102,6 +102,7 @@ class MpiEngine {
   std::vector<Partial>& bootstrap(uint64_t round);
   void check_bootstrap(const std::vector<Partial>& parts, std::chrono::milliseconds deadline);
   bool all_have_ended() const;
+  void look_for_the_dead();
   void stop_thread();
   void work_remains();
 
@@ -133,6 +134,8 @@ class MpiEngine {
   std::chrono::microseconds nap_{100}, patience_{100};
   std::optional<Termination> termination_{std::in_place};
   std::chrono::steady_clock::time_point asked_at_{};
+  /// At the end: when a rank was first seen to be gone without a word.
+  std::chrono::steady_clock::time_point first_gone_{};
   std::thread thread_;
 };
 

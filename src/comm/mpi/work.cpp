@@ -4,12 +4,20 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "src/comm/mpi/engine.h"
 #include "src/comm/pending.h"
 #include "src/comm/world.h"
 
 namespace weft {
+
+/// How long a message may be on its way between processes of one host.
+static constexpr std::chrono::seconds kLongestWay{1};
+/// Who is late may itself wait for another rank, with which it shares memory, and knows better who
+/// is at fault: it speaks first, though its wait began a little later.
+static constexpr std::chrono::milliseconds kOthersFirst{500};
 
 MpiWork::MpiWork(MpiTransport& transport, uint64_t number)
     : transport_(transport),
@@ -41,6 +49,7 @@ void MpiWork::receive(const MpiHeader& header, MpiPayload payload) noexcept {
 }
 
 void MpiWork::transferred(uint64_t token) noexcept {
+  has_moved_ = true;
   step([&] { moved(token); });
 }
 
@@ -110,6 +119,9 @@ void MpiWork::look_around() noexcept {
   const MpiEngine::Lock lock = engine().lock();
   step([&] {
     if (engine().world().is_aborted()) throw_echo();
+    engine().world().is_waiting(group().world_rank(rank()));
+    // The others have come so far: what is waited for next may take as long.
+    if (std::exchange(has_moved_, false)) waiter_ = Waiter(engine().world().spins());
     check_missing_ranks();
   });
   if (engine().world().is_aborted()) engine().poll();  // which tells the others
@@ -125,12 +137,17 @@ void MpiWork::throw_echo() const {
 
 void MpiWork::check_missing_ranks() {
   for (const int rank : silent()) {
-    // What it said before it ended came before its end.
-    if (!engine().has_ended(group().world_rank(rank))) continue;
-    fail_with(concat(title(), ": ", group().rank_in_words(rank), " ended and did not ", missed()),
+    const int world_rank = group().world_rank(rank);
+    // What it said before it ended came before its end, or soon after its process was gone.
+    const bool is_gone = waiter_.waited() > kLongestWay && engine().world().is_gone(world_rank);
+    if (!engine().has_ended(world_rank) && !is_gone) continue;
+    fail_with(concat(title(), ": ", group().rank_in_words(rank), " ",
+                     is_gone ? engine().world().end_in_words(world_rank) : "ended", " and did not ",
+                     missed()),
               rank);
   }
-  if (waiter_.waited() > engine().world().deadline()) fail_late();
+  const std::chrono::milliseconds deadline = engine().world().deadline();
+  if (waiter_.waited() > deadline + std::min(deadline / 4, kOthersFirst)) fail_late();
 }
 
 void MpiWork::fail_late() {

@@ -92,6 +92,8 @@ class MpiWork : public Work::State {
   /// Begun and ended on the rank's thread.
   FlightOperation flight_;
   bool done_ = false;
+  /// A transfer ended since it last looked around.
+  bool has_moved_ = false;
   int exceptions_;
   int64_t received_ = 0;
   std::exception_ptr error_;

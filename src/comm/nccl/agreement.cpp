@@ -27,6 +27,32 @@ std::vector<uint64_t> NcclAgreement::gathered(std::span<const uint64_t> own) con
   return all;
 }
 
+void NcclAgreement::fail(const NcclCallName& call, int at_fault, const std::string& text) {
+  const int world_rank = host_->world_ranks()[static_cast<size_t>(at_fault)];
+  const CommError error(text, world_rank, in_words(call.signature), call.number);
+  const int found_by = host_->world_ranks()[static_cast<size_t>(host_->rank())];
+  host_->world()->abort({found_by, world_rank, error.what()}, std::make_exception_ptr(error));
+  throw error;
+}
+
+void NcclAgreement::compare_counts(const NcclCallName& call, std::span<const int64_t> sent,
+                                   std::span<const int64_t> expected) {
+  std::vector<uint64_t> own(sent.begin(), sent.end());
+  own.insert(own.end(), expected.begin(), expected.end());
+  const std::vector<uint64_t> all = gathered(own);
+  const size_t ranks = sent.size();
+  for (size_t from = 0; from < ranks; ++from) {
+    for (size_t to = 0; to < ranks; ++to) {
+      const uint64_t sends = all[from * 2 * ranks + to];
+      const uint64_t expects = all[to * 2 * ranks + ranks + from];
+      if (sends == expects) continue;
+      fail(call, static_cast<int>(from),
+           concat(call.title(), ": rank ", from, " sends ", sends, " elements to rank ", to,
+                  ", which expects ", expects));
+    }
+  }
+}
+
 void NcclAgreement::compare() {
   const std::vector<uint64_t> all = gathered({&hash_, 1});
   if (std::any_of(all.begin(), all.end(), [&](uint64_t one) { return one != all[0]; })) {
@@ -57,14 +83,10 @@ void NcclAgreement::fail_diverged() {
       const std::string own = in_words(call.signature);
       const std::string zero = words_of_rank(0, own);
       const std::string other = words_of_rank(static_cast<int>(r), own);
-      const int at_fault = host_->world_ranks()[r];
-      const CommError error(
-          concat(call.group, ": nccl call number ", number, ": rank 0 called ", zero, " but rank ",
-                 r, " called ", other, zero == other ? " on another stream or in another way" : ""),
-          at_fault, own, number);
-      const int found_by = host_->world_ranks()[static_cast<size_t>(host_->rank())];
-      host_->world()->abort({found_by, at_fault, error.what()}, std::make_exception_ptr(error));
-      throw error;
+      fail(call, static_cast<int>(r),
+           concat(call.group, ": nccl call number ", number, ": rank 0 called ", zero, " but rank ",
+                  r, " called ", other,
+                  zero == other ? " on another stream or in another way" : ""));
     }
   }
   throw CommError(concat(host_->name(), ": ranks differ in what they called before"), -1, "",

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "src/comm/nccl/lane.h"
@@ -21,11 +23,16 @@ class NcclAgreement {
 
   /// A call, and how it is done; CommError naming a rank and a call in which ranks differ.
   void add(const NcclCallName& call, uint64_t how);
+  /// An all_to_all's counts, pair by pair; CommError naming a pair that differs.
+  void compare_counts(const NcclCallName& call, std::span<const int64_t> sent,
+                      std::span<const int64_t> expected);
 
  private:
   void compare();
   /// Aborts the world with the first call in which a rank differs from the first, and throws it.
   [[noreturn]] void fail_diverged();
+  /// Aborts the world with that text; `at_fault` is a rank of the group.
+  [[noreturn]] void fail(const NcclCallName& call, int at_fault, const std::string& text);
   std::vector<uint64_t> gathered(std::span<const uint64_t> own) const;
   std::string words_of_rank(int rank, const std::string& own) const;
 

@@ -23,11 +23,21 @@ std::string NcclCallName::title() const {
   return concat(one, ", or one up to number ", last_of_graph, " of the same graph");
 }
 
-/// Those that the calling thread made and has.
-static constinit thread_local NcclLane* lanes_of_thread = nullptr;
+/// Those that a thread made; any thread may let go of the last of what holds one.
+struct NcclLane::OfThread {
+  std::mutex mutex;
+  std::vector<NcclLane*> lanes;
+
+  static const std::shared_ptr<OfThread>& current() {
+    thread_local const std::shared_ptr<OfThread> mine = std::make_shared<OfThread>();
+    return mine;
+  }
+};
 
 void NcclLane::check_all_results() {
-  for (NcclLane* lane = lanes_of_thread; lane; lane = lane->next_) lane->check_results();
+  OfThread& mine = *OfThread::current();
+  const std::lock_guard lock(mine.mutex);
+  for (NcclLane* lane : mine.lanes) lane->check_results();
 }
 
 NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device device,
@@ -36,7 +46,8 @@ NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device devi
       world_(*group.world()),
       device_(device),
       first_(first),
-      communicator_(nccl::begin(group.size(), id, group.rank(), device.index)) {
+      communicator_(nccl::begin(group.size(), id, group.rank(), device.index)),
+      siblings_(OfThread::current()) {
   try {
     await(first);
   } catch (...) {
@@ -44,14 +55,18 @@ NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device devi
     throw;
   }
   watch(*this);
-  next_ = std::exchange(lanes_of_thread, this);
+  {
+    const std::lock_guard lock(siblings_->mutex);
+    siblings_->lanes.push_back(this);
+  }
   cuda::check_reads_by(check_all_results);
 }
 
 NcclLane::~NcclLane() {
-  NcclLane** place = &lanes_of_thread;
-  while (*place && *place != this) place = &(*place)->next_;
-  if (*place) *place = next_;
+  {
+    const std::lock_guard lock(siblings_->mutex);
+    std::erase(siblings_->lanes, this);
+  }
   unwatch(*this);
   const std::lock_guard lock(mutex_);
   if (!communicator_) return;

@@ -90,8 +90,9 @@ class NcclLane final : private Watched {
   std::exception_ptr failure_;
   std::deque<UnderWay> under_way_;
   bool is_recorded_ = false;
-  /// Of the thread that made it.
-  NcclLane* next_ = nullptr;
+  /// This one among them.
+  struct OfThread;
+  const std::shared_ptr<OfThread> siblings_;
 };
 
 }  // namespace weft

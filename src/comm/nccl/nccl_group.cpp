@@ -165,6 +165,12 @@ static uint64_t way_of(int role, bool is_recorded) {
          (reduces_in_rank_order() ? 1 : 0);
 }
 
+/// NCCL would hang, or take wrong elements, where the two of a pair differ.
+void NcclGroup::compare_counts(const Collective& call, const NcclCallName& name) {
+  if (call.kind != CollectiveKind::all_to_all) return;
+  agreement_->compare_counts(name, call.pieces[0].counts, call.recv_counts);
+}
+
 Work NcclGroup::record(const Collective& call, Graph& graph) {
   const Stream stream = current_stream(device_of(call));
   if (stream.device != graph.device()) {
@@ -180,6 +186,7 @@ Work NcclGroup::record(const Collective& call, Graph& graph) {
   }
   const std::shared_ptr<RecordedCalls> recorded = recorded_by(graph);
   const NcclCallName name = named(call, calls_ + recorded->calls.size() + 1);
+  compare_counts(call, name);
   lane->second->outlives_calls();
   queue(call, name, *lane->second, stream);
   recorded->calls.push_back(
@@ -239,6 +246,7 @@ Work NcclGroup::start_here(const Collective& call) {
     agreement_.emplace(control_);
   }
   agreement_->add(name, way_of(role, false));
+  compare_counts(call, name);
   const std::shared_ptr<NcclLane> lane = lane_for(stream, role, name);
   lane->begin(name);
   FlightOperation flight;

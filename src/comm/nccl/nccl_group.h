@@ -42,6 +42,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   void begin_again(RecordedCalls& recorded);
   NcclCallName named(const Collective& call, uint64_t number) const;
   std::shared_ptr<NcclLane> lane_for(const Stream& stream, int role, const NcclCallName& call);
+  void compare_counts(const Collective& call, const NcclCallName& name);
   void queue(const Collective& call, const NcclCallName& name, NcclLane& lane,
              const Stream& stream);
 

@@ -28,7 +28,7 @@ struct GroupUnderWay {
 };
 
 /// What the processes of a host share of their world. Zeros are a world that has begun. It is
-/// followed by a flag a rank, that the rank has ended, and then by the groups.
+/// followed by the state of each rank, and then by the groups.
 struct WorldSegment {
   WorldState state;
   std::array<std::atomic<int32_t>, SharedMemory::kMaxRegions> processes;
@@ -38,7 +38,7 @@ struct WorldSegment {
   uint64_t used;
   std::array<GroupUnderWay, 1024> under_way;
 
-  std::atomic<uint32_t>* ended() { return reinterpret_cast<std::atomic<uint32_t>*>(this + 1); }
+  RankState* ranks() { return reinterpret_cast<RankState*>(this + 1); }
 };
 
 /// Before the memory of a group; its last user gives it back.
@@ -76,7 +76,7 @@ ProcessWorld::ProcessWorld(int rank, int ranks, std::vector<int> here,
                            std::shared_ptr<SharedMemory> segment, SharedHeap& heap)
     : World(ranks, deadline, static_cast<int>(here.size()),
             reinterpret_cast<WorldSegment*>(segment->data())->state,
-            reinterpret_cast<WorldSegment*>(segment->data())->ended()),
+            reinterpret_cast<WorldSegment*>(segment->data())->ranks()),
       rank_(rank),
       here_(std::move(here)),
       memory_(std::move(segment)),
@@ -140,6 +140,7 @@ bool ProcessWorld::shares_memory(std::span<const int> ranks) const {
 bool ProcessWorld::is_gone(int rank) const {
   const int place = place_of(rank);
   if (place < 0 || rank == rank_) return false;
+  const std::lock_guard guard(looking_);
   const auto now = std::chrono::steady_clock::now();
   if (now - looked_ >= kLookEvery) {
     looked_ = now;
@@ -164,8 +165,7 @@ std::string ProcessWorld::end_in_words(int rank) const {
 /// Memory of the segment, zeros, that is never cut again.
 std::byte* ProcessWorld::cut(size_t bytes) {
   if (segment_.used == 0) {
-    segment_.used =
-        sizeof(WorldSegment) + static_cast<size_t>(ranks()) * sizeof(std::atomic<uint32_t>);
+    segment_.used = sizeof(WorldSegment) + static_cast<size_t>(ranks()) * sizeof(RankState);
   }
   const uint64_t begin = (segment_.used + kSegmentPage - 1) / kSegmentPage * kSegmentPage;
   if (begin + bytes > memory_->bytes()) fail_call("subgroup", "there is no room for more groups");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <mutex>
 #include <vector>
 
 #include "src/comm/memory_group.h"
@@ -54,7 +55,8 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   const std::shared_ptr<SharedMemory> memory_;
   WorldSegment& segment_;
   SharedHeap& heap_;
-  /// Whether a process is gone is asked of the system, not too often.
+  /// Whether a process is gone is asked of the system, not too often; of any thread.
+  mutable std::mutex looking_;
   mutable std::chrono::steady_clock::time_point looked_{};
   mutable std::vector<bool> gone_;
 };

@@ -97,6 +97,16 @@ static void send_greeting(int to, Greeting greeting, const std::vector<int>& des
   if (sendmsg(to, &message, MSG_NOSIGNAL) < 0) fail_call("sendmsg", std::strerror(errno));
 }
 
+/// The process at the other end of a connection: its user and number.
+static ucred peer_of(int connection) {
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    fail_call("getsockopt", std::strerror(errno));
+  }
+  return peer;
+}
+
 /// False when the other end is closed.
 static bool receive_greeting(int from, Greeting& greeting, std::vector<Descriptor>& descriptors) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> room{};
@@ -107,6 +117,9 @@ static bool receive_greeting(int from, Greeting& greeting, std::vector<Descripto
   message.msg_control = room.data();
   message.msg_controllen = room.size();
   const ssize_t got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
+  if (got >= 0 && (message.msg_flags & MSG_CTRUNC)) {
+    fail_call("recvmsg", "this process may open no more files (ulimit -n)");
+  }
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
     if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
     const size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -204,10 +217,12 @@ class Host {
   /// Says in `wrong` what ends the meeting; true when one more has come.
   bool let_in(std::string& wrong) {
     Descriptor guest(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (guest.get() < 0) return false;
-    ucred user = {};
-    socklen_t length = sizeof user;
-    getsockopt(guest.get(), SOL_SOCKET, SO_PEERCRED, &user, &length);
+    if (guest.get() < 0) {
+      const bool may_come = errno == EINTR || errno == EAGAIN || errno == ECONNABORTED;
+      if (!may_come) wrong = concat("accept: ", std::strerror(errno));
+      return false;
+    }
+    const ucred user = peer_of(guest.get());
     if (user.uid != getuid()) return false;
     Greeting greeting;
     std::vector<Descriptor> brought;
@@ -251,7 +266,14 @@ static Descriptor connected_socket(const HostMembers& members, Clock::time_point
   while (true) {
     Descriptor made = new_socket();
     const auto* to = reinterpret_cast<const sockaddr*>(&address.address);
-    if (::connect(made.get(), to, address.length) == 0) return made;
+    if (::connect(made.get(), to, address.length) == 0) {
+      // It gets this process's memory: anybody may take an address of that name.
+      const ucred host = peer_of(made.get());
+      if (host.uid == getuid()) return made;
+      fail_call("connect", "the first process of job ", in_quotes(members.key),
+                " on this host, number ", host.pid, ", is of user ", host.uid, ", not of ",
+                getuid());
+    }
     const bool may_come = errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR;
     if (!may_come) fail_call("connect", std::strerror(errno));
     if (Clock::now() > until) {
