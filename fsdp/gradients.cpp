@@ -84,6 +84,7 @@ void Gradients::cut_into_buckets() {
   }
   buckets_ = bucket + 1;
   incomplete_.resize(static_cast<size_t>(buckets_));
+  under_way_.resize(static_cast<size_t>(buckets_));
   works_.resize(static_cast<size_t>(buckets_));
   additions_.resize(static_cast<size_t>(buckets_));
   landed_.resize(static_cast<size_t>(buckets_));
@@ -259,6 +260,10 @@ void Gradients::show(Part& part, bool sync) const {
     seen = sum_in(final_, part, summed_over(roles_.cut.size(), Replicate()));
   }
   slot.parameter->value().set_grad(seen);
+}
+
+bool Gradients::is_under_way() const {
+  return std::find(under_way_.begin(), under_way_.end(), true) != under_way_.end();
 }
 
 void Gradients::finish_quietly() noexcept {

@@ -55,6 +55,7 @@ class Gradients {
   void start(int bucket, size_t step);
   /// `last`: no reduction of this step follows.
   void wait(int bucket, bool last);
+  bool is_under_way() const;
   /// Waits for what is under way; errors are dropped.
   void finish_quietly() noexcept;
 
@@ -128,7 +129,8 @@ class Gradients {
   Device device_ = cpu;
   /// Counts of the pieces being posted.
   std::vector<int64_t> counts_;
-  /// By bucket. They end before the memory that they use.
+  /// By bucket: what was not waited for. They end before the memory that they use.
+  std::vector<bool> under_way_;
   std::vector<Work> works_;
 };
 

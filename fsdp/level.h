@@ -32,6 +32,8 @@ class Level {
   void free(BufferPool& pool);
   /// Its memory is not used again.
   void drop();
+  /// It was started and not waited for.
+  bool is_under_way() const { return waiting_; }
   bool has_memory() const { return static_cast<bool>(memory_); }
 
   const AxisGroup& group() const { return group_; }

@@ -131,6 +131,7 @@ void Gradients::start(int bucket, size_t step) {
   counts_.clear();
   counts_.reserve(parts_.size());
   Work& work = works_[static_cast<size_t>(bucket)];
+  under_way_[static_cast<size_t>(bucket)] = true;
   if (reduction.scatters) {
     for (Part& part : parts_) pieces.push_back(scattered(part, step));
     work = reduction.group.ranks.reduce_scatter(pieces, ReduceOp::sum);
@@ -141,6 +142,7 @@ void Gradients::start(int bucket, size_t step) {
 }
 
 void Gradients::wait(int bucket, bool last) {
+  under_way_[static_cast<size_t>(bucket)] = false;
   works_[static_cast<size_t>(bucket)].wait();
   const NoGrad no_grad;
   for (const auto& [part, sum] : std::exchange(additions_[static_cast<size_t>(bucket)], {})) {

@@ -63,6 +63,7 @@ void Runtime::hear(const Action& action) {
     span.emplace(name, static_cast<int64_t>(unit.index), computes ? pool_.device() : cpu,
                  TraceSpan::Time::waits);
   }
+  unit.runs_here();
   switch (action.kind) {
     case Action::Kind::gather: {
       const Level& level = unit.levels()[action.step];

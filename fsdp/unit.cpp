@@ -6,7 +6,6 @@
 
 #include "fsdp/runtime.h"
 #include "weft/context.h"
-#include "weft/end_on_thread.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
 
@@ -53,7 +52,16 @@ Unit::Unit(Module& module, Roles roles, const FullyShardOptions& options)
       gradients_(roles_, options.bucket_bytes, options.offload.gradients) {}
 
 std::shared_ptr<Unit> Unit::make(Module& module, Roles roles, const FullyShardOptions& options) {
-  return EndOnThread<Unit>::owned(new Unit(module, std::move(roles), options));
+  return {new Unit(module, std::move(roles), options), [](Unit* gone) {
+            const auto home = gone->home_;
+            gone->is_under_way() ? home->take(gone) : delete gone;
+          }};
+}
+
+bool Unit::is_under_way() const {
+  return gradients_.is_under_way() ||
+         std::any_of(levels_.begin(), levels_.end(),
+                     [](const Level& level) { return level.is_under_way(); });
 }
 
 void Unit::end_departed() { EndOnThread<Unit>::of_thread()->reap(); }

@@ -7,6 +7,7 @@
 
 #include "fsdp/gradients.h"
 #include "fsdp/level.h"
+#include "weft/end_on_thread.h"
 
 namespace weft::fsdp {
 
@@ -16,10 +17,12 @@ class Runtime;
 /// fully_shard.
 class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> {
  public:
-  /// Of the calling thread, and ended by it, whose calls may be under way: what another thread lets
-  /// go of (Python collects garbage on any) waits for `end_departed`, or the thread's end.
+  /// One whose calls are under way is ended by their thread: let go of by another one (Python
+  /// collects garbage on any), it waits for that one's `end_departed`, or end.
   static std::shared_ptr<Unit> make(Module& module, Roles roles, const FullyShardOptions& options);
   static void end_departed();
+  /// The calling thread makes its calls from now on.
+  void runs_here() { home_ = EndOnThread<Unit>::of_thread(); }
   ~Unit() override;
 
   bool owns(const Parameter& parameter) const;
@@ -99,6 +102,7 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
     bool trainable;
   };
 
+  bool is_under_way() const;
   std::string path_of(const NamedParameter& named) const;
   int dim_of(const NamedParameter& named) const;
   void forget_slots();
@@ -127,6 +131,8 @@ class Unit : public ModuleAttachment, public std::enable_shared_from_this<Unit> 
   size_t slice_bytes_ = 0;
   int frozen_ = 0;
 
+  /// Of the thread that made its last call.
+  std::shared_ptr<EndOnThread<Unit>> home_;
   /// What forward and backward compute on.
   Device device_ = cpu;
   Ref<Storage> slices_;

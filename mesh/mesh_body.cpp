@@ -20,7 +20,12 @@ struct RankMeshes {
   std::vector<std::weak_ptr<MeshGrid>> grids;
   std::vector<std::shared_ptr<MeshBody>> adopted;
 
-  ~RankMeshes() { adopted.clear(); }
+  /// Tables may look others up while they go, which are adopted then.
+  ~RankMeshes() {
+    adopted.clear();
+    end->reap();
+    adopted.clear();
+  }
 
   static RankMeshes& current() {
     thread_local RankMeshes meshes;

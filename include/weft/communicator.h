@@ -103,7 +103,8 @@ class WEFT_API Communicator {
   Work gather(std::span<const Piece> pieces, int root) const;
   /// send: the whole on root, recv: own part.
   Work scatter(std::span<const Piece> pieces, int root) const;
-  /// send: counts[r] elements for each rank r; recv: recv_counts[r] elements from each.
+  /// send: counts[r] elements for each rank r; recv: recv_counts[r] elements from each. On GPUs,
+  /// between processes, it waits for the others' calls, to compare the counts.
   Work all_to_all(const Piece& piece, std::span<const int64_t> recv_counts) const;
   /// In memory 16 messages from one rank to another can be under way; more wait for one of them.
   Work send(const void* data, int64_t count, DType dtype, int to, int tag = 0) const;

@@ -27,17 +27,25 @@ std::string NcclCallName::title() const {
 struct NcclLane::OfThread {
   std::mutex mutex;
   std::vector<NcclLane*> lanes;
+  /// Null when the calling thread made none, or ends.
+  static constinit inline thread_local OfThread* here = nullptr;
 
   static const std::shared_ptr<OfThread>& current() {
-    thread_local const std::shared_ptr<OfThread> mine = std::make_shared<OfThread>();
-    return mine;
+    struct Holder {
+      std::shared_ptr<OfThread> mine = std::make_shared<OfThread>();
+      Holder() { here = mine.get(); }
+      ~Holder() { here = nullptr; }
+    };
+    thread_local const Holder holder;
+    return holder.mine;
   }
 };
 
 void NcclLane::check_all_results() {
-  OfThread& mine = *OfThread::current();
-  const std::lock_guard lock(mine.mutex);
-  for (NcclLane* lane : mine.lanes) lane->check_results();
+  OfThread* mine = OfThread::here;
+  if (!mine) return;
+  const std::lock_guard lock(mine->mutex);
+  for (NcclLane* lane : mine->lanes) lane->check_results();
 }
 
 NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device device,

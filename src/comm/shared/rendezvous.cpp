@@ -117,9 +117,6 @@ static bool receive_greeting(int from, Greeting& greeting, std::vector<Descripto
   message.msg_control = room.data();
   message.msg_controllen = room.size();
   const ssize_t got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
-  if (got >= 0 && (message.msg_flags & MSG_CTRUNC)) {
-    fail_call("recvmsg", "this process may open no more files (ulimit -n)");
-  }
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
     if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
     const size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -128,6 +125,9 @@ static bool receive_greeting(int from, Greeting& greeting, std::vector<Descripto
       std::memcpy(&descriptor, CMSG_DATA(head) + i * sizeof(int), sizeof(int));
       descriptors.emplace_back(descriptor);
     }
+  }
+  if (got >= 0 && (message.msg_flags & MSG_CTRUNC)) {
+    fail_call("recvmsg", "this process may open no more files (ulimit -n)");
   }
   greeting.text.back() = '\0';
   return got == static_cast<ssize_t>(sizeof greeting);
@@ -227,7 +227,12 @@ class Host {
     Greeting greeting;
     std::vector<Descriptor> brought;
     if (!await_readable(guest.get(), until_)) return false;
-    if (!receive_greeting(guest.get(), greeting, brought) || brought.size() != 1) return false;
+    try {
+      if (!receive_greeting(guest.get(), greeting, brought) || brought.size() != 1) return false;
+    } catch (const std::runtime_error& error) {
+      wrong = error.what();
+      return false;
+    }
     const auto index = static_cast<size_t>(greeting.index);
     if (greeting.index < 1 || greeting.index >= members_.count || guests_[index].get() >= 0 ||
         greeting.count != members_.count) {
