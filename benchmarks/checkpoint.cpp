@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving and loading a model and its optimizer, beside the raw floor of the same disk.
+// Saving and loading a model and its optimizer, compared with raw I/O on the same disk.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -15,9 +15,11 @@
 
 #include "benchmarks/report.h"
 #include "weft/checkpoint.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft::bench {
 
@@ -83,7 +85,7 @@ static void read_raw(const std::string& path, std::span<std::byte> bytes) {
   ::close(file);
 }
 
-/// Past the page cache, 4 calls of 4 MiB at once.
+/// O_DIRECT reads that bypass the page cache, 4 calls of 4 MiB at a time.
 static void read_raw_past_cache(const std::string& path, std::span<std::byte> bytes) {
   constexpr size_t call = size_t{4} << 20;
   const int file = ::open(path.c_str(), O_RDONLY | O_DIRECT);
@@ -107,7 +109,7 @@ static void read_raw_past_cache(const std::string& path, std::span<std::byte> by
   if (failed) fail_call("pread", path);
 }
 
-/// Asks the system to forget the pages of every file below.
+/// Asks the system to drop the cached pages of every file in the directory.
 static void drop_pages(const std::string& directory) {
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {
     if (!entry.is_regular_file()) continue;
@@ -117,7 +119,7 @@ static void drop_pages(const std::string& directory) {
   }
 }
 
-/// Has the page cache hold every file below.
+/// Loads every file in the directory into the page cache.
 static void read_pages(const std::string& directory) {
   std::vector<std::byte> memory;
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {
@@ -146,7 +148,7 @@ static void run_round(const Communicator& world, const Options& options, StateDi
   world.barrier();
   const std::string mine = concat(top, "/raw/", world.rank());
   const auto drop = [&](const std::string& directory) {
-    world.barrier();  // pages that another rank has not yet synced would stay
+    world.barrier();  // unsynced pages of another rank would stay cached
     if (world.rank() == 0) drop_pages(directory);
   };
   rounds.time(world, "raw_write", [&] { write_raw(mine, buffer); });
@@ -168,7 +170,7 @@ static void run_round(const Communicator& world, const Options& options, StateDi
   if (state.tensors.begin()->second.to_vector<float>() != before) {
     fail_call("load", "did not restore the elements");
   }
-  // A load that went past the page cache left nothing there.
+  // A load that bypassed the page cache left no pages there.
   if (world.rank() == 0) read_pages(path);
   rounds.time(world, "load_warm", [&] { load(path, state); });
   world.barrier();
@@ -176,7 +178,7 @@ static void run_round(const Communicator& world, const Options& options, StateDi
   world.barrier();
 }
 
-/// The saver and its copies live on, as in training.
+/// The saver and its copies persist between saves, as in training.
 static void run_async_round(const Communicator& world, CheckpointSaver& saver, StateDict& state,
                             std::span<std::byte> buffer, int round, Rounds& rounds) {
   rounds.time(world, "memcpy", [&] {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective costs beside the bytes it moves: its latency, and the check that all ranks
-// called the same.
+// The cost of a collective apart from the bytes it moves: its latency, and the check that all ranks
+// made the same call.
 
 #include <algorithm>
 
 #include "benchmarks/report.h"
 #include "src/comm/signature.h"
 #include "weft/communicator.h"
-#include "weft/context.h"
+#include "weft/ranks.h"
 
 namespace weft::bench {
 
@@ -30,7 +30,7 @@ static void print_nanoseconds(const char* name, const Options& options, double n
          {"calls", options.calls}});
 }
 
-/// What one rank does a call: it signs its own, and compares the others' hashes with the first's.
+/// A rank's part of the check: signs its own call, and compares the others' hashes with rank 0's.
 static double check_seconds(const Options& options) {
   const int64_t count = 1024;
   const Piece piece{.dtype = DType::f32, .counts = {&count, 1}};
@@ -42,7 +42,7 @@ static double check_seconds(const Options& options) {
     for (int64_t i = 0; i < options.calls; ++i) {
       sign(call, signatures[0]);
       for (const Signature& other : signatures) differing += other.hash != signatures[0].hash;
-      // The compiler must not do it once for all.
+      // Prevents the compiler from hoisting the work out of the loop.
       asm volatile("" : "+m"(call), "+m"(signatures[0]));
     }
   });

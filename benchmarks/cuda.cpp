@@ -8,9 +8,11 @@
 #include "benchmarks/vendor.h"
 #include "cli/machine.h"
 #include "weft/autograd.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft::bench {
 
@@ -31,7 +33,7 @@ class DeviceKernels {
   explicit DeviceKernels(const Options& options)
       : options_(options), device_(device_named(options.device)) {}
 
-  /// Bytes a second that a copy reads and writes; others are fractions of it.
+  /// Bytes per second that a copy reads and writes; other kernels are reported as fractions of it.
   void rows() {
     copy_ceiling();
     for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -42,7 +44,7 @@ class DeviceKernels {
     updates();
   }
 
-  /// The products of the 1B Llama: forward, and of backward those for the input and the weight.
+  /// The products of the 1B Llama: forward, and the gradients of the input and of the weight.
   void products() const {
     const LlamaConfig& c = options_.training.model;
     const int64_t tokens = options_.training.batch * options_.training.sequence;
@@ -64,7 +66,7 @@ class DeviceKernels {
     const Tensor q = random({batch, s, c.heads, c.head_dim}).set_requires_grad();
     const Tensor k = random({batch, s, c.kv_heads, c.head_dim}).set_requires_grad();
     const Tensor v = random({batch, s, c.kv_heads, c.head_dim}).set_requires_grad();
-    // Two products of 2 s s d a head, half of each masked; backward is 2.5 times that.
+    // Two products of 2 s s d per head, half of each masked; backward is 2.5 times that.
     const auto forward = static_cast<double>(2 * batch * c.heads * s * s * c.head_dim);
     compare(
         "attention, forward", forward,
@@ -95,7 +97,7 @@ class DeviceKernels {
   }
   static std::string dtype_name(DType dtype) { return dtype == DType::f32 ? "f32" : "bf16"; }
 
-  /// GB/s of the least bytes that a call must read and write.
+  /// GB/s, counting the minimum of bytes that a call must read and write.
   double bytes_case(const std::string& name, int64_t bytes, const Function& f) const {
     const Spread spread = device_seconds(device_, options_.seconds, f);
     const double rate = static_cast<double>(bytes) / spread.median;
@@ -119,7 +121,7 @@ class DeviceKernels {
     copy_rate_ = bytes_case("copy of 1 GiB", 2 * 4 * elements, [&] { copy_(to, from); });
   }
 
-  /// Forward alone, unrecorded, and forward with the gradients of `leaves` for a gradient of ones.
+  /// Forward without recording, and forward with gradients of `leaves`, from a gradient of ones.
   void both(const std::string& name, const std::function<Tensor()>& f, const Tensors& leaves,
             int64_t forward_bytes, int64_t both_bytes) const {
     bytes_case(name, forward_bytes, [&] {
@@ -182,7 +184,7 @@ class DeviceKernels {
     });
   }
 
-  /// TFLOP/s of weft's call, and of the library's, in turn.
+  /// TFLOP/s of weft's call and of the library's, interleaved.
   void compare(const std::string& name, double operations, const Function& ours,
                const VendorCall& theirs) const {
     const Spread spread = device_seconds(device_, options_.seconds, ours);
@@ -218,7 +220,7 @@ class DeviceKernels {
 
 }  // namespace
 
-/// The Llama of about a billion parameters, or one that the emulated device can train.
+/// The Llama of about a billion parameters, or one small enough for the emulated device.
 static LlamaConfig model_of(bool smoke) {
   if (smoke) {
     return {.dim = 32,

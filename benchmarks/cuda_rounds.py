@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs bench_cuda and torch_cuda.py in turn and prints a table of the step beside PyTorch's.
+"""Runs bench_cuda and torch_cuda.py alternately and prints a table that compares their steps.
 
     python benchmarks/cuda_rounds.py build/gpu/bin/bench_cuda --out lines.jsonl
 
-A round trains without the engine, with it, in PyTorch eagerly and compiled; the table has the
-median over the rounds, least and most. Before them the kernels run, each beside the copy's rate or
-the library called directly. All lines go to --out, as they come. Without PyTorch the table is of
-weft alone.
+A round trains without the engine, with it, and in PyTorch, eager and compiled; the table has the
+median, minimum and maximum over the rounds. Before the rounds the kernels run, compared with the
+rate of a copy or with direct library calls. All lines go to --out. Without PyTorch the table
+contains only weft.
 """
 
 import argparse
@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def lines_of(command, out):
-    """The JSON lines that a program prints, which go to `out` too; none, and why, when it fails."""
+    """Runs a program; returns its JSON lines and writes them to `out`. Prints why it fails."""
     print(" ".join(map(str, command)), file=sys.stderr, flush=True)
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -39,7 +39,7 @@ def has_torch(python):
 
 
 def cell(lines, key, digits):
-    """The median, and the least and most where they differ."""
+    """The median, with the minimum and maximum if they differ."""
     numbers = [line[key] for line in lines if line.get(key) is not None]
     if not numbers:
         return "-"

@@ -6,10 +6,12 @@
 
 #include "benchmarks/device_clock.h"
 #include "weft/autograd.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/fsdp.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/ranks.h"
 #include "weft/storage.h"
 
 namespace weft::bench {
@@ -18,14 +20,14 @@ namespace {
 
 constexpr double kLearningRate = 3e-4, kBeta2 = 0.95, kWeightDecay = 0.1;
 
-/// Changes the weights by their gradients, and forgets those.
+/// Updates the weights from their gradients, and clears the gradients.
 class Updater {
  public:
   virtual ~Updater() = default;
   virtual void update() = 0;
 };
 
-/// Parameters and gradients in the engine's memory, one run a unit.
+/// Parameters and gradients in the engine's memory, contiguous per unit.
 class EngineUpdater final : public Updater {
  public:
   explicit EngineUpdater(Llama& model)
@@ -42,7 +44,7 @@ class EngineUpdater final : public Updater {
   AdamW optimizer_;
 };
 
-/// Forward uses copies in bf16, whose gradients change the weights, of which they are copied anew.
+/// Forward uses bf16 copies of the weights; their gradients update the weights, then the copies.
 class PlainUpdater final : public Updater {
  public:
   explicit PlainUpdater(Llama& model) {
@@ -74,9 +76,9 @@ class PlainUpdater final : public Updater {
       .learning_rate = kLearningRate, .beta2 = kBeta2, .weight_decay = kWeightDecay, .step = 0};
 };
 
-/// One step, in seconds.
+/// Times of one step, in seconds.
 struct StepTimes {
-  /// From its first call until the device has done it; until all is queued; of the device.
+  /// From its first call until the device is done; until all is queued; the device's time.
   double whole = 0, queued = 0, device = 0;
 };
 
@@ -133,7 +135,7 @@ class DeviceSteps {
     Tensor ids, targets;
   };
 
-  /// Ids that a step of a linear generator gives: the next one can be learnt.
+  /// Ids from steps of a linear generator, so that the next id can be learned.
   Batch batch(int64_t number) const {
     const TensorOptions integers{DType::i64, cpu, rows_};
     const Shape shape{training_.batch, training_.sequence};

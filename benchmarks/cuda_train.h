@@ -6,20 +6,19 @@
 
 namespace weft::bench {
 
-/// How the training step is measured.
+/// Parameters of the training measurement.
 struct DeviceTraining {
   LlamaConfig model;
   int64_t batch = 4;
   int64_t sequence = 2048;
   int steps = 10;
   int warmup = 3;
-  /// Operations that the device does in a second at most; 0: not known.
+  /// The device's peak operations per second; 0 if unknown.
   double peak = 0;
 };
 
-/// Steps of one rank with weights that are computed with in bf16 and kept in f32, by the FSDP
-/// engine over one rank, or without it, where the program itself keeps the copies in bf16. Prints
-/// one line.
+/// Measures training steps of one rank with weights in f32 and computation in bf16, by the FSDP
+/// engine over one rank or without it, where the program keeps the bf16 copies. Prints one line.
 void measure_training(Device device, const DeviceTraining& training, bool by_engine);
 
 }  // namespace weft::bench

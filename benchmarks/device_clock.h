@@ -9,11 +9,11 @@
 
 namespace weft::bench {
 
-/// A moment of a device's stream, by the device's clock; on the emulated device by the host's.
+/// A point of a device's stream and its time by the device's clock (the host's when emulated).
 class Moment {
  public:
   static Moment on(const Stream& stream);
-  /// Waits until the stream has come to it.
+  /// Waits until the stream has reached it.
   void wait() const;
   double seconds_after(const Moment& earlier) const;
 
@@ -21,9 +21,8 @@ class Moment {
   std::shared_ptr<void> handle_;
 };
 
-/// Seconds that the device takes for one call of f(), of several repetitions that last `seconds`
-/// each: calls follow each other without a wait, so that what the host does hides behind the
-/// device's work where that takes longer.
+/// Seconds of device time per call of f(), from several repetitions of `seconds` each. Calls follow
+/// each other without waits, so that host work is hidden behind the device's if that takes longer.
 Spread device_seconds(Device device, double seconds, const std::function<void()>& f);
 
 }  // namespace weft::bench

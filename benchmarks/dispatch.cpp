@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a cached call on a sharded tensor costs over the kernel it runs: the call's time minus that
-// of the same kernel on blocks of memory that are there.
+// The overhead of a cached call on a sharded tensor: the time of the call minus that of the same
+// kernel on existing memory.
 
 #include "benchmarks/report.h"
-#include "src/kernels/map.h"
-#include "src/matmul/gemm.h"
+#include "src/kernels/map/map.h"
+#include "src/kernels/matmul/gemm.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops.h"
@@ -37,11 +38,11 @@ struct TimesNumber {
 struct Case {
   const char* name;
   std::function<void()> call;
-  /// The kernel alone; none where the call moves no element.
+  /// The kernel alone; empty when the call moves no elements.
   std::function<void()> kernel = {};
 };
 
-/// Operands of all cases: locals of side x side elements, on every axis cut along dim 0.
+/// Operands of all cases: local parts of side x side elements, sharded along dim 0 on every axis.
 struct Operands {
   Operands(const DeviceMesh& over, int64_t local_side, bool grad)
       : mesh(over),
@@ -80,8 +81,8 @@ static std::vector<Case> cases_of(const Operands& o) {
   };
 }
 
-/// Microseconds a call: call and kernel in turn, so that a machine that changes its speed changes
-/// it for both.
+/// Microseconds per call. Interleaves calls and kernels, so that a change of the machine's speed
+/// affects both.
 static void measure(const Case& test, const Operands& operands, const Options& options, bool grad) {
   const auto loop = [&](const std::function<void()>& f) {
     return 1e6 / options.loops * seconds_of([&] {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products, attention, row kernels and AdamW of one rank, as ops on unsharded tensors: a
-// case includes what its caller pays, the result's memory and the tape.
+// Matrix products, attention, row kernels and AdamW of one rank, as ops on unsharded tensors. A
+// case includes the allocation of the result and the tape.
 
 #include <cstdint>
 
 #include "benchmarks/report.h"
 #include "weft/autograd.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft::bench {
 
@@ -18,13 +20,13 @@ struct Options {
   double seconds = 0.6;
 };
 
-/// Work of one call, in the unit of the case.
+/// Work per call, in the unit of the case.
 struct Count {
   enum class Of { flops, bytes } of;
   int64_t number;
 };
 
-/// Runs and prints the cases of one number of threads.
+/// Runs and prints the cases for one number of threads.
 class Kernels {
  public:
   Kernels(int threads, double seconds) : threads_(threads), seconds_(seconds) {}
@@ -61,7 +63,7 @@ class Kernels {
            {flops ? "flops" : "bytes", count.number}});
   }
 
-  /// Forward alone, unrecorded, and forward with the gradients of `leaves` for a gradient of ones.
+  /// Forward without recording, and forward with gradients of `leaves`, from a gradient of ones.
   void both(const std::string& name, DType dtype, const Function& f, const Tensors& leaves,
             Count forward, Count forward_backward) const {
     measure(
@@ -112,13 +114,13 @@ class Kernels {
     constexpr int64_t kBatch = 2, kHeads = 8, kSequence = 512, kDim = 64;
     const Shape shape{kBatch, kSequence, kHeads, kDim};
     const Tensor q = leaf(shape, dtype), k = leaf(shape, dtype), v = leaf(shape, dtype);
-    // Two products of 2 s s d a head, half of each masked; backward is 2.5 times that.
+    // Two products of 2 s s d per head, half of each masked; backward is 2.5 times that.
     const int64_t flops = 2 * kBatch * kHeads * kSequence * kSequence * kDim;
     both("sdpa causal", dtype, [&] { return attention(q, k, v); }, {q, k, v},
          {Count::Of::flops, flops}, {Count::Of::flops, flops * 7 / 2});
   }
 
-  /// Bytes count each operand read once and each result written once; backward likewise.
+  /// Counts each operand as read once and each result as written once; the same for backward.
   void rows(DType dtype) const {
     constexpr int64_t kRows = 4096, kDim = 2048;
     const Tensor x = leaf({kRows, kDim}, dtype), y = leaf({kRows, kDim}, dtype);

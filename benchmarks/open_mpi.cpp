@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The five redistributions of bench_redistribute by MPI's own collectives, for comparison.
+// The five redistributions of bench_redistribute by MPI's collectives, for comparison.
 
 #define OMPI_SKIP_MPICXX
 #include <mpi.h>

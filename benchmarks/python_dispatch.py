@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a cached call on sharded tensors takes from Python, all in: a fake world, locals of 8x8 f32.
+"""The total time of a cached call on sharded tensors from Python: fake world, locals of 8x8 f32.
 
     PYTHONPATH=build/release/python python benchmarks/python_dispatch.py --mesh 2,4
 
-A case is --reps timed loops of --loops calls; the value is the median of them, in microseconds a
-call; p10 and p90 are the spread. Operands require a gradient where "grad" is true.
+A case is --reps timed loops of --loops calls; the value is their median, in microseconds per call,
+and p10 and p90 are the spread. Operands require a gradient where "grad" is true.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def time_us(call, loops, reps):
 
 
 def cases(mesh, grad):
-    """{name: call}, as torch_dispatch.py has them."""
+    """{name: call}, the same cases as torch_dispatch.py."""
     rows, whole = [Shard(0)] * mesh.ndim, [Replicate()] * mesh.ndim
     n = 8 * mesh.size()
 

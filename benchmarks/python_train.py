@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps of a small Llama driven from Python: what bench_train does, by the same engine.
+"""Training steps of a small Llama driven from Python, with the same engine as bench_train.
 
     PYTHONPATH=build/release/python python benchmarks/python_train.py --config tiny --ranks 2
 

@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "benchmarks/report.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft::bench {
 
@@ -32,7 +34,7 @@ struct Size {
 
 }  // namespace
 
-/// Counts from 0 up to 1023 and again, [side, side]: sums over ranks are exact in f32.
+/// Counts cyclically from 0 to 1023, [side, side]: sums over ranks are exact in f32.
 static Tensor counting(int64_t side) {
   Tensor whole = empty({side, side});
   auto* values = whole.block().as<float>();
@@ -40,7 +42,7 @@ static Tensor counting(int64_t side) {
   return whole;
 }
 
-/// Whether this rank's part is what redistribution of `counting` must give.
+/// Whether this rank's part is correct for a redistribution of `counting`.
 static bool is_correct(const Tensor& result, bool was_partial, int ranks) {
   const float factor = was_partial ? static_cast<float>(ranks) : 1;
   const Box box = result.box();

@@ -9,14 +9,14 @@
 
 namespace weft::bench {
 
-/// Seconds, of several repetitions.
+/// Statistics of several repetitions, in seconds.
 struct Spread {
   double median = 0;
   double p10 = 0;
   double p90 = 0;
   size_t count = 0;
 };
-/// At least one time.
+/// Needs at least one time.
 Spread spread_of(std::vector<double> times);
 
 using Clock = std::chrono::steady_clock;
@@ -25,7 +25,7 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Seconds of one call of f().
+/// Seconds that one call of f() takes.
 template <class F>
 double seconds_of(const F& f) {
   const auto start = Clock::now();
@@ -33,14 +33,14 @@ double seconds_of(const F& f) {
   return seconds_since(start);
 }
 
-/// A line of output: begin with bench, case, value, unit.
+/// A line of output; starts with bench, case, value, unit.
 using Line = nlohmann::ordered_json;
-/// Prints the line, at once.
+/// Prints the line and flushes it.
 void print(const Line& line);
 /// Rounded to `digits` decimals.
 double rounded(double value, int digits);
 
-/// Parses the flags and runs the benchmark. The exit code: 0, 1 when it failed, 2 for wrong flags.
+/// Parses the flags and runs the benchmark. Returns 0, 1 when it failed, 2 for invalid flags.
 int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& run);
 
 }  // namespace weft::bench

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The training step of bench_cuda in plain PyTorch: what weft's is compared with.
+"""The training step of bench_cuda in plain PyTorch, for comparison with weft's.
 
     python benchmarks/torch_cuda.py --mode eager --mode compile
     python benchmarks/torch_cuda.py --device cpu --smoke
@@ -36,7 +36,7 @@ class RMSNorm(nn.Module):
 
 
 def rope(x, cosine, sine):
-    """Of [batch, heads, sequence, width]: pair (i, i + width / 2) turns."""
+    """Rotates pairs (i, i + width / 2) of x [batch, heads, sequence, width]."""
     first, second = x.chunk(2, dim=-1)
     return x * cosine + torch.cat((-second, first), dim=-1) * sine
 
@@ -102,7 +102,7 @@ class Llama(nn.Module):
 
 
 def made_batches(args, sizes):
-    """The ids of bench_cuda."""
+    """The same ids as in bench_cuda."""
     batches = []
     for number in range(BATCHES):
         numbers = [(12345 + number) % sizes["vocabulary"]]
@@ -152,7 +152,7 @@ class Step:
 
 
 class Marks:
-    """Moments of the device's stream; of the host's clock on the CPU."""
+    """Times at points of the device's stream; the host's clock on the CPU."""
 
     def __init__(self, device):
         self.cuda = device.startswith("cuda")
@@ -169,7 +169,7 @@ class Marks:
 
 
 def measured(args, sizes, compiled):
-    """Seconds of each step (whole, queued, of the device), the losses, and the step itself."""
+    """Seconds of each step (total, queueing, device), the losses, and the step itself."""
     step, batches = Step(args, sizes, compiled), made_batches(args, sizes)
     marks = Marks(args.device)
     times, losses = [], []
@@ -190,7 +190,7 @@ def measured(args, sizes, compiled):
 
 
 def operations_a_token(args, sizes, parameters):
-    """As weft counts them: 6 a parameter but the embedding's, and attention without the mask."""
+    """Counts like weft: 6 per parameter except the embedding's, and attention without the mask."""
     multiplied = parameters - sizes["vocabulary"] * sizes["dim"]
     return 6 * multiplied + 12 * sizes["layers"] * sizes["dim"] * args.sequence
 

@@ -9,11 +9,13 @@
 #include <string_view>
 
 #include "benchmarks/report.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/fsdp.h"
 #include "weft/llama.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/ranks.h"
 #include "weft/storage.h"
 
 namespace weft::bench {
@@ -30,7 +32,7 @@ struct Options {
   int warmup = 3;
 };
 
-/// What a configuration is trained with unless the flags say otherwise.
+/// Defaults for a configuration, unless flags override them.
 struct Defaults {
   int64_t sequence;
   int rows;
@@ -42,7 +44,7 @@ struct StepTimes {
   double whole = 0, forward = 0, backward = 0, update = 0;
 };
 
-/// What one rank measured.
+/// Measurements of one rank.
 struct RankOutcome {
   std::vector<StepTimes> steps;
   std::vector<double> losses;
@@ -57,7 +59,7 @@ static Defaults defaults_of(const std::string& config) {
   return config == "tiny" ? Defaults{256, 4, 20} : Defaults{512, 2, 10};
 }
 
-/// Words picked by the 32-bit generator x = 1664525 x + 1013904223: text of every run alike.
+/// Text of words chosen by the 32-bit generator x = 1664525 x + 1013904223, equal in every run.
 static std::string made_text(size_t bytes) {
   static constexpr std::string_view kWords[] = {
       "the",     "mesh",  "of",        "ranks", "holds", "a",       "shard",  "of", "each",
@@ -74,7 +76,7 @@ static std::string made_text(size_t bytes) {
   return text;
 }
 
-/// The rate of this rank in its best large product, all ranks at once.
+/// GFLOP/s of this rank in its best large product, while all ranks run it.
 static double matmul_gflops(const Communicator& world, const std::string& dtype) {
   const NoGrad no_grad;
   double best = 0;
@@ -93,7 +95,7 @@ static double matmul_gflops(const Communicator& world, const std::string& dtype)
 
 namespace {
 
-/// One rank's training.
+/// The training of one rank.
 class Training {
  public:
   Training(const Communicator& world, const Options& options, const std::string& text)
@@ -125,7 +127,7 @@ class Training {
   }
 
  private:
-  /// This rank's rows of a step, by their number in the whole batch.
+  /// Fills in this rank's rows of a step, by their index in the global batch.
   void fill(int step, const Tensor& ids, const Tensor& targets) const {
     for (int64_t row = 0; row < rows_; ++row) {
       const int64_t number = (step * world_.size() + world_.rank()) * rows_ + row;
@@ -173,7 +175,7 @@ class Training {
 
 }  // namespace
 
-/// Seconds of the slowest rank, over the steps after the warm-up.
+/// Times of the slowest rank, over the steps after the warm-up.
 static Spread spread_of_steps(const RankOutcome& outcome, int warmup, double StepTimes::*part) {
   std::vector<double> times;
   for (size_t step = static_cast<size_t>(warmup); step < outcome.steps.size(); ++step) {
@@ -188,7 +190,7 @@ static void all_reduce(const Communicator& world, void* data, int64_t count, DTy
   world.all_reduce({&piece, 1}, op).wait();
 }
 
-/// The outcome of all ranks: the slowest of each time, the peaks of all.
+/// Combines the outcomes of all ranks: the maximum of each time and of each peak.
 static void combine(const Communicator& world, RankOutcome& outcome) {
   static_assert(sizeof(StepTimes) % sizeof(double) == 0);
   const auto times = static_cast<int64_t>(outcome.steps.size() * sizeof(StepTimes) / 8);

@@ -13,7 +13,7 @@
 #ifdef WEFT_WITH_CUDNN
 #include <cudnn.h>
 
-#include "src/cuda/cudnn_graphs.h"
+#include "src/kernels/attention/cudnn_graphs.h"
 #endif
 
 namespace weft::bench {
@@ -28,7 +28,7 @@ static cudaStream_t stream_of(const Tensor& tensor) {
 
 namespace {
 
-/// A product made ready: cuBLASLt knows matrices column after column, so it computes c^T = b^T a^T.
+/// A prepared product. cuBLASLt matrices are column-major, so it computes c^T = b^T a^T.
 class LtProduct {
  public:
   LtProduct(Tensor a, Tensor b, Tensor c)
@@ -119,7 +119,7 @@ VendorCall cublaslt_product(const Tensor& a, const Tensor& b, const Tensor& c) {
 
 namespace {
 
-/// Attention made ready, with memory for its results.
+/// Prepared attention, with memory for its results.
 class CudnnAttention {
  public:
   CudnnAttention(const Tensor& q, const Tensor& k, const Tensor& v, bool backward)
@@ -159,7 +159,7 @@ class CudnnAttention {
   static Tensor empty_like(const Tensor& x) {
     return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   }
-  /// As cuDNN has the dims: batch, heads, sequence, width.
+  /// The dims in cuDNN's order: batch, heads, sequence, width.
   static cuda::GraphTensor described(const Tensor& x) {
     const Block& block = x.block();
     cuda::GraphTensor tensor;

@@ -6,39 +6,36 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
-#include <stdexcept>
 #include <vector>
+
+#include "weft/extend/descriptor.h"
 
 namespace weft {
 
-/// None where the system will not map it.
-static std::shared_ptr<const std::byte> mapping_of(const File& file) {
-  try {
-    return file.map();
-  } catch (const std::runtime_error&) {
-    return nullptr;
-  }
-}
-
-// Each of them may fail: then the file is read as any other.
+// Each of the two calls may fail: then the file is read as any other. The mapping may not be
+// touched (a file that becomes shorter would end the process by SIGBUS); mincore needs no more.
 BlockReader::BlockReader(const File& file)
     : file_(file),
-      mapped_(mapping_of(file)),
-      disk_(::open(file.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_DIRECT)) {}
+      disk_(above_standard(
+          ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_DIRECT))) {
+  if (disk_ < 0 || file.size() == 0) return;
+  const auto bytes = static_cast<size_t>(file.size());
+  void* const start = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE, disk_, 0);
+  if (start != MAP_FAILED) mapped_ = static_cast<std::byte*>(start);
+}
 
 BlockReader::~BlockReader() {
+  if (mapped_) ::munmap(mapped_, static_cast<size_t>(file_.size()));
   if (disk_ >= 0) ::close(disk_);
 }
 
-/// Asks where the pages are and touches none: the file may have become shorter.
+/// Asks which pages are in the cache and touches none.
 bool BlockReader::is_cached(int64_t offset, size_t bytes) const {
   const auto page = static_cast<int64_t>(BlockBuffer::kAlignment);
   const int64_t begin = offset / page * page;
   const auto length = static_cast<size_t>(offset - begin) + bytes;
   std::vector<unsigned char> resident(length / BlockBuffer::kAlignment + 1);
-  auto* start = const_cast<std::byte*>(mapped_.get()) + begin;
-  if (!mapped_ || ::mincore(start, length, resident.data()) != 0) return true;
+  if (!mapped_ || ::mincore(mapped_ + begin, length, resident.data()) != 0) return true;
   const size_t pages = (length + BlockBuffer::kAlignment - 1) / BlockBuffer::kAlignment;
   return std::all_of(resident.begin(), resident.begin() + static_cast<ptrdiff_t>(pages),
                      [](unsigned char page_is) { return (page_is & 1) != 0; });

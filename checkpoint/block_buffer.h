@@ -8,7 +8,7 @@
 #include <span>
 
 #include "checkpoint/blocks.h"
-#include "weft/file.h"
+#include "weft/extend/file.h"
 
 namespace weft {
 
@@ -52,7 +52,8 @@ class BlockReader {
   bool is_cached(int64_t offset, size_t bytes) const;
 
   const File& file_;
-  std::shared_ptr<const std::byte> mapped_;
+  /// Only to ask which pages are in the cache.
+  std::byte* mapped_ = nullptr;
   int disk_ = -1;
 };
 

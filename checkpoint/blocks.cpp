@@ -9,10 +9,6 @@
 
 namespace weft {
 
-uint64_t xxh3_of(std::span<const std::byte> bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
-}
-
 struct BlockHashes::Stream {
   alignas(64) XXH3_state_t state;
 };

@@ -15,10 +15,7 @@ inline constexpr int64_t kBlockBytes = int64_t{4} << 20;
 
 inline int64_t blocks_in(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes; }
 
-/// XXH3, 64 bits.
-uint64_t xxh3_of(std::span<const std::byte> bytes);
-
-/// The hashes of the blocks of bytes that come in pieces.
+/// The XXH3 hashes, 64 bits, of the blocks of bytes that come in pieces.
 class BlockHashes {
  public:
   BlockHashes();

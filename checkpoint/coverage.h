@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/cuts.h"
+#include "weft/extend/cuts.h"
 
 namespace weft {
 

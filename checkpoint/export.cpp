@@ -15,6 +15,7 @@
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/tag.h"
 #include "weft/error.h"
+#include "weft/extend/descriptor.h"
 #include "weft/hugging_face.h"
 #include "weft/storage.h"
 
@@ -187,7 +188,9 @@ class MadeFiles {
 class SharedFile {
  public:
   SharedFile(const std::string& path, int flags) : path_(path) {
-    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
+    open_standard_descriptors();
+    descriptor_ =
+        above_standard(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0666));
     if (descriptor_ < 0) fail_call("open", "export: ", path, ": ", std::strerror(errno));
   }
   SharedFile(const SharedFile&) = delete;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "weft/error.h"
+#include "weft/extend/descriptor.h"
 
 namespace weft {
 
@@ -28,8 +29,8 @@ static auto uninterrupted(const Call& call) {
 }
 
 void sync_directory(const std::string& path) {
-  const int descriptor =
-      uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  const int descriptor = uninterrupted(
+      [&] { return above_standard(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)); });
   if (descriptor < 0) fail_call("open", "checkpoint: ", path, ": ", std::strerror(errno));
   const int failed = uninterrupted([&] { return ::fsync(descriptor); });
   const int reason = errno;
@@ -37,18 +38,23 @@ void sync_directory(const std::string& path) {
   if (failed != 0) fail_call("fsync", "checkpoint: ", path, ": ", std::strerror(reason));
 }
 
-void make_directory(const std::string& path) {
+/// 0, or the errno that says why `path` is not a directory.
+static int make_and_sync(const std::string& path) {
   if (uninterrupted([&] { return ::mkdir(path.c_str(), 0777); }) == 0) {
     const auto parent = std::filesystem::path(path).parent_path().string();
     sync_directory(parent.empty() ? "." : parent);
-    return;
+    return 0;
   }
   const int reason = errno;
   struct stat status {};
-  const bool there = reason == EEXIST && ::stat(path.c_str(), &status) == 0;
-  if (there && S_ISDIR(status.st_mode)) return;
-  fail_call("mkdir", "checkpoint: ", path, ": ",
-            there ? "it is there and no directory" : std::strerror(reason));
+  const bool exists = reason == EEXIST && ::stat(path.c_str(), &status) == 0;
+  if (exists && S_ISDIR(status.st_mode)) return 0;
+  return exists ? ENOTDIR : reason;
+}
+
+void make_directory(const std::string& path) {
+  const int reason = make_and_sync(path);
+  if (reason != 0) fail_call("mkdir", "checkpoint: ", path, ": ", std::strerror(reason));
 }
 
 void make_directories(const std::string& path) {
@@ -57,7 +63,14 @@ void make_directories(const std::string& path) {
   if (!parent.empty() && !std::filesystem::exists(parent, unknown) && !unknown) {
     make_directories(parent);
   }
-  make_directory(path);
+  int reason = make_and_sync(path);
+  if (reason == 0 && ::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return;
+  if (reason == 0) reason = errno;
+  for (const int of_path : {EACCES, EPERM, EROFS, ENOENT, ENOTDIR, ENAMETOOLONG, ELOOP}) {
+    if (reason != of_path) continue;
+    fail("checkpoint: ", path, " cannot be written: ", std::strerror(reason));
+  }
+  fail_call("mkdir", "checkpoint: ", path, ": ", std::strerror(reason));
 }
 
 void rename_to_new(const std::string& from, const std::string& to) {
@@ -73,33 +86,36 @@ void rename_to_new(const std::string& from, const std::string& to) {
   ::unlink(from.c_str());
 }
 
-FileWriter::FileWriter(const std::string& directory, const std::string& name, int64_t start,
-                       int64_t bytes)
+FileWriter::FileWriter(const std::string& directory, const RankFiles& files, int rank)
     : directory_(directory),
-      path_(directory + "/" + name),
-      temporary_(directory + "/." + name + ".tmp"),
-      at_(start) {
+      path_(directory + "/" + file_name_of(rank, files.manifest().ranks)),
+      temporary_(directory + "/." + file_name_of(rank, files.manifest().ranks) + ".tmp"),
+      at_(files.data_start(rank)),
+      finite_(files, rank) {
   struct stat status {};
   if (::lstat(path_.c_str(), &status) == 0) {
     fail("checkpoint: ", path_, " is there already; nothing is overwritten");
   }
   open_past_cache();
+  const int64_t bytes = at_ + files.data_bytes(rank);
   // Tells at once that there is no space; file systems that cannot are left to write.
-  const auto reserve = [&] { return ::fallocate(descriptor_, 0, 0, start + bytes); };
+  const auto reserve = [&] { return ::fallocate(descriptor_, 0, 0, bytes); };
   if (uninterrupted(reserve) == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return;
   const int reason = errno;
   ::close(descriptor_);
   ::unlink(temporary_.c_str());
-  fail_call("fallocate", "checkpoint: ", temporary_, " of ", start + bytes,
+  fail_call("fallocate", "checkpoint: ", temporary_, " of ", bytes,
             " bytes: ", std::strerror(reason));
 }
 
 /// Where the file system can: the data go to the disk without the kernel's copy of them.
 void FileWriter::open_past_cache() {
+  open_standard_descriptors();
   const auto open = [&] {
     const int past_cache = is_past_cache_ ? O_DIRECT : 0;
-    return ::open(temporary_.c_str(),
-                  O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | past_cache, 0666);
+    return above_standard(::open(temporary_.c_str(),
+                                 O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | past_cache,
+                                 0666));
   };
   descriptor_ = uninterrupted(open);
   if (descriptor_ < 0 && errno == EINVAL) {
@@ -148,6 +164,7 @@ void FileWriter::write(std::span<const std::byte> bytes) {
     const auto piece = bytes.first(std::min({kPiece, room, bytes.size()}));
     std::memcpy(buffer_.data() + buffered_, piece.data(), piece.size());
     hashes_.add({buffer_.data() + buffered_, piece.size()});
+    finite_.add({buffer_.data() + buffered_, piece.size()});
     buffered_ += piece.size();
     bytes = bytes.subspan(piece.size());
     if (buffered_ == static_cast<size_t>(kBlockBytes)) write_buffered();

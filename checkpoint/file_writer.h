@@ -8,13 +8,15 @@
 
 #include "checkpoint/block_buffer.h"
 #include "checkpoint/blocks.h"
+#include "checkpoint/finite.h"
 
 namespace weft {
 
 /// Makes the directory `path` (its parent must be there) and lets it survive a crash; one that is
 /// there is kept. std::runtime_error naming the path otherwise.
 void make_directory(const std::string& path);
-/// The same, with those above it that are not there.
+/// Makes those above it that are missing too. std::invalid_argument where the path is at fault: it
+/// leads nowhere, is not a directory, or may not be written.
 void make_directories(const std::string& path);
 /// Gives a file its name, unless something has that: then, or when it fails, std::runtime_error
 /// naming both.
@@ -28,16 +30,17 @@ void sync_directory(const std::string& path);
 /// temporary file goes then.
 class FileWriter {
  public:
-  /// std::invalid_argument when `directory` holds `name` already. `start` is where the data begins.
-  FileWriter(const std::string& directory, const std::string& name, int64_t start, int64_t bytes);
+  /// std::invalid_argument when `directory` holds the name of the rank's file already.
+  FileWriter(const std::string& directory, const RankFiles& files, int rank);
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   ~FileWriter();
 
-  /// The data that follow.
+  /// The data that follow, whole elements.
   void write(std::span<const std::byte> bytes);
   /// Of all data; nothing more may be written.
   const std::vector<uint64_t>& block_hashes();
+  const NonFinite& non_finite() const { return finite_.found(); }
   /// `header` are the bytes before the data.
   void finish(std::string_view header);
 
@@ -55,6 +58,7 @@ class FileWriter {
   size_t buffered_ = 0;
   BlockBuffer buffer_;
   BlockHashes hashes_;
+  FiniteCheck finite_;
 };
 
 }  // namespace weft

@@ -7,7 +7,7 @@
 
 #include "checkpoint/coverage.h"
 #include "weft/error.h"
-#include "weft/json.h"
+#include "weft/extend/json.h"
 
 namespace weft {
 

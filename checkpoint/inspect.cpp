@@ -10,6 +10,7 @@
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -102,20 +103,30 @@ static void report_bad(const std::vector<BadFile>& bad, CheckpointReport& report
   report.block = bad[0].block;
 }
 
-static void describe_world(const RankFiles& world, CheckpointReport& report) {
+static void describe_world(const AgreedManifest& agreed, CheckpointReport& report) {
+  const RankFiles& world = *agreed.world;
   const Manifest& manifest = world.manifest();
   report.step = manifest.step;
   report.generation = manifest.generation;
   report.ranks = manifest.ranks;
   report.tensors = static_cast<int64_t>(manifest.tensors.size());
   for (int rank = 0; rank < manifest.ranks; ++rank) report.bytes += world.data_bytes(rank);
+  if (!agreed.non_finite) return;
+  report.non_finite = agreed.non_finite->count;
+  const int64_t tensor = agreed.non_finite->tensor;
+  if (tensor >= 0) report.non_finite_tensor = manifest.tensors[static_cast<size_t>(tensor)].name;
 }
 
 static CheckpointReport judged(const std::string& path, const InspectOptions& options) {
   CheckpointReport report;
   const RankFileNames names = rank_files_in(path);
   const AgreedManifest agreed = agreed_manifest(path, names);
-  describe_world(*agreed.world, report);
+  describe_world(agreed, report);
+  report.reason = wrong_name(path, agreed.world->manifest());
+  if (!report.reason.empty()) {
+    report.verdict = Verdict::mixed;
+    return report;
+  }
   if (!agreed.bad.empty()) {
     report_bad(agreed.bad, report);
     return report;

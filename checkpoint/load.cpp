@@ -102,8 +102,10 @@ SkippedKeys load_common_keys(const std::string& path, StateDict& into) {
 }
 
 void load(const std::string& path, const TrainingState& into) {
-  StateDict state = into.state_dict();
-  load(path, state);
+  const auto source = open_source(path);
+  StateDict state = into.state_dict_with(source->numbers());
+  check_no_keys_skipped("load", path, skipped_keys(*source, state));
+  fill(*source, state);
   into.take_numbers(state.numbers);
 }
 

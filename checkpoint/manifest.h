@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/cuts.h"
+#include "weft/extend/cuts.h"
 #include "weft/state_dict.h"
 
 namespace weft {
@@ -23,8 +23,10 @@ struct SavedTensor {
 /// All that is the same on every rank of a save: what each rank's file holds, how it is called and
 /// how long it is follow from it.
 struct Manifest {
-  static constexpr int kFormat = 1;
+  /// What is written; all formats from 1 on are read.
+  static constexpr int kFormat = 2;
 
+  int format = kFormat;
   int ranks = 1;
   int64_t step = 0;
   /// Of the run: 16 hexadecimal digits.

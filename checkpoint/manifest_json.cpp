@@ -5,7 +5,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors_header.h"
 #include "weft/error.h"
-#include "weft/json.h"
+#include "weft/extend/json.h"
 
 namespace weft {
 
@@ -27,9 +27,9 @@ std::string text_of(const Manifest& manifest) {
     const std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.end());
     tensors.push_back({tensor.name, safetensors_name_of(tensor.dtype), shape, tensor.layout});
   }
-  return ManifestJson{{"format", Manifest::kFormat}, {"generation", manifest.generation},
-                      {"step", manifest.step},       {"ranks", manifest.ranks},
-                      {"layouts", layouts},          {"tensors", tensors},
+  return ManifestJson{{"format", manifest.format},  {"generation", manifest.generation},
+                      {"step", manifest.step},      {"ranks", manifest.ranks},
+                      {"layouts", layouts},         {"tensors", tensors},
                       {"numbers", manifest.numbers}}
       .dump();
 }
@@ -138,10 +138,11 @@ Manifest ManifestParser::parse(const std::string& text) {
   check_json("checkpoint", source_, text);
   const auto json = ManifestJson::parse(text);
   const int64_t format = whole(member(json, "format", "number"), "its format", 0, INT64_MAX);
-  if (format != Manifest::kFormat) {
-    refuse("is of format ", format, "; this weft reads ", Manifest::kFormat);
+  if (format < 1 || format > Manifest::kFormat) {
+    refuse("is of format ", format, "; this weft reads 1 to ", Manifest::kFormat);
   }
   Manifest manifest;
+  manifest.format = static_cast<int>(format);
   manifest.generation = member(json, "generation", "string").get<std::string>();
   manifest.step = whole(member(json, "step", "number"), "its step", 0, INT64_MAX);
   manifest.ranks =

@@ -65,7 +65,7 @@ static void check_header_hash(const OpenedFile& opened) {
 }
 
 static OpenedFile opened_as_it_is(const std::string& path) {
-  OpenedFile opened{File("checkpoint", path), SafetensorsFile(path), 0, {}, {}};
+  OpenedFile opened{File("checkpoint", path), SafetensorsFile(path), 0, {}, {}, {}};
   int64_t bytes = 0;
   for (const SafetensorsEntry& entry : opened.tensors.entries()) bytes += entry.bytes;
   opened.data_start = opened.file.size() - bytes;
@@ -104,6 +104,13 @@ std::shared_ptr<const OpenedFile> open_rank_file(const std::string& path) {
   if (!parse_hex(metadata.at(kBlocksKey), opened->hashes) || opened->hashes.size() != blocks) {
     fail_corrupt(path, "the checksums are not those of ", blocks, " blocks");
   }
+  const auto finite = metadata.find(kFiniteKey);
+  if (finite == metadata.end()) return opened;
+  std::vector<uint64_t> numbers;
+  if (!parse_hex(finite->second, numbers) || numbers.size() != 2) {
+    fail_corrupt(path, "the count of elements that are not finite is no number");
+  }
+  opened->non_finite = {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])};
   return opened;
 }
 
@@ -131,6 +138,12 @@ void check_rank_file(const OpenedFile& opened, const RankFiles& world, int rank)
                          world.manifest().ranks, ", as the others are"),
                   name_in(path));
   }
+  const auto tensors = static_cast<int64_t>(world.manifest().tensors.size());
+  const std::optional<NonFinite>& marked = opened.non_finite;
+  const bool good = marked ? marked->count >= 0 && marked->tensor < tensors &&
+                                 (marked->count > 0) == (marked->tensor >= 0)
+                           : world.manifest().format < 2;
+  if (!good) fail_corrupt(path, "the count of elements that are not finite is none of this world");
   if (!has_entries(opened, world, rank)) {
     fail_corrupt(path, "its tensors are not those that its manifest says");
   }

@@ -2,12 +2,15 @@
 #include "checkpoint/rank_file.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/blocks.h"
 #include "checkpoint/safetensors_header.h"
+#include "weft/error.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -102,7 +105,8 @@ static void add_dims(const Dims& dims, Sink& sink) {
 }
 
 template <class Sink>
-void RankFiles::write_header(int rank, const std::string& hashes, Sink& sink) const {
+void RankFiles::write_header(int rank, const std::string& hashes, const NonFinite& non_finite,
+                             Sink& sink) const {
   sink.add(R"({"__metadata__":{"DCP_SHARDING_INFO":"{)");
   bool first = true;
   for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
@@ -119,6 +123,11 @@ void RankFiles::write_header(int rank, const std::string& hashes, Sink& sink) co
   sink.add(text_in_string_);
   sink.add(R"(,"weft.blocks":")");
   sink.add(hashes);
+  if (manifest_.format >= 2) {
+    sink.add(R"(","weft.finite":")");
+    sink.add(hex_of(std::array{static_cast<uint64_t>(non_finite.count),
+                               static_cast<uint64_t>(non_finite.tensor)}));
+  }
   sink.add(R"(","weft.header":"0000000000000000","weft.rank":")");
   sink.add(rank);
   sink.add("\"}");
@@ -145,13 +154,14 @@ void RankFiles::write_header(int rank, const std::string& hashes, Sink& sink) co
 
 int64_t RankFiles::data_start(int rank) const {
   HeaderLength length{kLengthField + 16 * blocks_in(data_bytes(rank))};
-  write_header(rank, {}, length);
+  write_header(rank, {}, {}, length);
   return (length.length + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-std::string RankFiles::header(int rank, std::span<const uint64_t> block_hashes) const {
+std::string RankFiles::header(int rank, std::span<const uint64_t> block_hashes,
+                              const NonFinite& non_finite) const {
   HeaderText header{std::string(kLengthField, '\0')};
-  write_header(rank, hex_of(block_hashes), header);
+  write_header(rank, hex_of(block_hashes), non_finite, header);
   std::string& text = header.text;
   const auto size = static_cast<int64_t>(text.size());
   const int64_t padded = (size + kAlignment - 1) / kAlignment * kAlignment;

@@ -11,6 +11,18 @@
 
 namespace weft {
 
+/// How many elements of a file are NaN or infinite.
+struct NonFinite {
+  int64_t count = 0;
+  /// The first tensor that has some, by its number in the manifest; -1: none.
+  int64_t tensor = -1;
+
+  void add(const NonFinite& more) {
+    count += more.count;
+    if (more.count > 0 && (tensor < 0 || more.tensor < tensor)) tensor = more.tensor;
+  }
+};
+
 /// The files of a world, by arithmetic: what stands in each, where, and how long it is.
 class RankFiles {
  public:
@@ -36,13 +48,15 @@ class RankFiles {
   int64_t data_bytes(int rank) const { return ownership_.bytes_of(rank); }
   int64_t file_bytes(int rank) const { return data_start(rank) + data_bytes(rank); }
   /// The bytes before the data: length, header with the hashes of the blocks and its own, padding.
-  std::string header(int rank, std::span<const uint64_t> block_hashes) const;
+  std::string header(int rank, std::span<const uint64_t> block_hashes,
+                     const NonFinite& non_finite) const;
 
  private:
   /// std::invalid_argument where a file's header would be longer than readers take.
   void check_headers() const;
   template <class Sink>
-  void write_header(int rank, const std::string& hashes, Sink& sink) const;
+  void write_header(int rank, const std::string& hashes, const NonFinite& non_finite,
+                    Sink& sink) const;
 
   Manifest manifest_;
   std::string text_;
@@ -60,6 +74,8 @@ bool hash_header(std::string before_data, uint64_t& hash);
 inline constexpr const char* kManifestKey = "weft";
 inline constexpr const char* kRankKey = "weft.rank";
 inline constexpr const char* kBlocksKey = "weft.blocks";
+/// From format 2 on: NonFinite's two numbers, 16 hex digits each.
+inline constexpr const char* kFiniteKey = "weft.finite";
 inline constexpr const char* kHeaderKey = "weft.header";
 
 }  // namespace weft

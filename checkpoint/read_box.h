@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "weft/file.h"
+#include "weft/extend/file.h"
 #include "weft/safetensors.h"
 
 namespace weft {

@@ -9,6 +9,7 @@
 #include "checkpoint/parallel_reads.h"
 #include "checkpoint/runs.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 

@@ -2,11 +2,15 @@
 #include "checkpoint/retention.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <tuple>
+#include <utility>
 
 #include "checkpoint/file_writer.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/source.h"
+#include "checkpoint/tag.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 
@@ -14,21 +18,39 @@ namespace weft {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> list_checkpoints(const std::string& directory) {
+/// The directories that have the name of a checkpoint.
+static std::vector<fs::directory_entry> named_checkpoints(const std::string& directory) {
   std::error_code error;
-  std::vector<std::tuple<int64_t, fs::file_time_type, std::string>> found;
+  std::vector<fs::directory_entry> found;
   for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
     int64_t step = 0;
     std::string generation;
     std::error_code ignored;
     if (!parse_directory_name(at->path().filename().string(), step, generation)) continue;
-    if (at->is_symlink(ignored) || !at->is_directory(ignored)) continue;
-    found.emplace_back(step, at->last_write_time(ignored), at->path().string());
+    if (!at->is_symlink(ignored) && at->is_directory(ignored)) found.push_back(*at);
   }
   const bool absent =
       error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
   if (absent) fail("checkpoint: ", directory, ": ", error.message());
   if (error) fail_call("readdir", "checkpoint: ", directory, ": ", error.message());
+  return found;
+}
+
+static std::string generation_of(const std::string& path, int64_t& step) {
+  std::string generation;
+  parse_directory_name(fs::path(path).filename().string(), step, generation);
+  return generation;
+}
+
+std::vector<std::string> list_checkpoints(const std::string& directory) {
+  std::vector<std::tuple<int64_t, fs::file_time_type, std::string>> found;
+  for (const fs::directory_entry& entry : named_checkpoints(directory)) {
+    int64_t step = 0;
+    std::error_code ignored;
+    const std::string path = entry.path().string();
+    generation_of(path, step);
+    found.emplace_back(stated_step(path, step), entry.last_write_time(ignored), path);
+  }
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> paths;
   for (const auto& [step, time, path] : found) paths.push_back(path);
@@ -38,86 +60,105 @@ std::vector<std::string> list_checkpoints(const std::string& directory) {
 std::string newest_complete_checkpoint(
     const std::string& directory,
     const std::function<void(const std::string&, const CheckpointReport&)>& passed_over) {
+  std::vector<std::pair<std::string, CheckpointReport>> seen;
+  size_t chosen = SIZE_MAX;
   for (const std::string& path : list_checkpoints(directory)) {
-    const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
-    if (report.verdict == Verdict::complete) return path;
-    if (passed_over) passed_over(path, report);
+    seen.emplace_back(path, inspect_checkpoint(path, {.depth = Inspection::headers}));
+    const CheckpointReport& report = seen.back().second;
+    if (report.verdict != Verdict::complete) continue;
+    if (report.non_finite <= 0 || chosen == SIZE_MAX) chosen = seen.size() - 1;
+    if (report.non_finite <= 0) break;
   }
-  return {};
-}
-
-static constexpr char kFound = 'f', kNotThere = 'n', kUnreadable = 'u';
-
-/// What one rank finds or throws, in a form to tell the others.
-static std::string found_or_thrown(const std::string& directory) {
-  try {
-    return kFound + newest_complete_checkpoint(directory);
-  } catch (const std::invalid_argument& error) {
-    return std::string(1, kNotThere) + error.what();
-  } catch (const std::exception& error) {
-    return std::string(1, kUnreadable) + error.what();
+  for (size_t i = 0; passed_over && i < std::min(chosen, seen.size()); ++i) {
+    passed_over(seen[i].first, seen[i].second);
   }
+  return chosen == SIZE_MAX ? "" : seen[chosen].first;
 }
 
 std::string newest_complete_checkpoint(const Communicator& world, const std::string& directory) {
-  // Also what it throws: the others would take its next collective for the answer.
-  const std::string told = world.broadcast(world.rank() == 0 ? found_or_thrown(directory) : "", 0);
-  const std::string text = told.substr(1);
-  if (told[0] == kNotThere) throw_invalid_argument(text);
-  if (told[0] == kUnreadable) throw_runtime_error(text);
-  return text;
+  return told_by_first(world, [&] { return newest_complete_checkpoint(directory); });
 }
 
-static std::string generation_of(const std::string& path, int64_t& step) {
-  std::string generation;
-  parse_directory_name(fs::path(path).filename().string(), step, generation);
-  return generation;
-}
-
-std::set<std::string> generations_in(const std::string& directory) {
+std::set<std::string> generations_of(const std::set<std::string>& paths) {
   std::set<std::string> generations;
   int64_t step = 0;
-  for (const std::string& path : list_checkpoints(directory)) {
-    generations.insert(generation_of(path, step));
-  }
+  for (const std::string& path : paths) generations.insert(generation_of(path, step));
   return generations;
 }
 
-static void remove_all_of(const std::vector<std::string>& paths) {
-  std::string failed;
-  for (const std::string& path : paths) {
-    std::error_code error;
-    do {
-      fs::remove_all(path, error);
-    } while (error == std::errc::interrupted);
-    if (error && failed.empty()) failed = concat("checkpoint: ", path, ": ", error.message());
+std::set<std::string> paths_in(const std::string& directory) {
+  std::set<std::string> paths;
+  for (const fs::directory_entry& entry : named_checkpoints(directory)) paths.insert(entry.path());
+  return paths;
+}
+
+void check_no_newer_run(const std::string& directory, int64_t step, const std::string& generation,
+                        const std::set<std::string>& known) {
+  for (const fs::directory_entry& entry : named_checkpoints(directory)) {
+    int64_t its_step = 0;
+    const std::string path = entry.path().string();
+    if (generation_of(path, its_step) == generation || its_step < step) continue;
+    if (known.contains(path)) continue;
+    const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
+    // The ranks of a job that lost the lease may still write theirs: nobody goes on from that.
+    if (report.verdict != Verdict::complete) continue;
+    fail_call("save", path,
+              " was saved by another run since this one started, expected none of step ", step,
+              " or above; this run stops, so that the two do not mix");
   }
-  if (!failed.empty()) fail_call("remove", failed);
+}
+
+/// Whether what lies there is what the name says, or nothing: a name alone removes nothing.
+static bool is_removable(const std::string& path, const CheckpointReport& report) {
+  if (report.ranks > 0) return report.verdict != Verdict::mixed;
+  const RankFileNames names = rank_files_in(path);
+  return names.names.empty() && names.strangers.empty();
+}
+
+static void remove_whole(const std::string& path) {
+  std::error_code error;
+  do {
+    fs::remove_all(path, error);
+  } while (error == std::errc::interrupted);
+  if (error) fail_call("remove", "checkpoint: ", path, ": ", error.message());
 }
 
 void retain_newest(const std::string& directory, int64_t step, int keep,
                    const OwnCheckpoints& own) {
   int complete = 0;
+  bool has_finite = false;
   int64_t oldest = step;
-  std::vector<std::string> old;
-  for (const std::string& path : list_checkpoints(directory)) {
-    int64_t its_step = 0;
-    const std::string generation = generation_of(path, its_step);
-    const bool is_mine = generation == own.generation;
-    if (its_step >= step || !(is_mine || own.earlier.contains(generation))) continue;
+  std::string failed;
+  const auto visit = [&](const std::string& path, int64_t its_step, bool is_mine) {
+    const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
+    const bool counts =
+        report.verdict == Verdict::complete && (is_mine || its_step <= own.resumed_step);
+    const bool is_finite = counts && report.non_finite <= 0;
     if (complete == keep) {
-      // Of several of one step nobody knows which the run was resumed from.
-      if (its_step < oldest) old.push_back(path);
-    } else if ((is_mine || its_step <= own.resumed_step) &&
-               inspect_checkpoint(path, {.depth = Inspection::headers}).verdict ==
-                   Verdict::complete) {
+      // Of several of one step nobody knows which the run was resumed from. Where none of those
+      // that are kept is finite, the newest that is finite stays too.
+      const bool stays = its_step >= oldest || (is_finite && !has_finite);
+      if (!stays && is_removable(path, report)) remove_whole(path);
+    } else if (counts) {
       // Another rank may have given its file its name and not synced that yet.
       sync_directory(path);
       oldest = its_step;
       ++complete;
     }
+    has_finite = has_finite || is_finite;
+  };
+  for (const std::string& path : list_checkpoints(directory)) {
+    int64_t its_step = 0;
+    const std::string generation = generation_of(path, its_step);
+    const bool is_mine = generation == own.generation;
+    if (its_step >= step || !(is_mine || own.earlier.contains(generation))) continue;
+    try {
+      visit(path, its_step, is_mine);
+    } catch (const std::exception& error) {
+      if (failed.empty()) failed = error.what();
+    }
   }
-  remove_all_of(old);
+  if (!failed.empty()) throw_runtime_error(failed);
 }
 
 }  // namespace weft

@@ -22,7 +22,12 @@ struct OwnCheckpoints {
 /// not be removed, after the others are.
 void retain_newest(const std::string& directory, int64_t step, int keep, const OwnCheckpoints& own);
 
-/// Of the checkpoints that lie there.
-std::set<std::string> generations_in(const std::string& directory);
+/// The checkpoints that lie there, by name, and the generations that such names say.
+std::set<std::string> paths_in(const std::string& directory);
+std::set<std::string> generations_of(const std::set<std::string>& paths);
+/// std::runtime_error when the directory holds a complete checkpoint of `step` or above that is
+/// neither of `generation` nor in `known`.
+void check_no_newer_run(const std::string& directory, int64_t step, const std::string& generation,
+                        const std::set<std::string>& known);
 
 }  // namespace weft

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "weft/cuts.h"
 #include "weft/dtype.h"
+#include "weft/extend/cuts.h"
 
 namespace weft {
 

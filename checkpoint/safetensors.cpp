@@ -7,7 +7,7 @@
 #include "checkpoint/read_box.h"
 #include "checkpoint/safetensors_header.h"
 #include "weft/error.h"
-#include "weft/file.h"
+#include "weft/extend/file.h"
 
 namespace weft {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "weft/error.h"
-#include "weft/json.h"
+#include "weft/extend/json.h"
 
 namespace weft {
 

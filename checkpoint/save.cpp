@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "checkpoint/file_writer.h"
+#include "checkpoint/lease.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/tag.h"
@@ -24,7 +25,9 @@ struct Aftermath {
   std::string directory;
   int keep = 0;
   OwnCheckpoints own;
+  bool refuses_non_finite = false;
   std::function<void(const std::string&)> warn;
+  std::shared_ptr<const Lease> lease;
 
   void run(int64_t step, const std::string& previous) const {
     const auto warn_of = [&](const std::exception& error) {
@@ -72,8 +75,21 @@ struct CheckpointSaver::Saving {
   void write(int64_t begin, int64_t end) {
     snapshot.for_bytes(begin, end, [&](std::span<const std::byte> piece) { writer.write(piece); });
   }
+  void check_finite() const {
+    const auto [count, tensor] = writer.non_finite();
+    if (count == 0) return;
+    const Manifest& manifest = files->manifest();
+    fail_call("save", "tensor ", in_quotes(manifest.tensors[static_cast<size_t>(tensor)].name),
+              " at step ", manifest.step, " is not finite on rank ", rank, " (", count,
+              " elements of its file are NaN or infinite), expected finite values; clear "
+              "refuse_non_finite (weft train --save-non-finite) to save them marked");
+  }
   void finish() {
-    writer.finish(files->header(rank, writer.block_hashes()));
+    const std::vector<uint64_t>& hashes = writer.block_hashes();
+    if (aftermath->refuses_non_finite) check_finite();
+    // A process that was stopped while it wrote leaves its checkpoint incomplete.
+    if (aftermath->lease) aftermath->lease->check();
+    writer.finish(files->header(rank, hashes, writer.non_finite()));
     if (rank == 0) aftermath->run(files->manifest().step, previous);
   }
 };
@@ -82,8 +98,11 @@ struct CheckpointSaver::Plans {
   std::shared_ptr<const RankFiles> files;
   Ref<Storage> copies;
   Aftermath aftermath;
-  /// The last save's path.
+  /// The last save's path and step.
   std::string last;
+  int64_t last_step = 0;
+  /// The checkpoints that were there when the first rank took the lease.
+  std::set<std::string> known;
 };
 
 static void warn_on_stderr(const std::string& sentence) {
@@ -95,14 +114,27 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
     : world_(world), directory_(directory), options_(options), plans_(std::make_unique<Plans>()) {
   if (directory.empty()) fail("checkpoint: the directory has no name");
   if (options.keep < 0) fail("checkpoint: ", options.keep, " to keep; 0 keeps all");
-  generation_ = drawn_tag(world);
-  make_directories(directory_);
-  if (!options_.warn) options_.warn = warn_on_stderr;
-  plans_->aftermath = {
-      directory_, options_.keep, {generation_, {}, options_.resumed_step}, options_.warn};
-  if (options.continues && world.rank() == 0) {
-    plans_->aftermath.own.earlier = generations_in(directory_);
+  if (!(options.lease_seconds >= 0.001 && options.lease_seconds <= 86400)) {
+    fail("checkpoint: lease_seconds is ", options.lease_seconds, ", expected 0.001 to 86400");
   }
+  if (!options_.warn) options_.warn = warn_on_stderr;
+  const std::chrono::milliseconds lifetime(static_cast<int64_t>(options.lease_seconds * 1000));
+  std::set<std::string> earlier;
+  std::shared_ptr<const Lease> lease;
+  generation_ = told_by_first(world, [&] {
+    make_directories(directory_);
+    lease = std::make_shared<const Lease>(directory_, lifetime, options_.warn);
+    plans_->known = paths_in(directory_);
+    if (options.continues) earlier = generations_of(plans_->known);
+    return drawn_tag();
+  });
+  make_directories(directory_);
+  plans_->aftermath = {directory_,
+                       options_.keep,
+                       {generation_, std::move(earlier), options_.resumed_step},
+                       options_.refuse_non_finite,
+                       options_.warn,
+                       std::move(lease)};
 }
 
 CheckpointSaver::~CheckpointSaver() {
@@ -114,6 +146,17 @@ CheckpointSaver::~CheckpointSaver() {
     }
   } catch (...) {  // what `warn` threw: nobody is there to hear it
   }
+}
+
+void CheckpointSaver::check_may_save() const {
+  if (!plans_->aftermath.lease) return;
+  plans_->aftermath.lease->check();
+  const int64_t last = std::max({int64_t{0}, options_.resumed_step, plans_->last_step});
+  check_no_newer_run(directory_, last, generation_, plans_->known);
+}
+
+void CheckpointSaver::set_resumed_step(int64_t step) {
+  options_.resumed_step = plans_->aftermath.own.resumed_step = step;
 }
 
 bool CheckpointSaver::is_saving() const { return under_way_ && !under_way_->done; }
@@ -141,23 +184,23 @@ std::unique_ptr<CheckpointSaver::Saving> CheckpointSaver::start(int64_t step,
   plans_->files =
       std::make_shared<const RankFiles>(manifest_of(state, world_.size(), step, generation_));
   check_ranks(state, rank);
+  check_may_save();
+  plans_->last_step = step;
   const std::string path = directory_ + "/" + directory_name_of(step, generation_);
   make_directory(path);
   if (plans_->last.empty() && options_.resumed_step < 0) {
     plans_->aftermath.own.resumed_step = step - 1;
   }
   const RankFiles& files = *plans_->files;
-  return std::unique_ptr<Saving>(
-      new Saving{.path = path,
-                 .files = plans_->files,
-                 .snapshot = Snapshot(files, rank, state),
-                 .writer = FileWriter(path, file_name_of(rank, world_.size()),
-                                      files.data_start(rank), files.data_bytes(rank)),
-                 .rank = rank,
-                 .aftermath = &plans_->aftermath,
-                 .previous = std::exchange(plans_->last, path),
-                 .thread = {},
-                 .error = {}});
+  return std::unique_ptr<Saving>(new Saving{.path = path,
+                                            .files = plans_->files,
+                                            .snapshot = Snapshot(files, rank, state),
+                                            .writer = FileWriter(path, files, rank),
+                                            .rank = rank,
+                                            .aftermath = &plans_->aftermath,
+                                            .previous = std::exchange(plans_->last, path),
+                                            .thread = {},
+                                            .error = {}});
 }
 
 std::string CheckpointSaver::save(int64_t step, const StateDict& state) {
@@ -170,8 +213,9 @@ std::string CheckpointSaver::save(int64_t step, const StateDict& state) {
 std::string CheckpointSaver::save_async(int64_t step, const StateDict& state) {
   std::unique_ptr<Saving> saving = start(step, state);
   const int64_t bytes = saving->files->data_bytes(saving->rank);
-  const int64_t most = options_.async_bytes < 0 ? bytes : std::min(options_.async_bytes, bytes);
-  const int64_t direct = bytes - most;
+  const int64_t budget = options_.async_bytes < 0 ? bytes : std::min(options_.async_bytes, bytes);
+  // Whole elements.
+  const int64_t direct = std::min(bytes, (bytes - budget + 7) / 8 * 8), most = bytes - direct;
   saving->write(0, direct);
   if (!plans_->copies || static_cast<int64_t>(plans_->copies->bytes()) < most) {
     plans_->copies = {};

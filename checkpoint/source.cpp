@@ -37,10 +37,40 @@ RankFileNames rank_files_in(const std::string& directory) {
   return found;
 }
 
-static bool is_named(const std::string& directory, const Manifest& manifest) {
+static std::string last_name_of(const std::string& directory) {
   fs::path path = fs::path(directory).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
-  return path.filename().string() == directory_name_of(manifest.step, manifest.generation);
+  return path.filename().string();
+}
+
+static bool is_named(const std::string& directory, const Manifest& manifest) {
+  return last_name_of(directory) == directory_name_of(manifest.step, manifest.generation);
+}
+
+std::string wrong_name(const std::string& directory, const Manifest& manifest) {
+  int64_t step = 0;
+  std::string generation;
+  const std::string name = last_name_of(directory);
+  if (!parse_directory_name(name, step, generation) || is_named(directory, manifest)) return {};
+  return concat("checkpoint: ", directory, " is named ", name, ", expected ",
+                directory_name_of(manifest.step, manifest.generation),
+                " by its manifest; rename it");
+}
+
+int64_t stated_step(const std::string& directory, int64_t otherwise) {
+  try {
+    for (const std::string& name : rank_files_in(directory).names) {
+      const std::string path = directory + "/" + name;
+      try {
+        return parsed_manifest(path, open_rank_file(path)->manifest_text).step;
+      } catch (const std::invalid_argument&) {
+        // Another file may be sound.
+      }
+    }
+  } catch (const std::runtime_error&) {
+    // The directory or a file may have been removed meanwhile.
+  }
+  return otherwise;
 }
 
 static std::shared_ptr<const RankFiles> world_of(const OpenedFile& opened) {
@@ -57,6 +87,7 @@ struct SameManifest {
   std::shared_ptr<const RankFiles> world;
   /// Those that bear the name of their rank in it, and others.
   std::set<std::string> own, others;
+  std::optional<NonFinite> non_finite = NonFinite{};
 
   void add(const OpenedFile& opened, const std::string& name) {
     int rank = 0, ranks = 0;
@@ -64,6 +95,9 @@ struct SameManifest {
     try {
       if (named) check_rank_file(opened, *world, rank);
       (named ? own : others).insert(name);
+      if (!named) return;
+      if (!opened.non_finite) non_finite.reset();
+      if (non_finite) non_finite->add(*opened.non_finite);
     } catch (const BadFile& bad) {
       if (bad.verdict != Verdict::mixed) throw;
       others.insert(name);
@@ -102,6 +136,7 @@ AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames
   if (!believed) throw agreed.bad.front();
   agreed.world = believed->world;
   agreed.own = believed->own;
+  agreed.non_finite = believed->non_finite;
   for (const auto& [text, same] : by_text) {
     if (&same != believed) agreed.others.insert(same.own.begin(), same.own.end());
     agreed.others.insert(same.others.begin(), same.others.end());
@@ -117,6 +152,8 @@ class SavedSource final : public CheckpointSource {
   SavedSource(const std::string& path, const RankFileNames& names) : CheckpointSource(path) {
     world_ = believed(names);
     const Manifest& manifest = world_->manifest();
+    const std::string wrong = wrong_name(path, manifest);
+    if (!wrong.empty()) throw BadFile(Verdict::mixed, wrong, {});
     numbers_ = manifest.numbers;
     for (size_t i = 0; i < manifest.tensors.size(); ++i) {
       const SavedTensor& tensor = manifest.tensors[i];

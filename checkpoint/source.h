@@ -5,14 +5,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "checkpoint/rank_file.h"
 #include "weft/checkpoint.h"
-#include "weft/cuts.h"
-#include "weft/file.h"
+#include "weft/extend/cuts.h"
+#include "weft/extend/file.h"
 #include "weft/safetensors.h"
 
 namespace weft {
@@ -40,6 +41,8 @@ struct OpenedFile {
   int64_t data_start = 0;
   /// Of the blocks of the data; none where nobody wrote them.
   std::vector<uint64_t> hashes;
+  /// None where nobody counted: format 1 and files of others.
+  std::optional<NonFinite> non_finite;
   std::string manifest_text;
 
   int64_t data_bytes() const { return file.size() - data_start; }
@@ -108,6 +111,12 @@ struct RankFileNames {
 };
 RankFileNames rank_files_in(const std::string& directory);
 
+/// What a directory's name says that its manifest contradicts, as a sentence; "" for the manifest's
+/// name and for names that are not of the form "step-<step>-<generation>".
+std::string wrong_name(const std::string& directory, const Manifest& manifest);
+/// The step that the first sound file of a checkpoint states, or `otherwise`.
+int64_t stated_step(const std::string& directory, int64_t otherwise);
+
 /// The manifest that the files of a directory agree on: that of the step and generation which its
 /// name says, else of most files. BadFile when no file has a sound header. One file is open at a
 /// time.
@@ -116,6 +125,8 @@ struct AgreedManifest {
   /// Files with sound headers, by name: those of this world, and the others.
   std::set<std::string> own, others;
   std::vector<BadFile> bad;
+  /// Of all in `own`; none where one of them does not state it.
+  std::optional<NonFinite> non_finite;
 };
 AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames& names);
 

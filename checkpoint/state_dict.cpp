@@ -19,7 +19,7 @@ StateDict state_dict(const Module& module) {
       fail("state_dict: parameter ", in_quotes(named.name()),
            " has no memory; call materialize first");
     }
-    named.parameter->settle();
+    named.parameter->lazy_init();
     state.tensors.emplace(named.name(), named.parameter->value());
   }
   return state;

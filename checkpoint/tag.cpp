@@ -1,24 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/tag.h"
 
-#include <array>
 #include <random>
+#include <stdexcept>
 
 #include "checkpoint/blocks.h"
+#include "weft/error.h"
 
 namespace weft {
 
-static uint64_t drawn_bits() {
+std::string drawn_tag() {
   std::random_device device;
-  return uint64_t{device()} << 32 | device();
+  const uint64_t bits = uint64_t{device()} << 32 | device();
+  return hex_of({&bits, 1});
 }
 
 std::string drawn_tag(const Communicator& world) {
-  uint64_t bits = world.rank() == 0 ? drawn_bits() : 0;
-  const std::array<int64_t, 1> count{1};
-  const Piece piece{.send = &bits, .recv = &bits, .dtype = DType::i64, .counts = count};
-  world.broadcast({&piece, 1}, 0).wait();
-  return hex_of({&bits, 1});
+  return world.broadcast(world.rank() == 0 ? drawn_tag() : "", 0);
+}
+
+static constexpr char kFound = 'f', kCallersMistake = 'c', kFailed = 's';
+
+/// What one rank finds or throws, in a form to tell the others.
+static std::string found_or_thrown(const std::function<std::string()>& find) {
+  try {
+    return kFound + find();
+  } catch (const std::invalid_argument& error) {
+    return std::string(1, kCallersMistake) + error.what();
+  } catch (const std::exception& error) {
+    return std::string(1, kFailed) + error.what();
+  }
+}
+
+std::string told_by_first(const Communicator& world, const std::function<std::string()>& find) {
+  // Also what it throws: the others would take its next collective for the answer.
+  const std::string told = world.broadcast(world.rank() == 0 ? found_or_thrown(find) : "", 0);
+  const std::string text = told.substr(1);
+  if (told[0] == kCallersMistake) throw_invalid_argument(text);
+  if (told[0] == kFailed) throw_runtime_error(text);
+  return text;
 }
 
 }  // namespace weft

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "weft/error.h"
-#include "weft/json.h"
+#include "weft/extend/json.h"
 #include "weft/safetensors.h"
 
 namespace weft {
@@ -14,10 +13,8 @@ static constexpr const char* kIndexFile = "model.safetensors.index.json";
 
 /// The name of a file beside the index: nothing in a file that somebody else wrote leads elsewhere.
 static void check_plain_file_name(const std::string& index, const std::string& name) {
-  const bool control = std::any_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-  });
-  if (control || name.find_first_of("/\\") != name.npos || !name.ends_with(".safetensors")) {
+  if (printable(name) != name || name.find_first_of("/\\") != name.npos ||
+      !name.ends_with(".safetensors")) {
     fail("safetensors index: ", index, ": the file name ", in_quotes(name),
          " is not a plain *.safetensors name inside the directory");
   }
@@ -50,10 +47,11 @@ TensorFiles::TensorFiles(const std::string& path) : path_(path) {
   }
   if (directory ? !fs::exists(single, ignored) : path.ends_with(".json")) {
     open_index(index);
-    return;
+  } else {
+    files_.emplace_back(single);
+    for (const auto& entry : files_[0].entries()) places_.emplace(entry.name, Place{0, &entry});
   }
-  files_.emplace_back(single);
-  for (const auto& entry : files_[0].entries()) places_.emplace(entry.name, Place{0, &entry});
+  if (places_.empty()) fail("safetensors: ", printable(path), " holds no tensors");
 }
 
 void TensorFiles::open_index(const std::string& index) {
@@ -66,8 +64,8 @@ void TensorFiles::open_index(const std::string& index) {
     if (is_new) files_.emplace_back((directory / file).string());
     const SafetensorsEntry* entry = files_[at->second].find(name);
     if (!entry) {
-      fail("safetensors index: ", index, " places tensor ", in_quotes(name), " in ", file,
-           ", which does not hold it");
+      fail("safetensors index: ", index, " places tensor ", in_quotes(name), " in ",
+           printable(file), ", which does not hold it");
     }
     places_.emplace(name, Place{at->second, entry});
   }
@@ -75,8 +73,8 @@ void TensorFiles::open_index(const std::string& index) {
     for (const auto& entry : files_[number].entries()) {
       const auto place = places_.find(entry.name);
       if (place == places_.end() || place->second.file != number) {
-        fail("safetensors index: ", file, " holds tensor ", in_quotes(entry.name), ", which ",
-             index, place == places_.end() ? " does not list" : " places elsewhere");
+        fail("safetensors index: ", printable(file), " holds tensor ", in_quotes(entry.name),
+             ", which ", index, place == places_.end() ? " does not list" : " places elsewhere");
       }
     }
   }

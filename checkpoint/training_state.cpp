@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "checkpoint/keys.h"
 #include "weft/error.h"
@@ -79,9 +81,20 @@ StateDict TrainingState::state_dict() const {
   return all;
 }
 
+StateDict TrainingState::state_dict_with(const std::map<std::string, int64_t>& numbers) const {
+  StateDict all = state_dict();
+  for (const auto& [name, part] : parts_) {
+    if (!part.takes_any_numbers) continue;
+    const auto is_own = [&](const auto& entry) { return entry.first.starts_with(name + '/'); };
+    std::erase_if(all.numbers, is_own);
+    std::ranges::copy_if(numbers, std::inserter(all.numbers, all.numbers.end()), is_own);
+  }
+  return all;
+}
+
 void TrainingState::take_numbers(const std::map<std::string, int64_t>& numbers) const {
   SkippedKeys skipped;
-  add_unmatched_keys(state_dict().numbers, numbers, skipped);
+  add_unmatched_keys(state_dict_with(numbers).numbers, numbers, skipped);
   check_no_keys_skipped("training state", "what is loaded", skipped);
   for (const auto& [name, part] : parts_) {
     std::map<std::string, int64_t> own;

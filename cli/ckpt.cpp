@@ -9,8 +9,10 @@
 #include <set>
 #include <thread>
 
+#include "cli/numbers.h"
 #include "cli/ranks.h"
 #include "weft/error.h"
+#include "weft/ranks.h"
 
 namespace weft::cli {
 
@@ -23,11 +25,11 @@ static CLI::App* add_command(CLI::App& ckpt, CkptOptions& options, const char* n
 }
 
 static void add_ranks(CLI::App* command, CkptOptions& options, const char* about) {
-  command->add_option("--ranks", options.ranks, about)->check(CLI::Range(1, 1024));
+  takes_whole(command->add_option("--ranks", options.ranks, about), 1, kMostLocalRanks);
 }
 
 static void add_threads(CLI::App* command, CkptOptions& options, const char* about) {
-  command->add_option("--threads", options.ranks, about)->check(CLI::Range(1, 1024));
+  takes_whole(command->add_option("--threads", options.ranks, about), 1, kMostLocalRanks);
 }
 
 static void add_readers(CLI::App& ckpt, CkptOptions& o) {
@@ -49,9 +51,9 @@ static void add_readers(CLI::App& ckpt, CkptOptions& o) {
   diff->add_option("A", o.path, "A checkpoint")->required();
   diff->add_option("B", o.other, "Another, of any world")->required();
   add_threads(diff, o, "Threads that read (default: the cores)");
-  diff->add_option("--tolerance", o.tolerance,
-                   "Largest difference that counts as equal (0: the same bits)")
-      ->check(CLI::NonNegativeNumber);
+  takes_number(diff->add_option("--tolerance", o.tolerance,
+                                "Largest difference that counts as equal (0: the same bits)"),
+               0);
   diff->footer("Exit codes: 0 equal, 1 they differ, 2 wrong usage.");
 }
 
@@ -75,8 +77,9 @@ static void add_writers(CLI::App& ckpt, CkptOptions& o) {
   out->add_option("TO", o.other, "Directory; other files in it are left alone")->required();
   add_threads(out, o, "Threads that write, each its part of the files (default: the cores)");
   out->add_option("--prefix", o.prefix, "Keys to export, without it")->capture_default_str();
-  out->add_option("--file-gb", o.file_gigabytes, "Start another file beyond so many GiB")
-      ->check(CLI::Range(1, 1 << 20))
+  takes_whole(
+      out->add_option("--file-gb", o.file_gigabytes, "Start another file beyond so many GiB"), 1,
+      1 << 20)
       ->capture_default_str();
 
   CLI::App* in = add_command(ckpt, o, "import", "Make a checkpoint of a Hugging Face model");

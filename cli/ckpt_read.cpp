@@ -8,10 +8,12 @@
 #include <limits>
 
 #include "cli/ckpt.h"
+#include "cli/resume.h"
 #include "weft/checkpoint.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
+#include "weft/ranks.h"
 
 namespace weft::cli {
 
@@ -19,20 +21,20 @@ namespace weft::cli {
 static std::vector<std::string> checkpoints_at(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) {
-    fail("ckpt: ", path, " is no directory of checkpoints");
+    fail("ckpt: ", printable(path), " is no directory of checkpoints");
   }
   const std::vector<std::string> found = list_checkpoints(path);
   return found.empty() ? std::vector<std::string>{path} : found;
 }
 
 static void print_report(const std::string& path, const CheckpointReport& report) {
-  std::printf("%-10s %s", std::string(name_of(report.verdict)).c_str(), path.c_str());
+  std::printf("%-10s %s", std::string(name_of(report.verdict)).c_str(), printable(path).c_str());
   if (report.ranks > 0) {
-    std::printf("  step %lld, %d rank%s, %lld tensors, %s", static_cast<long long>(report.step),
+    std::printf("  step %lld, %d rank%s, %lld tensors, %s, %s", static_cast<long long>(report.step),
                 report.ranks, report.ranks == 1 ? "" : "s", static_cast<long long>(report.tensors),
-                readable_bytes(report.bytes).c_str());
+                readable_bytes(report.bytes).c_str(), finite_in_words(report).c_str());
   }
-  if (!report.reason.empty()) std::printf("\n           %s", report.reason.c_str());
+  if (!report.reason.empty()) std::printf("\n           %s", escaped(report.reason).c_str());
   std::printf("\n");
 }
 
@@ -40,20 +42,26 @@ static void print_contents(const std::string& path) {
   const CheckpointContents contents = checkpoint_contents(path);
   for (const auto& [name, tensor] : contents.tensors) {
     std::printf("%-6s %-20s %s\n", std::string(name_of(tensor.dtype)).c_str(),
-                concat(tensor.shape).c_str(), name.c_str());
+                concat(tensor.shape).c_str(), printable(name).c_str());
   }
   for (const auto& [name, number] : contents.numbers) {
-    std::printf("number %-20lld %s\n", static_cast<long long>(number), name.c_str());
+    std::printf("number %-20lld %s\n", static_cast<long long>(number), printable(name).c_str());
   }
   print_note(path, contents);
 }
 
 int list_checkpoint(const CkptOptions& options) {
-  if (!std::filesystem::exists(options.path)) fail("ckpt ls: ", options.path, " is not there");
+  if (!std::filesystem::exists(options.path))
+    fail("ckpt ls: ", printable(options.path), " is not there");
   const bool directory = std::filesystem::is_directory(options.path);
   const auto found = directory ? list_checkpoints(options.path) : std::vector<std::string>{};
   if (found.empty()) {
     print_contents(options.path);
+    // What PyTorch or Hugging Face wrote has no count, and no verdict.
+    const CheckpointReport report =
+        directory ? inspect_checkpoint(options.path, {.depth = Inspection::headers})
+                  : CheckpointReport{};
+    std::printf("%s\n", finite_in_words(report).c_str());
     return 0;
   }
   for (const std::string& path : found) {
@@ -141,25 +149,25 @@ static std::vector<std::string> comparable(const CheckpointContents& a, const Ch
   for (const auto& [name, tensor] : a.tensors) {
     const auto other = b.tensors.find(name);
     if (other == b.tensors.end()) {
-      differs(concat("only in A: tensor ", name));
+      differs(concat("only in A: tensor ", printable(name)));
     } else if (!(other->second.shape == tensor.shape) || other->second.dtype != tensor.dtype) {
-      differs(concat("tensor ", name, " is ", tensor.shape, ' ', tensor.dtype, " in A and ",
-                     other->second.shape, ' ', other->second.dtype, " in B"));
+      differs(concat("tensor ", printable(name), " is ", tensor.shape, ' ', tensor.dtype,
+                     " in A and ", other->second.shape, ' ', other->second.dtype, " in B"));
     } else {
       names.push_back(name);
     }
   }
   for (const auto& [name, tensor] : b.tensors) {
-    if (!a.tensors.contains(name)) differs(concat("only in B: tensor ", name));
+    if (!a.tensors.contains(name)) differs(concat("only in B: tensor ", printable(name)));
   }
   for (const auto& [name, number] : a.numbers) {
     const auto other = b.numbers.find(name);
     if (other != b.numbers.end() && other->second == number) continue;
-    differs(concat("number ", name, " is ", number, " in A and ",
+    differs(concat("number ", printable(name), " is ", number, " in A and ",
                    other == b.numbers.end() ? "absent" : std::to_string(other->second), " in B"));
   }
   for (const auto& [name, number] : b.numbers) {
-    if (!a.numbers.contains(name)) differs(concat("only in B: number ", name));
+    if (!a.numbers.contains(name)) differs(concat("only in B: number ", printable(name)));
   }
   return names;
 }
@@ -204,8 +212,8 @@ int compare_checkpoints(const CkptOptions& options) {
   for (const auto& [name, difference] : found) {
     if (difference.elements == 0) continue;
     ++differences;
-    std::printf("tensor %s differs in %lld of %lld elements, by at most %g\n", name.c_str(),
-                static_cast<long long>(difference.elements),
+    std::printf("tensor %s differs in %lld of %lld elements, by at most %g\n",
+                printable(name).c_str(), static_cast<long long>(difference.elements),
                 static_cast<long long>(a.tensors.at(name).shape.product()),
                 difference.largest.load());
   }

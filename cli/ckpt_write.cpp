@@ -2,17 +2,20 @@
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/ckpt.h"
+#include "cli/output_files.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
+#include "cli/run_description.h"
 #include "weft/checkpoint.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/error.h"
+#include "weft/extend/file.h"
 #include "weft/hugging_face.h"
 #include "weft/ops/factories.h"
+#include "weft/ranks.h"
 
 namespace weft::cli {
 
@@ -58,6 +61,7 @@ static StateDict state_for(const CheckpointContents& contents, const DeviceMesh&
 /// Loads on `options.ranks` ranks and saves again with keys that begin with `prefix`.
 static int copy_checkpoint(const CkptOptions& options, const char* what,
                            const std::string& prefix) {
+  outlive_readers();
   const std::string from = one_checkpoint(options.path);
   const CheckpointContents contents = checkpoint_contents(from);
   print_note(from, contents);
@@ -85,7 +89,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what,
     if (world.rank() == 0) path = saved;
   });
   if (!is_first_process()) return 0;
-  std::printf("%s: %zu tensors for %d rank%s, read and written %s\n", path.c_str(),
+  std::printf("%s: %zu tensors for %d rank%s, read and written %s\n", printable(path).c_str(),
               contents.tensors.size(), options.ranks, options.ranks == 1 ? "" : "s",
               progress.finish().c_str());
   return 0;
@@ -93,7 +97,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what,
 
 void print_note(const std::string& path, const CheckpointContents& contents) {
   if (contents.note.empty() || !is_first_process()) return;
-  std::fprintf(stderr, "note: %s: %s\n", path.c_str(), contents.note.c_str());
+  std::fprintf(stderr, "note: %s: %s\n", printable(path).c_str(), escaped(contents.note).c_str());
 }
 
 int reshard_checkpoint(const CkptOptions& options) {
@@ -146,12 +150,13 @@ static void write_config(const std::string& checkpoint, const CheckpointContents
   nlohmann::ordered_json config = hugging_face_config(saved_config(checkpoint));
   const std::string dtype = torch_dtype(contents, options.prefix);
   if (!dtype.empty()) config["torch_dtype"] = dtype;
-  std::ofstream file(path);
-  file << config.dump(2) << std::endl;
-  if (!file) fail_call("write", "export: ", path, " could not be written");
+  OutputFile file("export", path, OutputFile::Mode::replace);
+  file.write(config.dump(2) + '\n');
+  file.close();
 }
 
 int export_checkpoint(const CkptOptions& options) {
+  outlive_readers();
   const std::string from = one_checkpoint(options.path);
   const CheckpointContents contents = checkpoint_contents(from);
   print_note(from, contents);
@@ -170,7 +175,7 @@ int export_checkpoint(const CkptOptions& options) {
   });
   if (!is_first_process()) return 0;
   write_config(from, contents, options);
-  std::printf("%s: written %s\n", options.other.c_str(), progress.finish().c_str());
+  std::printf("%s: written %s\n", printable(options.other).c_str(), progress.finish().c_str());
   return 0;
 }
 

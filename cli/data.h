@@ -28,6 +28,7 @@ class TokenData {
   TokenData(std::span<const std::string> paths, const BatchShape& batch, uint64_t seed);
 
   const TokenStream& stream() const { return stream_; }
+  const BatchShape& batch() const { return batch_; }
   /// Rows of an epoch.
   int64_t train_rows() const { return train_rows_; }
   /// Rows held out: a multiple of the batch's.

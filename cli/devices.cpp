@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "weft/context.h"
+#include "weft/ranks.h"
 
 namespace weft::cli {
 

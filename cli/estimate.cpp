@@ -6,14 +6,15 @@
 #include <cstdio>
 
 #include "cli/machine.h"
+#include "cli/numbers.h"
 #include "cli/step_cost.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/llama.h"
 
 namespace weft::cli {
 
-static constexpr int kMostRanksEstimated = 1 << 20;
+static constexpr int kMostRanksEstimated = 1 << 18;
 
 CLI::App* add_estimate(CLI::App& program, EstimateOptions& o) {
   CLI::App* estimate = program.add_subcommand(
@@ -23,11 +24,13 @@ CLI::App* add_estimate(CLI::App& program, EstimateOptions& o) {
       "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong.");
   estimate->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_parallel_flags(*estimate, o.parallel);
-  estimate->add_option("--world", o.world, "Ranks (default: those of --mesh, or 1)")
-      ->check(CLI::Range(1, kMostRanksEstimated));
-  estimate->add_option("--rank", o.rank, "The rank whose memory and traffic are told")
+  takes_whole(estimate->add_option("--world", o.world, "Ranks (default: those of --mesh, or 1)"), 1,
+              kMostRanksEstimated);
+  takes_whole(estimate->add_option("--rank", o.rank, "The rank whose memory and traffic are told"),
+              0)
       ->capture_default_str();
-  estimate->add_option("--ranks-per-host", o.ranks_per_host, "Ranks that share fast links")
+  takes_whole(
+      estimate->add_option("--ranks-per-host", o.ranks_per_host, "Ranks that share fast links"), 1)
       ->capture_default_str();
   estimate
       ->add_option("--machine", o.machine,
@@ -86,22 +89,34 @@ static void print_time(const StepCost& cost, const Machine& machine, double toke
               tokens / seconds.total, tokens / seconds.total / ranks, in_words(rate, "op").c_str());
 }
 
+/// Keeps the step's numbers of bytes within 64 bits.
+static void check_size(const LlamaConfig& config, const ParallelOptions& options) {
+  const auto tokens = static_cast<double>(options.batch * options.seq);
+  const int64_t width =
+      std::max({config.dim, config.ffn, config.vocabulary, config.heads * config.head_dim});
+  constexpr double kMost = 0x1p53;
+  const double values = tokens * static_cast<double>(width) * static_cast<double>(config.layers);
+  if (values <= kMost) return;
+  fail("estimate: ", config.layers, " layers of width ", width, " with ", options.batch,
+       " rows of ", options.seq, " tokens are ", values, " values, expected at most ", kMost);
+}
+
 void estimate(EstimateOptions o) {
   const int ranks = complete(o.parallel, o.world, kMostRanksEstimated, "--world");
   if (o.parallel.model.empty()) o.parallel.model = "tiny";
-  if (o.rank < 0 || o.rank >= ranks) {
-    fail("--rank is ", o.rank, "; the ranks are 0 to ", ranks - 1);
+  if (o.rank >= ranks) {
+    fail("--rank is ", o.rank, ", expected a whole number from 0 to ", ranks - 1);
   }
-  if (o.ranks_per_host < 1) fail("--ranks-per-host is ", o.ranks_per_host, "; at least 1");
   LlamaConfig config = llama_config(o.parallel.model);
   config.max_sequence = std::max(config.max_sequence, o.parallel.seq);
+  check_size(config, o.parallel);
   const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
   const Communicator world = fake_world(o.rank, ranks, o.ranks_per_host, !machine.overlaps);
   const DeviceMesh mesh(world, parsed_axes(o.parallel.mesh));
   std::printf("%s on %s, %d ranks, %s, %s; %lld rows of %lld tokens a step\n",
-              o.parallel.model.c_str(), concat(mesh).c_str(), ranks, o.parallel.strategy.c_str(),
-              o.parallel.dtype.c_str(), static_cast<long long>(o.parallel.batch),
-              static_cast<long long>(o.parallel.seq));
+              printable(o.parallel.model).c_str(), concat(mesh).c_str(), ranks,
+              o.parallel.strategy.c_str(), o.parallel.dtype.c_str(),
+              static_cast<long long>(o.parallel.batch), static_cast<long long>(o.parallel.seq));
   const StepCost cost = step_cost(world, config, o.parallel, o.ranks_per_host);
   print_memory(cost);
   if (machine.memory > 0 && static_cast<double>(cost.peak_bytes()) > machine.memory) {
@@ -112,7 +127,7 @@ void estimate(EstimateOptions o) {
   }
   print_traffic(cost);
   print_time(cost, machine, static_cast<double>(o.parallel.batch * o.parallel.seq), ranks);
-  if (o.schedule) std::fputs(cost.schedule.c_str(), stdout);
+  if (o.schedule) std::fputs(step_schedule(world, config, o.parallel).c_str(), stdout);
 }
 
 }  // namespace weft::cli

@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <thread>
 
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft::cli {
 

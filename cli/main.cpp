@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <stdexcept>
 #include <string_view>
@@ -15,6 +18,7 @@
 #include "cli/trace.h"
 #include "cli/train_options.h"
 #include "weft/error.h"
+#include "weft/extend/descriptor.h"
 
 namespace weft::cli {
 
@@ -25,6 +29,9 @@ static int run(int argc, char** argv) {
   program.name("weft");
   program.set_version_flag("--version", "weft " WEFT_VERSION);
   program.require_subcommand(1);
+  program.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return concat("weft: ", error.what(), "; see weft --help\n");
+  });
   TrainOptions options;
   CLI::App* training = add_train(program, options);
   EstimateOptions estimated;
@@ -40,15 +47,11 @@ static int run(int argc, char** argv) {
   const std::vector<std::string> after_dashes = cut_program(argc, argv);
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && program.get_subcommands(is_named).empty()) {
-    std::cerr << "weft: there is no command \"" << argv[1] << "\"; see weft --help\n";
+    std::cerr << concat("weft: there is no command ", in_quotes(argv[1]), "; see weft --help\n");
     return kWrongUsage;
   }
   try {
     program.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return program.exit(error) == 0 ? 0 : kWrongUsage;
-  }
-  try {
     if (training->parsed()) {
       complete(options);
       train(options);
@@ -62,22 +65,37 @@ static int run(int argc, char** argv) {
       return run_program(launched);
     }
     return ckpt->parsed() ? run_ckpt(ckpt_options) : 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return program.exit(error);
+    std::cerr << concat("weft: ", escaped(error.what()), "; see --help\n");
+    return kWrongUsage;
   } catch (const std::invalid_argument& error) {
-    std::cerr << concat("weft: ", error.what(), '\n');
+    std::cerr << concat("weft: ", escaped(error.what()), '\n');
     return kWrongUsage;
   } catch (const std::exception& error) {
-    std::cerr << concat("weft: ", error.what(), '\n');
+    std::cerr << concat("weft: ", escaped(error.what()), '\n');
     return kFailed;
   }
+}
+
+/// The exit code of a program that would exit with `code` if all of its output was written.
+static int flushed(int code) {
+  const bool is_flushed = std::fflush(stdout) == 0;
+  const int reason = errno;
+  if (code != 0 || (is_flushed && !std::ferror(stdout))) return code;
+  std::cerr << concat("weft: stdout: the output is incomplete",
+                      is_flushed ? "" : concat(": ", std::strerror(reason)), '\n');
+  return kFailed;
 }
 
 }  // namespace weft::cli
 
 int main(int argc, char** argv) {
+  weft::open_standard_descriptors();
   weft::cli::note_flags(argc, argv);
   // Asks for flight records; a run that keeps none goes on. `weft run` only passes it on.
   const char* folder = std::getenv("WEFT_FLIGHT");
   const bool is_launcher = argc > 1 && std::string_view(argv[1]) == "run";
   if (!is_launcher && (!folder || !*folder)) std::signal(SIGUSR1, SIG_IGN);
-  return weft::cli::run(argc, argv);
+  return weft::cli::flushed(weft::cli::run(argc, argv));
 }

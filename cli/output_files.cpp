@@ -2,11 +2,12 @@
 #include "cli/output_files.h"
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include "weft/error.h"
+#include "weft/extend/file.h"
 
 namespace weft::cli {
 
@@ -66,8 +67,10 @@ void check_writable(const char* flag, const std::string& path) {
   if (path.empty()) return;
   std::error_code ignored;
   const bool is_new = !fs::exists(path, ignored);
-  if (!std::ofstream(path, std::ios::app)) fail(flag, ": ", in_quotes(path), " cannot be written");
+  (void)OutputFile(flag, path, OutputFile::Mode::append);
   if (is_new) fs::remove(path, ignored);
 }
+
+void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
 
 }  // namespace weft::cli

@@ -15,4 +15,8 @@ void check_output_files(const TrainOptions& options);
 /// file where there was none.
 void check_writable(const char* flag, const std::string& path);
 
+/// From now on a stdout or stderr whose reader is gone is an error at the end, instead of SIGPIPE
+/// at once: for commands that save something.
+void outlive_readers();
+
 }  // namespace weft::cli

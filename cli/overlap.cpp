@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 

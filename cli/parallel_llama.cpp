@@ -6,6 +6,7 @@
 #include <cctype>
 #include <charconv>
 
+#include "cli/numbers.h"
 #include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/ops.h"
@@ -16,6 +17,8 @@ namespace weft::cli {
 
 /// The mesh axis of tensor parallelism; all others carry rows of the batch.
 static constexpr const char* kTensorAxis = "tp";
+/// Those that a DeviceMesh takes.
+static constexpr size_t kMostAxes = 8;
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   command
@@ -46,10 +49,13 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
                    "Between products each rank of tp has a part of the sequence");
   command.add_flag("--keep-gathered", o.keep_gathered,
                    "Keep whole parameters from forward to backward: more memory, less traffic");
-  command.add_option("--batch", o.batch, "Rows of a step, over all ranks")->capture_default_str();
-  command.add_option("--accumulate", o.accumulate, "Micro-steps that a step's rows are split into")
+  takes_whole(command.add_option("--batch", o.batch, "Rows of a step, over all ranks"), 1)
       ->capture_default_str();
-  command.add_option("--seq", o.seq, "Tokens of a row")->capture_default_str();
+  takes_whole(command.add_option("--accumulate", o.accumulate,
+                                 "Micro-steps that a step's rows are split into"),
+              1)
+      ->capture_default_str();
+  takes_whole(command.add_option("--seq", o.seq, "Tokens of a row"), 1)->capture_default_str();
 }
 
 std::vector<MeshAxis> parsed_axes(const std::string& text) {
@@ -63,22 +69,22 @@ std::vector<MeshAxis> parsed_axes(const std::string& text) {
     const char* first = axis.data() + std::min(axis.size(), equals + 1);
     const char* last = axis.data() + axis.size();
     auto [stop, error] = std::from_chars(first, last, size);
-    const bool named = equals != std::string::npos && equals > 0 &&
-                       std::all_of(axis.begin(), axis.begin() + static_cast<ptrdiff_t>(equals),
-                                   [](char c) { return std::isalnum(c) != 0 || c == '_'; });
+    const bool named =
+        equals != std::string::npos && equals > 0 &&
+        std::all_of(axis.begin(), axis.begin() + static_cast<ptrdiff_t>(equals),
+                    [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
     bool good = named && error == std::errc() && stop == last;
     if (!good || size < 1) {
       fail("--mesh ", in_quotes(text), ": ", in_quotes(axis),
            " is no axis; write for example dp=4");
     }
     axes.push_back({axis.substr(0, equals), size});
+    if (axes.size() > kMostAxes) {
+      fail("--mesh ", in_quotes(text), " has more than ", kMostAxes, " axes");
+    }
     at = comma + 1;
   }
   return axes;
-}
-
-void check_positive(const char* flag, int64_t value) {
-  if (value < 1) fail(flag, " is ", value, "; at least 1");
 }
 
 static bool is_tensor_axis(const MeshAxis& axis) { return axis.name == kTensorAxis; }
@@ -95,11 +101,12 @@ static void check_names(const std::vector<MeshAxis>& axes, const std::string& me
 }
 
 int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
-  check_positive("--batch", o.batch);
-  check_positive("--seq", o.seq);
-  check_positive("--accumulate", o.accumulate);
   if (o.batch % o.accumulate != 0) {
     fail("--batch ", o.batch, " rows do not split into --accumulate ", o.accumulate, " parts");
+  }
+  constexpr int64_t kMostTokens = int64_t{1} << 40;
+  if (o.batch > kMostTokens / o.seq) {
+    fail("--batch ", o.batch, " of --seq ", o.seq, " is more than ", kMostTokens, " tokens a step");
   }
   if (o.mesh.empty()) o.mesh = concat("dp=", std::max(1, ranks));
   std::vector<MeshAxis> axes = parsed_axes(o.mesh);

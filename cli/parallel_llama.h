@@ -37,9 +37,6 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& options);
 /// The axes that "dp=2,tp=2" says; std::invalid_argument for anything else.
 std::vector<MeshAxis> parsed_axes(const std::string& text);
 
-/// Throws unless the flag's value is at least 1.
-void check_positive(const char* flag, int64_t value);
-
 /// Gives `mesh` its default over so many ranks (0: those it has itself), checks what the flags say
 /// together, and returns the number of ranks, at most `most`. `flag` is where `ranks` comes from.
 int complete(ParallelOptions& options, int ranks, int most, const char* flag);

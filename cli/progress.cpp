@@ -13,16 +13,15 @@ using Clock = std::chrono::steady_clock;
 /// Between two lines on the terminal, unless there is news.
 static constexpr auto kQuiet = std::chrono::seconds(2);
 
-Progress::Progress(const std::string& metrics_file, int64_t steps, bool goes_on)
-    : path_(metrics_file), steps_(steps) {
-  if (path_.empty()) return;
-  file_.open(path_, goes_on ? std::ios::app : std::ios::trunc);
-  if (!file_) fail("--metrics: ", in_quotes(path_), " cannot be written");
+Progress::Progress(const std::string& metrics_file, int64_t steps, bool goes_on) : steps_(steps) {
+  if (metrics_file.empty()) return;
+  file_.emplace("--metrics", metrics_file,
+                goes_on ? OutputFile::Mode::append : OutputFile::Mode::replace);
 }
 
 void Progress::report(const StepReport& report) {
   if (first_ == 0) first_ = report.step;
-  if (file_.is_open()) write_metrics(report);
+  if (file_) write_metrics(report);
   bool is_end = report.step == steps_;
   bool is_due = !printed_ || Clock::now() - *printed_ >= kQuiet;
   if (is_end || is_due || report.validation_loss) print_line(report);
@@ -47,9 +46,7 @@ void Progress::write_metrics(const StepReport& report) {
     line["peak_bytes_of"][std::string(name_of(static_cast<Purpose>(i)))] =
         report.memory.by_purpose[purpose].peak;
   }
-  file_ << line.dump() << std::endl;
-  if (!file_)
-    fail_call("write", in_quotes(path_), ": the metrics cannot be written; is the disk full?");
+  file_->write(line.dump() + '\n');
 }
 
 /// "1 h 02 min", "3 min 20 s" or "12 s".

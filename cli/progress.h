@@ -3,10 +3,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 
+#include "weft/extend/file.h"
 #include "weft/storage.h"
 
 namespace weft::cli {
@@ -40,8 +40,7 @@ class Progress {
   void write_metrics(const StepReport& report);
   void print_line(const StepReport& report);
 
-  std::string path_;
-  std::ofstream file_;
+  std::optional<OutputFile> file_;
   int64_t steps_;
   /// The first step of this run of the program.
   int64_t first_ = 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/ranks.h"
 
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/error.h"
+#include "weft/ranks.h"
 
 namespace weft::cli {
 
@@ -25,7 +26,10 @@ void note_flags(int argc, char** argv) {
 void check_same(const Communicator& world, const char* verb, const std::string& own) {
   if (launched_ranks() == 1) return;
   const std::string first = world.broadcast(own, 0);
-  if (first != own) fail("rank ", world.rank(), ' ', verb, ' ', own, " but rank 0 ", first);
+  const bool is_same = first == own;
+  fail_on_all_ranks(
+      world,
+      is_same ? "" : concat("rank ", world.rank(), ' ', verb, ' ', own, " but rank 0 ", first));
 }
 
 void check_same_flags(const Communicator& world) {

@@ -14,10 +14,10 @@ int job_ranks(int asked, const char* flag);
 
 /// The flags of this process, for `check_same_flags`.
 void note_flags(int argc, char** argv);
-/// Throws on a rank whose process was started with other flags than rank 0's. Collective.
+/// Throws when a rank's process was started with other flags than rank 0's. Collective.
 void check_same_flags(const Communicator& world);
-/// std::invalid_argument on ranks whose text is not rank 0's: "rank 2 <verb> <own> but rank 0
-/// <first>". Collective; nothing where all ranks are threads, which have the same.
+/// std::invalid_argument on all ranks when the text of one is not rank 0's: "rank 2 <verb> <own>
+/// but rank 0 <first>". Collective; nothing where all ranks are threads, which have the same.
 void check_same(const Communicator& world, const char* verb, const std::string& own);
 
 /// True in the process that speaks for all ranks.

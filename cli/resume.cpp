@@ -4,33 +4,62 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <exception>
 #include <filesystem>
+#include <span>
+#include <stdexcept>
 
+#include "cli/numbers.h"
 #include "cli/ranks.h"
+#include "cli/run_description.h"
+#include "cli/used_tokens.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
+#include "weft/ranks.h"
 
 namespace weft::cli {
 
-static constexpr const char* kConfigPart = "config";
-
 void add_resume_flags(CLI::App& command, ResumeOptions& o) {
   command.add_option("--save", o.save, "Save checkpoints to this directory")->type_name("DIR");
-  command.add_option("--save-every", o.save_every, "Steps between them (default: only the last)");
-  command.add_option("--keep", o.keep, "Complete ones to keep beside the newest; 0: all")
+  takes_whole(command.add_option("--save-every", o.save_every,
+                                 "Steps between them (default, and 0: only the last)"),
+              0);
+  takes_whole(
+      command.add_option("--keep", o.keep, "Complete ones to keep beside the newest; 0: all"), 0)
+      ->capture_default_str();
+  command.add_flag(
+      "--save-non-finite", o.save_non_finite,
+      "Save weights and optimizer states that hold NaN or infinity too, and mark them; "
+      "without, such a save ends the run");
+  takes_number(command.add_option(
+                   "--lease-seconds", o.lease_seconds,
+                   "How long another job waits for a sign of life of this one before it takes "
+                   "the directory over"),
+               0.1, 86400)
       ->capture_default_str();
   command
-      .add_option("--resume", o.resume,
-                  "Go on from the newest complete checkpoint of this directory (a new run if it "
-                  "has none)")
+      .add_option(
+          "--resume", o.resume,
+          "Go on from the newest complete checkpoint of this directory; a new run where there "
+          "is none, or only what an interrupted first save left. With the same directory "
+          "as --save it need not exist")
       ->type_name("DIR");
+  command
+      .add_option(
+          "--allow-change", o.allow_change,
+          "With --resume, settings that may differ from those of the checkpoint's run: data, "
+          "seed, batch, seq, lr, weight-decay, clip, dtype, beta1, beta2, eps")
+      ->type_name("WHAT,...")
+      ->delimiter(',')
+      ->check(CLI::IsMember(changes_that_can_be_allowed()));
 }
 
 /// What is newest there is so by its step: runs that are mixed go on from each other's checkpoints.
@@ -42,10 +71,13 @@ static void check_not_of_another_run(const ResumeOptions& o) {
   // --resume may also name one checkpoint of the directory.
   if (fs::equivalent(o.save, from, ignored)) return;
   if (fs::equivalent(o.save, from.parent_path(), ignored)) {
-    const std::string newest = newest_complete_checkpoint(o.save);
-    if (newest.empty() || fs::equivalent(newest, from, ignored)) return;
-    fail("--save ", o.save, " holds ", newest, ", which is newer than --resume ", o.resume,
-         " and would be taken for what is saved now; save to another directory");
+    for (const std::string& path : list_checkpoints(o.save)) {
+      if (fs::equivalent(path, from, ignored)) return;
+      const auto verdict = inspect_checkpoint(path, {.depth = Inspection::headers}).verdict;
+      if (verdict != Verdict::complete) continue;
+      fail("--save ", o.save, " holds ", path, ", which is newer than --resume ", o.resume,
+           " and would be taken for what is saved now; save to another directory");
+    }
   }
   const size_t held = list_checkpoints(o.save).size();
   if (held == 0) return;
@@ -54,100 +86,25 @@ static void check_not_of_another_run(const ResumeOptions& o) {
        ", or save to another directory");
 }
 
-void complete(ResumeOptions& o) {
-  if (o.save_every < 0) fail("--save-every is ", o.save_every, "; at least 1");
-  if (o.keep < 0) fail("--keep is ", o.keep, "; at least 1, or 0 for all");
-  if (o.save_every > 0 && o.save.empty()) fail("--save-every needs --save DIR");
-  check_not_of_another_run(o);
-}
-
-/// Both are one word: they become numbers of a checkpoint.
-static RunNumbers numbers_of(const LlamaConfig& config) {
-  return {{"dim", config.dim},
-          {"layers", config.layers},
-          {"heads", config.heads},
-          {"kv_heads", config.kv_heads},
-          {"head_dim", config.head_dim},
-          {"ffn", config.ffn},
-          {"vocabulary", config.vocabulary},
-          {"max_sequence", config.max_sequence},
-          {"tied", config.tied},
-          {"rope_theta", std::bit_cast<int64_t>(config.rope_theta)},
-          {"norm_eps", std::bit_cast<int64_t>(config.norm_eps)}};
-}
-
-LlamaConfig saved_config(const std::string& checkpoint) {
-  const CheckpointContents contents = checkpoint_contents(checkpoint);
-  const auto number = [&](const std::string& name) {
-    const auto found = contents.numbers.find(concat(kConfigPart, '/', name));
-    if (found == contents.numbers.end()) {
-      fail(checkpoint, " says nothing of the model's ", name, "; was it saved by weft train?");
-    }
-    return found->second;
+/// Whether both name one directory, which need not exist.
+static bool is_same_place(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  const auto place = [&](const std::string& path) {
+    return (std::filesystem::weakly_canonical(path, ignored) / "").lexically_normal();
   };
-  return {.dim = number("dim"),
-          .layers = number("layers"),
-          .heads = number("heads"),
-          .kv_heads = number("kv_heads"),
-          .head_dim = number("head_dim"),
-          .ffn = number("ffn"),
-          .vocabulary = number("vocabulary"),
-          .max_sequence = number("max_sequence"),
-          .rope_theta = std::bit_cast<double>(number("rope_theta")),
-          .norm_eps = std::bit_cast<double>(number("norm_eps")),
-          .tied = number("tied") != 0};
+  return place(a) == place(b);
 }
 
-/// A part that is saved, and must be the same when it is loaded.
-static TrainingState::Part fixed_part(const char* what, RunNumbers numbers) {
-  return {.give =
-              [numbers] {
-                return StateDict{{}, numbers};
-              },
-          .take =
-              [what, numbers](const RunNumbers& saved) {
-                for (const auto& [name, number] : numbers) {
-                  const int64_t before = saved.at(name);
-                  if (before == number) continue;
-                  fail("--resume: the checkpoint's ", what, " has ", name, ' ', before,
-                       " but this run ", number);
-                }
-              }};
-}
-
-std::string complete_checkpoint(const std::string& directory,
-                                const std::set<std::string>& suspects) {
+void complete(ResumeOptions& o) {
+  if (o.save_every > 0 && o.save.empty()) fail("--save-every needs --save DIR");
   std::error_code ignored;
-  if (!std::filesystem::is_directory(directory, ignored)) fail(directory, " is no directory");
-  if (list_checkpoints(directory).empty()) {
-    const CheckpointReport report = inspect_checkpoint(directory, {.depth = Inspection::headers});
-    if (report.verdict == Verdict::complete) return directory;
-    if (report.verdict == Verdict::incomplete && report.ranks == 0) return {};
-    fail_call("resume", directory, " is ", name_of(report.verdict), ": ", report.reason);
+  if (!o.resume.empty() && !std::filesystem::is_directory(o.resume, ignored)) {
+    // The first start of a script that also restarts: --save makes it.
+    if (o.save.empty() || !is_same_place(o.save, o.resume)) {
+      fail("--resume ", o.resume, " is not a directory");
+    }
   }
-  std::string newest;
-  int passed = 0;
-  for (const std::string& path : list_checkpoints(directory)) {
-    const auto depth = suspects.contains(path) ? Inspection::data : Inspection::headers;
-    const CheckpointReport report = inspect_checkpoint(path, {.depth = depth});
-    if (report.verdict == Verdict::complete) return path;
-    const std::string sentence =
-        concat(path, ", which is ", name_of(report.verdict), ": ", report.reason);
-    std::fprintf(stderr, "weft: passed over %s\n", sentence.c_str());
-    if (passed++ == 0) newest = sentence;
-  }
-  // A new run beside them would be taken for theirs.
-  fail_call("resume", "none of the ", passed, " checkpoints in ", directory,
-            " is complete; passed over ", newest);
-}
-
-std::string chosen_checkpoint(const std::string& directory, const Communicator& world,
-                              const std::set<std::string>& suspects) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(directory, ignored)) {
-    fail("--resume ", directory, " is no directory");
-  }
-  return world.broadcast(world.rank() == 0 ? complete_checkpoint(directory, suspects) : "", 0);
+  check_not_of_another_run(o);
 }
 
 static volatile std::sig_atomic_t stop_signal = 0;
@@ -196,15 +153,17 @@ static bool is_ended_by_mpirun() {
   return launched_by() == "mpirun" && launched_local_rank().size < launched_ranks();
 }
 
+RunSaver::~RunSaver() = default;
+
 RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llama& model,
-                   Optimizer& optimizer, RunNumbers numbers)
-    : options_(options), world_(world) {
+                   Optimizer& optimizer, UsedTokens& used)
+    : options_(options), world_(world), run_(std::make_unique<RunDescription>()), used_(used) {
   state_.add("model", model);
   state_.add("optimizer", optimizer);
   state_.add("random", Context::current().random);
   state_.add("step", step_);
-  state_.add(kConfigPart, fixed_part("model", numbers_of(model.config())));
-  state_.add("run", fixed_part("run", std::move(numbers)));
+  add_description("config");
+  add_description("run");
   if (options.save.empty()) return;
   // One process hears for all its ranks; a launcher tells all processes.
   if (world.rank() != 0 && launched_ranks() == 1) return;
@@ -212,6 +171,22 @@ RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llam
     if (signal == SIGTERM && is_ended_by_mpirun()) continue;
     if (handler_of(signal) != SIG_IGN) std::signal(signal, note_signal);
   }
+}
+
+/// A part with those numbers of the run that belong to it, whichever a checkpoint has.
+void RunSaver::add_description(const std::string& part) {
+  const auto give = [this, prefix = part + '/'] {
+    StateDict own;
+    for (const auto& [key, number] : run_->numbers()) {
+      if (key.starts_with(prefix)) own.numbers.emplace(key.substr(prefix.size()), number);
+    }
+    if (prefix == "run/") own.numbers.merge(used_.numbers());
+    return own;
+  };
+  const auto take = [this, prefix = part + '/'](const std::map<std::string, int64_t>& numbers) {
+    for (const auto& [name, number] : numbers) saved_[prefix + name] = number;
+  };
+  state_.add(part, {.give = give, .take = take, .takes_any_numbers = true});
 }
 
 static int64_t greatest(const Communicator& world, int64_t own) {
@@ -229,9 +204,10 @@ void RunSaver::take_up() {
   std::string path;
   std::set<std::string> suspects;
   for (;;) {
-    path = chosen_checkpoint(options_.resume, world_, suspects);
+    path = chosen_checkpoint(options_.resume, world_, suspects, true);
     if (path.empty()) break;
     std::exception_ptr error;
+    saved_.clear();
     try {
       load(path, state_);
     } catch (...) {
@@ -248,22 +224,57 @@ void RunSaver::take_up() {
   if (path.empty()) {
     if (world_.rank() == 0) {
       std::fprintf(stderr, "weft: %s has no complete checkpoint; the run starts at step 1\n",
-                   options_.resume.c_str());
+                   printable(options_.resume).c_str());
     }
     return;
   }
+  check_resumed(path);
   if (world_.rank() == 0) {
-    std::printf("resumed from %s after step %lld\n", path.c_str(), static_cast<long long>(step_));
+    std::printf("resumed from %s after step %lld\n", printable(path).c_str(),
+                static_cast<long long>(step_));
   }
 }
 
-int64_t RunSaver::resume() {
+/// Compares the loaded checkpoint with this run, and across ranks.
+void RunSaver::check_resumed(const std::string& path) {
+  const auto& allowed = options_.allow_change;
+  std::string text;
+  for (const auto& [key, number] : saved_) text += concat(key, ' ', number, '\n');
+  check_same(world_, "loaded",
+             concat("a checkpoint of step ", step_, " whose settings have hash ",
+                    xxh3_of(std::as_bytes(std::span(text)))));
+  run_->check_resumed(path, saved_, allowed, world_.rank() == 0);
+  const bool reads_others = std::ranges::any_of(allowed, [](const std::string& what) {
+    return what == "data" || what == "seed" || what == "batch" || what == "seq";
+  });
+  used_.resume(saved_, !reads_others);
+}
+
+/// Another job may have saved there while this one waited for its lease.
+void RunSaver::check_again() const {
+  std::string mistake;
+  try {
+    if (world_.rank() == 0) check_not_of_another_run(options_);
+  } catch (const std::invalid_argument& error) {
+    mistake = error.what();
+  }
+  fail_on_all_ranks(world_, mistake);
+}
+
+int64_t RunSaver::resume(RunDescription run) {
+  *run_ = std::move(run);
   const bool continues = !options_.resume.empty();
+  // Before a checkpoint is chosen: it waits until no other job saves there.
+  if (!options_.save.empty()) {
+    saver_.emplace(world_, options_.save,
+                   CheckpointOptions{.keep = options_.keep,
+                                     .continues = continues,
+                                     .refuse_non_finite = !options_.save_non_finite,
+                                     .lease_seconds = options_.lease_seconds});
+    check_again();
+  }
   if (continues) take_up();
-  if (options_.save.empty()) return step_;
-  saver_.emplace(
-      world_, options_.save,
-      CheckpointOptions{.keep = options_.keep, .continues = continues, .resumed_step = step_});
+  if (saver_) saver_->set_resumed_step(step_);
   return step_;
 }
 
@@ -282,10 +293,22 @@ void RunSaver::finish_save() {
   saver_->wait();
   world_.barrier();
   if (world_.rank() == 0) {
-    std::printf("saved %s\n", under_way_.c_str());
+    std::printf("saved %s\n", printable(under_way_).c_str());
     std::fflush(stdout);
   }
   under_way_.clear();
+}
+
+/// All ranks throw where the first one may not save: then none of them writes.
+void RunSaver::check_may_save() {
+  std::string error;
+  try {
+    saver_->check_may_save();
+  } catch (const std::exception& thrown) {
+    error = thrown.what();
+  }
+  error = world_.broadcast(error, 0);
+  if (!error.empty()) throw_runtime_error(error);
 }
 
 bool RunSaver::after_step(int64_t step, bool is_last) {
@@ -298,6 +321,8 @@ bool RunSaver::after_step(int64_t step, bool is_last) {
   const bool due = options_.save_every > 0 && step % options_.save_every == 0;
   if (!stopping && !is_last && !due) return false;
   finish_save();
+  check_may_save();
+  used_.compare();
   under_way_ = saver_->save_async(step, state_);
   if (stopping || is_last) finish_save();
   return stopping;

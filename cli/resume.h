@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "weft/checkpoint.h"
 #include "weft/llama.h"
@@ -22,37 +24,50 @@ struct ResumeOptions {
   std::string save;
   int64_t save_every = 0;
   int keep = 3;
+  bool save_non_finite = false;
+  double lease_seconds = 60;
   std::string resume;
+  /// Settings in which this run may differ from the one that it resumes.
+  std::vector<std::string> allow_change;
 };
 
-/// Adds --save, --save-every, --keep and --resume.
+class RunDescription;
+class UsedTokens;
+
+/// Adds --save, --save-every, --keep, --save-non-finite, --lease-seconds, --resume and
+/// --allow-change.
 void add_resume_flags(CLI::App& command, ResumeOptions& options);
 /// Checks what the flags say together, and that --save takes no other run's directory.
 void complete(ResumeOptions& options);
 
-/// What the order of the data and the schedule follow from; a run goes on only with the same.
-using RunNumbers = std::map<std::string, int64_t>;
+/// "finite elements: all", "finite elements: all but 3, the first in tensor "x"" or "finite
+/// elements: unknown".
+std::string finite_in_words(const CheckpointReport& report);
 
-/// The newest complete checkpoint of a directory, or the directory itself, when it is one; "" when
-/// there is none at all. Says on stderr what it passed over, and why; of those in `suspects` every
-/// block is read first. std::runtime_error when there are some and none is complete, or the system
-/// fails.
+/// The newest complete checkpoint of a directory (of the finite ones, where there are any), or the
+/// directory itself, when it is one; "" when there is none at all. Says on stderr what it passed
+/// over, and why; of those in `suspects` every block is read first. std::runtime_error when there
+/// are some and none is complete, or the system fails. With `may_start` it returns "" too where no
+/// save was ever complete: each run left at most one checkpoint, which lacks files.
 std::string complete_checkpoint(const std::string& directory,
-                                const std::set<std::string>& suspects = {});
+                                const std::set<std::string>& suspects = {}, bool may_start = false);
 /// The same, found by rank 0 and told to the others. Collective.
 std::string chosen_checkpoint(const std::string& directory, const Communicator& world,
-                              const std::set<std::string>& suspects = {});
+                              const std::set<std::string>& suspects = {}, bool may_start = false);
 
 /// Saves a run and takes it up again: model, optimizer, random state and steps done, from which the
 /// order of the data follows. One a rank; calls are collective.
 class RunSaver {
  public:
   RunSaver(const ResumeOptions& options, const Communicator& world, Llama& model,
-           Optimizer& optimizer, RunNumbers numbers);
+           Optimizer& optimizer, UsedTokens& used);
+  ~RunSaver();
 
-  /// Loads what --resume says, before any step; steps done, 0 for a new run. std::invalid_argument
-  /// when the model or the run is another; std::runtime_error when --save cannot be made.
-  int64_t resume();
+  /// Loads what --resume says, before any step, and returns the steps done, 0 for a new run.
+  /// `run` is saved with each checkpoint. std::invalid_argument when the checkpoint's run differs
+  /// from it in what must be the same, or its last steps used other tokens; std::runtime_error when
+  /// --save cannot be made.
+  int64_t resume(RunDescription run);
   /// After step `step`: saves when it is time, while the next steps run, and says so when all ranks
   /// are done. True when the run must end: at SIGTERM, SIGINT or SIGUSR2 it is saved first. Throws
   /// what went wrong with a save before.
@@ -61,14 +76,22 @@ class RunSaver {
   void end_steps();
 
  private:
+  void add_description(const std::string& part);
+  void check_resumed(const std::string& path);
   void take_up();
+  void check_again() const;
   bool is_stopping();
   bool is_saved();
+  void check_may_save();
   void finish_save();
 
   const ResumeOptions& options_;
   Communicator world_;
   int64_t step_ = 0;
+  std::unique_ptr<RunDescription> run_;
+  UsedTokens& used_;
+  /// Settings of the run in the resumed checkpoint.
+  std::map<std::string, int64_t> saved_;
   TrainingState state_;
   std::optional<CheckpointSaver> saver_;
   /// Path of the save that was begun and not yet told of.
@@ -77,8 +100,5 @@ class RunSaver {
 
 /// The signal at which a run was saved and ended; 0: none.
 int stopped_by();
-
-/// The config that a RunSaver saved with the model. std::invalid_argument when there is none.
-LlamaConfig saved_config(const std::string& checkpoint);
 
 }  // namespace weft::cli

@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/run.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 
+#include "cli/numbers.h"
+#include "cli/output_files.h"
 #include "weft/error.h"
 #include "weft/launch.h"
+#include "weft/ranks.h"
 
 namespace weft::cli {
 
@@ -15,6 +25,8 @@ namespace fs = std::filesystem;
 
 /// Names the folder that ranks write their flight records to.
 static constexpr const char* kFlightVariable = "WEFT_FLIGHT";
+static constexpr const char* kFlightPrefix = "weft-flight-";
+static constexpr size_t kFlightsKept = 16;
 static constexpr double kLongestTimeout = 1e9;
 
 CLI::App* add_run(CLI::App& program, LaunchedProgram& o) {
@@ -26,9 +38,13 @@ CLI::App* add_run(CLI::App& program, LaunchedProgram& o) {
       "Signals are passed on to all. When one rank fails the others are ended too.\n"
       "Exit codes: 0 when all ranks exited with 0, otherwise that of the first that failed\n"
       "(128 + signal if it was killed); 124 after the timeout, 127 when the program cannot be\n"
-      "started, 2 when a flag is wrong.");
-  run->add_option("-n,--np", o.ranks, "Processes, one a rank; -np too")->required();
-  run->add_option("--timeout", o.timeout, "End all after so many seconds (default: never)")
+      "started, 2 when a flag is wrong, 1 when the ranks' output cannot be written.");
+  takes_whole(run->add_option("-n,--np", o.ranks, "Processes, one a rank; -np too"), 1,
+              kMostLocalRanks)
+      ->required();
+  takes_number(
+      run->add_option("--timeout", o.timeout, "End all after so many seconds (default: never)"), 0,
+      kLongestTimeout)
       ->type_name("S");
   run->add_flag("--no-prefix", o.no_prefix, "Write lines as they are");
   run->prefix_command();
@@ -69,20 +85,39 @@ std::vector<std::string> launched_command(const CLI::App& run,
   return command;
 }
 
-/// Where the ranks of this job write the records of their last operations; they make it when there
-/// is something to write.
+/// The folder where the ranks of this job write the records of their last operations; they make it
+/// when there is something to write. Without a folder for temporary files no records are kept.
 static std::string flight_folder(const std::string& job) {
   std::error_code error;
   const fs::path folder = fs::temp_directory_path(error);
-  // Without one no records are kept.
-  return error ? "" : (folder / concat("weft-flight-", job)).string();
+  return error ? "" : (folder / concat(kFlightPrefix, job)).string();
+}
+
+/// Whether the launcher lives that a folder's name "<prefix><user>-<process>-<random>" tells.
+static bool is_of_running_job(const std::string& name, const std::string& prefix) {
+  const int launcher = std::atoi(name.c_str() + prefix.size());
+  return launcher > 0 && (::kill(launcher, 0) == 0 || errno == EPERM);
+}
+
+/// Removes this user's oldest records of failed jobs; the newest kFlightsKept stay.
+static void forget_old_flights(const std::string& newest) {
+  const std::string prefix = concat(kFlightPrefix, ::getuid(), '-');
+  std::vector<std::pair<time_t, fs::path>> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(fs::path(newest).parent_path(), error)) {
+    const std::string name = entry.path().filename().string();
+    struct stat status {};
+    if (!name.starts_with(prefix) || is_of_running_job(name, prefix)) continue;
+    // Others may make something of that name where all may write; a link is not followed.
+    if (::lstat(entry.path().c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
+    if (status.st_uid == ::getuid()) found.emplace_back(status.st_mtime, entry.path());
+  }
+  std::ranges::sort(found, std::greater());
+  // This job's own is of a launcher that lives.
+  for (size_t i = kFlightsKept - 1; i < found.size(); ++i) fs::remove_all(found[i].second, error);
 }
 
 int run_program(const LaunchedProgram& o) {
-  if (o.ranks < 1) fail("-n is ", o.ranks, "; at least 1");
-  if (!(o.timeout >= 0 && o.timeout <= kLongestTimeout)) {
-    fail("--timeout is ", o.timeout, "; seconds, at least 0");
-  }
   if (o.command.empty() || o.command[0].empty()) {
     fail("run: no program; write weft run -n N -- program arguments");
   }
@@ -93,15 +128,17 @@ int run_program(const LaunchedProgram& o) {
   const std::string flight = is_given ? "" : flight_folder(options.job);
   if (!is_given) options.environment.emplace_back(kFlightVariable, flight);
   const LaunchReport report = launch(o.command, options);
+  outlive_readers();
   std::error_code ignored;
   if (report.code == 0) {
     if (!is_given) fs::remove_all(flight, ignored);
     return 0;
   }
-  std::cerr << "weft run: " << report.cause << '\n';
+  std::cerr << "weft run: " << escaped(report.cause) << '\n';
   if (!is_given && fs::is_directory(flight, ignored)) {
-    std::cerr << "weft run: the last operations of the ranks are in " << flight
-              << "; to see them: weft trace " << flight << " -o trace.json\n";
+    forget_old_flights(flight);
+    std::cerr << "weft run: the last operations of the ranks are in " << printable(flight)
+              << "; to see them: weft trace " << printable(flight) << " -o trace.json\n";
   }
   return report.code;
 }

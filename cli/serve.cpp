@@ -9,11 +9,14 @@
 
 #include "cli/decode.h"
 #include "cli/devices.h"
+#include "cli/numbers.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
+#include "cli/run_description.h"
 #include "cli/sample.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/error.h"
+#include "weft/ranks.h"
 #include "weft/tensor_parallel.h"
 
 namespace weft::cli {
@@ -28,10 +31,10 @@ CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
       ->type_name("DIR");
   sample->add_option("--prompt", o.prompt, "Text that is continued; its bytes are the tokens")
       ->required();
-  sample->add_option("--tokens", o.tokens, "Tokens to add")->capture_default_str();
-  sample
-      ->add_option("--ranks", o.ranks, "Ranks that share the heads; they must divide the kv heads")
-      ->check(CLI::Range(1, 1024))
+  takes_whole(sample->add_option("--tokens", o.tokens, "Tokens to add"), 1)->capture_default_str();
+  takes_whole(sample->add_option("--ranks", o.ranks,
+                                 "Ranks that share the heads; they must divide the kv heads"),
+              1, kMostLocalRanks)
       ->capture_default_str();
   sample
       ->add_option(
@@ -39,12 +42,15 @@ CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
           "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
           "that one")
       ->capture_default_str();
-  sample
-      ->add_option("--temperature", o.temperature,
-                   "Of the distribution drawn from; 0: the likeliest")
+  takes_number(sample->add_option("--temperature", o.temperature,
+                                  "Of the distribution drawn from; 0: the likeliest"),
+               0)
       ->capture_default_str();
-  sample->add_option("--seed", o.seed, "Of the draws")->capture_default_str();
-  sample->add_option("--threads", o.threads, "Threads a rank (default: the cores, shared evenly)");
+  takes_whole(sample->add_option("--seed", o.seed, "Of the draws"), 0, UINT64_MAX)
+      ->capture_default_str();
+  takes_whole(sample->add_option("--threads", o.threads,
+                                 "Threads a rank (default: the cores, shared evenly)"),
+              0, kMostThreads);
   sample->footer(
       "Keys and values are kept by layer, cut with the heads. Tokens/s counts what is added.\n"
       "Example: weft sample --resume runs/tiny --prompt \"The \" --ranks 2");
@@ -92,6 +98,7 @@ static void serve_rank(const ServeOptions& options, const Communicator& world) {
   const SkippedKeys skipped = load_common_keys(path, weights);
   if (!skipped.missing.empty()) fail(path, " lacks ", in_quotes(skipped.missing[0]));
 
+  if (launched_ranks() > 1) check_replicas(model);
   const bool first = world.rank() == 0;
   Decoder decoder(model, mesh, context);
   std::mt19937_64 random(options.seed);
@@ -120,13 +127,8 @@ static void serve_rank(const ServeOptions& options, const Communicator& world) {
 
 void serve(const ServeOptions& options) {
   if (options.prompt.empty()) fail("--prompt is empty; at least one byte");
-  if (options.tokens < 1) fail("--tokens is ", options.tokens, "; at least 1");
-  if (!(options.temperature >= 0)) fail("--temperature is ", options.temperature, "; at least 0");
   if (options.device == "meta") fail("--device meta computes nothing; cpu or cuda");
   check_available(device_named(options.device));
-  if (options.threads < 0) {
-    fail("--threads is ", options.threads, "; at least 1, or 0 to share the cores");
-  }
   run_world(job_ranks(options.ranks, "--ranks"),
             [&](const Communicator& world) {
               check_same_flags(world);

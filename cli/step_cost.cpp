@@ -132,17 +132,21 @@ static void add_sharding(ParallelLlama& llama, const ParallelOptions& options, S
   for (const AxisTraffic& axis : cost.sharding.by_axes) {
     cost_over(cost, axis.axes, "parameters and gradients").bytes += axis.bytes;
   }
-  for (int64_t micro_step = 0; micro_step < options.accumulate; ++micro_step) {
-    const StepKind kind{.sync = micro_step + 1 == options.accumulate, .updated = micro_step == 0};
+  const auto add_collectives = [&](const StepKind& kind, int64_t times) {
     for (const ScheduledAction& action : schedule_of(llama.model(), kind)) {
       if (action.bytes == 0) continue;
-      ++cost_over(cost, action.axes, "parameters and gradients").collectives;
+      cost_over(cost, action.axes, "parameters and gradients").collectives += times;
     }
-  }
+  };
+  const int64_t micro_steps = options.accumulate;
+  add_collectives({.sync = micro_steps == 1, .updated = true}, 1);
+  if (micro_steps > 2) add_collectives({.sync = false, .updated = false}, micro_steps - 2);
+  if (micro_steps > 1) add_collectives({.sync = true, .updated = false}, 1);
 }
 
-StepCost step_cost(const Communicator& world, const LlamaConfig& config,
-                   const ParallelOptions& options, int ranks_per_host) {
+/// The cost of a model, by the model itself.
+static StepCost measured_cost(const Communicator& world, const LlamaConfig& config,
+                              const ParallelOptions& options) {
   StepCost cost;
   ParallelLlama gathered(world, config, options);
   use_gathered(gathered, options);
@@ -151,11 +155,84 @@ StepCost step_cost(const Communicator& world, const LlamaConfig& config,
   sharded.shard();
   add_sharding(sharded, options, cost);
   add_norm(sharded, cost);
-  cost.schedule = explain_schedule(sharded.model());
+  return cost;
+}
+
+/// All numbers of a cost that a further layer changes, and in `operations` those that are not
+/// whole.
+static std::vector<int64_t*> numbers_of(StepCost& cost, std::vector<double*>& operations) {
+  FullyShardBytes& sharding = cost.sharding;
+  std::vector<int64_t*> numbers{&sharding.parameters, &sharding.gradients, &sharding.buffers,
+                                &sharding.received, &sharding.copied};
+  for (int64_t& bytes : cost.memory) numbers.push_back(&bytes);
+  for (AxisTraffic& axis : sharding.by_axes) numbers.push_back(&axis.bytes);
+  for (AxisCost& axis : cost.traffic) {
+    numbers.insert(numbers.end(), {&axis.bytes, &axis.collectives});
+  }
+  for (OpWork& op : cost.work) {
+    numbers.insert(numbers.end(), {&op.calls, &op.bytes});
+    operations.push_back(&op.operations);
+  }
+  return numbers;
+}
+
+/// Continues the costs of models of n, n + 2 and n + 4 layers to one of n + 4 + 2 x `pairs`; false,
+/// with `c` unchanged, where they do not grow evenly.
+static bool extrapolate(StepCost& a, StepCost& b, StepCost& c, int64_t pairs) {
+  std::vector<double*> first_operations, before, operations;
+  const auto first = numbers_of(a, first_operations), second = numbers_of(b, before),
+             third = numbers_of(c, operations);
+  if (first.size() != third.size() || second.size() != third.size()) return false;
+  for (size_t i = 0; i < third.size(); ++i) {
+    if (*third[i] - *second[i] != *second[i] - *first[i]) return false;
+  }
+  // The most activations at once is the greater of what one layer takes and what all layers keep:
+  // it grows evenly from where the second is greater.
+  const auto activations = static_cast<size_t>(Purpose::activations);
+  if (c.memory[activations] == b.memory[activations]) return false;
+  for (size_t i = 0; i < third.size(); ++i) *third[i] += (*third[i] - *second[i]) * pairs;
+  for (size_t i = 0; i < operations.size(); ++i) {
+    *operations[i] += (*operations[i] - *before[i]) * static_cast<double>(pairs);
+  }
+  return true;
+}
+
+StepCost step_cost(const Communicator& world, const LlamaConfig& config,
+                   const ParallelOptions& options, int ranks_per_host) {
+  const auto cost_of = [&](int64_t layers) {
+    LlamaConfig part = config;
+    part.layers = layers;
+    return measured_cost(world, part, options);
+  };
+  StepCost cost;
+  bool is_known = false;
+  // Layers in pairs: selective recomputation leaves out every second.
+  for (int64_t few = 4 + config.layers % 2; few + 4 < config.layers && !is_known; few *= 2) {
+    few += (config.layers - few) % 2;
+    StepCost a = cost_of(few), b = cost_of(few + 2);
+    cost = cost_of(few + 4);
+    is_known = extrapolate(a, b, cost, (config.layers - few - 4) / 2);
+  }
+  if (!is_known) cost = cost_of(config.layers);
+  const DeviceMesh mesh(world, parsed_axes(options.mesh));
   for (AxisCost& over : cost.traffic) {
-    over.crosses_hosts = crosses_hosts(sharded.mesh(), over.axes, ranks_per_host);
+    over.crosses_hosts = crosses_hosts(mesh, over.axes, ranks_per_host);
   }
   return cost;
+}
+
+std::string step_schedule(const Communicator& world, LlamaConfig config,
+                          const ParallelOptions& options) {
+  constexpr int64_t kMostLayers = 128;
+  std::string text;
+  if (config.layers > kMostLayers) {
+    text = concat("schedule of ", kMostLayers, " layers; the model has ", config.layers,
+                  ", all alike\n");
+    config.layers = kMostLayers;
+  }
+  ParallelLlama llama(world, config, options);
+  llama.shard();
+  return text + explain_schedule(llama.model());
 }
 
 int64_t StepCost::peak_bytes() const {

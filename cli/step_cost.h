@@ -7,10 +7,10 @@
 
 #include "cli/machine.h"
 #include "cli/parallel_llama.h"
+#include "weft/extend/movements.h"
+#include "weft/extend/work_log.h"
 #include "weft/fsdp.h"
-#include "weft/movements.h"
 #include "weft/storage.h"
-#include "weft/work_log.h"
 
 namespace weft::cli {
 
@@ -32,15 +32,20 @@ struct StepCost {
   std::vector<AxisCost> traffic;
   std::vector<OpWork> work;
   FullyShardBytes sharding;
-  std::string schedule;
 
   int64_t peak_bytes() const;
   double operations() const;
 };
 
-/// Of a rank of a world that need not be there.
+/// Predicts a step of one rank; `world` may be a fake one. Measures models of few layers on `meta`
+/// and extrapolates, because each further pair of layers adds the same.
 StepCost step_cost(const Communicator& world, const LlamaConfig& config,
                    const ParallelOptions& options, int ranks_per_host);
+
+/// Prints what is gathered, computed and freed when, one line an action. A model of more than 128
+/// layers is shown as one of 128, and the first line says so.
+std::string step_schedule(const Communicator& world, LlamaConfig config,
+                          const ParallelOptions& options);
 
 /// Seconds of a step: of computing, of communication by itself, and of both as they overlap.
 struct StepSeconds {

@@ -3,20 +3,20 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <filesystem>
-#include <sstream>
 #include <string_view>
 
 #include "weft/error.h"
-#include "weft/file.h"
+#include "weft/extend/file.h"
 
 namespace weft::cli {
 
 namespace fs = std::filesystem;
 
-// Below it a file is read: mappings are few (65,530 a process), source trees have more files.
-static constexpr int64_t kMapFrom = int64_t{1} << 20;
+/// Smaller files are held in memory: source trees have more than can be open.
+static constexpr int64_t kLarge = int64_t{1} << 20;
+/// Bytes that are read at once.
+static constexpr size_t kPiece = size_t{1} << 14;
 static constexpr size_t kShardHeader = 256;
 
 struct ShardForm {
@@ -68,44 +68,48 @@ static std::vector<std::string> files_of(std::span<const std::string> paths) {
   return files;
 }
 
-/// The whole file, mapped or read.
-static std::shared_ptr<const std::byte> content_of(const File& file) {
-  if (file.size() >= kMapFrom) return file.map();
-  const auto bytes = static_cast<size_t>(file.size());
-  std::shared_ptr<std::byte[]> content(new std::byte[bytes]);
-  file.read(0, {content.get(), bytes});
-  return {content, content.get()};
-}
-
-template <class Token>
-static void check_tokens(const std::string& path, const std::byte* data, int64_t count,
-                         int64_t vocabulary) {
-  const auto* tokens = reinterpret_cast<const Token*>(data);
-  Token largest = 0;
-  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, tokens[i]);
-  if (static_cast<int64_t>(largest) < vocabulary) return;
-  const auto beyond = [&](Token token) { return static_cast<int64_t>(token) >= vocabulary; };
-  const Token* first = std::find_if(tokens, tokens + count, beyond);
-  fail("data: ", path, ": token ", first - tokens, " is ", static_cast<int64_t>(*first),
-       ", but the model's vocabulary has ", vocabulary, " ids");
-}
-
-TokenStream::TokenStream(std::span<const std::string> paths, int64_t vocabulary) {
-  for (const auto& path : files_of(paths)) {
+TokenStream::TokenStream(std::span<const std::string> paths, int64_t vocabulary)
+    : paths_(files_of(paths)) {
+  for (const std::string& path : paths_) {
     if (is_shard(path)) {
       add_shard(path);
     } else {
       add_text(path);
     }
-    ++files_;
   }
-  for (const auto& part : parts_) {
-    if (vocabulary >= int64_t{1} << (8 * part.width)) continue;
-    const auto check = part.width == 1   ? check_tokens<uint8_t>
-                       : part.width == 2 ? check_tokens<uint16_t>
-                                         : check_tokens<uint32_t>;
-    check(part.path, part.data.get(), part.count, vocabulary);
+  for (const Part& part : parts_) {
+    if (vocabulary < int64_t{1} << (8 * part.width)) check_tokens(part, vocabulary);
   }
+}
+
+template <class Use>
+void TokenStream::for_tokens(const Part& part, int64_t from, int64_t count, const Use& use) const {
+  alignas(uint32_t) std::array<std::byte, kPiece> buffer;
+  while (count > 0) {
+    const int64_t tokens = std::min(count, static_cast<int64_t>(kPiece) / part.width);
+    const int64_t at = part.first + from * part.width;
+    const std::byte* bytes = part.content ? part.content.get() + at : buffer.data();
+    if (!part.content) {
+      large_->read(part.file, at,
+                   std::span(buffer).first(static_cast<size_t>(tokens * part.width)));
+    }
+    const auto of = [&]<class Token>(Token) {
+      use(from, std::span(reinterpret_cast<const Token*>(bytes), static_cast<size_t>(tokens)));
+    };
+    part.width == 1 ? of(uint8_t{}) : part.width == 2 ? of(uint16_t{}) : of(uint32_t{});
+    from += tokens;
+    count -= tokens;
+  }
+}
+
+void TokenStream::check_tokens(const Part& part, int64_t vocabulary) const {
+  for_tokens(part, 0, part.count, [&](int64_t from, const auto& tokens) {
+    const auto beyond = [&](auto token) { return static_cast<int64_t>(token) >= vocabulary; };
+    if (!beyond(*std::ranges::max_element(tokens))) return;
+    const auto first = std::ranges::find_if(tokens, beyond);
+    fail("data: ", part.path, ": token ", from + (first - tokens.begin()), " is ",
+         static_cast<int64_t>(*first), ", but the model's vocabulary has ", vocabulary, " ids");
+  });
 }
 
 void TokenStream::add(Part part) {
@@ -114,14 +118,28 @@ void TokenStream::add(Part part) {
   parts_.push_back(std::move(part));
 }
 
+void TokenStream::add(const File& file, Part part) {
+  if (file.size() >= kLarge) {
+    part.file = large_->add(file);
+  } else {
+    const auto bytes = static_cast<size_t>(file.size());
+    std::shared_ptr<std::byte[]> content(new std::byte[bytes]);
+    file.read(0, {content.get(), bytes});
+    part.content = {content, content.get()};
+  }
+  add(std::move(part));
+}
+
 void TokenStream::add_text(const std::string& path) {
   static constexpr std::byte newline{'\n'};
   const File file("data", path);
   if (file.size() == 0) fail("data: ", path, " is empty");
-  if (!parts_.empty() && parts_.back().data.get()[parts_.back().count - 1] != newline) {
-    add({path, {std::shared_ptr<void>(), &newline}, 1, 1});
+  int64_t last = '\n';
+  if (size_ > 0) copy(size_ - 1, {&last, 1});
+  if (last != '\n') {
+    add({.path = path, .content = {std::shared_ptr<void>(), &newline}, .count = 1});
   }
-  add({path, content_of(file), file.size(), 1});
+  add(file, {.path = path, .content = {}, .count = file.size()});
 }
 
 void TokenStream::add_shard(const std::string& path) {
@@ -147,14 +165,8 @@ void TokenStream::add_shard(const std::string& path) {
          " bytes after its header, but has ", bytes, " bytes there");
   }
   if (count == 0) fail("data: ", path, " holds no token");
-  const auto content = content_of(file);
-  add({path, {content, content.get() + header_bytes}, count, form->width});
-}
-
-template <class Token>
-static void widen(const std::byte* data, int64_t from, std::span<int64_t> into) {
-  const auto* tokens = reinterpret_cast<const Token*>(data) + from;
-  for (size_t i = 0; i < into.size(); ++i) into[i] = static_cast<int64_t>(tokens[i]);
+  add(file,
+      {.path = path, .content = {}, .first = header_bytes, .count = count, .width = form->width});
 }
 
 void TokenStream::copy(int64_t from, std::span<int64_t> into) const {
@@ -167,27 +179,13 @@ void TokenStream::copy(int64_t from, std::span<int64_t> into) const {
   for (; !into.empty(); ++part) {
     const int64_t skip = from - part->start;
     const auto count = std::min(static_cast<size_t>(part->count - skip), into.size());
-    const auto convert = part->width == 1   ? widen<uint8_t>
-                         : part->width == 2 ? widen<uint16_t>
-                                            : widen<uint32_t>;
-    convert(part->data.get(), skip, into.first(count));
+    int64_t* to = into.data();
+    for_tokens(*part, skip, static_cast<int64_t>(count), [&](int64_t, const auto& tokens) {
+      to = std::ranges::transform(tokens, to, [](auto token) { return int64_t{token}; }).out;
+    });
     into = into.subspan(count);
     from += static_cast<int64_t>(count);
   }
-}
-
-std::string TokenStream::in_words() const {
-  constexpr int64_t kPlaces = 1000;
-  // FNV-1a.
-  uint64_t hash = 0xcbf29ce484222325;
-  int64_t token = 0;
-  for (int64_t i = 0; i < std::min(kPlaces, size_); ++i) {
-    copy(size_ <= kPlaces ? i : size_ / kPlaces * i, {&token, 1});
-    hash = (hash ^ static_cast<uint64_t>(token)) * 0x100000001b3;
-  }
-  std::ostringstream text;
-  text << size_ << " tokens of " << files_ << " files, with hash " << std::hex << hash;
-  return text.str();
 }
 
 }  // namespace weft::cli

@@ -8,13 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "cli/kept_files.h"
+
 namespace weft::cli {
 
 /// The tokens of files, one after the other, as one sequence. Text is bytes (ids 0 to 255), and a
 /// file that does not end with a newline gets one before the next; `.bin` files are token shards in
 /// llm.c's form (256 int32: 20240520, 1, count and then uint16 ids; or 20240801, 7, count and
-/// uint32 ids). Large files are mapped and must not be shortened meanwhile. Several threads may
-/// read at once.
+/// uint32 ids). Files of less than 1 MiB are held in memory, the others read where they are
+/// wanted. Several threads may read at once.
 class TokenStream {
  public:
   /// `paths` are files or directories: of those every file below, sorted by path; names that start
@@ -26,28 +28,38 @@ class TokenStream {
   /// Number of tokens.
   int64_t size() const { return size_; }
   /// Number of files they come from.
-  int64_t files() const { return files_; }
-  /// "1000 tokens of 3 files, with hash 1f2e...": of a thousand places in them.
-  std::string in_words() const;
-  /// Tokens [from, from + into.size()), which must be there.
+  int64_t files() const { return static_cast<int64_t>(paths_.size()); }
+  /// Those files, in the order of their tokens.
+  const std::vector<std::string>& paths() const { return paths_; }
+  /// Fills `into` with the tokens from `from` on. std::invalid_argument where there are fewer,
+  /// std::runtime_error naming file and offset when a file has become shorter or cannot be read.
   void copy(int64_t from, std::span<int64_t> into) const;
 
  private:
-  /// `count` tokens of `width` bytes each.
+  /// `count` tokens of `width` bytes each, from byte `first` of `content` on, or where that is
+  /// none, of the file of that number.
   struct Part {
     std::string path;
-    std::shared_ptr<const std::byte> data;
+    std::shared_ptr<const std::byte> content;
+    size_t file = 0;
+    int64_t first = 0;
     int64_t count = 0;
     int width = 1;
     int64_t start = 0;
   };
   void add_text(const std::string& path);
   void add_shard(const std::string& path);
+  void add(const File& file, Part part);
   void add(Part part);
+  void check_tokens(const Part& part, int64_t vocabulary) const;
+  /// Reads the part's tokens from `from` on; calls `use` with pieces of them, which fit a cache.
+  template <class Use>
+  void for_tokens(const Part& part, int64_t from, int64_t count, const Use& use) const;
 
+  std::unique_ptr<KeptFiles> large_ = std::make_unique<KeptFiles>();
   std::vector<Part> parts_;
   int64_t size_ = 0;
-  int64_t files_ = 0;
+  std::vector<std::string> paths_;
 };
 
 }  // namespace weft::cli

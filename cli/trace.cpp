@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "weft/error.h"
-#include "weft/flight.h"
+#include "weft/extend/flight.h"
 
 namespace weft::cli {
 
@@ -55,10 +55,10 @@ static std::vector<std::string> records_of(const std::vector<std::string>& paths
 void merge_traces(const TraceOptions& o) {
   const std::vector<std::string> records = records_of(o.paths);
   const FlightSummary summary = merge_flight_records(records, o.out);
-  std::printf("%zu rank%s, %lld operations, %lld of them unfinished, over %.6f s: %s\n",
-              records.size(), records.size() == 1 ? "" : "s",
-              static_cast<long long>(summary.operations),
-              static_cast<long long>(summary.unfinished), summary.seconds, o.out.c_str());
+  std::printf(
+      "%zu rank%s, %lld operations, %lld of them unfinished, over %.6f s: %s\n", records.size(),
+      records.size() == 1 ? "" : "s", static_cast<long long>(summary.operations),
+      static_cast<long long>(summary.unfinished), summary.seconds, printable(o.out).c_str());
   if (summary.missing.empty()) return;
   std::string ranks;
   for (const int rank : summary.missing) ranks += concat(ranks.empty() ? "" : ", ", rank);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <future>
 #include <iostream>
 #include <optional>
 
@@ -14,9 +15,12 @@
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
+#include "cli/run_description.h"
 #include "cli/sample.h"
 #include "cli/train_options.h"
+#include "cli/used_tokens.h"
 #include "weft/autograd.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/fsdp.h"
@@ -25,6 +29,7 @@
 #include "weft/llama.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/ranks.h"
 #include "weft/schedules.h"
 #include "weft/trace.h"
 
@@ -46,9 +51,10 @@ struct Batch {
 class Training {
  public:
   Training(const TrainOptions& options, const LlamaConfig& config, const TokenData& data,
-           const Communicator& world)
+           const Communicator& world, const RunDescription& run)
       : options_(options),
         data_(data),
+        run_(run),
         llama_(world, config, options.parallel),
         mesh_(llama_.mesh()),
         model_(llama_.model()),
@@ -61,26 +67,26 @@ class Training {
     llama_.shard();
     model_.materialize(device_);
     if (!options.init.empty()) load_hugging_face(model_, options.init);
-    optimizer_.emplace(model_.named_parameters(),
-                       AdamWOptions{.learning_rate = options.learning_rate,
-                                    .beta2 = 0.95,
-                                    .weight_decay = options.weight_decay,
-                                    .offload = llama_.offloads("state")});
+    AdamWOptions adamw = adamw_options(options);
+    adamw.offload = llama_.offloads("state");
+    optimizer_.emplace(model_.named_parameters(), adamw);
     if (options.cuda_graph) graph_.emplace(device_);
     if (is_first()) {
       progress_.emplace(options.metrics, options.steps, !options.checkpoints.resume.empty());
       check_writable("--trace", options.trace);
     }
-    saver_.emplace(options.checkpoints, world, model_, *optimizer_,
-                   RunNumbers{{"seed", static_cast<int64_t>(options.seed)},
-                              {"batch", options.parallel.batch},
-                              {"seq", options.parallel.seq},
-                              {"tokens", data.stream().size()}});
+    const Box rows = empty_batch().box();
+    used_.emplace(world, data, RowRange{rows.offset[0], rows.shape[0]});
+    saver_.emplace(options.checkpoints, world, model_, *optimizer_, *used_);
   }
 
-  void run() {
+  /// `digests` are those of the run's files, which all ranks compare first.
+  void run(const std::vector<RunItem>& digests) {
     if (is_first()) describe();
-    int64_t done = saver_->resume();
+    for (const RunItem& digest : digests) run_.add(digest);
+    run_.check_ranks(mesh_.communicator());
+    int64_t done = saver_->resume(run_);
+    if (launched_ranks() > 1) check_replicas(model_);
     if (done >= options_.steps && is_first()) {
       std::printf("%lld steps are done already; more need --steps above that\n",
                   static_cast<long long>(done));
@@ -126,12 +132,16 @@ class Training {
       StepReport report = train_step(step);
       bool validates = step % every == 0 || step == options_.steps;
       if (validates) report.validation_loss = validation_loss();
+      if (validates) used_->compare();
       if (is_first()) progress_->report(report);
-      if (!saver_->after_step(step, step == options_.steps)) continue;
+      if (!options_.checkpoints.save_non_finite) check_validation(report);
+      const bool stops = saver_->after_step(step, step == options_.steps);
+      check_validation(report);
+      if (!stops) continue;
       if (is_first()) {
         std::printf("stopped at step %lld of %lld; go on with --resume %s\n",
                     static_cast<long long>(step), static_cast<long long>(options_.steps),
-                    options_.checkpoints.save.c_str());
+                    printable(options_.checkpoints.save).c_str());
       }
       return false;
     }
@@ -153,25 +163,27 @@ class Training {
     std::fflush(stdout);
   }
 
+  /// Memory for a micro-batch's ids, or targets.
+  Tensor empty_batch() const {
+    return empty({llama_.micro_batch(), options_.parallel.seq}, {DType::i64, cpu, llama_.rows()});
+  }
+
   /// This rank's rows of a batch, as parts of the whole.
   template <class Rows>
   Batch batch(Rows rows) const {
-    TensorOptions integers{DType::i64, cpu, llama_.rows()};
-    Shape shape{llama_.micro_batch(), options_.parallel.seq};
-    Batch batch{empty(shape, integers), empty(shape, integers)};
+    Batch batch{empty_batch(), empty_batch()};
     auto local = static_cast<size_t>(batch.ids.block().numel());
-    rows(batch.ids.box().offset[0], std::span(batch.ids.block().as<int64_t>(), local),
+    rows(std::span(batch.ids.block().as<int64_t>(), local),
          std::span(batch.targets.block().as<int64_t>(), local));
     return {batch.ids.to(device_), batch.targets.to(device_)};
   }
 
   /// Those of a step, a micro-step each.
-  std::vector<Batch> batches(int64_t step) const {
+  std::vector<Batch> batches(int64_t step) {
     std::vector<Batch> all;
     for (int64_t micro_step = 0; micro_step < options_.parallel.accumulate; ++micro_step) {
-      const int64_t before = micro_step * llama_.micro_batch();
-      all.push_back(batch([&](int64_t first, std::span<int64_t> ids, std::span<int64_t> targets) {
-        data_.train(step - 1, before + first, ids, targets);
+      all.push_back(batch([&](std::span<int64_t> ids, std::span<int64_t> targets) {
+        used_->read(step, micro_step * llama_.micro_batch(), ids, targets);
       }));
     }
     return all;
@@ -222,7 +234,7 @@ class Training {
     auto began = Clock::now();
     int64_t moved = mesh_.traffic().bytes;
     PurposeScope purpose(Purpose::activations);
-    optimizer_->set_learning_rate(schedule()(step - 1));
+    optimizer_->set_learning_rate(schedule_of(options_)(step - 1));
     graph_ ? step_by_graph(batches(step)) : differentiate(batches(step));
     double loss = 0;
     for (const Tensor& part : losses_) loss += part.item();
@@ -248,15 +260,16 @@ class Training {
     return report;
   }
 
+  static void check_validation(const StepReport& report) {
+    if (report.validation_loss) {
+      check_finite(report.step, "validation loss", *report.validation_loss);
+    }
+  }
+
   /// Before the weights change by it, or, where a graph does all, before they are saved.
   static void check_finite(int64_t step, const char* what, double value) {
     if (value - value == 0) return;
     fail_call("train", "the ", what, " at step ", step, " is ", value, "; a smaller --lr may help");
-  }
-
-  WarmupCosine schedule() const {
-    int64_t warmup = std::min<int64_t>(100, options_.steps / 10);
-    return {options_.learning_rate, warmup, options_.steps, options_.learning_rate / 10};
   }
 
   double validation_loss() {
@@ -266,8 +279,8 @@ class Training {
                                kValidationBatches * options_.parallel.accumulate);
     double sum = 0;
     for (int64_t i = 0; i < batches; ++i) {
-      Batch rows = batch([&](int64_t first, std::span<int64_t> ids, std::span<int64_t> targets) {
-        data_.validation(i * llama_.micro_batch() + first, ids, targets);
+      Batch rows = batch([&](std::span<int64_t> ids, std::span<int64_t> targets) {
+        used_->read(0, i * llama_.micro_batch(), ids, targets);
       });
       sum += model_.loss(rows.ids, rows.targets).full_tensor().item();
     }
@@ -303,6 +316,7 @@ class Training {
 
   const TrainOptions& options_;
   const TokenData& data_;
+  RunDescription run_;
   ParallelLlama llama_;
   const DeviceMesh mesh_;
   Llama& model_;
@@ -315,6 +329,7 @@ class Training {
   /// What the graph's steps read, and the graph.
   std::vector<Batch> fixed_;
   std::optional<Graph> graph_;
+  std::optional<UsedTokens> used_;
   std::optional<RunSaver> saver_;
   /// Rank 0's.
   std::optional<Progress> progress_;
@@ -330,12 +345,13 @@ static LlamaConfig config_of(const TrainOptions& options) {
   std::error_code ignored;
   const bool goes_on =
       options.parallel.model.empty() && std::filesystem::is_directory(resume, ignored);
-  const std::string checkpoint = goes_on ? complete_checkpoint(resume) : "";
+  const std::string checkpoint = goes_on ? complete_checkpoint(resume, {}, true) : "";
   if (!checkpoint.empty()) return saved_config(checkpoint);
   return llama_config(options.parallel.model.empty() ? "tiny" : options.parallel.model);
 }
 
 void train(const TrainOptions& options) {
+  outlive_readers();
   check_output_files(options);
   LlamaConfig config = config_of(options);
   config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
@@ -345,12 +361,19 @@ void train(const TrainOptions& options) {
     if ((byte & 0xff) < config.vocabulary) continue;
     fail("--prompt: byte ", byte & 0xff, " is no token of the model's ", config.vocabulary);
   }
+  const RunDescription run = described(options, config, data.stream());
+  // Read while ranks meet and make their models.
+  const bool compares = launched_ranks() > 1 || !options.checkpoints.save.empty() ||
+                        !options.checkpoints.resume.empty();
+  const std::shared_future<std::vector<RunItem>> digests = std::async(std::launch::async, [&] {
+    return compares ? digests_of_files(options, data.stream()) : std::vector<RunItem>();
+  });
   const std::chrono::milliseconds deadline(static_cast<int64_t>(options.deadline * 1000));
   run_world(options.ranks,
             [&](Communicator world) {
               check_same_flags(world);
-              check_same(world, "reads", data.stream().in_words());
-              Training(options, config, data, world).run();
+              run.check_ranks(world);
+              Training(options, config, data, world, run).run(digests.get());
             },
             {.deadline = deadline, .threads_per_rank = options.threads, .seed = options.seed});
 }

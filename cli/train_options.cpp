@@ -5,14 +5,44 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/numbers.h"
 #include "cli/ranks.h"
-#include "weft/context.h"
 #include "weft/error.h"
+#include "weft/ranks.h"
 
 namespace weft::cli {
 
-/// Threads of one process.
-static constexpr int kMostRanks = 1024;
+/// How long the run trains, and by which rule.
+static void add_numbers(CLI::App& train, TrainOptions& o) {
+  takes_whole(train.add_option("--steps", o.steps, "Updates of the weights"), 1)
+      ->capture_default_str();
+  takes_whole(
+      train.add_option("--seed", o.seed, "Of the weights, the order of the data and the sample"), 0,
+      UINT64_MAX)
+      ->capture_default_str();
+  takes_number_above(train.add_option("--lr", o.learning_rate,
+                                      "Peak learning rate of AdamW; warm-up, then cosine"),
+                     0)
+      ->capture_default_str();
+  takes_number(train.add_option("--weight-decay", o.weight_decay, "Of AdamW"), 0)
+      ->capture_default_str();
+  takes_number_above(train.add_option("--clip", o.clip, "Largest norm of the gradients"), 0)
+      ->capture_default_str();
+  takes_number_above(
+      train.add_option(
+          "--peak-tflops", o.peak_tflops,
+          "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what "
+          "MFU is a fraction of (default: the data sheet's, where the GPU is known)"),
+      0, 1e9);
+  takes_whole(train.add_option("--threads", o.threads,
+                               "Threads a rank (default: the cores, shared evenly)"),
+              0, kMostThreads);
+  takes_number(
+      train.add_option("--deadline", o.deadline,
+                       "Seconds that a rank waits for another before all ranks fail, saying which"),
+      0.001, 1e6)
+      ->capture_default_str();
+}
 
 CLI::App* add_train(CLI::App& program, TrainOptions& o) {
   CLI::App* train = program.add_subcommand("train", "Train a Llama on text, sharded over ranks");
@@ -34,12 +64,12 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
       ->add_option("--init", o.init,
                    "Directory of a Hugging Face Llama whose weights to start from")
       ->type_name("DIR");
-  train
-      ->add_option(
+  takes_whole(
+      train->add_option(
           "--ranks", o.ranks,
-          "Ranks, threads of this process (default: those of --mesh, or 1); started by weft run "
-          "or mpirun, each process is one rank")
-      ->check(CLI::Range(1, kMostRanks));
+          "Ranks, threads of this process (default: those of --mesh, or 1); started by weft "
+          "run or mpirun, each process is one rank"),
+      1, kMostLocalRanks);
   train
       ->add_option(
           "--device", o.device,
@@ -59,21 +89,7 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
   train->add_flag("--deterministic", o.deterministic,
                   "The same bits in each run on GPUs, of processes as of threads: NCCL adds up in "
                   "the order of the ranks, cuDNN's gradient of attention in one order");
-  train->add_option("--steps", o.steps, "Updates of the weights")->capture_default_str();
-  train->add_option("--seed", o.seed, "Of the weights, the order of the data and the sample")
-      ->capture_default_str();
-  train->add_option("--lr", o.learning_rate, "Peak learning rate of AdamW; warm-up, then cosine")
-      ->capture_default_str();
-  train->add_option("--weight-decay", o.weight_decay, "Of AdamW")->capture_default_str();
-  train->add_option("--clip", o.clip, "Largest norm of the gradients")->capture_default_str();
-  train->add_option("--peak-tflops", o.peak_tflops,
-                    "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what "
-                    "MFU is a fraction of (default: the data sheet's, where the GPU is known)");
-  train->add_option("--threads", o.threads, "Threads a rank (default: the cores, shared evenly)");
-  train
-      ->add_option("--deadline", o.deadline,
-                   "Seconds that a rank waits for another before all ranks fail, saying which")
-      ->capture_default_str();
+  add_numbers(*train, o);
   add_resume_flags(*train, o.checkpoints);
   train->add_option("--metrics", o.metrics, "Write one JSON object a step to FILE")
       ->type_name("FILE");
@@ -81,7 +97,8 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
       ->add_option("--trace", o.trace,
                    "Write ops and collectives of all ranks to FILE, as a Chrome trace")
       ->type_name("FILE");
-  train->add_option("--sample", o.sample, "Tokens to generate when done")->capture_default_str();
+  takes_whole(train->add_option("--sample", o.sample, "Tokens to generate when done"), 0)
+      ->capture_default_str();
   train->add_option("--prompt", o.prompt, "Text the sample begins with (default: held-out text)");
   return train;
 }
@@ -108,24 +125,12 @@ static void check_graph(const TrainOptions& o) {
 }
 
 void complete(TrainOptions& o) {
-  check_positive("--steps", o.steps);
-  if (!(o.learning_rate > 0)) fail("--lr is ", o.learning_rate, "; above 0");
-  if (!(o.clip > 0)) fail("--clip is ", o.clip, "; above 0");
-  if (o.weight_decay < 0) fail("--weight-decay is ", o.weight_decay, "; at least 0");
-  if (!(o.peak_tflops >= 0 && o.peak_tflops < 1e9)) {
-    fail("--peak-tflops is ", o.peak_tflops, "; above 0");
-  }
-  if (o.threads < 0) fail("--threads is ", o.threads, "; at least 1, or 0 to share the cores");
-  if (!(o.deadline >= 0.001 && o.deadline <= 1e6)) {
-    fail("--deadline is ", o.deadline, "; seconds, from 0.001 to 1000000");
-  }
-  if (o.sample < 0) fail("--sample is ", o.sample, "; at least 0");
   if (o.device == "meta") fail("--device meta computes nothing; see weft estimate");
   check_available(device_named(o.device));
   complete(o.checkpoints);
   if (o.parallel.model.empty()) o.parallel.model = o.init;
   const char* flag = launched_ranks() > 1 ? "the job's number of processes" : "--ranks";
-  const int most = std::max(kMostRanks, launched_ranks());
+  const int most = std::max(kMostLocalRanks, launched_ranks());
   o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), most, flag);
   if (o.cuda_graph) check_graph(o);
   if (!o.parallel.offload.empty() && device_named(o.device).kind != DeviceKind::cuda) {

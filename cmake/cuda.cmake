@@ -1,5 +1,5 @@
-# What builds for NVIDIA GPUs, WEFT_CUDA: ON by nvcc; EMULATED the same kernels by the C++ compiler,
-# for a device of the tests that is not there; OFF none.
+# Sources for NVIDIA GPUs, by the value of WEFT_CUDA. ON: compiled by nvcc. EMULATED: the same
+# kernels compiled by the C++ compiler, for the emulated device of the tests. OFF: none.
 
 if(WEFT_CUDA STREQUAL "ON")
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
@@ -9,7 +9,7 @@ if(WEFT_CUDA STREQUAL "ON")
     set(CMAKE_CUDA_ARCHITECTURES 90)
   endif()
   enable_language(CUDA)
-  # CMake 3.25 does not know how nvcc is told of C++20.
+  # CMake 3.25 does not know nvcc's flag for C++20.
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
@@ -19,17 +19,17 @@ if(WEFT_CUDA STREQUAL "ON")
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
   endif()
 
-  # Attention by cuDNN, where it and its front end (headers only) are there.
+  # Attention by cuDNN, if it and its front end (headers only) are installed.
   find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR})
   find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h)
   if(CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY AND CUDNN_FRONTEND_INCLUDE_DIR)
     add_library(cudnn_frontend INTERFACE)
-    # Graphs as JSON, which weft does not write, take half the time of their compilation.
+    # Graphs as JSON, which weft does not write, would double their compile time.
     target_compile_definitions(cudnn_frontend INTERFACE WEFT_WITH_CUDNN
       $<$<COMPILE_LANGUAGE:CXX>:CUDNN_FRONTEND_SKIP_JSON_LIB>)
-    # Not for nvcc, which needs none of it: a path within the clone would hide kernels from the
-    # cache of another one.
+    # Not for nvcc, which does not need it: a path within the clone would keep other clones from
+    # using its cached kernels.
     target_include_directories(cudnn_frontend SYSTEM INTERFACE
       ${CUDNN_INCLUDE_DIR} $<$<COMPILE_LANGUAGE:CXX>:${CUDNN_FRONTEND_INCLUDE_DIR}>)
     target_link_libraries(cudnn_frontend INTERFACE ${CUDNN_LIBRARY} CUDA::nvrtc ${CMAKE_DL_LIBS})
@@ -38,7 +38,8 @@ if(WEFT_CUDA STREQUAL "ON")
       "(CUDNN_INCLUDE_DIR, CUDNN_LIBRARY, CUDNN_FRONTEND_INCLUDE_DIR)")
   endif()
 
-  # Collectives of processes by NCCL, where it is there: beside the toolkit, or in a Python package.
+  # Collectives between processes by NCCL, if it is installed with the toolkit or as a Python
+  # package.
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR})
   if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
@@ -51,8 +52,8 @@ if(WEFT_CUDA STREQUAL "ON")
   endif()
 endif()
 
-# weft_cuda_flags(target): how nvcc compiles what includes weft's headers. Its front end does not
-# know gnu::tls_model (1835) but hands it on.
+# weft_cuda_flags(target): nvcc's flags for sources that include weft's headers. Its front end does
+# not know gnu::tls_model (warning 1835) but passes it on.
 function(weft_cuda_flags target)
   if(WEFT_CUDA)
     target_compile_definitions(${target} INTERFACE
@@ -69,13 +70,13 @@ function(weft_cuda_flags target)
   endif()
 endfunction()
 
-# weft_cuda_unity(target file...): adds them as fewer files that include four each. CMake's own
-# unity files are not for CUDA.
+# weft_cuda_unity(target file...): adds the files in groups of four, each included by one source.
+# CMake's own unity builds do not support CUDA.
 function(weft_cuda_unity target)
   while(ARGN)
     list(SUBLIST ARGN 0 4 files)
     list(GET files 0 first)
-    get_filename_component(first ${first} NAME_WE)
+    string(MAKE_C_IDENTIFIER ${first} first)
     list(REMOVE_ITEM ARGN ${files})
     list(TRANSFORM files REPLACE "(.+)" "#include \"${CMAKE_CURRENT_SOURCE_DIR}/\\1\"\n")
     string(CONCAT text ${files})
@@ -85,9 +86,9 @@ function(weft_cuda_unity target)
   endwhile()
 endfunction()
 
-# weft_cuda_sources(target file... [ALONE file...]): those hold kernels. nvcc compiles them, host
-# code and all; for the emulated device the C++ compiler; without CUDA, .cu files are left out.
-# ALONE: with options of their own.
+# weft_cuda_sources(target file... [ALONE file...]): adds sources that contain kernels. nvcc
+# compiles them including host code; for the emulated device the C++ compiler does; without CUDA,
+# .cu files are left out. ALONE: files with separate options.
 function(weft_cuda_sources target)
   cmake_parse_arguments(ARG "" "" "ALONE" ${ARGN})
   set(files ${ARG_UNPARSED_ARGUMENTS})

@@ -1,4 +1,4 @@
-# What `cmake --install` puts down, and the package that find_package(weft) finds there.
+# The files that `cmake --install` installs, and the package for find_package(weft).
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -13,7 +13,7 @@ install(EXPORT weft NAMESPACE weft:: FILE weft-targets.cmake DESTINATION ${WEFT_
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/weft-config.cmake.in ${PROJECT_BINARY_DIR}/weft-config.cmake
   INSTALL_DESTINATION ${WEFT_PACKAGE_DIR} NO_SET_AND_CHECK_MACRO)
-# Before 1.0 a minor version may break its users.
+# Before 1.0, minor versions may be incompatible.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/weft-config-version.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES

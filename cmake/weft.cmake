@@ -1,4 +1,4 @@
-# How every target of weft is compiled, and the two functions the folders use.
+# The compile settings of all targets of weft, and the two functions that the folders use.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -13,16 +13,27 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 if(NOT DEFINED CMAKE_COMPILE_WARNING_AS_ERROR)
-  set(CMAKE_COMPILE_WARNING_AS_ERROR ON)  # off for one configure: --compile-no-warning-as-error
+  set(CMAKE_COMPILE_WARNING_AS_ERROR ON)  # off for one configure run: --compile-no-warning-as-error
 endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # It keeps what is compiled with a precompiled header too; one cache serves every clone.
+  # Also caches objects compiled with a precompiled header; one cache serves every clone.
   set(CCACHE ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
     CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
+
+# weft_precompiles(target): for a target that compiles a precompiled header. ccache does not see all
+# that such a header includes and could restore that of another clone: it hashes the public headers.
+function(weft_precompiles target)
+  if(CCACHE)
+    file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/weft/*.h)
+    list(JOIN headers ":" headers)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND};-E;env;CCACHE_EXTRAFILES=${headers};${CMAKE_CXX_COMPILER_LAUNCHER}")
+  endif()
+endfunction()
 
 include(${CMAKE_CURRENT_LIST_DIR}/cuda.cmake)
 find_package(Threads REQUIRED)
@@ -37,12 +48,13 @@ if(WEFT_MPI)
   find_package(MPI REQUIRED COMPONENTS CXX)
 endif()
 
-# Flags and include paths of every object; third-party libraries that all floors may use.
+# The flags and include paths of every object, and the libraries that all layers may use.
 add_library(weft_build INTERFACE)
 target_include_directories(weft_build INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
 set(WEFT_CXX_FLAGS
   -fno-math-errno -fno-trapping-math -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
-# Vectors of 512 bits pass between our own functions only: how is nobody else's business.
+# Vectors of 512 bits are passed between weft's own functions only, so that their ABI does not
+# matter.
 if(WEFT_NATIVE)
   set(WEFT_MACHINE -march=native)
 else()
@@ -58,8 +70,8 @@ if(WEFT_OPENMP)
   target_compile_definitions(weft_build INTERFACE WEFT_WITH_OPENMP)
 endif()
 if(WEFT_SANITIZE)
-  # What checks each pointer that is followed takes a third of the time, and finds little that the
-  # address sanitizer does not. Undefined behaviour is looked for in the library, not in its tests.
+  # Checks of each dereferenced pointer take a third of the time, and find little that the address
+  # sanitizer does not. The library is checked for undefined behaviour, its tests are not.
   target_compile_options(weft_build INTERFACE
     -fsanitize=${WEFT_SANITIZE} -fno-sanitize=null,alignment,object-size,vptr
     -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
@@ -71,8 +83,8 @@ if(WEFT_COVERAGE)
   target_link_options(weft_build INTERFACE --coverage)
 endif()
 
-# weft_floor(name): the OBJECT library of one floor; its folders add their files by target_sources.
-# A source that needs flags of its own stays out of unity files by itself.
+# weft_floor(name): the OBJECT library of one layer; its folders add their files by target_sources.
+# A source with separate flags is automatically excluded from unity files.
 function(weft_floor name)
   add_library(weft_${name} OBJECT)
   set_target_properties(weft_${name} PROPERTIES

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Low-rank adaptation (Hu et al., 2021) of a frozen Llama, fully sharded over four ranks. A small
-// model learns the bytes of one text; adapters, a few per cent of its size, fit it to another text
-// while its own weights stay as they are; then they are merged into the weights.
+// model learns the bytes of one text. Adapters of a few per cent of its size then fit it to another
+// text while its own weights stay frozen. Finally the adapters are merged into the weights.
 //
 //   lora BASE_TEXT NEW_TEXT
 
@@ -13,6 +13,7 @@
 #include <iterator>
 #include <string>
 
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/fsdp.h"
@@ -20,23 +21,24 @@
 #include "weft/llama.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/ranks.h"
 
 using namespace weft;
 
 static constexpr int kRanks = 4;
 static constexpr int64_t kRows = 8, kSequence = 64;
 static constexpr int64_t kLowRank = 4;
-/// What the product of the two factors is multiplied by.
+/// The factor of the product of the two adapter matrices.
 static constexpr double kScale = 2;
 
-/// x -> kScale x down^T up^T: as good as nothing until `up` has learned.
+/// x -> kScale x down^T up^T; zero until `up` has been trained.
 class Adapter final : public Module {
  public:
   Adapter(int64_t in, int64_t out) {
     declare("down", {kLowRank, in}, normal_values(1 / std::sqrt(static_cast<double>(in))));
     declare("up", {out, kLowRank}, constant_values(0));
   }
-  /// What it adds to the weight of the layer that it adapts.
+  /// The adapter's addend to the weight of its layer.
   Tensor product() const {
     const auto& own = own_parameters();
     return matmul(own[1].second->value(), own[0].second->value()) * kScale;
@@ -49,7 +51,7 @@ class Adapter final : public Module {
   }
 };
 
-/// Adds an adapter to what the layer gives.
+/// Adds an adapter's output to the layer's output.
 static void adapt(Module& layer) {
   const Shape& weight = layer.own_parameters()[0].second->shape();
   const auto adapter = std::make_shared<Adapter>(weight[1], weight[0]);
@@ -80,7 +82,7 @@ static void shard(Llama& model, const DeviceMesh& mesh) {
   fully_shard(model, mesh);
 }
 
-/// Rows of ids, and the bytes that follow them, as each rank's part of a batch.
+/// Rows of ids and the bytes that follow them: each rank's part of a batch.
 struct Batch {
   Batch(const std::string& text, int64_t number, const DeviceMesh& mesh) {
     std::vector<double> bytes[2];
@@ -159,7 +161,7 @@ static void make_adapted(Llama& adapted, const Llama& base, const DeviceMesh& me
   }
 }
 
-/// The adapters' products become part of the weights, slice by slice.
+/// Adds the adapters' products to the weights, slice by slice.
 static void merge(Llama& model) {
   NoGrad no_grad;
   for (Module* layer : linear_layers(model)) {
@@ -170,7 +172,7 @@ static void merge(Llama& model) {
   }
 }
 
-/// True when all went as it should.
+/// Returns true when all checks passed.
 static bool run(const Communicator& world, const std::string& base_text,
                 const std::string& new_text) {
   const DeviceMesh mesh(world, {{"dp", kRanks}});

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An op of one's own: squared distances between the rows of two matrices, computed by NumPy. Its
-rule says how it shards; weft does the rest, for any layout and number of ranks.
+"""A custom op: squared distances between the rows of two matrices, computed by NumPy. Its rule
+declares how it shards, and weft runs it on any layout and number of ranks.
 
 python examples/own_op.py                              # 3 ranks as threads
 weft run -n 3 -- python examples/own_op.py             # as processes; mpirun and torchrun too
@@ -16,15 +16,15 @@ def forward(call, x, y):
 
 
 def backward(call, gradient):
-    """In ops of weft, so that it shards too: d/dx of sum g (x - y)^2 is 2 (x sum g - g y)."""
+    """Uses weft's ops, so that it shards too: d/dx of sum g (x - y)^2 is 2 (x sum g - g y)."""
     x, y = call.operands
     dx = 2 * (x * weft.sum(gradient, dim=1, keepdim=True) - gradient @ y)
     dy = 2 * (y * weft.sum(gradient, dim=0).reshape(-1, 1) - gradient.T @ x)
     return dx, dy
 
 
-# Equal names are one factor; d, which the result lacks, is summed: where it is cut over ranks,
-# each rank has an addend and the result is Partial.
+# Equal names are one factor; d, which the result lacks, is summed. When d is sharded, each rank
+# computes an addend and the result is Partial.
 distances = weft.Op("distances", "n d, m d -> n m", forward, backward)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples from a Hugging Face Llama whose weights are sharded over the ranks: no rank holds, or
-reads, more than its part. Prompts and results are token ids.
+"""Samples from a Hugging Face Llama whose weights are sharded over the ranks.
+Each rank reads and holds only its part. Prompts and results are token ids.
 
 python examples/sample_llama.py DIRECTORY --prompt 1,15,9 --tokens 20 --temperature 0.8
 weft run -n 4 -- python examples/sample_llama.py DIRECTORY    # as processes; mpirun too
@@ -24,8 +24,8 @@ options = arguments.parse_args()
 
 
 def next_token(logits):
-    """Of logits [vocabulary]: the likeliest, or one drawn by softmax(logits / temperature): adding
-    Gumbel noise and taking the largest draws so. All ranks draw alike."""
+    """Returns the likeliest id of logits [vocabulary], or samples softmax(logits / temperature) by
+    adding Gumbel noise and taking the maximum. All ranks draw the same id."""
     if options.temperature > 0:
         noise = -weft.log(-weft.log(weft.uniform(logits.shape, 1e-20, 1.0)))
         logits = logits / options.temperature + noise

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensor parallelism under FSDP on a 2-D mesh: each block is cut over `tp` by Colwise and Rowwise,
-and all of it over `dp`. Prints what that costs before it runs, then trains.
+"""Tensor parallelism under FSDP on a 2-D mesh: Colwise and Rowwise shard each block over `tp`, and
+FSDP shards everything over `dp`. Prints the cost of this before it runs, then trains.
 
 python examples/tensor_parallel.py                     # 2 x 2 ranks as threads
 weft run -n 4 -- python examples/tensor_parallel.py    # as processes; mpirun and torchrun too
@@ -24,7 +24,7 @@ class Block(nn.Module):
 
 
 def tensor_parallel_model(mesh):
-    """One collective a block forward: `up` gives columns, of which `down` makes addends."""
+    """One collective per block in forward: `up` outputs columns, and `down` their partial sums."""
     model = nn.Sequential(Block(), Block(), nn.Linear(WIDTH, 1, std=0.1))
     return weft.parallelize(model, mesh["tp"], {"*.up": weft.Colwise(), "*.down": weft.Rowwise()})
 
@@ -34,7 +34,7 @@ def mean_square(model, x, y):
 
 
 def collectives(mesh):
-    """Those of one step, found on device meta: shapes, no memory, no communication."""
+    """The collectives of one step, found on device meta: no memory, no communication."""
     planned = tensor_parallel_model(mesh)
     planned.materialize("meta")
     rows = {"dp": weft.Shard(0)}

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tour of weft in cells, for editors that run `# %%` blocks, or as a whole:
+"""A tour of weft in cells, for editors that run `# %%` blocks, or as a whole program:
 
 python examples/tour.py
 
-The lines behind `#|` are what a cell prints.
+The lines after `#|` are the output of a cell.
 """
 
-# %% A tensor of one device is an array with the functions of the Python array API.
+# %% A tensor on one device is an array with the functions of the Python array API.
 import tempfile
 import textwrap
 
@@ -19,11 +19,13 @@ print(x)
 print((x * 2 + 1).tolist())
 print(np.asarray(x).sum(), weft.from_numpy(np.eye(2)).dtype)
 #| Tensor([2, 3], i64, cpu)
+#| [[0, 1, 2],
+#|  [3, 4, 5]]
 #| [[1, 3, 5], [7, 9, 11]]
 #| 15 weft.float64
 
 
-# %% Ranks are threads of this process; each runs the body. Results come by rank.
+# %% Ranks are threads of this process; each runs the body. Results are listed by rank.
 def who(world):
     return f"rank {world.rank} of {world.size}"
 
@@ -32,9 +34,9 @@ print(weft.run_ranks(3, who))
 #| ['rank 0 of 3', 'rank 1 of 3', 'rank 2 of 3']
 
 
-# %% A mesh names the axes of a grid of ranks. A tensor over it has a placement an axis.
+# %% A mesh names the axes of a grid of ranks. A tensor on it has one placement per axis.
 def first(body, axes):
-    """What rank 0 returns of body(mesh)."""
+    """Returns rank 0's result of body(mesh)."""
     ranks = int(np.prod(list(axes.values())))
     return weft.run_ranks(ranks, lambda world: body(weft.DeviceMesh(world, axes)))[0]
 
@@ -57,7 +59,7 @@ print(picture)  # notebooks draw it
 #| rank 3 (dp=1, tp=1)  [3:5, 0:3]
 
 
-# %% Operations understand layouts: what comes out follows from what goes in, and nothing moves.
+# %% Operations understand layouts: the result's follows from the operands', and nothing moves.
 def products(mesh):
     lines, before = [], mesh.traffic[0]
     for left, right in [(weft.Shard(0), weft.Replicate()), (weft.Shard(1), weft.Shard(0))]:
@@ -73,8 +75,8 @@ print("\n".join(first(products, {"all": 3})))
 #| 0 bytes received
 
 
-# %% A Partial is a sum that has not been made yet. `redistribute` makes it, by a plan that is
-# printed beforehand: the plan is what runs.
+# %% A Partial is a sum that has not been computed yet. `redistribute` computes it, by a plan that
+# can be printed beforehand and is exactly what runs.
 def addends(mesh):
     a = weft.distribute(weft.ones((6, 4)), mesh, [weft.Shard(1)])
     b = weft.distribute(weft.ones((4, 8)), mesh, [weft.Shard(0)])
@@ -93,7 +95,7 @@ print(before, after)
 #| [1.0, 1.0, 1.0] [4.0, 4.0, 4.0]
 
 
-# %% Movement that nobody asked for can be refused, where every byte matters.
+# %% Implicit communication can be forbidden, when every byte matters.
 def surprised(mesh):
     a = weft.distribute(weft.ones((4, 4)), mesh, [weft.Shard(0)])
     b = weft.distribute(weft.ones((4, 4)), mesh, [weft.Shard(1)])
@@ -109,21 +111,21 @@ print(textwrap.fill(str(first(surprised, {"all": 2})), 90))
 #| the traffic policy in force forbids; redistribute them explicitly
 
 
-# %% Gradients are laid out as what they are gradients of.
+# %% Gradients have the layout of the tensors they belong to.
 def gradients(mesh):
     w = weft.distribute(weft.ones((3, 5)), mesh, [weft.Shard(0)]).requires_grad_()
     x = weft.distribute(weft.arange(10.0).reshape(2, 5), mesh, [weft.Replicate()])
     weft.sum(weft.square(x @ w.T)).backward()
-    return w.grad, w.grad.full_tensor()[0].tolist()
+    return w.grad.placements, w.grad.full_tensor()[0].tolist()
 
 
 for line in first(gradients, {"all": 2}):
     print(line)
-#| Tensor([3, 5], f32, cpu, mesh(all=2)[S(0)])
+#| (Shard(0),)
 #| [350.0, 440.0, 530.0, 620.0, 710.0]
 
 
-# %% Random numbers belong to elements, not to ranks: equal bits on any mesh.
+# %% Random numbers belong to elements, not to ranks: the bits are equal on any mesh.
 def drawn(mesh):
     weft.manual_seed(7)
     x = weft.randn((4, 2), mesh=mesh, placements=[weft.Shard(0)])
@@ -134,8 +136,8 @@ print(first(drawn, {"all": 1}), first(drawn, {"all": 3}))
 #| [1.8115, -0.4912] [1.8115, -0.4912]
 
 
-# %% A module has no memory until it is sharded. fully_shard cuts what it holds over the ranks; a
-# block is whole only while it computes.
+# %% A module has no memory until it is sharded. fully_shard splits its parameters over the ranks; a
+# block is unsharded only while it computes.
 class MLP(nn.Module):
     def __init__(self):
         super().__init__()
@@ -162,7 +164,7 @@ def weights(mesh):
 
 model, weight, held = first(weights, {"dp": 4})
 print(model)
-print(weight)
+print(str(weight).splitlines()[0])  # its elements follow
 print(held, "of", 4 * sum(parameter.numel() for parameter in model.parameters()), "bytes")
 #| Sequential(
 #|   (0): MLP(
@@ -178,7 +180,7 @@ print(held, "of", 4 * sum(parameter.numel() for parameter in model.parameters())
 #| 296 of 1184 bytes
 
 
-# %% Training on 4 ranks is training on 1, but for the last bits.
+# %% Training on 4 ranks equals training on 1, except for rounding.
 def losses(mesh, steps=4):
     weft.manual_seed(0)
     model = sharded(mesh)
@@ -201,7 +203,7 @@ print(first(losses, {"dp": 4}))
 #| ['12.2540', '7.6924', '4.7036', '2.8765']
 
 
-# %% The schedule of a step is recorded once, printed and costed; then it is what runs.
+# %% The schedule of a step is recorded once, printed and costed; later steps run it.
 def schedule(mesh):
     model = sharded(mesh)
     x = weft.randn((10, 4), mesh=mesh, placements={"dp": weft.Shard(0)})
@@ -213,19 +215,19 @@ def schedule(mesh):
 text, predicted, measured = first(schedule, {"dp": 2})
 print("\n".join(line for line in text.splitlines() if line.startswith("forward")))
 print(f"a step receives {predicted} bytes by arithmetic, {measured} by counting")
-#| forward   gather 0 over dp, buffer 0, 296 bytes
+#| forward   unshard 0 over dp, buffer 0, 296 bytes
 #| forward   compute the root
 #| forward   wait 0, buffer 0
-#| forward   gather 1 over dp, buffer 1, 296 bytes
+#| forward   unshard 1 over dp, buffer 1, 296 bytes
 #| forward   compute 0
-#| forward   free 0, buffer 0
+#| forward   reshard 0, buffer 0
 #| forward   wait 1, buffer 1
 #| forward   compute 1
-#| forward   free 1, buffer 1
+#| forward   reshard 1, buffer 1
 #| a step receives 1776 bytes by arithmetic, 1776 by counting
 
 
-# %% Tensor parallelism is a plan, from paths of modules to styles, under the same sharding.
+# %% A tensor-parallel plan maps module paths to styles, under the same sharding.
 def cut_twice(mesh):
     model = nn.Sequential(MLP(), MLP())
     plan = {"*.up": weft.Colwise(), "*.down": weft.Rowwise()}
@@ -236,12 +238,12 @@ def cut_twice(mesh):
 
 
 for weight in first(cut_twice, {"dp": 2, "tp": 2}):
-    print(weight)
+    print(str(weight).splitlines()[0])
 #| Tensor([16, 4], f32, cpu, mesh(dp=2, tp=2)[S(0), S(0); dim 0 by tp, dp])
 #| Tensor([4, 16], f32, cpu, mesh(dp=2, tp=2)[S(0), S(1)])
 
 
-# %% A checkpoint is written without communication, a file a rank, and loads onto any mesh.
+# %% A checkpoint is written without communication, one file per rank, and loads onto any mesh.
 def saved(mesh, directory):
     weft.manual_seed(3)
     state = weft.TrainingState()
@@ -269,7 +271,7 @@ with tempfile.TemporaryDirectory() as directory:
 #| True
 
 
-# %% A world that is not there: what one of 512 ranks holds and receives of a Llama of 8 billion.
+# %% A fake world shows what one of 512 ranks holds and receives for a Llama of 8 billion.
 def planned():
     world = weft.fake_world(rank=0, size=512)
     mesh = weft.DeviceMesh(world, {"replicate": 64, "shard": 8})

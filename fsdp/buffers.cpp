@@ -5,7 +5,7 @@
 
 namespace weft::fsdp {
 
-Ref<Storage> BufferPool::take(size_t bytes) {
+Ref<Storage> BufferPool::acquire(size_t bytes) {
   auto found = std::find_if(free_.begin(), free_.end(), [&](const Free& free) {
     return free.buffer->bytes() == bytes && free.buffer->device() == device_;
   });
@@ -20,7 +20,7 @@ Ref<Storage> BufferPool::take(size_t bytes) {
   return Storage::allocate(bytes, device_);
 }
 
-void BufferPool::give(Ref<Storage> buffer) {
+void BufferPool::release(Ref<Storage> buffer) {
   if (buffer->device() != device_) return;
   free_.push_back({std::move(buffer), Event::record(current_stream(device_))});
 }
@@ -32,7 +32,7 @@ void BufferPool::set_device(Device device) {
   bytes_ = 0;
 }
 
-/// Memory goes back when no stream uses it.
+/// Waits until no stream uses the memory, and frees it.
 void BufferPool::clear() {
   for (const Free& free : free_) free.used.synchronize_quietly();
   free_.clear();

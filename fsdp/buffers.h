@@ -8,9 +8,9 @@
 
 namespace weft::fsdp {
 
-/// Buffers for whole parameters and gradients, used again and again: no step makes memory after the
-/// first. On a GPU one is given with what its last user's stream has queued by then, and the next
-/// user's stream waits for that.
+/// Reuses buffers for unsharded parameters and gradients: only the first step allocates memory. On
+/// a GPU each released buffer keeps an event of its last user's stream, and the stream of the next
+/// user waits for this event.
 class BufferPool {
  public:
   BufferPool() = default;
@@ -18,14 +18,14 @@ class BufferPool {
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool() { clear(); }
 
-  /// A free buffer of exactly so many bytes, or a new one, for the current stream.
-  Ref<Storage> take(size_t bytes);
-  /// The current stream uses it last.
-  void give(Ref<Storage> buffer);
-  /// Where new buffers are, from now on.
+  /// Returns a free buffer of exactly `bytes` bytes, or a new one, for the current stream.
+  Ref<Storage> acquire(size_t bytes);
+  /// Makes the buffer available after the work that is queued on the current stream.
+  void release(Ref<Storage> buffer);
+  /// Sets the device of new buffers. Frees the buffers of another device.
   void set_device(Device device);
   Device device() const { return device_; }
-  /// Of all buffers made there.
+  /// Bytes of all buffers allocated on this device.
   int64_t bytes() const { return bytes_; }
 
  private:

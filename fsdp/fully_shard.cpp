@@ -2,39 +2,42 @@
 #include <algorithm>
 #include <iostream>
 
-#include "fsdp/runtime.h"
+#include "fsdp/fsdp_state.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
 
-using fsdp::Unit;
+using fsdp::FsdpContext;
+using fsdp::FsdpState;
+using fsdp::FsdpStates;
+using fsdp::ParamGroup;
 
-/// The units of the modules below `module`, in the modules' order, that one excluded.
-static std::vector<std::shared_ptr<Unit>> units_below(Module& module) {
-  std::vector<std::shared_ptr<Unit>> units;
+/// Returns the states of the modules below `module`, in the modules' order.
+static FsdpStates states_below(Module& module) {
+  FsdpStates states;
   for (const auto& [name, child] : module.named_modules()) {
     if (child == &module) continue;
-    if (auto unit = child->attachment<Unit>()) {
-      unit->set_name(name);
-      units.push_back(std::move(unit));
+    if (auto state = child->attachment<FsdpState>()) {
+      state->group()->set_name(name);
+      states.push_back(std::move(state));
     }
   }
-  return units;
+  return states;
 }
 
-/// A unit has one outermost module, which runs it.
-static void check_free(const std::vector<std::shared_ptr<Unit>>& below) {
-  for (const auto& unit : below) {
-    if (!unit->is_attached()) continue;
-    const Unit& root = unit->runtime().root();
+/// Fails if a module below belongs to a model whose outermost sharded module is not below too.
+static void check_free(const FsdpStates& below) {
+  for (const auto& state : below) {
+    const auto context = state->find_context();
+    if (!context) continue;
+    const ParamGroup& root = context->root();
     if (std::any_of(below.begin(), below.end(),
-                    [&](const auto& other) { return other.get() == &root; })) {
+                    [&](const auto& other) { return other->group().get() == &root; })) {
       continue;
     }
-    fail("fully_shard: module ", in_quotes(unit->name()),
+    fail("fully_shard: module ", in_quotes(state->group()->name()),
          " is part of another sharded model; shard one module that contains both");
   }
 }
@@ -43,35 +46,35 @@ static bool is_below(const std::string& name, const std::string& module) {
   return name.size() > module.size() && name.starts_with(module) && name[module.size()] == '.';
 }
 
-/// Whether a parameter is that of a unit below, and of nothing outside it, or was left out there.
-static bool stays_below(const std::vector<std::shared_ptr<Unit>>& below,
-                        const NamedParameter& named) {
-  return std::any_of(below.begin(), below.end(), [&](const auto& owner) {
-    return owner->ignores(*named.parameter) ||
-           (owner->owns(*named.parameter) &&
+/// True if a module below ignores the parameter, or its group has it and it has no name outside
+/// that module.
+static bool stays_below(const FsdpStates& below, const NamedParameter& named) {
+  return std::any_of(below.begin(), below.end(), [&](const auto& state) {
+    const ParamGroup& owner = *state->group();
+    return owner.ignores(*named.parameter) ||
+           (owner.owns(*named.parameter) &&
             std::all_of(named.names.begin(), named.names.end(),
-                        [&](const std::string& name) { return is_below(name, owner->name()); }));
+                        [&](const std::string& name) { return is_below(name, owner.name()); }));
   });
 }
 
-/// A parameter that is shared between a unit below and something outside it belongs to their common
-/// ancestor, which is the module sharded now.
-static void take(const std::vector<std::shared_ptr<Unit>>& below, const NamedParameter& named,
-                 Unit& unit) {
+/// Moves a parameter that a group below shares with something outside that group to the common
+/// ancestor, which is the module that is sharded now.
+static void adopt(const FsdpStates& below, const NamedParameter& named, FsdpState& state) {
   bool moved = false;
-  for (const auto& owner : below) {
-    if (!owner->owns(*named.parameter)) continue;
-    owner->disown(*named.parameter);
+  for (const auto& other : below) {
+    if (!other->group()->owns(*named.parameter)) continue;
+    other->group()->disown(*named.parameter);
     moved = true;
   }
-  if (moved && unit.is_first_rank()) {
-    std::cerr << concat("fully_shard: parameter ", named.names[0], " is ", named.names[1],
-                        " too, so it is sharded with their common ancestor\n");
+  if (moved && state.group()->is_first_rank()) {
+    std::cerr << concat("fully_shard: parameter ", named.names[0], " is also ", named.names[1],
+                        ", so it is sharded with their common ancestor\n");
   }
-  unit.adopt(named);
+  state.adopt(named);
 }
 
-/// Each rank keeps an ignored parameter whole; its gradient is reduced by the tape.
+/// Replicates an ignored parameter; the tape reduces its gradient.
 static void replicate(Parameter& parameter, const DeviceMesh& mesh, const MixedPrecision& dtypes) {
   const bool floats = is_floating(parameter.dtype());
   const DType dtype = floats ? dtypes.buffers.value_or(parameter.dtype()) : parameter.dtype();
@@ -87,12 +90,13 @@ static void replicate(Parameter& parameter, const DeviceMesh& mesh, const MixedP
   parameter.lay_out(value.to(dtype).detach());
 }
 
-/// Whose parameters are whose is settled, and whether they can be, before any is changed.
-static void take_parameters(Module& module, const DeviceMesh& mesh,
-                            const FullyShardOptions& options,
-                            const std::vector<std::shared_ptr<Unit>>& below, Unit& unit) {
+/// Finds the parameters that the module ignores or shards, and checks them all before it changes
+/// the first.
+static void adopt_parameters(Module& module, const DeviceMesh& mesh,
+                             const FullyShardOptions& options, const FsdpStates& below,
+                             FsdpState& state) {
   std::vector<std::string> unknown = options.ignored;
-  std::vector<NamedParameter> ignored, taken;
+  std::vector<NamedParameter> ignored, sharded;
   for (NamedParameter& named : module.named_parameters()) {
     auto found =
         std::find_first_of(unknown.begin(), unknown.end(), named.names.begin(), named.names.end());
@@ -100,106 +104,114 @@ static void take_parameters(Module& module, const DeviceMesh& mesh,
       unknown.erase(found);
       ignored.push_back(std::move(named));
     } else if (!stays_below(below, named)) {
-      unit.check(named);
-      taken.push_back(std::move(named));
+      state.group()->check(named);
+      sharded.push_back(std::move(named));
     }
   }
-  if (!unknown.empty()) fail("fully_shard: no parameter is called ", in_quotes(unknown[0]));
+  if (!unknown.empty()) {
+    fail("fully_shard: ignored parameter ", in_quotes(unknown[0]), " does not exist");
+  }
   for (const NamedParameter& named : ignored) {
     replicate(*named.parameter, mesh, options.precision);
-    unit.ignore(named.parameter);
+    state.group()->ignore(named.parameter);
   }
-  for (const NamedParameter& named : taken) take(below, named, unit);
-}
-
-/// Floating ones as `dtype`, if there is one.
-static Tensors cast_all(const Tensors& tensors, const std::optional<DType>& dtype) {
-  if (!dtype) return tensors;
-  Tensors cast;
-  for (const Tensor& tensor : tensors) {
-    cast.push_back(tensor && is_floating(tensor.dtype()) ? tensor.to(*dtype) : tensor);
-  }
-  return cast;
-}
-
-/// The gradients divided as the outermost unit says.
-static Tensors divided(const Unit& unit, const Tensors& gradients) {
-  const double factor = unit.options().gradient_divide_factor;
-  if (&unit != &unit.runtime().root() || factor == 1) return gradients;
-  Tensors scaled;
-  for (const Tensor& gradient : gradients) {
-    scaled.push_back(gradient ? gradient * (1 / factor) : gradient);
-  }
-  return scaled;
-}
-
-/// The tensors, with a node before each that requires a gradient; as they are where none does.
-static Tensors hooked(Tensors tensors, BackwardFunction function) {
-  if (!Context::current().grad_enabled) return tensors;
-  Tensors wanted;
-  for (const Tensor& tensor : tensors) {
-    if (tensor && tensor.requires_grad()) wanted.push_back(tensor);
-  }
-  if (wanted.empty()) return tensors;
-  const Tensors recorded = record("fully_shard", wanted, wanted, std::move(function));
-  auto next = recorded.begin();
-  for (Tensor& tensor : tensors) {
-    if (tensor && tensor.requires_grad()) tensor = *next++;
-  }
-  return tensors;
-}
-
-/// Backward begins where the outputs' gradients arrive.
-static Tensors hooked_outputs(Unit& unit, const Tensors& given) {
-  unit.runtime().after_forward(unit);
-  return hooked(cast_all(given, unit.options().precision.outputs),
-                [held = unit.weak_from_this()](const Tensors& gradients) {
-                  const auto living = Unit::living(held);
-                  living->runtime().before_backward(*living);
-                  return divided(*living, gradients);
-                });
-}
-
-/// Frozen parameters may be needed until the inputs' gradients are complete.
-static Tensors hooked_inputs(Unit& unit, const Tensors& given) {
-  unit.runtime().before_forward(unit);
-  Tensors inputs = cast_all(given, unit.options().precision.inputs);
-  if (!unit.has_frozen()) return inputs;
-  return hooked(std::move(inputs), [held = unit.weak_from_this()](const Tensors& gradients) {
-    const auto living = Unit::living(held);
-    living->runtime().after_backward(*living);
-    return gradients;
-  });
-}
-
-static void add_hooks(Module& module, Unit& unit) {
-  module.add_materializer([&unit](Device device) { unit.materialize(device); });
-  module.enclose(
-      {.before = [&unit](const Tensors& inputs) { return hooked_inputs(unit, inputs); },
-       .after = [&unit](const Tensors&,
-                        const Tensors& outputs) { return hooked_outputs(unit, outputs); }});
+  for (const NamedParameter& named : sharded) adopt(below, named, state);
 }
 
 void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions& options) {
   if (!mesh) fail("fully_shard: this rank is not in the mesh");
-  if (module.attachment<Unit>()) fail("fully_shard: the module is sharded already");
-  if (options.prefetch < 0) fail("fully_shard: prefetch is ", options.prefetch, "; at least 0");
+  if (module.attachment<FsdpState>()) fail("fully_shard: the module is sharded already");
+  if (options.prefetch < 0) {
+    fail("fully_shard: prefetch must be at least 0, got ", options.prefetch);
+  }
   if (options.bucket_bytes < 1) {
-    fail("fully_shard: buckets of ", options.bucket_bytes, " bytes; at least 1");
+    fail("fully_shard: bucket_bytes must be at least 1, got ", options.bucket_bytes);
   }
   if (!(options.gradient_divide_factor > 0)) {
-    fail("fully_shard: gradients are divided by ", options.gradient_divide_factor, "; above 0");
+    fail("fully_shard: gradient_divide_factor must be above 0, got ",
+         options.gradient_divide_factor);
   }
-  auto below = units_below(module);
-  check_free(below);
+  FsdpStates states = states_below(module);
+  check_free(states);
   fsdp::Roles roles = fsdp::roles_of(mesh, options.strategy, options.reshard_after_forward);
-  Unit::end_departed();
-  auto unit = Unit::make(module, std::move(roles), options);
-  take_parameters(module, mesh, options, below, *unit);
-  module.attach(unit);
-  add_hooks(module, *unit);
-  below.push_back(unit);
-  module.attach(std::make_shared<fsdp::RuntimeAttachment>(std::move(below)));
+  ParamGroup::end_departed();
+  auto state = std::make_shared<FsdpState>(std::move(roles), options);
+  adopt_parameters(module, mesh, options, states, *state);
+  module.attach(state);
+  state->add_hooks(module);
+  states.push_back(std::move(state));
+  module.attach(FsdpContext::make(std::move(states)));
+}
+
+static FsdpContext& built_context(const char* what, Module& model) {
+  const auto context = model.attachment<FsdpContext>();
+  if (!context) fail(what, ": the model is not sharded; call fully_shard on it first");
+  if (!context->is_current()) {
+    fail(what, ": the module is part of a sharded model, expected its outermost sharded module");
+  }
+  context->lazy_init();
+  return *context;
+}
+
+NoSync::NoSync(Module& model, bool holds) : model_(model) {
+  FsdpContext& context = built_context("NoSync", model);
+  before_ = context.syncs();
+  if (holds) context.set_syncs(false);
+}
+
+NoSync::~NoSync() { model_.attachment<FsdpContext>()->set_syncs(before_); }
+
+static FullyShardBytes bytes_of(FsdpContext& context, int micro_steps) {
+  std::vector<StepKind> steps;
+  for (int i = 0; i < micro_steps; ++i) {
+    steps.push_back({.sync = i + 1 == micro_steps, .updated = i == 0});
+  }
+  const fsdp::Schedule schedule = context.schedule(steps);
+  FullyShardBytes bytes{.buffers = schedule.buffer_bytes,
+                        .received = schedule.received,
+                        .by_axes = schedule.by_axes,
+                        .copied = schedule.copied};
+  for (const auto& group : context.groups()) {
+    bytes.parameters += group->slice_bytes();
+    bytes.gradients += group->gradients().bytes();
+  }
+  return bytes;
+}
+
+FullyShardBytes predicted_bytes(Module& model, int micro_steps) {
+  if (micro_steps < 1) fail("predicted_bytes: micro_steps must be at least 1, got ", micro_steps);
+  FsdpContext& context = built_context("predicted_bytes", model);
+  // Every micro-step between the first and the last one does the same.
+  constexpr int kDifferent = 4;
+  if (micro_steps <= kDifferent) return bytes_of(context, micro_steps);
+  const FullyShardBytes before = bytes_of(context, kDifferent - 1);
+  FullyShardBytes bytes = bytes_of(context, kDifferent);
+  const int64_t more = micro_steps - kDifferent;
+  bytes.received += (bytes.received - before.received) * more;
+  bytes.copied += (bytes.copied - before.copied) * more;
+  for (size_t i = 0; i < bytes.by_axes.size(); ++i) {
+    bytes.by_axes[i].bytes += (bytes.by_axes[i].bytes - before.by_axes[i].bytes) * more;
+  }
+  return bytes;
+}
+
+FullyShardBytes measured_bytes(Module& model) {
+  FsdpContext& context = built_context("measured_bytes", model);
+  FullyShardBytes bytes = context.traffic();
+  for (const auto& group : context.groups()) {
+    bytes.parameters += group->measured_slice_bytes();
+    bytes.gradients += group->gradients().measured_bytes();
+  }
+  bytes.buffers = context.buffer_bytes();
+  return bytes;
+}
+
+std::vector<ScheduledAction> schedule_of(Module& model, const StepKind& kind) {
+  return built_context("schedule_of", model).schedule({kind}).actions;
+}
+
+std::string explain_schedule(Module& model, const StepKind& kind) {
+  return built_context("explain_schedule", model).schedule({kind}).text();
 }
 
 }  // namespace weft

@@ -10,13 +10,13 @@
 
 namespace weft::fsdp {
 
-/// A reduction of this rank's own, for what has still to be brought to the host.
+/// A reduction over this rank alone, which only copies the gradients to the host.
 static Reduction reduction_alone(const Roles& roles) {
-  AxisGroup group;
+  AxisGroup ranks;
   const DeviceMesh root = roles.mesh.root();
   const int own[] = {root.communicator().rank()};
-  group.ranks = root.communicator().subgroup(own, "alone");
-  return {std::move(group), true, false};
+  ranks.communicator = root.communicator().subgroup(own, "alone");
+  return {std::move(ranks), true, false};
 }
 
 Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host)
@@ -25,7 +25,7 @@ Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host)
       replicas_(roles.replica_group()),
       on_host_(on_host) {
   AxisGroup each = roles.group(0, roles.each_step);
-  AxisGroup late = roles.group(roles.each_step, roles.cut.size());
+  AxisGroup late = roles.group(roles.each_step, roles.sharded.size());
   if (each.size > 1) reductions_.push_back({std::move(each), true, false});
   if (late.size > 1) reductions_.push_back({std::move(late), true, true});
   if (replicas_.size > 1) reductions_.push_back({replicas_, false, true});
@@ -34,34 +34,33 @@ Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host)
 
 bool Gradients::scatters_twice() const { return reductions_.size() > 1 && reductions_[1].scatters; }
 
-void Gradients::add(Slot& slot) {
-  if (reductions_.empty() || reductions_[0].group.size == 1) {
-    slot.types.reduce = slot.types.accumulate;
+void Gradients::add(FsdpParam& param) {
+  if (reductions_.empty() || reductions_[0].ranks.size == 1) {
+    param.types.reduce = param.types.accumulate;
   }
-  parts_.emplace_back();
-  parts_.back().slot = &slot;
+  grads_.emplace_back();
+  grads_.back().param = &param;
 }
 
 void Gradients::close() {
   const bool scatters = !reductions_.empty() && reductions_[0].scatters;
   direct_ =
-      !scatters && !on_host_ && std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
-        return part.slot->types.reduce == part.slot->types.accumulate;
+      !scatters && !on_host_ && std::all_of(grads_.begin(), grads_.end(), [](const Grad& grad) {
+        return grad.param->types.reduce == grad.param->types.accumulate;
       });
-  for (Part& part : parts_) {
-    const Slot& slot = *part.slot;
-    const DType rests = slot.types.accumulate;
-    AxisGroup first = scatters ? reductions_[0].group : AxisGroup();
-    part.whole =
-        region_of(slot.part, slot.dim, slot.types.reduce, slot.types.reduce, first, buffer_bytes_);
+  for (Grad& grad : grads_) {
+    const FsdpParam& param = *grad.param;
+    const DType wire = param.types.reduce, rests = param.types.accumulate;
+    AxisGroup first = scatters ? reductions_[0].ranks : AxisGroup();
+    grad.unsharded = region_of(param.unsharded_shape, param.dim, wire, wire, first, buffer_bytes_);
     if (scatters_twice()) {
-      Shape middle = slot.part;
-      middle[slot.dim] = part.whole.lengths[static_cast<size_t>(first.rank)];
-      part.middle = region_of(middle, slot.dim, rests, rests, reductions_[1].group, middle_bytes_);
+      Shape middle = param.unsharded_shape;
+      middle[param.dim] = grad.unsharded.lengths[static_cast<size_t>(first.rank)];
+      grad.middle = region_of(middle, param.dim, rests, rests, reductions_[1].ranks, middle_bytes_);
     }
     const size_t element = size_of(rests);
-    part.offset = (final_bytes_ + element - 1) / element * element;
-    final_bytes_ = part.offset + static_cast<size_t>(slot.slice_elements()) * element;
+    grad.offset = (final_bytes_ + element - 1) / element * element;
+    final_bytes_ = grad.offset + static_cast<size_t>(param.sharded_elements()) * element;
   }
   if (direct_) buffer_bytes_ = 0;
   landing_ = buffer_bytes_;
@@ -69,33 +68,26 @@ void Gradients::close() {
   cut_into_buckets();
 }
 
-/// From the last parameter to the first, as their gradients become complete.
+/// Fills buckets from the last parameter to the first, the order in which gradients become
+/// complete.
 void Gradients::cut_into_buckets() {
   const bool cuts = !reductions_.empty() && !reductions_[0].scatters;
   int64_t bytes = 0;
   int bucket = 0;
-  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
+  for (auto grad = grads_.rbegin(); grad != grads_.rend(); ++grad) {
     if (cuts && bytes >= bucket_bytes_) {
       ++bucket;
       bytes = 0;
     }
-    part->bucket = bucket;
-    bytes += part->whole.bytes();
+    grad->bucket = bucket;
+    bytes += grad->unsharded.bytes();
   }
-  buckets_ = bucket + 1;
-  incomplete_.resize(static_cast<size_t>(buckets_));
-  under_way_.resize(static_cast<size_t>(buckets_));
-  works_.resize(static_cast<size_t>(buckets_));
-  additions_.resize(static_cast<size_t>(buckets_));
-  landed_.resize(static_cast<size_t>(buckets_));
+  buckets_.resize(static_cast<size_t>(bucket) + 1);
 }
 
 int64_t Gradients::measured_bytes() const {
-  int64_t bytes = 0;
-  for (const Ref<Storage>& memory : {final_, middle_}) {
-    if (memory) bytes += static_cast<int64_t>(memory->bytes());
-  }
-  return bytes;
+  const size_t bytes = (final_ ? final_->bytes() : 0) + (middle_ ? middle_->bytes() : 0);
+  return static_cast<int64_t>(bytes);
 }
 
 void Gradients::set_device(Device device) {
@@ -103,7 +95,7 @@ void Gradients::set_device(Device device) {
   final_ = middle_ = buffer_ = {};
 }
 
-void Gradients::make_memory() {
+void Gradients::allocate_sums() {
   PurposeScope purpose(Purpose::gradients);
   const bool pinned = on_host_ && device_.kind == DeviceKind::cuda;
   if (!final_) {
@@ -113,163 +105,164 @@ void Gradients::make_memory() {
   if (!middle_ && scatters_twice()) middle_ = Storage::allocate(middle_bytes_, device_);
 }
 
-void Gradients::take(BufferPool& pool) {
+void Gradients::allocate_buffer(BufferPool& pool) {
   if (is_empty()) return;
-  make_memory();
-  if (!direct_ && !buffer_) buffer_ = pool.take(buffer_bytes_);
+  allocate_sums();
+  if (!direct_ && !buffer_) buffer_ = pool.acquire(buffer_bytes_);
 }
 
-void Gradients::give(BufferPool& pool) {
-  if (buffer_) pool.give(std::exchange(buffer_, {}));
+void Gradients::release_buffer(BufferPool& pool) {
+  if (buffer_) pool.release(std::exchange(buffer_, {}));
 }
 
-void Gradients::expect(Part& part) {
-  ++incomplete_[static_cast<size_t>(part.bucket)];
-  part.complete = part.contributed = false;
+void Gradients::expect(Grad& grad) {
+  ++bucket_at(grad.bucket).incomplete;
+  grad.progress = Progress::expected;
 }
 
-bool Gradients::is_own(const Tensor& gradient) const {
-  const Storage* memory = gradient.storage().get();
-  return memory == final_.get() || memory == middle_.get() || memory == buffer_.get();
-}
-
-/// Exchanges the memory for another with the same in it where somebody keeps a gradient in it that
-/// was cleared: that one keeps its memory, the others move.
-void Gradients::leave_if_kept(Ref<Storage>& memory) {
-  size_t others = 0;
-  std::vector<const Part*> moving;
-  for (const Part& part : parts_) {
-    const Tensor gradient = part.slot->parameter->grad();
+/// Replaces the memory by a copy if the user keeps a gradient in it that was cleared. The user's
+/// gradient keeps the old memory, the others move to the new one.
+void Gradients::replace_if_kept(Ref<Storage>& memory) {
+  size_t set = 0;
+  std::vector<const Grad*> moving;
+  for (const Grad& grad : grads_) {
+    const Tensor gradient = grad.param->parameter->grad();
     if (!gradient) continue;
-    ++others;
-    if (gradient.storage() == memory) moving.push_back(&part);
+    ++set;
+    if (gradient.storage() == memory) moving.push_back(&grad);
   }
   const bool is_kept = memory && memory->use_count() > 1 + static_cast<long>(moving.size());
-  if (!is_kept || others == parts_.size()) return;
+  if (!is_kept || set == grads_.size()) return;
   const Ref<Storage> kept = std::exchange(memory, {});
-  make_memory();
-  if (others == 0) return;
+  allocate_sums();
+  if (set == 0) return;
   const NoGrad no_grad;
   const auto bytes_of = [](const Ref<Storage>& of) {
     return local_in(of, 0, {static_cast<int64_t>(of->bytes())}, DType::u8);
   };
   copy_(bytes_of(memory), bytes_of(kept));
-  for (const Part* part : moving) {
-    const Tensor value = part->slot->parameter->value();
-    value.set_grad(sum_in(memory, *part, value.grad().sharding()));
+  for (const Grad* grad : moving) {
+    const Tensor value = grad->param->parameter->value();
+    value.set_grad(sum_in(memory, *grad, value.grad().sharding()));
   }
 }
 
-/// A gradient that was cleared since takes what was summed for it along.
-void Gradients::expect() {
-  leave_if_kept(final_);
-  leave_if_kept(middle_);
-  std::fill(incomplete_.begin(), incomplete_.end(), 0);
-  for (Part& part : parts_) {
-    expect(part);
-    const Tensor gradient = part.slot->parameter->grad();
-    if (gradient && !is_own(gradient)) {
-      fail("fully_shard: parameter ", part.slot->name,
-           " has a gradient that was set by hand; clear it before backward");
+void Gradients::begin_backward() {
+  replace_if_kept(final_);
+  replace_if_kept(middle_);
+  for (Bucket& bucket : buckets_) bucket.incomplete = 0;
+  for (Grad& grad : grads_) {
+    expect(grad);
+    const Tensor gradient = grad.param->parameter->grad();
+    const Ref<Storage> memory = gradient ? gradient.storage() : final_;
+    if (memory != final_ && memory != middle_ && memory != buffer_) {
+      fail("fully_shard: gradient of parameter ", grad.param->name,
+           " is a tensor that was set by hand, expected the one that backward made; clear it "
+           "before backward");
     }
-    if (!gradient) {
-      part.held = part.partial = part.final = part.reduced = false;
-    }
+    if (gradient) continue;
+    // A gradient that was cleared takes the sums of earlier micro-steps with it.
+    grad.sum = Sum::none;
+    grad.accumulated = false;
   }
 }
 
-/// What backward adds to holds sums of earlier micro-steps.
-bool Gradients::holds_earlier(const Part& part) const {
-  return direct_ ? part.final && counts_here(part) : part.held;
+/// True if backward adds to sums of earlier micro-steps.
+bool Gradients::holds_earlier(const Grad& grad) const {
+  return direct_ ? grad.sum != Sum::none && counts_here(grad)
+                 : grad.accumulated && !scatters_twice();
+}
+
+/// The memory that backward writes.
+Tensor Gradients::unsharded_of(const Grad& grad) const {
+  return local_in(direct_ ? final_ : buffer_, direct_ ? grad.offset : grad.unsharded.offset,
+                  grad.param->shape, grad.unsharded.dtype, grad.param->gradient_layout);
 }
 
 GradientSink::Destination Gradients::destination(size_t i) {
-  Part& part = parts_[i];
-  const Slot& slot = *part.slot;
-  const bool adds = std::exchange(part.contributed, true) || holds_earlier(part);
-  const DType dtype = part.whole.dtype;
-  const size_t offset = direct_ ? part.offset : part.whole.offset;
-  return {tensor_in(direct_ ? final_ : buffer_, static_cast<int64_t>(offset / size_of(dtype)),
-                    slot.shape, dtype, slot.gradient_layout),
-          adds};
+  Grad& grad = grads_[i];
+  const bool is_written = std::exchange(grad.progress, Progress::written) == Progress::written;
+  return {unsharded_of(grad), is_written || holds_earlier(grad)};
 }
 
-int Gradients::complete(size_t i) {
-  Part& part = parts_[i];
-  if (std::exchange(part.complete, true)) return -1;
-  return --incomplete_[static_cast<size_t>(part.bucket)] == 0 ? part.bucket : -1;
-}
-
-int Gradients::expect_more(size_t i) {
-  Part& part = parts_[i];
-  int& incomplete = incomplete_[static_cast<size_t>(part.bucket)];
+int Gradients::pre_accumulate_grad(size_t i) {
+  Grad& grad = grads_[i];
+  int& incomplete = bucket_at(grad.bucket).incomplete;
   if (incomplete > 0) {
-    incomplete += std::exchange(part.complete, false);
+    if (!is_over(grad)) return -1;
+    ++incomplete;
+    grad.progress = grad.progress == Progress::complete ? Progress::written : Progress::expected;
     return -1;
   }
-  // The others may come again too; the end of backward does not wait for those that do not.
-  for (Part& other : parts_) {
-    if (other.bucket == part.bucket) expect(other);
+  // The other gradients may get contributions too. The end of backward completes those that do not.
+  for (Grad& other : grads_) {
+    if (other.bucket == grad.bucket) expect(other);
   }
-  return part.bucket;
+  return grad.bucket;
 }
 
-void Gradients::settle(int bucket, bool sync) {
-  for (Part& part : parts_) {
-    if (part.bucket != bucket) continue;
-    if (!part.contributed && !holds_earlier(part) && device_.kind != DeviceKind::meta) {
+int Gradients::post_accumulate_grad(size_t i) {
+  Grad& grad = grads_[i];
+  if (is_over(grad)) return -1;
+  grad.progress = grad.progress == Progress::written ? Progress::complete : Progress::missing;
+  return --bucket_at(grad.bucket).incomplete == 0 ? grad.bucket : -1;
+}
+
+void Gradients::finalize(int bucket, bool sync) {
+  const bool waits = !reductions_.empty() && reductions_[0].at_sync && !sync;
+  for (Grad& grad : grads_) {
+    if (grad.bucket != bucket) continue;
+    const bool written = grad.progress == Progress::written || grad.progress == Progress::complete;
+    if (!written && !holds_earlier(grad) && device_.kind != DeviceKind::meta) {
       const NoGrad no_grad;
-      fill_(local_in(direct_ ? final_ : buffer_, direct_ ? part.offset : part.whole.offset,
-                     {part.whole.elements()}, part.whole.dtype),
+      fill_(local_in(direct_ ? final_ : buffer_, direct_ ? grad.offset : grad.unsharded.offset,
+                     {grad.unsharded.elements()}, grad.unsharded.dtype),
             0);
     }
     if (direct_) {
-      part.final = true;
-      part.reduced = false;
+      grad.sum = Sum::own;
+    } else if (waits) {
+      grad.accumulated = true;
     }
-    const bool waits = !reductions_.empty() && reductions_[0].at_sync && !sync;
-    if (!direct_ && waits) part.held = true;
-    show(part, sync);
+    set_param_grad(grad, sync);
   }
 }
 
-/// A gradient in the final memory or in the middle one.
-Tensor Gradients::sum_in(const Ref<Storage>& memory, const Part& part,
+/// A gradient in the final or the middle memory.
+Tensor Gradients::sum_in(const Ref<Storage>& memory, const Grad& grad,
                          const Sharding& layout) const {
-  const DType dtype = part.slot->types.accumulate;
-  const size_t offset = memory == middle_ ? part.middle.offset : part.offset;
-  return tensor_in(memory, static_cast<int64_t>(offset / size_of(dtype)), part.slot->shape, dtype,
-                   layout);
+  return local_in(memory, memory == middle_ ? grad.middle.offset : grad.offset, grad.param->shape,
+                  grad.param->types.accumulate, layout);
 }
 
-/// Sets the parameter's gradient to what there is of it, in the layout that it has.
-void Gradients::show(Part& part, bool sync) const {
-  const Slot& slot = *part.slot;
-  const auto summed_over = [&](size_t cut, const Placement& rest) {
-    return layout_for(roles_, slot.before, slot.dim, cut, rest, Partial());
+/// Sets the parameter's `grad()` to the sum so far, in the layout that this sum has.
+void Gradients::set_param_grad(const Grad& grad, bool sync) const {
+  const FsdpParam& param = *grad.param;
+  const auto summed_over = [&](size_t axes, const Placement& rest) {
+    return layout_for(roles_, param.before, param.dim, axes, rest, Partial());
   };
   Tensor seen;
   if (sync || reductions_.empty() || !reductions_.back().at_sync) {
-    seen = sum_in(final_, part, slot.slice_layout);
-  } else if (part.held) {
-    seen = tensor_in(buffer_, static_cast<int64_t>(part.whole.offset / size_of(part.whole.dtype)),
-                     slot.shape, part.whole.dtype, slot.gradient_layout);
+    seen = sum_in(final_, grad, param.sharded_layout);
   } else if (scatters_twice()) {
-    seen = sum_in(middle_, part, summed_over(roles_.each_step, Partial()));
+    seen = sum_in(middle_, grad, summed_over(roles_.each_step, Partial()));
+  } else if (grad.accumulated) {
+    seen = unsharded_of(grad);
   } else {
-    seen = sum_in(final_, part, summed_over(roles_.cut.size(), Replicate()));
+    seen = sum_in(final_, grad, summed_over(roles_.sharded.size(), Replicate()));
   }
-  slot.parameter->value().set_grad(seen);
+  param.parameter->value().set_grad(seen);
 }
 
 bool Gradients::is_under_way() const {
-  return std::find(under_way_.begin(), under_way_.end(), true) != under_way_.end();
+  return std::any_of(buckets_.begin(), buckets_.end(),
+                     [](const Bucket& bucket) { return bucket.under_way; });
 }
 
-void Gradients::finish_quietly() noexcept {
-  for (int bucket = 0; bucket < static_cast<int>(works_.size()); ++bucket) {
+void Gradients::wait_quietly() noexcept {
+  for (int bucket = 0; bucket < buckets(); ++bucket) {
     try {
-      wait(bucket, true);
+      wait_for_reduce(bucket, true);
     } catch (const std::exception&) {
     }
   }
@@ -280,24 +273,24 @@ int64_t Gradients::traffic(int bucket, size_t step) const {
   int64_t bytes = 0, run = 0;
   DType run_dtype = DType::f32;
   const auto end_run = [&](DType sent, DType received) {
-    const int64_t share = reduction.group.ranks.reduced_share(run);
-    bytes += share * (reduction.group.size - 1) * static_cast<int64_t>(size_of(sent)) +
+    const int64_t share = reduction.ranks.communicator.reduced_share(run);
+    bytes += share * (reduction.ranks.size - 1) * static_cast<int64_t>(size_of(sent)) +
              (run - share) * static_cast<int64_t>(size_of(received));
     run = 0;
   };
-  for (const Part& part : parts_) {
-    if (part.bucket != bucket) continue;
-    const DType rests = part.slot->types.accumulate;
-    const Region& from = step == 0 ? part.whole : part.middle;
+  for (const Grad& grad : grads_) {
+    if (grad.bucket != bucket) continue;
+    const DType rests = grad.param->types.accumulate;
+    const Region& from = step == 0 ? grad.unsharded : grad.middle;
     if (reduction.scatters) {
-      bytes += from.counts[static_cast<size_t>(reduction.group.rank)] * (reduction.group.size - 1) *
+      bytes += from.counts[static_cast<size_t>(reduction.ranks.rank)] * (reduction.ranks.size - 1) *
                static_cast<int64_t>(size_of(from.wire));
     } else if (step == 0 && !direct_) {
-      run = part.whole.elements();
-      end_run(part.whole.dtype, rests);
+      run = grad.unsharded.elements();
+      end_run(grad.unsharded.dtype, rests);
     } else {
       if (run > 0 && rests != run_dtype) end_run(run_dtype, run_dtype);
-      run += part.slot->slice_elements();
+      run += grad.param->sharded_elements();
       run_dtype = rests;
     }
   }
@@ -308,8 +301,8 @@ int64_t Gradients::traffic(int bucket, size_t step) const {
 int64_t Gradients::copied(size_t step) const {
   int64_t bytes = 0;
   if (!reductions_[step].scatters) return bytes;
-  for (const Part& part : parts_) {
-    const Region& from = step == 0 ? part.whole : part.middle;
+  for (const Grad& grad : grads_) {
+    const Region& from = step == 0 ? grad.unsharded : grad.middle;
     bytes += from.packs ? from.bytes() : 0;
   }
   return bytes;

@@ -5,133 +5,144 @@
 #include <vector>
 
 #include "fsdp/buffers.h"
-#include "fsdp/slot.h"
+#include "fsdp/fsdp_param.h"
 #include "weft/autograd.h"
 
 namespace weft::fsdp {
 
-/// One collective on the way from the gradients that backward writes to those the optimizer takes.
+/// One collective between the gradients that backward writes and those that the optimizer reads.
 struct Reduction {
-  AxisGroup group;
+  AxisGroup ranks;
+  /// Reduce-scatter, else all-reduce.
   bool scatters;
-  /// Not in micro-steps before the last one.
+  /// Runs only in the last micro-step.
   bool at_sync;
 };
 
-/// The gradients of a unit's trainable parameters. Backward writes the whole ones into a buffer, or
-/// straight to where they rest if nothing is cut and nothing cast; then come the reductions.
+/// The gradients of a param group's trainable parameters. Backward writes unsharded gradients into
+/// a buffer, or directly into the final memory if nothing is sharded and nothing cast. The
+/// reductions follow. Buckets are reduced one by one.
 class Gradients {
  public:
-  /// `on_host`: they rest there, and pass through a place in the buffer on the way.
+  /// `on_host`: the final memory is on the host, and the last reduction writes to a landing area in
+  /// the buffer, which is copied there.
   Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host);
 
-  // Made in this order: all parameters, then the end.
-  void add(Slot& slot);
+  /// Adds all parameters, then lays out the memories.
+  void add(FsdpParam& param);
   void close();
-  /// Where the memory is made from now on; what there is of it is dropped.
+  /// Sets the device of new memory, and drops the present memory.
   void set_device(Device device);
 
   const std::vector<Reduction>& reductions() const { return reductions_; }
-  bool is_empty() const { return parts_.empty(); }
-  /// Buckets are reduced one by one; 0 holds the last parameters.
-  int buckets() const { return buckets_; }
-  /// Backward writes where gradients rest: there is no buffer.
+  bool is_empty() const { return grads_.empty(); }
+  /// Bucket 0 holds the last parameters.
+  int buckets() const { return static_cast<int>(buckets_.size()); }
+  /// Backward writes into the final memory: there is no buffer.
   bool is_direct() const { return direct_; }
   size_t buffer_bytes() const { return buffer_bytes_; }
-  /// They go there from the end of the buffer, which is needed until the last reduction.
+  /// The final memory is on the host, and the buffer is needed until the last reduction has ended.
   bool rest_on_host() const { return on_host_; }
-  /// Of the memory in which gradients rest, and that was made.
+  /// Bytes of the memory that holds gradients between micro-steps, as laid out and as allocated.
   int64_t bytes() const { return static_cast<int64_t>(final_bytes_ + middle_bytes_); }
   int64_t measured_bytes() const;
-  /// Received by reduction `step` of a bucket; copied.
+  /// Bytes that reduction `step` of a bucket receives, and bytes that it copies.
   int64_t traffic(int bucket, size_t step) const;
   int64_t copied(size_t step) const;
 
-  // What the schedule does.
-  void take(BufferPool& pool);
-  void give(BufferPool& pool);
-  /// The bucket's backward is over: what no one contributed to is zero.
-  void settle(int bucket, bool sync);
-  void start(int bucket, size_t step);
-  /// `last`: no reduction of this step follows.
-  void wait(int bucket, bool last);
+  void allocate_buffer(BufferPool& pool);
+  void release_buffer(BufferPool& pool);
+  /// Ends a bucket's part of backward: zeroes the gradients that backward did not write, and sets
+  /// `grad()` of the parameters.
+  void finalize(int bucket, bool sync);
+  /// Starts reduction `step` of a bucket.
+  void reduce(int bucket, size_t step);
+  /// `last`: no reduction of the bucket follows in this micro-step.
+  void wait_for_reduce(int bucket, bool last);
   bool is_under_way() const;
-  /// Waits for what is under way; errors are dropped.
-  void finish_quietly() noexcept;
+  /// Waits for the reductions under way, and drops their errors.
+  void wait_quietly() noexcept;
 
-  // What the tape does.
-  void expect();
+  /// A backward begins, in which all parameters are expected to get a gradient.
+  void begin_backward();
+  /// Returns the memory for the next contribution to gradient `i`.
   GradientSink::Destination destination(size_t i);
-  /// The gradient is complete, so far as the backward that says so knows: the bucket if it is so
-  /// now, else -1.
-  int complete(size_t i);
-  /// A contribution comes, after all: the bucket if it was complete, else -1.
-  int expect_more(size_t i);
+  /// A contribution to gradient `i` follows. Returns its bucket if that was complete, else -1.
+  int pre_accumulate_grad(size_t i);
+  /// Gradient `i` is complete, as far as the calling backward knows. Returns its bucket if that is
+  /// complete now, else -1.
+  int post_accumulate_grad(size_t i);
 
  private:
-  /// A parameter's gradient on its way.
-  struct Part {
-    Slot* slot;
+  /// How far this backward is with a gradient. `missing`: complete without a contribution.
+  enum class Progress : uint8_t { expected, written, complete, missing };
+  /// The sum in the final memory: none, this rank's share of it, or that of all replicas.
+  enum class Sum : uint8_t { none, own, of_replicas };
+  /// The gradient of one parameter.
+  struct Grad {
+    FsdpParam* param;
     int bucket = 0;
-    /// Whole, and between two scatters.
-    Region whole, middle;
+    /// In the buffer, and in the middle memory between two scatters.
+    Region unsharded, middle;
     /// Bytes from the start of the final memory.
     size_t offset = 0;
-    /// No more is expected in this backward.
-    bool complete = false;
-    /// This backward has contributed; the buffer, the middle and the final memory hold sums of
-    /// earlier ones; the final sum is that of all replicas.
-    bool contributed = false, held = false, partial = false, final = false, reduced = false;
+    Progress progress = Progress::expected;
+    Sum sum = Sum::none;
+    /// Sums of earlier micro-steps wait for the sync: in the middle memory if gradients are
+    /// scattered twice, else in the buffer.
+    bool accumulated = false;
   };
-
-  void leave_if_kept(Ref<Storage>& memory);
-  void expect(Part& part);
-  bool is_own(const Tensor& gradient) const;
-  bool scatters_twice() const;
-  void cut_into_buckets();
-  void make_memory();
-  /// A sum of all replicas counts on one of them.
-  bool counts_here(const Part& part) const;
-  bool holds_earlier(const Part& part) const;
-  Tensor sum_of(const Part& part) const;
-  char* sums() const;
-  void fetch_sums(int bucket);
-  void bring_home(int bucket);
-  Tensor sum_in(const Ref<Storage>& memory, const Part& part, const Sharding& layout) const;
-  void show(Part& part, bool sync) const;
-  Piece scattered(Part& part, size_t step);
-  void reduce_buffer(int bucket, std::vector<Piece>& pieces);
-  void reduce_in_place(int bucket, std::vector<Piece>& pieces);
-
-  /// A sum that is added to one of an earlier sync when it is there.
+  /// A sum that is added to the sum of an earlier sync after the reduction.
   struct Addition {
-    const Part* part;
+    const Grad* grad;
     Ref<Storage> sum;
   };
+  struct Bucket {
+    int incomplete = 0;
+    /// The landing area holds newer sums than the host.
+    bool landed = false;
+    /// `work` was not waited for. It ends before the memory that it uses.
+    bool under_way = false;
+    std::vector<Addition> additions;
+    Work work;
+  };
+
+  static bool is_over(const Grad& grad) { return grad.progress >= Progress::complete; }
+  Bucket& bucket_at(int index) { return buckets_[static_cast<size_t>(index)]; }
+  void expect(Grad& grad);
+  void replace_if_kept(Ref<Storage>& memory);
+  bool scatters_twice() const;
+  void cut_into_buckets();
+  void allocate_sums();
+  Tensor unsharded_of(const Grad& grad) const;
+  bool counts_here(const Grad& grad) const;
+  bool holds_earlier(const Grad& grad) const;
+  Tensor sum_of(const Grad& grad) const;
+  Tensor final_of(const Grad& grad) const;
+  char* sums() const;
+  void copy_sums_to_device(int bucket);
+  void copy_sums_to_host(int bucket);
+  Tensor sum_in(const Ref<Storage>& memory, const Grad& grad, const Sharding& layout) const;
+  void set_param_grad(const Grad& grad, bool sync) const;
+  Piece scattered(Grad& grad, size_t step);
+  void reduce_buffer(int bucket, std::vector<Piece>& pieces);
+  void reduce_in_place(int bucket, std::vector<Piece>& pieces);
 
   Roles roles_;
   int64_t bucket_bytes_;
   std::vector<Reduction> reductions_;
   AxisGroup replicas_;
-  std::vector<Part> parts_;
+  std::vector<Grad> grads_;
   bool direct_ = false;
   bool on_host_;
-  /// Bytes from the start of the buffer to the sums on their way to the host.
+  /// Bytes from the start of the buffer to the landing area.
   size_t landing_ = 0;
-  /// By bucket: the sums there are newer than the host's.
-  std::vector<bool> landed_;
-  int buckets_ = 1;
-  std::vector<int> incomplete_;
-  /// By bucket.
-  std::vector<std::vector<Addition>> additions_;
   size_t buffer_bytes_ = 0, middle_bytes_ = 0, final_bytes_ = 0;
   Ref<Storage> buffer_, middle_, final_;
   Device device_ = cpu;
-  /// Counts of the pieces being posted.
+  /// Element counts of the pieces of the collective that is being started.
   std::vector<int64_t> counts_;
-  /// By bucket: what was not waited for. They end before the memory that they use.
-  std::vector<bool> under_way_;
-  std::vector<Work> works_;
+  std::vector<Bucket> buckets_ = std::vector<Bucket>(1);
 };
 
 }  // namespace weft::fsdp

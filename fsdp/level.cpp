@@ -7,17 +7,17 @@
 namespace weft::fsdp {
 
 void Level::add(const Shape& shape, int dim, DType dtype, DType wire) {
-  regions_.push_back(region_of(shape, dim, dtype, wire, group_, bytes_));
+  regions_.push_back(region_of(shape, dim, dtype, wire, ranks_, bytes_));
 }
 
 Level::Source Level::source(size_t parameter) const {
   return {memory_, regions_[parameter].offset, regions_[parameter].dtype};
 }
 
-void Level::start(const std::vector<Source>& sources, BufferPool& pool) {
-  wait();
-  if (!memory_) memory_ = pool.take(bytes_);
-  waiting_ = true;
+void Level::unshard(const std::vector<Source>& sources, BufferPool& pool) {
+  wait_for_unshard();
+  if (!memory_) memory_ = pool.acquire(bytes_);
+  under_way_ = true;
   if (memory_->device().kind == DeviceKind::meta) return;
   const NoGrad no_grad;
   auto* base = static_cast<char*>(memory_->data());
@@ -25,12 +25,12 @@ void Level::start(const std::vector<Source>& sources, BufferPool& pool) {
   for (size_t i = 0; i < regions_.size(); ++i) {
     const Region& region = regions_[i];
     const Source& source = sources[i];
-    const int64_t own = region.counts[static_cast<size_t>(group_.rank)];
+    const int64_t own = region.counts[static_cast<size_t>(ranks_.rank)];
     const size_t place =
-        region.start() + static_cast<size_t>(region.before(group_.rank)) * size_of(region.wire);
+        region.start() + static_cast<size_t>(region.before(ranks_.rank)) * size_of(region.wire);
     const void* send = base + place;
     const bool is_here = source.memory->device() == memory_->device();
-    if (source.dtype == region.wire && group_.size > 1 && is_here) {
+    if (source.dtype == region.wire && ranks_.size > 1 && is_here) {
       send = static_cast<const char*>(source.memory->data()) + source.offset;
     } else if (own > 0) {
       transfer_(local_in(memory_, place, {own}, region.wire),
@@ -42,16 +42,16 @@ void Level::start(const std::vector<Source>& sources, BufferPool& pool) {
                       .counts = region.counts,
                       .device = memory_->device()});
   }
-  if (group_.size > 1) {
-    work_ = group_.ranks.all_gather(pieces);
+  if (ranks_.size > 1) {
+    work_ = ranks_.communicator.all_gather(pieces);
   } else {
     cast_ = Event::record(current_stream(memory_->device()));
   }
 }
 
-void Level::wait() {
-  if (!waiting_) return;
-  waiting_ = false;
+void Level::wait_for_unshard() {
+  if (!under_way_) return;
+  under_way_ = false;
   work_.wait();
   if (memory_->device().kind == DeviceKind::meta) return;
   cast_.wait(current_stream(memory_->device()));
@@ -60,21 +60,21 @@ void Level::wait() {
   }
 }
 
-void Level::free(BufferPool& pool) {
-  wait();
-  if (memory_) pool.give(std::exchange(memory_, {}));
+void Level::reshard(BufferPool& pool) {
+  wait_for_unshard();
+  if (memory_) pool.release(std::exchange(memory_, {}));
 }
 
 void Level::drop() {
-  wait();
+  wait_for_unshard();
   memory_ = {};
 }
 
 int64_t Level::traffic() const {
   int64_t bytes = 0;
-  if (group_.size == 1) return bytes;
+  if (ranks_.size == 1) return bytes;
   for (const Region& region : regions_) {
-    const int64_t own = region.counts[static_cast<size_t>(group_.rank)];
+    const int64_t own = region.counts[static_cast<size_t>(ranks_.rank)];
     bytes += (region.elements() - own) * static_cast<int64_t>(size_of(region.wire));
   }
   return bytes;

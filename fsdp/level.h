@@ -4,57 +4,59 @@
 #include <vector>
 
 #include "fsdp/buffers.h"
-#include "fsdp/slot.h"
+#include "fsdp/fsdp_param.h"
 
 namespace weft::fsdp {
 
-/// How long what a level has gathered is kept.
+/// How long a level keeps what it gathered: for one use in forward or backward, until the gradients
+/// of the step are complete, or until the parameters change.
 enum class Lifetime : uint8_t { use, step, update };
 
-/// A unit's parameters gathered over one group of ranks, from its slices or the level below.
+/// The parameters of a param group gathered over one group of ranks, from the slices or from the
+/// level below.
 class Level {
  public:
-  Level(AxisGroup group, Lifetime lifetime) : group_(std::move(group)), lifetime_(lifetime) {}
+  Level(AxisGroup ranks, Lifetime lifetime) : ranks_(std::move(ranks)), lifetime_(lifetime) {}
 
-  /// The next parameter: an array of this level, cut along `dim` by the group.
+  /// Adds the next parameter: an array that the ranks share along `dim`.
   void add(const Shape& shape, int dim, DType dtype, DType wire);
 
-  /// A parameter's part that is gathered: dense elements in a memory.
+  /// This rank's part of a parameter: dense elements in a memory.
   struct Source {
     Ref<Storage> memory;
     size_t offset = 0;
     DType dtype = DType::f32;
   };
-  /// Casts the own parts to the wire's dtype, brings them from the host if they rest there, and
-  /// begins to gather, into new or the present memory.
-  void start(const std::vector<Source>& sources, BufferPool& pool);
-  void wait();
-  void free(BufferPool& pool);
-  /// Its memory is not used again.
+  /// Casts this rank's parts to the wire's dtype, copies them from the host if they rest there, and
+  /// starts the all-gather, into the memory that the level has or into a buffer of the pool.
+  void unshard(const std::vector<Source>& sources, BufferPool& pool);
+  void wait_for_unshard();
+  /// Releases the memory to the pool.
+  void reshard(BufferPool& pool);
+  /// Frees the memory for good.
   void drop();
-  /// It was started and not waited for.
-  bool is_under_way() const { return waiting_; }
-  bool has_memory() const { return static_cast<bool>(memory_); }
+  /// True between `unshard` and `wait_for_unshard`.
+  bool is_under_way() const { return under_way_; }
 
-  const AxisGroup& group() const { return group_; }
+  const AxisGroup& ranks() const { return ranks_; }
   Lifetime lifetime() const { return lifetime_; }
   const Ref<Storage>& memory() const { return memory_; }
   const Region& region(size_t parameter) const { return regions_[parameter]; }
   Source source(size_t parameter) const;
   size_t bytes() const { return bytes_; }
-  /// Received by a gather; copied by it.
+  /// Bytes that an unshard receives, and bytes that it copies.
   int64_t traffic() const;
   int64_t copied() const;
 
  private:
-  AxisGroup group_;
+  AxisGroup ranks_;
   Lifetime lifetime_;
   std::vector<Region> regions_;
   size_t bytes_ = 0;
   Ref<Storage> memory_;
-  bool waiting_ = false;
+  bool under_way_ = false;
   Work work_;
-  /// The casts and copies of the own parts, where that is all.
+  /// Follows the casts and copies of this rank's parts, if there is no collective.
   Event cast_;
 };
 

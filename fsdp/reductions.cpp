@@ -8,103 +8,101 @@
 
 namespace weft::fsdp {
 
-/// A sum of all replicas counts on one of them.
-bool Gradients::counts_here(const Part& part) const { return !part.reduced || replicas_.rank == 0; }
+/// True if this rank's final sum counts: only the first replica adds to a sum over all replicas.
+bool Gradients::counts_here(const Grad& grad) const {
+  return grad.sum != Sum::of_replicas || replicas_.rank == 0;
+}
 
-/// Where the final sums are made.
+/// The memory in which the final sums are computed.
 char* Gradients::sums() const {
   return on_host_ ? static_cast<char*>(buffer_->data()) + landing_
                   : static_cast<char*>(final_->data());
 }
 
-Tensor Gradients::sum_of(const Part& part) const {
-  const int64_t elements = part.slot->slice_elements();
-  const DType dtype = part.slot->types.accumulate;
-  return on_host_ ? local_in(buffer_, landing_ + part.offset, {elements}, dtype)
-                  : local_in(final_, part.offset, {elements}, dtype);
+Tensor Gradients::final_of(const Grad& grad) const {
+  const int64_t elements = grad.param->sharded_elements();
+  return local_in(final_, grad.offset, {elements}, grad.param->types.accumulate);
 }
 
-/// From the host, what is added to.
-void Gradients::fetch_sums(int bucket) {
-  if (!on_host_ || landed_[static_cast<size_t>(bucket)]) return;
-  landed_[static_cast<size_t>(bucket)] = true;
+Tensor Gradients::sum_of(const Grad& grad) const {
+  if (!on_host_) return final_of(grad);
+  const int64_t elements = grad.param->sharded_elements();
+  return local_in(buffer_, landing_ + grad.offset, {elements}, grad.param->types.accumulate);
+}
+
+/// Copies the sums that a reduction adds to from the host to the landing area.
+void Gradients::copy_sums_to_device(int bucket) {
+  if (!on_host_ || std::exchange(bucket_at(bucket).landed, true)) return;
   const NoGrad no_grad;
-  for (const Part& part : parts_) {
-    if (part.bucket != bucket || !part.final) continue;
-    const int64_t elements = part.slot->slice_elements();
-    transfer_(sum_of(part), local_in(final_, part.offset, {elements}, part.slot->types.accumulate));
+  for (const Grad& grad : grads_) {
+    if (grad.bucket == bucket && grad.sum != Sum::none) transfer_(sum_of(grad), final_of(grad));
   }
 }
 
-void Gradients::bring_home(int bucket) {
-  if (!landed_[static_cast<size_t>(bucket)]) return;
-  landed_[static_cast<size_t>(bucket)] = false;
+void Gradients::copy_sums_to_host(int bucket) {
+  if (!std::exchange(bucket_at(bucket).landed, false)) return;
   const NoGrad no_grad;
-  for (const Part& part : parts_) {
-    if (part.bucket != bucket) continue;
-    const int64_t elements = part.slot->slice_elements();
-    transfer_(local_in(final_, part.offset, {elements}, part.slot->types.accumulate), sum_of(part));
+  for (const Grad& grad : grads_) {
+    if (grad.bucket == bucket) transfer_(final_of(grad), sum_of(grad));
   }
 }
 
-/// A scatter's piece: from the buffer or the middle to the middle or the final memory.
-Piece Gradients::scattered(Part& part, size_t step) {
-  const Region& from = step == 0 ? part.whole : part.middle;
+/// The piece of a reduce-scatter: from the buffer or the middle memory to the middle or the final
+/// memory.
+Piece Gradients::scattered(Grad& grad, size_t step) {
+  const Region& from = step == 0 ? grad.unsharded : grad.middle;
   const Ref<Storage>& memory = step == 0 ? buffer_ : middle_;
   if (from.packs) pack(from, memory);
-  Piece piece;
-  piece.device = device_;
-  piece.send = static_cast<char*>(memory->data()) + from.start();
-  piece.dtype = from.wire;
-  piece.counts = from.counts;
-  piece.recv_dtype = part.slot->types.accumulate;
+  Piece piece{.send = static_cast<char*>(memory->data()) + from.start(),
+              .recv = sums() + grad.offset,
+              .dtype = from.wire,
+              .counts = from.counts,
+              .recv_dtype = grad.param->types.accumulate,
+              .device = device_};
   if (step == 0 && scatters_twice()) {
-    piece.recv = static_cast<char*>(middle_->data()) + part.middle.offset;
-    piece.accumulate = std::exchange(part.partial, true);
+    piece.recv = static_cast<char*>(middle_->data()) + grad.middle.offset;
+    piece.accumulate = std::exchange(grad.accumulated, true);
     return piece;
   }
-  piece.recv = sums() + part.offset;
-  piece.accumulate = part.final && counts_here(part);
-  part.final = true;
-  part.reduced = part.held = part.partial = false;
+  piece.accumulate = grad.sum != Sum::none && counts_here(grad);
+  grad.sum = Sum::own;
+  grad.accumulated = false;
   return piece;
 }
 
-/// Whole gradients of another dtype than that in which they rest. A sum there is does not go over
-/// the wire again, which would round it.
+/// The pieces of an all-reduce from the buffer to sums of another dtype. An earlier sum is added
+/// afterwards: sending it again would round it.
 void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
-  for (Part& part : parts_) {
-    if (part.bucket != bucket) continue;
-    const DType dtype = part.slot->types.accumulate;
-    counts_.push_back(part.whole.elements());
-    Piece piece;
-    piece.device = device_;
-    piece.send = static_cast<char*>(buffer_->data()) + part.whole.offset;
-    piece.dtype = part.whole.dtype;
-    piece.recv = sums() + part.offset;
-    if (part.final) {
+  for (Grad& grad : grads_) {
+    if (grad.bucket != bucket) continue;
+    const DType dtype = grad.param->types.accumulate;
+    counts_.push_back(grad.unsharded.elements());
+    pieces.push_back({.send = static_cast<char*>(buffer_->data()) + grad.unsharded.offset,
+                      .recv = sums() + grad.offset,
+                      .dtype = grad.unsharded.dtype,
+                      .counts = {&counts_.back(), 1},
+                      .recv_dtype = dtype,
+                      .device = device_});
+    if (grad.sum != Sum::none) {
       PurposeScope purpose(Purpose::gradients);
-      const auto bytes = static_cast<size_t>(part.whole.elements()) * size_of(dtype);
-      auto& additions = additions_[static_cast<size_t>(bucket)];
-      additions.push_back({&part, Storage::allocate(bytes, device_)});
-      piece.recv = additions.back().sum->data();
+      const auto bytes = static_cast<size_t>(grad.unsharded.elements()) * size_of(dtype);
+      auto& additions = bucket_at(bucket).additions;
+      additions.push_back({&grad, Storage::allocate(bytes, device_)});
+      pieces.back().recv = additions.back().sum->data();
     }
-    piece.recv_dtype = dtype;
-    piece.counts = {&counts_.back(), 1};
-    pieces.push_back(piece);
-    part.held = false;
-    part.final = part.reduced = true;
+    grad.accumulated = false;
+    grad.sum = Sum::of_replicas;
   }
 }
 
-/// Final sums, adjacent ones together.
+/// The pieces of an all-reduce of the final sums; adjacent sums share a piece.
 void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
-  for (Part& part : parts_) {
-    if (part.bucket != bucket) continue;
-    part.reduced = true;
-    const DType dtype = part.slot->types.accumulate;
-    char* data = sums() + part.offset;
-    const int64_t count = part.slot->slice_elements();
+  for (Grad& grad : grads_) {
+    if (grad.bucket != bucket) continue;
+    grad.sum = Sum::of_replicas;
+    const DType dtype = grad.param->types.accumulate;
+    char* data = sums() + grad.offset;
+    const int64_t count = grad.param->sharded_elements();
     const bool joins = !pieces.empty() && pieces.back().dtype == dtype &&
                        static_cast<char*>(pieces.back().recv) +
                                counts_.back() * static_cast<int64_t>(size_of(dtype)) ==
@@ -114,42 +112,40 @@ void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
       continue;
     }
     counts_.push_back(count);
-    Piece piece;
-    piece.device = device_;
-    piece.send = piece.recv = data;
-    piece.dtype = piece.recv_dtype = dtype;
-    piece.counts = {&counts_.back(), 1};
-    pieces.push_back(piece);
+    const std::span<const int64_t> own(&counts_.back(), 1);
+    pieces.push_back(
+        {.send = data, .recv = data, .dtype = dtype, .counts = own, .device = device_});
   }
 }
 
-void Gradients::start(int bucket, size_t step) {
+void Gradients::reduce(int bucket, size_t step) {
   if (device_.kind == DeviceKind::meta) return;
-  const Reduction& reduction = reductions_[step];
-  if (!(scatters_twice() && step == 0)) fetch_sums(bucket);
+  const auto& [ranks, scatters, at_sync] = reductions_[step];
+  if (!(scatters_twice() && step == 0)) copy_sums_to_device(bucket);
   std::vector<Piece> pieces;
   counts_.clear();
-  counts_.reserve(parts_.size());
-  Work& work = works_[static_cast<size_t>(bucket)];
-  under_way_[static_cast<size_t>(bucket)] = true;
-  if (reduction.scatters) {
-    for (Part& part : parts_) pieces.push_back(scattered(part, step));
-    work = reduction.group.ranks.reduce_scatter(pieces, ReduceOp::sum);
+  counts_.reserve(grads_.size());
+  Bucket& reduced = bucket_at(bucket);
+  reduced.under_way = true;
+  if (scatters) {
+    for (Grad& grad : grads_) pieces.push_back(scattered(grad, step));
+    reduced.work = ranks.communicator.reduce_scatter(pieces, ReduceOp::sum);
     return;
   }
   step == 0 && !direct_ ? reduce_buffer(bucket, pieces) : reduce_in_place(bucket, pieces);
-  work = reduction.group.ranks.all_reduce(pieces, ReduceOp::sum);
+  reduced.work = ranks.communicator.all_reduce(pieces, ReduceOp::sum);
 }
 
-void Gradients::wait(int bucket, bool last) {
-  under_way_[static_cast<size_t>(bucket)] = false;
-  works_[static_cast<size_t>(bucket)].wait();
+void Gradients::wait_for_reduce(int bucket, bool last) {
+  Bucket& reduced = bucket_at(bucket);
+  reduced.under_way = false;
+  reduced.work.wait();
   const NoGrad no_grad;
-  for (const auto& [part, sum] : std::exchange(additions_[static_cast<size_t>(bucket)], {})) {
-    const Tensor total = sum_of(*part);
+  for (const auto& [grad, sum] : std::exchange(reduced.additions, {})) {
+    const Tensor total = sum_of(*grad);
     copy_(total, total + local_in(sum, 0, total.shape(), total.dtype()));
   }
-  if (last) bring_home(bucket);
+  if (last) copy_sums_to_host(bucket);
 }
 
 }  // namespace weft::fsdp

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fsdp/schedule.h"
-
 #include <algorithm>
 #include <map>
 #include <sstream>
 
-#include "fsdp/conductor.h"
-#include "fsdp/unit.h"
+#include "fsdp/param_group.h"
+#include "fsdp/scheduler.h"
 #include "weft/error.h"
 
 namespace weft::fsdp {
@@ -20,242 +18,200 @@ void add_traffic(std::vector<AxisTraffic>& by_axes, const std::string& axes, int
 }
 
 static bool is_of_backward(const StepEvent& event) {
-  return event.kind != StepEvent::Kind::forward && event.kind != StepEvent::Kind::forward_done &&
-         event.kind != StepEvent::Kind::end;
+  return event.kind >= StepEvent::Kind::pre_backward && event.kind != StepEvent::Kind::finalize;
 }
 
-static bool needs(const StepEvent& event) {
-  return event.kind == StepEvent::Kind::forward || event.kind == StepEvent::Kind::backward;
+static bool unshards(const StepEvent& event) {
+  return event.kind == StepEvent::Kind::pre_forward || event.kind == StepEvent::Kind::pre_backward;
 }
 
-std::vector<Unit*> Recording::ahead(size_t index, int depth) const {
-  std::vector<Unit*> units;
-  for (size_t i = index + 1; i < events.size() && static_cast<int>(units.size()) < depth; ++i) {
-    if (!needs(events[i])) continue;
+std::vector<ParamGroup*> Recording::to_prefetch(size_t index) const {
+  std::vector<ParamGroup*> groups;
+  if (!unshards(events[index])) return groups;
+  const auto depth = static_cast<size_t>(events[index].group->options().prefetch);
+  for (size_t i = index + 1; i < events.size() && groups.size() < depth; ++i) {
+    if (!unshards(events[i])) continue;
     if (events[i].kind != events[index].kind) break;
-    bool known = events[i].unit == events[index].unit ||
-                 std::find(units.begin(), units.end(), events[i].unit) != units.end();
-    if (!known) units.push_back(events[i].unit);
+    bool known = events[i].group == events[index].group ||
+                 std::find(groups.begin(), groups.end(), events[i].group) != groups.end();
+    if (!known) groups.push_back(events[i].group);
   }
-  return units;
+  return groups;
 }
 
-static void expect_gradients(std::vector<StepEvent>& events, Unit& unit) {
-  if (!unit.has_gradients()) return;
-  for (int bucket = 0; bucket < unit.gradients().buckets(); ++bucket) {
-    events.push_back({StepEvent::Kind::gradients_done, &unit, bucket});
+static void expect_gradients(std::vector<StepEvent>& events, ParamGroup& group) {
+  if (!group.has_gradients()) return;
+  for (int bucket = 0; bucket < group.gradients().buckets(); ++bucket) {
+    events.push_back({StepEvent::Kind::grads_complete, &group, bucket});
   }
 }
 
-Recording expected_step(const Units& units, bool training) {
-  Unit* root = units.back().get();
-  std::vector<StepEvent> events{{StepEvent::Kind::forward, root}};
-  for (const auto& unit : units) {
-    if (unit.get() == root) continue;
-    events.push_back({StepEvent::Kind::forward, unit.get()});
-    events.push_back({StepEvent::Kind::forward_done, unit.get()});
+Recording expected_step(const ParamGroups& groups, bool training) {
+  ParamGroup* root = groups.back().get();
+  std::vector<StepEvent> events{{StepEvent::Kind::pre_forward, root}};
+  for (const auto& group : groups) {
+    if (group.get() == root) continue;
+    events.push_back({StepEvent::Kind::pre_forward, group.get()});
+    events.push_back({StepEvent::Kind::post_forward, group.get()});
   }
-  events.push_back({StepEvent::Kind::forward_done, root});
+  events.push_back({StepEvent::Kind::post_forward, root});
   if (training) {
-    events.push_back({StepEvent::Kind::backward, root});
-    for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
-      if (unit->get() == root) continue;
-      events.push_back({StepEvent::Kind::backward, unit->get()});
-      expect_gradients(events, **unit);
-      if ((*unit)->has_frozen()) events.push_back({StepEvent::Kind::backward_done, unit->get()});
+    events.push_back({StepEvent::Kind::pre_backward, root});
+    for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
+      if (group->get() == root) continue;
+      events.push_back({StepEvent::Kind::pre_backward, group->get()});
+      expect_gradients(events, **group);
+      if ((*group)->has_frozen()) events.push_back({StepEvent::Kind::post_backward, group->get()});
     }
     expect_gradients(events, *root);
   }
-  events.push_back({StepEvent::Kind::end, root});
+  events.push_back({StepEvent::Kind::finalize, root});
   return {.events = std::move(events), .complete = true};
 }
 
 namespace {
 
-/// Plays events through without doing anything: writes down what the conductor says.
-class Player {
+/// Lists the actions of a step instead of performing them.
+class ScheduleWriter final : public Executor {
  public:
-  Player(const Recording& recording, const Units& units)
-      : recording_(recording),
-        units_(units),
-        conductor_(units, [this](const Action& action) { hear(action); }) {}
+  ScheduleWriter(const Recording& recording, const ParamGroups& groups)
+      : recording_(recording), groups_(groups), scheduler_(groups, *this) {}
 
-  void play(const StepKind& kind) {
-    conductor_.begin(kind.training);
-    conductor_.set_sync(kind.sync);
-    for (const auto& unit : units_) {
-      if (kind.updated) conductor_.update(*unit);
+  void run(const StepKind& kind) {
+    scheduler_.begin_step(kind.training);
+    scheduler_.set_sync(kind.sync);
+    for (const auto& group : groups_) {
+      if (kind.updated) scheduler_.slices_changed(*group);
     }
-    bool backward = false;
-    for (size_t i = 0; i < recording_.events.size(); ++i) {
-      if (is_of_backward(recording_.events[i]) && !std::exchange(backward, true)) {
-        conductor_.begin_backward();
-      }
-      step(i);
+    const auto& events = recording_.events;
+    for (size_t i = 0; i < events.size(); ++i) {
+      if (is_of_backward(events[i]) && !scheduler_.is_backward()) scheduler_.begin_backward();
+      scheduler_.handle(events[i], recording_.to_prefetch(i));
     }
   }
 
-  /// Forgets what was done, but not the buffers.
-  void forget() {
-    schedule_.actions.clear();
-    schedule_.received = schedule_.copied = 0;
-    schedule_.by_axes.clear();
+  /// Drops the actions so far, but keeps the buffers.
+  void clear() {
+    schedule_ = {.actions = {}, .buffer_bytes = schedule_.buffer_bytes, .by_axes = {}};
   }
 
   Schedule schedule() { return std::move(schedule_); }
 
+  void unshard(ParamGroup& group, size_t level) override {
+    const Level& gathered = group.levels()[level];
+    schedule_.copied += gathered.copied();
+    add(Kind::unshard, group, acquire(group, level, gathered.bytes()));
+    receive(gathered.ranks().axes, gathered.traffic());
+  }
+
+  void wait_for_unshard(ParamGroup& group) override {
+    const size_t levels = group.levels().size();
+    if (levels > 0) add(Kind::wait, group, buffer_of(group, levels - 1));
+  }
+
+  void compute(ParamGroup& group) override { add(Kind::compute, group, -1); }
+
+  void reshard(ParamGroup& group, size_t level) override {
+    add(Kind::reshard, group, release(group, level, group.levels()[level].bytes()));
+  }
+
+  void allocate_grads(ParamGroup& group) override {
+    const Gradients& gradients = group.gradients();
+    if (!gradients.is_direct()) acquire(group, kGradients, gradients.buffer_bytes());
+  }
+
+  void release_grads(ParamGroup& group) override {
+    release(group, kGradients, group.gradients().buffer_bytes());
+  }
+
+  void finalize_grads(ParamGroup&, int) override {}
+
+  void reduce_grads(ParamGroup& group, int bucket, size_t step) override {
+    const Gradients& gradients = group.gradients();
+    const Reduction& reduction = gradients.reductions()[step];
+    schedule_.copied += gradients.copied(step);
+    add(reduction.scatters ? Kind::scatter : Kind::all_reduce, group,
+        step == 0 ? buffer_of(group, kGradients) : -1, bucket);
+    receive(reduction.ranks.axes, gradients.traffic(bucket, step));
+  }
+
+  void wait_for_reduce(ParamGroup& group, int bucket, size_t step, bool) override {
+    add(Kind::wait_reduced, group, step == 0 ? buffer_of(group, kGradients) : -1, bucket);
+  }
+
  private:
   using Kind = ScheduledAction::Kind;
 
-  void step(size_t i) {
-    const StepEvent& event = recording_.events[i];
-    Unit& unit = *event.unit;
-    switch (event.kind) {
-      case StepEvent::Kind::forward:
-        conductor_.forward(unit, recording_.ahead(i, unit.options().prefetch));
-        break;
-      case StepEvent::Kind::backward:
-        conductor_.backward(unit, recording_.ahead(i, unit.options().prefetch));
-        break;
-      case StepEvent::Kind::forward_done:
-        conductor_.forward_done(unit);
-        break;
-      case StepEvent::Kind::gradients_done:
-        conductor_.gradients_done(unit, event.bucket);
-        break;
-      case StepEvent::Kind::gradients_again:
-        conductor_.gradients_again(unit, event.bucket);
-        conductor_.take_gradients(unit);
-        break;
-      case StepEvent::Kind::backward_done:
-        conductor_.backward_done(unit);
-        break;
-      case StepEvent::Kind::end:
-        conductor_.end();
-        break;
-    }
+  void add(Kind kind, const ParamGroup& group, int buffer, int bucket = -1) {
+    std::string module = group.name();
+    if (bucket >= 0 && group.gradients().buckets() > 1) module += concat("#", bucket);
+    schedule_.actions.push_back({kind, scheduler_.is_backward(), std::move(module), "", 0, buffer});
   }
 
-  void hear(const Action& action) {
-    const Unit& unit = *action.unit;
-    const std::vector<Level>& levels = unit.levels();
-    switch (action.kind) {
-      case Action::Kind::gather:
-        gather(action, levels[action.step]);
-        break;
-      case Action::Kind::wait:
-        if (!levels.empty()) add(action, Kind::wait, buffer_of(unit, levels.size() - 1));
-        break;
-      case Action::Kind::compute:
-        add(action, Kind::compute, -1);
-        break;
-      case Action::Kind::free:
-        add(action, Kind::free, give(unit, action.step, levels[action.step].bytes()));
-        break;
-      case Action::Kind::take_gradients:
-        if (!unit.gradients().is_direct()) take(unit, kGradients, unit.gradients().buffer_bytes());
-        break;
-      case Action::Kind::give_gradients:
-        give(unit, kGradients, unit.gradients().buffer_bytes());
-        break;
-      case Action::Kind::settle:
-        break;
-      case Action::Kind::reduce:
-        reduce(action);
-        break;
-      case Action::Kind::wait_reduced:
-        add(action, Kind::wait_reduced, action.step ? -1 : buffer_of(unit, kGradients));
-        break;
-    }
-  }
-
-  void gather(const Action& action, const Level& level) {
-    schedule_.copied += level.copied();
-    ScheduledAction& added =
-        add(action, Kind::gather, take(*action.unit, action.step, level.bytes()));
-    move(added, level.group().axes, level.traffic());
-  }
-
-  void reduce(const Action& action) {
-    const Gradients& gradients = action.unit->gradients();
-    const Reduction& reduction = gradients.reductions()[action.step];
-    schedule_.copied += gradients.copied(action.step);
-    ScheduledAction& added = add(action, reduction.scatters ? Kind::scatter : Kind::all_reduce,
-                                 action.step ? -1 : buffer_of(*action.unit, kGradients));
-    move(added, reduction.group.axes, gradients.traffic(action.bucket, action.step));
-  }
-
-  ScheduledAction& add(const Action& action, Kind kind, int buffer) {
-    std::string module = action.unit->name();
-    const bool buckets = action.unit->gradients().buckets() > 1;
-    if (buckets && kind >= Kind::scatter) module += concat("#", action.bucket);
-    schedule_.actions.push_back({kind, action.backward, std::move(module), "", 0, buffer});
-    return schedule_.actions.back();
-  }
-
-  void move(ScheduledAction& action, const std::string& axes, int64_t bytes) {
-    action.axes = axes;
-    action.bytes = bytes;
+  /// The last action receives so many bytes.
+  void receive(const std::string& axes, int64_t bytes) {
+    schedule_.actions.back().axes = axes;
+    schedule_.actions.back().bytes = bytes;
     schedule_.received += bytes;
     add_traffic(schedule_.by_axes, axes, bytes);
   }
 
-  /// The gradients' buffer, beside those of the levels.
+  /// Stands for the gradients' buffer, next to the levels of a group.
   static constexpr size_t kGradients = SIZE_MAX;
 
-  int buffer_of(const Unit& unit, size_t which) const {
-    auto found = held_.find({&unit, which});
+  int buffer_of(const ParamGroup& group, size_t which) const {
+    auto found = held_.find({&group, which});
     return found == held_.end() ? -1 : found->second;
   }
 
-  int take(const Unit& unit, size_t which, size_t bytes) {
-    if (const int number = buffer_of(unit, which); number >= 0) return number;
+  int acquire(const ParamGroup& group, size_t which, size_t bytes) {
+    if (const int number = buffer_of(group, which); number >= 0) return number;
     auto& free = free_[bytes];
-    int number = made_;
+    int number = buffers_;
     if (free.empty()) {
-      ++made_;
+      ++buffers_;
       schedule_.buffer_bytes += static_cast<int64_t>(bytes);
     } else {
       number = free.front();
       free.erase(free.begin());
     }
-    return held_[{&unit, which}] = number;
+    return held_[{&group, which}] = number;
   }
 
-  int give(const Unit& unit, size_t which, size_t bytes) {
-    const int number = buffer_of(unit, which);
+  int release(const ParamGroup& group, size_t which, size_t bytes) {
+    const int number = buffer_of(group, which);
     if (number < 0) return number;
     free_[bytes].push_back(number);
-    held_.erase({&unit, which});
+    held_.erase({&group, which});
     return number;
   }
 
   const Recording& recording_;
-  const Units& units_;
+  const ParamGroups& groups_;
   Schedule schedule_;
-  Conductor conductor_;
-  std::map<std::pair<const Unit*, size_t>, int> held_;
+  Scheduler scheduler_;
+  std::map<std::pair<const ParamGroup*, size_t>, int> held_;
   std::map<size_t, std::vector<int>> free_;
-  int made_ = 0;
+  int buffers_ = 0;
 };
 
 }  // namespace
 
-Schedule compiled(const Recording& recording, const Units& units,
+Schedule compiled(const Recording& recording, const ParamGroups& groups,
                   const std::vector<StepKind>& steps) {
-  Player player(recording, units);
-  // What is kept from one update to the next is there before a step without one.
+  ScheduleWriter writer(recording, groups);
+  // A step without an update starts with what an earlier step gathered and kept.
   if (!steps[0].updated) {
-    player.play({.training = steps[0].training});
-    player.forget();
+    writer.run({.training = steps[0].training});
+    writer.clear();
   }
-  for (const StepKind& kind : steps) player.play(kind);
-  return player.schedule();
+  for (const StepKind& kind : steps) writer.run(kind);
+  return writer.schedule();
 }
 
 std::string Schedule::text() const {
-  static constexpr const char* kVerbs[] = {"gather",  "wait",       "compute",        "free",
-                                           "scatter", "all-reduce", "wait for sum of"};
+  static constexpr const char* kVerbs[] = {
+      "unshard", "wait", "compute", "reshard", "reduce-scatter", "all-reduce", "wait for sum of"};
   std::ostringstream out;
   for (const ScheduledAction& action : actions) {
     const std::string& module = action.module;

@@ -10,38 +10,42 @@
 
 namespace weft::fsdp {
 
-/// Ranks that differ along some axes only, in the order of those axes. Of no axes: this rank alone.
+/// The ranks that differ along some axes only, in the order of those axes; without axes, this rank
+/// alone.
 struct AxisGroup {
   /// Names joined by "+".
   std::string axes;
   std::vector<int> sizes;
-  /// Of a group of more than one rank.
-  Communicator ranks;
+  /// Set if the group has more than one rank.
+  Communicator communicator;
   int rank = 0;
   int size = 1;
 };
 
-/// What a strategy asks of a mesh. State is cut by `cut`; the first `at_use` of these are gathered
-/// at each use, the others before; gradients are reduced over the first `each_step` of them in each
-/// micro-step, over the others and over `replicas` at the sync.
+/// How a strategy uses the axes of a mesh. The optimizer's state is sharded over `sharded`. Each
+/// use gathers parameters over the first `at_use` of these axes; the others are gathered earlier
+/// and kept. Each micro-step reduces gradients over the first `each_step` axes; the sync reduces
+/// them over the other axes and over `replicas`.
 struct Roles {
   DeviceMesh mesh;
-  std::vector<std::string> cut;
-  /// Along which parameters that have it are cut.
+  /// From the outermost axis to the innermost.
+  std::vector<std::string> sharded;
+  /// Dimension along which parameters that have it are sharded.
   int dim = 0;
   size_t at_use = 0;
-  /// What is gathered before is kept until the parameters change, else until the gradients of the
-  /// step are complete.
+  /// True: what is gathered earlier is kept until the parameters change. False: until the gradients
+  /// of the step are complete.
   bool keeps_gathered = true;
   size_t each_step = 0;
   std::vector<std::string> replicas;
 
+  /// The group over axes `first` to `last` (excluded) of `sharded`.
   AxisGroup group(size_t first, size_t last) const;
   AxisGroup replica_group() const;
 };
 
-/// std::invalid_argument when the rows do not fit the mesh, a row says what cannot be, or two rows
-/// need opposite orders of cutting.
+/// std::invalid_argument if the rows do not fit the mesh, if a row contradicts itself, or if two
+/// rows need opposite orders of sharding.
 Roles roles_of(const DeviceMesh& mesh, const Strategy& strategy, const Reshard& reshard);
 
 }  // namespace weft::fsdp

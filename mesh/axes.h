@@ -8,13 +8,13 @@
 
 namespace weft {
 
-/// A mesh has at most so many axes.
+/// The maximum number of axes of a mesh.
 inline constexpr int kMaxAxes = 8;
 
-/// A position in a mesh: one number an axis.
+/// A position in a mesh: one coordinate per axis.
 using Coordinates = std::array<int, kMaxAxes>;
 
-/// A few different axes of a mesh, in an order; held inline.
+/// A short ordered list of different axes of a mesh, stored inline.
 class Axes {
  public:
   Axes() = default;
@@ -30,7 +30,7 @@ class Axes {
   const int8_t* begin() const { return values_.data(); }
   const int8_t* end() const { return values_.data() + count_; }
   bool contains(int axis) const { return std::find(begin(), end(), axis) != end(); }
-  /// One bit an axis.
+  /// A bit mask with one bit per axis.
   unsigned mask() const {
     unsigned mask = 0;
     for (int axis : *this) mask |= 1u << axis;

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <vector>
 
-#include "weft/ref.h"
+#include "weft/extend/ref.h"
 
 namespace weft {
 
-/// How a cache does.
+/// Counters of a cache.
 struct CacheStatistics {
   int64_t entries = 0;
   int64_t hits = 0;
@@ -16,9 +16,9 @@ struct CacheStatistics {
   int64_t evictions = 0;
 };
 
-/// A flat hash table of handles that holds about `capacity` entries: when it is full, those that
-/// were not found since the last sweep and that nobody else holds go; entries that others hold cost
-/// memory anyway and stay.
+/// A flat hash table of handles that holds about `capacity` entries. When it is full, it drops
+/// entries that were not found since the last sweep and have no other owner; entries with other
+/// owners cost memory anyway and stay.
 template <class T>
 class Cache {
  public:
@@ -67,7 +67,8 @@ class Cache {
     ++statistics_.entries;
   }
 
-  /// Drops what was not found since the last sweep, or all that can go when that is too little.
+  /// Drops entries that were not found since the last sweep; if those are too few, all that have no
+  /// other owner.
   void sweep() {
     size_t kept = drop([](const Slot& slot) { return !slot.found; });
     if (kept * 4 > capacity_ * 3) kept = drop([](const Slot&) { return true; });

@@ -10,17 +10,16 @@ namespace weft {
 using Kind = PlanStep::Kind;
 
 CostModel cost_model_of(const Communicator& ranks) {
-  // Memory that ranks share: a wait among 4 ranks on 2 cores is 1.8 µs, a copy runs at 10 to 20
-  // GB/s.
+  // Shared memory: a wait among 4 ranks on 2 cores takes 1.8 µs, a copy runs at 10 to 20 GB/s.
   if (ranks.transport()->in_memory()) return {{2e-6, 1e-10}, {2e-6, 1e-10}, 5e-11};
-  // A cluster of hosts: 100 GB/s within one, 100 Gbit/s across.
+  // A cluster: 100 GB/s within a host, 100 Gbit/s between hosts.
   return {{5e-6, 1e-11}, {1e-5, 8e-11}, 1e-12};
 }
 
 CostModel nccl_cost_model() {
-  // Believed, not measured: on a board of eight H100 the least all_reduce of NCCL takes some 15 to
-  // 30 µs, which is 4 a message here, and a large one runs at 300 GB/s of NVLink's 450; across
-  // hosts there are 400 Gbit/s a GPU. A copy within a GPU reads and writes 3 TB/s.
+  // Assumed, not measured: on a board of eight H100 the smallest all_reduce of NCCL takes about 15
+  // to 30 µs, which is 4 per message here, and a large one runs at 300 GB/s of NVLink's 450;
+  // between hosts there are 400 Gbit/s per GPU. A copy within a GPU reads and writes 3 TB/s.
   return {{4e-6, 1.0 / 300e9}, {8e-6, 1.0 / 45e9}, 1.0 / 1.5e12};
 }
 
@@ -66,7 +65,7 @@ bool makes_sums(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
   return false;
 }
 
-/// True when slices become addends: a rank reads only those of its coordinates.
+/// True when a Shard becomes a Partial(sum): a rank reads only the slices at its own coordinates.
 static bool embeds(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
   const Placement sum = Partial{ReduceOp::sum};
   for (int axis = 0; axis < from.axes(); ++axis) {
@@ -86,7 +85,8 @@ static int64_t elements_of_members(const MeshGrid& grid, const Shape& shape, con
   return elements;
 }
 
-/// What a rank reads from others in an exchange: its box from each rank that it is reduced over.
+/// Elements that a rank reads from others in an exchange: its box from each rank that it reduces
+/// over, without what it holds itself.
 static int64_t read_elements(const MeshGrid& grid, const Shape& shape, const Pattern& from,
                              const PlanEdge& edge, const Coordinates& coordinates) {
   const Pattern& to = edge.to.pattern;
@@ -103,7 +103,7 @@ static int64_t read_elements(const MeshGrid& grid, const Shape& shape, const Pat
   return sources * result.shape.product() - held;
 }
 
-/// Elements of an all_reduce that one rank reduces: whole cache lines, as src/comm shares them out.
+/// Elements of an all_reduce that one rank reduces: whole cache lines, divided as in src/comm.
 static int64_t reduced_share(int64_t elements, int ranks, int index) {
   constexpr int64_t line = 64;
   int64_t each = ((elements + ranks - 1) / ranks + line - 1) / line * line;
@@ -143,7 +143,7 @@ int64_t received_bytes(const MeshGrid& grid, const Shape& shape, const PlanState
   return 0;
 }
 
-/// True when boxes cut from `whole` along `axes` lie one after the other in it.
+/// True when boxes cut from `whole` along `axes` are contiguous in it, one after the other.
 static bool lie_in_order(const Pattern& pattern, const Axes& axes, const Shape& whole) {
   int dim = pattern[axes[0]].dim();
   for (int axis : axes) {
@@ -173,7 +173,8 @@ int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState&
   }
 }
 
-/// Waits for a message: one to begin, then rounds of a tree (twice), or each rank to each.
+/// Messages to wait for: one to start, then the rounds of a tree (twice for all_reduce); for
+/// all_to_all one per rank.
 static double messages_of(Kind kind, int ranks) {
   double rounds = std::bit_width(static_cast<unsigned>(ranks - 1));
   switch (kind) {
@@ -190,8 +191,8 @@ static double messages_of(Kind kind, int ranks) {
   }
 }
 
-/// Calls `f` for the first, a middle and the last coordinate of each axis: the first hold most, the
-/// last least, of any cut.
+/// Calls `f` for the first, a middle and the last coordinate of each axis: in any cut the first
+/// ranks hold most and the last ones least.
 template <class F>
 static void for_sample(const MeshGrid& grid, F f) {
   Coordinates at{};
@@ -207,8 +208,9 @@ static void for_sample(const MeshGrid& grid, F f) {
   visit(visit, 0);
 }
 
-/// Bytes that the busiest rank receives: a gathering one that holds least of the largest whole, a
-/// reducing one of the largest part; of boxes moved at will, the busiest of a sample.
+/// Bytes that the busiest rank receives. all_gather: the rank with the smallest part of the largest
+/// result; reductions: the rank with the largest part; all_to_all and exchange: the busiest of a
+/// sample.
 static int64_t most_received(const MeshGrid& grid, const Shape& shape, const PlanState& from,
                              const PlanEdge& edge) {
   Coordinates at{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/cuts.h"
+#include "weft/extend/cuts.h"
 
 #include "mesh/pattern.h"
 #include "weft/error.h"
@@ -47,7 +47,8 @@ Box box_of(const Cuts& cuts, const Shape& shape, int rank) {
                 {coordinates.data(), cuts.axes.size()});
 }
 
-/// How often `axis` stands in the list of `dim`, -1: in one that it does not cut.
+/// Returns how often the order of dim `of` names `axis`, or -1 when the order of another dim names
+/// it.
 static int mentions(const Cuts& cuts, int axis, int of) {
   int count = 0;
   for (size_t dim = 0; dim < cuts.cutting.size(); ++dim) {

@@ -41,7 +41,7 @@ void add_local_edges(const PlanProblem& problem, const PlanState& state,
   }
 }
 
-/// Partial axes that the plan has to reduce.
+/// Partial axes that the plan must reduce.
 static Axes axes_to_reduce(const PlanProblem& problem, const Pattern& pattern) {
   Axes axes;
   for (int axis : pattern.partial_axes()) {
@@ -55,14 +55,14 @@ static ReduceOp op_of(const Pattern& pattern) {
   return partial.empty() ? ReduceOp::sum : pattern[partial[0]].op();
 }
 
-/// Two kinds of Partial cannot stand side by side, so that new ones wait for the old to be reduced.
+/// A pattern cannot mix two kinds of Partial, so new ones wait until the old ones are reduced.
 static void without_new_partials(Pattern& pattern, const Pattern& before) {
   for (int axis : pattern.partial_axes()) {
     if (pattern[axis] != before[axis]) pattern.set(axis, Replicate());
   }
 }
 
-/// True when reading to `to` makes ranks reduce what others reduce too.
+/// True when reading directly to `to` makes several ranks reduce the same elements.
 static bool reduces_twice(const PlanProblem& problem, const Pattern& from, const Pattern& to) {
   if (problem.shape.ndim() == 0) return false;
   Axes reduced = axes_to_reduce(problem, from);
@@ -99,7 +99,7 @@ void add_exchange_edges(const PlanProblem& problem, const PlanState& state,
   }
 }
 
-/// Calls f(axes) for each set of `axes` that is not empty.
+/// Calls f(axes) for each non-empty subset of `axes`.
 template <class F>
 static void for_subsets(const Axes& axes, F f) {
   for (unsigned chosen = 1; chosen < 1u << axes.size(); ++chosen) {
@@ -111,7 +111,7 @@ static void for_subsets(const Axes& axes, F f) {
   }
 }
 
-/// bf16 and f16 stay f32 until the last reduction.
+/// bf16 and f16 are kept in f32 until the last reduction.
 static DType dtype_after(const PlanProblem& problem, const PlanState& state, const Pattern& to) {
   if (axes_to_reduce(problem, to).empty()) return problem.to.dtype;
   ReduceOp op = op_of(state.pattern);
@@ -130,7 +130,7 @@ static void add_gathers(const PlanProblem& problem, const PlanState& state,
   for_subsets(sharded, [&](const Axes& axes) {
     PlanEdge edge{.kind = Kind::all_gather, .axes = axes, .to = state};
     for (int i = axes.size(); i-- > 0;) {
-      // Only what nobody cuts further lies in one piece on the group's ranks.
+      // Only parts that no other axis cuts further are contiguous on the group's ranks.
       if (!edge.to.pattern.is_innermost(axes[i])) return;
       edge.to.pattern.set(axes[i], Replicate());
     }
@@ -138,7 +138,7 @@ static void add_gathers(const PlanProblem& problem, const PlanState& state,
   });
 }
 
-/// In the order in which the goal cuts with them.
+/// Returns `axes` in the order in which the goal cuts with them.
 static Axes in_goal_order(const Pattern& goal, const Axes& axes) {
   Axes order;
   for (int depth = 0; depth < kMaxAxes; ++depth) {
@@ -179,7 +179,8 @@ static void add_all_to_all(const PlanProblem& problem, const PlanState& state, c
   finish(problem, state, std::move(edge), edges);
 }
 
-/// One axis that moves to another dim, and all that are not Partial to where the goal has them.
+/// Adds moves of one axis to another dim, and one move of all axes that are not Partial to the
+/// goal.
 static void add_moves(const PlanProblem& problem, const PlanState& state,
                       std::vector<PlanEdge>& edges) {
   const Pattern& goal = problem.to.pattern;

@@ -2,7 +2,7 @@
 #include "mesh/program.h"
 #include "mesh/search.h"
 #include "src/comm/transport.h"
-#include "src/kernels/copy.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/storage.h"
 
@@ -46,7 +46,7 @@ static uint64_t content_of(const Layout& from, std::span<const Box> wishes) {
   return content;
 }
 
-/// Where ranks do not see each other's memory.
+/// Fetches by all_to_all, for ranks that cannot read each other's memory.
 static void fetch_by_sending(const Communicator& group, const std::vector<int>& members,
                              const Layout& from, const Block& in, std::span<const Box> wishes,
                              const Box& wanted, const Block& out) {

@@ -12,13 +12,13 @@
 
 namespace weft {
 
-/// A link between ranks in the alpha-beta model.
+/// Cost of a link between ranks in the alpha-beta model.
 struct LinkCost {
   double seconds_per_message;
   double seconds_per_byte;
 };
 
-/// What planning believes about the machine: one link a topology level, and copies within a rank.
+/// The planner's model of the machine: one link per topology level, and copies within a rank.
 struct CostModel {
   LinkCost within_host;
   LinkCost across_hosts;
@@ -27,29 +27,30 @@ struct CostModel {
 
 class MeshGrid;
 
-/// What is believed of the links of a communicator.
+/// Returns the assumed costs of the links of a communicator.
 CostModel cost_model_of(const Communicator& ranks);
-/// What is believed of GPUs that exchange their memory by NCCL.
+/// Returns the assumed costs of GPUs that exchange their memory by NCCL.
 CostModel nccl_cost_model();
 
-/// What a Sharding points to.
+/// The interned data behind a Sharding.
 struct ShardingBody {
   MeshGrid* grid;
   Pattern pattern;
-  /// Of the content; equal on all ranks.
+  /// Hash of the content; equal on all ranks.
   uint64_t hash;
   bool has_partial;
   bool is_replicated;
-  /// cutting[dim]: axes that cut the dim, outermost first; dims that nobody cuts may be absent.
+  /// cutting[dim]: the axes that cut the dim, outermost first. Dims after the last cut one are
+  /// missing.
   std::vector<std::vector<int>> cutting;
 };
 
-/// The ranks of a mesh in their grid: coordinates, groups along axes, link costs, and the shardings
-/// that exist. Layouts keep it alive; the tables that keep layouts (MeshBody) do not belong to it,
-/// so that there is no cycle.
+/// The ranks of a mesh in their grid: coordinates, groups along axes, link costs, and the interned
+/// shardings. Layouts keep it alive. The tables that hold layouts (MeshBody) are not part of it, so
+/// there is no reference cycle.
 class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
  public:
-  /// Collective: makes the axes' communicators.
+  /// Collective: makes the communicators of the axes.
   MeshGrid(Communicator ranks, std::vector<MeshAxis> axes, const CostModel& costs);
   MeshGrid(const MeshGrid&) = delete;
   MeshGrid& operator=(const MeshGrid&) = delete;
@@ -59,25 +60,25 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
   const std::vector<MeshAxis>& axes() const { return axes_; }
   std::span<const int> sizes() const { return {sizes_.data(), axes_.size()}; }
   int size(int axis) const { return sizes_[static_cast<size_t>(axis)]; }
-  /// Ranks along all of `axes`.
+  /// Number of ranks along all of `axes`.
   int size(const Axes& axes) const;
-  /// Same communicator and axes.
+  /// True for equal communicators and axes.
   bool is_same(const MeshGrid& other) const {
     return ranks_ == other.ranks_ && axes_ == other.axes_;
   }
 
-  /// This rank's.
+  /// Rank and coordinates of this rank.
   int rank() const { return rank_; }
   const Coordinates& coordinates() const { return coordinates_; }
   Coordinates coordinates_of(int rank) const;
   int rank_at(const Coordinates& coordinates) const;
-  /// Ranks that differ from `coordinates` along `axes` only; the last of `axes` varies fastest.
+  /// The ranks that differ from `coordinates` along `axes` only; the last of `axes` varies fastest.
   std::vector<int> members(const Axes& axes, const Coordinates& coordinates) const;
 
-  /// This rank's group along `axes`, its members ordered as `members` says. Made at its first use,
-  /// by its members together.
+  /// This rank's group along `axes`, in the order of `members`. The first use makes it,
+  /// collectively by its members.
   Communicator group(const Axes& axes);
-  /// Over all communicators of the mesh.
+  /// Traffic over all communicators of the mesh.
   CommunicatorTraffic traffic() const;
 
   const CostModel& costs(DeviceKind kind) const {
@@ -88,7 +89,7 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
   const LinkCost& link(const Axes& axes, DeviceKind kind = DeviceKind::cpu) const {
     return crosses_hosts(axes) ? costs(kind).across_hosts : costs(kind).within_host;
   }
-  /// Ranks see each other's memory on devices of that kind.
+  /// True when ranks can read each other's memory on devices of that kind.
   bool in_memory(DeviceKind kind) const {
     return kind == DeviceKind::cuda ? in_gpu_memory_ : in_memory_;
   }
@@ -98,7 +99,7 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
   const ShardingBody* intern(const Pattern& pattern);
   size_t shardings() const { return shardings_.size(); }
 
-  /// The tables in use, if any; see body_of.
+  /// The tables in use, or null; see body_of.
   class MeshBody* body = nullptr;
 
  private:
@@ -117,7 +118,7 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
   bool in_memory_ = false, in_gpu_memory_ = false;
   std::vector<int> hosts_;
   uint64_t hash_ = 0;
-  /// 0: not known yet, 1: within, 2: across; by mask of axes.
+  /// By mask of axes. 0: not known yet, 1: within a host, 2: across hosts.
   mutable std::array<uint8_t, 1u << kMaxAxes> crossing_{};
   std::map<std::vector<int>, Communicator> groups_;
   std::unordered_map<Pattern, std::unique_ptr<ShardingBody>, PatternHash> shardings_;

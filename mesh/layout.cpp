@@ -50,13 +50,13 @@ static Ref<Layout> make_layout(const Sharding& sharding, const Shape& shape, DTy
   return layout;
 }
 
-/// Layouts without a sharding, of the calling rank.
+/// Cache of the calling rank's layouts without a sharding.
 static Cache<Layout>& local_layouts() {
   thread_local Cache<Layout> layouts(1024);
   return layouts;
 }
 
-/// Throws when the bytes of such a tensor are no 64-bit number.
+/// Throws when 64 bits cannot hold the number of bytes of such a tensor.
 static void check_size(const Shape& shape, DType dtype) {
   auto bytes = static_cast<int64_t>(size_of(dtype));
   for (int64_t size : shape) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "src/comm/transport.h"
-#include "weft/end_on_thread.h"
+#include "weft/extend/end_on_thread.h"
 
 namespace weft {
 
@@ -13,14 +13,14 @@ static constexpr size_t kPlanCapacity = 1024;
 
 namespace {
 
-/// What one rank knows of its meshes: grids to find again, and tables whose DeviceMesh is gone.
+/// The meshes of one rank: grids to find again, and tables without a DeviceMesh.
 struct RankMeshes {
-  /// Ends after what is adopted here.
+  /// Declared first, so that it is destroyed after `adopted`.
   const std::shared_ptr<EndOnThread<MeshBody>> end = EndOnThread<MeshBody>::of_thread();
   std::vector<std::weak_ptr<MeshGrid>> grids;
   std::vector<std::shared_ptr<MeshBody>> adopted;
 
-  /// Tables may look others up while they go, which are adopted then.
+  /// Destroying tables may look up others, which are then adopted, so `adopted` is cleared twice.
   ~RankMeshes() {
     adopted.clear();
     end->reap();
@@ -41,7 +41,7 @@ MeshBody::MeshBody(std::shared_ptr<MeshGrid> grid)
 }
 
 MeshBody::~MeshBody() {
-  // Routes and plans may look the tables up while they go.
+  // Destroying routes and plans may look up these tables.
   routes.reset();
   plans.clear();
   layouts.clear();
@@ -66,13 +66,13 @@ std::shared_ptr<MeshBody> shared_body_of(const Sharding& sharding) {
   MeshBody& body = body_of(sharding);
   if (auto shared = body.weak_from_this().lock()) return shared;
   RankMeshes& meshes = RankMeshes::current();
-  // Somebody may be using the tables: they go when this thread makes a mesh, as adopted ones do.
+  // The tables may be in use: like adopted ones, they live until this thread makes a mesh.
   if (!meshes.end->revive(body)) return adopted(*sharding.body()->grid).shared_from_this();
   meshes.adopted.push_back(owned(&body));
   return meshes.adopted.back();
 }
 
-/// The grid that this rank already has, or none.
+/// Returns the grid that this rank already has, or null.
 static std::shared_ptr<MeshGrid> known_grid(const Communicator& ranks,
                                             const std::vector<MeshAxis>& axes) {
   auto& grids = RankMeshes::current().grids;
@@ -84,7 +84,7 @@ static std::shared_ptr<MeshGrid> known_grid(const Communicator& ranks,
   return nullptr;
 }
 
-/// Every rank must have the same grid, or all make a new one: its construction is collective.
+/// True when every rank has the grid. Otherwise all make a new one: its construction is collective.
 static bool agree(const Communicator& ranks, bool have) {
   int32_t everybody = have ? 1 : 0;
   const int64_t one = 1;
@@ -93,7 +93,7 @@ static bool agree(const Communicator& ranks, bool have) {
   return everybody != 0;
 }
 
-/// Rank 0's beliefs: ranks that believed otherwise would plan otherwise.
+/// Returns rank 0's costs on all ranks: ranks with different costs would make different plans.
 static CostModel agreed_costs(const Communicator& ranks) {
   CostModel costs = cost_model_of(ranks);
   const int64_t count = sizeof(CostModel) / sizeof(double);

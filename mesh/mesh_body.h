@@ -10,15 +10,15 @@
 
 namespace weft {
 
-/// How the tables of a mesh do.
+/// Counters of a mesh's tables.
 struct MeshStatistics {
   CacheStatistics layouts;
   CacheStatistics plans;
   int64_t shardings = 0;
 };
 
-/// The bounded tables of one mesh on one rank. It is owned by the DeviceMesh handles, and goes with
-/// the last of them, which empties the tables; tensors that live on keep only the MeshGrid.
+/// The bounded tables of one mesh on one rank, owned by the DeviceMesh handles. Destroying the last
+/// handle empties the tables; tensors that outlive it keep only the MeshGrid.
 class MeshBody : public std::enable_shared_from_this<MeshBody> {
  public:
   explicit MeshBody(std::shared_ptr<MeshGrid> grid);
@@ -31,18 +31,18 @@ class MeshBody : public std::enable_shared_from_this<MeshBody> {
 
   Cache<Layout> layouts;
   Cache<Plan> plans;
-  /// The routes of op calls, kept here by the floor above.
+  /// The routes of op calls; ops/ stores them here.
   std::shared_ptr<void> routes;
 
  private:
   std::shared_ptr<MeshGrid> grid_;
 };
 
-/// New tables for a grid without any, kept for the calling thread until it ends or makes a mesh:
-/// its last DeviceMesh is gone, but a tensor is used again.
+/// Makes new tables for a grid whose last DeviceMesh is gone but whose tensors are used again. The
+/// calling thread keeps them until it ends or makes a mesh.
 MeshBody& adopted(MeshGrid& grid);
 
-/// The tables of a sharding's mesh.
+/// Returns the tables of a sharding's mesh.
 inline MeshBody& body_of(const Sharding& sharding) {
   MeshGrid& grid = *sharding.body()->grid;
   if (!grid.body) [[unlikely]]
@@ -50,14 +50,14 @@ inline MeshBody& body_of(const Sharding& sharding) {
   return *grid.body;
 }
 
-/// The same for a DeviceMesh to own.
+/// The same, for a DeviceMesh to own.
 std::shared_ptr<MeshBody> shared_body_of(const Sharding& sharding);
 
-/// "[S(0), R]", with the order of the cuts where it is not mesh order.
+/// Prints "[S(0), R]", with the order of the cuts where it differs from mesh order.
 std::ostream& print_placements(std::ostream& out, const Sharding& sharding);
 
-/// The grid and tables of a new mesh, or of one that exists with these ranks and axes on every
-/// rank. Collective.
+/// Returns the tables of a mesh: those of an existing grid if every rank has one with these ranks
+/// and axes, new ones otherwise. Collective.
 std::shared_ptr<MeshBody> mesh_body_for(const Communicator& ranks, std::vector<MeshAxis> axes);
 
 }  // namespace weft

@@ -5,23 +5,23 @@
 
 #include "mesh/axes.h"
 #include "weft/block.h"
-#include "weft/cuts.h"
+#include "weft/extend/cuts.h"
 #include "weft/placement.h"
 
 namespace weft {
 
-/// The content of a sharding, as a small value: a placement an axis and, for axes that cut one dim,
-/// who cuts first. What the planner searches over.
+/// The content of a sharding as a small value: a placement per axis and, for axes that cut the same
+/// dim, their order. The planner searches over patterns.
 class Pattern {
  public:
   Pattern() = default;
-  /// All axes replicate.
+  /// Replicates on all axes.
   explicit Pattern(int axes) : axes_(static_cast<uint8_t>(axes)) {}
 
   int axes() const { return axes_; }
   const Placement& operator[](int axis) const { return placements_[static_cast<size_t>(axis)]; }
   std::span<const Placement> placements() const { return {placements_.data(), axes_}; }
-  /// Of a Shard: how many axes cut its dim before it does.
+  /// For a Shard: how many axes cut its dim before this one.
   int depth(int axis) const { return depth_[static_cast<size_t>(axis)]; }
   /// Axes that cut `dim`, outermost first.
   Axes cutting(int dim) const;
@@ -30,9 +30,9 @@ class Pattern {
   /// The axes that are Partial, in mesh order.
   Axes partial_axes() const;
 
-  /// A Shard becomes the innermost cut of its dim; what the axis cut before closes up.
+  /// Makes a Shard the innermost cut of its dim. Axes inside the axis' former cut move outwards.
   void set(int axis, Placement placement);
-  /// `axes` are those that cut `dim`.
+  /// Makes `axes`, outermost first, the axes that cut `dim`.
   void set_order(int dim, const Axes& axes);
 
   bool operator==(const Pattern&) const = default;
@@ -43,10 +43,10 @@ class Pattern {
   uint8_t axes_ = 0;
 };
 
-/// Of the content: equal on all ranks.
+/// Returns a hash of the content; equal on all ranks.
 uint64_t hash_of(const Pattern& pattern);
 
-/// The part of `shape` at `coordinates` of a mesh of these sizes.
+/// Returns the part of `shape` at `coordinates` of a mesh with axes of these sizes.
 Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
            std::span<const int> coordinates);
 

@@ -20,7 +20,7 @@ bool Plan::is_free() const {
                      [](const PlanStep& step) { return step.kind == Kind::local; });
 }
 
-/// Where an axis has one rank, its placement says nothing.
+/// Makes axes of one rank Replicate: their placement has no effect.
 static Pattern without_trivial_axes(const MeshGrid& grid, Pattern pattern) {
   for (int axis = 0; axis < pattern.axes(); ++axis) {
     if (grid.size(axis) == 1) pattern.set(axis, Replicate());
@@ -44,7 +44,7 @@ static void check_reducible(const Layout& from, const std::vector<PlanEdge>& edg
   }
 }
 
-/// Neighbouring local steps are one.
+/// Appends a step; joins it with the one before if both are local.
 static void append_step(Plan& plan, PlanStep step) {
   bool joins =
       step.kind == Kind::local && !plan.steps.empty() && plan.steps.back().kind == Kind::local;
@@ -80,7 +80,7 @@ static void build_steps(Plan& plan, const PlanProblem& problem) {
   }
 }
 
-/// Bytes of what step `i` makes that are not the result's.
+/// Bytes that step `i` makes in addition to the result.
 static int64_t extra_bytes(const Plan& plan, size_t i) {
   bool is_result = i + 1 == plan.steps.size() || is_made_in_result(plan, i);
   return is_result ? 0 : plan.steps[i].to->local_bytes();
@@ -105,13 +105,13 @@ static Ref<Plan> make_plan(const Ref<Layout>& from, const Ref<Layout>& to,
   plan->from = from;
   plan->to = to;
   plan->options = options;
-  // Threads have layouts of their own of what lies on no mesh.
+  // Layouts without a mesh are per thread, so equal ones may be different objects.
   if (from == to || !to->sharding) return plan;
   MeshGrid& grid = *to->grid;
   PlanProblem problem{grid, to->shape, {}, {}, options};
   problem.from = {without_trivial_axes(grid, from->sharding.body()->pattern), from->dtype};
   problem.to = {without_trivial_axes(grid, to->sharding.body()->pattern), to->dtype};
-  // An empty tensor is anywhere already.
+  // An empty tensor needs no steps.
   if (to->shape.product() != 0) build_steps(*plan, problem);
   if (plan->steps.empty()) {
     plan->steps.push_back({.kind = Kind::local, .from = from, .to = to});
@@ -198,7 +198,7 @@ static std::string seconds_in_words(double seconds) {
   return text.data();
 }
 
-/// The placements of the axes that change: "P(sum) -> S(0)", or all of them when several do.
+/// "P(sum) -> S(0)" on a mesh of one axis, otherwise the placements of all axes.
 static std::string change_in_words(const PlanStep& step) {
   std::ostringstream before, after;
   if (step.from->sharding.axes() == 1) {

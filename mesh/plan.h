@@ -14,17 +14,17 @@
 
 namespace weft {
 
-/// What a redistribution costs, as predicted.
+/// Predicted cost of a redistribution.
 struct PlanCost {
-  /// Of the busiest rank: equal on all.
+  /// Time of the busiest rank; equal on all ranks.
   double seconds = 0;
-  /// Received by this rank from others.
+  /// Bytes that this rank receives from others.
   int64_t bytes = 0;
-  /// Memory in use at once beyond the source, on this rank: intermediate blocks and the result.
+  /// Peak memory on this rank in addition to the source: intermediate blocks and the result.
   int64_t peak_bytes = 0;
 };
 
-/// One thing that ranks do together, or each by itself (`local`).
+/// A collective step of a plan, or one that each rank does by itself (`local`).
 struct PlanStep {
   enum class Kind : uint8_t {
     /// Slices, zeros or relabels what this rank holds.
@@ -37,32 +37,33 @@ struct PlanStep {
     exchange,
   };
   Kind kind = Kind::local;
-  /// Ranks that differ along these axes take part, ordered by them.
+  /// The ranks that differ along these axes take part, ordered by them.
   Axes axes = {};
-  /// Of the Partial axes that the step reduces.
+  /// Reduction of the Partial axes that the step reduces.
   ReduceOp op = ReduceOp::sum;
   Ref<Layout> from = {};
   Ref<Layout> to = {};
   PlanCost cost = {};
 };
 
-/// What a plan may do.
+/// Constraints for making a plan.
 struct PlanOptions {
-  /// Peak bytes on any rank beyond the source; std::invalid_argument when no plan keeps to it.
+  /// Peak bytes on any rank in addition to the source; std::invalid_argument when no plan fits.
   int64_t memory_cap = INT64_MAX;
-  /// Where a Partial becomes whole on ranks that share memory: each rank reduces its part and reads
-  /// the others', also where every rank reducing everything is predicted cheaper.
+  /// Makes a Partial whole in two phases on ranks that share memory: each rank reduces its part,
+  /// then reads the others' parts, even if it is predicted cheaper that every rank reduces
+  /// everything.
   bool two_step = false;
   /// Plans collectives even where ranks share memory.
   bool collectives = false;
-  /// Where the blocks are: ranks may see each other's host memory, but not their GPUs'.
+  /// Device of the blocks: ranks may be able to read each other's host memory but not GPU memory.
   DeviceKind device = DeviceKind::cpu;
   bool operator==(const PlanOptions&) const = default;
 };
 
 class PlanProgram;
 
-/// The steps that turn one layout into another of the same shape. The plan is what runs.
+/// The steps that turn one layout into another of the same shape. Exactly these steps are run.
 class Plan final : public RefCounted {
  public:
   Ref<Layout> from = {};
@@ -70,9 +71,9 @@ class Plan final : public RefCounted {
   std::vector<PlanStep> steps;
   PlanCost cost = {};
   PlanOptions options;
-  /// What this rank does, worked out when the plan first runs.
+  /// This rank's part of the plan, worked out when the plan first runs.
   mutable std::shared_ptr<const PlanProgram> program;
-  /// The one that stands for it on a GPU, where ranks do not see each other's; see `plan_on`.
+  /// The plan to use on a GPU, where ranks cannot read each other's memory; see `plan_on`.
   mutable Ref<Plan> on_gpu = {};
 
   /// True when no byte moves between ranks, on any of them.
@@ -80,39 +81,40 @@ class Plan final : public RefCounted {
   static void destroy(Plan* plan);
 };
 
-/// The plan of least predicted time, from the mesh's cache. Both layouts have the same root mesh,
-/// shape and dtype. Equal on all ranks.
+/// Returns the plan of least predicted time, from the mesh's cache. Both layouts must have the same
+/// root mesh, shape and dtype. Equal on all ranks.
 Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to);
 Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to, const PlanOptions& options);
 
-/// What runs for blocks on a device: the plan itself, or one of collectives between the same
-/// layouts where it reads what ranks do not see of each other.
+/// Returns the plan to run on a device: `plan` itself, or one of collectives between the same
+/// layouts if `plan` reads memory that ranks cannot see of each other.
 const Plan& plan_on(DeviceKind device, const Plan& plan);
 
-/// The part of the local block (in its own coordinates) that is the result, for a plan that only
-/// slices or relabels: no copy is needed, on no rank. Nothing for any other plan.
+/// For a plan that only slices or relabels: returns the part of the local block (in its own
+/// coordinates) that is the result, so that no rank needs a copy. nullopt for any other plan.
 std::optional<Box> local_part(const Plan& plan);
 inline bool is_local_view(const Plan& plan) { return local_part(plan).has_value(); }
 
-/// Predicted time of one exchange over a mesh's ranks in which the busiest receives `bytes`; equal
-/// on all ranks, as every prediction is.
+/// Predicted time of one exchange over a mesh's ranks in which the busiest rank receives `bytes`;
+/// equal on all ranks.
 double predicted_exchange_seconds(const DeviceMesh& mesh, int64_t bytes);
 
 /// Runs a plan from the local block `in` into the local block `out` (dense, of plan.to's local
 /// shape). Collective over the ranks that the steps name. `in` may be strided.
 void run(const Plan& plan, const Block& in, const Block& out);
 
-/// Reads `wanted` (global coordinates, may be empty or stick out) of a tensor that lies as `from`
-/// into `out`, one exchange over the root mesh's ranks; what is outside the tensor is left as it
-/// is. `wanted_of(rank)` gives every rank's wish, so that engines without shared memory can send.
-/// Along axes where `from` is Partial or Replicate a rank reads from peers of its own coordinate.
+/// Reads the box that this rank wants (in global coordinates; it may be empty or extend beyond the
+/// tensor) of a tensor laid out as `from` into `out`, by one exchange among the ranks along the
+/// axes that cut the tensor. Elements of `out` outside the tensor are unchanged. `wanted_of(rank)`
+/// returns every rank's box, so that ranks without shared memory can send. Along axes where `from`
+/// is Partial or Replicate, a rank reads from peers with its own coordinate.
 void fetch(const Ref<Layout>& from, const Block& in, const std::function<Box(int rank)>& wanted_of,
            const Block& out);
 
 /// "all_gather", ...
 std::string_view name_of(PlanStep::Kind kind);
 
-/// One line a step, e.g. "reduce_scatter over tp: P(sum) -> S(0), 32.0 KiB, 8.1 µs", and a total.
+/// One line per step, e.g. "reduce_scatter over tp: P(sum) -> S(0), 32.0 KiB, 8.1 µs", and a total.
 std::string to_string(const Plan& plan);
 
 }  // namespace weft

@@ -13,7 +13,7 @@ static int index_of(const std::vector<int>& members, int rank) {
   return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
 }
 
-/// Groups members by what they hold: those that differ along Partial axes only hold the same box.
+/// Groups members by their box: members that differ only along Partial axes hold the same one.
 static std::vector<BoxRead> reads_from(const MeshGrid& grid, const Layout& from,
                                        const std::vector<int>& members, const Box& wanted,
                                        const Box& frame) {
@@ -61,8 +61,7 @@ void Parts::add(const Box& box) {
   total += counts.back();
 }
 
-/// True when the boxes, in that order, are what a dense block of that shape holds from its start
-/// on.
+/// True when the boxes, in that order, are contiguous and fill a dense block of that shape.
 static bool is_in_place(const Parts& parts, const Shape& block) {
   if (parts.total != block.product()) return false;
   Strides strides = dense_strides(block);

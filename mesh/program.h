@@ -9,40 +9,41 @@
 
 namespace weft {
 
-/// Elements of this rank's result that come from the same members of a group.
+/// Elements of this rank's result that are read from the same members of a group.
 struct BoxRead {
-  /// In the result's own coordinates.
+  /// In the coordinates of the result.
   Box into;
-  /// A member, and where the elements begin in its block.
+  /// A member, and the offset of the elements in its block.
   struct Source {
     int member;
     Dims offset;
   };
-  /// In the group's order; several are reduced.
+  /// In the order of the group; several sources are reduced.
   std::vector<Source> sources;
 };
 
-/// One rank's reads of other blocks: an exchange, or what a rank does by itself (group of one).
+/// The reads of one rank from other blocks: an exchange, or a step that it does alone (group of
+/// one).
 struct ReadProgram {
-  /// This rank's number in the group.
+  /// Index of this rank in the group.
   int self = 0;
-  /// The result is zeroed first: not all of it is read.
+  /// Fills the result with zeros first, because not all of it is read.
   bool zeroed = false;
   std::vector<BoxRead> reads;
 };
 
-/// Parts of a block that go to, or come from, the members of a group, in their order.
+/// Parts of a block that are sent to, or received from, the members of a group, in their order.
 struct Parts {
   void add(const Box& box);
 
   std::vector<Box> boxes;
   std::vector<int64_t> counts;
   int64_t total = 0;
-  /// The boxes lie one after the other in the dense block: it is sent or received as it is.
+  /// The boxes are contiguous in the dense block, which is sent or received without packing.
   bool in_place = false;
 };
 
-/// What the members of a group do in one step, worked out once for this rank.
+/// This rank's part of one step.
 struct StepProgram {
   Communicator group;
   ReadProgram read;
@@ -50,35 +51,35 @@ struct StepProgram {
   Parts recv;
 };
 
-/// The steps of a plan, worked out.
+/// The steps of a plan, worked out for this rank.
 class PlanProgram {
  public:
   explicit PlanProgram(const Plan& plan);
 
   std::vector<StepProgram> steps;
-  /// The plan in words, for errors of the ranks that run it.
+  /// The plan as text, for error messages of the ranks that run it.
   std::string words;
   uint64_t content;
 };
 
-/// True when what step `i` makes is a part of the plan's result and is made in its place there:
-/// both it and the last step, which follows, are phases of one exchange, and the last one reduces
-/// nothing.
+/// True when step `i` makes a part of the plan's result, directly in its place: the step and the
+/// following last one are phases of one exchange, and the last one reduces nothing.
 bool is_made_in_result(const Plan& plan, size_t i);
 
-/// Reads of the boxes that this rank wants of a tensor laid out as `from`, over the axes that cut
-/// it.
+/// Returns the reads for the box that this rank wants of a tensor laid out as `from`, over the axes
+/// that cut it.
 ReadProgram reads_of(const MeshGrid& grid, const Layout& from, const Axes& axes, const Box& wanted);
 
-/// Fills `out` from the members' blocks (no data: a rank that is not there; its bytes are counted)
-/// and returns the bytes that came from other ranks.
+/// Fills `out` from the members' blocks and returns the bytes that came from other ranks. A block
+/// without data belongs to a rank of a simulated cluster: its bytes are counted.
 int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const Block> members,
                    const Block& out);
 
 /// out = op of the sources, element by element, in that order. All have out's shape.
 void reduce_blocks(ReduceOp op, std::span<const Block> sources, const Block& out);
 
-/// Dense copies of the boxes of `in`, one after the other, in `memory`; and back.
+/// `pack` copies the boxes of `in` into `memory`, dense and one after the other; `unpack` copies
+/// back.
 void pack(const Block& in, const Parts& parts, void* memory);
 void unpack(const void* memory, const Parts& parts, const Block& out);
 

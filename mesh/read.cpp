@@ -3,16 +3,16 @@
 
 #include "mesh/program.h"
 #include "src/comm/reduce.h"
-#include "src/cuda/reduce_blocks.h"
-#include "src/cuda/streams.h"
-#include "src/kernels/bulk_copy.h"
-#include "src/kernels/copy.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/copy/bulk_copy.h"
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/reduce/cuda_blocks.h"
 
 namespace weft {
 
 namespace {
 
-/// Several blocks of one shape seen as rows that are contiguous in each of them.
+/// Several blocks of one shape as rows that are contiguous in each of them.
 class CommonRows {
  public:
   explicit CommonRows(std::span<const Block> blocks) {
@@ -48,7 +48,7 @@ class CommonRows {
     int dim;
   };
 
-  /// True when dim `d` goes on where the last loop ends, in all blocks.
+  /// True when dim `d` continues the last loop without a gap, in all blocks.
   bool continues(std::span<const Block> blocks, int d) const {
     if (loops_.empty()) return false;
     const Loop& last = loops_.back();
@@ -135,7 +135,7 @@ int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const Bloc
   if (program.zeroed) fill(out, 0);
   const auto element = static_cast<int64_t>(size_of(out.dtype));
   int64_t bytes = 0;
-  // Each rank begins elsewhere, so that not all read one memory at once.
+  // Each rank starts at another read, so that they do not all read the same memory at once.
   const size_t count = program.reads.size();
   for (size_t i = 0; i < count; ++i) {
     const BoxRead& read = program.reads[(i + static_cast<size_t>(program.self)) % count];

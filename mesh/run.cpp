@@ -2,7 +2,7 @@
 #include "mesh/program.h"
 #include "mesh/search.h"
 #include "src/comm/transport.h"
-#include "src/kernels/copy.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/storage.h"
 
@@ -12,7 +12,7 @@ using Kind = PlanStep::Kind;
 
 namespace {
 
-/// Memory that lives while a plan runs.
+/// Memory that is freed when the plan has run.
 class Scratch {
  public:
   Block block(const Shape& shape, DType dtype, Device device) {
@@ -27,7 +27,7 @@ class Scratch {
   std::vector<Ref<Storage>> held_;
 };
 
-/// Reads phase by phase from the blocks that each member shows.
+/// Reads phase by phase from the blocks that the members expose.
 class PhaseReader final : public ExchangeReader {
  public:
   struct Phase {
@@ -42,7 +42,7 @@ class PhaseReader final : public ExchangeReader {
     members_.clear();
     members_.reserve(shown.size());
     for (const void* blocks : shown) {
-      // A rank that is not there has a block without memory.
+      // A rank of a simulated cluster has no block.
       members_.push_back(blocks ? static_cast<const Block*>(blocks)[phase] : Block{});
     }
     return read_boxes(now.program, now.op, members_, now.out);
@@ -85,7 +85,7 @@ class PlanRun {
     return scratch_.block(to.box.shape, to.dtype, out_.device);
   }
 
-  /// Exchanges over one group that follow each other are phases of one.
+  /// Consecutive exchanges over one group are phases of one exchange.
   size_t phases_end(size_t i) const {
     constexpr size_t most = 6;
     size_t end = i + 1;
@@ -123,14 +123,14 @@ class PlanRun {
     program(begin).group.transport()->exchange(call, reader);
   }
 
-  /// What a phase makes that is not the last.
+  /// Returns the block for the result of a phase that is not the last.
   Block intermediate(size_t i, const Block& out) {
     const Box& made = plan_.steps[i].to->box;
     if (is_made_in_result(plan_, i)) return out.part(relative(made, plan_.to->box));
     return scratch_.block(made.shape, out.dtype, out.device);
   }
 
-  /// Peers reduce rows: a block whose rows are not contiguous is copied once, by its owner.
+  /// Peers reduce rows: returns a copy of a block whose rows are not contiguous.
   Block readable(const Block& in, const ReadProgram& program) {
     bool reduces = std::any_of(program.reads.begin(), program.reads.end(),
                                [](const BoxRead& read) { return read.sources.size() > 1; });

@@ -16,7 +16,8 @@ struct StateHash {
   }
 };
 
-/// Predicted time, then the number of steps: free steps are not free to the reader.
+/// Predicted time, then the number of steps: of equally fast plans the shorter one is easier to
+/// read.
 struct Distance {
   double seconds = 0;
   int steps = 0;
@@ -55,7 +56,7 @@ class Search {
   };
   struct Waiting {
     Distance distance;
-    /// First come, first served: equal on all ranks.
+    /// Ties go to the state reached first, on all ranks alike.
     int order;
     int node;
     bool operator>(const Waiting& other) const {
@@ -87,7 +88,7 @@ class Search {
     }
   }
 
-  /// The result is there from the start, and so is what the step reads unless it is the source.
+  /// The result is allocated from the start, and the step's input counts unless it is the source.
   int64_t peak_of(const PlanState& state, const PlanEdge& edge) const {
     int64_t before = state == problem_.from ? 0 : bytes_of(state);
     int64_t after = edge.to == problem_.to ? edge.bytes : result_bytes_ + edge.bytes;

@@ -8,14 +8,14 @@
 
 namespace weft {
 
-/// Where the elements are at one moment of a plan. bf16 and f16 are f32 between two reductions.
+/// State of the elements between two steps. bf16 and f16 are f32 between two reductions.
 struct PlanState {
   Pattern pattern;
   DType dtype = DType::f32;
   bool operator==(const PlanState&) const = default;
 };
 
-/// From where to where, for what. Axes of size 1 are Replicate in both states.
+/// Start, goal and constraints of a search. Axes of size 1 are Replicate in both states.
 struct PlanProblem {
   const MeshGrid& grid;
   Shape shape;
@@ -24,36 +24,37 @@ struct PlanProblem {
   PlanOptions options;
 };
 
-/// A step that may be taken from a state.
+/// A step that can be taken from a state.
 struct PlanEdge {
   PlanStep::Kind kind = PlanStep::Kind::local;
   Axes axes = {};
   ReduceOp op = ReduceOp::sum;
   PlanState to = {};
   double seconds = 0;
-  /// Result and scratch memory of the rank that needs most.
+  /// Bytes of result and scratch memory, on the rank that needs most.
   int64_t bytes = 0;
 };
 
-/// Bytes that the rank at `coordinates` receives from others in a step; what the transports count.
+/// Bytes that the rank at `coordinates` receives from others in a step, as the transports count
+/// them.
 int64_t received_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
                        const PlanEdge& edge, const Coordinates& coordinates);
 
-/// Scratch memory of a step on the rank at `coordinates`, from a dense block.
+/// Bytes of scratch memory of a step on the rank at `coordinates`, for a dense block.
 int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
                       const PlanEdge& edge, const Coordinates& coordinates);
 
-/// Predicted time of a step of the busiest rank, from a sample of the ranks.
+/// Predicted time of a step on the busiest rank, from a sample of the ranks.
 double predicted_seconds(const MeshGrid& grid, const Shape& shape, const PlanState& from,
                          const PlanEdge& edge, DeviceKind device);
 
-/// Steps that every rank does by itself.
+/// Adds steps that every rank does by itself.
 void add_local_edges(const PlanProblem& problem, const PlanState& state,
                      std::vector<PlanEdge>& edges);
-/// Reading peers' memory: to the target, or to where each rank has reduced its part.
+/// Adds reads of peers' memory: to the target, or to a state where each rank has reduced its part.
 void add_exchange_edges(const PlanProblem& problem, const PlanState& state,
                         std::vector<PlanEdge>& edges);
-/// Collectives over an axis or joined axes.
+/// Adds collectives over an axis or joined axes.
 void add_collective_edges(const PlanProblem& problem, const PlanState& state,
                           std::vector<PlanEdge>& edges);
 
@@ -64,15 +65,15 @@ std::vector<PlanEdge> cheapest_steps(const PlanProblem& problem);
 /// True when the axis cuts the same dim after the same axes in both.
 bool cuts_alike(const Pattern& a, const Pattern& b, int axis);
 
-/// Axes along which ranks must talk to get from one pattern to the other in one step, in mesh
-/// order.
+/// Axes along which ranks must communicate to get from one pattern to the other in one step, in
+/// mesh order.
 Axes talking_axes(const MeshGrid& grid, const Pattern& from, const Pattern& to);
 
-/// True when a rank at `coordinates` adds nothing to a Partial(sum) that `to` has and `from` has
-/// not.
+/// True when a rank at `coordinates` adds nothing to a Partial(sum) that `to` has and `from` does
+/// not have.
 bool counts_elsewhere(const Pattern& from, const Pattern& to, const Coordinates& coordinates);
 
-/// True when `to` has a Partial(sum) where `from` has none: blocks are zeroed somewhere.
+/// True when `to` has a Partial(sum) where `from` has none, so some blocks are zeroed.
 bool makes_sums(const MeshGrid& grid, const Pattern& from, const Pattern& to);
 
 }  // namespace weft

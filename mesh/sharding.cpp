@@ -8,7 +8,7 @@
 
 namespace weft {
 
-/// Of a sharding that is made for no tensor.
+/// Number of dims when a sharding is made without a tensor.
 static constexpr int kNoDims = 0;
 
 static Placement counted(const Placement& placement, int ndim) {
@@ -32,7 +32,7 @@ static void place_by_name(Pattern& pattern, const DeviceMesh& mesh,
   }
 }
 
-/// Cuts of one dim in mesh order, whatever order they were named in.
+/// Orders the cuts of each dim by the mesh, regardless of the order in which they were named.
 static void cut_in_mesh_order(Pattern& pattern) {
   for (int dim = 0; dim < kMaxDims; ++dim) {
     Axes axes;

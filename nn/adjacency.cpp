@@ -29,8 +29,8 @@ std::vector<Run> adjacent_runs(const std::vector<const Tensors*>& lists, std::ve
                                const std::function<bool(size_t, size_t)>& may_follow) {
   const Tensors& first = *lists[0];
   std::erase_if(of, [&](size_t i) { return first[i].block().numel() == 0; });
-  // Storages in the order they come, not in that of their addresses: sums must not depend on where
-  // memory happened to be.
+  // Storages in order of occurrence, not of address: sums must not depend on where memory is
+  // allocated.
   std::map<const Storage*, size_t> order;
   for (size_t i : of) order.try_emplace(first[i].storage().get(), order.size());
   std::stable_sort(of.begin(), of.end(), [&](size_t a, size_t b) {

@@ -12,16 +12,16 @@ namespace weft {
 /// Indices of tensors, in the order of their memory.
 using Run = std::vector<size_t>;
 
-/// True when the local elements of `tensors` at each place of `run` follow those at the place
+/// True when, for each tensor of `run`, the local elements directly follow those of the tensor
 /// before.
 bool is_adjacent(const Tensors& tensors, const Run& run);
 
-/// Splits the tensors `of` that have elements here into the longest runs that are adjacent in each
-/// of `lists` and of which each member may follow the one before.
+/// Splits the tensors `of` that have local elements into the longest runs that are adjacent in each
+/// of `lists` and in which `may_follow` holds for neighbours.
 std::vector<Run> adjacent_runs(const std::vector<const Tensors*>& lists, std::vector<size_t> of,
                                const std::function<bool(size_t before, size_t after)>& may_follow);
 
-/// The local elements of a run: one dimension, or the only tensor's part as it is.
+/// Returns the local elements of a run in one dimension, or the only tensor's part with its shape.
 Tensor flat(const Tensors& tensors, const Run& run);
 
 }  // namespace weft

@@ -10,7 +10,7 @@ namespace weft {
 
 namespace {
 
-/// A run of `function` that backward repeats: its inputs and the surroundings it ran in.
+/// A run of `function` that backward repeats: its inputs and the context it ran in.
 struct RepeatedRun {
   std::function<Tensors(const Tensors&)> function;
   Tensors inputs;
@@ -19,7 +19,7 @@ struct RepeatedRun {
   Traffic traffic;
 };
 
-/// The surroundings of a repeated run, recorded; those of before afterwards.
+/// Restores the context of the first run, with recording enabled, for its lifetime.
 class RepeatScope {
  public:
   explicit RepeatScope(const RepeatedRun& run)
@@ -44,8 +44,8 @@ class RepeatScope {
 
 }  // namespace
 
-/// `input` as the tape of the repeated run begins with it; its gradient goes to `caught` as it is,
-/// where a leaf would copy it.
+/// Returns `input` as the start of the repeated run's tape. Its gradient is stored in `caught`
+/// without a copy, which a leaf would make.
 static Tensor repeated_input(const Tensor& input, size_t i,
                              const std::shared_ptr<Tensors>& caught) {
   if (!input || !input.requires_grad()) return input;
@@ -69,7 +69,7 @@ static Tensors repeat(const RepeatedRun& run, const std::shared_ptr<Tensors>& ca
   return run.function(inputs);
 }
 
-/// Numbers without gradients, as indices, stay as they are.
+/// Outputs without gradients, such as indices, are passed on unrecorded.
 static bool is_differentiable(const Tensor& output) {
   return output && is_floating(output.dtype());
 }

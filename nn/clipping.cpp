@@ -39,13 +39,13 @@ Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) {
   for (const Run& run : adjacent_runs({&gradients}, counted, [](size_t, size_t) { return true; })) {
     sum = sum + sum_squares(flat(gradients, run)).to(dtype).to(sum.device());
   }
-  // On all ranks alike: another may have other gradients.
+  // In f64 on all ranks: other ranks may have gradients of another dtype.
   sum = sum.to(f64);
   reduction.reduce(sum);
   return sqrt(sum).to(dtype);
 }
 
-/// min(1, max_norm / (norm + 1e-6)), of the norm's dtype.
+/// Returns min(1, max_norm / (norm + 1e-6)) in the norm's dtype.
 static Tensor factor_to(double max_norm, const Tensor& norm) {
   if (!(max_norm > 0)) fail("clip: the greatest norm ", max_norm, " is not positive");
   const Tensor one = ones(

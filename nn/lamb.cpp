@@ -29,7 +29,7 @@ Lamb::Lamb(std::vector<NamedParameter> given, LambOptions options)
 
 void Lamb::update(const Update& update) { update_all({&update, 1}); }
 
-/// -u of a parameter's local part, and its moments a step on: an AdamW step from zero.
+/// Returns -u of a parameter's local part and updates its moments: an AdamW step from zero.
 Tensor Lamb::direction(const Update& update) const {
   const DType dtype = update.value.dtype() == f64 ? f64 : f32;
   const Tensor direction =
@@ -48,7 +48,7 @@ Tensor Lamb::direction(const Update& update) const {
   return direction;
 }
 
-/// Row `row` of [parameters, 2]: the squares of a parameter and of its direction.
+/// Writes row `row` of [parameters, 2]: the sums of squares of a parameter and of its direction.
 static void put_squares(const Tensor& squares, size_t row, const Tensor& value,
                         const Tensor& direction) {
   const auto at = static_cast<int64_t>(row);
@@ -57,7 +57,7 @@ static void put_squares(const Tensor& squares, size_t row, const Tensor& value,
   copy_(slice(both, 1, 1, 2), reshape(sum_squares(direction), {1, 1}));
 }
 
-/// |p| / |u| by parameter, 1 where one of them is 0.
+/// Returns |p| / |u| of each parameter, 1 where one of them is 0.
 static Tensor trust_ratios(const Tensor& squares) {
   const Tensor norms = sqrt(squares);
   const Tensor of_value = slice(norms, 1, 0, 1), of_direction = slice(norms, 1, 1, 2);

@@ -50,7 +50,9 @@ double training_operations_a_token(const LlamaConfig& config, int64_t sequence) 
     multiplied += parameter->shape().product();
   }
   const int64_t heads_width = config.heads * config.head_dim;
-  return static_cast<double>(6 * multiplied + 12 * config.layers * heads_width * sequence);
+  return 6 * static_cast<double>(multiplied) + 12 * static_cast<double>(config.layers) *
+                                                   static_cast<double>(heads_width) *
+                                                   static_cast<double>(sequence);
 }
 
 std::vector<Module*> Llama::blocks() {

@@ -36,7 +36,7 @@ class LlamaAttention final : public Module {
                                      const LlamaConfig& config) {
     return add(name, std::make_shared<Linear>(in, out, false, config.deviation));
   }
-  /// [batch, sequence, heads * d] as [batch, sequence, heads, d].
+  /// Returns [batch, sequence, heads * d] as [batch, sequence, heads, d].
   Tensor by_heads(const Tensor& x) const {
     return reshape(x, {x.size(0), x.size(1), x.size(2) / head_dim_, head_dim_});
   }

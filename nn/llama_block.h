@@ -7,8 +7,8 @@
 
 namespace weft {
 
-/// One decoder layer, [batch, sequence, dim] -> the same: attention and feed-forward, each of the
-/// normalised input and added to it.
+/// Makes one decoder layer, [batch, sequence, dim] -> [batch, sequence, dim]: attention and
+/// feed-forward, each applied to the normalised input and added to it.
 std::shared_ptr<Module> make_llama_block(const LlamaConfig& config);
 
 }  // namespace weft

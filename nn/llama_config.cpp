@@ -8,9 +8,22 @@
 #include <optional>
 
 #include "weft/error.h"
-#include "weft/json.h"
+#include "weft/extend/json.h"
 
 namespace weft {
+
+/// Models that are deeper or larger are taken for a mistake before they take memory and time.
+static constexpr int64_t kMostLayers = 10'000;
+static constexpr double kMostParameters = 1e15;
+
+static double parameters_in(const LlamaConfig& config) {
+  const auto dim = static_cast<double>(config.dim), heads = static_cast<double>(config.heads);
+  const double width = heads * static_cast<double>(config.head_dim);
+  const double shared = width * static_cast<double>(config.kv_heads) / heads;
+  const double block = dim * (2 * width + 2 * shared + 3 * static_cast<double>(config.ffn) + 2);
+  const double ends = dim * (static_cast<double>(config.vocabulary) * (config.tied ? 1 : 2) + 1);
+  return static_cast<double>(config.layers) * block + ends;
+}
 
 std::string mistake_in(const LlamaConfig& config) {
   const std::pair<const char*, int64_t> sizes[] = {{"dim", config.dim},
@@ -23,7 +36,13 @@ std::string mistake_in(const LlamaConfig& config) {
                                                    {"longest sequence", config.max_sequence}};
   for (const auto& [name, size] : sizes) {
     if (size > 0 && size <= std::numeric_limits<int32_t>::max()) continue;
-    return concat(name, " = ", size, " is not between 1 and 2^31 - 1");
+    return concat(name, " is ", size, ", expected 1 to 2147483647");
+  }
+  if (config.layers > kMostLayers) {
+    return concat("layers is ", config.layers, ", expected 1 to ", kMostLayers);
+  }
+  if (const double count = parameters_in(config); count > kMostParameters) {
+    return concat("the number of parameters is ", count, ", expected at most ", kMostParameters);
   }
   if (config.heads % config.kv_heads != 0) {
     return concat(config.heads, " heads are no multiple of ", config.kv_heads, " kv heads");
@@ -43,11 +62,11 @@ std::string mistake_in(const LlamaConfig& config) {
 
 namespace {
 
-/// A Hugging Face config.json: every key is asked for with its type.
+/// A Hugging Face config.json; the type of every value is checked.
 class ConfigFile {
  public:
   explicit ConfigFile(const std::string& path)
-      : path_(path), json_(nlohmann::json::parse(read_json(kWhat, path))) {}
+      : path_(path), json_(nlohmann::json::parse(read_json(kWhat, path, kMostBytes))) {}
 
   int64_t integer(const char* key) const {
     const nlohmann::json* value = find(key);
@@ -70,7 +89,7 @@ class ConfigFile {
   std::string text(const char* key, const std::string& otherwise) const {
     return text_in(json_, key, otherwise);
   }
-  /// std::nullopt when it is not there or null.
+  /// Returns std::nullopt when the key is missing or null.
   std::optional<nlohmann::json> object(const char* key) const {
     const nlohmann::json* value = find(key);
     if (!value) return {};
@@ -91,7 +110,7 @@ class ConfigFile {
     if (!value->is_string()) wrong_type(key, *value, "a string");
     return value->get<std::string>();
   }
-  /// The key, which must be one of what this Llama does.
+  /// Throws that `key` is unsupported unless `is_supported`.
   void expect(const char* key, bool is_supported, const std::string& supported) const {
     if (!is_supported) mistake("\"", key, "\" is unsupported unless it is ", supported);
   }
@@ -102,6 +121,7 @@ class ConfigFile {
 
  private:
   static constexpr const char* kWhat = "llama config";
+  static constexpr int64_t kMostBytes = int64_t{1} << 20;
 
   static const nlohmann::json* find_in(const nlohmann::json& object, const char* key) {
     const auto found = object.find(key);
@@ -129,7 +149,8 @@ class ConfigFile {
 
 }  // namespace
 
-/// The rope's base, which stands in "rope_parameters" (transformers 5) or beside "rope_scaling".
+/// Returns rope's base, from "rope_parameters" (transformers 5) or from the key next to
+/// "rope_scaling".
 static double rope_theta_in(const ConfigFile& file) {
   const double beside = file.number("rope_theta", 10000);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Why no Llama can be built so, as the end of a sentence; empty when one can.
+/// Returns why these numbers make no Llama, as the end of a sentence; empty when they do.
 std::string mistake_in(const LlamaConfig& config);
 
 }  // namespace weft

@@ -26,7 +26,7 @@ Tensors Module::call(const Tensors& inputs, const std::function<Tensors(const Te
   for (auto hooks = enclosing.rbegin(); hooks != enclosing.rend(); ++hooks) {
     if ((*hooks)->before) given = (*hooks)->before(given);
   }
-  // A hook may change the list.
+  // Copied, because a hook may change the list.
   for (const auto& hooks : HookList(*hooks_)) {
     if (hooks->before) given = hooks->before(given);
   }
@@ -67,7 +67,7 @@ static std::string path_below(const std::string& prefix, const std::string& name
   return prefix.empty() ? name : prefix + "." + name;
 }
 
-/// Parameters in the order they are met, and where each one stands in it.
+/// Parameters in the order of their first occurrence, and each one's index in the list.
 struct FoundParameters {
   std::vector<NamedParameter> list;
   std::unordered_map<const Parameter*, size_t> places;
@@ -143,7 +143,7 @@ void Module::materialize(Device device) {
   for (const ParameterPtr& parameter : parameters()) parameter->materialize(device);
 }
 
-/// Names are parts of dotted paths.
+/// Throws unless the name is new and can be part of a dotted path.
 void Module::check_new_name(const std::string& name) const {
   const auto is_it = [&](const auto& other) { return other.first == name; };
   if (name.empty() || name.find('.') != name.npos) {
@@ -169,7 +169,7 @@ void Module::add_child(std::string name, std::shared_ptr<Module> child) {
   children_.emplace_back(std::move(name), std::move(child));
 }
 
-/// Where a member of that name stands in a list of them.
+/// Returns an iterator to the member of that name.
 template <class Members>
 static auto place_of(Members& members, const std::string& name) {
   return std::find_if(members.begin(), members.end(),

@@ -10,10 +10,10 @@
 
 namespace weft {
 
-/// Of each array; 4 MiB of f32, which take 0.08 ms on a bus of 50 GB/s.
+/// Elements of each array: 4 MiB of f32, which take 0.08 ms on a bus of 50 GB/s.
 static constexpr int64_t kPart = int64_t{1} << 20;
 
-/// Elements [begin, begin + count) of a dense local array.
+/// Returns elements [begin, begin + count) of a dense local array.
 static Tensor part_of(const Tensor& array, int64_t begin, int64_t count) {
   const auto* memory = static_cast<const char*>(array.storage()->data());
   const auto bytes = static_cast<const char*>(array.block().data) - memory;
@@ -23,10 +23,10 @@ static Tensor part_of(const Tensor& array, int64_t begin, int64_t count) {
 
 namespace {
 
-/// Room on the device for one part of each array that rests elsewhere.
+/// Device memory for one part of each array that is stored elsewhere.
 struct Room {
   Tensors places;
-  /// What was worked on has left it.
+  /// Recorded after the part has been copied back.
   Event free;
 };
 
@@ -42,7 +42,7 @@ class UpdateByParts {
     for (Room& room : rooms_) {
       for (const UpdatedArray& updated : arrays) room.places.push_back(place_for(updated));
     }
-    // The rooms' memory was the computing stream's.
+    // The memory of `rooms_` was allocated on the compute stream.
     Event::record(computing()).wait(coming());
   }
 

@@ -14,11 +14,11 @@
 
 namespace weft {
 
-/// Which parameters are updated by one call, for as long as they lie so.
+/// The runs of parameters that one call updates, for as long as they stay adjacent.
 struct ParameterRuns {
   std::vector<size_t> with_gradient;
   std::vector<Run> runs;
-  /// Of a step under way, by parameter.
+  /// Values and gradients during a step, by parameter.
   Tensors values, gradients;
   /// By moment, then by parameter.
   std::vector<Tensors> state;
@@ -58,13 +58,13 @@ void Optimizer::set_steps(size_t parameter, int64_t steps) {
   runs_->with_gradient.clear();
 }
 
-/// Where the state of one parameter rests.
+/// The memory in which the state of one parameter is stored.
 struct Rest {
   Device device;
   bool pinned;
 };
 
-/// Zeros.
+/// Returns zeros.
 static Tensor memory_at(const Rest& rest, int64_t elements, DType dtype) {
   if (!rest.pinned) return zeros({elements}, {.dtype = dtype, .device = rest.device});
   const auto bytes = static_cast<size_t>(elements) * size_of(dtype);
@@ -73,7 +73,7 @@ static Tensor memory_at(const Rest& rest, int64_t elements, DType dtype) {
   return memory;
 }
 
-/// Zeros, adjacent where the values are; `asked` but f64 for f64 values.
+/// Returns zeros, adjacent where the values are; of dtype `asked`, but f64 for f64 values.
 static Tensors make_moment(const Tensors& values, const std::vector<Rest>& rests,
                            const std::vector<Run>& runs, DType asked) {
   PurposeScope purpose(Purpose::optimizer);
@@ -114,7 +114,7 @@ void Optimizer::make_state() {
     if (!named.parameter->is_materialized()) {
       fail("optimizer: parameter ", named.name(), " has no memory; call materialize first");
     }
-    named.parameter->settle();
+    named.parameter->lazy_init();
     values.push_back(named.parameter->value());
     const Device used = named.parameter->device();
     const bool pinned = offloads() && used.kind == DeviceKind::cuda;
@@ -153,8 +153,8 @@ static void check_layouts(const NamedParameter& named, const Tensor& gradient,
 }
 
 void Optimizer::find_runs(const std::vector<size_t>& with_gradient) {
-  // Also where memory and runs are those of the step before: a sum of this rank's own lies there
-  // too.
+  // Checked even if memory and runs are those of the step before: a gradient that is not reduced
+  // yet may use the same memory.
   for (size_t i : with_gradient) {
     check_layouts(parameters_[i], runs_->gradients[i], state_[i]);
   }
@@ -192,7 +192,7 @@ void Optimizer::step(const Tensor& gradient_scale) {
   if (Graph::recording()) record(updates, with_gradient);
   update_all(updates);
   if (!Graph::recording()) count(with_gradient);
-  // Not kept until the next step: who clears or exchanges them wants the memory.
+  // Not kept until the next step, so that the memory is free once they are cleared or replaced.
   runs_->values.clear();
   runs_->gradients.clear();
 }
@@ -200,7 +200,7 @@ void Optimizer::step(const Tensor& gradient_scale) {
 void Optimizer::count(const std::vector<size_t>& updated) {
   for (const size_t i : updated) {
     ++steps_[i];
-    // Also where this rank holds no element: all ranks alike see that the parameter changed.
+    // Also if this rank holds no element, so that all ranks see that the parameter changed.
     parameters_[i].parameter->value().storage()->mark_changed();
   }
 }
@@ -209,14 +209,14 @@ std::vector<double> Optimizer::rates(size_t, int64_t) const {
   fail("optimizer: a graph records steps of AdamW and SGD only");
 }
 
-/// Memory that is filled before the record is played. What the record itself takes may have been
-/// something else's earlier in it, so this is another stream's.
+/// Allocates memory that is filled before the graph is replayed. It comes from another stream,
+/// because memory that the record takes itself may have had another use earlier in the record.
 static Tensor rates_beside_a_record(Device device, const Shape& shape) {
   const StreamScope scope(stream_for(device, StreamRole::copy));
   return empty(shape, {.dtype = f64, .device = device});
 }
 
-/// The graph does the updates with what is in memory when it plays them.
+/// Prepares the updates for replay: they read the rates that are in memory at that time.
 void Optimizer::record(std::vector<Update>& updates, const std::vector<size_t>& updated) {
   Tensor all;
   for (size_t i = 0; i < updates.size(); ++i) {
@@ -243,7 +243,7 @@ void Optimizer::record(std::vector<Update>& updates, const std::vector<size_t>& 
       });
 }
 
-/// Those of the next step, a row a run.
+/// Fills in the rates of the next step, one row per run.
 void Optimizer::fill_rates(const Tensor& all, const std::vector<std::vector<size_t>>& runs) const {
   std::vector<double> values;
   for (const Run& run : runs) {
@@ -272,7 +272,7 @@ Optimizer::Update Optimizer::update_of_run(size_t number, const Tensor& gradient
           steps_[run[0]] + 1};
 }
 
-/// What one update changes is of one device: the GPU if any of it is there.
+/// An update runs on one device: a GPU if any of its tensors is on one.
 Device Optimizer::device_of(const Update& update) const {
   Tensors all{update.value, update.gradient};
   all.insert(all.end(), update.state.begin(), update.state.end());

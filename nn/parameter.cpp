@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// The elements in memory of their own.
+/// Returns a copy of the elements in separate memory.
 static Tensor kept_apart(const Tensor& value) {
   const NoGrad no_grad;
   TensorOptions options{.dtype = value.dtype(), .device = value.device()};
@@ -42,8 +42,8 @@ void Parameter::fail_stale() const {
 void Parameter::set_value(Tensor value) {
   const bool has_memory =
       value && value.device().kind != DeviceKind::meta && value.storage()->is_bound();
-  // What is laid out anew takes the elements later, when those of another parameter have changed;
-  // optimizers run through neighbours in memory.
+  // Code that shards the parameter copies the elements later, when other owners of them may have
+  // changed them. Optimizers need dense values to join neighbours.
   if (has_memory && (used_ || !value.local().block().is_dense())) value = kept_apart(value);
   lay_out(std::move(value));
   initialized_ = initialized_ || is_materialized();
@@ -54,7 +54,7 @@ void Parameter::lay_out(Tensor value) {
   if (!(value.shape() == shape())) {
     fail("set_value: a tensor ", value.shape(), " does not fit a parameter ", shape());
   }
-  // A handle of its own: the caller's may be a leaf, or part of a graph.
+  // A separate handle: the caller's may be a leaf, or part of a graph.
   value = value.detach();
   value.set_requires_grad(trainable_);
   value_ = std::move(value);

@@ -11,15 +11,15 @@ namespace weft {
 
 namespace {
 
-/// What a forward finds in a module and all below it, besides its inputs.
+/// The state of a module and all below it that a forward uses, besides its inputs.
 class FoundInModule {
  public:
   explicit FoundInModule(const Module& module) { visit(module); }
 
-  /// std::invalid_argument naming a parameter that has changed since `before`.
+  /// Throws std::invalid_argument naming a parameter that has changed since `before`.
   void check_values(const FoundInModule& before, const Module& module) const;
   bool trains_as(const FoundInModule& other) const { return training_ == other.training_; }
-  /// Lets the module and all below it train or not, as they did then.
+  /// Sets the mode of the module and all below it to the recorded one.
   void set_training(Module& module) const {
     size_t next = 0;
     set_training(module, next);
@@ -43,7 +43,7 @@ class FoundInModule {
     }
     for (const auto& [name, child] : module.children()) visit(*child);
   }
-  /// Those above before those below, whom they set as well.
+  /// Sets parents before children, because setting a parent also sets its children.
   void set_training(Module& module, size_t& next) const {
     const bool training = training_[next++];
     if (module.is_training() != training) module.set_training(training);
@@ -68,7 +68,7 @@ void FoundInModule::check_values(const FoundInModule& before, const Module& modu
   }
 }
 
-/// A second run trains as the first one did.
+/// Runs the second forward in the training mode of the first one.
 class TrainingScope {
  public:
   TrainingScope(Module& module, const FoundInModule& now, const FoundInModule& then)
@@ -98,7 +98,7 @@ Tensors Module::run_forward(const Tensors& inputs,
         if (life.expired()) fail("checkpoint: the module that backward computes again is gone");
         if (!*first) {
           Tensors outputs = kept(given);
-          // Not before: the first forward of all may be what lays out the parameters.
+          // Only now, because the very first forward may be what lays out the parameters.
           first->emplace(*this);
           return outputs;
         }

@@ -11,7 +11,7 @@ namespace weft {
 
 namespace {
 
-/// A root mesh, and whether some tensor is cut over it.
+/// A root mesh, and whether some tensor is sharded over it.
 struct CutMesh {
   DeviceMesh mesh;
   bool cuts;
@@ -42,8 +42,8 @@ static std::vector<CutMesh> cut_meshes(const char* what, const Tensors& tensors)
   return meshes;
 }
 
-/// The ranks of the largest mesh: those of the others are among them, and another rank may hold
-/// only what is whole there.
+/// Returns the ranks of the largest mesh, which must include those of the other meshes. Of equally
+/// large meshes it prefers one over which a tensor is sharded.
 static Communicator widest_ranks(const char* what, const std::vector<CutMesh>& meshes) {
   const auto width = [](const CutMesh& of) { return std::pair(of.mesh.size(), of.cuts); };
   const CutMesh* widest = &meshes[0];
@@ -53,7 +53,7 @@ static Communicator widest_ranks(const char* what, const std::vector<CutMesh>& m
   const Communicator ranks = widest->mesh.communicator();
   for (const CutMesh& other : meshes) {
     const Communicator others = other.mesh.communicator();
-    // Of two of the same ranks, each rank must take the same.
+    // Ranks might choose differently among equally large meshes with different communicators.
     const bool is_ambiguous = width(other) == width(*widest) && other.cuts && !(others == ranks);
     if (ranks.contains(others) && !is_ambiguous) continue;
     fail(what, ": tensors lie over ", widest->mesh, " of ", ranks.name(), " and over ", other.mesh,
@@ -62,7 +62,7 @@ static Communicator widest_ranks(const char* what, const std::vector<CutMesh>& m
   return ranks;
 }
 
-/// Of the ranks that hold the same elements, the first.
+/// True on the first of the ranks that hold the same elements.
 static bool is_first_holder(const Sharding& sharding) {
   const DeviceMesh mesh = sharding.mesh();
   for (int axis = 0; axis < mesh.ndim(); ++axis) {

@@ -8,22 +8,22 @@
 
 namespace weft {
 
-/// How sums over the local elements of tensors of any layouts and meshes become sums over the
-/// wholes: by one all-reduce, in which an element that several ranks hold counts once.
+/// Turns sums over the local elements of tensors, with any layouts and meshes, into sums over the
+/// whole tensors by one all-reduce. An element that several ranks hold counts once.
 class SquaresReduction {
  public:
-  /// std::invalid_argument when one is Partial, or the ranks of none of the meshes are known to
-  /// hold those of all others.
+  /// std::invalid_argument when a tensor is Partial, or when no mesh is known to contain the ranks
+  /// of all others.
   SquaresReduction(const char* what, const Tensors& tensors);
 
   /// Whether this rank's part of tensor `i` counts.
   bool counts_here(size_t i) const { return counts_[i]; }
-  /// Adds up the ranks' numbers, in place; a dense tensor of one device, of equal size on each
-  /// rank. Nothing where no tensor lies over several ranks.
+  /// Adds up the ranks' numbers in place: a dense tensor of one device, of equal size on each rank.
+  /// Has no effect if no tensor is laid out over several ranks.
   void reduce(const Tensor& sums) const;
 
  private:
-  /// Empty: each rank has everything.
+  /// Empty when no tensor has a sharding.
   Communicator ranks_;
   std::vector<bool> counts_;
 };

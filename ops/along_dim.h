@@ -7,22 +7,22 @@
 #include "ops/dim_names.h"
 #include "ops/structure.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 
 namespace weft {
 
-// Ops along one dim, attribute 0, which is whole on each device; the others are kept.
+// Ops along one dim, attribute 0, which is never sharded; the other dims may be.
 
 inline int along_dim(const Call& c) { return static_cast<int>(c.attribute(0)); }
 
-/// The dims of an array of `ndim` by names, with `name` for dim `dim`: "d0 [d1] d2".
+/// Dims of an array of `ndim` dims by name, with `name` for dim `dim`: "d0 [d1] d2".
 inline std::string dims_with(int ndim, int dim, const std::string& name) {
   std::string text;
   for (int d = 0; d < ndim; ++d) text += (d == dim ? name : dim_name(d)) + " ";
   return text;
 }
 
-/// The rule of ops whose operands and result are of one shape.
+/// Returns the rule of ops whose operands and result have the same shape.
 inline Rule along_dim_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   const int dim = static_cast<int>(attributes.structure[0]);
   const std::string array = dims_with(shapes[0].ndim(), dim, "[n]");
@@ -31,13 +31,13 @@ inline Rule along_dim_rule(const Attributes& attributes, std::span<const Shape> 
   return {in + "-> " + array};
 }
 
-/// `dim` of `a` counted from the front.
+/// Returns `dim` of `a`, counted from the front.
 inline int checked_dim(const char* what, const Tensor& a, int dim) {
   if (!a) fail(what, ": no tensor");
   return normalized_dim(what, dim, a.ndim());
 }
 
-/// Dims `dim` and the last exchanged.
+/// Returns `block` with dim `dim` and the last one exchanged.
 inline Block with_last_dim(const Block& block, int dim) {
   Block turned = block;
   const int last = block.shape.ndim() - 1;

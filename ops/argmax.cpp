@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rows.h"
-#include "src/kernels/copy.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/ops/reductions.h"
 
 namespace weft {
@@ -11,7 +11,7 @@ static Stage row_min_stage() {
           }};
 }
 
-/// Over a cut dim: the extreme of all, then the least index of the whole at which it stands.
+/// For a sharded dim: the least index, in the whole tensor, at which the overall extreme occurs.
 static Stage first_index_stage() {
   return {.result = "...",
           .reduce = ReduceOp::min,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/promotion.h"
-#include "src/kernels/map.h"
+#include "src/kernels/map/map.h"
 
 namespace weft {
 
@@ -158,11 +158,12 @@ static const Op number_div_op = list({
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}, .low = 0.5, .high = 2}},
 });
 
-static Tensor call_with_number(const Op& op, const Tensor& a, double number) {
-  return op({for_scalar(op.spec().name.c_str(), a, number)}, {.values = {number}});
+static Tensor call_with_number(const Op& op, const Tensor& a, Number number) {
+  return op({for_scalar(op.spec().name.c_str(), a, number)}, {.values = {number.value}});
 }
 
-/// What, added, takes `number` away: -number, or what integers that do not hold it wrap to.
+/// Returns the number whose addition subtracts `number`: -number, wrapped for integer dtypes that
+/// cannot hold it.
 static double negative_of(DType dtype, double number) {
   if (dtype == DType::u8) return number == 0 ? 0 : 0x1p8 - number;
   const bool is_least =
@@ -174,20 +175,20 @@ Tensor add(const Tensor& a, const Tensor& b) { return call_promoted(add_op, a, b
 Tensor sub(const Tensor& a, const Tensor& b) { return call_promoted(sub_op, a, b); }
 Tensor mul(const Tensor& a, const Tensor& b) { return call_promoted(mul_op, a, b); }
 Tensor div(const Tensor& a, const Tensor& b) { return call_promoted_floating(div_op, a, b); }
-Tensor add(const Tensor& a, double b) { return call_with_number(add_number_op, a, b); }
-Tensor sub(const Tensor& a, double b) {
+Tensor add(const Tensor& a, Number b) { return call_with_number(add_number_op, a, b); }
+Tensor sub(const Tensor& a, Number b) {
   const Tensor operand = for_scalar("sub", a, b);
-  return add_number_op({operand}, {.values = {negative_of(operand.dtype(), b)}});
+  return add_number_op({operand}, {.values = {negative_of(operand.dtype(), b.value)}});
 }
-Tensor sub(double a, const Tensor& b) {
-  return add_number_op({neg(for_scalar("sub", b, a))}, {.values = {a}});
+Tensor sub(Number a, const Tensor& b) {
+  return add_number_op({neg(for_scalar("sub", b, a))}, {.values = {a.value}});
 }
-Tensor mul(const Tensor& a, double b) { return call_with_number(mul_number_op, a, b); }
-Tensor div(const Tensor& a, double b) {
-  return div_number_op({as_floating("div", a)}, {.values = {b}});
+Tensor mul(const Tensor& a, Number b) { return call_with_number(mul_number_op, a, b); }
+Tensor div(const Tensor& a, Number b) {
+  return div_number_op({as_floating("div", a)}, {.values = {b.value}});
 }
-Tensor div(double a, const Tensor& b) {
-  return number_div_op({as_floating("div", b)}, {.values = {a}});
+Tensor div(Number a, const Tensor& b) {
+  return number_div_op({as_floating("div", b)}, {.values = {a.value}});
 }
 
 }  // namespace weft

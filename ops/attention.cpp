@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/matmul/attention.h"
+#include "src/kernels/attention/attention.h"
+
+#include <cmath>
 
 #include "ops/promotion.h"
 #include "ops/structure.h"
-#include "src/kernels/dense.h"
+#include "src/kernels/copy/dense.h"
 #include "weft/ops/networks.h"
 
 namespace weft {
 
-/// [batch, sequence, heads, d] as the kernel's [batch, heads, sequence, d].
+/// Returns [batch, sequence, heads, d] as the kernel's [batch, heads, sequence, d].
 static Block heads_first(const Block& block) {
   Block turned = block;
   std::swap(turned.shape[1], turned.shape[2]);
@@ -16,7 +18,8 @@ static Block heads_first(const Block& block) {
   return turned;
 }
 
-/// structure: causal; values: the scale. The queries are the whole's last ones.
+/// structure: causal; values: the scale. The queries are the last positions of the sequence of
+/// keys.
 static AttentionOptions attention_options(const Call& c) {
   const int64_t first = c.in_shape(1)[1] - c.in_shape(0)[1] + c.in_box(0).offset[1];
   return {.scale = c.value(0), .causal = c.attribute(0) != 0, .query_offset = first};
@@ -26,8 +29,8 @@ static Attributes attention_attributes(bool causal, double scale) {
   return {.structure = {causal}, .values = {scale}};
 }
 
-/// operands: q, k, v, out, logsumexp, gradient of out. Each query's part of dk and dv is a term of
-/// a sum: over a cut sequence they are Partial.
+/// operands: q, k, v, out, logsumexp, gradient of out. dk and dv are sums over the queries, so they
+/// are Partial when the sequence of queries is sharded.
 static const Op attention_backward_op = list({
     .name = "attention_backward",
     .rule = "b s (g r) [d], b [t] g [d], b [t] g [d], b s (g r) [d], b (g r) s, b s (g r) [d] -> "

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-// Integers are computed in i64, whose lower bits are what the dtype keeps.
+// Integers are computed in i64; the dtype keeps the lower bits.
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/promotion.h"
 #include "ops/structure.h"
-#include "src/kernels/copy.h"
+#include "src/kernels/copy/copy.h"
 
 namespace weft {
 
@@ -17,7 +17,7 @@ static Structure dtype_number() {
 
 static bool keeps_linear(DType from, DType to) { return is_floating(from) && is_floating(to); }
 
-/// Between floating dtypes a cast is linear: a Partial passes, with its rounding on each rank.
+/// Between floating dtypes a cast counts as linear: a Partial passes, rounded on each rank.
 static const Op cast_op = list({
     .name = "cast",
     .rule = "... -> ...",
@@ -31,7 +31,7 @@ static const Op cast_op = list({
                 {.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::bf16)}}}},
 });
 
-/// To or from integers and bool a cast rounds or compares: a Partial is reduced first.
+/// A cast to or from integers and bool rounds or compares: a Partial is reduced first.
 static const Op convert_op = list({
     .name = "convert",
     .rule = "... -> ...",

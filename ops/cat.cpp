@@ -3,11 +3,11 @@
 
 #include "mesh/pattern.h"
 #include "ops/dim_names.h"
-#include "ops/fetch.h"
-#include "ops/op_body.h"
+#include "ops/engine/fetch.h"
+#include "ops/engine/op_body.h"
 #include "ops/promotion.h"
 #include "ops/structure.h"
-#include "src/kernels/copy.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -27,7 +27,7 @@ static Rule cat_rule(const Attributes& attributes, std::span<const Shape> shapes
   return {in + "-> " + out, {{"n", total}}};
 }
 
-/// Where operand i begins in the result.
+/// Returns the offset of operand `operand` in the result.
 static int64_t start_of(int dim, int operand, std::span<const Shape> shapes) {
   int64_t start = 0;
   for (int i = 0; i < operand; ++i) start += shapes[static_cast<size_t>(i)][dim];

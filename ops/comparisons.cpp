@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/promotion.h"
-#include "src/kernels/map.h"
+#include "src/kernels/map/map.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -37,7 +37,7 @@ struct Where {
     return condition != T(0) ? a : b;
   }
 };
-/// NaN if one is.
+/// NaN if either operand is NaN.
 struct Maximum {
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
@@ -64,7 +64,7 @@ Op comparison(const char* name, F functor) {
   });
 }
 
-/// Where both are equal each gets half, as in PyTorch.
+/// Each operand gets half of the gradient where both are equal, as in PyTorch.
 void give_extreme(const Grad& g) {
   for (int i : {0, 1}) {
     if (!g.wants(i)) continue;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/cross_entropy.h"
+#include "src/kernels/cross_entropy/cross_entropy.h"
 
 #include "ops/promotion.h"
 #include "ops/rows.h"
-#include "src/kernels/embedding.h"
-#include "src/kernels/map.h"
+#include "src/kernels/embedding/embedding.h"
+#include "src/kernels/map/map.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/reductions.h"
 
@@ -21,7 +21,7 @@ struct RowLoss {
 
 }  // namespace
 
-/// This rank's first class.
+/// Returns the first class that this rank holds.
 static int64_t first_class(const Call& c) { return c.in_box(0).offset[last_dim(c)]; }
 
 static void check_targets(const Call& c) {
@@ -49,8 +49,8 @@ static const Op cross_entropy_backward_op = list({
           .high = 3}},
 });
 
-/// results: the rows' losses and, for the gradient, their logsumexp. Over a cut vocabulary ranks
-/// reduce three numbers a row.
+/// results: the rows' losses and, for the gradient, their logsumexp. With a sharded vocabulary,
+/// ranks reduce three numbers per row.
 static const Op cross_entropy_op = list({
     .name = "cross_entropy",
     .rule = "... v, ... -> ..., ...",
@@ -82,7 +82,7 @@ static const Op cross_entropy_op = list({
                 {.shapes = {{2, 5, 3}, {2, 5}}, .dtypes = {f32, i32}, .low = 0, .high = 3}},
 });
 
-/// How many targets count: Partial over a sharded batch, so that the mean needs one number.
+/// Number of targets that count: a Partial over a sharded batch, so the mean reduces one number.
 static const Op kept_targets_op = list({
     .name = "kept_targets",
     .rule = "... -> .",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/along_dim.h"
 #include "ops/promotion.h"
-#include "src/kernels/scan.h"
+#include "src/kernels/scan/scan.h"
 #include "weft/ops/along_dim.h"
 
 namespace weft {
@@ -10,7 +10,7 @@ static DType total_dtype(const Attributes&, std::span<const DType> dtypes, int) 
   return is_floating(dtypes[0]) ? dtypes[0] : i64;
 }
 
-/// structure: dim, whether from the end. The gradient goes the other way.
+/// structure: dim, whether from the end. The gradient sums in the opposite direction.
 static const Op cumulative_sum_op = list({
     .name = "cumulative_sum",
     .rule_of = along_dim_rule,

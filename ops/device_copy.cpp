@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/tensor_body.h"
-#include "src/kernels/copy.h"
+#include "ops/engine/tensor_body.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/autograd.h"
-#include "weft/context.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -20,7 +19,7 @@ Tensor Tensor::to(Device device) const {
     fail("to: a tensor ", shape(), " on meta has no values to copy to ", device);
   }
   Tensor result = copied_to(detach(), device);
-  if (!Context::current().grad_enabled || !requires_grad()) return result;
+  if (!is_recorded(*this)) return result;
   return record("to", {*this}, {result}, [from = this->device()](const Tensors& gradients) {
     return Tensors{gradients[0].to(from)};
   })[0];

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "mesh/plan.h"
-#include "ops/engine.h"
-#include "ops/layouts.h"
-#include "ops/tensor_body.h"
-#include "src/kernels/copy.h"
+#include "ops/engine/engine.h"
+#include "ops/engine/layouts.h"
+#include "ops/engine/tensor_body.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
 
@@ -26,14 +26,15 @@ static void check_for_mesh(const char* what, const Tensor& tensor, const DeviceM
   }
 }
 
-/// Records `result` as `input` in another layout: the gradient is brought back by the tape.
+/// Records `result` as `input` in another layout; `function` returns the gradient of `input`.
 static Tensor recorded(const char* name, const Tensor& input, const Tensor& result,
                        BackwardFunction function) {
-  if (!Context::current().grad_enabled || !input.requires_grad()) return result;
+  if (!is_recorded(input)) return result;
   return record(name, {input}, {result}, std::move(function))[0];
 }
 
-/// `gradient` as that of a tensor laid out so, by one plan: its dtype, Partial become Replicate.
+/// Returns `gradient` in the layout and dtype of a tensor laid out as `layout`, by one plan;
+/// Partial becomes Replicate.
 static Tensor gradient_moved_to(const Tensor& gradient, const Layout& layout) {
   const Sharding& sharding = layout.sharding;
   const Sharding target = sharding.has_partial() ? reduced_sharding(sharding) : sharding;
@@ -41,7 +42,7 @@ static Tensor gradient_moved_to(const Tensor& gradient, const Layout& layout) {
   return moved.dtype() == layout.dtype ? moved : moved.to(layout.dtype);
 }
 
-/// What every rank is said to hold must be one and the same.
+/// Checks that all ranks pass the same values, if the context asks for it.
 static void check_equal_on_ranks(const Tensor& whole, const DeviceMesh& mesh) {
   if (!Context::current().checks_equality || whole.device().kind == DeviceKind::meta) return;
   const Communicator& ranks = mesh.communicator();
@@ -81,13 +82,21 @@ Tensor Tensor::redistribute(const Placements& placements) const {
   if (!is_sharded()) {
     fail("redistribute: the tensor ", shape(), " is not laid out over a mesh; use distribute");
   }
-  Sharding target(sharding().mesh(), placements, ndim());
-  Tensor moved = moved_to(*this, layout_of(target, shape(), dtype()));
-  if (!Context::current().grad_enabled || !requires_grad()) return moved;
-  return record_move("redistribute", *this, moved,
-                     [from = layout_of(*this)](const Tensors& gradients) {
-                       return Tensors{gradient_moved_to(gradients[0], *from)};
-                     });
+  return redistributed(*this, Sharding(sharding().mesh(), placements, ndim()));
+}
+
+Tensor redistributed(const Tensor& tensor, const Sharding& target) {
+  Tensor moved = moved_to(tensor, layout_of(target, tensor.shape(), tensor.dtype()));
+  const bool is_part = moved.storage() == tensor.storage() && moved.numel() != 0 &&
+                       !(moved.box().shape == tensor.box().shape);
+  if (is_recorded(tensor)) {
+    moved = record_move("redistribute", tensor, moved,
+                        [from = layout_of(tensor)](const Tensors& gradients) {
+                          return Tensors{gradient_moved_to(gradients[0], *from)};
+                        });
+  }
+  if (is_part) moved.body()->is_partial_view = true;
+  return moved;
 }
 
 Tensor Tensor::full_tensor() const {
@@ -101,7 +110,7 @@ Tensor Tensor::full_tensor() const {
   });
 }
 
-/// The sharding of the gradient of `sharding`: shards stay; other axes as `stated` says.
+/// Sharding of the gradient of `sharding`: Shards stay; other axes as `stated`.
 static Sharding stated_gradient(const Sharding& sharding, const Placements& stated, int ndim) {
   Sharding given(sharding.mesh(), stated, ndim);
   for (int axis = 0; axis < sharding.axes(); ++axis) {
@@ -135,8 +144,7 @@ Tensor Tensor::to_local(const Placements& gradient) const {
 Tensor Tensor::to_local() const {
   check_tensor("to_local", *this);
   if (!is_sharded()) return *this;
-  bool records = Context::current().grad_enabled && requires_grad();
-  if (records && needs_statement(sharding())) {
+  if (is_recorded(*this) && needs_statement(sharding())) {
     fail("to_local: the tensor ", shape(), " is ", sharding(),
          ", so the ranks' gradients may be equal ",
          "or parts of a sum; say which: to_local({placements of the gradient})");
@@ -144,7 +152,7 @@ Tensor Tensor::to_local() const {
   return to_local_as(*this, sharding());
 }
 
-/// The gradient of a rank's part of `sharding`, from the whole's: avg divides by the ranks.
+/// Returns the gradient of a rank's part from that of the whole; Partial(avg) divides by the ranks.
 static Tensor gradient_of_part(const Tensor& gradient, const Sharding& sharding) {
   int64_t averaged = 1;
   for (int axis = 0; axis < sharding.axes(); ++axis) {
@@ -171,7 +179,7 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
   for (const Placement& placement : sharding.placements()) {
     bool ordered = placement.is_partial() && placement.op() != ReduceOp::sum &&
                    placement.op() != ReduceOp::avg;
-    if (ordered && local.requires_grad() && Context::current().grad_enabled) {
+    if (ordered && is_recorded(local)) {
       fail("from_local: ", placement, " has no gradient; reduce it first");
     }
   }
@@ -181,7 +189,7 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
                   });
 }
 
-/// Every rank's local shape.
+/// Returns the local shapes of all ranks.
 static std::vector<Shape> exchanged_shapes(const Tensor& local, const DeviceMesh& mesh) {
   Communicator ranks = mesh.root().communicator();
   constexpr int kNumbers = kMaxDims + 1;
@@ -200,7 +208,7 @@ static std::vector<Shape> exchanged_shapes(const Tensor& local, const DeviceMesh
   return shapes;
 }
 
-/// The whole's size along `dim`: the sum of the parts along the axes that cut it.
+/// Returns the whole's size along `dim`: the sum of the parts along the axes that cut it.
 static int64_t summed_size(const Sharding& sharding, const std::vector<Shape>& shapes, int dim) {
   DeviceMesh mesh = sharding.mesh();
   int64_t sum = 0;
@@ -236,7 +244,7 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
   return from_local(local, mesh, placements, shape);
 }
 
-/// What root tells the others before it sends.
+/// Broadcasts from root whether it has a tensor, and its dtype, shape and requires_grad.
 static std::vector<int64_t> broadcast_header(const Tensor& whole, const Communicator& ranks,
                                              int root) {
   std::vector<int64_t> header(kMaxDims + 4);
@@ -267,7 +275,7 @@ Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& pl
   if (sharding.has_partial()) fail("scatter: root's whole is no Partial; use from_local");
   Ref<Layout> layout = layout_of(sharding, shape, static_cast<DType>(header[1]));
   Tensor result = new_tensor(layout, cpu);
-  // Root's parts lie packed in rank order: one scatter of exact counts.
+  // Root packs the parts in rank order: one scatter with exact counts.
   std::vector<int64_t> counts;
   int64_t total = 0;
   for (int rank = 0; rank < ranks.size(); ++rank) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/random.h"
+#include "src/kernels/random/random.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops/networks.h"
 
 namespace weft {
 
-/// values: p; random: seed and stream. An element's fate depends on its place in the whole alone,
-/// so it is equal on all ranks of a Partial, and in the gradient.
+/// values: p; random: seed and stream. Whether an element is dropped depends only on its position
+/// in the whole tensor, so it is equal on all ranks of a Partial, and in the gradient.
 static const Op dropout_op = list({
     .name = "dropout",
     .rule = "... -> ...",

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/embedding.h"
+#include "src/kernels/embedding/embedding.h"
 
-#include "ops/layouts.h"
-#include "src/kernels/dense.h"
+#include "ops/engine/layouts.h"
+#include "src/kernels/copy/dense.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/networks.h"
 
@@ -12,8 +12,8 @@ namespace weft {
 
 static Tensor rows_of(const Tensor& weight, const Tensor& ids);
 
-/// The gradient of the weight: rows of the results' gradient added up by id. The last operand has
-/// no values: its layout says which rows each rank makes.
+/// The gradient of the weight: adds up the rows of the result's gradient by id. The last operand
+/// has no values: its layout determines the rows that each rank makes.
 static const Op embedding_backward_op = list({
     .name = "embedding_backward",
     .rule = "... d, ..., v -> v d",
@@ -31,7 +31,7 @@ static const Op embedding_backward_op = list({
          {.shapes = {{2, 5, 7}, {2, 5}, {3}}, .dtypes = {f32, i32, u8}, .low = 0, .high = 3}},
 });
 
-/// A byte for each row of the weight, cut as the weight's rows are.
+/// Returns a byte for each row of the weight, sharded like the weight's rows.
 static Tensor rows_made(const Grad& g) {
   TensorOptions options{.dtype = u8, .device = g.grad().device()};
   if (Sharding weight = g.in_sharding(0)) {
@@ -51,7 +51,7 @@ static void check_ids(const Call& c) {
   fail("embedding: id ", *outside, " is none of the ", rows, " rows of the weight ", c.in_shape(0));
 }
 
-/// Where rows of the weight are on other ranks their ids give zeros: a Partial(sum).
+/// Ids of rows that are on other ranks give zeros: with a sharded vocabulary a Partial(sum).
 static const Op embedding_op = list({
     .name = "embedding",
     .rule = "v d, ... -> ... d",

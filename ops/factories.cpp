@@ -5,17 +5,18 @@
 #include <cstdint>
 #include <utility>
 
-#include "ops/engine.h"
-#include "ops/layouts.h"
-#include "ops/overlap.h"
+#include "ops/engine/engine.h"
+#include "ops/engine/layouts.h"
+#include "ops/engine/overlap.h"
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
-#include "ops/tensor_body.h"
-#include "src/cuda/copy.h"
-#include "src/cuda/streams.h"
-#include "src/kernels/copy.h"
-#include "src/random.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/copy/cuda.h"
+#include "src/kernels/random/random.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/ops/shapes.h"
 
 namespace weft {
 
@@ -26,7 +27,7 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
   return new_tensor(layout_of(options.sharding, shape, options.dtype), options.device);
 }
 
-/// What is changed in place, or copied from, is not recorded.
+/// Throws if `a` requires a gradient and recording is enabled: these ops are not recorded.
 static void check_unrecorded(const char* what, const char* role, const Tensor& a) {
   if (!a.requires_grad() || !Context::current().grad_enabled) return;
   fail(what, ": the tensor ", a.shape(), role,
@@ -123,7 +124,7 @@ void normal_(const Tensor& a, double mean, double deviation) {
   a.storage()->mark_changed();
 }
 
-/// The numbers that an integer dtype has: the lowest, and one above the greatest (of i64 itself).
+/// Range of an integer dtype: the lowest number and one above the greatest (the greatest for i64).
 static std::pair<int64_t, int64_t> range_of(DType dtype) {
   if (dtype == i64) return {INT64_MIN, INT64_MAX};
   if (dtype == i32) return {INT32_MIN, int64_t{INT32_MAX} + 1};
@@ -163,7 +164,12 @@ void copy_(const Tensor& to, const Tensor& from) {
   check_tensor("copy_", from);
   check_unrecorded("copy_", "", to);
   check_unrecorded("copy_", " that is copied", from);
-  if (!(to.shape() == from.shape())) fail("copy_: ", from.shape(), " is copied to ", to.shape());
+  if (!(to.shape() == from.shape())) {
+    if (!broadcasts_to(from.shape(), to.shape())) {
+      fail("copy_: ", from.shape(), " is copied to ", to.shape());
+    }
+    return copy_(to, expand(from, to.shape()));
+  }
   if ((to.device().kind == DeviceKind::meta) != (from.device().kind == DeviceKind::meta)) {
     fail("copy_: a tensor ", from.shape(), " on ", from.device(), " is copied to one on ",
          to.device(), "; a parameter has memory from materialize() on");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dim_names.h"
 #include "ops/structure.h"
-#include "src/kernels/copy.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -26,7 +26,7 @@ static Rule flip_rule(const Attributes& attributes, std::span<const Shape> shape
   return {in + "-> " + out, std::move(sizes)};
 }
 
-/// A slice of the result is what lies as far from the other end.
+/// A slice of the result needs the slice at the same distance from the other end.
 static Box flip_needs(const Attributes& attributes, int, std::span<const Shape> shapes,
                       const Box& result) {
   Box box = result;

@@ -2,7 +2,7 @@
 #include "ops/functions.h"
 
 #include "ops/promotion.h"
-#include "src/math.h"
+#include "src/kernels/math/math.h"
 
 namespace weft {
 
@@ -20,7 +20,7 @@ struct Abs {
     return abs(a);
   }
 };
-/// -1, 0 or 1; NaN of NaN.
+/// -1, 0 or 1; NaN for NaN.
 struct Sign {
   template <class T>
   WEFT_FN T operator()(T a) const {
@@ -116,7 +116,7 @@ struct Relu {
     return a > T(0) || a != a ? a : T(0);
   }
 };
-/// Of the result: 0 where that is 0.
+/// Takes relu's result: the gradient is 0 where that is 0.
 struct ReluGradient {
   template <class T>
   WEFT_FN T operator()(T gradient, T result) const {

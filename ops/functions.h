@@ -4,13 +4,13 @@
 #include <functional>
 #include <vector>
 
-#include "src/kernels/map.h"
-#include "weft/op.h"
+#include "src/kernels/map/map.h"
+#include "weft/extend/op.h"
 
 namespace weft {
 
-/// What a function of one or two numbers is besides its functor. Without a backward no gradient
-/// flows through it.
+/// Describes a function of one or two numbers, apart from its functor. Without a backward no
+/// gradient flows through it.
 struct FunctionSpec {
   const char* name;
   std::function<void(const Grad&)> backward = nullptr;
@@ -20,7 +20,7 @@ struct FunctionSpec {
   double low = -2, high = 2;
 };
 
-/// The op of a function, except for its forward and samples.
+/// Returns the spec of a function's op, without forward and samples.
 inline OpSpec op_spec_of(const FunctionSpec& spec) {
   return {.name = spec.name,
           .linear = spec.linear,
@@ -34,7 +34,7 @@ inline DType bool_result(const Attributes&, std::span<const DType>, int) { retur
 
 inline namespace WEFT_COMPILER {
 
-/// A function of one number of any dtype.
+/// Registers a function of one number of any dtype.
 template <class F>
 Op function(F functor, const FunctionSpec& spec) {
   OpSpec op = op_spec_of(spec);
@@ -44,7 +44,7 @@ Op function(F functor, const FunctionSpec& spec) {
   return list(std::move(op));
 }
 
-/// The same for functions that have floating values only.
+/// The same for functions that return floating values only.
 template <class F>
 Op floating_function(F functor, const FunctionSpec& spec) {
   OpSpec op = op_spec_of(spec);
@@ -54,7 +54,7 @@ Op floating_function(F functor, const FunctionSpec& spec) {
   return list(std::move(op));
 }
 
-/// A function of two floating numbers.
+/// Registers a function of two floating numbers.
 template <class F>
 Op floating_function_of_two(F functor, const FunctionSpec& spec) {
   OpSpec op = op_spec_of(spec);
@@ -65,7 +65,8 @@ Op floating_function_of_two(F functor, const FunctionSpec& spec) {
   return list(std::move(op));
 }
 
-/// A fused gradient: of the result's gradient and the operand. Linear in the former.
+/// Registers a fused gradient: a function, linear in the result's gradient, of that and the
+/// operand.
 template <class F>
 Op gradient_of(const char* name, F functor) {
   return list({

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/norm.h"
+#include "src/kernels/norm/norm.h"
 
 #include "ops/rows.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops/networks.h"
 
 namespace weft {
 
 static int64_t row_size(const Call& c) { return c.in_shape(0).back(); }
 
-/// Statistics of rows of which a part is here: the first `count` stages.
+/// Statistics of rows of which this rank holds a part: the first `count` stages.
 static CutRows cut_rows(const Call& c, int count) {
   CutRows cut{.size = row_size(c), .sums = {}};
   for (int i = 0; i < count; ++i) cut.sums[i] = c.stage(i);
   return cut;
 }
 
-/// dx has x's dtype, the gradients of weight and bias have theirs.
+/// dx has the dtype of x, the gradients of weight and bias have that of the weight.
 static DType norm_gradient_dtype(const Attributes&, std::span<const DType> dtypes, int result) {
   return dtypes[result == 0 ? 1 : 2];
 }
 
-/// A stage that sums over the part of a row.
+/// Returns a stage that sums over a rank's part of each row.
 static Stage row_sum_stage(std::function<void(const Call&)> run) {
   return {.result = "...", .reduce = ReduceOp::sum, .run = std::move(run)};
 }

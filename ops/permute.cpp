@@ -4,7 +4,7 @@
 #include "ops/dim_names.h"
 #include "ops/structure.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/powers.h"
 
+#include <cmath>
 #include <limits>
 
 #include "ops/functions.h"
 #include "ops/promotion.h"
-#include "src/logarithms.h"
+#include "src/kernels/math/logarithms.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
 
 namespace {
 
-/// By squaring, modulo 2^64. Negative exponents: the quotient cut to an integer, 0 for 0.
+/// By squaring, modulo 2^64. A negative exponent truncates the quotient to an integer (0 for 0).
 struct IntegerPower {
   WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
     if (b < 0) return a == 1 ? 1 : a != -1 ? 0 : b % 2 ? -1 : 1;
@@ -53,7 +54,7 @@ struct SecondPower {
     return a * a;
   }
 };
-/// The power 0.5, which differs from the root in what it says of -0 and -infinity.
+/// The power 0.5, which differs from the square root for -0 and -infinity.
 struct HalfPower {
   template <class T>
   WEFT_FN T operator()(T a) const {
@@ -61,14 +62,14 @@ struct HalfPower {
     return a == -kInfinity ? kInfinity : sqrt(a + T(0));
   }
 };
-/// b a^(b-1); 0 for the exponent 0.
+/// Gradient of the base: b a^(b-1); 0 for the exponent 0.
 struct PowerBaseGradient {
   template <class T>
   WEFT_FN T operator()(T gradient, T a, T b) const {
     return b == T(0) ? T(0) : gradient * b * pow(a, b - T(1));
   }
 };
-/// a^b log(a); 0 for the base 0 where the power is 0 or 1.
+/// Gradient of the exponent: a^b log(a); 0 for the base 0 where the power is 0 or 1.
 struct PowerExponentGradient {
   template <class T>
   WEFT_FN T operator()(T gradient, T a, T b, T result) const {
@@ -100,8 +101,8 @@ struct Log10 {
     return log10(a);
   }
 };
-/// Equal infinities have no difference. The logarithm of 1 + e is log1p's, for e in [0, 1] alone:
-/// with its edges the loop does not vectorise.
+/// Equal infinities count as difference 0. Computes log1p(e) inline for 0 <= e <= 1: with the
+/// special cases of log1p the loop does not vectorise.
 struct LogAddExp {
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
@@ -226,11 +227,11 @@ static const Op logaddexp_op = floating_function_of_two(
                   .saves_in = {0, 1}});
 
 Tensor pow(const Tensor& a, const Tensor& b) { return call_promoted(pow_op, a, b); }
-Tensor pow(const Tensor& a, double b) {
-  return pow_number_op({for_scalar("pow", a, b)}, {.values = {b}});
+Tensor pow(const Tensor& a, Number b) {
+  return pow_number_op({for_scalar("pow", a, b)}, {.values = {b.value}});
 }
-Tensor pow(double a, const Tensor& b) {
-  return number_pow_op({for_scalar("pow", b, a)}, {.values = {a}});
+Tensor pow(Number a, const Tensor& b) {
+  return number_pow_op({for_scalar("pow", b, a)}, {.values = {a.value}});
 }
 Tensor expm1(const Tensor& a) { return expm1_op({as_floating("expm1", a)}); }
 Tensor log1p(const Tensor& a) { return log1p_op({as_floating("log1p", a)}); }

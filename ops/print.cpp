@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <ostream>
+#include <string>
 
 #include "mesh/plan.h"
-#include "ops/tensor_body.h"
+#include "ops/engine/tensor_body.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
+#include "weft/mesh.h"
 
 namespace weft {
 
@@ -18,28 +24,137 @@ std::string explain(const Tensor& tensor, const Placements& placements) {
   return to_string(plan_on(tensor.device().kind, *plan));
 }
 
-/// More elements than this along a dim are shortened to its first and last three.
-static constexpr int64_t kShownElements = 8;
+namespace {
 
-static void print_values(std::ostream& out, const std::vector<double>& values, const Shape& shape,
-                         int dim, int64_t first) {
-  if (dim == shape.ndim()) {
-    out << values[static_cast<size_t>(first)];
-    return;
+/// A tensor of more elements is shown by the first and last three along each dim.
+constexpr int64_t kShownElements = 1000;
+constexpr int64_t kEdge = 3;
+constexpr size_t kLineWidth = 80;
+
+bool is_summarised(const Shape& shape) { return shape.product() > kShownElements; }
+
+/// Dims of what is shown.
+Shape shown_shape(Shape shape) {
+  if (!is_summarised(shape)) return shape;
+  for (int d = 0; d < shape.ndim(); ++d) shape[d] = std::min(shape[d], 2 * kEdge);
+  return shape;
+}
+
+/// Copies the first and last elements along `dim` and those after it.
+void copy_edges(const Block& to, const Block& from, int dim) {
+  if (dim == from.shape.ndim()) return copy(to, from);
+  const int64_t size = from.shape[dim], shown = to.shape[dim];
+  const auto part = [&](const Block& block, int64_t begin, int64_t count) {
+    Box box{Dims::filled(block.shape.ndim(), 0), block.shape};
+    box.offset[dim] = begin;
+    box.shape[dim] = count;
+    return block.part(box);
+  };
+  const int64_t first = size == shown ? size : kEdge, last = shown - first;
+  copy_edges(part(to, 0, first), part(from, 0, first), dim + 1);
+  if (last > 0) copy_edges(part(to, first, last), part(from, size - last, last), dim + 1);
+}
+
+std::string number_text(const char* format, double number) {
+  char text[400];
+  std::snprintf(text, sizeof text, format, number);
+  return text;
+}
+
+/// As PyTorch: whole numbers as "1.", others with four digits, in powers of ten where they differ
+/// much in size.
+std::vector<std::string> float_texts(const std::vector<double>& values) {
+  double least = HUGE_VAL, greatest = 0;
+  bool is_whole = true;
+  for (const double value : values) {
+    if (!std::isfinite(value) || value == 0) continue;
+    least = std::min(least, std::abs(value));
+    greatest = std::max(greatest, std::abs(value));
+    is_whole = is_whole && value == std::trunc(value);
   }
-  int64_t stride = 1;
-  for (int d = dim + 1; d < shape.ndim(); ++d) stride *= shape[d];
+  const bool has_powers =
+      greatest > 0 && (greatest / least > 1000 || greatest > 1e8 || (!is_whole && least < 1e-4));
+  std::vector<std::string> texts;
+  for (const double value : values) {
+    std::string text = number_text(has_powers ? "%.4e" : is_whole ? "%.0f" : "%.4f", value);
+    if (!has_powers && is_whole && std::isfinite(value)) text += '.';
+    texts.push_back(std::isnan(value) ? "nan" : std::move(text));
+  }
+  return texts;
+}
+
+std::vector<std::string> texts_of(const Tensor& tensor, const Shape& shown) {
+  const auto count = static_cast<size_t>(shown.product());
+  const Block from = tensor.block();
+  if (is_floating(tensor.dtype())) {
+    std::vector<double> values(count);
+    copy_edges(dense_block(values.data(), DType::f64, shown), from, 0);
+    return float_texts(values);
+  }
+  std::vector<int64_t> values(count);
+  copy_edges(dense_block(values.data(), DType::i64, shown), from, 0);
+  std::vector<std::string> texts;
+  for (const int64_t value : values) {
+    const bool is_truth = tensor.dtype() == DType::boolean;
+    texts.push_back(is_truth ? value ? "True" : "False" : std::to_string(value));
+  }
+  return texts;
+}
+
+/// The elements as they are written.
+struct Written {
+  const Shape& shape;
+  const Shape& shown;
+  std::vector<std::string> texts;
+  size_t width = 0;
+};
+
+void print_line(std::ostream& out, const Written& written, size_t first, size_t indent) {
+  const int dim = written.shape.ndim() - 1;
+  const int64_t count = written.shown[dim];
+  const bool has_gap = count < written.shape[dim];
+  const size_t in_line =
+      std::max<size_t>(1, (kLineWidth - std::min(kLineWidth, indent)) / (written.width + 2));
+  size_t place = 0;
+  const std::string next_line = std::string(",\n").append(indent + 1, ' ');
+  const auto separate = [&] {
+    if (place > 0) out << (place % in_line ? ", " : next_line);
+    ++place;
+  };
   out << '[';
-  for (int64_t i = 0; i < shape[dim]; ++i) {
-    if (shape[dim] > kShownElements && i == 3) {
-      out << ", ...";
-      i = shape[dim] - 3;
+  for (int64_t i = 0; i < count; ++i) {
+    if (has_gap && i == kEdge) {
+      separate();
+      out << " ...";
     }
-    if (i > 0) out << ", ";
-    print_values(out, values, shape, dim + 1, first + i * stride);
+    separate();
+    const std::string& text = written.texts[first + static_cast<size_t>(i)];
+    out << std::string(written.width - std::min(written.width, text.size()), ' ') << text;
   }
   out << ']';
 }
+
+void print_values(std::ostream& out, const Written& written, int dim, size_t first, size_t indent) {
+  const int dims = written.shape.ndim();
+  if (dims == 0) {
+    out << written.texts[0];
+    return;
+  }
+  if (dim == dims - 1) return print_line(out, written, first, indent);
+  size_t stride = 1;
+  for (int d = dim + 1; d < dims; ++d) stride *= static_cast<size_t>(written.shown[d]);
+  const std::string gap =
+      std::string(",").append(static_cast<size_t>(dims - 1 - dim), '\n').append(indent + 1, ' ');
+  out << '[';
+  for (int64_t i = 0; i < written.shown[dim]; ++i) {
+    if (i > 0) out << gap;
+    if (written.shown[dim] < written.shape[dim] && i == kEdge) out << "..." << gap;
+    print_values(out, written, dim + 1, first + static_cast<size_t>(i) * stride, indent + 1);
+  }
+  out << ']';
+}
+
+}  // namespace
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (!tensor) return out << "Tensor()";
@@ -47,8 +162,20 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (tensor.is_sharded()) out << ", " << tensor.sharding();
   out << ')';
   if (tensor.device().kind == DeviceKind::meta || !tensor.storage()->is_bound()) return out;
-  out << (tensor.is_sharded() ? " here " : " ");
-  print_values(out, tensor.to_vector<double>(), tensor.box().shape, 0, 0);
+  const Box box = tensor.box();
+  if (tensor.is_sharded()) {
+    out << "\nrank " << tensor.sharding().mesh().rank() << " holds " << box.shape << " from "
+        << box.offset << ':';
+  }
+  if (box.shape.product() == 0) return out << " []";
+  const Shape shown = shown_shape(box.shape);
+  Written written{box.shape, shown, texts_of(tensor, shown)};
+  for (const std::string& text : written.texts) {
+    // That of finite numbers, as in PyTorch; True and False have neither letter.
+    if (text.find_first_of("ni") == text.npos) written.width = std::max(written.width, text.size());
+  }
+  out << (box.shape.ndim() > 0 ? '\n' : ' ');
+  print_values(out, written, 0, 0, 0);
   return out;
 }
 

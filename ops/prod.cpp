@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/promotion.h"
 #include "ops/reduced_dims.h"
-#include "src/kernels/reduce.h"
-#include "src/kernels/scan.h"
+#include "src/kernels/reduce/reduce.h"
+#include "src/kernels/scan/scan.h"
 #include "weft/ops/reductions.h"
 
 namespace weft {
@@ -20,7 +20,7 @@ static const Op prod_gradient_op = list({
     .samples = {{{{5}, {5, 7}}}, {{{2, 5}, {2, 5, 3}}}},
 });
 
-/// With the reduced dims last, as one.
+/// Moves the reduced dims to the end and joins them, for prod_gradient.
 static void give_products_of_others(const Grad& g) {
   std::vector<int> order, last, back;
   Shape rows;
@@ -44,7 +44,7 @@ static void give_products_of_others(const Grad& g) {
   g.give(0, permute(reshape(gradient, turned.shape()), back));
 }
 
-/// There is no Partial product: what is reduced is whole.
+/// There is no Partial product, so the reduced dims are never sharded.
 static const Op prod_op = list({
     .name = "prod",
     .rule_of =

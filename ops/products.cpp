@@ -2,7 +2,7 @@
 #include "weft/ops/products.h"
 
 #include "ops/promotion.h"
-#include "src/matmul/gemm.h"
+#include "src/kernels/matmul/gemm.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -11,7 +11,7 @@ static double one_product(const Attributes&) { return 1; }
 
 static float beta_of(const Call& c) { return c.accumulate() ? 1.0f : 0.0f; }
 
-/// The last two dims exchanged.
+/// Returns `block` with the last two dims exchanged.
 static Block transposed_matrix(const Block& block) {
   Block turned = block;
   int last = block.shape.ndim() - 1;
@@ -40,8 +40,8 @@ static const Op matmul_op = list({
                 {.shapes = {{5, 7}, {7, 3}}, .dtypes = {i64, i64}, .low = -9, .high = 9}},
 });
 
-/// The gradient of a linear layer's weight: contracted over all leading dims, never batched and
-/// then summed.
+/// The gradient of a linear layer's weight: contracts over all leading dims at once, instead of a
+/// batched product and a sum.
 static const Op linear_weight_gradient_op = list({
     .name = "linear_weight_gradient",
     .rule = "... n, ... k -> n k",

@@ -8,13 +8,13 @@
 #include "ops/dim_names.h"
 #include "ops/structure.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
-// What reductions share. Their one structural attribute is the set of reduced dims, as bits;
-// results lack them.
+// Shared by reductions. Their only structural attribute is the set of reduced dims, as bits;
+// results lack these dims.
 
 inline bool is_reduced(const Attributes& attributes, int dim) {
   return attributes.structure[0] >> dim & 1;
@@ -40,7 +40,7 @@ inline Dims reduced_dims(const Call& c) {
   return dims;
 }
 
-/// `shape` with size 1 at the reduced dims.
+/// Returns `shape` with size 1 at the reduced dims.
 inline Shape kept_shape(const Attributes& attributes, Shape shape) {
   for (int d = 0; d < shape.ndim(); ++d) {
     if (is_reduced(attributes, d)) shape[d] = 1;
@@ -48,7 +48,7 @@ inline Shape kept_shape(const Attributes& attributes, Shape shape) {
   return shape;
 }
 
-/// The reduced dims stand in the rule between `before` and `after`: "" and ":max", "[" and "]".
+/// Returns a rule that marks reduced dims by `before` and `after`: "" and ":max", or "[" and "]".
 inline Rule reduction_rule(const Attributes& attributes, std::span<const Shape> shapes,
                            const char* before, const char* after) {
   std::string in, out;

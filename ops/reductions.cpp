@@ -3,9 +3,9 @@
 
 #include "ops/promotion.h"
 #include "ops/reduced_dims.h"
-#include "src/kernels/map.h"
-#include "src/kernels/reduce.h"
-#include "src/math.h"
+#include "src/kernels/map/map.h"
+#include "src/kernels/math/math.h"
+#include "src/kernels/reduce/reduce.h"
 
 namespace weft {
 
@@ -13,7 +13,7 @@ static Rule sum_rule(const Attributes& attributes, std::span<const Shape> shapes
   return reduction_rule(attributes, shapes, "", "");
 }
 
-/// Elements of the whole operand that one element of the result is made of.
+/// Number of elements of the whole operand that one element of the result is reduced from.
 static double reduced_count(const Attributes& attributes, const Shape& shape) {
   double count = 1;
   for (int d = 0; d < shape.ndim(); ++d) {
@@ -22,7 +22,7 @@ static double reduced_count(const Attributes& attributes, const Shape& shape) {
   return count;
 }
 
-/// The result's gradient, as often as the operand has elements.
+/// Returns the result's gradient, expanded to the operand's shape.
 static Tensor spread(const Grad& g) {
   return expand(reshape(g.grad(), kept_shape(g.attributes(), g.in_shape(0))), g.in_shape(0));
 }

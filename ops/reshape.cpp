@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dim_names.h"
 #include "ops/structure.h"
-#include "src/kernels/copy.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
 namespace {
 
-/// Writes the rule of one reshape: runs of dims with equal products belong together.
+/// Writes the rule of one reshape: runs of dims with equal products correspond to each other.
 class ReshapeRule {
  public:
   ReshapeRule(const Shape& from, const Shape& to) : from_(from), to_(to) {}
@@ -70,7 +70,7 @@ class ReshapeRule {
 
 }  // namespace
 
-/// Strides of a block of `shape` as `to`, where its memory allows; dims of size 1 are free.
+/// Returns the strides of `block` viewed as `to`, if its memory allows it; dims of size 1 have any.
 static std::optional<Strides> viewed_strides(const Block& block, const Shape& to) {
   Strides strides = dense_strides(to);
   if (block.is_dense()) return strides;
@@ -96,7 +96,7 @@ static std::optional<Strides> viewed_strides(const Block& block, const Shape& to
   return strides;
 }
 
-/// In doubles: a shape that overflows has other elements, too.
+/// Counts in double, since the int64 product of a shape that overflows could seem to fit.
 static bool fits_reshape(const Dims& to, std::span<const Shape> shapes) {
   double elements = 1;
   for (int64_t size : to) elements *= static_cast<double>(size);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/rope.h"
+#include "src/kernels/rope/rope.h"
 
-#include "src/kernels/dense.h"
+#include "src/kernels/copy/dense.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops/networks.h"
 
 namespace weft {
 
-/// values: theta, the position of the whole's first element, whether it turns back.
+/// values: theta, the position of the whole's first element, 1 for the inverse rotation.
 static const Op rope_op = list({
     .name = "rope",
     .rule = "b s h [d] -> b s h [d]",

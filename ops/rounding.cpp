@@ -3,7 +3,7 @@
 
 #include "ops/functions.h"
 #include "ops/promotion.h"
-#include "src/math.h"
+#include "src/kernels/math/math.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -28,7 +28,7 @@ struct Trunc {
     return std::trunc(a);
   }
 };
-/// In the rounding mode that programs start in.
+/// In the default rounding mode, to nearest even.
 struct Round {
   template <class T>
   WEFT_FN T operator()(T a) const {
@@ -36,7 +36,7 @@ struct Round {
   }
 };
 struct FloorDivide {
-  /// The remainder is taken off first, so that the quotient is off an integer by rounding alone.
+  /// Subtracts the remainder first, so that the quotient differs from an integer by rounding only.
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
     if (b == T(0)) return a / b;
@@ -78,12 +78,12 @@ struct CopySign {
   }
 };
 
-/// The bits of a number other than 0 are those of its neighbour plus or minus one.
+/// The neighbours of a number other than 0 have its bits plus or minus one.
 template <class Bits>
 WEFT_FN Bits neighbour(Bits bits, bool grows) {
   return static_cast<Bits>(grows ? bits + 1 : bits - 1);
 }
-/// Among numbers of `dtype`, which float holds.
+/// Finds the next number of `dtype`; bf16 and f16 are represented as float.
 struct NextAfter {
   DType dtype;
   WEFT_FN double operator()(double a, double b) const { return std::nextafter(a, b); }
@@ -163,7 +163,7 @@ static const Op nextafter_op = list({
     .samples = {{{{5, 7}, {5, 7}}}, {.shapes = {{5, 7}, {7}}, .dtypes = {bf16, bf16}}},
 });
 
-/// Integers are rounded already.
+/// Returns integers unchanged.
 static Tensor rounded(const Op& op, const Tensor& a) {
   if (!a) fail(op.spec().name, ": no tensor");
   return is_floating(a.dtype()) ? op({a}) : a;

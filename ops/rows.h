@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/kernels/reduce.h"
-#include "src/kernels/softmax.h"
+#include "src/kernels/reduce/reduce.h"
+#include "src/kernels/softmax/softmax.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
-// What ops on rows (along operand 0's last dim) share.
+// Shared by ops on rows (along operand 0's last dim).
 
 inline int last_dim(const Call& c) { return c.in(0).shape.ndim() - 1; }
 
@@ -27,12 +27,12 @@ inline Stage row_sum_exp_stage() {
           }};
 }
 
-/// f64 for f64, f32 otherwise: what sums over rows are kept in.
+/// The dtype of sums over rows: f64 for f64, f32 otherwise.
 inline DType row_dtype(std::span<const DType> operands) {
   return operands[0] == DType::f64 ? DType::f64 : DType::f32;
 }
 
-/// A view with `dim`, which is not negative, as the last dim.
+/// Returns a view with `dim`, which is not negative, moved to the end.
 inline Tensor with_last(const Tensor& a, int dim) {
   if (dim == a.ndim() - 1) return a;
   std::vector<int> order;

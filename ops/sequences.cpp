@@ -2,9 +2,9 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/layouts.h"
+#include "ops/engine/layouts.h"
 #include "ops/promotion.h"
-#include "src/kernels/copy.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
 
@@ -12,7 +12,8 @@ namespace weft {
 
 static bool has_memory(const Tensor& a) { return a.device().kind != DeviceKind::meta; }
 
-/// `n` numbers f(i), each from its index in the whole, so that any layout has the same bits.
+/// Returns `n` numbers f(i), each computed from its index in the whole, so that the bits do not
+/// depend on the layout.
 template <class F>
 static Tensor sequence(int64_t n, const TensorOptions& options, const F& f) {
   Tensor tensor = empty({n}, options);
@@ -69,7 +70,7 @@ Tensor eye(int64_t n, int64_t m, int64_t diagonal, const TensorOptions& options)
   Tensor tensor = zeros({n, m}, options);
   if (!has_memory(tensor) || !counts_here(options.sharding)) return tensor;
   const Box box = tensor.box();
-  // Rows and columns of the first and after the last one that is here.
+  // Local rows of the first element of the diagonal and after the last one.
   const int64_t shift = box.offset[0] + diagonal - box.offset[1];
   const int64_t first = std::max<int64_t>(0, -shift);
   const int64_t last = std::min(box.shape[0], box.shape[1] - shift);

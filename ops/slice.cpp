@@ -3,15 +3,15 @@
 
 #include "ops/dim_names.h"
 #include "ops/structure.h"
-#include "src/kernels/copy.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
-// Both ops know a slice as {dim, start, size, step}: `size` elements of the long dim from `start`
-// on.
+// Both ops have the structure {dim, start, size, step}. `slice` takes `size` elements from `start`
+// on; `unslice` puts its operand there, in a result of `size` elements with zeros elsewhere.
 
 static Rule fetched_rule(int dim, int64_t size, const Shape& shape) {
   std::string in, out;
@@ -39,7 +39,7 @@ static bool fits_slice(const Dims& s, std::span<const Shape> shapes) {
          lies_within(s[1], s[2], s[3], shapes[0][static_cast<int>(s[0])]);
 }
 
-/// The operand lies within the result, of which s[2] is the size.
+/// The operand must lie within the result, whose size is s[2].
 static bool fits_unslice(const Dims& s, std::span<const Shape> shapes) {
   return s.ndim() == 4 && is_dim(s[0], shapes[0]) &&
          lies_within(s[1], shapes[0][static_cast<int>(s[0])], s[3], s[2]);
@@ -70,7 +70,7 @@ static const Op slice_op = list({
                 {.shapes = {{5, 9, 3}}, .attributes = {.structure = {1, 0, 2, 4}}}},
 });
 
-/// Elements of the operand, by index, that land in a slice of the result.
+/// Returns the elements of the operand, by index, that land in a slice of the result.
 static Box unslice_needs(const Attributes& attributes, int, std::span<const Shape> shapes,
                          const Box& result) {
   int dim = static_cast<int>(attributes.structure[0]);
@@ -123,7 +123,7 @@ static Tensor unslice(const Tensor& a, int dim, int64_t start, int64_t size, int
   return unslice_op({a}, {.structure = {dim, start, size, step}});
 }
 
-/// A position that may count from the end, kept within the dim.
+/// Clamps a position, which may count from the end, to the dim.
 static int64_t clamped(int64_t position, int64_t size) {
   return std::clamp<int64_t>(position < 0 ? position + size : position, 0, size);
 }

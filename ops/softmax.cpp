@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/softmax.h"
+#include "src/kernels/softmax/softmax.h"
 
 #include "ops/promotion.h"
 #include "ops/rows.h"

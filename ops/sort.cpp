@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/sort.h"
+#include "src/kernels/sort/sort.h"
 
 #include "ops/along_dim.h"
 #include "ops/take.h"
@@ -9,7 +9,7 @@ namespace weft {
 
 // structure: dim, whether descending.
 
-/// Results: the elements and their indices, by which the gradient goes back.
+/// Results: the sorted elements and their indices, which the gradient needs.
 static const Op sort_op = list({
     .name = "sort",
     .rule_of =

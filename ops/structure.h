@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <span>
 
-#include "weft/op.h"
+#include "weft/extend/op.h"
 
 namespace weft {
 
-// What ops say of the numbers of their `structure`; see OpSpec.
+// Descriptions of the numbers in an op's `structure`; see OpSpec.
 
 inline bool is_dim(int64_t number, const Shape& shape) {
   return number >= 0 && number < shape.ndim();
@@ -16,7 +16,7 @@ inline bool is_dim(int64_t number, const Shape& shape) {
 
 inline bool is_flag(int64_t number) { return number == 0 || number == 1; }
 
-/// Dims as bits.
+/// True if the bits of `number` are a set of dims of `shape`.
 inline bool is_set_of_dims(int64_t number, const Shape& shape) {
   return number >= 0 && number < int64_t{1} << shape.ndim();
 }
@@ -25,7 +25,7 @@ inline bool are_sizes(const Dims& numbers) {
   return std::all_of(numbers.begin(), numbers.end(), [](int64_t size) { return size >= 0; });
 }
 
-/// Whether `count` elements from `start` on, one every `step`, lie within `size`.
+/// True if `count` elements from `start` on, one every `step`, are within `size`.
 inline bool lies_within(int64_t start, int64_t count, int64_t step, int64_t size) {
   if (start < 0 || count < 0 || step < 1 || start > size) return false;
   return count == 0 || (start < size && count - 1 <= (size - 1 - start) / step);

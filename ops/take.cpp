@@ -2,16 +2,16 @@
 #include "ops/take.h"
 
 #include "ops/along_dim.h"
-#include "src/kernels/dense.h"
-#include "src/kernels/take.h"
+#include "src/kernels/copy/dense.h"
+#include "src/kernels/take/take.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
-// structure: dim, and for the gradients its size; indices are checked where they are.
+// structure: dim and, in the gradients, its size. Indices are checked on the rank that holds them.
 
-/// Operand 1, of indices into a dim of that size.
+/// Returns operand 1, after checking that its indices fit a dim of that size.
 static DenseBlock indices_within(const Call& c, const char* what, int64_t size) {
   DenseBlock indices = DenseBlock::of(c.in(1));
   if (auto outside = find_index_outside(indices, size)) {
@@ -32,7 +32,7 @@ static void add_forward(const Call& c, const char* what) {
   add_along(c.out(), DenseBlock::of(c.in(0)), indices, along_dim(c));
 }
 
-/// The gradient of take: slices added up where they were taken from.
+/// The gradient of take: adds up slices at the indices that they were taken from.
 static const Op add_slices_op = list({
     .name = "add_slices",
     .rule_of =
@@ -86,7 +86,7 @@ static const Op take_op = list({
                  .high = 3}},
 });
 
-/// The gradient of take_along_dim: elements added up where they were taken from.
+/// The gradient of take_along_dim: adds up elements at the indices that they were taken from.
 static const Op add_along_dim_op = list({
     .name = "add_along_dim",
     .rule_of =

@@ -5,8 +5,8 @@
 
 namespace weft {
 
-/// What take_along_dim's gradient is: zeros with `size` elements along `dim`, plus `values` where
-/// `indices` say.
+/// The gradient of take_along_dim: zeros with `size` elements along `dim`, plus `values` at
+/// `indices`.
 Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, int64_t size);
 
 }  // namespace weft

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/triangle.h"
+#include "src/kernels/triangle/triangle.h"
 
 #include "ops/structure.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
-/// structure: whether the upper one; values: the diagonal.
+/// structure: whether upper; values: the diagonal.
 static const Op triangle_op = list({
     .name = "triangle",
     .rule = "... m n -> ... m n",

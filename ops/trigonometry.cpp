@@ -3,8 +3,8 @@
 
 #include "ops/functions.h"
 #include "ops/promotion.h"
-#include "src/angles.h"
-#include "src/logarithms.h"
+#include "src/kernels/math/angles.h"
+#include "src/kernels/math/logarithms.h"
 
 namespace weft {
 
@@ -88,7 +88,7 @@ struct Hypot {
     return hypot(a, b);
   }
 };
-/// 0 where the result is.
+/// 0 where the result is 0.
 struct HypotGradient {
   template <class T>
   WEFT_FN T operator()(T gradient, T a, T result) const {

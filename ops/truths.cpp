@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/functions.h"
 #include "ops/reduced_dims.h"
-#include "src/kernels/reduce.h"
+#include "src/kernels/reduce/reduce.h"
 #include "weft/ops/reductions.h"
 
 namespace weft {
 
-/// Truths as 0 and 1: any is their greatest, all their least, so that ranks reduce them too.
+/// Registers a reduction of truth values as 0 and 1: `any` is their maximum, `all` their minimum,
+/// which ranks can reduce.
 static Op truth_reduction(const char* name, Reduction reduction, const char* mark) {
   return list({
       .name = name,

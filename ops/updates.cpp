@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/updates.h"
 
-#include "src/kernels/adamw.h"
-#include "src/kernels/dense.h"
-#include "src/kernels/map.h"
+#include "src/kernels/adamw/adamw.h"
+#include "src/kernels/copy/dense.h"
+#include "src/kernels/map/map.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -30,8 +30,8 @@ struct AddScaled {
 
 }  // namespace
 
-/// operands: parameter, m, v, gradient, its factor, and the step's rates where they are given;
-/// values: as in AdamWStep.
+/// operands: parameter, m, v, gradient, gradient scale and, if given, the step's rates; values: the
+/// fields of AdamWStep.
 static void run_adamw(const Call& c, const Block* rates) {
   const AdamWNumbers numbers{.learning_rate = c.value(0),
                              .beta1 = c.value(1),
@@ -67,7 +67,7 @@ static const Op adamw_by_rates_op = list({
                  .high = 2}},
 });
 
-/// operands: parameter, velocity, gradient, its factor; values: rate, momentum, decay.
+/// operands: parameter, velocity, gradient, gradient scale; values: rate, momentum, decay.
 static const Op sgd_momentum_op = list({
     .name = "sgd_momentum_",
     .rule = "..., ..., ..., . ->",
@@ -83,7 +83,7 @@ static const Op sgd_momentum_op = list({
                  .attributes = {.values = {0.1, 0.9, 0.01}}}},
 });
 
-/// The same without momentum: operands parameter, gradient, its factor.
+/// The same without momentum: operands parameter, gradient, gradient scale.
 static const Op sgd_op = list({
     .name = "sgd_",
     .rule = "..., ..., . ->",
@@ -121,7 +121,7 @@ static const Op add_scaled_op = list({
     .samples = {{.shapes = {{5, 7}, {5, 7}, {}}, .attributes = {.values = {0.5}}}},
 });
 
-/// The one element of `factor` as a tensor without dims.
+/// Returns the one element of `factor` as a tensor without dims.
 static Tensor factor_of(const char* what, const Tensor& factor) {
   if (!factor) fail(what, ": no factor");
   if (factor.ndim() == 0) [[likely]]

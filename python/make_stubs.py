@@ -4,7 +4,7 @@
 
     PYTHONPATH=build/release/python python python/make_stubs.py
 
-Run it after a change of the bindings; a test compares what it writes with what lies there.
+Run it after a change of the bindings; a test compares its output with the stored file.
 """
 
 import os
@@ -16,7 +16,7 @@ import tempfile
 
 STUB = pathlib.Path(__file__).parent / "weft" / "_weft.pyi"
 
-# pybind11-stubgen takes an exception that says it is weft's for an import.
+# pybind11-stubgen would turn an exception that names weft as its module into an import.
 COMM_ERROR = '''class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -28,8 +28,8 @@ COMM_ERROR = '''class CommError(RuntimeError):
 
 
 def with_builtins(text):
-    """weft.bool is a dtype, and Tensor's int, float and bool are methods; signatures mean Python's
-    types by these names."""
+    """Spells Python's int, float and bool in signatures as builtins, because weft.bool is a dtype
+    and Tensor has methods of these names."""
     text = re.sub(
         r"^( *)def .*$",
         lambda line: re.sub(r"(?<!def )(?<![\w.])bool\b", "builtins.bool", line[0]),
@@ -50,7 +50,7 @@ def with_builtins(text):
 
 def stubs():
     """The text of the stub file."""
-    # Beside this script lie the package's sources, without the compiled module.
+    # The package's sources are next to this script, but the compiled module is not.
     here = str(pathlib.Path(__file__).resolve().parent)
     path = os.pathsep.join(p for p in sys.path if p != here)
     with tempfile.TemporaryDirectory() as folder:

@@ -5,7 +5,7 @@
 #include "tp/paths.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/movements.h"
+#include "weft/extend/movements.h"
 #include "weft/ops/factories.h"
 #include "weft/tensor_parallel.h"
 
@@ -13,8 +13,8 @@ namespace weft {
 
 namespace {
 
-/// While it lives, forward uses parameters without memory, laid out as they are; the gradients that
-/// they get are dropped. Random numbers go on from where they were.
+/// Makes forward use parameters without memory in their present layouts, while it exists. Their
+/// gradients are dropped. Random numbers continue afterwards from where they were.
 class WithoutMemory {
  public:
   explicit WithoutMemory(const tp::NamedModules& modules) : random_(Context::current().random) {
@@ -39,13 +39,13 @@ class WithoutMemory {
   WithoutMemory& operator=(const WithoutMemory&) = delete;
 
  private:
-  /// Whoever shards it decides what is used.
+  /// True if code that shards the parameter has set the tensor in use.
   static bool is_gathered(const Parameter& parameter) { return parameter.has_used(); }
   static bool has_no_memory(const Parameter& parameter) {
     return parameter.device().kind == DeviceKind::meta;
   }
 
-  /// A tied one belongs to the module that has it first.
+  /// A tied parameter counts for the first module that has it.
   void replace(Parameter& parameter) {
     if (is_gathered(parameter) || !replaced_.insert(&parameter).second) return;
     Tensor stand_in = empty(
@@ -59,12 +59,12 @@ class WithoutMemory {
   RandomState random_;
 };
 
-/// What is printed of one layer, or of what is in none.
+/// The text about one layer, or about the modules outside of all layers.
 struct LayerText {
   std::string name;
   std::string lines;
   int64_t bytes = 0;
-  /// The last of the layers that follow and are alike.
+  /// Name of the last of the following layers that are equal.
   std::string last = {};
 };
 
@@ -100,7 +100,7 @@ std::vector<PlannedCollective> planned_collectives(Module& model,
   return collectives_of(log, modules);
 }
 
-/// "model.layers.3" of "model.layers.3.mlp"; all of a path without a number.
+/// "model.layers.3" for "model.layers.3.mlp"; the whole path if it has no number.
 static std::string layer_of(const std::string& path) {
   std::string layer;
   for (const std::string& part : tp::parts_of(path)) {
@@ -120,7 +120,7 @@ static std::string line_of(const PlannedCollective& collective, const std::strin
       " over ", step.axes, ", ", step.from, " -> ", step.to, ", ", step.bytes, " B\n");
 }
 
-/// Layers in the order of the model, those that are alike and follow each other as one.
+/// Returns the layers in the order of the model; consecutive equal ones are joined.
 static std::vector<LayerText> layer_texts(Module& model,
                                           const std::vector<PlannedCollective>& collectives) {
   std::vector<LayerText> layers;

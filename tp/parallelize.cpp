@@ -15,21 +15,21 @@ using tp::Target;
 
 namespace {
 
-/// An entry of the styles as it is for one module.
+/// An entry of the styles, resolved for one module.
 struct StyledModule {
   std::string path;
   Module* module;
   ModuleLayouts layouts;
 };
 
-/// How a parameter lies along the axis, and which module says so.
+/// The placement of a parameter along the axis, and the module that states it.
 struct StatedPlacement {
   Placement placement = Replicate();
   std::string path = {};
   bool stated = false;
 };
 
-/// By parameter; tied names are one.
+/// By parameter; tied names have one entry.
 using StatedPlacements = std::map<const Parameter*, StatedPlacement>;
 
 }  // namespace
@@ -90,7 +90,7 @@ static void check_unsharded(const NamedParameter& named, const DeviceMesh& axis)
        " already; parallelize first, shard over other axes afterwards");
 }
 
-/// The value in memory of its own: the whole one may go.
+/// Returns the value in new memory, so that the whole one can be freed.
 static Tensor laid_out(const Tensor& value, const Sharding& sharding) {
   PurposeScope purpose(Purpose::parameters);
   Tensor part = empty(value.shape(),
@@ -106,7 +106,7 @@ static std::string module_at(const std::string& path) {
   return path.empty() ? "the module" : in_quotes(path);
 }
 
-/// `tensor` laid out so along the axis, as it is along the others.
+/// Redistributes `tensor` to the target along the axis; its layout along others stays.
 static Tensor brought_along(const Tensor& tensor, const DeviceMesh& axis, const Target& target,
                             const std::string& what) {
   const Sharding sharding = tensor.sharding();

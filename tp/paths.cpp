@@ -9,7 +9,7 @@
 
 namespace weft::tp {
 
-/// As many close paths as a message names.
+/// Number of close paths in an error message.
 static constexpr size_t kClosePaths = 3;
 
 std::vector<std::string> parts_of(const std::string& path) {
@@ -43,7 +43,7 @@ bool matches(const std::string& pattern, const std::string& path) {
   return std::equal(patterns.begin(), patterns.end(), names.begin(), names.end(), matches_part);
 }
 
-/// Fewest letters to insert, leave out or exchange (Levenshtein, 1966).
+/// The least number of letters to insert, delete or replace (Levenshtein, 1966).
 static size_t distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j < row.size(); ++j) row[j] = j;
@@ -58,7 +58,7 @@ static size_t distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-/// Numbers become `*`, so that the layers of a model count as one.
+/// Replaces numbers by `*`, so that the layers of a model count as one.
 static std::string general_path(const std::string& path) {
   std::string general;
   for (const std::string& part : parts_of(path)) {

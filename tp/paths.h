@@ -11,16 +11,17 @@ namespace weft::tp {
 
 using NamedModules = std::vector<std::pair<std::string, Module*>>;
 
-/// The parts of a dotted path; none of "".
+/// Returns the parts of a dotted path; none for "".
 std::vector<std::string> parts_of(const std::string& path);
 
-/// True for a name of digits, as the children of a Sequential have.
+/// True for a name of digits, like those of the children of a Sequential.
 bool is_number(const std::string& part);
 
-/// Whether a dotted path is meant by `pattern`, in which `*` is any part of one name.
+/// Whether `pattern` matches a dotted path; `*` matches any part of one name.
 bool matches(const std::string& pattern, const std::string& path);
 
-/// The modules that `pattern` means; std::invalid_argument with close paths when there are none.
+/// Returns the modules that `pattern` matches; std::invalid_argument lists close paths if none
+/// does.
 NamedModules matching(const NamedModules& modules, const std::string& pattern);
 
 }  // namespace weft::tp

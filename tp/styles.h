@@ -9,27 +9,27 @@
 
 namespace weft::tp {
 
-/// What one input or output is brought to along the axis.
+/// The target layout of one input or output along the axis.
 struct Target {
   AxisLayout layout = {};
-  /// Cut along its last dim, whatever its number is.
+  /// Shards along the last dim, whatever its number.
   bool last_dim = false;
-  /// Its gradient is brought back here even if the tensor itself lies as it should.
+  /// Redistributes the gradient back even if the tensor already has the target layout.
   bool states_gradient = false;
 
   explicit operator bool() const { return layout.has_value() || last_dim; }
 };
 
-/// A style as it is for one module.
+/// A style resolved for one module.
 struct ModuleLayouts {
   std::vector<std::pair<std::string, Placement>> parameters = {};
   std::vector<Target> inputs = {};
   std::vector<Target> outputs = {};
-  /// What the ranks must divide; 0: nothing.
+  /// Number of heads, which must be a multiple of the ranks; 0: no condition.
   int64_t heads = 0;
 };
 
-/// std::invalid_argument naming `path` when the style is not for such a module.
+/// Resolves a style. std::invalid_argument names `path` if the style does not fit the module.
 ModuleLayouts layouts_of(const Style& style, const std::string& path, const Module& module);
 
 }  // namespace weft::tp

@@ -38,7 +38,7 @@ def show(what, tensor):
         print(what, numpy.asarray(tensor.detach()))
 
 
-# Matrices cut along one dim, and their product: each rank multiplies what it has.
+# Matrices sharded along one dim, and their product: each rank multiplies its part.
 a = distribute_tensor(values(6, 5), line, [Shard(0)])
 b = distribute_tensor(values(5, 3), line, [Replicate()])
 rows = a @ b
@@ -46,7 +46,7 @@ assert rows.placements == (Shard(0),)
 assert list(rows.to_local().shape) == [[2, 3], [2, 3], [2, 3], [0, 3]][line.get_rank()]
 show("rows", rows.full_tensor())
 
-# Cut along the dim that is summed: each rank has an addend, and redistribute adds them up.
+# Sharded along the summed dim: each rank has an addend, and redistribute adds them up.
 c = a.redistribute(line, [Shard(1)])
 d = b.redistribute(line, [Shard(0)])
 addends = c @ d
@@ -62,7 +62,7 @@ assert blocks.device_mesh == mesh and list(blocks.to_local().shape) == [2, 3]
 show("blocks", blocks.full_tensor())
 show("sum of columns", blocks.sum(dim=0).full_tensor())
 
-# Parts that each rank made by itself become one tensor.
+# Makes one tensor of the parts that the ranks have computed.
 part = from_numpy(numpy.full((2, 2), line.get_rank(), dtype=numpy.float32))
 show("from_local", DTensor.from_local(part, line, [Shard(0)]).full_tensor())
 
@@ -82,7 +82,7 @@ class MLP(nn.Module):
         return self.net2(self.relu(self.net1(x)))
 
 
-# Each block is cut over tp within, and the model over dp as a whole.
+# Each block is sharded over tp, and the whole model over dp.
 model = nn.Sequential(MLP(8, 16, 8), MLP(8, 12, 4))
 plan = {"*.net1": ColwiseParallel(), "*.net2": RowwiseParallel()}
 parallelize_module(model, mesh["tp"], plan)

@@ -10,14 +10,14 @@
 
 namespace weft {
 
-/// A slice of a tensor's elements: `shape` elements a dim from `offset` on, in global coordinates.
+/// A slice of a tensor: `shape` elements per dim, starting at `offset`, in global coordinates.
 struct Box {
   Dims offset;
   Shape shape;
   bool operator==(const Box&) const = default;
 };
 
-/// Memory of one device, seen as an array: what kernels read and write. Strides count elements.
+/// A view of one device's memory as an array, for kernels. Strides count elements.
 struct Block {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -30,9 +30,9 @@ struct Block {
     return static_cast<T*>(data);
   }
   int64_t numel() const { return shape.product(); }
-  /// True when the elements lie one after the other in row-major order.
+  /// True when the elements are contiguous in row-major order.
   WEFT_API bool is_dense() const;
-  /// The part of this block that `box` (in the block's own coordinates) says.
+  /// The part of this block that `box` selects, in the block's own coordinates.
   WEFT_API Block part(const Box& box) const;
 };
 

@@ -28,6 +28,14 @@ struct CheckpointOptions {
   /// Memory for copies that `save_async` writes from, a rank; what does not fit is written before
   /// it returns. -1: as much as there is to save.
   int64_t async_bytes = -1;
+  /// Whether a save throws std::runtime_error, naming the tensor, when an element of this rank's
+  /// part is NaN or infinite; the rank's file does not appear then. Without, such a state is saved
+  /// like any other, because masks and running bounds may be infinite on purpose, and marked:
+  /// CheckpointReport::non_finite.
+  bool refuse_non_finite = false;
+  /// How long another job waits for a sign of life of this saver before it takes the directory
+  /// over, in seconds, from 0.001 to 86400. The saver shows one four times as often.
+  double lease_seconds = 60;
   /// Told what went wrong beside a save, which does not fail by it: rank 0 could not remove an old
   /// checkpoint, or found the save before CORRUPT or MIXED; a save that nobody waited for failed.
   /// Called on any thread. Default: a line on stderr.
@@ -36,11 +44,16 @@ struct CheckpointOptions {
 
 /// Saves states of a run to "<directory>/step-<step>-<generation>/", a file a rank, and a
 /// replicated part by one of its holders. A save makes no collective and overwrites nothing;
-/// whether a checkpoint is complete is for its readers to say. Belongs to its rank's thread.
+/// whether a checkpoint is complete is for its readers to say. Belongs to its rank's thread. While
+/// it lives, the first rank holds the directory's lease: one saver at a time saves to a directory.
 class WEFT_API CheckpointSaver {
  public:
-  /// Collective over all ranks that hold the state: they agree on the run's generation.
-  /// std::runtime_error when the directory or one above it cannot be made.
+  /// Collective over all ranks that hold the state: they agree on the run's generation, and the
+  /// first rank takes the directory's lease: at once from a saver that ended, of this process or of
+  /// this Slurm job, else when the lease of another job was not renewed for its lifetime; `warn` is
+  /// called with a sentence that names the job it waits for. std::invalid_argument when that job is
+  /// alive, or when the directory cannot be made or written because of its path; std::runtime_error
+  /// when the system fails or is full, or the directory cannot hold a lease.
   CheckpointSaver(const Communicator& world, const std::string& directory,
                   const CheckpointOptions& options = {});
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -51,7 +64,8 @@ class WEFT_API CheckpointSaver {
   /// Writes this rank's part; call it on all ranks, in any order. Returns the checkpoint's path
   /// when this rank's file is on the disk. A save under way is waited for first, and throws here
   /// what went wrong with it. std::invalid_argument for a state that cannot be saved, or when the
-  /// file is there already; std::runtime_error naming file, call and reason.
+  /// file is there already; std::runtime_error naming file, call and reason, and what
+  /// check_may_save throws.
   std::string save(int64_t step, const StateDict& state);
   std::string save(int64_t step, const TrainingState& state) {
     return save(step, state.state_dict());
@@ -65,7 +79,14 @@ class WEFT_API CheckpointSaver {
   /// Until nothing is under way; throws what went wrong.
   void wait();
   bool is_saving() const;
+  /// On the first rank: std::runtime_error when another job has taken the lease over, or has saved
+  /// a checkpoint that is newer than this saver's last. Ranks that share the outcome before a save
+  /// leave no incomplete one.
+  void check_may_save() const;
 
+  /// Sets CheckpointOptions::resumed_step where it follows from what is chosen after this saver
+  /// was made. Call it before the first save.
+  void set_resumed_step(int64_t step);
   /// 16 hexadecimal digits, different in each run.
   const std::string& generation() const { return generation_; }
 
@@ -104,6 +125,10 @@ struct CheckpointReport {
   int ranks = 0;
   int64_t tensors = 0;
   int64_t bytes = 0;
+  /// Elements that are NaN or infinite, as counted when they were saved, and the first tensor that
+  /// has some. -1: not counted (format 1).
+  int64_t non_finite = -1;
+  std::string non_finite_tensor;
 };
 
 /// How far a reader looks: names and sizes and headers, or all data as well.
@@ -121,12 +146,13 @@ struct InspectOptions {
 WEFT_API CheckpointReport inspect_checkpoint(const std::string& path,
                                              const InspectOptions& options = {});
 
-/// The checkpoints of a directory that a CheckpointSaver wrote to, newest first: by step, then by
-/// when they were written.
+/// The checkpoints of a directory that a CheckpointSaver wrote to, newest first: by the step that
+/// their files state, then by when they were written.
 WEFT_API std::vector<std::string> list_checkpoints(const std::string& directory);
-/// The newest complete one by names, sizes and headers, or "". `passed_over` is called for each
-/// newer one that is not. std::invalid_argument when the directory is not there;
-/// std::runtime_error when the system cannot read it or a header.
+/// The newest complete one by names, sizes and headers, or "". One whose elements are all finite,
+/// or were not counted, goes before newer ones that have others. `passed_over` is called for each
+/// newer one. std::invalid_argument when the directory is not there; std::runtime_error when the
+/// system cannot read it or a header.
 WEFT_API std::string newest_complete_checkpoint(
     const std::string& directory,
     const std::function<void(const std::string& path, const CheckpointReport&)>& passed_over = {});

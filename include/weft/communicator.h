@@ -19,58 +19,58 @@ namespace weft {
 
 class Transport;
 
-/// One array's share in a grouped collective. Rank r's part is `counts[r]` elements; the parts lie
-/// one after the other in rank order. Which of `send` and `recv` is a part and which the whole is
-/// said by each collective. `send` may be `recv`'s own place.
+/// One array's share in a grouped collective. Rank r's part is `counts[r]` elements; the parts are
+/// concatenated in rank order. Each collective documents which of `send` and `recv` is a part and
+/// which is the whole array. `send` may point to this rank's part of `recv`.
 struct Piece {
   const void* send = nullptr;
   void* recv = nullptr;
   DType dtype = DType::f32;
   std::span<const int64_t> counts;
-  /// reduce_scatter and all_reduce: dtype of `recv` when it is not that of `send`.
+  /// reduce_scatter and all_reduce: the dtype of `recv` when it differs from that of `send`.
   DType recv_dtype = dtype;
-  /// reduce_scatter: add to what `recv` holds.
+  /// reduce_scatter: adds the result to the contents of `recv`.
   bool accumulate = false;
-  /// Where the memory is. On a GPU the collective is in the order of its current stream.
+  /// The device of the memory. On a GPU the collective is ordered by the device's current stream.
   Device device = cpu;
 };
 
-/// A collective under way. It keeps what it needs alive; `wait` returns when the result is there
-/// and the sent memory may be reused, or throws CommError. The destructor waits, within the
-/// deadline; when an exception passes it, it ends the waits of all ranks instead. Belongs to its
-/// rank's thread.
+/// A collective in progress. It keeps the objects it uses alive. `wait` returns when the result is
+/// complete and the sent memory may be reused, or throws CommError. The destructor waits, within
+/// the deadline; during stack unwinding it aborts the waits of all ranks instead. May be used only
+/// on its rank's thread.
 class [[nodiscard, gnu::visibility("default")]] Work {
  public:
   class State;
-  /// Nothing under way.
+  /// A Work with no operation in progress.
   Work() noexcept;
   explicit Work(std::unique_ptr<State> state);
   Work(Work &&) noexcept;
   Work& operator=(Work&&) noexcept;
   ~Work();
 
-  /// Meanwhile all pending Works of the rank make progress, so that they may be waited in any
-  /// order.
+  /// Blocks until the operation is complete. All pending Works of the rank make progress meanwhile,
+  /// so they may be waited for in any order.
   void wait();
-  /// True when `wait` would return at once; makes progress.
+  /// Returns true when `wait` would return at once; makes progress.
   bool test();
 
  private:
   std::unique_ptr<State> state_;
 };
 
-/// How Works that are destroyed wait from now on, in this process: `around` calls `wait(work)`, and
-/// may give up meanwhile what the other ranks need, such as the lock of an interpreter.
+/// Sets how destructors of Works wait, for this process: they call `around`, which must call
+/// `wait(work)` and may release locks around it that other ranks need, such as Python's GIL.
 WEFT_API void wait_in_destructors_by(void (*around)(void (*wait)(void*), void* work));
 
-/// Bytes this rank received from other ranks and calls it made, over one communicator.
+/// Bytes that this rank received over one communicator, and the collectives it called.
 struct CommunicatorTraffic {
   int64_t bytes = 0;
   int64_t collectives = 0;
 };
 
-/// A group of ranks that call collectives together, in the same order. A value handle; an empty one
-/// (no group) stands for a group this rank is not in.
+/// A group of ranks that call collectives together, in the same order. Handles are values; an empty
+/// handle stands for a group that this rank does not belong to.
 class WEFT_API Communicator {
  public:
   Communicator() = default;
@@ -80,42 +80,42 @@ class WEFT_API Communicator {
   int size() const;
   explicit operator bool() const { return transport_ != nullptr; }
   bool operator==(const Communicator&) const = default;
-  /// Whether all ranks of `other` are among these; true for fake worlds, of which it is not known.
+  /// Returns whether all ranks of `other` are in this group; true (unknown) for fake worlds.
   bool contains(const Communicator& other) const;
   /// "world", "world/dp", ...: the name used in errors.
   const std::string& name() const;
 
   void barrier() const;
-  /// recv: counts[0] elements, the same on each rank afterwards: root's.
+  /// Copies root's counts[0] elements into `recv` on every rank.
   Work broadcast(std::span<const Piece> pieces, int root) const;
-  /// Root's text, on each rank.
+  /// Returns root's text on every rank.
   std::string broadcast(std::string text, int root) const;
-  /// send: own part, recv: the whole.
+  /// send: this rank's part; recv: the whole array.
   Work all_gather(std::span<const Piece> pieces) const;
-  /// send: the whole, recv: own part of the reduction.
+  /// send: the whole array; recv: this rank's part of the reduction.
   Work reduce_scatter(std::span<const Piece> pieces, ReduceOp op) const;
   /// send and recv: counts[0] elements.
   Work all_reduce(std::span<const Piece> pieces, ReduceOp op) const;
-  /// Elements of an all_reduce of `count` that this rank reduces; it receives the other ranks' of
-  /// these, and the results of the others.
+  /// Returns how many elements of an all_reduce of `count` elements this rank reduces. The rank
+  /// receives the other ranks' values of those elements and the reduced values of all others.
   int64_t reduced_share(int64_t count) const;
-  /// send: own part, recv: the whole on root, nothing elsewhere.
+  /// send: this rank's part; recv: the whole array on root, unused on other ranks.
   Work gather(std::span<const Piece> pieces, int root) const;
-  /// send: the whole on root, recv: own part.
+  /// send: the whole array on root; recv: this rank's part.
   Work scatter(std::span<const Piece> pieces, int root) const;
-  /// send: counts[r] elements for each rank r; recv: recv_counts[r] elements from each. On GPUs,
-  /// between processes, it waits for the others' calls, to compare the counts.
+  /// send: counts[r] elements for each rank r; recv: recv_counts[r] elements from each rank r. On
+  /// GPUs, between processes, the call waits for the other ranks' calls, to compare counts.
   Work all_to_all(const Piece& piece, std::span<const int64_t> recv_counts) const;
-  /// In memory 16 messages from one rank to another can be under way; more wait for one of them.
+  /// On one host 16 messages from one rank to another may be in flight; further ones wait.
   Work send(const void* data, int64_t count, DType dtype, int to, int tag = 0) const;
   Work recv(void* data, int64_t count, DType dtype, int from, int tag = 0) const;
 
-  /// Groups of equal `color`, ordered by (key, rank); a negative color joins none. Collective.
+  /// Groups the ranks of equal `color` by (key, rank); a negative color joins none. Collective.
   Communicator split(int color, int key, std::string name) const;
-  /// The group of `ranks` (of this communicator, in that order); called by its members only.
+  /// Returns the group of `ranks` (of this communicator, in that order). Called by its members.
   Communicator subgroup(std::span<const int> ranks, std::string name) const;
 
-  /// Ends the waits of all ranks of its world with a CommError that says `reason`. On any thread.
+  /// Ends the waits of all ranks of its world with a CommError containing `reason`. Thread-safe.
   void abort(const std::string& reason) const;
 
   const CommunicatorTraffic& traffic() const;
@@ -125,11 +125,21 @@ class WEFT_API Communicator {
   std::shared_ptr<Transport> transport_;
 };
 
-/// Ranks that are processes reduce what is on their GPUs by messages, in the order of the ranks and
-/// with sums of bf16 and f16 in f32: the bits are those of ranks that are threads, and do not
-/// depend on NCCL, which is faster. Off unless the environment says WEFT_NCCL_DETERMINISTIC=1; the
-/// same on all ranks of a process's job.
+/// Throws std::invalid_argument on all ranks, with the text of the first rank that gives one; does
+/// nothing when all texts are empty. Collective: for checks that only some ranks fail.
+WEFT_API void fail_on_all_ranks(const Communicator& ranks, const std::string& mistake);
+
+/// Sets whether ranks that are processes reduce GPU memory by messages instead of NCCL's
+/// reductions: in rank order, with sums of bf16 and f16 in f32. The bits then equal those of ranks
+/// that are threads and do not depend on NCCL; NCCL is faster. Off unless the environment sets
+/// WEFT_NCCL_DETERMINISTIC=1. Must be equal on all ranks of a job.
 WEFT_API void reduce_in_rank_order(bool on);
 WEFT_API bool reduces_in_rank_order();
+
+/// A communicator of `size` ranks of which only `rank` is there: collectives move nothing and cost
+/// nothing but count the bytes that would come; own parts are copied. `ranks_per_host` tells
+/// planning where the slow links are, `in_memory` whether ranks read each other's memory, as
+/// threads do.
+WEFT_API Communicator fake_world(int rank, int size, int ranks_per_host = 8, bool in_memory = true);
 
 }  // namespace weft

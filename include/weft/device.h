@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// Where memory lives. `meta` has shapes and counts bytes but holds no memory.
+/// Kinds of devices. `meta` has shapes and counts bytes but holds no memory.
 enum class DeviceKind : uint8_t { cpu, cuda, meta };
 
 /// A device and its index among those of its kind.
@@ -26,12 +26,12 @@ inline constexpr Device meta{DeviceKind::meta, 0};
 /// "cpu", "meta", "cuda" or "cuda:3".
 WEFT_API Device device_named(std::string_view name);
 
-/// Devices of a kind that this process can use: 0 GPUs where there is none or the build has no
-/// CUDA.
+/// Returns the number of devices of a kind that this process can use: 0 GPUs when there is none or
+/// the build has no CUDA.
 WEFT_API int device_count(DeviceKind kind);
-/// std::invalid_argument saying why, unless `device` is there.
+/// Throws std::invalid_argument with the reason unless `device` is available.
 WEFT_API void check_available(Device device);
-/// What its maker calls a GPU that is there, "NVIDIA H100 80GB HBM3"; of others "cpu" or "meta".
+/// Returns the vendor's name of an available GPU, "NVIDIA H100 80GB HBM3"; else "cpu" or "meta".
 WEFT_API std::string device_name(Device device);
 
 WEFT_API std::ostream& operator<<(std::ostream& out, Device device);

@@ -29,7 +29,7 @@ constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }
 /// "f32", "bf16", "f16", "f64", "i32", "i64", "u8" or "bool".
 WEFT_API std::string_view name_of(DType dtype);
 
-/// The dtype of that name; std::invalid_argument lists the names there are.
+/// Returns the dtype of that name; std::invalid_argument lists the valid names.
 WEFT_API DType dtype_named(std::string_view name);
 
 /// The dtype that holds both, as in the Python array API; integer with float gives the float.

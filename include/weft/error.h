@@ -34,8 +34,15 @@ class WEFT_API CommError : public std::runtime_error {
 [[noreturn]] WEFT_API void throw_invalid_argument(const std::string& what);
 [[noreturn]] WEFT_API void throw_runtime_error(const std::string& what);
 
-/// A name that came from outside, for a message: in quotes, without control characters, clipped.
+/// A name that came from outside, for a message: in quotes, escaped, at most about 120 bytes of it.
+/// Different names of that length have different texts.
 WEFT_API std::string in_quotes(std::string_view name);
+/// A name or path as it is, and in quotes, escaped and whole, when something in it needs an escape.
+WEFT_API std::string printable(std::string_view name);
+/// The text as one harmless line of UTF-8: control characters and bytes that are not UTF-8 as \x1b,
+/// others that steer a terminal or are invisible as \u{202e}. The messages of `fail` and
+/// `fail_call` are escaped.
+WEFT_API std::string escaped(std::string_view text);
 
 /// All parts, printed one after the other.
 template <class... Parts>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Marks what libweft.so shows; everything else is hidden.
+/// Marks the symbols that libweft.so exports; all others are hidden.
 #define WEFT_API __attribute__((visibility("default")))

@@ -14,21 +14,22 @@
 
 namespace weft {
 
-/// Where parameters, their gradients and the optimizer's state are along one axis of a mesh.
+/// Placements of parameters, their gradients and the optimizer's state along one axis of a mesh.
 struct StrategyRow {
-  /// Shard: gathered at each use. Replicate: whole, made so again after each update.
+  /// Shard: parameters are unsharded at each use. Replicate: they stay unsharded, and are gathered
+  /// again after each update.
   Placement parameter;
-  /// Between micro-steps. Shard: reduced in each. Partial: each rank adds up its own until the
-  /// sync.
+  /// Between micro-steps. Shard: reduced in each. Partial: each rank accumulates its own gradients
+  /// until the sync, the last micro-step.
   Placement gradient;
-  /// Of the optimizer's state, and so of what it updates. Shard: each rank updates its part.
+  /// Shard: each rank updates its slice of the parameters.
   Placement state;
   bool operator==(const StrategyRow&) const = default;
 };
 
-/// A row for each axis of the mesh given to fully_shard; one row alone serves all its axes. Bytes
-/// that a rank receives for A micro-steps, in units of the parameters x (N - 1) / N: ddp 2, zero1
-/// 2, zero2 A + 1, full_shard 3 A (2 A when parameters stay whole after forward).
+/// A row per axis of the mesh, or one row for all axes. A rank receives for A micro-steps, in units
+/// of the parameters x (N - 1) / N: ddp 2, zero1 2, zero2 A + 1, full_shard 3 A (2 A without
+/// reshard after forward).
 struct WEFT_API Strategy {
   std::string name;
   std::vector<StrategyRow> rows;
@@ -41,15 +42,15 @@ struct WEFT_API Strategy {
   static Strategy zero1();
   /// R / P / R.
   static Strategy ddp();
-  /// Of two axes: ddp across the first, full_shard within the second; the gradients' sum across
-  /// waits for the sync.
+  /// For two axes: ddp over the first, full_shard over the second. Gradients are all-reduced over
+  /// the first axis at the sync.
   static Strategy hsdp();
-  /// By these names; std::invalid_argument lists them.
+  /// Returns the strategy of that name; std::invalid_argument lists the names.
   static Strategy named(std::string_view name);
 };
 
-/// What becomes of whole parameters after forward: freed, kept until their gradients are complete,
-/// or kept in parts by the ranks along one axis of several that shard them.
+/// What happens to unsharded parameters after forward. True: resharded. False: kept until their
+/// gradients are complete. One of several axes that shard them: kept sharded over that axis.
 class WEFT_API Reshard {
  public:
   Reshard(bool frees) : frees_(frees) {}
@@ -63,29 +64,28 @@ class WEFT_API Reshard {
   std::string axis_;
 };
 
-/// Dtypes of floating parameters by what they are for.
+/// Dtypes of floating parameters by purpose.
 struct MixedPrecision {
-  /// Of what the optimizer changes; as declared unless given.
+  /// Dtype of the slices and of the optimizer's arithmetic; the declared dtype by default.
   std::optional<DType> storage = {};
-  /// Of what forward and backward compute with; that of storage unless given.
+  /// Dtype of forward and backward; `storage` by default.
   std::optional<DType> compute = {};
-  /// Of parameters on the wire; as `compute` unless given, and another one costs a pass over the
-  /// whole parameters.
+  /// Dtype of parameters on the wire; `compute` by default. Others cost a pass over the parameters.
   std::optional<DType> gather = {};
-  /// Of gradients on the wire; as `accumulate` unless given. A backward writes them so, and adds up
-  /// in it what waits for the sync as Partial; ranks' sums are made in f32, unless by NCCL.
+  /// Dtype of gradients on the wire; `accumulate` by default. Backward writes and accumulates in
+  /// it. Collectives sum in f32, except NCCL's.
   std::optional<DType> reduce = {};
-  /// Of reduced gradients; that of storage unless given.
+  /// Dtype of reduced gradients; `storage` by default.
   std::optional<DType> accumulate = {};
-  /// Of ignored parameters; as declared unless given.
+  /// Dtype of ignored parameters; the declared dtype by default.
   std::optional<DType> buffers = {};
-  /// What floating inputs and outputs of the module are cast to; left alone unless given.
+  /// Dtype that floating inputs and outputs of the module are cast to; not cast by default.
   std::optional<DType> inputs = {};
   std::optional<DType> outputs = {};
 };
 
-/// What rests in pinned memory of the host while a GPU computes: slices, which each gather brings
-/// from there; reduced gradients, which go there during backward. See AdamWOptions::offload, too.
+/// Keeps slices, which each unshard then copies from there, or reduced gradients in pinned memory
+/// of the host while a GPU computes. See also AdamWOptions::offload.
 struct Offload {
   bool parameters = false;
   bool gradients = false;
@@ -93,46 +93,44 @@ struct Offload {
 
 /// How a module's parameters are sharded.
 struct FullyShardOptions {
-  /// Free the whole parameters after forward and gather them again for backward: less memory, half
-  /// as much traffic again. Not for the outermost sharded module, whose backward follows at once.
+  /// Reshard after forward, and unshard again for backward: less memory, 1.5 times the traffic.
+  /// Does not apply to the outermost sharded module, whose backward follows at once.
   Reshard reshard_after_forward = true;
-  /// Modules whose parameters are gathered ahead.
+  /// Number of modules that are unsharded early.
   int prefetch = 1;
-  /// Parameters (names within the module) that each rank keeps whole.
+  /// Names within the module of parameters that each rank keeps unsharded.
   std::vector<std::string> ignored = {};
   Strategy strategy = Strategy::full_shard();
   MixedPrecision precision = {};
   Offload offload = {};
-  /// The dim along which a parameter is cut; the rows' unless given, 0 where it has no such dim.
-  /// Another one than 0 costs a copy of the whole parameter and gradient.
+  /// Returns the dimension along which a parameter is sharded; by default that of the rows, or 0 if
+  /// that is missing. Others than 0 cost a copy of the unsharded parameter and gradient.
   std::function<int(const NamedParameter&)> shard_dim = {};
-  /// Gradients of whole parameters are reduced together, so many bytes at a time, while backward
-  /// goes on.
+  /// Bytes of gradients that one all-reduce takes (`ddp`), while backward continues.
   int64_t bucket_bytes = int64_t{25} << 20;
-  /// The gradients are divided by it, from the outputs of the outermost sharded module on.
+  /// Divisor of the gradients. The outermost sharded module's output gradients are divided by it.
   double gradient_divide_factor = 1;
 };
 
-/// Shards the module's parameters (those that no module below it sharded before) over the axes of
-/// `mesh`, a view of its root: whole when used, a slice at rest. Shard the parts first, then the
-/// whole model. Frozen parameters are those that are frozen now: to freeze or thaw one later makes
-/// the next step throw. Parameters may be laid out over other axes of the root mesh already (tensor
-/// parallelism comes first); these axes cut what is left. The batch is sharded over the axes of
-/// `mesh`, and the loss is a mean over the whole batch. A loss may depend on a parameter's
-/// `tensor()` beside the module's outputs, but not on its `value()`, and must not outlive the
-/// model. std::invalid_argument, with nothing changed, when the strategy does not fit the mesh, a
-/// parameter has no dims or was sharded over these axes before. The same is looked at again when
-/// slices are made, in the first step, `materialize` or question: parameters may have been
-/// exchanged meanwhile.
+/// Shards the module's parameters, except those that a module below it shards already, over the
+/// axes of `mesh`, a view of its root. Hooks unshard them before forward and backward and reshard
+/// them afterwards. Shard inner modules first, then the whole model. The batch must be sharded over
+/// the axes of `mesh`, and the loss must be a mean over the whole batch.
+/// Parameters may be laid out over other axes of the root mesh already (apply tensor parallelism
+/// first). A parameter that is frozen or unfrozen afterwards makes the next step throw. A loss may
+/// depend on a parameter's `tensor()`, next to the module's outputs, but not on its `value()`, and
+/// must not outlive the model.
+/// std::invalid_argument, with nothing changed, if the strategy does not fit the mesh, or a
+/// parameter has no dimensions or is sharded over these axes already. The first step, `materialize`
+/// or query checks this again when it makes the slices, because parameters may have been replaced.
 WEFT_API void fully_shard(Module& module, const DeviceMesh& mesh,
                           const FullyShardOptions& options = {});
 
-/// Backwards in the scope are micro-steps but the last: gradients stay as the strategy has them
-/// between micro-steps. Those that are Partial there show as `grad()` so, and no optimizer takes
-/// them.
+/// Backwards in the scope are micro-steps before the last: gradients keep their placements between
+/// micro-steps. `grad()` shows those that are Partial, and no optimizer accepts them.
 class WEFT_API NoSync {
  public:
-  /// `model` is the outermost sharded module. With `holds` false the scope does nothing.
+  /// `model` is the outermost sharded module. With `holds` false the scope has no effect.
   explicit NoSync(Module& model, bool holds = true);
   ~NoSync();
   NoSync(const NoSync&) = delete;
@@ -143,7 +141,7 @@ class WEFT_API NoSync {
   bool before_;
 };
 
-/// Bytes received over the axes that differ among the members of a group.
+/// Bytes received over one group of axes.
 struct AxisTraffic {
   /// Names joined by "+".
   std::string axes;
@@ -151,50 +149,52 @@ struct AxisTraffic {
   bool operator==(const AxisTraffic&) const = default;
 };
 
-/// Bytes that sharding owns on this rank, and that it moves in a training step.
+/// Bytes that FSDP allocates on this rank and receives in a training step.
 struct FullyShardBytes {
-  /// Slices of parameters at rest, gradients between micro-steps and at rest.
+  /// Slices of parameters, and gradients between micro-steps and after the last.
   int64_t parameters = 0;
   int64_t gradients = 0;
-  /// Most bytes of gathered parameters and of gradients that are not reduced, at once.
+  /// Buffers for unsharded parameters and for gradients before their reduction.
   int64_t buffers = 0;
-  /// Received from other ranks in forward and backward, of all micro-steps.
+  /// Bytes received from other ranks in forward and backward, in all micro-steps.
   int64_t received = 0;
   std::vector<AxisTraffic> by_axes = {};
-  /// Copied of whole parameters and gradients, for Shard(d > 0) or a wire that is not computed in.
+  /// Bytes copied for Shard(d > 0), or for a wire of another dtype than `compute`.
   int64_t copied = 0;
 };
 
-/// What the schedule of a model will take, by arithmetic: no memory, no communication. `model` is
-/// the outermost sharded module; its schedule is that of the last training step, before the first
-/// one that of the modules' order. Parameters have changed before the step.
+/// Computes the bytes of a step after an update, without memory or communication. `model` is the
+/// outermost sharded module. The order is that of the last training step, at first of the modules.
 WEFT_API FullyShardBytes predicted_bytes(Module& model, int micro_steps = 1);
-/// What it took: the most since the model was sharded, and the traffic up to the last sync.
+/// Returns the bytes allocated since the model was sharded, and the traffic up to the last sync.
 WEFT_API FullyShardBytes measured_bytes(Module& model);
 
-/// Which step a schedule is for.
+/// The kind of step that a schedule is for.
 struct StepKind {
   bool training = true;
   /// The last micro-step.
   bool sync = true;
-  /// Parameters have changed since the step before.
+  /// Parameters have changed since the previous step.
   bool updated = true;
 };
 
 /// One line of a schedule.
 struct ScheduledAction {
-  enum class Kind : uint8_t { gather, wait, compute, free, scatter, all_reduce, wait_reduced } kind;
+  enum class Kind : uint8_t { unshard, wait, compute, reshard, scatter, all_reduce, wait_reduced };
+  Kind kind;
   bool backward = false;
-  /// The path of a module, "" for the outermost; "#2" after it for its bucket 2.
+  /// Path of a module, "" for the outermost, followed by "#2" for its bucket 2.
   std::string module;
-  /// Where bytes move, what arrives and which numbered buffer is taken or given, -1 for none.
+  /// Axes and bytes received of a collective.
   std::string axes;
   int64_t bytes = 0;
+  /// Number of the buffer that the action uses, or -1.
   int buffer = -1;
 };
 
+/// Returns the actions of a step, in order.
 WEFT_API std::vector<ScheduledAction> schedule_of(Module& model, const StepKind& kind = {});
-/// The schedule, a line a step, and what it takes.
+/// Returns the schedule, one line per action, and its bytes.
 WEFT_API std::string explain_schedule(Module& model, const StepKind& kind = {});
 
 }  // namespace weft

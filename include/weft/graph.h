@@ -11,38 +11,40 @@
 
 namespace weft {
 
-/// Work of one GPU that is recorded once and then played: one call of the host instead of one a
-/// kernel. It reads and writes the same memory each time; what differs from one time to the next is
-/// filled into tensors beforehand, in place. An optimizer's step does that by itself: its count
-/// goes on, and its learning rate may change. Ranks that are processes with a GPU each may exchange
-/// in it: all of them record the same, and play it as often. Belongs to its thread.
+/// A sequence of work on one GPU (a CUDA graph) that is recorded once and then replayed with one
+/// host call instead of one per kernel. Each replay reads and writes the same memory; values that
+/// change between replays are written into tensors in place beforehand. An optimizer's step does
+/// that by itself: its step count advances, and its learning rate may change. Ranks that are
+/// processes with one GPU each may communicate in a graph: all of them must record the same work
+/// and replay it equally often. May be used only on the thread that created it.
 class WEFT_API Graph {
  public:
-  /// std::invalid_argument unless `device` is a GPU that is there.
+  /// Throws std::invalid_argument unless `device` is an available GPU.
   explicit Graph(Device device);
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Does `work`, in the order of the current stream: twice as it is, so that memory is made and
-  /// schedules are known; then by recording it; from then on by playing the record, without calling
-  /// `work`. What it takes of memory stays the record's. Tensors that it reads, and modules and
-  /// optimizers that it uses, must be kept as long as this lives. In the record ids and indices are
-  /// not checked. std::invalid_argument when it copies between the host and the GPU, draws random
-  /// numbers (they would be the same each time), or exchanges anything with ranks that are threads
-  /// of this process. What work that was refused has left, gradients too, was never computed.
+  /// Runs `work`, ordered by the current stream. The first two calls execute it directly, so that
+  /// memory is allocated and schedules are known; the third call records it; that call and all
+  /// later ones replay the record without calling `work`. Memory allocated while recording stays
+  /// reserved for the record. Tensors that `work` reads, and modules and optimizers that it uses,
+  /// must outlive this object. Ids and indices are not checked in a record. Throws
+  /// std::invalid_argument when `work` copies between the host and the GPU, draws random numbers
+  /// (they would be the same each time), or communicates with ranks that are threads of this
+  /// process. Tensors that refused work leaves, also gradients, are not computed.
   void run(const std::function<void()>& work);
   bool is_recorded() const { return graph_ != nullptr; }
   Device device() const { return device_; }
 
-  /// The one that records the calling thread's work now; null while none does.
+  /// Returns the graph that is recording the calling thread's work; null when none is.
   static Graph* recording();
-  /// For work that is being recorded: `prepare` is called before each time that the record is
-  /// played, the first one too, and fills the tensors that differ (what it queues comes first).
-  /// They were made before the recording: memory that the record takes may be another's earlier in
-  /// it.
+  /// Registers `prepare` for the work that is being recorded. It is called before each replay,
+  /// including the first, and fills the tensors whose values change (work that it queues runs
+  /// first). Those tensors must have been allocated before the recording: memory allocated in the
+  /// record may hold another tensor's data earlier in it.
   void before_each_play(std::function<void()> prepare);
-  /// The same just before the record is played, when nothing refuses any more, and just after.
+  /// Registers functions to call just before a replay, when no check can fail any more, and after.
   void around_each_play(std::function<void()> begin, std::function<void()> end);
 
  private:
@@ -57,11 +59,11 @@ class WEFT_API Graph {
   Stream stream_;
   int runs_ = 0;
   void* graph_ = nullptr;
-  /// Of the record that is, or was begun last.
+  /// Number of the current or last capture.
   uint64_t capture_ = 0;
   std::vector<std::function<void()>> before_;
   std::vector<std::pair<std::function<void()>, std::function<void()>>> around_;
-  /// Whose memory the record takes.
+  /// The thread whose heap the record's memory comes from.
   std::thread::id owner_ = std::this_thread::get_id();
 };
 

@@ -6,13 +6,13 @@
 
 namespace weft {
 
-/// Initial values of a normal distribution around 0.
+/// Draws initial values from a normal distribution with mean 0 and standard deviation `deviation`.
 WEFT_API Parameter::Initializer normal_values(double deviation);
-/// All the same.
+/// Sets all initial values to `value`.
 WEFT_API Parameter::Initializer constant_values(double value);
 
-/// [..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight [out, in], normal with
-/// `deviation`; bias [out], zeros.
+/// x weight^T (+ bias): [..., in] -> [..., out]. Parameters: weight [out, in], normal with standard
+/// deviation `deviation`; bias [out], zeros.
 class WEFT_API Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, bool bias = false, double deviation = 0.02);
@@ -21,7 +21,8 @@ class WEFT_API Linear : public Module {
   Tensors forward(const Tensors& inputs) override;
 };
 
-/// ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `deviation`.
+/// Looks up rows of the weight: ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim],
+/// normal with standard deviation `deviation`.
 class WEFT_API Embedding : public Module {
  public:
   Embedding(int64_t vocabulary, int64_t dim, double deviation = 0.02);
@@ -30,7 +31,7 @@ class WEFT_API Embedding : public Module {
   Tensors forward(const Tensors& inputs) override;
 };
 
-/// [..., dim] -> [..., dim]: `rms_norm`. Parameter: weight [dim], ones.
+/// Applies `rms_norm`: [..., dim] -> [..., dim]. Parameter: weight [dim], ones.
 class WEFT_API RMSNorm : public Module {
  public:
   explicit RMSNorm(int64_t dim, double eps = 1e-5);
@@ -42,7 +43,8 @@ class WEFT_API RMSNorm : public Module {
   double eps_;
 };
 
-/// [..., dim] -> [..., dim]: `layer_norm`. Parameters: weight [dim], ones; bias [dim], zeros.
+/// Applies `layer_norm`: [..., dim] -> [..., dim]. Parameters: weight [dim], ones; bias [dim],
+/// zeros.
 class WEFT_API LayerNorm : public Module {
  public:
   explicit LayerNorm(int64_t dim, double eps = 1e-5);
@@ -54,7 +56,7 @@ class WEFT_API LayerNorm : public Module {
   double eps_;
 };
 
-/// [...] -> [...]: `dropout` while training, what it gets otherwise.
+/// Applies `dropout` while training; returns its input otherwise.
 class WEFT_API Dropout : public Module {
  public:
   /// std::invalid_argument when the probability is not in [0, 1).
@@ -67,7 +69,7 @@ class WEFT_API Dropout : public Module {
   double probability_;
 };
 
-/// Children "0", "1", ..., each called with what the one before gave.
+/// Calls the children "0", "1", ... in order, each with the outputs of the one before.
 class WEFT_API Sequential : public Module {
  public:
   /// Adds a child at the end.

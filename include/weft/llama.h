@@ -11,42 +11,42 @@
 
 namespace weft {
 
-/// Sizes and numbers of a Llama.
+/// Sizes and hyperparameters of a Llama.
 struct LlamaConfig {
   int64_t dim = 0;
   int64_t layers = 0;
   int64_t heads = 0;
-  /// Heads of keys and values, each shared by heads / kv_heads queries.
+  /// Heads of keys and values, each shared by heads / kv_heads query heads.
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
-  /// Width of the gated feed-forward.
+  /// Hidden width of the gated feed-forward.
   int64_t ffn = 0;
   int64_t vocabulary = 0;
-  /// The longest sequence that forward takes.
+  /// The longest sequence that forward accepts.
   int64_t max_sequence = 2048;
   double rope_theta = 10000;
   double norm_eps = 1e-5;
-  /// The head computes with the embedding's weight.
+  /// The head uses the weight of the embedding.
   bool tied = false;
-  /// Of the initial values of all matrices.
+  /// Standard deviation of the initial values of all matrices.
   double deviation = 0.02;
   bool operator==(const LlamaConfig&) const = default;
 };
 
-/// `source` is "tiny", "small", a Hugging Face config.json or a directory that holds one.
-/// std::invalid_argument names the file, the key and what is wrong: missing, of the wrong type,
-/// sizes that do not fit each other, or something this Llama does not do (scaled rope, biases,
-/// another activation).
+/// Reads a configuration. `source` is "tiny", "small", a Hugging Face config.json or a directory
+/// that contains one. std::invalid_argument names the file, the key and what is wrong: a key that
+/// is missing or of the wrong type, sizes that do not fit each other, or an unsupported feature
+/// (scaled rope, biases, another activation).
 WEFT_API LlamaConfig llama_config(const std::string& source);
 
-/// Floating-point operations that a token costs in training, forward and backward, in rows of
-/// `sequence` tokens: 6 a parameter but those of the embedding's table, and 12 x layers x width of
-/// the heads x sequence of attention, where masked positions count (Chowdhery et al. 2022, PaLM,
-/// appendix B). What a recompute does again does not count.
+/// Floating-point operations per token of training, forward and backward, in rows of `sequence`
+/// tokens: 6 per parameter except those of an untied embedding table, plus 12 x layers x width of
+/// the heads x sequence for attention, where masked positions count (Chowdhery et al. 2022, PaLM,
+/// appendix B). Recompute does not count.
 WEFT_API double training_operations_a_token(const LlamaConfig& config, int64_t sequence);
 
-/// The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, RMSNorm. Parameters
-/// have Hugging Face's names ("model.layers.0.self_attn.q_proj.weight").
+/// The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, RMSNorm. The names
+/// of the parameters are those of Hugging Face ("model.layers.0.self_attn.q_proj.weight").
 class WEFT_API Llama : public Module {
  public:
   /// std::invalid_argument when the sizes do not fit each other.
@@ -56,8 +56,8 @@ class WEFT_API Llama : public Module {
   /// The decoder layers, "model.layers.<i>", first to last.
   std::vector<Module*> blocks();
 
-  /// Mean cross entropy of the logits of `ids` [batch, sequence] against `targets` (alike);
-  /// those that are kIgnoredTarget do not count.
+  /// Mean cross entropy of the logits of `ids` [batch, sequence] against `targets` [batch,
+  /// sequence]. Targets equal to kIgnoredTarget do not count.
   Tensor loss(const Tensor& ids, const Tensor& targets);
 
  protected:

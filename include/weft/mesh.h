@@ -14,7 +14,7 @@
 
 namespace weft {
 
-/// One direction of a mesh.
+/// A named axis of a mesh and its number of ranks.
 struct MeshAxis {
   std::string name;
   int size;
@@ -24,51 +24,53 @@ struct MeshAxis {
 class MeshBody;
 
 /// Ranks in a grid with named axes; the last axis varies fastest. `mesh["dp"]` and `mesh[{"dp",
-/// "tp"}]` are views: the same root mesh, some of its axes. A value handle; belongs to one rank's
-/// thread.
+/// "tp"}]` are views: some of the axes of the same root mesh. A value handle, used only by the
+/// thread of one rank.
 class WEFT_API DeviceMesh {
  public:
   DeviceMesh() = default;
-  /// Collective over `ranks`, whose number must be the product of the axes' sizes. An empty
-  /// communicator gives an absent mesh: this rank is not in it.
+  /// Collective over `ranks`, whose size must be the product of the axes' sizes. An empty
+  /// communicator gives an empty mesh, on a rank that is not in the mesh.
   DeviceMesh(Communicator ranks, std::vector<MeshAxis> axes);
   DeviceMesh(Communicator ranks, std::initializer_list<MeshAxis> axes)
       : DeviceMesh(std::move(ranks), std::vector<MeshAxis>(axes)) {}
 
-  /// The root mesh of tables that exist.
+  /// Makes the root mesh from existing tables.
   explicit DeviceMesh(std::shared_ptr<MeshBody> body);
 
   explicit operator bool() const { return body_ != nullptr; }
-  /// Equal communicator, root axes and view.
+  /// True for equal communicators, root axes and views.
   bool operator==(const DeviceMesh& other) const;
 
-  /// Axes of this view.
+  /// Number of axes of this view.
   int ndim() const { return static_cast<int>(axes_.size()); }
-  /// Ranks along all axes of this view.
+  /// Number of ranks along all axes of this view.
   int size() const;
   const std::string& axis_name(int axis) const;
   int axis_size(int axis) const;
-  /// The axis of that name; std::invalid_argument lists the axes there are.
+  /// Index of the axis called `name`; std::invalid_argument lists the existing axes.
   int axis(std::string_view name) const;
   /// This rank's position along an axis.
   int coordinate(int axis) const;
-  /// This rank in the root mesh's communicator.
+  /// This rank's number in the root mesh's communicator.
   int rank() const;
-  /// Ranks of this view that differ from this one in the view's axes only. Made at construction for
-  /// one axis and for all, else at the first use by the group's members together.
+  /// The ranks that differ from this one in the view's axes only. The communicators of single axes
+  /// and of the whole mesh are made at construction, others at first use, collectively by their
+  /// ranks.
   Communicator communicator() const;
-  /// Bytes this rank received over all communicators of the root mesh, and collectives.
+  /// Bytes that this rank received over all communicators of the root mesh, and the number of
+  /// collectives.
   CommunicatorTraffic traffic() const;
 
   DeviceMesh operator[](const char* axis) const { return view({std::string_view(axis)}); }
   DeviceMesh operator[](const std::string& axis) const { return view({std::string_view(axis)}); }
   DeviceMesh operator[](std::initializer_list<std::string_view> axes) const { return view(axes); }
-  /// The same for axes that are known at run time only.
+  /// The same for axis names that are known only at run time.
   DeviceMesh view(std::span<const std::string_view> names) const;
 
-  /// The mesh this one is a view of (itself if it is none).
+  /// The mesh that this one is a view of, or itself.
   DeviceMesh root() const;
-  /// The root mesh's axis that is this view's `axis`.
+  /// Index, in the root mesh, of this view's `axis`.
   int root_axis(int axis) const { return axes_[static_cast<size_t>(axis)]; }
 
   const std::shared_ptr<MeshBody>& body() const { return body_; }

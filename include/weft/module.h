@@ -11,21 +11,21 @@
 
 namespace weft {
 
-/// What runs around a module's forward; either may change what passes.
+/// Functions around a module's forward, which return the tensors to continue with.
 struct ModuleHooks {
   std::function<Tensors(const Tensors& inputs)> before;
-  /// `inputs` are what forward was given.
+  /// `inputs` are those that forward received.
   std::function<Tensors(const Tensors& inputs, const Tensors& outputs)> after;
 };
 using HookList = std::vector<std::shared_ptr<const ModuleHooks>>;
 
-/// Takes away hooks that were added to a module; it may outlive both.
+/// Removes hooks that were added to a module. The handle may outlive the module.
 class WEFT_API HookHandle {
  public:
   HookHandle() = default;
   HookHandle(const std::shared_ptr<HookList>& list, const std::shared_ptr<const ModuleHooks>& own)
       : list_(list), own_(own) {}
-  /// They run in no call that begins from now on. Nothing when they are gone.
+  /// Calls that begin later do not run the hooks. Has no effect the second time.
   void remove();
 
  private:
@@ -33,7 +33,7 @@ class WEFT_API HookHandle {
   std::weak_ptr<const ModuleHooks> own_;
 };
 
-/// Something that a floor above keeps with a module.
+/// Data that other parts of the library keep with a module.
 class WEFT_API ModuleAttachment {
  public:
   virtual ~ModuleAttachment() = default;
@@ -48,18 +48,18 @@ class WEFT_API Module {
   virtual ~Module() = default;
 
   Tensors operator()(const Tensors& inputs);
-  /// For one tensor in and out.
+  /// The same for one input tensor and one output tensor.
   Tensor operator()(const Tensor& input);
-  /// A call with this forward in the place of the module's own, such as one that knows more
-  /// arguments; recompute keeps it until backward.
+  /// Calls the module with another forward, e.g. one that takes more arguments. With recompute,
+  /// `forward` is kept until backward.
   Tensors call(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward);
 
-  /// Every parameter once, in order of declaration, own ones before the children's.
+  /// Every parameter once, in order of declaration, own parameters before those of children.
   std::vector<NamedParameter> named_parameters() const;
   std::vector<ParameterPtr> parameters() const;
-  /// This module ("") and all below it, parents first.
+  /// Returns this module ("") and all below it, parents first.
   std::vector<std::pair<std::string, Module*>> named_modules();
-  /// The module at a dotted path; std::invalid_argument names the first part that is not there.
+  /// Module at a dotted path; std::invalid_argument names the first part that does not exist.
   Module& module(const std::string& path);
   const std::vector<std::pair<std::string, ParameterPtr>>& own_parameters() const {
     return parameters_;
@@ -68,26 +68,26 @@ class WEFT_API Module {
     return children_;
   }
 
-  /// Gives every declared parameter memory and its initial values, in order of declaration: equal
-  /// bits for any sharding. Call it on all ranks alike.
+  /// Allocates every declared parameter and sets its initial values, in order of declaration. The
+  /// values are bitwise equal for any sharding. All ranks must call it.
   void materialize(Device device = cpu);
-  /// Forward saves its inputs only and runs again in backward, with equal random numbers.
+  /// Forward saves only its inputs and runs again in backward, with the same random numbers.
   void set_recompute(bool recompute) { recompute_ = recompute; }
-  /// Those before forward run in the order in which they were added, and so do those after it. A
-  /// hook may add others: those before forward run from the next call on.
+  /// Adds hooks. Hooks run in the order in which they were added, both before and after forward. A
+  /// hook may add others; their `before` runs from the next call on.
   HookHandle add_hooks(ModuleHooks hooks);
-  /// Runs them around all of `add_hooks`, whenever those are added: for what makes parameters ready
-  /// and puts them away.
+  /// Adds hooks that run outside those of `add_hooks`, whenever those are added: for code that
+  /// unshards parameters before forward and reshards them afterwards.
   void enclose(ModuleHooks hooks);
-  /// Runs in `materialize` before parameters are: whoever shards them makes their memory.
+  /// Runs in `materialize` before it allocates: code that shards parameters allocates them here.
   void add_materializer(std::function<void(Device)> make) {
     materializers_.push_back(std::move(make));
   }
-  /// Keeps something as long as the module.
+  /// Keeps `attachment` for the module's lifetime.
   void attach(std::shared_ptr<ModuleAttachment> attachment) {
     attachments_.push_back(std::move(attachment));
   }
-  /// What is attached and is a T.
+  /// Returns the first attachment of type T, or null.
   template <class T>
   std::shared_ptr<T> attachment() const {
     for (const auto& attachment : attachments_) {
@@ -96,21 +96,21 @@ class WEFT_API Module {
     return nullptr;
   }
 
-  /// Lets own parameter `name` be `parameter` (a tie).
+  /// Replaces own parameter `name` by one of the same shape (a tie).
   void set_parameter(const std::string& name, ParameterPtr parameter);
-  /// Puts another parameter, of whatever shape, or another child in the place of member `name`, for
-  /// a forward that finds its members by name. Who holds the former one keeps it: call it before
+  /// Replaces member `name` by another parameter (of any shape) or another child, for a forward
+  /// that finds its members by name. Existing references keep the old member: call it before
   /// sharding, and before an optimizer is made.
   void replace(const std::string& name, ParameterPtr parameter);
   void replace(const std::string& name, std::shared_ptr<Module> child);
-  /// Forgets member `name`; false when there is none.
+  /// Removes member `name`; returns false when it does not exist.
   bool remove(const std::string& name);
-  /// Adds a child that forward does not know: hooks call it, as those of an adapter.
+  /// Adds a child that forward does not call: hooks call it, e.g. those of an adapter.
   void adopt(std::string name, std::shared_ptr<Module> child) {
     add_child(std::move(name), std::move(child));
   }
 
-  /// Of this module and all below it: while not training, `Dropout` passes everything.
+  /// For this module and all below it. While not training, `Dropout` returns its input.
   void set_training(bool training);
   bool is_training() const { return training_; }
 
@@ -124,7 +124,7 @@ class WEFT_API Module {
     add_child(std::move(name), child);
     return child;
   }
-  /// What own parameter `i`, in order of declaration, computes with.
+  /// Returns the tensor that forward uses for own parameter `i`, in order of declaration.
   const Tensor& used(size_t i) const {
     if (i >= parameters_.size()) fail_used(i);
     return parameters_[i].second->tensor();
@@ -142,16 +142,24 @@ class WEFT_API Module {
   HookList enclosing_;
   std::vector<std::function<void(Device)>> materializers_;
   std::vector<std::shared_ptr<ModuleAttachment>> attachments_;
-  /// As long as the module is there.
+  /// Expires with the module.
   std::shared_ptr<const bool> life_ = std::make_shared<bool>(true);
   bool recompute_ = false;
   bool training_ = true;
 };
 
-/// Runs `function` without recording it, and again, recorded, in backward: memory for time. Random
-/// numbers are equal in both runs; what else `function` uses must be as it was (a module that
-/// recomputes sees to it). std::invalid_argument in backward when an input was changed in place.
+/// Runs `function` without recording it, and again with recording in backward: saves memory, costs
+/// time. Both runs get the same random numbers; everything else that `function` uses must be
+/// unchanged (a module that recomputes checks this). std::invalid_argument in backward when an
+/// input was changed in place.
 WEFT_API Tensors checkpoint(const std::function<Tensors(const Tensors&)>& function,
                             const Tensors& inputs);
+
+/// Compares the parameters that several ranks of a mesh hold alike (all of them under ddp, those of
+/// norms under tensor parallelism), by hash: one all-reduce for each axis of a mesh, and one pass
+/// over their memory (a copy to the host, from a GPU). std::invalid_argument, on all ranks of the
+/// mesh, names the first parameter that differs and two ranks. Parameters without a sharding are
+/// not compared. Collective: call it on all ranks, after initial values are made or loaded.
+WEFT_API void check_replicas(const Module& module);
 
 }  // namespace weft

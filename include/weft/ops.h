@@ -4,6 +4,7 @@
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/in_place.h"
 #include "weft/ops/logic.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/powers.h"

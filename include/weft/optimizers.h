@@ -15,63 +15,64 @@ namespace weft {
 
 struct ParameterRuns;
 
-/// Changes the parameters of a module by their gradients. It holds their slots, so parameters may
-/// be sharded, gathered or loaded meanwhile. Parameters whose local values, gradients and state
-/// each lie one after the other in memory are updated by one call over all of it.
+/// Updates the parameters of a module from their gradients. It holds the Parameter slots, so their
+/// tensors may be loaded or gathered between steps, and sharded before the first one. Parameters
+/// whose local values, gradients and state are adjacent in memory are updated by one call.
 class WEFT_API Optimizer {
  public:
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer();
 
-  /// One update by the gradients times the one element of `gradient_scale` (f32; none means 1).
-  /// Parameters without a gradient stay; std::invalid_argument when none has one, or one lies
-  /// differently than its parameter. One that a Graph records is an update each time it is played,
-  /// with the learning rate of then.
+  /// Performs one update with the gradients times `gradient_scale` (one element, f32; empty means
+  /// 1). Parameters without a gradient are unchanged. std::invalid_argument when no parameter has
+  /// one, or a gradient has another layout than its parameter. A step that a Graph records runs at
+  /// each replay, with the current learning rate (SGD throws if it has changed).
   void step(const Tensor& gradient_scale = {});
   void zero_grad();
 
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double learning_rate) { learning_rate_ = learning_rate; }
 
-  /// The trainable ones it was given.
+  /// The trainable parameters among those given.
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
-  /// What it remembers of a parameter, in the parameter's layout: `moments()` tensors by their
-  /// names. Made, zero, at the first call or step; change them in place only.
+  /// State of a parameter, in the parameter's layout: tensors named by `moments()`. Made, as zeros,
+  /// by the first call or step; change it in place only.
   const Tensors& state(size_t parameter);
   virtual std::vector<std::string> moments() const = 0;
-  /// How many updates a parameter has had.
+  /// Number of updates that a parameter has had.
   int64_t steps(size_t parameter) const { return steps_[parameter]; }
   void set_steps(size_t parameter, int64_t steps);
 
  protected:
   Optimizer(std::vector<NamedParameter> parameters, double learning_rate);
 
-  /// One run of memory: flat tensors of one rank.
+  /// The update of one run of adjacent parameters, as flat local tensors.
   struct Update {
     Tensor value;
     Tensor gradient;
     Tensors state;
     Tensor gradient_scale;
-    /// A parameter of the run: all have equal `steps` and `kind_of`.
+    /// Index of a parameter of the run: all have equal `steps` and `kind_of`.
     size_t parameter;
-    /// Of this update, from 1.
+    /// Number of this update, counted from 1.
     int64_t step;
-    /// Where a graph records it: what `rates` gave, f64, to be read when the update is done.
+    /// Set when a graph records the update: the result of `rates`, f64, to be read when the kernel
+    /// runs.
     Tensor rates = {};
   };
   virtual void update(const Update& update) = 0;
-  /// All updates of one step; a rank may have none.
+  /// Performs all updates of one step; a rank may have none.
   virtual void update_all(std::span<const Update> updates);
-  /// Parameters of different kinds are not updated by one call.
+  /// Only parameters of the same kind are updated by one call.
   virtual int kind_of(size_t parameter) const = 0;
-  /// Of the state of parameters that are not f64 (whose state is f64).
+  /// Dtype of the state, except that of f64 parameters, which is f64.
   virtual DType moment_dtype() const { return f32; }
-  /// What differs from one update of a parameter to the next, for updates that a Graph records and
-  /// plays; {}: nothing does while the learning rate stays. Unless overridden
-  /// std::invalid_argument: its steps are not to be recorded.
+  /// Returns the numbers that differ from one update of a parameter to the next, for updates that a
+  /// Graph records and replays; {} when only the learning rate can change. The default throws
+  /// std::invalid_argument: steps of such an optimizer cannot be recorded.
   virtual std::vector<double> rates(size_t parameter, int64_t step) const;
-  /// The state rests in pinned memory of the host.
+  /// Keeps the state in pinned host memory.
   virtual bool offloads() const { return false; }
 
  private:
@@ -91,7 +92,7 @@ class WEFT_API Optimizer {
   std::unique_ptr<ParameterRuns> runs_;
 };
 
-/// Which parameters decay.
+/// Returns whether weight decay applies to a parameter.
 using DecayPredicate = std::function<bool(const NamedParameter&)>;
 
 struct AdamWOptions {
@@ -99,11 +100,11 @@ struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.01;
-  /// All unless given.
+  /// All parameters unless given.
   DecayPredicate decays = {};
-  /// Of m and v. bf16 halves their memory; v then decays only while 1 - beta2 is above 2^-9.
+  /// Dtype of m and v. bf16 halves their memory; v then decays only while 1 - beta2 is above 2^-9.
   DType moments = f32;
-  /// The state rests in pinned memory of the host, and passes through the GPU in a step.
+  /// Keeps the state in pinned host memory; each step passes it through the GPU.
   bool offload = false;
 };
 
@@ -131,13 +132,13 @@ struct SGDOptions {
   double learning_rate = 1e-2;
   double momentum = 0;
   double weight_decay = 0;
-  /// All unless given.
+  /// All parameters unless given.
   DecayPredicate decays = {};
-  /// As AdamWOptions::offload.
+  /// See AdamWOptions::offload.
   bool offload = false;
 };
 
-/// Gradient descent: `sgd_`. State: "velocity", where there is momentum.
+/// Stochastic gradient descent: `sgd_`. State: "velocity", only with momentum.
 class WEFT_API SGD final : public Optimizer {
  public:
   explicit SGD(std::vector<NamedParameter> parameters, SGDOptions options = {});
@@ -159,14 +160,14 @@ struct LambOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-6;
   double weight_decay = 0.01;
-  /// All unless given.
+  /// All parameters unless given.
   DecayPredicate decays = {};
 };
 
 /// Layer-wise adapted Adam (You et al., 2020): with u = m / (1 - beta1^step) / (sqrt(v / (1 -
 /// beta2^step)) + eps) + weight_decay p of a whole parameter p, p -= lr |p| / |u| u (lr u where one
-/// of the norms is 0). One all-reduce gives the norms of all parameters, which all ranks of their
-/// meshes call. A step takes memory of a gradient more. State: "m", "v".
+/// of the norms is 0). One all-reduce computes the norms of all parameters; all ranks of their
+/// meshes must take part. A step needs extra memory of the size of the gradients. State: "m", "v".
 class WEFT_API Lamb final : public Optimizer {
  public:
   explicit Lamb(std::vector<NamedParameter> parameters, LambOptions options = {});
@@ -175,7 +176,7 @@ class WEFT_API Lamb final : public Optimizer {
  protected:
   void update(const Update& update) override;
   void update_all(std::span<const Update> updates) override;
-  /// Each has its own norms.
+  /// Each parameter has its own norms and needs its own update.
   int kind_of(size_t parameter) const override { return static_cast<int>(parameter); }
 
  private:
@@ -185,14 +186,14 @@ class WEFT_API Lamb final : public Optimizer {
   std::vector<bool> decays_;
 };
 
-/// sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one element, f32
-/// (f64 on ranks where a gradient is), without a sharding, equal on each rank. One all-reduce; the
-/// ranks of the largest mesh take part, which must be, or have among them, those of the others.
+/// Norm of all gradients together, whatever their layouts and meshes: one element, f32 (f64 on
+/// ranks with an f64 gradient), without a sharding, equal on each rank. Runs one all-reduce over
+/// the ranks of the largest mesh, which must include those of the other meshes.
 WEFT_API Tensor gradient_norm(const std::vector<ParameterPtr>& parameters);
-/// min(1, max_norm / (norm + 1e-6)): what `Optimizer::step` takes, so that clipping is no pass over
-/// the gradients.
+/// Returns min(1, max_norm / (norm + 1e-6)), to be passed to `Optimizer::step`, so that clipping
+/// takes no extra pass over the gradients.
 WEFT_API Tensor clip_scale(const Tensor& norm, double max_norm);
-/// Scales all gradients so that their norm is at most `max_norm`; gives the norm before.
+/// Scales all gradients so that their norm is at most `max_norm`; returns the norm before that.
 WEFT_API double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_norm);
 
 }  // namespace weft

@@ -13,66 +13,66 @@
 
 namespace weft {
 
-/// A named slot of a module. What lies in it may be exchanged (sharded, gathered, loaded); who
-/// holds the slot always sees what is in force. Tied names are one Parameter.
+/// A named slot of a module. Its tensors may be replaced (sharded, gathered, loaded), and all
+/// holders of the slot see the current ones. Tied names share one Parameter.
 class WEFT_API Parameter {
  public:
-  /// Fills a tensor (of any layout) with the initial values of the whole's elements that it holds.
+  /// Sets the elements that this rank holds, of a tensor of any layout, to their initial values.
   using Initializer = std::function<void(const Tensor&)>;
 
-  /// Declared, not made: on device `meta`.
+  /// Declares a parameter without memory: its value is on device `meta`.
   Parameter(const Shape& shape, DType dtype, Initializer initializer);
 
-  /// As it is at rest: what optimizers change and checkpoints hold.
+  /// The tensor at rest, which optimizers update and checkpoints contain.
   const Tensor& value() const { return value_; }
-  /// What forward computes with. std::runtime_error when that was made of a value which has changed
-  /// since: the next forward makes it anew.
+  /// The tensor that forward uses. std::runtime_error when it was made from a value that has
+  /// changed since; the next forward makes it again.
   const Tensor& tensor() const {
     if (!used_) return value_;
     if (used_version_ && *used_version_ != value_.storage()->version()) [[unlikely]]
       fail_stale();
     return used_;
   }
-  /// Where forward computes.
+  /// Device on which forward computes.
   Device device() const { return used_ ? used_.device() : value_.device(); }
   const Shape& shape() const { return value_.shape(); }
   DType dtype() const { return value_.dtype(); }
-  /// Of the value, in its layout; no tensor before backward.
+  /// Gradient of the value, in its layout; an empty tensor before backward.
   Tensor grad() const { return value_.grad(); }
   void clear_grad() const;
 
   bool is_trainable() const { return trainable_; }
-  /// Freezes or thaws; before sharding.
+  /// Freezes or unfreezes the parameter; call it before sharding.
   void set_trainable(bool trainable);
 
-  /// Exchanges what lies in the slot; the shape stays. What has memory is the value: `materialize`
-  /// leaves it. The value shares the elements given, as another parameter's (detach and clone them
-  /// to keep both apart), but where something else than the value is used (set_used) or they do not
-  /// lie densely: copied. The tensor given is no leaf by that.
+  /// Replaces the value; the shape stays. A value with memory counts as initialized: `materialize`
+  /// leaves it unchanged. The parameter shares the elements of `value` (clone it to keep both
+  /// apart), except that it copies them when forward uses another tensor (set_used) or when they
+  /// are not dense. `value` itself does not become a leaf.
   void set_value(Tensor value);
-  /// The same for who lays the value out in another way: `materialize` does what it did before.
+  /// Replaces the value by another layout of it, without marking it as initialized.
   void lay_out(Tensor value);
-  /// What forward uses instead of the value; an empty handle takes it back.
+  /// Sets the tensor that forward uses instead of the value; an empty one restores the value.
   void set_used(Tensor used) {
     used_ = std::move(used);
     used_version_ = {};
   }
   bool has_used() const { return static_cast<bool>(used_); }
-  /// What is used was made of the value at that version of its storage.
+  /// States that the tensor in use was made from the value at that version of its storage.
   void used_is_of(uint64_t version) { used_version_ = version; }
-  /// What gives the value its final layout, if it has not got it yet.
-  void set_settler(std::function<void()> settler) { settler_ = std::move(settler); }
-  /// For who keeps tensors that lie as the value does.
-  void settle() const {
-    if (settler_) settler_();
+  /// Sets a function that gives the value its final layout, if it does not have it yet.
+  void set_lazy_init(std::function<void()> init) { lazy_init_ = std::move(init); }
+  /// Runs that function, for code that makes tensors with the layout of the value.
+  void lazy_init() const {
+    if (lazy_init_) lazy_init_();
   }
 
   bool is_materialized() const;
-  /// Gives a declared parameter memory (when nobody did) and its initial values; nothing the second
-  /// time.
+  /// Allocates a declared parameter that has no memory yet and sets its initial values. Has no
+  /// effect the second time.
   void materialize(Device device);
   const Initializer& initializer() const { return initializer_; }
-  /// Other initial values, of a parameter that has none yet.
+  /// Replaces the initial values of a parameter that has none yet.
   void set_initializer(Initializer initializer) { initializer_ = std::move(initializer); }
 
  private:
@@ -82,14 +82,14 @@ class WEFT_API Parameter {
   Tensor used_;
   std::optional<uint64_t> used_version_;
   Initializer initializer_;
-  std::function<void()> settler_;
+  std::function<void()> lazy_init_;
   bool trainable_ = true;
   bool initialized_ = false;
 };
 
 using ParameterPtr = std::shared_ptr<Parameter>;
 
-/// A parameter and all the names it has in a module, e.g. "layers.0.attention.wq.weight".
+/// A parameter and all its names in a module, e.g. "layers.0.attention.wq.weight".
 struct NamedParameter {
   std::vector<std::string> names;
   ParameterPtr parameter;

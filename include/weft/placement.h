@@ -13,17 +13,17 @@
 
 namespace weft {
 
-/// How values of several ranks become one. `avg` is the sum divided by the number of ranks.
+/// How values of several ranks are combined. `avg` is the sum divided by the number of ranks.
 enum class ReduceOp : uint8_t { sum, avg, max, min };
 
-/// Each device along the axis holds the whole.
+/// Each device along the axis holds the whole tensor.
 struct Replicate {
   bool operator==(const Replicate&) const = default;
 };
 
 /// Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / devices)
-/// elements, the last devices fewer or none. An empty slice is a valid tensor. Shard(-1) is the
-/// last dim of whatever tensor is laid out.
+/// elements; the last devices hold fewer or none. An empty slice is a valid tensor. Shard(-1)
+/// shards the last dim of any tensor.
 struct Shard {
   int dim;
   bool operator==(const Shard&) const = default;
@@ -35,13 +35,13 @@ struct Partial {
   bool operator==(const Partial&) const = default;
 };
 
-/// Where a tensor's elements are along one axis of a mesh: Replicate, Shard(dim) or Partial(op).
+/// How a tensor is distributed along one axis of a mesh: Replicate, Shard(dim) or Partial(op).
 class WEFT_API Placement {
  public:
   Placement() = default;
   Placement(Replicate) {}
-  /// A dim below 0 counts from the end, once a tensor is beside it. std::invalid_argument when no
-  /// tensor can have the dim.
+  /// A negative dim counts from the end, once the tensor is known. Throws std::invalid_argument
+  /// when no tensor can have the dim.
   Placement(Shard shard);
   Placement(Partial partial) : kind_(Kind::partial), op_(partial.op) {}
 
@@ -51,8 +51,8 @@ class WEFT_API Placement {
   bool is_partial() const { return kind_ == Kind::partial; }
   /// The dim of a Shard, -1 otherwise.
   int dim() const { return dim_; }
-  /// The same of a tensor of `ndim` dims, counted from the start; std::invalid_argument when it has
-  /// no such dim.
+  /// Returns the placement with its dim counted from the start, for a tensor of `ndim` dims;
+  /// std::invalid_argument when the tensor has no such dim.
   Placement counted(int ndim) const;
   /// The reduction of a Partial.
   ReduceOp op() const { return op_; }
@@ -66,21 +66,21 @@ class WEFT_API Placement {
   ReduceOp op_ = ReduceOp::sum;
 };
 
-/// A placement for the axis of that name.
+/// A placement for the axis called `axis`.
 struct NamedPlacement {
   std::string axis;
   Placement placement;
 };
 
-/// The order in which axes cut one dim, outermost first.
+/// The order in which mesh axes shard one dim, outermost first.
 struct CutOrder {
   int dim;
   std::vector<std::string> axes;
 };
 
-/// One placement an axis, by position ({Shard(0), Replicate()}) or by name ({{"tp", Shard(0)}});
-/// axes that are not named replicate, and {} replicates on all. Where several axes cut one dim they
-/// do so in mesh order unless `cut_in_order` says otherwise.
+/// One placement per mesh axis, by position ({Shard(0), Replicate()}) or by name ({{"tp",
+/// Shard(0)}}). Axes that are not named replicate; {} replicates on all axes. Several axes that
+/// shard one dim do so in mesh order unless `cut_in_order` changes it.
 class WEFT_API Placements {
  public:
   Placements() = default;
@@ -91,8 +91,8 @@ class WEFT_API Placements {
   explicit Placements(std::span<const NamedPlacement> by_name)
       : by_name_(by_name.begin(), by_name.end()) {}
 
-  /// The same placements with `dim` cut by `axes` in that order, outermost first; names the root
-  /// mesh's axes, all that cut the dim.
+  /// Returns the same placements with `dim` sharded by `axes` in that order, outermost first.
+  /// `axes` are names of the root mesh's axes and must include every axis that shards the dim.
   Placements cut_in_order(int dim, std::vector<std::string> axes) const;
 
   const std::vector<Placement>& by_position() const { return by_position_; }

@@ -13,13 +13,13 @@ namespace weft {
 
 inline constexpr int kMaxDims = 8;
 
-/// Up to eight numbers, one a dim, held inline: a shape, strides (in elements) or an offset.
+/// Up to eight numbers, one per dim, stored inline: a shape, strides (in elements) or an offset.
 class WEFT_API Dims {
  public:
   Dims() = default;
   Dims(std::initializer_list<int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
   explicit Dims(std::span<const int64_t> values);
-  /// `ndim` times `value`.
+  /// Returns `ndim` dims, all equal to `value`.
   static Dims filled(int ndim, int64_t value);
 
   int ndim() const { return ndim_; }
@@ -32,11 +32,11 @@ class WEFT_API Dims {
   int64_t* begin() { return values_.data(); }
   int64_t* end() { return values_.data() + ndim_; }
 
-  /// One more value at the end; std::invalid_argument beyond eight.
+  /// Appends a value; std::invalid_argument beyond eight.
   void push_back(int64_t value);
   void insert(int dim, int64_t value);
   void erase(int dim);
-  /// The product of all values: the number of elements of a shape (1 for no dims).
+  /// The product of all values: the number of elements of a shape (1 when there are no dims).
   int64_t product() const;
 
   bool operator==(const Dims& other) const {
@@ -58,8 +58,8 @@ using Strides = Dims;
 /// Row-major strides of a dense block of that shape.
 WEFT_API Strides dense_strides(const Shape& shape);
 
-/// `dim` counted from the end if negative; std::invalid_argument names `what` when it is not one of
-/// `ndim` dims.
+/// Returns `dim`, counted from the end if negative; std::invalid_argument that begins with `what`
+/// when it is not one of `ndim` dims.
 WEFT_API int normalized_dim(const char* what, int dim, int ndim);
 
 /// "[4, 8]".

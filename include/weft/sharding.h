@@ -13,16 +13,17 @@ namespace weft {
 struct ShardingBody;
 
 /// A placement for each axis of a root mesh and, for each dim, the order in which axes cut it.
-/// Interned for the mesh's life: equal shardings are one pointer. Empty: not distributed.
+/// Interned for the mesh's lifetime: equal shardings are one pointer. Empty for a tensor that is
+/// not distributed.
 class WEFT_API Sharding {
  public:
   Sharding() = default;
   explicit Sharding(const ShardingBody* body) : body_(body) {}
-  /// `placements` on the axes of `mesh` (a view's other axes replicate). std::invalid_argument when
-  /// there are more placements than axes, an unknown axis, Partials of two kinds, or an order that
-  /// does not name the cutting axes.
+  /// Puts `placements` on the axes of `mesh`; other axes of its root mesh replicate.
+  /// std::invalid_argument for more placements than axes, an unknown axis, Partials of two kinds,
+  /// or an order that does not name the cutting axes.
   Sharding(const DeviceMesh& mesh, const Placements& placements);
-  /// The same for a tensor of `ndim` dims, from whose end dims below 0 count.
+  /// The same for a tensor of `ndim` dims; negative dims count from the end.
   Sharding(const DeviceMesh& mesh, const Placements& placements, int ndim);
 
   explicit operator bool() const { return body_ != nullptr; }
@@ -37,7 +38,7 @@ class WEFT_API Sharding {
   std::span<const int> axes_cutting(int dim) const;
   /// True when some axis is Partial.
   bool has_partial() const;
-  /// True when each rank holds the whole.
+  /// True when each rank holds the whole tensor.
   bool is_replicated() const;
 
   const ShardingBody* body() const { return body_; }
@@ -46,7 +47,7 @@ class WEFT_API Sharding {
   const ShardingBody* body_ = nullptr;
 };
 
-/// "mesh(dp=2, tp=2)[S(0), R]", with the order of the cuts where it is not mesh order.
+/// "mesh(dp=2, tp=2)[S(0), R]", with the order of the cuts where it differs from mesh order.
 WEFT_API std::ostream& operator<<(std::ostream& out, const Sharding& sharding);
 
 }  // namespace weft

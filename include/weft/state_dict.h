@@ -56,6 +56,9 @@ class WEFT_API TrainingState {
   struct Part {
     std::function<StateDict()> give;
     std::function<void(const std::map<std::string, int64_t>& numbers)> take;
+    /// `take` gets the numbers that a checkpoint has of this part, whatever their names: for a part
+    /// whose numbers differ from version to version.
+    bool takes_any_numbers = false;
   };
 
   /// std::invalid_argument when there is a part of that name, or it is empty or has a slash.
@@ -70,7 +73,9 @@ class WEFT_API TrainingState {
 
   /// All parts; the tensors alias. No traffic.
   StateDict state_dict() const;
-  /// Gives each part its numbers; strict both ways.
+  /// The same, but parts that take any numbers have those of `numbers`.
+  StateDict state_dict_with(const std::map<std::string, int64_t>& numbers) const;
+  /// Gives each part its numbers; strict both ways, except for parts that take any.
   void take_numbers(const std::map<std::string, int64_t>& numbers) const;
 
  private:

@@ -11,13 +11,13 @@
 
 #include "weft/device.h"
 #include "weft/export.h"
-#include "weft/ref.h"
+#include "weft/extend/ref.h"
 #include "weft/stream.h"
 
 namespace weft {
 
-/// What memory is for: statistics are kept by purpose. New memory gets the one in force in the
-/// calling thread (`PurposeScope`).
+/// Uses of memory; statistics are kept by purpose. New memory gets the purpose that `PurposeScope`
+/// has set on the calling thread.
 enum class Purpose : uint8_t { other, parameters, gradients, optimizer, activations, gathered };
 inline constexpr int kPurposes = 6;
 WEFT_API std::string_view name_of(Purpose purpose);
@@ -34,26 +34,26 @@ class WEFT_API PurposeScope {
   Purpose before_;
 };
 
-/// Bytes of one purpose, of the calling rank.
+/// Bytes of one purpose, for the calling rank.
 struct MemoryUse {
   int64_t current = 0;
   int64_t peak = 0;
 };
 
-/// Bytes by purpose, of the calling rank; `meta` memory is counted apart, as if it were there.
+/// Bytes by purpose, for the calling rank. `meta` memory is counted separately, as if allocated.
 struct MemoryStatistics {
   std::array<MemoryUse, kPurposes> by_purpose;
   MemoryUse total;
   /// Memory the allocator keeps for reuse.
   int64_t cached = 0;
-  /// Requests that the cache could not serve.
+  /// Requests that the cache could not satisfy.
   int64_t fresh_allocations = 0;
 };
 
 WEFT_API MemoryStatistics memory_statistics(DeviceKind kind = DeviceKind::cpu);
-/// Peaks start again from the current bytes.
+/// Sets the peaks to the current bytes.
 WEFT_API void reset_peak_memory(DeviceKind kind = DeviceKind::cpu);
-/// Gives cached memory of the calling rank back to the system.
+/// Returns cached memory of the calling rank to the system.
 WEFT_API void release_cached_memory();
 
 class Heap;
@@ -62,20 +62,20 @@ class Heap;
 /// but no memory until `bind`.
 class WEFT_API Storage final : public RefCounted {
  public:
-  /// `bytes` of new memory, aligned to 64 bytes, not initialised; counted for the calling rank
-  /// until it is freed, by whichever thread. std::runtime_error when there is not enough.
+  /// Allocates `bytes` of memory, aligned to 64 bytes and uninitialised. It counts for the calling
+  /// rank until any thread frees it. Throws std::runtime_error when memory is exhausted.
   static Ref<Storage> allocate(size_t bytes, Device device = cpu);
-  /// Host memory that GPUs read and write while the host does other things (`transfer`). As
-  /// `allocate` where there is no GPU.
+  /// Allocates pinned host memory, which GPUs read and write while the host continues (`transfer`).
+  /// Same as `allocate` when there is no GPU.
   static Ref<Storage> allocate_pinned(size_t bytes);
-  /// A block without memory; `name` ("parameter 'wq'") begins the error when it is used unbound.
+  /// Returns a block without memory; its error when used begins with `name` ("parameter 'wq'").
   static Ref<Storage> unbound(size_t bytes, Device device, std::string name);
-  /// Memory of somebody else; `release` runs when the last handle is gone.
+  /// Wraps memory that weft does not own; `release` runs when the last handle is dropped.
   static Ref<Storage> wrap(void* data, size_t bytes, Device device,
                            std::function<void()> release = {});
 
-  /// The memory; std::runtime_error naming the block when it is unbound (never for `meta`:
-  /// nullptr).
+  /// Returns the memory (nullptr for `meta`); std::runtime_error with the block's name when it is
+  /// unbound.
   void* data() const {
     if (!data_) [[unlikely]]
       check_bound();
@@ -84,24 +84,30 @@ class WEFT_API Storage final : public RefCounted {
   size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   bool is_bound() const { return data_ != nullptr; }
-  /// True for an unbound one, bound or not: its memory may go before its last handle does.
+  /// True for a block made by `unbound`: its memory may go before its last handle.
   bool is_bindable() const;
-  /// False for memory of somebody else, who may look at it.
+  /// False for wrapped memory, which its owner may access.
   bool is_own() const { return heap_ != nullptr; }
 
   /// Lets an unbound block use `data`, which the caller keeps alive until `unbind`.
   void bind(void* data);
   void unbind();
 
-  /// How often the memory was changed in place.
+  /// The number of in-place changes of the memory.
   uint64_t version() const { return version_; }
   void mark_changed() { ++version_; }
+  /// The number of those changes that autograd recorded.
+  uint32_t recorded_changes() const { return recorded_changes_; }
+  void mark_recorded() {
+    ++version_;
+    ++recorded_changes_;
+  }
 
   /// For Ref.
   static void destroy(Storage* storage);
 
  private:
-  /// What few blocks have: the name of an unbound one, the release of a wrapped one.
+  /// Fields that few blocks need: the name of an unbound one, the release of a wrapped one.
   struct Extra {
     std::string name;
     std::function<void()> release;
@@ -117,7 +123,8 @@ class WEFT_API Storage final : public RefCounted {
   Device device_;
   Purpose purpose_ = Purpose::other;
   bool pinned_ = false;
-  /// The heap that allocated the memory; null where it is not this block's.
+  uint32_t recorded_changes_ = 0;
+  /// The heap that allocated the memory; null when this block does not own it.
   Heap* heap_ = nullptr;
   std::unique_ptr<Extra> extra_;
 };

@@ -9,29 +9,29 @@
 
 namespace weft {
 
-/// An ordered queue of work on a device. On the CPU there is one, and work is done when its call
-/// returns.
+/// An ordered queue of work on a device. The CPU has one stream, and its work is complete when the
+/// call returns.
 struct Stream {
   Device device = cpu;
   void* handle = nullptr;
   bool operator==(const Stream&) const = default;
 };
 
-/// What a rank's streams on a device are for: kernels; parameters on their way; gradients on
-/// theirs; what goes to the host and back.
+/// Uses of a rank's streams on a device: kernels; unsharding parameters; reducing gradients; copies
+/// to and from the host.
 enum class StreamRole : uint8_t { compute, gather, scatter, copy };
 inline constexpr int kStreamRoles = 4;
 
-/// The calling thread's stream of that role on a device, made when it is first asked for; it ends
-/// with the thread. std::invalid_argument when there is no such device.
+/// Returns the calling thread's stream of that role on a device, created on first use and destroyed
+/// with the thread. std::invalid_argument when the device does not exist.
 WEFT_API Stream stream_for(Device device, StreamRole role);
 
-/// Where the calling thread's work on `device` goes: the stream of the StreamScope it is in, where
-/// that is on the device, else its stream of computing; CUDA's calls are then for the device.
+/// Returns the stream for the calling thread's work on `device`: that of the current StreamScope if
+/// it is on the device, else the compute stream. Also makes `device` CUDA's current device.
 WEFT_API Stream current_stream(Device device);
 
-/// Sends the calling thread's work on the stream's device to that stream, for a scope. Memory that
-/// is freed in the scope is used again in the order of that stream.
+/// Sends the calling thread's work on the stream's device to that stream, for a scope. Memory freed
+/// in the scope is reused in that stream's order.
 class WEFT_API StreamScope {
  public:
   explicit StreamScope(const Stream& stream);
@@ -43,17 +43,17 @@ class WEFT_API StreamScope {
   Stream before_;
 };
 
-/// A point in a stream's work. Empty: nothing to wait for, as always on the CPU.
+/// A point in a stream's work. An empty one needs no wait, as always on the CPU.
 class WEFT_API Event {
  public:
   Event() = default;
   /// Marks what has been queued on `stream` so far.
   static Event record(const Stream& stream);
-  /// Later work on `stream` starts after this point.
+  /// Makes later work on `stream` start after this point.
   void wait(const Stream& stream) const;
   /// Blocks the calling thread until this point is reached.
   void synchronize() const;
-  /// The same for destructors: an error of the device is told by its next call.
+  /// The same for destructors: a device error is reported by its next call instead.
   void synchronize_quietly() const noexcept;
   bool empty() const { return handle_ == nullptr; }
 

@@ -10,7 +10,7 @@
 
 #include "weft/block.h"
 #include "weft/export.h"
-#include "weft/ref.h"
+#include "weft/extend/ref.h"
 #include "weft/sharding.h"
 #include "weft/storage.h"
 
@@ -25,16 +25,16 @@ using Tensors = std::vector<Tensor>;
 WEFT_API void retain_handle(TensorBody* body);
 WEFT_API void release_handle(TensorBody* body);
 
-/// An n-dimensional array, on one device or laid out over a mesh of them. A handle: copies share
-/// the elements. Reading from several threads is safe, changing needs exclusion.
+/// An n-dimensional array, on one device or laid out over a mesh. A handle: copies share the
+/// elements. Several threads may read a tensor at a time; a change needs exclusive access.
 class WEFT_API Tensor {
  public:
-  /// No tensor.
+  /// An empty handle.
   Tensor() = default;
   explicit Tensor(Ref<TensorBody> body) : body_(std::move(body)) {}
   explicit operator bool() const { return static_cast<bool>(body_); }
 
-  /// Of the whole tensor.
+  /// Shape of the whole tensor.
   const Shape& shape() const;
   int ndim() const { return shape().ndim(); }
   int64_t size(int dim) const;
@@ -42,18 +42,18 @@ class WEFT_API Tensor {
   DType dtype() const;
   Device device() const;
 
-  /// How it lies over its mesh; empty for a tensor of one device.
+  /// Layout over the mesh; empty for a tensor of one device.
   Sharding sharding() const;
   bool is_sharded() const { return static_cast<bool>(sharding()); }
-  /// This rank's part as a tensor without a sharding, sharing memory; not recorded for backward.
+  /// This rank's part as a tensor without a sharding; shares memory, not recorded for backward.
   Tensor local() const;
-  /// Which elements this rank's part holds.
+  /// The elements of the whole tensor that this rank's part holds.
   Box box() const;
-  /// This rank's elements in memory.
+  /// The memory of this rank's part.
   Block block() const;
   const Ref<Storage>& storage() const;
 
-  /// The one element of a tensor of one element, whole on this rank; std::invalid_argument
+  /// The value of a tensor of one element that is whole on this rank; std::invalid_argument
   /// otherwise.
   double item() const;
   /// This rank's part as a dense vector in row-major order, converted to T (float, double,
@@ -61,36 +61,39 @@ class WEFT_API Tensor {
   template <class T>
   std::vector<T> to_vector() const;
 
-  /// The same values in another layout; runs the plan that `explain` prints. Whatever the layout of
-  /// the gradient, one plan brings it back to this one, also where the tensor lies so already.
+  /// Returns the same values in another layout; runs the plan that `explain` prints. In backward
+  /// one plan redistributes the gradient from any layout to the layout of this tensor, even when
+  /// this tensor already has the requested layout.
   Tensor redistribute(const Placements& placements) const;
-  /// The whole on each rank, as a tensor without a sharding.
+  /// The whole tensor on each rank, without a sharding.
   Tensor full_tensor() const;
-  /// This rank's part, recorded for backward; `gradient` says what the parts of the gradient are on
-  /// the axes where this tensor is Replicate or Partial (there it must be given).
+  /// This rank's part, recorded for backward. `gradient` states the placements of the gradient's
+  /// parts; it is required on axes where this tensor is Replicate or Partial.
   Tensor to_local(const Placements& gradient) const;
   Tensor to_local() const;
 
-  /// Dims reversed for a matrix; a view.
+  /// The transpose of a matrix; a view.
   Tensor t() const;
   Tensor transpose(int dim0, int dim1) const;
   Tensor reshape(const Shape& shape) const;
   Tensor to(DType dtype) const;
-  /// The same layout with this rank's part on `device`; itself when it is there.
+  /// The same layout with this rank's part on `device`; this tensor if it is on that device
+  /// already.
   Tensor to(Device device) const;
 
   bool requires_grad() const;
-  /// Marks a leaf whose gradient backward computes; std::invalid_argument for a result of an op.
+  /// Marks a leaf, for which backward computes a gradient; std::invalid_argument for a result of an
+  /// op.
   Tensor& set_requires_grad(bool requires_grad = true);
   bool is_leaf() const;
-  /// The gradient of a leaf after backward; no tensor before.
+  /// The gradient of a leaf after backward; an empty tensor before.
   Tensor grad() const;
   void set_grad(Tensor grad) const;
-  /// Where the gradient of a leaf goes instead of `grad()`.
+  /// Sends the gradient of a leaf to `sink` instead of `grad()`.
   void set_gradient_sink(std::shared_ptr<GradientSink> sink) const;
-  /// The same elements, not recorded.
+  /// The same elements, not connected to the tape.
   Tensor detach() const;
-  /// Gradients of all leaves this one-element tensor depends on.
+  /// Computes the gradients of all leaves that this one-element tensor depends on.
   void backward() const;
 
   const Ref<TensorBody>& body() const { return body_; }
@@ -99,29 +102,29 @@ class WEFT_API Tensor {
   Ref<TensorBody> body_;
 };
 
-/// Slices locally what each rank already holds whole.
+/// Shards a tensor that each rank holds whole: each rank takes its slice locally.
 WEFT_API Tensor distribute(const Tensor& whole, const DeviceMesh& mesh,
                            const Placements& placements);
-/// Sends root's `whole` to the ranks of the mesh; other ranks give no tensor, or any. Not recorded:
-/// a leaf on all ranks where root's requires a gradient.
+/// Sends root's `whole` to the ranks of the mesh; other ranks' `whole` is ignored. Not recorded for
+/// backward: the result is a leaf on all ranks if root's tensor requires a gradient.
 WEFT_API Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements,
                         int root = 0);
-/// A sharded tensor whose parts are `local`; the ranks exchange their sizes, which must be those of
-/// a cut of their sum.
+/// Makes a sharded tensor from each rank's part. The ranks exchange the sizes of the parts, which
+/// must be those of a cut of their sum.
 WEFT_API Tensor from_local(const Tensor& local, const DeviceMesh& mesh,
                            const Placements& placements);
-/// The same without an exchange: `shape` is the whole's.
+/// The same without an exchange: `shape` is that of the whole tensor.
 WEFT_API Tensor from_local(const Tensor& local, const DeviceMesh& mesh,
                            const Placements& placements, const Shape& shape);
-/// The same over memory that the caller keeps: a tensor in `storage` from element `offset` on,
-/// dense.
+/// Makes a dense tensor in memory that the caller provides: in `storage`, from element `offset` on.
 WEFT_API Tensor tensor_in(Ref<Storage> storage, int64_t offset, const Shape& shape, DType dtype,
                           const Sharding& sharding = {});
 
-/// What `redistribute` would do: steps, bytes, predicted time, peak memory.
+/// Describes what `redistribute` would do: steps, bytes, predicted time, peak memory.
 WEFT_API std::string explain(const Tensor& tensor, const Placements& placements);
 
-/// "Tensor([4, 8], f32, cpu, mesh(dp=2, tp=2)[S(0), R])" and this rank's values.
+/// Prints "Tensor([4, 8], f32, cpu, mesh(dp=2, tp=2)[S(0), R])" and this rank's elements in
+/// PyTorch's format, summarised for a large tensor.
 WEFT_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 }  // namespace weft

@@ -13,38 +13,38 @@ namespace weft {
 
 class TraceRecorder;
 
-/// Seconds in which a GPU communicates, and of them those in which it does not compute: it waits,
-/// or the communication is among what it computes.
+/// Seconds in which a GPU communicates, and the exposed part of them, in which it does not compute:
+/// the compute stream waits, or runs the collective itself.
 struct TraceOverlap {
   double communication = 0;
   double exposed = 0;
-  /// How many spans were counted.
+  /// Number of spans that were counted.
   int64_t spans = 0;
 };
 
-/// Writes down what ops, collectives and spans of the calling rank take while it lives. One at a
-/// time for a rank; without one an op pays a branch.
+/// Records the times of ops, collectives and spans of the calling rank while it exists. At most one
+/// per rank at a time; without one an op pays only a branch.
 class WEFT_API TraceScope {
  public:
-  /// Keeps the first `most_events`, and counts the others.
+  /// Keeps the first `most_events` events and counts the others.
   explicit TraceScope(int64_t most_events = 1 << 17);
   ~TraceScope();
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
 
-  /// What was written down, and what found no room.
+  /// Number of events that were recorded, and of those that did not fit.
   int64_t events() const;
   int64_t dropped() const;
 
-  /// Of this rank's GPU, in what was queued during its TraceSpans of that name, the mean over all
-  /// but the first (in which memory is made). Waits for the GPU.
+  /// Communication of this rank's GPU in the work queued during the TraceSpans called `span`: the
+  /// mean over all of them but the first, in which memory is allocated. Waits for the GPU.
   TraceOverlap overlap(const char* span) const;
-  /// Said of the whole in the file (a member of "otherData") by rank 0: a finite number.
+  /// Adds a finite number to the file's "otherData", on rank 0.
   void note(const std::string& name, double value);
 
-  /// Ends the writing down and makes one file of what all ranks have, on rank 0: a Chrome trace, to
-  /// be opened in https://ui.perfetto.dev or chrome://tracing. Collective; rank 0 takes the ranks
-  /// one after the other. std::runtime_error there when the file cannot be written.
+  /// Stops recording and writes the events of all ranks to one file on rank 0: a Chrome trace, for
+  /// https://ui.perfetto.dev or chrome://tracing. Collective; rank 0 receives from one rank after
+  /// the other. std::runtime_error on rank 0 when the file cannot be written.
   void write(const Communicator& world, const std::string& path);
 
  private:
@@ -52,13 +52,13 @@ class WEFT_API TraceScope {
   std::string notes_;
 };
 
-/// A stretch of the calling rank's time with a name, "step 3", in a trace under way, and in what
-/// Nsight Systems records (NVTX). Of a GPU that is named, also the time that its current stream
-/// takes from where it is at the beginning to where it is at the end, when the GPU comes there.
-/// `name` is kept by its address: a literal.
+/// A named interval of the calling rank's time, e.g. "step 3", in the active trace and in Nsight
+/// Systems (NVTX). For a GPU it also records the time of the GPU's current stream, from the point
+/// that is queued at construction to the one at destruction. Only the address of `name` is kept:
+/// use a literal.
 class WEFT_API TraceSpan {
  public:
-  /// What a GPU's stream does in it.
+  /// Whether the stream computes or waits in the interval.
   enum class Time : uint8_t { works, waits };
   explicit TraceSpan(const char* name, int64_t number = -1, Device device = cpu,
                      Time time = Time::works);

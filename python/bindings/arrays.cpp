@@ -27,7 +27,7 @@ DType dtype_of_numpy(const py::dtype& dtype) {
   fail("numpy: no tensor has dtype ", name, "; there are ", known);
 }
 
-/// An array over memory, its strides in bytes.
+/// An array over the block's memory, with strides in bytes.
 static py::array array_of(const Block& block, const py::dtype& dtype, py::handle owner) {
   std::vector<py::ssize_t> shape, strides;
   for (int d = 0; d < block.shape.ndim(); ++d) {
@@ -52,7 +52,7 @@ py::array copied_array(const Block& block) {
   return array_over(block, py::none()).attr("copy")();
 }
 
-/// Bits of the nearest bfloat16, ties to even; of a NaN a quiet one.
+/// Returns the bits of the nearest bfloat16, ties to even; a NaN becomes a quiet NaN.
 static py::object narrowed(const py::object& values) {
   const py::module_ np = numpy();
   const py::object wide = np.attr("ascontiguousarray")(values, "float32");

@@ -10,19 +10,20 @@
 
 namespace weft::python {
 
-/// NumPy's dtype of ours; ValueError for bfloat16, which it has not.
+/// Returns NumPy's dtype for a weft dtype; throws ValueError for bfloat16, which NumPy lacks.
 py::dtype numpy_dtype(DType dtype);
-/// Ours of NumPy's (any size of the same kind is not the same: ValueError names those there are).
+/// Returns the weft dtype for NumPy's. Throws ValueError, naming the supported dtypes, for other
+/// sizes of a kind, too.
 DType dtype_of_numpy(const py::dtype& dtype);
 
-/// The block's own memory as an array that keeps `owner` alive.
+/// Returns the block's own memory as an array that keeps `owner` alive.
 py::array array_over(const Block& block, py::handle owner);
-/// A dense copy; bfloat16 as float32.
+/// Returns a dense copy; bfloat16 as float32.
 py::array copied_array(const Block& block);
-/// Copies an array, or what NumPy makes one of, to the block, in the block's dtype. ValueError
-/// naming `what` when the shape is another.
+/// Copies an array, or an object that NumPy converts to one, to the block, in the block's dtype.
+/// Throws ValueError naming `what` when the shapes differ.
 void fill_from_array(const std::string& what, const Block& block, const py::object& values);
-/// A dense float32 copy of a bfloat16 block.
+/// Returns a dense float32 copy of a bfloat16 block.
 py::array widened(const Block& block);
 
 }  // namespace weft::python

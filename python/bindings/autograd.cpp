@@ -6,7 +6,7 @@
 
 namespace weft::python {
 
-/// One for each root; none for a root of one element, whose gradient is 1.
+/// One gradient for each root; empty for a root of one element, whose gradient is 1.
 static Tensors gradients_for(const Tensors& roots,
                              const std::optional<std::vector<std::optional<Tensor>>>& given) {
   Tensors gradients(roots.size());

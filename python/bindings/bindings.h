@@ -29,6 +29,7 @@ void bind_logic(py::module_& m);
 void bind_powers(py::module_& m);
 void bind_along_dim(py::module_& m);
 void bind_updates(py::module_& m);
+void bind_in_place(py::class_<Tensor>& tensor);
 void bind_tensor(py::module_& m, py::class_<Tensor>& tensor);
 void bind_numpy(py::module_& m, py::class_<Tensor>& tensor);
 void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor);

@@ -10,14 +10,14 @@ namespace weft::python {
 
 namespace py = pybind11;
 
-/// A Python callable that C++ keeps, calls and drops on any thread.
+/// A Python callable that C++ keeps, calls and destroys on any thread.
 class Callable {
  public:
   Callable() = default;
   explicit Callable(py::function function);
   explicit operator bool() const { return function_ != nullptr; }
   const py::function& function() const { return *function_; }
-  /// With the lock held.
+  /// Called with the interpreter's lock held.
   template <class... Arguments>
   py::object operator()(Arguments&&... arguments) const {
     return (*function_)(std::forward<Arguments>(arguments)...);
@@ -27,7 +27,7 @@ class Callable {
   std::shared_ptr<py::function> function_;
 };
 
-/// Gives an object back on whatever thread; nothing once the interpreter ends.
+/// Releases a reference on any thread; does nothing once the interpreter is ending.
 void drop(PyObject* object);
 
 }  // namespace weft::python

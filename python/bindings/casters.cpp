@@ -32,7 +32,7 @@ std::optional<Tensor> tensor_of(py::handle object) {
 }
 
 /// Numbers beside tensors are doubles, which hold whole ones up to 2^53 exactly.
-static double exact_number(py::handle object) {
+static Number exact_number(py::handle object) {
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
   constexpr long long kExact = 1LL << 53;
@@ -40,7 +40,7 @@ static double exact_number(py::handle object) {
     fail("number ", py::str(object).cast<std::string>(),
          " beside a tensor is beyond 2^53; make it a tensor: weft.asarray");
   }
-  return static_cast<double>(number);
+  return number;
 }
 
 static py::handle numpy_scalar() {
@@ -54,12 +54,12 @@ bool load_operand(py::handle object, Operand& operand) {
     return true;
   }
   if (PyLong_Check(object.ptr())) {
-    operand.number = exact_number(object);
-    operand.is_boolean = PyBool_Check(object.ptr());
+    const bool is_truth = PyBool_Check(object.ptr());
+    operand.number = is_truth ? Number(object.ptr() == Py_True) : exact_number(object);
     return true;
   }
   if (auto found = tensor_of(object)) {
-    operand.tensor = *std::move(found);
+    operand = Operand(*found);
     return true;
   }
   // A number of NumPy's is as weak as one of Python's.

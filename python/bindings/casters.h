@@ -13,6 +13,7 @@
 
 #include "weft/device.h"
 #include "weft/dtype.h"
+#include "weft/ops/in_place.h"
 #include "weft/placement.h"
 #include "weft/shape.h"
 #include "weft/tensor.h"
@@ -20,15 +21,6 @@
 namespace weft::python {
 
 namespace py = pybind11;
-
-/// An operand of an op on tensors and numbers.
-struct Operand {
-  Tensor tensor;
-  double number = 0;
-  /// The number is True or False.
-  bool is_boolean = false;
-  bool is_number() const { return !tensor; }
-};
 
 /// The object of a dtype ("weft.float32"): one each, so that `is` works too.
 py::handle object_of(DType dtype);
@@ -128,8 +120,8 @@ struct type_caster<weft::Device> {
 };
 
 template <>
-struct type_caster<weft::python::Operand> {
-  PYBIND11_TYPE_CASTER(weft::python::Operand, const_name("weft._weft.Tensor | float"));
+struct type_caster<weft::Operand> {
+  PYBIND11_TYPE_CASTER(weft::Operand, const_name("weft._weft.Tensor | float"));
   bool load(handle source, bool) { return weft::python::load_operand(source, value); }
 };
 

@@ -12,7 +12,7 @@ namespace weft::python {
 
 namespace {
 
-/// A saver's end waits for the save under way, whose thread may call Python.
+/// A saver's destructor waits for the pending save, whose thread may call Python.
 struct DeleteReleased {
   void operator()(CheckpointSaver* saver) const {
     const Unlocked release;
@@ -27,34 +27,41 @@ static void bind_saver(py::module_& m) {
       m, "CheckpointSaver",
       "Saves states of a run to '<directory>/step-<step>-<generation>/', a "
       "file a rank. A save makes no collective and overwrites nothing")
-      .def(
-          py::init([](const Communicator& world, const std::string& directory, int keep,
-                      bool continues, int64_t resumed_step, int64_t async_bytes,
-                      const py::object& warn) {
-            CheckpointOptions options{.keep = keep,
-                                      .continues = continues,
-                                      .resumed_step = resumed_step,
-                                      .async_bytes = async_bytes};
-            if (!warn.is_none()) {
-              options.warn = [kept = Callable(py::function(warn))](const std::string& sentence) {
-                const Locked lock;
-                try {
-                  kept(sentence);
-                } catch (py::error_already_set& raised) {
-                  raised.discard_as_unraisable("warn of a CheckpointSaver");
-                }
-              };
-            }
-            return released([&] { return new CheckpointSaver(world, directory, options); });
-          }),
-          py::arg("world"), py::arg("directory"), py::kw_only(), py::arg("keep") = 0,
-          py::arg("continues") = false, py::arg("resumed_step") = -1, py::arg("async_bytes") = -1,
-          py::arg("warn") = py::none(),
-          "Collective over all ranks that hold the state. keep: complete checkpoints of this run "
-          "to keep beside the newest, 0 for all. continues: those that are there are this run's "
-          "too; of those after resumed_step, which it passed over, none counts towards keep (-1: "
-          "the step before the first that is saved). warn(sentence) is told what went wrong beside "
-          "a save")
+      .def(py::init([](const Communicator& world, const std::string& directory, int keep,
+                       bool continues, int64_t resumed_step, int64_t async_bytes,
+                       bool refuse_non_finite, double lease_seconds, const py::object& warn) {
+             CheckpointOptions options{.keep = keep,
+                                       .continues = continues,
+                                       .resumed_step = resumed_step,
+                                       .async_bytes = async_bytes,
+                                       .refuse_non_finite = refuse_non_finite,
+                                       .lease_seconds = lease_seconds};
+             if (!warn.is_none()) {
+               options.warn = [kept = Callable(py::function(warn))](const std::string& sentence) {
+                 const Locked lock;
+                 try {
+                   kept(sentence);
+                 } catch (py::error_already_set& raised) {
+                   raised.discard_as_unraisable("warn of a CheckpointSaver");
+                 }
+               };
+             }
+             return released([&] { return new CheckpointSaver(world, directory, options); });
+           }),
+           py::arg("world"), py::arg("directory"), py::kw_only(), py::arg("keep") = 0,
+           py::arg("continues") = false, py::arg("resumed_step") = -1, py::arg("async_bytes") = -1,
+           py::arg("refuse_non_finite") = false, py::arg("lease_seconds") = 60.0,
+           py::arg("warn") = py::none(),
+           "Collective over all ranks that hold the state. keep: complete checkpoints of this run "
+           "to keep beside the newest, 0 for all. continues: those that are there are this run's "
+           "too; of those after resumed_step, which it passed over, none counts towards keep (-1: "
+           "the step before the first that is saved). refuse_non_finite: a save raises "
+           "RuntimeError, "
+           "naming the tensor, when an element of this rank's part is NaN or infinite; without, it "
+           "is saved and marked. lease_seconds: how long another job waits for a sign of life of "
+           "this saver before it takes the directory over. warn(sentence) is told what went wrong "
+           "beside "
+           "a save")
       .def(
           "save",
           [](CheckpointSaver& s, int64_t step, const TrainingState& state) {
@@ -101,6 +108,8 @@ static py::dict as_dict(const CheckpointReport& report) {
   all["ranks"] = report.ranks;
   all["tensors"] = report.tensors;
   all["bytes"] = report.bytes;
+  all["non_finite"] = report.non_finite;
+  all["non_finite_tensor"] = report.non_finite_tensor;
   return all;
 }
 
@@ -114,7 +123,8 @@ static void bind_readers(py::module_& m) {
       },
       py::arg("path"), py::kw_only(), py::arg("data") = true, py::arg("threads") = 1,
       "What a reader says of a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), "
-      "reason, and where. data=False looks at names, sizes and headers only");
+      "reason, and where; non_finite: elements that are NaN or infinite, -1 when they were not "
+      "counted. data=False looks at names, sizes and headers only");
   m.def("list_checkpoints", &list_checkpoints, Released(), py::arg("directory"), "Newest first");
   m.def(
       "newest_complete_checkpoint",

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/context.h"
+#include "weft/communicator.h"
+#include "weft/ranks.h"
 
 #include <algorithm>
 #include <chrono>
@@ -24,7 +26,7 @@ static const char* name_of(Traffic traffic) {
   return names[static_cast<int>(traffic)];
 }
 
-/// Of a deadline in seconds; one that is longer than `kLongest` has no end that anybody sees.
+/// Converts a deadline in seconds; deadlines above `kLongest` are unlimited in practice.
 static std::chrono::milliseconds milliseconds_of(double deadline) {
   constexpr double kLongest = 10 * 365.0 * 24 * 3600;
   if (!(deadline > 0)) fail("deadline: ", deadline, " is no number of seconds above 0");
@@ -42,7 +44,8 @@ static RunOptions options_of(double deadline, int threads_per_rank, uint64_t see
   return options;
 }
 
-/// What the ranks of this thread see of it; set and given back by context managers of the package.
+/// Binds the state that the ranks of this thread see; the package's context managers set and
+/// restore it.
 static void bind_state(py::module_& m) {
   m.def(
       "is_grad_enabled", [] { return Context::current().grad_enabled; },

@@ -21,7 +21,7 @@ static size_t bytes_of(const Shape& shape, DType dtype) {
   return static_cast<size_t>(shape.product()) * size_of(dtype);
 }
 
-/// The values of a tensor of one device, densely, as `pickle` has them.
+/// The dense values of a tensor on one device, as stored by `pickle`.
 static py::bytes dense_bytes(const Tensor& x) {
   const Tensor dense = empty(x.shape(), {.dtype = x.dtype()});
   copy_(dense, shown("pickle", x.detach()));
@@ -49,7 +49,7 @@ static py::tuple reduced(const py::object& function, const Tensor& x) {
                         py::make_tuple(dense_bytes(x), x.dtype(), x.shape(), x.requires_grad()));
 }
 
-/// The same values in new memory, laid out as they are; no traffic.
+/// Returns the same values in new memory with the same layout; without communication.
 static Tensor values_copied(const Tensor& x) {
   const NoGrad no_grad;
   const Tensor made =

@@ -6,13 +6,7 @@
 
 namespace weft::python {
 
-static const py::object& given_of(const py::object& axis, const py::object& dim) {
-  if (!axis.is_none() && !dim.is_none()) fail("axis and dim are two words for one thing; give one");
-  return axis.is_none() ? dim : axis;
-}
-
-std::vector<int> dims_of(const py::object& axis, const py::object& dim) {
-  const py::object& given = given_of(axis, dim);
+std::vector<int> dims_of(const py::object& given) {
   if (given.is_none()) return {};
   if (!PyTuple_Check(given.ptr()) && !PyList_Check(given.ptr())) {
     return {dim_number("axis", given)};
@@ -23,8 +17,15 @@ std::vector<int> dims_of(const py::object& axis, const py::object& dim) {
   return dims;
 }
 
-int one_dim_of(const char* what, const py::object& axis, const py::object& dim) {
-  const py::object& given = given_of(axis, dim);
+std::vector<int> dims_one_by_one(const char* what, const py::args& given) {
+  const bool is_one = given.size() == 1 && py::isinstance<py::sequence>(given[0]);
+  const py::sequence dims = is_one ? py::sequence(given[0]) : py::sequence(given);
+  std::vector<int> all;
+  for (const py::handle dim : dims) all.push_back(dim_number(what, dim));
+  return all;
+}
+
+int one_dim_of(const char* what, const py::object& given) {
   if (given.is_none()) fail(what, ": which axis?");
   return dim_number(what, given);
 }

@@ -7,12 +7,11 @@
 
 namespace weft::python {
 
-/// Dims of a tensor by one of the two words for them, `axis` (NumPy's) and `dim` (PyTorch's): None
-/// is all of them, an int one. ValueError when both are given.
-std::vector<int> dims_of(const py::object& axis, const py::object& dim);
+/// Dims of a tensor: None is all of them, an int one.
+std::vector<int> dims_of(const py::object& axis);
 /// The same where it must be one.
-int one_dim_of(const char* what, const py::object& axis, const py::object& dim);
-/// `keepdims` (NumPy's) or `keepdim` (PyTorch's).
-inline bool keeps(bool keepdims, bool keepdim) { return keepdims || keepdim; }
+int one_dim_of(const char* what, const py::object& axis);
+/// Ints one by one, or in a sequence.
+std::vector<int> dims_one_by_one(const char* what, const py::args& given);
 
 }  // namespace weft::python

@@ -13,7 +13,7 @@
 
 namespace weft::python {
 
-/// DLPack 1.0 has it; the header of 0.6 does not.
+/// Part of DLPack 1.0, but missing in the header of 0.6.
 static constexpr uint8_t kDLBool = 6;
 
 static DLDataType dlpack_dtype(DType dtype) {
@@ -33,7 +33,7 @@ static DType dtype_of_dlpack(const DLDataType& dtype) {
        int{dtype.code}, " in ", int{dtype.lanes}, " lanes");
 }
 
-/// A tensor that somebody else looks at, until its deleter is called.
+/// A tensor whose memory another library uses, until its deleter is called.
 struct Exported {
   Tensor tensor;
   std::vector<int64_t> shape, strides;
@@ -42,7 +42,7 @@ struct Exported {
 
 static constexpr const char* kCapsule = "dltensor";
 
-/// Whoever takes the tensor out of the capsule renames it and calls the deleter.
+/// A consumer that takes the tensor out of the capsule renames the capsule and calls the deleter.
 static void drop_untaken(PyObject* capsule) {
   if (!PyCapsule_IsValid(capsule, kCapsule)) return;
   auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kCapsule));
@@ -94,7 +94,7 @@ static Tensor from_capsule(const py::capsule& capsule, const std::optional<bool>
   for (int d = 0; d < given.ndim; ++d) block.shape.push_back(given.shape[d]);
   block.strides = dense_strides(block.shape);
   for (int d = 0; given.strides && d < given.ndim; ++d) block.strides[d] = given.strides[d];
-  // From here on the memory is ours to give back, whatever happens.
+  // From here on this function must release the memory, also after an error.
   if (PyCapsule_SetName(capsule.ptr(), "used_dltensor") != 0) throw py::error_already_set();
   const std::shared_ptr<DLManagedTensor> owner(managed, [](DLManagedTensor* taken) {
     if (taken->deleter) taken->deleter(taken);

@@ -9,7 +9,7 @@
 
 namespace weft::python {
 
-/// The names of NumPy, PyTorch and the array API, by DType.
+/// The names in NumPy, PyTorch and the array API, by DType.
 inline constexpr std::array<const char*, kDTypes> kLongNames = {
     "float32", "bfloat16", "float16", "float64", "int32", "int64", "uint8", "bool"};
 
@@ -17,7 +17,7 @@ inline constexpr const char* long_name_of(DType dtype) {
   return kLongNames[static_cast<size_t>(dtype)];
 }
 
-/// Nothing for a name that is none of them.
+/// Returns nothing for any other name.
 inline std::optional<DType> dtype_of_long_name(std::string_view name) {
   for (size_t i = 0; i < kDTypes; ++i) {
     if (name == kLongNames[i]) return static_cast<DType>(i);

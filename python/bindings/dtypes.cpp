@@ -110,7 +110,7 @@ void bind_dtypes(py::module_& m) {
       "dtype_named", [](DType dtype) { return dtype; }, py::arg("name"),
       "The dtype of a name, short or long; ValueError lists the names there are");
   m.def(
-      "promote", &promote, py::arg("a"), py::arg("b"),
+      "promote", static_cast<DType (*)(DType, DType)>(&promote), py::arg("a"), py::arg("b"),
       "The dtype that holds both, as in the Python array API; integer with float gives the float");
   bind_devices(m);
 }

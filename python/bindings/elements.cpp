@@ -8,7 +8,7 @@ namespace weft::python {
 
 py::object item_of(const Tensor& x) {
   if (x.dtype() == DType::i64 || x.dtype() == DType::i32 || x.dtype() == DType::u8) {
-    x.item();  // checks that there is one element, and here
+    x.item();  // checks that the tensor has one element, on this rank
     return py::int_(x.to_vector<int64_t>()[0]);
   }
   const double value = x.item();
@@ -16,7 +16,7 @@ py::object item_of(const Tensor& x) {
   return py::float_(value);
 }
 
-/// bfloat16, which NumPy has not, as float32.
+/// bfloat16, which NumPy lacks, is returned as float32.
 py::object list_of(const Tensor& x) {
   const Block block = shown("tolist", x.detach()).block();
   const py::array values =

@@ -5,10 +5,10 @@
 
 namespace weft::python {
 
-/// The one element as a Python number.
+/// Returns the only element as a Python number.
 py::object item_of(const Tensor& x);
 
-/// All of them as nested lists of Python numbers.
+/// Returns all elements as nested lists of Python numbers.
 py::object list_of(const Tensor& x);
 
 }  // namespace weft::python

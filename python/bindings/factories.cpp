@@ -2,6 +2,7 @@
 #include "weft/ops/factories.h"
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/changed.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/tensor_options.h"
 #include "weft/error.h"
@@ -105,7 +106,7 @@ static void bind_sequences(py::module_& m) {
 
 /// A whole number comes exactly, or is refused.
 static double number_in(const Operand& value) {
-  return value.is_number() ? value.number : value.tensor.item();
+  return value.is_number() ? value.number.value : value.tensor.item();
 }
 
 void bind_factories(py::module_& m) {
@@ -130,17 +131,35 @@ void bind_factories(py::module_& m) {
   m.def("zeros_like", &zeros_like, Released(), py::arg("x"), "Zeros laid out as x is");
   m.def("ones_like", &ones_like, Released(), py::arg("x"), "Ones laid out as x is");
   m.def(
-      "fill_", [](const Tensor& x, const Operand& value) { fill_(x, number_in(value)); },
-      Released(), py::arg("x"), py::arg("value"), "Sets all elements in place");
-  m.def("copy_", &copy_, Released(), py::arg("to"), py::arg("source"),
-        "Copies the elements of `source`, of an equal shape, to the memory of `to`");
+      "fill_",
+      [](const py::object& x, const Operand& value) {
+        return changed(x, [&](const Tensor& to) { fill_(to, number_in(value)); });
+      },
+      py::arg("x"), py::arg("value"), "Sets all elements in place");
+  m.def(
+      "copy_",
+      [](const py::object& to, const Tensor& source) {
+        return changed(to, [&](const Tensor& x) { copy_(x, source); });
+      },
+      py::arg("to"), py::arg("source"),
+      "Copies the elements of `source`, broadcast to the shape of `to`, to the memory of `to`");
   m.def("transfer_", &transfer_, Released(), py::arg("to"), py::arg("source"),
         "copy_ between a GPU and pinned memory of the host (what `offload` keeps there) that is "
         "queued only: the host's is read or written when the GPU's stream comes to it");
-  m.def("uniform_", &uniform_, Released(), py::arg("x"), py::arg("low") = 0.0,
-        py::arg("high") = 1.0, "Draws all elements anew, evenly in [low, high)");
-  m.def("normal_", &normal_, Released(), py::arg("x"), py::arg("mean") = 0.0, py::arg("std") = 1.0,
-        "Draws all elements anew, of a normal distribution");
+  m.def(
+      "uniform_",
+      [](const py::object& x, double low, double high) {
+        return changed(x, [&](const Tensor& to) { uniform_(to, low, high); });
+      },
+      py::arg("x"), py::arg("low") = 0.0, py::arg("high") = 1.0,
+      "Draws all elements anew, evenly in [low, high)");
+  m.def(
+      "normal_",
+      [](const py::object& x, double mean, double std) {
+        return changed(x, [&](const Tensor& to) { normal_(to, mean, std); });
+      },
+      py::arg("x"), py::arg("mean") = 0.0, py::arg("std") = 1.0,
+      "Draws all elements anew, of a normal distribution");
   bind_random(m);
 }
 

@@ -6,7 +6,7 @@
 
 namespace weft::python {
 
-/// What was recorded is kept with the graph, and with it what its variables name.
+/// The graph keeps the recorded function, and with it the objects that its variables refer to.
 static void run_graph(const py::object& self, const py::function& work) {
   auto& graph = self.cast<Graph&>();
   const bool was_recorded = graph.is_recorded();

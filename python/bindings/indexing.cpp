@@ -133,7 +133,7 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
       fail("index: these elements of a tensor ", x.shape(), " laid out over ", x.sharding(),
            " cannot be set: a dim of theirs is cut; redistribute it first");
     }
-    if (given.is_number()) return fill_(part, given.number);
+    if (given.is_number()) return fill_(part, given.number.value);
     copy_(part, expand(given.tensor, part.shape()));
   });
 }

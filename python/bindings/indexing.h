@@ -5,9 +5,10 @@
 
 namespace weft::python {
 
-/// x[index]: ints, slices, None and ... in NumPy's sense; a view where memory allows.
+/// Implements x[index] for ints, slices, None and ... as in NumPy; returns a view where possible.
 Tensor indexed(const Tensor& x, const py::object& index);
-/// x[index] = value, which broadcasts. ValueError where x[index] is no view: of a dim that is cut.
+/// Implements x[index] = value, with broadcasting. Throws ValueError where x[index] is not a view,
+/// as for a sharded dim.
 void set_indexed(const Tensor& x, const py::object& index, const py::object& value);
 
 }  // namespace weft::python

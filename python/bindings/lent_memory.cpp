@@ -35,8 +35,8 @@ Tensor lent(const char* what, const Tensor& x) {
   return seen;
 }
 
-/// The order in which dims lie in memory, outermost first, when they fill it without gaps; nothing
-/// when they do not.
+/// Returns the order of the dims in memory, outermost first, if they fill it without gaps;
+/// otherwise nothing.
 static std::optional<std::vector<int>> order_in_memory(const Shape& shape, const Strides& strides) {
   std::vector<int> order;
   for (int d = 0; d < shape.ndim(); ++d) order.push_back(d);
@@ -81,7 +81,7 @@ Tensor tensor_over(const char* what, const Block& block, std::shared_ptr<void> o
                   block.shape, made.block().strides},
                  py::none());
   const py::module_ np = py::module_::import("numpy");
-  // Bits, whatever they mean.
+  // Copies bits, whatever the dtype.
   np.attr("copyto")(target.attr("view")(concat("u", size_of(block.dtype))),
                     source.attr("view")(concat("u", size_of(block.dtype))));
   return made;

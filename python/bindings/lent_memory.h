@@ -9,15 +9,16 @@
 
 namespace weft::python {
 
-/// The tensor, whose memory others may look at now: of one device, and without a gradient to lose.
-/// ValueError names `what` otherwise.
+/// Returns the tensor if its memory may be read now: on one device, and without a gradient that
+/// would be lost. Throws ValueError naming `what` otherwise.
 Tensor shown(const char* what, const Tensor& x);
-/// The same for those who keep looking: not a parameter that is gathered for a while.
+/// The same for memory that is read later, too: also refuses a parameter that is unsharded for a
+/// while.
 Tensor lent(const char* what, const Tensor& x);
 
-/// Somebody's memory as a tensor: itself when its elements lie without gaps in some order of the
-/// dims, a copy otherwise. `owner` keeps the memory. `copy` false makes the copy a ValueError, true
-/// makes it in any case.
+/// Makes a tensor of foreign memory: a view when its elements fill the memory without gaps in some
+/// order of the dims, otherwise a copy. `owner` keeps the memory alive. With `copy` false a needed
+/// copy is a ValueError; with true a copy is always made.
 Tensor tensor_over(const char* what, const Block& block, std::shared_ptr<void> owner,
                    const std::optional<bool>& copy);
 

@@ -31,7 +31,7 @@ Locked::Locked() {
 }
 
 Locked::~Locked() {
-  // The unwinding of a thread that lost the lock while it ran Python.
+  // Reached while unwinding a thread that lost the lock while it ran Python.
   if (!PyGILState_Check()) stop();
 }
 

@@ -9,11 +9,10 @@ namespace weft::python {
 
 namespace py = pybind11;
 
-// The interpreter's lock. A thread that asks for it while the interpreter ends is to end too, by an
-// unwinding that C++ does not survive: such a thread stops where it is instead, until the process
-// has ended.
+// The interpreter's lock. Python ends a thread that requests it during shutdown, by an unwinding
+// that C++ does not survive. Here such a thread blocks instead, until the process has ended.
 
-/// Without the lock for its life: around whatever may compute or wait. It touches no Python object.
+/// Releases the lock for a scope that may compute or wait, and that uses no Python object.
 class Unlocked {
  public:
   Unlocked();
@@ -25,7 +24,7 @@ class Unlocked {
   PyThreadState* state_;
 };
 
-/// With the lock for its life, on whatever thread.
+/// Holds the lock for a scope, on any thread.
 class Locked {
  public:
   Locked();
@@ -37,21 +36,21 @@ class Locked {
   std::optional<py::gil_scoped_acquire> lock_;
 };
 
-/// Of a bound function: all of it runs without the lock.
+/// Releases the lock for the whole call of a bound function.
 using Released = py::call_guard<Unlocked>;
 
-/// What `function` gives, run without the lock.
+/// Calls `function` without the lock and returns its result.
 template <class Function>
 auto released(Function&& function) {
   const Unlocked unlocked;
   return function();
 }
 
-/// Calls `wait(work)` without the lock, whether the calling thread has it or not: for
-/// `wait_in_destructors_by`, as Python destroys what waits.
+/// Calls `wait(work)` without the lock, whether or not the calling thread holds it. Used by
+/// `wait_in_destructors_by`, as Python may destroy pending Works.
 void wait_unlocked(void (*wait)(void*), void* work);
 
-/// Whether the interpreter ends, or has ended.
+/// Returns true when the interpreter is ending or has ended.
 bool is_ending();
 
 }  // namespace weft::python

@@ -14,7 +14,7 @@
 
 namespace weft::python {
 
-/// {"dp": 2, "tp": 4}, or pairs in a list.
+/// Parses {"dp": 2, "tp": 4}, or a list of pairs.
 static std::vector<MeshAxis> axes_of(const py::object& given) {
   if (!PyDict_Check(given.ptr()) && !py::isinstance<py::sequence>(given)) {
     throw py::type_error(concat("mesh: a ", Py_TYPE(given.ptr())->tp_name,
@@ -63,7 +63,7 @@ static py::tuple names_of(const DeviceMesh& mesh) {
   return names;
 }
 
-/// An axis by name or number; the only one when there is none.
+/// Finds an axis by name or number; None means the only axis.
 static int axis_of(const DeviceMesh& mesh, const py::object& axis) {
   if (PyUnicode_Check(axis.ptr())) return mesh.axis(axis.cast<std::string>());
   if (!axis.is_none())
@@ -72,7 +72,7 @@ static int axis_of(const DeviceMesh& mesh, const py::object& axis) {
   return 0;
 }
 
-/// The grid, and where this rank stands in it.
+/// Binds the mesh's shape and this rank's coordinates.
 static void bind_grid(py::class_<DeviceMesh>& bound) {
   bound.def_property_readonly("ndim", &DeviceMesh::ndim)
       .def_property_readonly("shape", &shape_of, "Sizes of the axes")

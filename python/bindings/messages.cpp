@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "python/bindings/words.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -81,7 +82,14 @@ std::string worded(const std::string& message, PyObject* const* arguments, size_
 
 PyObject* dispatch(PyObject* function, PyObject* const* arguments, Py_ssize_t flags,
                    PyObject* names) {
-  PyObject* result = dispatcher(function, arguments, flags, names);
+  py::object own_names;
+  try {
+    if (names) own_names = words_of(function, names);
+  } catch (const std::invalid_argument& two_words) {
+    PyErr_SetString(PyExc_ValueError, two_words.what());
+    return nullptr;
+  }
+  PyObject* result = dispatcher(function, arguments, flags, own_names.ptr());
   if (result || !PyErr_ExceptionMatches(PyExc_TypeError)) [[likely]]
     return result;
   try {
@@ -115,6 +123,7 @@ void word(py::handle object) {
   if (own == dispatch) return;
   if (!dispatcher) dispatcher = own;
   if (own != dispatcher) return;
+  learn_words(function);
   function->m_ml->ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dispatch));
 }
 
@@ -159,6 +168,7 @@ void translate_cast_errors(std::exception_ptr thrown) {
 }  // namespace
 
 void word_errors(py::module_& m) {
+  m.attr("_WORDS") = words_for_arguments();
   py::register_exception_translator(translate_cast_errors);
   for (const auto& [name, member] : py::dict(m.attr("__dict__"))) {
     word(member);

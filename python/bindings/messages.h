@@ -5,8 +5,8 @@
 
 namespace weft::python {
 
-/// Lets errors that pybind11 words itself be one sentence each: arguments of wrong types, numbers
-/// that C++ has no room for, objects whose __init__ never ran. Of all that is bound in `m` by then.
+/// Turns pybind11's own errors into one sentence each: wrong argument types, out-of-range numbers,
+/// objects whose __init__ never ran. Applies to all that is bound in `m` before the call.
 void word_errors(pybind11::module_& m);
 
 }  // namespace weft::python

@@ -12,17 +12,18 @@
 
 namespace weft::python {
 
-/// The arguments of a call of a forward written in Python: its tensors, in the order of forward's
-/// parameters, pass hooks and recompute as those of any module; the others come as they are given.
+/// The arguments of a call to a forward written in Python. Its tensors, in the order of forward's
+/// parameters, pass through hooks and recomputation like those of any module; other arguments are
+/// passed unchanged.
 class Arguments {
  public:
-  /// TypeError when forward takes no such arguments, or one is neither a tensor nor None, a number
-  /// or a string.
+  /// Throws TypeError when forward does not accept the arguments, or when one is neither a tensor
+  /// nor None, a number or a string.
   Arguments(py::handle forward, const py::args& given, const py::kwargs& named);
 
   const Tensors& tensors() const { return tensors_; }
-  /// forward with these tensors in the place of those that were given. TypeError when they are
-  /// another number of them.
+  /// Calls forward with these tensors in place of the original ones. Throws TypeError when their
+  /// number differs.
   py::object pass(py::handle forward, const Tensors& tensors) const;
 
  private:
@@ -35,13 +36,14 @@ class Arguments {
   std::vector<std::pair<std::string, Argument>> by_name_;
 };
 
-/// Kept by C++, dropped on any thread.
+/// Kept by C++ and destroyed on any thread.
 using ArgumentsPtr = std::shared_ptr<const Arguments>;
 
-/// All of them, where all are tensors.
+/// Returns the arguments if all are tensors.
 std::optional<Tensors> only_tensors(const py::args& given);
 
-/// What forward, the own one of `self`, gives; TypeError when that is no tensors.
+/// Calls `forward`, defined by the class of `self`, and returns its result; throws TypeError when
+/// that is not made of tensors.
 Tensors run_written(const py::object& self, const py::object& forward,
                     const ArgumentsPtr& arguments, const Tensors& inputs);
 

@@ -10,13 +10,13 @@ namespace weft::python {
 
 namespace {
 
-/// The reference that a parent has on a child's Python object.
+/// The reference that a parent holds to a child's Python object.
 struct HeldObject {
   PyObject* object;
   void operator()(Module*) const { drop(object); }
 };
 
-/// The C++ side of an object; nothing while it is being made, when the collector may come by.
+/// The C++ part of an object; empty during construction, when the collector may already run.
 std::optional<py::detail::value_and_holder> held_by(py::handle module) {
   auto* instance = reinterpret_cast<py::detail::instance*>(module.ptr());
   const bool has_room = instance->simple_layout || instance->nonsimple.values_and_holders;
@@ -28,22 +28,22 @@ std::optional<py::detail::value_and_holder> held_by(py::handle module) {
 
 int visit_children(PyObject* self, visitproc visit, void* arg);
 
-/// Whether Python itself has visited the attributes: it does where a class of its own has room for
-/// them by another way than the bound one.
+/// Returns true when Python itself has visited the attributes, which it does when a derived class
+/// stores them differently from the bound class.
 bool are_attributes_visited(PyObject* self) {
   const PyTypeObject* bound = Py_TYPE(self);
   while (bound->tp_traverse != visit_children) bound = bound->tp_base;
   return Py_TYPE(self)->tp_dictoffset != bound->tp_dictoffset;
 }
 
-/// The attributes, and the references on children that are this module's alone.
+/// Visits the attributes, and the references to children that only this module holds.
 int visit_children(PyObject* self, visitproc visit, void* arg) {
   if (are_attributes_visited(self)) {
     Py_VISIT(Py_TYPE(self));
   } else if (const int stop = py::detail::pybind11_traverse(self, visit, arg)) {
     return stop;
   }
-  // Otherwise its children are not this object's alone.
+  // Otherwise other owners hold the children, too.
   const auto held = held_by(self);
   const bool is_owner =
       held && is_made_in_python(self) && held->holder<py::smart_holder>().vptr.use_count() == 1;

@@ -6,18 +6,20 @@
 
 namespace weft::python {
 
-// Python's collector of cycles frees what only refers to itself, a module and the hook that holds
-// it for example, where it sees every reference. So a module that is made in Python lives in one
-// Python object, which has its attributes and hooks, and its parents' C++ refers to that object.
+// Python's cycle collector frees objects that refer only to each other, such as a module and a hook
+// that holds it, if it sees every reference. Therefore a module made in Python has exactly one
+// Python object, which stores its attributes and hooks, and its parents in C++ refer to that
+// object.
 
-/// The module, which keeps its Python object. TypeError names `what` when it is no Module.
+/// Returns the module, which keeps its Python object. Throws TypeError naming `what` for other
+/// objects.
 std::shared_ptr<Module> kept_with_object(const char* what, const py::object& module);
 
-/// Whether the object is that of a module made in Python; a part that C++ made gets an object when
-/// it is asked for, and no longer than it is held.
+/// Returns true for the object of a module made in Python. A part that C++ made gets an object on
+/// demand, which lives only while it is referenced.
 bool is_made_in_python(py::handle module);
 
-/// Of a class of modules: the collector sees children too.
+/// For a class of modules: lets the collector see children.
 py::custom_type_setup with_visible_children();
 
 }  // namespace weft::python

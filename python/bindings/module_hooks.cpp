@@ -16,8 +16,8 @@ Callable weak_reference(py::handle object) {
   return Callable{py::function(py::weakref(object, py::handle()))};
 }
 
-/// Finds the Python object of a module, which it does not keep: of a part that C++ made a new one
-/// where there is none any more.
+/// Finds the Python object of a module without keeping it; for a part made by C++, a new object if
+/// the old one is gone.
 class FoundModule {
  public:
   explicit FoundModule(const ModuleObject& module) {
@@ -27,7 +27,7 @@ class FoundModule {
     }
     part_ = &module.cast<Module&>();
     const auto tree = module.cast<std::shared_ptr<Module>>();
-    // What keeps a tree whose class is written in Python is its object, not the pointer.
+    // A tree whose class is written in Python is kept by its object, not by the pointer.
     using KeptByObject =
         py::detail::smart_holder_type_caster_support::shared_ptr_trampoline_self_life_support;
     if (const auto* kept = std::get_deleter<KeptByObject>(tree)) {
@@ -37,7 +37,7 @@ class FoundModule {
     }
   }
 
-  /// None when it is gone. With the lock held.
+  /// Returns None when it is gone. Called with the lock held.
   py::object operator()() const {
     const py::object object = object_ ? object_() : py::none();
     if (!part_) return object;
@@ -52,15 +52,15 @@ class FoundModule {
   std::weak_ptr<Module> tree_;
 };
 
-/// Finds a hook: among those of the module's object, where Python's collector sees it, or kept by
-/// C++ for a part that has no object of its own.
+/// Finds a hook: stored in the module's object, where Python's collector sees it, or kept by C++
+/// for a part without a Python object.
 class FoundHook {
  public:
   explicit FoundHook(const py::object& hook) : kept_(py::function(hook)) {}
   FoundHook(Callable object, size_t number, int which)
       : kept_(std::move(object)), number_(number), which_(which) {}
 
-  /// None when it was taken away. With the lock held.
+  /// Returns None when it was removed. Called with the lock held.
   py::object operator()() const {
     if (which_ < 0) return kept_.function();
     const py::object module = kept_();
@@ -77,7 +77,7 @@ class FoundHook {
   int which_ = -1;
 };
 
-/// Hooks of Python as they are called from C++.
+/// Makes C++ hooks that call Python hooks.
 using MadeHooks = ModuleHooks (*)(const ModuleObject& module,
                                   const std::optional<FoundHook>& before,
                                   const std::optional<FoundHook>& after);
@@ -111,7 +111,7 @@ py::tuple tuple_of(const Tensors& tensors) {
   return all;
 }
 
-/// What passes a hook: what `call` of it returns, or what came when that is None.
+/// The tensors after a hook: the result of `call`, or `came` when that is None.
 template <class Call>
 Tensors passed(const char* what, const FoundHook& found, const Tensors& came, const Call& call) {
   const Locked lock;

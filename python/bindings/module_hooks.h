@@ -6,7 +6,7 @@
 
 namespace weft::python {
 
-/// Takes away the hooks that Python gave a module; it keeps neither.
+/// Removes hooks that were added in Python; keeps neither the hooks nor the module alive.
 class HooksOfPython {
  public:
   HooksOfPython(HookHandle hooks, Callable object, size_t number)
@@ -15,17 +15,17 @@ class HooksOfPython {
 
  private:
   HookHandle hooks_;
-  /// A weak reference on the object that lists them; none where C++ keeps them.
+  /// A weak reference to the object that stores the hooks; none if C++ keeps them.
   Callable object_;
   size_t number_;
 };
 
-/// before(*inputs) and after(*outputs).
+/// Adds before(*inputs) and after(*outputs).
 HooksOfPython add_hooks(const ModuleObject& module, const py::object& before,
                         const py::object& after);
-/// hook(module, inputs) before forward.
+/// Adds hook(module, inputs), called before forward.
 HooksOfPython register_forward_pre_hook(const ModuleObject& module, const py::object& hook);
-/// hook(module, inputs, output) after forward.
+/// Adds hook(module, inputs, output), called after forward.
 HooksOfPython register_forward_hook(const ModuleObject& module, const py::object& hook);
 
 }  // namespace weft::python

@@ -73,6 +73,11 @@ ParameterPtr parameter_of(const Tensor& values, bool requires_grad) {
   return parameter;
 }
 
+/// p.data -= x sets what it got.
+bool is_its_memory(const Tensor& value, const Tensor& data) {
+  return data.storage() == value.storage() && data.shape() == value.shape();
+}
+
 void bind_parameter(py::module_& m) {
   py::class_<Parameter, ParameterPtr> parameter(
       m, "Parameter",
@@ -80,9 +85,15 @@ void bind_parameter(py::module_& m) {
       "where a Tensor is asked for it stands for what forward computes with");
   refuse_to_pickle(parameter, "a Parameter is neither pickled nor copied; take its data");
   parameter.def(py::init(&parameter_of), py::arg("values"), py::arg("requires_grad") = true)
-      .def_property_readonly(
+      .def_property(
           "data", [](const Parameter& p) { return p.value().detach(); },
-          "As it is at rest, what optimizers change; not recorded")
+          [](Parameter& p, const Tensor& data) {
+            if (!is_its_memory(p.value(), data)) p.set_value(data);
+          },
+          "As it is at rest, what optimizers change; not recorded. Setting it exchanges what lies "
+          "in the slot, as set_value")
+      .def_property_readonly(
+          "_at_rest", [](const Parameter& p) { return p.value(); }, "The leaf that data detaches")
       .def("tensor", &Parameter::tensor, "What forward computes with")
       .def_property_readonly("shape", &Parameter::shape)
       .def_property_readonly("dtype", &Parameter::dtype)
@@ -90,8 +101,11 @@ void bind_parameter(py::module_& m) {
       .def_property_readonly("size", [](const Parameter& p) { return p.shape().product(); })
       .def("numel", [](const Parameter& p) { return p.shape().product(); })
       .def("__bool__", [](const Parameter& p) { return p.tensor().item() != 0; })
-      .def_property_readonly(
+      .def_property(
           "grad", [](const Parameter& p) { return optional_of(p.grad()); },
+          [](const Parameter& p, const std::optional<Tensor>& grad) {
+            p.value().set_grad(grad.value_or(Tensor()));
+          },
           "Of the value, in its layout; None before backward")
       .def("clear_grad", &Parameter::clear_grad)
       .def_property("requires_grad", &Parameter::is_trainable, &Parameter::set_trainable,
@@ -321,6 +335,9 @@ void bind_modules(py::module_& m) {
       py::arg("function"),
       "Runs function(*tensors) without recording it, and again, recorded, in backward: memory for "
       "time. Random numbers are equal in both runs");
+  m.def("check_replicas", &check_replicas, Released(), py::arg("module"),
+        "Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on "
+        "all ranks, names the first that differs and two ranks. Call it on all ranks");
 }
 
 }  // namespace weft::python

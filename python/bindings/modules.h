@@ -23,20 +23,20 @@ class ModuleObject : public py::object {
   PYBIND11_OBJECT(ModuleObject, py::object, is_module)
 };
 
-/// What a module has whose Python class is written in Python, whatever its C++ class.
+/// The interface of a module whose class is written in Python, whatever its C++ class.
 class WrittenInPython {
  public:
   virtual ~WrittenInPython() = default;
-  /// Its own forward; None where the built-in one is in force. With the lock held.
+  /// Its forward in Python; None where the built-in one is used. Called with the lock held.
   virtual py::object written_forward() const = 0;
-  /// Runs what is in force, with these arguments where there are any.
+  /// Runs the forward in use, with `arguments` unless they are null.
   virtual Tensors forward_with(const ArgumentsPtr& arguments, const Tensors& inputs) = 0;
 };
 
-/// `forward` of the object; None where that is the function which the built-in class has.
+/// Returns `forward` of the object; None if that is the function of the built-in class.
 py::object forward_beside(const py::object& self, const py::object& built_in_class);
 
-/// A C++ class of modules of which classes are derived in Python.
+/// A C++ module class from which Python classes may derive.
 template <class M>
 class InPython : public M, public WrittenInPython, public py::trampoline_self_life_support {
  public:
@@ -56,7 +56,7 @@ class InPython : public M, public WrittenInPython, public py::trampoline_self_li
     return built_in_forward(inputs);
   }
 
-  /// That of M, whatever Python writes.
+  /// The forward of M, even if Python overrides it.
   Tensors built_in_forward(const Tensors& inputs) {
     if constexpr (std::is_same_v<M, Module>) {
       fail("module: ", class_name(), " has no forward(self, ...)");
@@ -80,7 +80,7 @@ class InPython : public M, public WrittenInPython, public py::trampoline_self_li
 template <class M>
 using ModuleClass = py::class_<M, Module, InPython<M>, py::smart_holder>;
 
-/// A built-in class of modules, whose forward those derived from it may call.
+/// Binds a built-in module class, whose forward derived classes may call.
 template <class M>
 ModuleClass<M> bind_module_class(py::module_& m, const char* name, const char* doc) {
   struct Open : M {
@@ -101,21 +101,21 @@ ModuleClass<M> bind_module_class(py::module_& m, const char* name, const char* d
           "What a call runs, without the hooks around it");
 }
 
-/// The C++ module of an object.
+/// Returns the C++ module of an object.
 template <class M>
 std::shared_ptr<M> tree_of(const ModuleObject& module) {
-  static_cast<void>(module.cast<M&>());  // throws where __init__ did not run
+  static_cast<void>(module.cast<M&>());  // throws if __init__ did not run
   return module.cast<std::shared_ptr<M>>();
 }
 
-/// A module of a tree, which keeps all of the tree.
+/// Returns a module of a tree as a pointer that keeps the whole tree alive.
 inline std::shared_ptr<Module> part_of(const std::shared_ptr<Module>& tree, Module* module) {
   return {tree, module};
 }
 
-/// What Python gives as parameters: a module, Parameters, or (name, Parameter) pairs.
+/// Converts the parameters that Python passes: a module, Parameters, or (name, Parameter) pairs.
 std::vector<NamedParameter> named_parameters_of(const py::object& given);
-/// The same without names.
+/// The same, without names.
 std::vector<ParameterPtr> parameters_of(const py::object& given);
 
 }  // namespace weft::python

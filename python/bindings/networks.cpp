@@ -7,7 +7,7 @@
 
 namespace weft::python {
 
-/// A function of the last dim, of another one.
+/// Applies a function of the last dim to another dim.
 static Tensor along(const char* what, Tensor (*function)(const Tensor&), const Tensor& x, int dim) {
   const int at = normalized_dim(what, dim, x.ndim());
   if (at == x.ndim() - 1) return function(x);

@@ -29,7 +29,7 @@ static py::buffer_info buffer_of(const Tensor& x) {
           shape,      strides};
 }
 
-/// Elements that kernels can read where they lie.
+/// Returns true when kernels can read the elements in place.
 static bool is_plain(const py::array& array) {
   return array.dtype().attr("isnative").cast<bool>() &&
          array.attr("flags").attr("aligned").cast<bool>();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/operands.h"
 
-#include <cmath>
-
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/rule_text.h"
@@ -13,26 +11,10 @@
 
 namespace weft::python {
 
-/// Of a whole number beside integers: std::invalid_argument when they cannot hold it.
-static void check_holds(DType dtype, double number) {
-  const double least = dtype == DType::u8 ? 0 : dtype == DType::i32 ? -0x1p31 : -0x1p63;
-  const double end = dtype == DType::u8 ? 0x1p8 : dtype == DType::i32 ? 0x1p31 : 0x1p63;
-  if (number >= least && number < end) return;
-  fail("the number ", number, " is none that a tensor of ", dtype, " holds; cast it first");
-}
-
-Tensor beside(const Tensor& tensor, double number, bool is_boolean) {
-  DType dtype = tensor.dtype();
-  if (!is_floating(dtype) && (number != std::trunc(number) || std::isinf(number))) {
-    dtype = DType::f32;
-  } else if (dtype == DType::boolean) {
-    dtype = is_boolean ? DType::boolean : DType::i64;
-  } else if (!is_floating(dtype)) {
-    check_holds(dtype, number);
-  }
-  TensorOptions options{.dtype = dtype, .device = tensor.device()};
+Tensor beside(const Tensor& tensor, const Number& number) {
+  TensorOptions options{.dtype = promote(tensor.dtype(), number), .device = tensor.device()};
   if (tensor.is_sharded()) options.sharding = Sharding(tensor.sharding().mesh(), {});
-  return full({}, number, options);
+  return full({}, number.value, options);
 }
 
 [[noreturn]] static void fail_numbers(const char* what) {
@@ -43,8 +25,8 @@ Tensor of_operands(const char* what, TensorFunction function, const Operand& a, 
   if (!a.is_number() && !b.is_number()) [[likely]]
     return function(a.tensor, b.tensor);
   if (a.is_number() && b.is_number()) fail_numbers(what);
-  if (a.is_number()) return function(beside(b.tensor, a.number, a.is_boolean), b.tensor);
-  return function(a.tensor, beside(a.tensor, b.number, b.is_boolean));
+  if (a.is_number()) return function(beside(b.tensor, a.number), b.tensor);
+  return function(a.tensor, beside(a.tensor, b.number));
 }
 
 void bind_functions(py::module_& m, std::span<const OfOne> functions) {

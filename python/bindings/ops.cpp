@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/op.h"
+#include "weft/extend/op.h"
 
 #include <algorithm>
 #include <deque>
@@ -91,7 +91,8 @@ void bind_ops(py::module_& m) {
       .def(py::init(&own_op), py::arg("name"), py::arg("rule"), py::arg("forward"),
            py::arg("backward") = py::none(), py::kw_only(),
            py::arg("linear") = std::vector<std::vector<int>>{}, py::arg("dtype") = py::none(),
-           py::arg("saves_outputs") = false, kOwnOpDoc)
+           py::arg("saves_outputs") = false, py::arg("dtypes") = std::vector<DType>{},
+           py::arg("differentiable") = py::none(), kOwnOpDoc)
       .def_property_readonly("name", [](const Op& op) { return op.spec().name; })
       .def_property_readonly(
           "rule", [](const Op& op) { return rule_of(op.spec()); },

@@ -123,7 +123,8 @@ static void check_has_result(const std::string& name, const std::string& rule) {
 
 Op own_op(const std::string& name, const std::string& rule, const py::function& forward,
           const py::object& backward, const std::vector<std::vector<int>>& linear,
-          std::optional<DType> dtype, bool saves_outputs) {
+          std::optional<DType> dtype, bool saves_outputs, const std::vector<DType>& dtypes,
+          std::optional<bool> differentiable) {
   check_has_result(name, rule);
   const int results = results_of(rule);
   OpSpec spec;
@@ -136,7 +137,9 @@ Op own_op(const std::string& name, const std::string& rule, const py::function& 
   if (dtype) {
     spec.dtype = [kept = *dtype](const Attributes&, std::span<const DType>, int) { return kept; };
   }
-  spec.differentiable = !backward.is_none();
+  // Forward gets copies: arrays that say what their dtype is.
+  spec.takes = {{.dtypes = dtypes, .strides = true}};
+  spec.differentiable = differentiable.value_or(!dtype || is_floating(*dtype));
   if (!backward.is_none()) {
     spec.backward = [name, results, saves_outputs,
                      kept = Callable(py::function(backward))](const Grad& grad) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "python/bindings/casters.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 
 namespace weft::python {
 
@@ -19,11 +19,14 @@ inline constexpr const char* kOwnOpDoc =
     "backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends "
     "on one) and returns one Tensor or None an operand; `call` has operands, results (with "
     "saves_outputs), structure and values. `linear`: sets of operands in which it is jointly "
-    "linear. `dtype`: of the results; that of operand 0 unless given. Without backward no gradient "
-    "flows";
+    "linear. `dtype`: of the results; that of operand 0 unless given. `dtypes`: those that "
+    "operands "
+    "may have; any unless given. Without backward a gradient that reaches the op raises a "
+    "ValueError; with differentiable=False it stops there, as it does at results of integers";
 
 Op own_op(const std::string& name, const std::string& rule, const py::function& forward,
           const py::object& backward, const std::vector<std::vector<int>>& linear,
-          std::optional<DType> dtype, bool saves_outputs);
+          std::optional<DType> dtype, bool saves_outputs, const std::vector<DType>& dtypes,
+          std::optional<bool> differentiable);
 
 }  // namespace weft::python

@@ -7,7 +7,7 @@ namespace weft::python {
 
 namespace py = pybind11;
 
-/// Lets pickle, and copies that would go by it, say what to do instead.
+/// Makes pickle, and copies that would use it, fail with an error that names the alternative.
 template <class Class>
 void refuse_to_pickle(Class& bound, const char* sentence) {
   bound.def("__reduce_ex__", [sentence](const py::object&, const py::object&) -> py::object {
@@ -15,7 +15,7 @@ void refuse_to_pickle(Class& bound, const char* sentence) {
   });
 }
 
-/// Copies of a handle to something that there is once are the handle.
+/// Makes copies of a handle return the handle: the object behind it exists once.
 template <class Class>
 void copy_as_itself(Class& bound) {
   bound.def("__copy__", [](const py::object& self) { return self; });

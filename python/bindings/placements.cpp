@@ -9,7 +9,7 @@ namespace weft::python {
 
 namespace {
 
-/// A class for Python of its own: the caster of Placements is not a class's.
+/// A Python class for Placements, whose pybind11 caster does not define one.
 struct PlacementsObject {
   Placements placements;
 };
@@ -67,12 +67,12 @@ std::optional<Placements> placements_of(py::handle object) {
   return Placements(std::span<const Placement>(all));
 }
 
-/// What a kind of placement is made of again.
+/// The arguments that rebuild a placement.
 static py::tuple told_of(const Replicate&) { return py::tuple(0); }
 static py::tuple told_of(const Shard& shard) { return py::make_tuple(shard.dim); }
 static py::tuple told_of(const Partial& partial) { return py::make_tuple(name_of(partial.op)); }
 
-/// By name or by position, and the stated orders of cuts.
+/// By name or by position, with the explicit orders of axes.
 static py::tuple told_of(const Placements& placements) {
   py::dict named;
   for (const NamedPlacement& one : placements.by_name()) {
@@ -86,7 +86,7 @@ static py::tuple told_of(const Placements& placements) {
   return py::make_tuple(named.empty() ? py::object(listed) : py::object(named), orders);
 }
 
-/// What all three kinds have, as PyTorch's have it.
+/// Binds the attributes that all three kinds share, as in PyTorch.
 template <class Kind>
 static py::class_<Kind> bind_kind(py::module_& m, const char* name, const char* doc) {
   return py::class_<Kind>(m, name, doc)
@@ -118,7 +118,7 @@ void bind_placements(py::module_& m) {
                    "Each device along the axis holds one contiguous slice of dimension `dim`: "
                    "ceil(size / devices) elements, the last devices fewer or none")
       .def(py::init([](int dim) {
-             Placement(Shard{dim});  // checks it
+             Placement(Shard{dim});  // checks dim
              return Shard{dim};
            }),
            py::arg("dim") = 0,

@@ -8,7 +8,7 @@
 
 namespace weft::python {
 
-/// Numbers are powers and bases without a tensor of their own.
+/// Numbers are used as exponents and bases without making a tensor of them.
 Tensor pow_operands(const Operand& a, const Operand& b) {
   if (!a.is_number() && b.is_number()) return pow(a.tensor, b.number);
   if (a.is_number() && !b.is_number()) return pow(a.number, b.tensor);

@@ -10,8 +10,8 @@
 
 namespace weft::python {
 
-/// A vector [k] is a row before the product, and a column behind it, of which the dim of size 1 is
-/// left out again.
+/// A vector [k] is used as a row on the left and as a column on the right; the dim of size 1 is
+/// removed from the result.
 Tensor product_of(const Tensor& a, const Tensor& b) {
   if (a.ndim() > 1 && b.ndim() > 1) [[likely]]
     return matmul(a, b);

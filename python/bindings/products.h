@@ -5,7 +5,7 @@
 
 namespace weft::python {
 
-/// `matmul` that takes vectors too, as NumPy's.
+/// `matmul` that also accepts vectors, as NumPy's does.
 Tensor product_of(const Tensor& a, const Tensor& b);
 
 }  // namespace weft::python

@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "weft/error.h"
+#include "weft/ranks.h"
 
 namespace weft::python {
 
 namespace {
 
-/// What is known of the ranks while they run; read and changed with the interpreter's lock held.
+/// The state of the ranks while they run; read and changed with the interpreter's lock held.
 class RankRun {
  public:
   RankRun(int ranks, const py::function& body)
@@ -30,7 +31,7 @@ class RankRun {
   RankRun(const RankRun&) = delete;
   RankRun& operator=(const RankRun&) = delete;
 
-  /// The life of one rank, on its thread.
+  /// Runs one rank, on its thread.
   void run(const Communicator& world) {
     const Locked lock;
     of_thread() = this;
@@ -38,7 +39,7 @@ class RankRun {
     rank = {world, PyThread_get_thread_ident()};
     try {
       py::object result = body_(world);
-      // A rank that was interrupted in its last call hears of it here.
+      // A rank that was interrupted in its last call raises here.
       if (is_interrupted_) throw_interrupt();
       results_[static_cast<size_t>(world.rank())] = std::move(result);
       rank = {};
@@ -53,14 +54,14 @@ class RankRun {
     }
   }
 
-  /// KeyboardInterrupt in every rank that runs Python, and an end to the waits of the others; so in
-  /// the runs that they started.
+  /// Raises KeyboardInterrupt in every rank that runs Python and ends the waits of the others; the
+  /// same in runs that these ranks have started.
   void interrupt() {
     is_interrupted_ = true;
     end_ranks(PyExc_KeyboardInterrupt, "interrupted from the keyboard");
   }
-  /// A CommError in ranks that run Python still, a second after another rank failed: those that
-  /// wait for it hear of it by themselves.
+  /// Raises CommError in ranks that still run Python one second after another rank failed; ranks
+  /// that wait for the failed one raise by themselves.
   void end_stragglers() {
     if (!failed_at_ || std::chrono::steady_clock::now() - *failed_at_ < std::chrono::seconds(1)) {
       return;
@@ -90,7 +91,7 @@ class RankRun {
     unsigned long thread = 0;
   };
 
-  /// The runs under way, and that whose rank the calling thread is.
+  /// The active runs; and the run that the calling thread belongs to as a rank.
   static std::vector<RankRun*>& all() {
     static std::vector<RankRun*> runs;
     return runs;
@@ -119,7 +120,7 @@ class RankRun {
 
   static void name_rank(const py::error_already_set& raised, const Communicator& world) {
     if (world.size() == 1) return;
-    // What the other ranks are told is written down at its first reading; they know the rank.
+    // The text for the other ranks is fixed when it is first read; they already name the rank.
     static_cast<void>(raised.what());
     raised.value().attr("add_note")(concat("raised by rank ", world.rank(), " of ", world.size()));
   }
@@ -132,7 +133,7 @@ class RankRun {
   std::optional<std::chrono::steady_clock::time_point> failed_at_;
 };
 
-/// Runs something on a thread of its own, while the main thread hears signals.
+/// Runs a function on another thread while the main thread handles signals.
 class Listening {
  public:
   template <class Function>
@@ -148,19 +149,19 @@ class Listening {
           changed_.notify_one();
         }) {}
 
-  /// Without the interpreter's lock.
+  /// Called without the interpreter's lock.
   void wait(RankRun& run) {
     while (!is_done()) {
       const Locked lock;
       run.end_stragglers();
       if (PyErr_CheckSignals() == 0) continue;
-      // What Python's handler of the signal raised: KeyboardInterrupt unless somebody changed it.
+      // The exception of Python's signal handler: KeyboardInterrupt unless the program changed it.
       raised_ ? PyErr_Clear() : static_cast<void>(raised_.emplace());
       run.interrupt();
     }
     thread_.join();
   }
-  /// What the signal's handler raised, or else what the function threw.
+  /// Rethrows the signal handler's exception, or else the function's.
   void rethrow() {
     if (raised_) throw *std::move(raised_);
     if (thrown_) std::rethrow_exception(thrown_);
@@ -182,14 +183,16 @@ class Listening {
 
 }  // namespace
 
-/// Signals are heard by the main thread only.
+/// Only the main thread handles signals.
 static bool on_main_thread() {
   const py::module_ threading = py::module_::import("threading");
   return threading.attr("current_thread")().is(threading.attr("main_thread")());
 }
 
 py::list run_python_ranks(int ranks, const py::function& body, const RunOptions& options) {
-  if (ranks < 1) fail("run_ranks: ", ranks, " ranks; there must be at least one");
+  if (ranks < 1 || ranks > kMostLocalRanks) {
+    fail("run_ranks: the number of ranks is ", ranks, ", expected 1 to ", kMostLocalRanks);
+  }
   RankRun run(ranks, body);
   const auto run_all = [&] {
     run_ranks(

@@ -37,9 +37,9 @@ constexpr OverDims kOverDims[] = {
 /// Over one dim, or over all elements as if they lay in one.
 template <class Function>
 Tensor over_one(const char* what, Function function, const Tensor& x, const py::object& axis,
-                const py::object& dim, bool keepdims) {
-  if (!axis.is_none() || !dim.is_none()) {
-    const int at = one_dim_of(what, axis, dim);
+                bool keepdims) {
+  if (!axis.is_none()) {
+    const int at = one_dim_of(what, axis);
     return released([&] { return function(x, at, keepdims); });
   }
   return released([&] {
@@ -53,12 +53,10 @@ void bind_over_one(py::module_& m, const char* name, Function function, const ch
                    const char* text) {
   m.def(
       name,
-      [name, function](const Tensor& x, const py::object& axis, bool keepdims,
-                       const py::object& dim, bool keepdim) {
-        return over_one(name, function, x, axis, dim, keeps(keepdims, keepdim));
+      [name, function](const Tensor& x, const py::object& axis, bool keepdims) {
+        return over_one(name, function, x, axis, keepdims);
       },
-      py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, py::kw_only(),
-      py::arg("dim") = py::none(), py::arg("keepdim") = false, with_rule(op, text));
+      py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, with_rule(op, text));
 }
 
 }  // namespace
@@ -67,13 +65,12 @@ void bind_reductions(py::module_& m) {
   for (const OverDims& f : kOverDims) {
     m.def(
         f.name,
-        [function = f.function](const Tensor& x, const py::object& axis, bool keepdims,
-                                const py::object& dim, bool keepdim) {
-          const std::vector<int> dims = dims_of(axis, dim);
-          return released([&] { return function(x, dims, keeps(keepdims, keepdim)); });
+        [function = f.function](const Tensor& x, const py::object& axis, bool keepdims) {
+          const std::vector<int> dims = dims_of(axis);
+          return released([&] { return function(x, dims, keepdims); });
         },
-        py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, py::kw_only(),
-        py::arg("dim") = py::none(), py::arg("keepdim") = false, with_rule(f.op, f.text));
+        py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false,
+        with_rule(f.op, f.text));
   }
   bind_over_one(m, "argmax", &argmax, "argmax",
                 "The index (int64, of the whole tensor) of the first largest element along `axis`");

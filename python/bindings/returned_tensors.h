@@ -7,11 +7,11 @@
 
 namespace weft::python {
 
-/// What a forward of Python returned: a tensor, or a sequence of them. TypeError names `what`
-/// otherwise.
+/// Converts the result of a Python forward: a tensor, or a sequence of tensors. Throws TypeError
+/// naming `what` otherwise.
 Tensors tensors_of(const std::string& what, py::handle returned);
 
-/// One tensor alone, several as a tuple.
+/// Returns a single tensor as it is, several as a tuple.
 py::object one_or_all(Tensors tensors);
 
 }  // namespace weft::python

@@ -3,8 +3,8 @@
 
 namespace weft::python {
 
-/// The sentence of a function, and below it the rule of the op of that name, which says the shapes:
-/// the result is kept for the module's life.
+/// Returns a docstring: the text, followed by the sharding rule of the op of that name, which also
+/// states the shapes. Valid for the life of the module.
 const char* with_rule(const char* op, const char* text);
 
 }  // namespace weft::python

@@ -68,9 +68,9 @@ void bind_shapes(py::module_& m) {
                   "and stop count from the end"));
   m.def(
       "concat",
-      [](const Tensors& tensors, const py::object& axis, const py::object& dim) {
-        const bool flat = axis.is_none() && dim.is_none();
-        const int at = flat ? 0 : one_dim_of("concat", axis, dim);
+      [](const Tensors& tensors, const py::object& axis) {
+        const bool flat = axis.is_none();
+        const int at = flat ? 0 : one_dim_of("concat", axis);
         return released([&] {
           if (!flat) return cat(tensors, at);
           Tensors rows;
@@ -78,7 +78,7 @@ void bind_shapes(py::module_& m) {
           return cat(rows, 0);
         });
       },
-      py::arg("arrays"), py::arg("axis") = 0, py::kw_only(), py::arg("dim") = py::none(),
+      py::arg("arrays"), py::arg("axis") = 0,
       with_rule("cat",
                 "One after the other along `axis`; the other dims are equal. None: "
                 "flattened before"));
@@ -90,24 +90,23 @@ void bind_shapes(py::module_& m) {
         with_rule("expand", "Dims of size 1, and new leading ones, repeated to `shape`; no copy"));
   m.def(
       "squeeze",
-      [](const Tensor& x, const py::object& axis, const py::object& dim) {
-        const bool all = axis.is_none() && dim.is_none();
-        const std::vector<int> dims = all ? ones_of(x) : dims_of(axis, dim);
+      [](const Tensor& x, const py::object& axis) {
+        const std::vector<int> dims = axis.is_none() ? ones_of(x) : dims_of(axis);
         return released([&] { return squeezed(x, dims); });
       },
-      py::arg("x"), py::arg("axis") = py::none(), py::kw_only(), py::arg("dim") = py::none(),
+      py::arg("x"), py::arg("axis") = py::none(),
       with_rule("reshape", "Without the dims of size 1 that `axis` names, or all of them; a view"));
   m.def(
       "flip",
-      [](const Tensor& x, const py::object& axis, const py::object& dim) {
-        const std::vector<int> dims = dims_of(axis, dim);
+      [](const Tensor& x, const py::object& axis) {
+        const std::vector<int> dims = dims_of(axis);
         return released([&] { return flip(x, dims); });
       },
-      py::arg("x"), py::kw_only(), py::arg("axis") = py::none(), py::arg("dim") = py::none(),
+      py::arg("x"), py::arg("axis") = py::none(),
       with_rule("flip", "The elements of `axis` (all dims unless given) in reverse order"));
-  m.def("tril", &tril, Released(), py::arg("x"), py::kw_only(), py::arg("k") = 0,
+  m.def("tril", &tril, Released(), py::arg("x"), py::arg("k") = 0,
         with_rule("triangle", "x with zeros above diagonal `k` of its last two dims"));
-  m.def("triu", &triu, Released(), py::arg("x"), py::kw_only(), py::arg("k") = 0,
+  m.def("triu", &triu, Released(), py::arg("x"), py::arg("k") = 0,
         with_rule("triangle", "x with zeros below diagonal `k` of its last two dims"));
   m.def("unsqueeze", &unsqueeze, Released(), py::arg("x"), py::arg("dim"),
         with_rule("reshape", "With a new dim of size 1 before dim `dim`; a view"));

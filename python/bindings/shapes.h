@@ -5,7 +5,7 @@
 
 namespace weft::python {
 
-/// `reshape` to a shape of which one size may be -1.
+/// Reshapes to a shape in which one size may be -1.
 Tensor reshaped(const Tensor& x, Shape shape);
 
 }  // namespace weft::python

@@ -37,7 +37,7 @@ static void bind_training_state(py::module_& m) {
       .def(
           "add_random",
           [](TrainingState& self, const std::string& name) {
-            // Of the rank that asks: this object may outlive the one that made it.
+            // Uses the state of the calling rank: this object may outlive the rank that made it.
             self.add(name, {.give =
                                 [] {
                                   const RandomState& random = Context::current().random;
@@ -57,7 +57,7 @@ static void bind_training_state(py::module_& m) {
       .def(
           "add_numbers",
           [](TrainingState& self, const std::string& name, const py::function& give,
-             const py::function& take) {
+             const py::function& take, bool takes_any) {
             self.add(name, {.give =
                                 [kept = Callable(give)] {
                                   const Locked lock;
@@ -67,11 +67,13 @@ static void bind_training_state(py::module_& m) {
                                 [kept = Callable(take)](const Numbers& numbers) {
                                   const Locked lock;
                                   kept(numbers);
-                                }});
+                                },
+                            .takes_any_numbers = takes_any});
           },
-          py::arg("name"), py::arg("give"), py::arg("take"),
+          py::arg("name"), py::arg("give"), py::arg("take"), py::kw_only(),
+          py::arg("takes_any") = false,
           "Whole numbers by name, equal on all ranks: give() returns them as a dict, take(dict) "
-          "gets them back after a load")
+          "gets them back after a load; with takes_any whatever their names are in the checkpoint")
       .def("state_dict", &TrainingState::state_dict, Released());
 }
 

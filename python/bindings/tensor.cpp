@@ -2,6 +2,7 @@
 #include "weft/tensor.h"
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/dims.h"
 #include "python/bindings/elements.h"
 #include "python/bindings/indexing.h"
 #include "python/bindings/lock.h"
@@ -10,8 +11,8 @@
 #include "python/bindings/shapes.h"
 #include "python/bindings/whole_numbers.h"
 #include "weft/autograd.h"
-#include "weft/cuts.h"
 #include "weft/error.h"
+#include "weft/extend/cuts.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
 #include "weft/ops/elementwise.h"
@@ -27,12 +28,6 @@ py::class_<Tensor> declare_tensor(py::module_& m) {
       m, "Tensor", py::buffer_protocol(),
       "An n-dimensional array, on one device or laid out over a mesh of them. "
       "A handle: copies share the elements");
-}
-
-static std::string described(const Tensor& x) {
-  std::string text = concat("Tensor(", x.shape(), ", ", x.dtype(), ", ", x.device());
-  if (x.is_sharded()) text += concat(", ", x.sharding());
-  return text + ")";
 }
 
 static py::tuple placements_of_tensor(const Tensor& x) {
@@ -147,14 +142,6 @@ static Shape shape_of(const py::args& sizes) {
   return shape;
 }
 
-static std::vector<int> dims_one_by_one(const py::args& given) {
-  const bool is_one = given.size() == 1 && py::isinstance<py::sequence>(given[0]);
-  const py::sequence dims = is_one ? py::sequence(given[0]) : py::sequence(given);
-  std::vector<int> all;
-  for (const py::handle dim : dims) all.push_back(dim_number("permute", dim));
-  return all;
-}
-
 static void bind_shape_methods(py::class_<Tensor>& tensor) {
   const auto reshape_to = [](const Tensor& x, const py::args& sizes) {
     const Shape shape = shape_of(sizes);
@@ -166,10 +153,18 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
       .def(
           "permute",
           [](const Tensor& x, const py::args& dims) {
-            const std::vector<int> given = dims_one_by_one(dims);
+            const std::vector<int> given = dims_one_by_one("permute", dims);
             return released([&] { return permute(x, given); });
           },
           "Dim i of the result is dim dims[i]; a view")
+      .def(
+          "flip",
+          [](const Tensor& x, const py::args& dims, const py::object& axis) {
+            const std::vector<int> given =
+                dims.empty() ? dims_of(axis) : dims_one_by_one("flip", dims);
+            return released([&] { return flip(x, given); });
+          },
+          py::arg("axis") = py::none(), "The elements of the dims given, or of all, reversed")
       .def("t", &Tensor::t, Released(), "Dims reversed, for a matrix; a view")
       .def_property_readonly("T", py::cpp_function(&Tensor::t, Released()), "t()")
       .def_property_readonly(
@@ -257,7 +252,7 @@ static void bind_elements(py::class_<Tensor>& tensor) {
       .def("tolist", &list_of, "The elements as nested lists of Python numbers")
       .def("__format__",
            [](const Tensor& x, const std::string& how) -> std::string {
-             if (how.empty()) return described(x);
+             if (how.empty()) return concat(x);
              return py::str(item_of(x).attr("__format__")(how));
            })
       .def("__float__", [](const Tensor& x) { return x.item(); })
@@ -315,11 +310,11 @@ static void bind_distribution(py::module_& m) {
 /// Functions of the module whose first operand is a tensor, as methods of it.
 static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor) {
   for (const char* name :
-       {"abs",     "add",  "all",    "any",     "argmax",   "argmin",      "astype",  "ceil",
-        "copy_",   "cos",  "divide", "exp",     "fill_",    "flip",        "floor",   "log",
-        "matmul",  "max",  "mean",   "min",     "multiply", "norm",        "normal_", "pow",
-        "prod",    "relu", "round",  "rsqrt",   "sigmoid",  "log_softmax", "silu",    "sin",
-        "softmax", "sqrt", "square", "squeeze", "subtract", "sum",         "tanh",    "uniform_"}) {
+       {"abs",   "add",    "all",     "any",      "argmax",      "argmin",  "astype",  "ceil",
+        "copy_", "cos",    "divide",  "exp",      "fill_",       "floor",   "log",     "matmul",
+        "max",   "mean",   "min",     "multiply", "norm",        "normal_", "pow",     "prod",
+        "relu",  "round",  "rsqrt",   "sigmoid",  "log_softmax", "silu",    "sin",     "softmax",
+        "sqrt",  "square", "squeeze", "subtract", "sum",         "tanh",    "uniform_"}) {
     const py::object function = m.attr(name);
     tensor.attr(name) = py::reinterpret_steal<py::object>(PyInstanceMethod_New(function.ptr()));
   }
@@ -337,7 +332,8 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
       .def_property_readonly("device", &Tensor::device)
       .def_property_readonly("size", &Tensor::numel, "Elements of the whole tensor")
       .def("numel", &Tensor::numel, "Elements of the whole tensor")
-      .def("__repr__", &described);
+      .def(
+          "__repr__", [](const Tensor& x) { return concat(x); }, Released());
   bind_layout(tensor);
   bind_gradients(tensor);
   bind_shape_methods(tensor);
@@ -345,6 +341,7 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
   bind_elements(tensor);
   bind_distribution(m);
   bind_functions_as_methods(m, tensor);
+  bind_in_place(tensor);
   // NumPy leaves operators with tensors to the tensor.
   tensor.attr("__array_ufunc__") = py::none();
 }

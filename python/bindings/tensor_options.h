@@ -7,8 +7,8 @@
 
 namespace weft::python {
 
-/// Of the keywords that all factories take, for a tensor of `ndim` dims. ValueError for placements
-/// without a mesh.
+/// Converts the keywords that all factories share, for a tensor of `ndim` dims. Throws ValueError
+/// for placements without a mesh.
 TensorOptions options_of(int ndim, DType dtype, Device device,
                          const std::optional<DeviceMesh>& mesh,
                          const std::optional<Placements>& placements);

@@ -63,7 +63,7 @@ static Style style_of(py::handle path, py::handle given) {
                               "PrepareOutput and Layouts"));
 }
 
-/// {path: style or list of styles}, in order.
+/// Parses {path: style or list of styles}, in order.
 static std::vector<ModuleStyle> styles_of(const py::dict& plan) {
   std::vector<ModuleStyle> styles;
   for (const auto& [path, given] : plan) {

@@ -9,11 +9,11 @@ namespace weft::python {
 
 namespace py = pybind11;
 
-/// An int, or what stands for one. TypeError names `what` for anything else, ValueError for a
-/// number beyond 64 bits.
+/// Converts an int or an equivalent object. Throws TypeError naming `what` for anything else, and
+/// ValueError for a number beyond 64 bits.
 int64_t whole_number(const char* what, py::handle given);
 
-/// The same for the number of a dim or an axis, which may count from the end.
+/// The same for the number of a dim or an axis, which may be negative.
 int dim_number(const char* what, py::handle given);
 
 }  // namespace weft::python

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""weft: tensors that carry how they are laid out over a mesh of devices.
+"""weft: tensors that carry their layout over a mesh of devices.
 
     import weft
 
@@ -7,7 +7,7 @@
         mesh = weft.DeviceMesh(world, {"dp": 2, "tp": 2})
         w = weft.distribute(weft.randn((512, 256)), mesh, {"tp": weft.Shard(0)})
         x = weft.distribute(weft.randn((64, 256)), mesh, {"dp": weft.Shard(0)})
-        y = x @ w.T                                   # nothing moved
+        y = x @ w.T                                   # no communication
         return y.full_tensor().shape
 
     print(weft.run_ranks(4, body))                    # 4 ranks as threads of this process

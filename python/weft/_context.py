@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scopes of a rank's state, and the process as a rank of a job."""
+"""Scopes of a rank's state, and functions that make this process a rank of a job."""
 
 import contextlib
 import sys
@@ -9,14 +9,14 @@ from weft import _weft
 
 
 class _Modes(threading.local):
-    """What a thread goes back to when it leaves the scopes that it is in."""
+    """The modes that a thread restores when it leaves its scopes."""
 
     def __init__(self):
         self.before = []
 
 
 class _GradMode(contextlib.ContextDecorator):
-    """Sets whether ops are recorded, for a `with` or for the calls of a function."""
+    """Sets whether ops are recorded, as a `with` scope or as a decorator."""
 
     def __init__(self, enabled):
         self._enabled = enabled
@@ -35,19 +35,19 @@ class _GradMode(contextlib.ContextDecorator):
 
 
 def no_grad():
-    """No op in the scope is recorded for backward: `with weft.no_grad():`, or `@weft.no_grad()`."""
+    """Disables recording for backward: `with weft.no_grad():`, or `@weft.no_grad()`."""
     return _GradMode(False)
 
 
 def enable_grad():
-    """Ops in the scope are recorded again, within a `no_grad`."""
+    """Enables recording again within a `no_grad`."""
     return _GradMode(True)
 
 
 @contextlib.contextmanager
 def traffic(policy):
-    """The implicit traffic that ops in the scope may cause: "allow" any, "free_only" what moves no
-    bytes, "forbid" none. An op whose operands are not laid out for it raises ValueError."""
+    """Limits the implicit traffic of ops in the scope: "allow" any, "free_only" conversions without
+    bytes, "forbid" none. An op whose operands lack the layout it needs raises ValueError."""
     before = _weft.set_traffic(policy)
     try:
         yield
@@ -57,8 +57,8 @@ def traffic(policy):
 
 @contextlib.contextmanager
 def no_sync(model, holds=True):
-    """Backwards in the scope are micro-steps but the last: gradients of a fully sharded model wait
-    for the sync where its strategy lets them. With `holds` False the scope does nothing."""
+    """Makes backwards in the scope micro-steps before the last one: gradients of a fully sharded
+    model wait for the sync where its strategy allows. With `holds` False the scope does nothing."""
     scope = _weft._NoSync(model, holds)
     try:
         yield
@@ -68,8 +68,8 @@ def no_sync(model, holds=True):
 
 @contextlib.contextmanager
 def trace(world, path, most_events=1 << 17):
-    """Writes what ops and collectives of all ranks take in the scope to one Chrome trace, to be
-    opened in https://ui.perfetto.dev. Collective at its end; nothing is written when it raises."""
+    """Writes the ops and collectives of all ranks in the scope to one Chrome trace, for
+    https://ui.perfetto.dev. Collective at its end; nothing is written when the scope raises."""
     scope = _weft._TraceScope(most_events)
     yield
     scope.write(world, str(path))
@@ -79,7 +79,7 @@ _hears_of_failures = False
 
 
 def _tell_failures(world):
-    """Lets an exception that ends this process end the waits of the other ranks, with its words."""
+    """Makes an exception that ends this process end the waits of the other ranks with its text."""
     global _hears_of_failures
     if _hears_of_failures or world.size == 1:
         return
@@ -88,7 +88,7 @@ def _tell_failures(world):
 
     def tell(kind, raised, where):
         if issubclass(kind, Exception) or issubclass(kind, KeyboardInterrupt):
-            # The echo of another rank's failure is no news.
+            # An error that only reports another rank's failure is not reported again.
             if not issubclass(kind, _weft.CommError):
                 _weft._abort(world, f"{kind.__name__}: {raised}")
         before(kind, raised, where)
@@ -97,9 +97,9 @@ def _tell_failures(world):
 
 
 def run_world(ranks, body, *, deadline=600.0, threads_per_rank=0, seed=0):
-    """Calls body(world) on all ranks and returns what they returned: on this process's rank of
-    `connect` when it is one of a job (its result alone, in a list), else on `ranks` threads as
-    `run_ranks` does. One program for both. ValueError when the job has another number of ranks."""
+    """Calls body(world) on all ranks and returns their results. In a job, runs on this process's
+    rank of `connect` and returns only its result, in a list; otherwise on `ranks` threads, as
+    `run_ranks` does. ValueError when the job has another number of ranks."""
     options = {"deadline": deadline, "threads_per_rank": threads_per_rank, "seed": seed}
     launched = _weft.launched_ranks()
     if launched == 1:
@@ -110,10 +110,10 @@ def run_world(ranks, body, *, deadline=600.0, threads_per_rank=0, seed=0):
 
 
 def connect(*, deadline=600.0, threads_per_rank=0, seed=0):
-    """The communicator of all ranks of the job that this process is one rank of: started by `weft
-    run`, mpirun, torchrun or srun. Of one rank when it is alone. The calling thread becomes the
-    rank; when called again it gives the same. RuntimeError names ranks that did not come within
-    `deadline` seconds, and a rank that is another build."""
+    """Returns the communicator of all ranks of this process's job, started by `weft run`, mpirun,
+    torchrun or srun; of one rank if the process runs alone. The calling thread becomes the rank;
+    further calls return the same communicator. RuntimeError names ranks that did not arrive within
+    `deadline` seconds, and a rank of another build."""
     world = _weft._connect(deadline, threads_per_rank, seed)
     _tell_failures(world)
     return world

@@ -57,6 +57,8 @@ def set_attribute(self, name, value):
     """Parameters and modules become the module's own, in the place of what was; None and the rest
     are plain attributes."""
     kind = _kind_of(self, name)
+    if kind is Parameter and self._own_parameter(name) is value:
+        return  # as after self.weight -= ...
     if kind is not None:
         _check_may_take(self, name, kind, value)
     if isinstance(value, (Parameter, Module)):

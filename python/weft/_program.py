@@ -8,7 +8,7 @@ import sys
 
 
 def _program():
-    """In a wheel it lies within the package, in a build tree beside it."""
+    """The program's path: within the package in a wheel, next to it in a build tree."""
     package = pathlib.Path(__file__).parent
     built = pathlib.Path(sys.modules["weft._weft"].__file__).parent.parent.parent
     for path in (package / "bin" / "weft", built / "bin" / "weft"):
@@ -24,10 +24,11 @@ def main():
 
 
 def estimate(**flags):
-    """What a configuration of a Llama will cost on a world that need not be there, in words: memory
-    by purpose, traffic by axis, time of a step, and with schedule=True its schedule. The flags are
-    those of `weft estimate`: estimate(model="small", mesh="dp=2,tp=2", strategy="full_shard",
-    dtype="bf16", batch=16, seq=512, machine="h100"). ValueError says what is wrong with one."""
+    """Returns a text with the predicted cost of a configuration of a Llama on a cluster that need
+    not exist: memory by purpose, traffic by axis, time of a step, and with schedule=True its
+    schedule. The flags are those of `weft estimate`: estimate(model="small", mesh="dp=2,tp=2",
+    strategy="full_shard", dtype="bf16", batch=16, seq=512, machine="h100"). ValueError describes a
+    wrong flag."""
     words = []
     for name, value in flags.items():
         if value is False or value is None:

@@ -83,7 +83,7 @@ def visualize(tensor):
     it. No communication."""
     if not tensor.is_sharded:
         whole = ((0,) * tensor.ndim, tensor.shape)
-        return Picture(repr(tensor), [("here", whole, "")], tensor.shape)
+        return Picture(repr(tensor).partition("\n")[0], [("here", whole, "")], tensor.shape)
     mesh = tensor.device_mesh
     sums = [
         f"{name} {placement.reduce_op}"
@@ -98,4 +98,4 @@ def visualize(tensor):
             at.append(f"{name}={left % size}")
             left //= size
         ranks.append((f"rank {rank} ({', '.join(reversed(at))})", box, note))
-    return Picture(repr(tensor), ranks, tensor.shape)
+    return Picture(repr(tensor).partition("\n")[0], ranks, tensor.shape)

@@ -6,7 +6,7 @@ import collections.abc
 import builtins
 import numpy
 import typing
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'all', 'all_ops', 'any', 'argmax', 'argmin', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'attention', 'backward', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'bool', 'broadcast_to', 'cat', 'ceil', 'checkpoint', 'clip_grad_norm_', 'clip_scale', 'concat', 'copy_', 'copysign', 'cos', 'cosh', 'cross_entropy', 'cross_entropy_rows', 'device_count', 'distribute', 'divide', 'dropout', 'dtype_named', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flip', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'hypot', 'i32', 'i64', 'implicit_traffic', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isfinite', 'isinf', 'isnan', 'launched_ranks', 'layer_norm', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsumexp', 'manual_seed', 'matmul', 'max', 'maximum', 'mean', 'measured_bytes', 'memory_statistics', 'min', 'minimum', 'multiply', 'negative', 'newest_complete_checkpoint', 'nextafter', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'ones', 'ones_like', 'pad', 'parallelize', 'permute_dims', 'pow', 'predicted_bytes', 'prod', 'promote', 'rand', 'randn', 'release_cached_memory', 'relu', 'remainder', 'reset_peak_memory', 'reshape', 'rms_norm', 'rope', 'round', 'rsqrt', 'run_ranks', 'scale_', 'scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'slice', 'softmax', 'sqrt', 'square', 'squeeze', 'state_dict', 'subtract', 'sum', 'sum_squares', 'swiglu', 'tan', 'tanh', 'transfer_', 'transpose', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'uniform', 'uniform_', 'unsqueeze', 'where', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'all', 'all_ops', 'any', 'argmax', 'argmin', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'attention', 'backward', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'bool', 'broadcast_to', 'cat', 'ceil', 'check_replicas', 'checkpoint', 'clip_grad_norm_', 'clip_scale', 'concat', 'copy_', 'copysign', 'cos', 'cosh', 'cross_entropy', 'cross_entropy_rows', 'device_count', 'distribute', 'divide', 'dropout', 'dtype_named', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flip', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'hypot', 'i32', 'i64', 'implicit_traffic', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isfinite', 'isinf', 'isnan', 'launched_ranks', 'layer_norm', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsumexp', 'manual_seed', 'matmul', 'max', 'maximum', 'mean', 'measured_bytes', 'memory_statistics', 'min', 'minimum', 'multiply', 'negative', 'newest_complete_checkpoint', 'nextafter', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'ones', 'ones_like', 'pad', 'parallelize', 'permute_dims', 'pow', 'predicted_bytes', 'prod', 'promote', 'rand', 'randn', 'release_cached_memory', 'relu', 'remainder', 'reset_peak_memory', 'reshape', 'rms_norm', 'rope', 'round', 'rsqrt', 'run_ranks', 'scale_', 'scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'slice', 'softmax', 'sqrt', 'square', 'squeeze', 'state_dict', 'subtract', 'sum', 'sum_squares', 'swiglu', 'tan', 'tanh', 'transfer_', 'transpose', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'uniform', 'uniform_', 'unsqueeze', 'where', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -291,28 +291,28 @@ class Tensor:
         Rule: ..., ... -> ...
         """
     @staticmethod
-    def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+    def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         Whether all elements over `axis` are not zero: bool; true of none
         
         Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
-    def any(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+    def any(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         Whether any element over `axis` is not zero: bool; false of none
         
         Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
-    def argmax(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+    def argmax(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The index (int64, of the whole tensor) of the first largest element along `axis`
         
         Rule: ... v -> ...
         """
     @staticmethod
-    def argmin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+    def argmin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The index (int64, of the whole tensor) of the first least element along `axis`
         
@@ -333,9 +333,16 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def copy_(to: Tensor, source: Tensor) -> None:
+    def clip_(*args, **kwargs):
         """
-        Copies the elements of `source`, of an equal shape, to the memory of `to`
+        clamp_(self: object, min: weft._weft.Tensor | float | None = None, max: weft._weft.Tensor | float | None = None) -> object
+        
+        In place: elements below min become min, those above max become max
+        """
+    @staticmethod
+    def copy_(to: typing.Any, source: Tensor) -> typing.Any:
+        """
+        Copies the elements of `source`, broadcast to the shape of `to`, to the memory of `to`
         """
     @staticmethod
     def cos(x: Tensor) -> Tensor:
@@ -359,16 +366,9 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def fill_(x: Tensor, value: Tensor | builtins.float) -> None:
+    def fill_(x: typing.Any, value: Tensor | builtins.float) -> typing.Any:
         """
         Sets all elements in place
-        """
-    @staticmethod
-    def flip(x: Tensor, *, axis: typing.Any = None, dim: typing.Any = None) -> Tensor:
-        """
-        The elements of `axis` (all dims unless given) in reverse order
-        
-        Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
     def floor(x: Tensor) -> Tensor:
@@ -405,21 +405,21 @@ class Tensor:
         Rule: ... m k, ... k n -> ... m n
         """
     @staticmethod
-    def max(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+    def max(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The largest element over `axis` (all dims unless given); NaN where one is
         
         Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
-    def mean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+    def mean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The mean over `axis` (all dims unless given); of integers in float32
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
-    def min(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+    def min(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The smallest element over `axis` (all dims unless given); NaN where one is
         
@@ -433,14 +433,14 @@ class Tensor:
         Rule: ..., ... -> ...
         """
     @staticmethod
-    def norm(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+    def norm(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         sqrt of the sum of squares over `axis`
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
-    def normal_(x: Tensor, mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+    def normal_(x: typing.Any, mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
         """
         Draws all elements anew, of a normal distribution
         """
@@ -452,7 +452,7 @@ class Tensor:
         Rule: ..., ... -> ...
         """
     @staticmethod
-    def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+    def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The product over `axis` (all dims unless given); integers in int64
         
@@ -522,7 +522,7 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def squeeze(x: Tensor, axis: typing.Any = None, *, dim: typing.Any = None) -> Tensor:
+    def squeeze(x: Tensor, axis: typing.Any = None) -> Tensor:
         """
         Without the dims of size 1 that `axis` names, or all of them; a view
         
@@ -536,7 +536,7 @@ class Tensor:
         Rule: ..., ... -> ...
         """
     @staticmethod
-    def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+    def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The sum over `axis` (all dims unless given); integers sum up in int64
         
@@ -550,7 +550,7 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def uniform_(x: Tensor, low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+    def uniform_(x: typing.Any, low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
         """
         Draws all elements anew, evenly in [low, high)
         """
@@ -564,7 +564,7 @@ class Tensor:
         ...
     def __array_namespace__(self, *, api_version = None):
         """
-        The functions that take this tensor: the module weft. ValueError for a version of the
+        The namespace of functions for this tensor: the module weft. ValueError for a version of the
             standard that it does not follow.
         """
     def __bool__(self) -> builtins.bool:
@@ -593,6 +593,18 @@ class Tensor:
         ...
     def __hash__(self) -> builtins.int:
         ...
+    def __iadd__(self, arg0: Tensor | builtins.float) -> typing.Any:
+        ...
+    def __iand__(self, arg0: Tensor | builtins.float) -> typing.Any:
+        ...
+    def __ifloordiv__(self, arg0: Tensor | builtins.float) -> typing.Any:
+        ...
+    def __ilshift__(self, arg0: Tensor | builtins.float) -> typing.Any:
+        ...
+    def __imod__(self, arg0: Tensor | builtins.float) -> typing.Any:
+        ...
+    def __imul__(self, arg0: Tensor | builtins.float) -> typing.Any:
+        ...
     def __index__(self) -> builtins.int:
         ...
     def __init__(self, parameter: Parameter) -> None:
@@ -603,7 +615,19 @@ class Tensor:
         ...
     def __invert__(self) -> Tensor:
         ...
+    def __ior__(self, arg0: Tensor | builtins.float) -> typing.Any:
+        ...
+    def __ipow__(self, arg0: Tensor | builtins.float) -> typing.Any:
+        ...
+    def __irshift__(self, arg0: Tensor | builtins.float) -> typing.Any:
+        ...
+    def __isub__(self, arg0: Tensor | builtins.float) -> typing.Any:
+        ...
     def __iter__(self) -> collections.abc.Iterator:
+        ...
+    def __itruediv__(self, arg0: Tensor | builtins.float) -> typing.Any:
+        ...
+    def __ixor__(self, arg0: Tensor | builtins.float) -> typing.Any:
         ...
     def __le__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
@@ -667,6 +691,22 @@ class Tensor:
         ...
     def __xor__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
+    def abs_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def add_(self, other: Tensor | builtins.float, *, alpha: Tensor | builtins.float = 1) -> typing.Any:
+        """
+        In place, with other * alpha; see the operator
+        """
+    def addcdiv_(self, tensor1, tensor2, *, value = 1):
+        """
+        In place: self += value * tensor1 / tensor2.
+        """
+    def addcmul_(self, tensor1, tensor2, *, value = 1):
+        """
+        In place: self += value * tensor1 * tensor2.
+        """
     def backward(self, gradient: Tensor | None = None) -> None:
         """
         Gradients of all leaves this tensor depends on; it has one element unless its gradient is given
@@ -675,6 +715,26 @@ class Tensor:
         """
         to(weft.bfloat16).
         """
+    def bitwise_and_(self, other: Tensor | builtins.float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def bitwise_left_shift_(self, other: Tensor | builtins.float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def bitwise_or_(self, other: Tensor | builtins.float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def bitwise_right_shift_(self, other: Tensor | builtins.float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def bitwise_xor_(self, other: Tensor | builtins.float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
     def bool(self):
         """
         to(weft.bool).
@@ -682,6 +742,14 @@ class Tensor:
     def boxes(self) -> list[tuple[tuple[builtins.int, ...], tuple[builtins.int, ...]]]:
         """
         (offset, shape) of each rank's part, by rank of the root mesh
+        """
+    def ceil_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def clamp_(self, min: Tensor | builtins.float | None = None, max: Tensor | builtins.float | None = None) -> typing.Any:
+        """
+        In place: elements below min become min, those above max become max
         """
     def clone(self):
         """
@@ -705,9 +773,17 @@ class Tensor:
         """
     def dim(self) -> builtins.int:
         ...
+    def div_(self, other: Tensor | builtins.float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
     def double(self):
         """
         to(weft.float64).
+        """
+    def exp_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
         """
     def expand(self, *args) -> Tensor:
         """
@@ -721,9 +797,21 @@ class Tensor:
         """
         Dims start_dim to end_dim as one.
         """
+    def flip(self, *args, axis: typing.Any = None) -> Tensor:
+        """
+        The elements of the dims given, or of all, reversed
+        """
     def float(self):
         """
         to(weft.float32).
+        """
+    def floor_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def floor_divide_(self, other: Tensor | builtins.float) -> typing.Any:
+        """
+        In place: as the operator, or the function
         """
     def full_tensor(self) -> Tensor:
         """
@@ -741,13 +829,37 @@ class Tensor:
         """
         The one element, whole on this rank, as a Python number
         """
+    def lerp_(self, end, weight):
+        """
+        In place: self += weight * (end - self).
+        """
     def local(self) -> Tensor:
         """
         This rank's part, sharing memory; not recorded for backward
         """
+    def log_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
     def long(self):
         """
         to(weft.int64).
+        """
+    def maximum_(self, other: Tensor | builtins.float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def minimum_(self, other: Tensor | builtins.float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def mul_(self, other: Tensor | builtins.float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def neg_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
         """
     def numel(self) -> builtins.int:
         """
@@ -761,9 +873,21 @@ class Tensor:
         """
         Dim i of the result is dim dims[i]; a view
         """
+    def pow_(self, other: Tensor | builtins.float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
     def redistribute(self, device_mesh: typing.Any = None, placements: typing.Any = None, *, async_op: builtins.bool = False) -> Tensor:
         """
         The same values in another layout; runs the plan that `explain` prints. redistribute(placements) or redistribute(device_mesh, placements). It has ended when it returns, with async_op or without
+        """
+    def relu_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def remainder_(self, other: Tensor | builtins.float) -> typing.Any:
+        """
+        In place: as the operator, or the function
         """
     def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
         """
@@ -773,9 +897,45 @@ class Tensor:
         """
         The same elements in row-major order; one size may be -1
         """
+    def round_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def rsqrt_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def sigmoid_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def sign_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def silu_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def sqrt_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def square_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def sub_(self, other: Tensor | builtins.float, *, alpha: Tensor | builtins.float = 1) -> typing.Any:
+        """
+        In place, with other * alpha; see the operator
+        """
     def t(self) -> Tensor:
         """
         Dims reversed, for a matrix; a view
+        """
+    def tanh_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
         """
     def to(self, *given, dtype = None, device = None, copy = False, non_blocking = False):
         """
@@ -785,7 +945,8 @@ class Tensor:
         """
     def to_device(self, device, *, stream = None):
         """
-        The same values on `device`; itself when it is there. ValueError when there is none.
+        The same values on `device`; the tensor itself when it is already there. ValueError when
+            there is no such device.
         """
     def to_local(self, *, grad_placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
         """
@@ -797,11 +958,19 @@ class Tensor:
         """
     def transpose(self, dim0: typing.SupportsInt | typing.SupportsIndex, dim1: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
         ...
+    def trunc_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
     def unsqueeze(self, dim: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
         ...
     def view(self, *args) -> Tensor:
         """
         As reshape, which makes a view where memory allows
+        """
+    def zero_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
         """
     @property
     def T(self) -> Tensor:
@@ -877,6 +1046,33 @@ class Parameter:
     """
     A named slot of a module. What lies in it may be exchanged (sharded, gathered, loaded); where a Tensor is asked for it stands for what forward computes with
     """
+    @staticmethod
+    def clip_(*args, **kwargs):
+        """
+        clamp_(self: object, min: weft._weft.Tensor | float | None = None, max: weft._weft.Tensor | float | None = None) -> object
+        
+        In place: elements below min become min, those above max become max
+        """
+    @staticmethod
+    def copy_(to: typing.Any, source: Tensor) -> typing.Any:
+        """
+        Copies the elements of `source`, broadcast to the shape of `to`, to the memory of `to`
+        """
+    @staticmethod
+    def fill_(x: typing.Any, value: Tensor | float) -> typing.Any:
+        """
+        Sets all elements in place
+        """
+    @staticmethod
+    def normal_(x: typing.Any, mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
+        """
+        Draws all elements anew, of a normal distribution
+        """
+    @staticmethod
+    def uniform_(x: typing.Any, low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
+        """
+        Draws all elements anew, evenly in [low, high)
+        """
     def __abs__(self, *arguments):
         ...
     def __add__(self, *arguments):
@@ -895,7 +1091,31 @@ class Parameter:
         ...
     def __gt__(self, *arguments):
         ...
+    def __iadd__(self, arg0: Tensor | float) -> typing.Any:
+        ...
+    def __iand__(self, arg0: Tensor | float) -> typing.Any:
+        ...
+    def __ifloordiv__(self, arg0: Tensor | float) -> typing.Any:
+        ...
+    def __ilshift__(self, arg0: Tensor | float) -> typing.Any:
+        ...
+    def __imod__(self, arg0: Tensor | float) -> typing.Any:
+        ...
+    def __imul__(self, arg0: Tensor | float) -> typing.Any:
+        ...
     def __init__(self, values: Tensor, requires_grad: builtins.bool = True) -> None:
+        ...
+    def __ior__(self, arg0: Tensor | float) -> typing.Any:
+        ...
+    def __ipow__(self, arg0: Tensor | float) -> typing.Any:
+        ...
+    def __irshift__(self, arg0: Tensor | float) -> typing.Any:
+        ...
+    def __isub__(self, arg0: Tensor | float) -> typing.Any:
+        ...
+    def __itruediv__(self, arg0: Tensor | float) -> typing.Any:
+        ...
+    def __ixor__(self, arg0: Tensor | float) -> typing.Any:
         ...
     def __le__(self, *arguments):
         ...
@@ -927,20 +1147,128 @@ class Parameter:
         ...
     def __rtruediv__(self, *arguments):
         ...
+    def __setitem__(self, index, value):
+        """
+        Elements of the value at rest.
+        """
     def __sub__(self, *arguments):
         ...
     def __truediv__(self, *arguments):
         ...
+    def abs_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def add_(self, other: Tensor | float, *, alpha: Tensor | float = 1) -> typing.Any:
+        """
+        In place, with other * alpha; see the operator
+        """
+    def addcdiv_(self, tensor1, tensor2, *, value = 1):
+        """
+        In place: self += value * tensor1 / tensor2.
+        """
+    def addcmul_(self, tensor1, tensor2, *, value = 1):
+        """
+        In place: self += value * tensor1 * tensor2.
+        """
+    def bitwise_and_(self, other: Tensor | float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def bitwise_left_shift_(self, other: Tensor | float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def bitwise_or_(self, other: Tensor | float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def bitwise_right_shift_(self, other: Tensor | float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def bitwise_xor_(self, other: Tensor | float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def ceil_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def clamp_(self, min: Tensor | float | None = None, max: Tensor | float | None = None) -> typing.Any:
+        """
+        In place: elements below min become min, those above max become max
+        """
     def clear_grad(self) -> None:
         ...
+    def div_(self, other: Tensor | float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def exp_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def floor_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def floor_divide_(self, other: Tensor | float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def lerp_(self, end, weight):
+        """
+        In place: self += weight * (end - self).
+        """
+    def log_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
     def materialize(self, device: Device | str | None = ...) -> None:
         """
         Gives it memory and its initial values; nothing the second time
         """
+    def maximum_(self, other: Tensor | float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def minimum_(self, other: Tensor | float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def mul_(self, other: Tensor | float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def neg_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
     def numel(self) -> int:
         ...
+    def pow_(self, other: Tensor | float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
+    def relu_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def remainder_(self, other: Tensor | float) -> typing.Any:
+        """
+        In place: as the operator, or the function
+        """
     def requires_grad_(self, requires_grad: builtins.bool = True) -> Parameter:
         ...
+    def round_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def rsqrt_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
     def set_init(self, init: collections.abc.Callable) -> None:
         """
         init(tensor) fills a tensor of any layout with the initial values, when it is materialized
@@ -949,15 +1277,59 @@ class Parameter:
         """
         Exchanges what lies in the slot; the shape stays
         """
+    def sigmoid_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def sign_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def silu_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def sqrt_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def square_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def sub_(self, other: Tensor | float, *, alpha: Tensor | float = 1) -> typing.Any:
+        """
+        In place, with other * alpha; see the operator
+        """
+    def tanh_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
     def tensor(self) -> Tensor:
         """
         What forward computes with
         """
+    def trunc_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    def zero_(self) -> typing.Any:
+        """
+        In place: every element becomes the function of itself
+        """
+    @property
+    def _at_rest(self) -> Tensor:
+        """
+        The leaf that data detaches
+        """
     @property
     def data(self) -> Tensor:
         """
-        As it is at rest, what optimizers change; not recorded
+        As it is at rest, what optimizers change; not recorded. Setting it exchanges what lies in the slot, as set_value
         """
+    @data.setter
+    def data(self, arg1: Tensor) -> None:
+        ...
     @property
     def dtype(self) -> DType | str:
         ...
@@ -966,6 +1338,9 @@ class Parameter:
         """
         Of the value, in its layout; None before backward
         """
+    @grad.setter
+    def grad(self, arg1: Tensor | None) -> None:
+        ...
     @property
     def is_materialized(self) -> builtins.bool:
         ...
@@ -1153,9 +1528,9 @@ class Op:
         """
         The result, or a tuple where there are several. ValueError when operands do not fit the rule
         """
-    def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = [], dtype: DType | str | None = None, saves_outputs: builtins.bool = False) -> None:
+    def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = [], dtype: DType | str | None = None, saves_outputs: builtins.bool = False, dtypes: collections.abc.Sequence[DType | str] = [], differentiable: builtins.bool | None = None) -> None:
         """
-        An op of one's own. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets NumPy arrays of its own (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. Without backward no gradient flows
+        An op of one's own. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets NumPy arrays of its own (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. `dtypes`: those that operands may have; any unless given. Without backward a gradient that reaches the op raises a ValueError; with differentiable=False it stops there, as it does at results of integers
         """
     def __repr__(self) -> str:
         ...
@@ -1405,7 +1780,7 @@ class Optimizer:
     @property
     def param_groups(self):
         """
-        One group, of all its parameters, of which "lr" may be set.
+        One group of all parameters, whose "lr" can be set.
         """
 class AdamW(Optimizer):
     """
@@ -1545,9 +1920,9 @@ class TrainingState:
     @typing.overload
     def add(self, name: str, part: Tensor) -> None:
         ...
-    def add_numbers(self, name: str, give: collections.abc.Callable, take: collections.abc.Callable) -> None:
+    def add_numbers(self, name: str, give: collections.abc.Callable, take: collections.abc.Callable, *, takes_any: builtins.bool = False) -> None:
         """
-        Whole numbers by name, equal on all ranks: give() returns them as a dict, take(dict) gets them back after a load
+        Whole numbers by name, equal on all ranks: give() returns them as a dict, take(dict) gets them back after a load; with takes_any whatever their names are in the checkpoint
         """
     def add_random(self, name: str = 'random') -> None:
         """
@@ -1559,9 +1934,9 @@ class CheckpointSaver:
     """
     Saves states of a run to '<directory>/step-<step>-<generation>/', a file a rank. A save makes no collective and overwrites nothing
     """
-    def __init__(self, world: Communicator, directory: str, *, keep: typing.SupportsInt | typing.SupportsIndex = 0, continues: builtins.bool = False, resumed_step: typing.SupportsInt | typing.SupportsIndex = -1, async_bytes: typing.SupportsInt | typing.SupportsIndex = -1, warn: typing.Any = None) -> None:
+    def __init__(self, world: Communicator, directory: str, *, keep: typing.SupportsInt | typing.SupportsIndex = 0, continues: builtins.bool = False, resumed_step: typing.SupportsInt | typing.SupportsIndex = -1, async_bytes: typing.SupportsInt | typing.SupportsIndex = -1, refuse_non_finite: builtins.bool = False, lease_seconds: typing.SupportsFloat | typing.SupportsIndex = 60.0, warn: typing.Any = None) -> None:
         """
-        Collective over all ranks that hold the state. keep: complete checkpoints of this run to keep beside the newest, 0 for all. continues: those that are there are this run's too; of those after resumed_step, which it passed over, none counts towards keep (-1: the step before the first that is saved). warn(sentence) is told what went wrong beside a save
+        Collective over all ranks that hold the state. keep: complete checkpoints of this run to keep beside the newest, 0 for all. continues: those that are there are this run's too; of those after resumed_step, which it passed over, none counts towards keep (-1: the step before the first that is saved). refuse_non_finite: a save raises RuntimeError, naming the tensor, when an element of this rank's part is NaN or infinite; without, it is saved and marked. lease_seconds: how long another job waits for a sign of life of this saver before it takes the directory over. warn(sentence) is told what went wrong beside a save
         """
     @typing.overload
     def save(self, step: typing.SupportsInt | typing.SupportsIndex, state: TrainingState) -> str:
@@ -1686,7 +2061,7 @@ def acosh(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def adamw_(parameter: Tensor, m: Tensor, v: Tensor, gradient: Tensor, gradient_scale: Tensor, *, lr: typing.SupportsFloat | typing.SupportsIndex = 0.001, betas: tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = (0.9, 0.999), eps: typing.SupportsFloat | typing.SupportsIndex = 1e-08, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.01, step: typing.SupportsInt | typing.SupportsIndex = 1) -> None:
+def adamw_(parameter: typing.Any, m: Tensor, v: Tensor, gradient: Tensor, gradient_scale: Tensor, *, lr: typing.SupportsFloat | typing.SupportsIndex = 0.001, betas: tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = (0.9, 0.999), eps: typing.SupportsFloat | typing.SupportsIndex = 1e-08, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.01, step: typing.SupportsInt | typing.SupportsIndex = 1) -> None:
     """
     One AdamW step (Loshchilov and Hutter, 2019), in place on parameter, m and v; the gradient counts times the one element of gradient_scale
     
@@ -1698,13 +2073,13 @@ def add(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def add_scaled_(x: Tensor, other: Tensor, scale: Tensor, factor: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+def add_scaled_(x: typing.Any, other: Tensor, scale: Tensor, factor: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
     """
     x += other * scale * factor in place, where scale has one element
     
     Rule: ..., ..., . ->
     """
-def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     Whether all elements over `axis` are not zero: bool; true of none
     
@@ -1714,19 +2089,19 @@ def all_ops() -> list[Op]:
     """
     The built-in ops
     """
-def any(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+def any(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     Whether any element over `axis` is not zero: bool; false of none
     
     Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def argmax(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+def argmax(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The index (int64, of the whole tensor) of the first largest element along `axis`
     
     Rule: ... v -> ...
     """
-def argmin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+def argmin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The index (int64, of the whole tensor) of the first least element along `axis`
     
@@ -1832,6 +2207,10 @@ def ceil(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+def check_replicas(module: Module) -> None:
+    """
+    Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on all ranks, names the first that differs and two ranks. Call it on all ranks
+    """
 def checkpoint(function: collections.abc.Callable, *args) -> typing.Any:
     """
     Runs function(*tensors) without recording it, and again, recorded, in backward: memory for time. Random numbers are equal in both runs
@@ -1844,15 +2223,15 @@ def clip_scale(norm: Tensor, max_norm: typing.SupportsFloat | typing.SupportsInd
     """
     min(1, max_norm / (norm + 1e-6)): what Optimizer.step takes, so that clipping is no pass over the gradients
     """
-def concat(arrays: collections.abc.Sequence[Tensor], axis: typing.Any = 0, *, dim: typing.Any = None) -> Tensor:
+def concat(arrays: collections.abc.Sequence[Tensor], axis: typing.Any = 0) -> Tensor:
     """
     One after the other along `axis`; the other dims are equal. None: flattened before
     
     Rule: ~p0 d1 , ~p1 d1 -> +n d1    (by its attributes; this one of [5, 3], [2, 3])
     """
-def copy_(to: Tensor, source: Tensor) -> None:
+def copy_(to: typing.Any, source: Tensor) -> typing.Any:
     """
-    Copies the elements of `source`, of an equal shape, to the memory of `to`
+    Copies the elements of `source`, broadcast to the shape of `to`, to the memory of `to`
     """
 def copysign(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -1970,11 +2349,11 @@ def fake_world(rank: typing.SupportsInt | typing.SupportsIndex, size: typing.Sup
     """
     A communicator of `size` ranks of which only `rank` is there: collectives move nothing but count the bytes that would come. For planning on worlds that are not there
     """
-def fill_(x: Tensor, value: Tensor | float) -> None:
+def fill_(x: typing.Any, value: Tensor | float) -> typing.Any:
     """
     Sets all elements in place
     """
-def flip(x: Tensor, *, axis: typing.Any = None, dim: typing.Any = None) -> Tensor:
+def flip(x: Tensor, axis: typing.Any = None) -> Tensor:
     """
     The elements of `axis` (all dims unless given) in reverse order
     
@@ -2054,7 +2433,7 @@ def implicit_traffic() -> str:
     """
 def inspect_checkpoint(path: str, *, data: builtins.bool = True, threads: typing.SupportsInt | typing.SupportsIndex = 1) -> dict:
     """
-    What a reader says of a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), reason, and where. data=False looks at names, sizes and headers only
+    What a reader says of a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), reason, and where; non_finite: elements that are NaN or infinite, -1 when they were not counted. data=False looks at names, sizes and headers only
     """
 def is_grad_enabled() -> builtins.bool:
     """
@@ -2204,7 +2583,7 @@ def logical_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def logsumexp(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+def logsumexp(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     log of the sum of exp along `axis`
     
@@ -2220,7 +2599,7 @@ def matmul(x1: Tensor, x2: Tensor) -> Tensor:
     
     Rule: ... m k, ... k n -> ... m n
     """
-def max(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+def max(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The largest element over `axis` (all dims unless given); NaN where one is
     
@@ -2232,7 +2611,7 @@ def maximum(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def mean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+def mean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The mean over `axis` (all dims unless given); of integers in float32
     
@@ -2246,7 +2625,7 @@ def memory_statistics(device: Device | str | None = ...) -> dict:
     """
     Bytes of the calling rank by purpose (parameters, gradients, optimizer, activations, gathered, other), current and peak; `meta` memory is counted as if it were there
     """
-def min(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+def min(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The smallest element over `axis` (all dims unless given); NaN where one is
     
@@ -2280,7 +2659,7 @@ def nextafter(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def norm(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+def norm(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     sqrt of the sum of squares over `axis`
     
@@ -2290,7 +2669,7 @@ def normal(shape: tuple[int, ...], mean: typing.SupportsFloat | typing.SupportsI
     """
     Of a normal distribution, from the rank's random state: equal bits for any mesh
     """
-def normal_(x: Tensor, mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+def normal_(x: typing.Any, mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
     """
     Draws all elements anew, of a normal distribution
     """
@@ -2338,7 +2717,7 @@ def predicted_bytes(model: Module, micro_steps: typing.SupportsInt | typing.Supp
     """
     Bytes that sharding will own on this rank and receive in a step, by arithmetic
     """
-def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The product over `axis` (all dims unless given); integers in int64
     
@@ -2410,7 +2789,7 @@ def run_ranks(ranks: typing.SupportsInt | typing.SupportsIndex, body: collection
     """
     Calls body(world) on `ranks` threads of this process, each a rank, and returns what they returned, by rank. When one raises, the others end too and its exception is raised here; so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. threads_per_rank 0 shares the machine's cores evenly
     """
-def scale_(x: Tensor, factor: Tensor) -> None:
+def scale_(x: typing.Any, factor: Tensor) -> typing.Any:
     """
     x *= factor, of one element, in place
     
@@ -2432,7 +2811,7 @@ def set_traffic(policy: str) -> str:
     """
     Gives what was in force before; `with weft.traffic(...)` is a scope of it
     """
-def sgd_(parameter: Tensor, velocity: Tensor, gradient: Tensor, gradient_scale: Tensor, lr: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex = 0.0, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
+def sgd_(parameter: typing.Any, velocity: Tensor, gradient: Tensor, gradient_scale: Tensor, lr: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex = 0.0, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
     """
     velocity = momentum * velocity + gradient * gradient_scale + weight_decay * parameter; parameter -= lr * velocity, in place
     
@@ -2498,7 +2877,7 @@ def square(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def squeeze(x: Tensor, axis: typing.Any = None, *, dim: typing.Any = None) -> Tensor:
+def squeeze(x: Tensor, axis: typing.Any = None) -> Tensor:
     """
     Without the dims of size 1 that `axis` names, or all of them; a view
     
@@ -2518,13 +2897,13 @@ def subtract(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The sum over `axis` (all dims unless given); integers sum up in int64
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def sum_squares(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dim: typing.Any = None, keepdim: builtins.bool = False) -> Tensor:
+def sum_squares(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The sum of squares over `axis`, as float32
     
@@ -2558,13 +2937,13 @@ def transpose(x: Tensor, dim0: typing.SupportsInt | typing.SupportsIndex, dim1: 
     
     Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
     """
-def tril(x: Tensor, *, k: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+def tril(x: Tensor, k: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
     """
     x with zeros above diagonal `k` of its last two dims
     
     Rule: ... m n -> ... m n
     """
-def triu(x: Tensor, *, k: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+def triu(x: Tensor, k: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
     """
     x with zeros below diagonal `k` of its last two dims
     
@@ -2580,7 +2959,7 @@ def uniform(shape: tuple[int, ...], low: typing.SupportsFloat | typing.SupportsI
     """
     Evenly in [low, high), from the rank's random state: equal bits for any mesh
     """
-def uniform_(x: Tensor, low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+def uniform_(x: typing.Any, low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
     """
     Draws all elements anew, evenly in [low, high)
     """
@@ -2605,6 +2984,7 @@ def zeros_like(x: Tensor) -> Tensor:
     Zeros laid out as x is
     """
 IGNORED_TARGET: int = -100
+_WORDS: tuple = (['axis', 'dim', 'axes', 'dims'], ['keepdims', 'keepdim'], ['k', 'diagonal'], ['shift', 'shifts'], ['x', 'x1', 'input'], ['x2', 'other'], ['arrays', 'tensors'])
 __version__: str
 bf16: DType
 bfloat16: DType

@@ -3,6 +3,7 @@
 
 from weft import _weft
 from weft._weft import linear, relu, sigmoid, silu, tanh
+from weft._words import accept_words
 
 __all__ = [
     "cross_entropy",
@@ -109,3 +110,5 @@ def scaled_dot_product_attention(query, key, value, *, is_causal=False, scale=No
         query, scale = query * 0, 1.0
     parts = [part.transpose(1, 2) for part in (query, key, value)]
     return _weft.attention(*parts, causal=is_causal, scale=scale or 0.0).transpose(1, 2)
+
+accept_words(globals(), __all__)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Initial values by PyTorch's names, weft.nn.init: a parameter that has no memory yet gets them
-when it is materialized, else its elements change at once. Equal bits for any layout."""
+"""Initializers with PyTorch's names, as weft.nn.init. A parameter without memory gets its values
+when it is materialized; otherwise its elements change at once. The bits are the same for any
+layout."""
 
 import math
 
@@ -8,7 +9,7 @@ from weft import _weft
 
 
 def _fill(tensor, fill):
-    """fill(values) now, or when the parameter has memory."""
+    """Calls fill(values) now, or when the parameter has memory."""
     if isinstance(tensor, _weft.Parameter) and not tensor.is_materialized:
         tensor.set_init(fill)
     else:
@@ -17,27 +18,27 @@ def _fill(tensor, fill):
 
 
 def constant_(tensor, val):
-    """All elements `val`."""
+    """Fills with `val`."""
     return _fill(tensor, lambda values: _weft.fill_(values, val))
 
 
 def zeros_(tensor):
-    """Zeros."""
+    """Fills with zeros."""
     return constant_(tensor, 0.0)
 
 
 def ones_(tensor):
-    """Ones."""
+    """Fills with ones."""
     return constant_(tensor, 1.0)
 
 
 def normal_(tensor, mean=0.0, std=1.0):
-    """Of a normal distribution."""
+    """Fills from a normal distribution."""
     return _fill(tensor, lambda values: _weft.normal_(values, mean, std))
 
 
 def uniform_(tensor, a=0.0, b=1.0):
-    """Evenly in [a, b)."""
+    """Fills from a uniform distribution on [a, b)."""
     return _fill(tensor, lambda values: _weft.uniform_(values, a, b))
 
 
@@ -51,13 +52,13 @@ def _fans(what, tensor):
 
 
 def xavier_uniform_(tensor, gain=1.0):
-    """Evenly within gain * sqrt(6 / (inputs + outputs)) of 0 (Glorot and Bengio, 2010)."""
+    """Fills uniformly within +-gain * sqrt(6 / (inputs + outputs)) (Glorot and Bengio, 2010)."""
     bound = gain * math.sqrt(6 / sum(_fans("xavier_uniform_", tensor)))
     return uniform_(tensor, -bound, bound)
 
 
 def xavier_normal_(tensor, gain=1.0):
-    """Normal, of deviation gain * sqrt(2 / (inputs + outputs))."""
+    """Fills from a normal distribution of deviation gain * sqrt(2 / (inputs + outputs))."""
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans("xavier_normal_", tensor))))
 
 
@@ -65,7 +66,7 @@ _GAINS = {"relu": math.sqrt(2), "linear": 1.0, "sigmoid": 1.0, "tanh": 5 / 3}
 
 
 def calculate_gain(nonlinearity, param=None):
-    """By which deviations grow to be kept through a function."""
+    """The factor that keeps deviations constant through a nonlinearity."""
     if nonlinearity == "leaky_relu":
         return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
     if nonlinearity not in _GAINS:
@@ -82,12 +83,12 @@ def _deviation(what, tensor, a, mode, nonlinearity):
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
-    """Evenly within sqrt(3) deviations of kaiming_normal_ (He et al., 2015)."""
+    """Fills uniformly within +-sqrt(3) deviations of kaiming_normal_ (He et al., 2015)."""
     bound = math.sqrt(3) * _deviation("kaiming_uniform_", tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound)
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
-    """Normal, of deviation gain / sqrt(inputs), or outputs (He et al., 2015)."""
+    """Normal, of deviation gain / sqrt(inputs), or gain / sqrt(outputs) (He et al., 2015)."""
     deviation = _deviation("kaiming_normal_", tensor, a, mode, nonlinearity)
     return normal_(tensor, 0.0, deviation)

@@ -9,6 +9,7 @@ import math
 from weft import _weft
 from weft._array_api import matrix_transpose, sum, tensordot, vecdot
 from weft._weft import matmul
+from weft._words import accept_words
 
 __all__ = [
     "cross",
@@ -119,3 +120,5 @@ def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
     power = _power_from_zero if 0 < ord < 1 else _weft.pow
     root = _power_from_zero if ord > 0 else _weft.pow
     return root(_weft.sum(power(magnitudes, ord), axis, keepdims), 1 / ord)
+
+accept_words(globals(), __all__)

@@ -210,13 +210,25 @@ def _get_of_tensor(self, name):
     return getattr(self.tensor(), name)
 
 
+def _set_item_of(self, index, value):
+    """Elements of the value at rest."""
+    self._at_rest[index] = value
+
+
 Parameter.__getattr__ = _get_of_tensor
+Parameter.__setitem__ = _set_item_of
 for _name in (
     [f"__{r}{name}__" for name in ("add", "sub", "mul", "truediv", "pow") for r in ("", "r")]
     + [f"__{name}__" for name in ("matmul", "neg", "pos", "abs", "getitem", "len", "float")]
     + [f"__{name}__" for name in ("lt", "le", "gt", "ge")]
 ):
     setattr(Parameter, _name, _as_tensor(_name))
+# In place they change the value at rest, as optimizers do.
+for _name, _method in vars(_weft.Tensor).items():
+    _is_operator = _name.startswith("__i") and f"__{_name[3:]}" in vars(_weft.Tensor)
+    _is_method = _name.endswith("_") and not _name.startswith("_") and _name != "requires_grad_"
+    if _is_operator or _is_method:
+        setattr(Parameter, _name, _method)
 
 
 class ModuleList(Module):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every built-in op by its name, as the engine has it: weft.ops.matmul(a, b).
+"""Every built-in op by its name in the engine: weft.ops.matmul(a, b).
 
-They take `structure` and `values` as their kernels do (`op.structure` says what the numbers are,
-`op.samples` are calls that work); the functions of `weft` are these with named
-arguments. `weft.Op` makes ops of one's own.
+Ops take `structure` and `values` as their kernels do (`op.structure` documents the numbers,
+`op.samples` are valid calls); the functions of `weft` call them with named arguments. `weft.Op`
+makes custom ops.
 """
 
 from weft import _weft

@@ -9,7 +9,7 @@ __all__ = ["Adam", "AdamW", "Lamb", "Optimizer", "SGD", "WarmupCosine"]
 
 
 class Adam(AdamW):
-    """AdamW without decay: decay that is added to the gradients there is none of."""
+    """AdamW without weight decay; decay that is added to the gradients is not supported."""
 
     def __init__(
         self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, **options
@@ -22,7 +22,7 @@ class Adam(AdamW):
 
 
 class _Group(MutableMapping):
-    """The one group of an optimizer's parameters: its "lr" may be set."""
+    """The only group of an optimizer's parameters; its "lr" can be set."""
 
     def __init__(self, optimizer):
         self._optimizer = optimizer
@@ -48,7 +48,7 @@ class _Group(MutableMapping):
 
 
 def _param_groups(self):
-    """One group, of all its parameters, of which "lr" may be set."""
+    """One group of all parameters, whose "lr" can be set."""
     return [_Group(self)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that go on in the program, and the program's runs that go on here."""
+"""Training runs that continue in the `weft` program, and runs of the program that continue here."""
 
 import struct
 
@@ -7,21 +7,21 @@ from weft import _weft
 
 
 def _bits(number):
-    """A double as the whole number of equal bits."""
+    """The bits of a double as an integer."""
     return struct.unpack("<q", struct.pack("<d", number))[0]
 
 
 class LlamaRun:
-    """A Llama's training run in the form in which `weft train --save` writes it: a run that is
-    saved here goes on by `weft train --resume`, and the other way round.
+    """A Llama's training run in the format of `weft train --save`: a run that is saved here can
+    continue with `weft train --resume`, and vice versa.
 
-    `step` counts the steps done. The run numbers must be the program's: the order of its data
-    follows from them (seed, rows a step, tokens a row, tokens of the whole text). A checkpoint of a
-    run with others is refused with ValueError.
+    `step` counts the steps done. The run numbers (seed, rows a step, tokens a row, tokens of the
+    whole text) must equal the program's, because they determine the order of its data. A checkpoint
+    of a run with other numbers is refused with ValueError.
     """
 
     def __init__(self, model, optimizer, *, seed, batch, seq, tokens):
-        # Not self: what C++ keeps is beyond Python's collector of cycles.
+        # Does not capture self: objects that C++ keeps are invisible to Python's cycle collector.
         self._counter = counter = {"value": 0}
         config = model.config
         sizes = {
@@ -36,35 +36,37 @@ class LlamaRun:
         self.state.add_random("random")
         self.state.add_numbers("step", lambda: counter, counter.update)
         self._add_fixed("config", "model", sizes)
-        self._add_fixed("run", "run", {"seed": seed, "batch": batch, "seq": seq, "tokens": tokens})
+        # The program saves more of a run: learning rate, data, ...; it compares what it finds.
+        run = {"seed": seed, "batch": batch, "seq": seq, "tokens": tokens}
+        self._add_fixed("run", "run", run, takes_any=True)
 
     @property
     def step(self):
-        """Steps done."""
+        """The number of steps done."""
         return self._counter["value"]
 
     @step.setter
     def step(self, step):
         self._counter["value"] = step
 
-    def _add_fixed(self, part, what, numbers):
-        """A part that is saved, and must be the same when it is loaded."""
+    def _add_fixed(self, part, what, numbers, takes_any=False):
+        """Adds a part that is saved, and must be equal when it is loaded."""
 
         def take(saved):
             for name, number in numbers.items():
-                if saved[name] != number:
+                if saved.get(name) != number:
                     raise ValueError(
-                        f"load: the checkpoint's {what} has {name} {saved[name]} "
+                        f"load: the checkpoint's {what} has {name} {saved.get(name)} "
                         f"but this one {number}"
                     )
 
-        self.state.add_numbers(part, lambda: numbers, take)
+        self.state.add_numbers(part, lambda: numbers, take, takes_any=takes_any)
 
     def save(self, saver):
-        """Saves the run with a weft.CheckpointSaver; call it on all ranks."""
+        """Saves the run with a weft.CheckpointSaver; to be called on all ranks."""
         return saver.save(self.step, self.state)
 
     def load(self, path, world):
-        """Takes the run up from a checkpoint, or from the newest complete one of a directory that
-        the first rank of `world` finds; call it on all its ranks."""
+        """Continues a run from a checkpoint, or from the newest complete one of a directory, as
+        found by the first rank of `world`; to be called on all its ranks."""
         _weft.load(_weft.newest_complete_checkpoint(path, world) or path, self.state)

@@ -7,8 +7,8 @@
 
 namespace weft {
 
-/// How many elements a piece sends and receives on one rank, and where its own part lies in the
-/// whole.
+/// The number of elements that a piece sends and receives on one rank, and the position of the
+/// rank's own part in the whole.
 struct PieceSizes {
   int64_t send = 0;
   int64_t recv = 0;
@@ -16,15 +16,15 @@ struct PieceSizes {
 };
 PieceSizes sizes_of(const Collective& call, const Piece& piece, int rank);
 
-/// std::invalid_argument when a call cannot be made by a rank of a group of `size`: a root that is
-/// not there, counts that are not one a rank, memory that is missing or overlaps, a reduction that
-/// does not exist.
+/// Throws std::invalid_argument when a rank of a group of `size` cannot make this call: a root
+/// outside the group, counts whose number differs from the group's size, missing or overlapping
+/// memory, or an unsupported reduction.
 void check_collective(const Collective& call, int rank, int size);
 
-/// std::invalid_argument unless `ranks` are ranks of `parent`, each once, its own among them.
+/// Throws std::invalid_argument unless `ranks` are distinct ranks of `parent` and include this one.
 void check_subgroup(const Transport& parent, std::span<const int> ranks);
 
-/// std::invalid_argument: ranks of the group are processes, and this build has no NCCL.
+/// Throws std::invalid_argument: the ranks of the group are processes, and this build lacks NCCL.
 [[noreturn]] void refuse_device_memory(const std::string& group, Device device);
 
 }  // namespace weft

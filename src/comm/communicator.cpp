@@ -63,7 +63,7 @@ static Transport& transport_of(const std::shared_ptr<Transport>& transport) {
   return *transport;
 }
 
-/// A group of one has nothing to wait for, and counts nothing.
+/// A group of one rank neither waits nor counts traffic.
 static void run_alone(const Collective& call) {
   std::vector<const void*> shown(1);
   run_with_absent_peers(call, 0, shown);
@@ -171,6 +171,14 @@ Communicator Communicator::subgroup(std::span<const int> ranks, std::string name
   Transport& transport = transport_of(transport_);
   check_subgroup(transport, ranks);
   return Communicator(transport.subgroup(ranks, std::move(name)));
+}
+
+void fail_on_all_ranks(const Communicator& ranks, const std::string& mistake) {
+  int64_t first = mistake.empty() ? ranks.size() : ranks.rank();
+  const int64_t one = 1;
+  const Piece piece{.send = &first, .recv = &first, .dtype = DType::i64, .counts = {&one, 1}};
+  ranks.all_reduce({&piece, 1}, ReduceOp::min).wait();
+  if (first < ranks.size()) fail(ranks.broadcast(mistake, static_cast<int>(first)));
 }
 
 }  // namespace weft

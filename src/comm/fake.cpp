@@ -2,7 +2,7 @@
 #include "src/comm/fake.h"
 
 #include "src/comm/absent_peers.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -49,7 +49,8 @@ void FakeTransport::abort(const std::string& reason) {
 }
 
 Communicator fake_world(int rank, int size, int ranks_per_host, bool in_memory) {
-  if (size < 1) fail("fake_world: size is ", size, "; it must be at least 1");
+  constexpr int most = 1 << 20;
+  if (size < 1 || size > most) fail("fake_world: size is ", size, ", expected 1 to ", most);
   if (rank < 0 || rank >= size)
     fail("fake_world: there is no rank ", rank, " in a world of ", size);
   if (ranks_per_host < 1)

@@ -9,8 +9,8 @@
 
 namespace weft {
 
-/// One rank of a world that is not there: collectives count the bytes that would come and copy what
-/// is the rank's own.
+/// One rank of a simulated world: collectives count the bytes that other ranks would send, and copy
+/// the rank's own part.
 class FakeTransport final : public Transport {
  public:
   /// `hosts[r]` is the host of rank r.
@@ -28,7 +28,7 @@ class FakeTransport final : public Transport {
  private:
   std::vector<int> hosts_;
   bool in_memory_;
-  /// Null but for the own rank.
+  /// Null except for this rank.
   std::vector<const void*> shown_;
 };
 

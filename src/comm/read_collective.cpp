@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "src/cuda/runtime.h"
-#include "src/cuda/streams.h"
-#include "src/kernels/bulk_copy.h"
+#include "src/device/cuda/runtime.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/copy/bulk_copy.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -42,9 +42,13 @@ int64_t read_collective(const CollectiveRead& read) {
   }
 }
 
-/// Elements before rank r's part in what a rank sends, as it lies there or in one half of a stage.
+/// The elements before rank r's part in the memory that a rank sends, be it the caller's or half a
+/// stage.
 static int64_t sent_before(const Collective& call, const Piece& piece, int ranks, int r) {
   if (!sends_all_parts(call.kind)) return 0;
+  if (call.kind == CollectiveKind::all_reduce && call.rounds == 1) {
+    return share_of(piece.counts[0], ranks, r).begin;
+  }
   int64_t before = 0;
   for (int part = 0; part < r; ++part) {
     before += most_of(part_of(call, piece, ranks, part), call.rounds);

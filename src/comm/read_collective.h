@@ -10,13 +10,12 @@
 
 namespace weft {
 
-/// One rank's view of a collective in which ranks read each other's memory, during one phase of a
-/// round.
+/// One rank's view of a collective whose ranks read each other's memory, in one phase of a round.
 struct CollectiveRead {
   const Collective& mine;
   int rank;
   int phase;
-  /// Each rank's `Collective`, or null where a rank is not there.
+  /// Each rank's `Collective`; null for a rank that does not exist.
   std::span<const void* const> shown;
   Round round = {};
 
@@ -24,21 +23,22 @@ struct CollectiveRead {
   const Collective* of(int r) const {
     return static_cast<const Collective*>(shown[static_cast<size_t>(r)]);
   }
-  /// What this round deals with of rank r's part of a piece.
+  /// The elements of rank r's part of a piece that belong to this round.
   ElementRange range(const Piece& piece, int r) const {
     return range_of(part_of(mine, piece, size(), r), round);
   }
-  /// That range, of rank r's part, in what rank `from` sends as piece i; null when it is not there.
+  /// Returns the address of that range of rank r's part of piece i in rank `from`'s memory; null
+  /// when `from` does not exist.
   const void* sent(int from, size_t i, int r) const;
-  /// That range of the share that rank `from` has reduced.
+  /// Returns the address of that range of the share that rank `from` has reduced.
   const void* reduced(int from, size_t i) const;
 };
 
-/// Phases of a collective: reads that begin when all ranks have ended the one before.
+/// The phases of a collective: reads that begin when all ranks have ended the previous phase.
 int phases_of(CollectiveKind kind);
 
-/// Does this rank's part of one phase; returns the bytes read from other ranks (for a rank that is
-/// not there, those that it would have given).
+/// Does this rank's part of one phase. Returns the bytes read from other ranks, counting ranks that
+/// do not exist.
 int64_t read_collective(const CollectiveRead& read);
 
 int64_t read_broadcast(const CollectiveRead& read);
@@ -49,20 +49,21 @@ int64_t read_all_to_all(const CollectiveRead& read);
 int64_t read_reduce_scatter(const CollectiveRead& read);
 int64_t read_all_reduce(const CollectiveRead& read);
 
-/// Copies elements of the piece's dtype, on its device, unless they are there already: all, or some
-/// of a part of `of`.
+/// Copies elements of the piece's dtype on its device, unless source and destination are the same:
+/// a whole part, or `count` elements of a part of `of`.
 void copy_elements(const Piece& piece, void* to, const void* from, int64_t count, int64_t of);
 inline void copy_elements(const Piece& piece, void* to, const void* from, int64_t count) {
   copy_elements(piece, to, from, count, count);
 }
 
-/// What a rank finds out about another one while it reads, though their calls had equal signatures.
+/// A difference that a rank finds in another rank's call while reading, though their signatures
+/// were equal.
 struct PeerMismatch {
   int rank;
   std::string text;
 };
 
-/// A reader that runs `read_collective`, the phases of each round.
+/// Runs `read_collective` for the phases of each round.
 class CollectiveReader : public ExchangeReader {
  public:
   CollectiveReader(const Collective& call, int rank) : call_(call), rank_(rank) {}

@@ -3,8 +3,8 @@
 
 namespace weft {
 
-/// Copies what the round has of rank `part`'s part in piece i from what rank `from` sends to
-/// `before` elements into `recv`; returns the bytes that came from another rank.
+/// Copies this round's elements of rank `part`'s part of piece i, as sent by rank `from`, to offset
+/// `before` of `recv`. Returns the bytes that came from another rank.
 static int64_t read_part(const CollectiveRead& read, size_t i, int from, int part, int64_t before) {
   const Piece& piece = read.mine.pieces[i];
   const ElementRange range = read.range(piece, part);
@@ -26,13 +26,16 @@ int64_t read_broadcast(const CollectiveRead& read) {
   return bytes;
 }
 
-/// The parts of all ranks to their places in recv; each rank begins with another one's.
+/// Copies the parts of all ranks to their positions in recv; each rank begins with a different
+/// source.
 static int64_t read_parts(const CollectiveRead& read) {
   int64_t bytes = 0;
-  for (int step = 1; step <= read.size(); ++step) {
-    const int from = (read.rank + step) % read.size();
-    for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
-      const int64_t before = part_offset(read.mine.pieces[i].counts, from);
+  for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
+    const std::span<const int64_t> counts = read.mine.pieces[i].counts;
+    int64_t before = part_offset(counts, read.rank);
+    for (int step = 1; step <= read.size(); ++step) {
+      const int from = (read.rank + step) % read.size();
+      before = from == 0 ? 0 : before + counts[static_cast<size_t>(from) - 1];
       bytes += read_part(read, i, from, from, before);
     }
   }

@@ -8,8 +8,8 @@ static std::byte* at(void* data, int64_t index, DType dtype) {
   return static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
 }
 
-/// Reduces what the round has of this rank's part of all ranks' piece `i`, to `before` elements
-/// into `recv`; returns the bytes read.
+/// Reduces this round's elements of this rank's part of piece `i` over all ranks, to offset
+/// `before` of `recv`. Returns the bytes read.
 static int64_t reduce_part(const CollectiveRead& read, size_t i, int64_t before,
                            std::vector<const void*>& sources) {
   const Piece& piece = read.mine.pieces[i];
@@ -31,7 +31,8 @@ int64_t read_reduce_scatter(const CollectiveRead& read) {
   return bytes;
 }
 
-/// Each rank reduces its share; all read the others' shares, so that all hold the same bits.
+/// Each rank reduces its own share, then all read the others' shares, so that all hold the same
+/// bits.
 static int64_t reduce_shares(const CollectiveRead& read) {
   std::vector<const void*> sources;
   int64_t bytes = 0;

@@ -7,18 +7,18 @@
 #include <type_traits>
 #include <vector>
 
-#include "src/cuda/reduce_blocks.h"
-#include "src/cuda/streams.h"
-#include "src/kernels/bulk_copy.h"
-#include "src/numeric.h"
+#include "src/base/numeric.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/copy/bulk_copy.h"
+#include "src/kernels/reduce/cuda_blocks.h"
 #include "weft/error.h"
 
 namespace weft {
 
-/// Elements that are reduced at a time: sources, sums and the result's block stay in the L1 cache.
+/// Elements reduced at a time: the sources, sums and result of a block stay in the L1 cache.
 static constexpr int64_t kReduceBlock = 2048;
 
-/// What elements of T are reduced in.
+/// The type in which elements of T are reduced.
 template <class T>
 using SumOf = std::conditional_t<is_half<T>, float, T>;
 
@@ -48,12 +48,12 @@ struct MinOfParts {
   }
 };
 
-/// sums[i] (or the first source, when there are no sums yet) combined with K sources in order.
+/// Combines sums[i] (or the first source, when there are no sums yet) with K sources, in order.
 template <int K, bool kFirst, class Op, class T>
 [[gnu::noinline]] static void combine_sources(SumOf<T>* sums, const T* const* from, int64_t count) {
   std::array<const T*, K> sources;
   std::copy_n(from, K, sources.begin());
-// Sums may be one of the sources, never a shifted one.
+// The sums may be one of the sources, but never at an offset to it.
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     SumOf<T> sum = kFirst ? static_cast<SumOf<T>>(sources[0][i]) : sums[i];
@@ -92,7 +92,7 @@ template <class S>
   for (int64_t i = 0; i < count; ++i) sums[i] /= divisor;
 }
 
-/// A sum as it is stored; a double becomes a half by way of a float.
+/// Converts a sum to the stored type; a double becomes a half through float.
 template <class Out, class S>
 static Out stored(S sum) {
   if constexpr (is_half<Out>) {
@@ -102,7 +102,7 @@ static Out stored(S sum) {
   }
 }
 
-/// Sums to the result's memory, added to what is there if asked. `into` may be `sums`.
+/// Writes the sums to the result, adding to its old value when asked. `into` may be `sums`.
 template <class Out, class S>
 [[gnu::noinline]] static void finish_block(Out* into, const S* sums, bool accumulate,
                                            int64_t count) {
@@ -117,7 +117,7 @@ template <class Out, class S>
   }
 }
 
-/// One reduction: what is the same for all its blocks.
+/// One reduction: the values that all its blocks share.
 struct Reducing {
   std::span<const void* const> sources;
   ReduceInto into;
@@ -135,7 +135,8 @@ static void reduce_blocks(const Reducing& task) {
   const std::span<const T*> at(many.empty() ? few.data() : many.data(), n);
   const bool stays = std::is_same_v<Out, S> && !task.into.accumulate;
   const bool is_bulk = stays && static_cast<size_t>(task.count) * sizeof(Out) >= kBulkBytes;
-  // Straight to the result where one pass reads all sources: the result may be one of them.
+  // One pass that reads all sources can write the result directly, even if it is one of the
+  // sources.
   const bool direct =
       stays && !is_bulk && (n <= 2 || n == 4) && (n == 1 || std::is_floating_point_v<S>);
   for (int64_t begin = 0; begin < task.count; begin += kReduceBlock) {
@@ -212,7 +213,7 @@ void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
       return reduce_as<int64_t, int64_t>(op, task);
     case DType::u8:
       return reduce_as<uint8_t, uint8_t>(op, task);
-    // The sum of bools is "any", the greatest of them.
+    // The sum of bools is "any", which is their maximum.
     case DType::boolean:
       return reduce_as<uint8_t, uint8_t>(op == ReduceOp::sum ? ReduceOp::max : op, task);
   }

@@ -5,9 +5,10 @@
 
 namespace weft {
 
-/// What a rank copies in a round, about: it stays in the caches until the others have read it.
+/// The approximate bytes that a rank copies in a round, which stay in the caches until they are
+/// read.
 static constexpr int64_t kRoundBytes = int64_t{512} << 10;
-/// What the stages of a slot can count.
+/// The most rounds that the stages of a slot can count.
 static constexpr int64_t kMostRounds = 16384;
 static constexpr int64_t kLineElements = 64;
 

@@ -30,7 +30,7 @@ static bool kind_has_root(CollectiveKind kind) {
          kind == CollectiveKind::scatter;
 }
 
-/// all_to_all counts differ from rank to rank: the readers compare them pair by pair.
+/// The counts of an all_to_all differ between ranks: the readers compare them pair by pair.
 static bool counts_are_shared(CollectiveKind kind) { return kind != CollectiveKind::all_to_all; }
 
 void sign(const Collective& call, Signature& into) {

@@ -9,8 +9,8 @@
 
 namespace weft {
 
-/// What a rank called, small enough to be published with every call: the hash that all ranks
-/// compare, and what words are made of when they differ.
+/// The description of a rank's call, small enough to publish with every call: the hash that all
+/// ranks compare, and the data for an error text when hashes differ.
 struct Signature {
   CollectiveKind kind = CollectiveKind::barrier;
   ReduceOp op = ReduceOp::sum;
@@ -22,12 +22,12 @@ struct Signature {
   int32_t counts = 0;
   uint64_t hash = 0;
   int64_t elements = 0;
-  /// The first piece's first counts.
+  /// The first counts of the first piece.
   std::array<int64_t, 8> shown{};
   std::array<char, 80> words{};
 };
 
-/// Fills `into`; leaves what the kind of call does not need as it was.
+/// Fills `into`; fields that this kind of call does not use keep their values.
 void sign(const Collective& call, Signature& into);
 void sign(const Exchange& call, Signature& into);
 

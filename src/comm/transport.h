@@ -30,56 +30,55 @@ enum class CollectiveKind : uint8_t {
 };
 std::string_view name_of(CollectiveKind kind);
 
-/// One collective call of one rank, with checked arguments. What it points to lives until `start`
-/// returns (the memory of the pieces until the Work is done).
+/// One collective call of one rank, with checked arguments. The data it points to must live until
+/// `start` returns; the memory of the pieces, until the Work is done.
 struct Collective {
   CollectiveKind kind = CollectiveKind::barrier;
   ReduceOp op = ReduceOp::sum;
-  /// Of broadcast, gather and scatter; the other rank of send and recv.
+  /// The root of broadcast, gather and scatter; the other rank of send and recv.
   int root = 0;
-  /// Of send and recv.
+  /// The tag of send and recv.
   int tag = 0;
   std::span<const Piece> pieces = {};
-  /// Of all_to_all.
+  /// Used by all_to_all.
   std::span<const int64_t> recv_counts = {};
-  /// What other processes are shown of a call in several rounds: `send` leads to the first of two
-  /// halves, that many bytes apart, which hold what each round sends in turn; `recv` of an
-  /// all_reduce to what the round has reduced.
+  /// For a call in several rounds between processes: `send` points to the first of two halves,
+  /// `half_bytes` apart, which hold the data of the rounds alternately; `recv` of an all_reduce
+  /// points to the elements reduced in the round.
   int rounds = 1;
   size_t half_bytes = 0;
 };
 
-/// What a rank of an exchange does when all have shown their blocks.
+/// Implements what a rank of an exchange does once all ranks have published their blocks.
 class ExchangeReader {
  public:
   virtual ~ExchangeReader() = default;
-  /// How often the phases are gone through, one round after the other; asked once, before the
-  /// first.
+  /// The number of rounds, each of which runs all phases; called once, before the first.
   virtual int rounds(std::span<const void* const>) { return 1; }
-  /// Reads what the ranks show in this phase and returns the bytes that came from other ranks.
-  /// `shown[r]` leads to the first of rank r's `Exchange::blocks`. Called once a phase, in order;
-  /// phase p begins when all ranks have ended phase p - 1. A null pointer stands for a rank that is
-  /// not there (a fake world): its bytes are counted, not read. May throw (the world is then
-  /// aborted), may not communicate.
+  /// Reads what the ranks have published for this phase and returns the bytes that came from other
+  /// ranks. `shown[r]` points to the first of rank r's `Exchange::blocks`. Called once a phase, in
+  /// order; phase p begins when all ranks have ended phase p - 1. A null pointer stands for a rank
+  /// that does not exist (a fake world): its bytes are counted, not read. May throw, which aborts
+  /// the world; must not communicate.
   virtual int64_t read(int phase, std::span<const void* const> shown) = 0;
 };
 
 /// One rank's part in an exchange.
 struct Exchange {
-  /// What the others see: one block a phase; that of phase p holds its elements when this rank has
+  /// The published blocks, one a phase; the block of phase p holds its elements once this rank has
   /// ended phase p - 1. Valid until the exchange has ended.
   std::span<const Block> blocks = {};
-  /// Equal on all ranks, or the exchange fails on all of them.
+  /// A hash that must be equal on all ranks; otherwise the exchange fails on all of them.
   uint64_t content = 0;
-  /// The call in words, for errors ("redistribute(f32, [8, 4], S(0) -> R)"); the first 80
-  /// characters are kept.
+  /// A description of the call for errors ("redistribute(f32, [8, 4], S(0) -> R)"), of which the
+  /// first 80 characters are kept.
   std::string_view words = {};
 
   /// 1 to 6.
   int phases() const { return static_cast<int>(blocks.size()); }
 };
 
-/// One rank's end of a group of ranks: all that a kind of interconnect has to give. Belongs to the
+/// One rank's end of a group of ranks, implemented for each kind of interconnect. Belongs to the
 /// rank's thread. A group of one rank never calls `start`.
 class Transport : public std::enable_shared_from_this<Transport> {
  public:
@@ -90,10 +89,10 @@ class Transport : public std::enable_shared_from_this<Transport> {
   const std::string& name() const { return name_; }
   virtual const CommunicatorTraffic& traffic() const { return traffic_; }
 
-  /// The host that a rank of this group is on, counted from 0: where the slow links are.
+  /// The host of a rank of this group, counted from 0. Links between hosts are the slow ones.
   virtual int host_of(int rank) const = 0;
-  /// True when ranks read each other's memory on devices of that kind: `exchange` is there, and
-  /// plans are made of it.
+  /// Returns true when ranks read each other's memory on devices of that kind: `exchange` is
+  /// supported, and plans use it.
   virtual bool in_memory(DeviceKind kind = DeviceKind::cpu) const = 0;
 
   virtual Work start(const Collective& call) = 0;
@@ -102,20 +101,22 @@ class Transport : public std::enable_shared_from_this<Transport> {
 
   /// Runs an exchange to its end. Only where `in_memory`.
   virtual void exchange(const Exchange& call, ExchangeReader& reader) = 0;
-  /// The same as a Work. What `call` leads to lives until it is done; the reader is kept.
+  /// Starts an exchange. The data that `call` points to must live until the Work is done, which
+  /// keeps the reader.
   virtual Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) = 0;
 
-  /// Groups of equal `color`, ordered by (key, rank); null for a negative color. Collective.
+  /// Makes the groups of equal `color`, ordered by (key, rank); null for a negative color.
+  /// Collective.
   virtual std::shared_ptr<Transport> split(int color, int key, std::string name);
-  /// The group of `ranks`, this one among them; called by its members alone.
+  /// Makes the group of `ranks`, which include this one; called by its members only.
   virtual std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) = 0;
 
   /// Ends the waits of all ranks of the world with a CommError that says `reason`.
   virtual void abort(const std::string& reason) = 0;
 
-  /// What the ranks share that fail together; null where they are not there.
+  /// The state shared by the ranks that fail together; null in a simulated world.
   virtual World* world() const { return nullptr; }
-  /// The ranks of this group, as the world counts them.
+  /// The world ranks of the members of this group.
   virtual std::span<const int> world_ranks() const { return {}; }
 
  protected:

@@ -10,10 +10,10 @@ namespace weft {
 
 static constexpr std::chrono::nanoseconds kYieldsOnly = std::chrono::milliseconds(2);
 static constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::milliseconds(1);
-/// Between two looks. Who looks more seldom does other things, or was stopped, and so may those be
-/// that it waits for.
+/// The longest time between two looks at the clock that counts as waiting. A longer gap means that
+/// this thread did other work or was stopped, and the ranks that it waits for may have been, too.
 static constexpr std::chrono::nanoseconds kLongestPause = std::chrono::seconds(1);
-/// A yield to nobody takes a microsecond.
+/// A yield takes about a microsecond when no other thread is ready to run.
 static constexpr std::chrono::nanoseconds kYieldToSomebody = std::chrono::microseconds(5);
 static constexpr std::chrono::nanoseconds kBetweenMoves = std::chrono::milliseconds(100);
 

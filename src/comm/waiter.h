@@ -5,18 +5,19 @@
 
 namespace weft {
 
-/// How one wait passes its time: it polls `spins` times, then gives its core away between polls,
-/// and sleeps when it has lasted long, never more than a thirty-second of what it lasted.
+/// Paces one wait: polls `spins` times, then yields its core between polls, and sleeps in a long
+/// wait, never longer than 1/32 of the time waited.
 class Waiter {
  public:
   explicit Waiter(int spins) : spins_left_(spins) {}
 
-  /// Between two polls. True when it has let others run, and a look at the clock is cheap.
+  /// Called between two polls. Returns true when other threads have run and reading the clock is
+  /// cheap.
   bool pause() {
     if (spins_left_ > 0) [[likely]] {
       --spins_left_;
 #if defined(__x86_64__)
-      // 60 ns here, as long as a word takes from core to core: not between all polls.
+      // 60 ns here, as long as a word takes between cores, and therefore not between all polls.
       if (spins_left_ % 8 == 0) __builtin_ia32_pause();
 #endif
       return false;
@@ -24,11 +25,12 @@ class Waiter {
     give_way();
     return true;
   }
-  /// Between two polls of somebody who has other things to do.
+  /// Counts the time between two polls of a thread that does other work in between.
   void look_at_clock();
-  /// Since the first look at the clock; more than a second between two looks counts as one.
+  /// The time waited since the first look at the clock; a gap of over a second counts as one
+  /// second.
   std::chrono::nanoseconds waited() const { return waited_; }
-  /// True when somebody else had the core for a while when it was given away last.
+  /// Returns true when another thread ran on the core during the last yield.
   bool shares_core() const { return shares_core_; }
 
  private:
@@ -40,10 +42,9 @@ class Waiter {
   bool shares_core_ = false;
 };
 
-/// Moves the calling thread to the core that is its own when each of `count` threads has one, it
-/// being number `index`; the system may move it again. Nothing where there are fewer cores, or
-/// where it did so less than 100 ms ago: the core may be shared with another program, whose threads
-/// have equal numbers.
+/// Moves the calling thread, number `index` of `count`, to its own core when there are enough for
+/// all; the system may move it again. Does nothing with fewer cores, or within 100 ms of the last
+/// move: another program, whose threads have the same numbers, may use the core.
 void move_to_own_core(int index, int count);
 
 }  // namespace weft

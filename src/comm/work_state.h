@@ -5,14 +5,13 @@
 
 namespace weft {
 
-/// What a Work is made of.
+/// The implementation of a Work.
 class Work::State {
  public:
   virtual ~State() = default;
   virtual void wait() = 0;
   virtual bool test() = 0;
-  /// Ends it without an error to anyone: waits, or gives the collective up when an exception is
-  /// under way.
+  /// Ends the call without throwing: waits, or gives up the collective during stack unwinding.
   virtual void drop() noexcept = 0;
 };
 

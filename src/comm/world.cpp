@@ -15,10 +15,11 @@ int available_cores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-// 48 µs against 1.8 µs for a barrier of 4 ranks on 2 cores: who spins holds up who is awaited.
+// 48 µs against 1.8 µs for a barrier of 4 ranks on 2 cores: a spinning rank delays the rank that it
+// waits for.
 static int spins_for(bool is_crowded) { return is_crowded ? 20 : 2000; }
 
-/// Who claims a failure and dies before it is told leaves it without words.
+/// How long to wait for the text of a failure; a rank that dies while writing it leaves none.
 static constexpr std::chrono::milliseconds kLongestClaim{500};
 
 World::World(int ranks, std::chrono::milliseconds deadline, int sharing, WorldState& state,
@@ -45,8 +46,8 @@ void World::abort(const WorldFailure& failure, const std::exception_ptr& cause) 
   state_.aborted.store(1, std::memory_order_seq_cst);
 }
 
-/// Somebody else is about to say why. Who gives up must find the world aborted: the others look at
-/// that before they read its memory.
+/// Waits while another rank writes its failure. The world must be aborted before this rank gives
+/// up: the others check that before they read its memory.
 void World::await_abort() {
   Waiter waiter(spins_);
   while (!is_aborted() && waiter.waited() < kLongestClaim) {
@@ -97,7 +98,7 @@ void World::is_waiting(int rank) const {
 }
 
 bool World::waits(int rank) const {
-  // Who waits looks around every millisecond; a loaded machine may keep it from that for a while.
+  // A waiting rank reports every millisecond; a loaded machine may delay that.
   constexpr uint32_t kBetweenLooks = 250;
   const uint32_t at = rank_states_[rank].waited_at.load(std::memory_order_relaxed);
   return at != 0 && steady_milliseconds() - at < kBetweenLooks;

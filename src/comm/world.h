@@ -17,42 +17,43 @@ namespace weft {
 
 class MemoryGroup;
 
-/// Cores that this process may use.
+/// The number of cores that this process may use.
 int available_cores();
 
-/// What ended a world early.
+/// The failure that ended a world early.
 struct WorldFailure {
-  /// The rank that found it: its exception is the cause, those of the others are echoes.
+  /// The rank that found it: its exception is the cause, and those of other ranks are consequences.
   int found_by = -1;
   /// The rank at fault, or -1.
   int rank = -1;
   std::string text = {};
-  /// True when a whole deadline has passed already.
+  /// True when a whole deadline has already passed.
   bool was_late = false;
 };
 
-/// What all ranks of a world see of it, be they threads or processes. Zeros are a world that has
-/// begun.
+/// The state of a world that all its ranks see, be they threads or processes. All zeros: a world
+/// that has begun.
 struct WorldState {
-  /// The first to claim it writes the failure, and then says so.
+  /// Set by the first rank that fails, which writes the failure and then sets `aborted`.
   std::atomic<uint32_t> failing{0};
   std::atomic<uint32_t> aborted{0};
   int32_t found_by = 0;
   int32_t rank = 0;
   int32_t was_late = 0;
-  /// Cut where there is no room for all.
+  /// Truncated when too long.
   std::array<char, 4000> text{};
 };
 
-/// What all ranks see of one of them. Zeros are one that has begun.
+/// The state of one rank that all ranks see. All zeros: a rank that has begun.
 struct RankState {
-  /// The number of the run that it ended last.
+  /// The number of the last run that this rank has ended.
   std::atomic<uint32_t> ended{0};
-  /// When it said last that it waits, in milliseconds of a steady clock, which may pass 2^32.
+  /// When the rank last reported that it waits, in milliseconds of a steady clock, modulo 2^32.
   std::atomic<uint32_t> waited_at{0};
 };
 
-/// What ranks that fail together share: the deadline, who has ended, and the first failure.
+/// The state shared by ranks that fail together: the deadline, the ended ranks and the first
+/// failure.
 class World {
  public:
   World(const World&) = delete;
@@ -61,60 +62,63 @@ class World {
 
   int ranks() const { return ranks_; }
   std::chrono::milliseconds deadline() const { return deadline_; }
-  /// Polls before a waiting thread yields its core.
+  /// The number of polls before a waiting thread yields its core.
   int spins() const { return spins_; }
-  /// True when there are more ranks here than cores that this process may use.
+  /// Returns true when this host has more ranks than cores for this process.
   bool is_crowded() const { return is_crowded_; }
-  /// The thread of `rank`, which waits, shares a core: if it is with another rank, which the system
-  /// may leave so for a tenth of a second, each waits while the other has it.
+  /// Moves the waiting thread of `rank` off a core that it shares: if it shares with another rank,
+  /// which the system may allow for a tenth of a second, each waits while the other runs.
   void keep_apart(int rank) const;
 
   bool is_aborted() const { return state_.aborted.load(std::memory_order_seq_cst) != 0; }
   /// Ends the waits of all ranks; only the first failure counts.
   void abort(const WorldFailure& failure, const std::exception_ptr& cause = {});
-  /// Something that `rank` called threw `cause`; no failure if the world has one already.
+  /// Aborts the world because a call of `rank` threw `cause`; ignored in a world that has failed
+  /// already.
   void threw(int rank, const std::exception_ptr& cause);
   /// The failure of an aborted world.
   WorldFailure failure() const;
 
-  /// Rank `rank` has ended: it will call nothing any more in this run.
+  /// Records that `rank` makes no more calls in this run.
   virtual void end(int rank);
-  /// Another run of this rank begins; the ranks have equally many.
+  /// Begins another run of this rank; all ranks have the same number of runs.
   void begin_run();
-  /// Rank `rank` will call nothing in any run.
+  /// Records that `rank` makes no more calls in any run.
   void end_for_good(int rank);
-  /// True when it will call nothing any more.
+  /// Returns true when the rank makes no more calls.
   virtual bool has_ended(int rank) const { return says_ended(rank); }
-  /// Rank `rank`, the caller's, waits for another one; said again while it does.
+  /// Records that `rank`, the caller's, waits for another rank; repeated while it waits.
   void is_waiting(int rank) const;
-  /// True when it does, where that is known: it is not at fault, and says for whom.
+  /// Returns true when the rank is known to wait: it is not at fault, and names the rank that it
+  /// waits for.
   bool waits(int rank) const;
-  /// True when its process is gone too, where that is known.
+  /// Returns true when the rank's process is known to be gone.
   virtual bool is_gone(int rank) const { return has_ended(rank); }
-  /// "ended", or how else a rank came to call nothing any more.
+  /// How the rank stopped making calls, such as "ended".
   virtual std::string end_in_words(int) const { return "ended"; }
 
-  /// How long a rank of an aborted world may still read the memory of others: no less than any
-  /// call, and little where a whole deadline has passed already.
+  /// How long a rank of an aborted world may still read the memory of others: at least as long as
+  /// any call, but short when a whole deadline has already passed.
   std::chrono::milliseconds patience() const;
-  /// Rank `rank` reads this one's memory and does not go on, though the world was aborted for long.
+  /// Called when `rank` still reads this rank's memory long after the world was aborted.
   virtual void is_stuck(int) const {}
-  /// True when these ranks of the world see each other's memory: they can make a `group`.
+  /// Returns true when these world ranks see each other's memory, so that they can form a `group`.
   virtual bool shares_memory(std::span<const int>) const { return true; }
-  /// The group that the members of `key` make with their calls of the same number; called by each
-  /// of them, with its ranks of the world.
+  /// The group that the members of `key` form by their calls of the same number; each member calls
+  /// it with its world ranks.
   virtual std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
                                              const std::vector<int>& members,
                                              const std::string& name) = 0;
 
  protected:
-  /// `state` and that of each rank lie where all ranks see them. Waiting ranks spin as long as
+  /// `state` and `rank_states` are in memory that all ranks see. Waiting ranks spin for as long as
   /// suits `sharing` ranks on these cores.
   World(int ranks, std::chrono::milliseconds deadline, int sharing, WorldState& state,
         RankState* rank_states);
-  /// The number of a rank among those that share these cores.
+  /// The index of a rank among those that share these cores.
   virtual int place_of(int rank) const { return rank; }
-  /// Told in the process of the rank that aborts the world, before the others know.
+  /// Called in the process of the rank that aborts the world, before other ranks can see the
+  /// failure.
   virtual void is_failing(const std::exception_ptr&) {}
   bool says_ended(int rank) const {
     return rank_states_[rank].ended.load(std::memory_order_acquire) >= run_;
@@ -134,7 +138,7 @@ class World {
   RankState* rank_states_;
 };
 
-/// What an exception says.
+/// The message of an exception.
 std::string text_of(const std::exception_ptr& cause);
 
 }  // namespace weft

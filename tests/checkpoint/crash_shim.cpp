@@ -9,7 +9,11 @@
 //     lose_writes     killed, and what was written and not synced is zeros
 //     lose_names      killed, and names that were made and not synced are gone
 //     lose_all        both
+//   WEFT_CRASH_ONLY   write or sync: only such calls count and fail
 //   WEFT_CRASH_COUNT  a file that gets the number of calls of each rank at exit
+//   WEFT_CRASH_PROCESS  set: every thread of the process is the rank that a launcher gave the
+//   process,
+//                     or rank 0. Without it only threads that call weft_crash_rank have a rank.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,6 +22,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,6 +30,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,8 +39,25 @@ namespace {
 namespace fs = std::filesystem;
 
 thread_local int rank_of_thread = -1;
+
+int rank_of_process() {
+  if (!std::getenv("WEFT_CRASH_PROCESS")) return -1;
+  for (const char* name : {"WEFT_RANK", "OMPI_COMM_WORLD_RANK"}) {
+    if (const char* text = std::getenv(name)) return std::atoi(text);
+  }
+  return 0;
+}
+
+int own_rank() {
+  static const int of_process = rank_of_process();
+  return rank_of_thread >= 0 ? rank_of_thread : of_process;
+}
+
 /// The shim's own calls pass.
 thread_local bool is_inside = false;
+
+/// What kind of call is under way, for WEFT_CRASH_ONLY.
+thread_local std::string_view kind_of_call;
 
 /// A name that was made: undone when the power goes before its directory is synced.
 struct MadeName {
@@ -44,7 +67,7 @@ struct MadeName {
 
 struct Shim {
   std::mutex mutex;
-  std::string root, kind;
+  std::string root, kind, only;
   int k = -1, ranks = 0;
   std::map<int, int> calls;
   std::map<int, std::string> open_files;
@@ -53,6 +76,7 @@ struct Shim {
 
   Shim() {
     if (const char* text = std::getenv("WEFT_CRASH_ROOT")) root = text;
+    if (const char* text = std::getenv("WEFT_CRASH_ONLY")) only = text;
     if (const char* text = std::getenv("WEFT_CRASH")) {
       char word[32] = {};
       if (std::sscanf(text, "%31[a-z_]:%d:%d", word, &k, &ranks) == 3) kind = word;
@@ -106,8 +130,11 @@ void lose_names(Shim& state) {
 /// What happens to this call: 0 goes on, otherwise the error; `half`: half of a write.
 int fate(bool& half) {
   Shim& state = shim();
-  const int call = state.calls[rank_of_thread]++;
-  if (rank_of_thread < 0 || !(state.ranks >> rank_of_thread & 1) || call < state.k) return 0;
+  const std::string_view kind = std::exchange(kind_of_call, {});
+  if (!state.only.empty() && kind != state.only) return 0;
+  const int rank = own_rank();
+  const int call = state.calls[rank]++;
+  if (rank < 0 || !(state.ranks >> rank & 1) || call < state.k) return 0;
   if (state.kind == "dead") return EIO;
   if (call > state.k) return 0;
   if (state.kind == "eio") return EIO;
@@ -149,10 +176,50 @@ int intercepted(bool counts, const Call& call, const Done& done) {
   return result;
 }
 
+/// A name that was given: what was written and not synced goes with it.
+void renamed(const char* from, const char* to) {
+  shim().names.push_back({to, from, fs::path(to).parent_path().string(), false});
+  shim().is_dirty[to] = std::exchange(shim().is_dirty[from], false);
+  for (auto& [descriptor, path] : shim().open_files) {
+    if (path == from) path = to;
+  }
+}
+
 bool is_tracked(int descriptor) {
   if (is_inside) return false;
   const std::lock_guard lock(shim().mutex);
   return shim().open_files.contains(descriptor);
+}
+
+/// One read or write of `count` bytes, or of half of them; `call` gets how many.
+template <class Call>
+ssize_t transferred(int descriptor, size_t count, const Call& call) {
+  if (!is_tracked(descriptor)) return call(count);
+  is_inside = true;
+  const std::lock_guard lock(shim().mutex);
+  bool half = false;
+  const int error = fate(half);
+  ssize_t result = -1;
+  if (error) {
+    errno = error;
+  } else {
+    result = call(half ? (count + 1) / 2 : count);
+  }
+  is_inside = false;
+  return result;
+}
+
+/// The same, of a write.
+template <class Call>
+ssize_t written(int descriptor, size_t count, const Call& call) {
+  kind_of_call = "write";
+  const ssize_t result = transferred(descriptor, count, call);
+  kind_of_call = {};
+  if (result > 0 && is_tracked(descriptor)) {
+    const std::lock_guard lock(shim().mutex);
+    shim().is_dirty[shim().open_files[descriptor]] = true;
+  }
+  return result;
 }
 
 std::string parent_of(const std::string& path) { return fs::path(path).parent_path().string(); }
@@ -225,24 +292,51 @@ int sync_file_range(int descriptor, off_t offset, off_t length, unsigned flags) 
 
 ssize_t pwrite(int descriptor, const void* bytes, size_t count, off_t offset) {
   const auto next = real<ssize_t (*)(int, const void*, size_t, off_t)>("pwrite");
-  if (!is_tracked(descriptor)) return next(descriptor, bytes, count, offset);
-  is_inside = true;
-  const std::lock_guard lock(shim().mutex);
-  bool half = false;
-  const int error = fate(half);
-  ssize_t result = -1;
-  if (error) {
-    errno = error;
-  } else {
-    result = next(descriptor, bytes, half ? (count + 1) / 2 : count, offset);
-    shim().is_dirty[shim().open_files[descriptor]] = true;
+  return written(descriptor, count,
+                 [&](size_t most) { return next(descriptor, bytes, most, offset); });
+}
+
+ssize_t write(int descriptor, const void* bytes, size_t count) {
+  const auto next = real<ssize_t (*)(int, const void*, size_t)>("write");
+  return written(descriptor, count, [&](size_t most) { return next(descriptor, bytes, most); });
+}
+
+ssize_t pread(int descriptor, void* bytes, size_t count, off_t offset) {
+  const auto next = real<ssize_t (*)(int, void*, size_t, off_t)>("pread");
+  return transferred(descriptor, count,
+                     [&](size_t most) { return next(descriptor, bytes, most, offset); });
+}
+
+ssize_t read(int descriptor, void* bytes, size_t count) {
+  const auto next = real<ssize_t (*)(int, void*, size_t)>("read");
+  return transferred(descriptor, count, [&](size_t most) { return next(descriptor, bytes, most); });
+}
+
+int ftruncate(int descriptor, off_t length) {
+  const auto next = real<int (*)(int, off_t)>("ftruncate");
+  return intercepted(
+      is_tracked(descriptor), [&] { return next(descriptor, length); },
+      [&](int) { shim().is_dirty[shim().open_files[descriptor]] = true; });
+}
+
+/// A copy of a descriptor is the same file.
+int fcntl(int descriptor, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  const long argument = va_arg(arguments, long);
+  va_end(arguments);
+  const int result = real<int (*)(int, int, long)>("fcntl")(descriptor, command, argument);
+  const bool copies = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
+  if (copies && result >= 0 && is_tracked(descriptor)) {
+    const std::lock_guard lock(shim().mutex);
+    shim().open_files[result] = shim().open_files[descriptor];
   }
-  is_inside = false;
   return result;
 }
 
 int fsync(int descriptor) {
   const auto next = real<int (*)(int)>("fsync");
+  if (is_tracked(descriptor)) kind_of_call = "sync";
   return intercepted(
       is_tracked(descriptor), [&] { return next(descriptor); },
       [&](int) {
@@ -256,12 +350,22 @@ int renameat2(int from_in, const char* from, int to_in, const char* to, unsigned
   const auto next = real<int (*)(int, const char*, int, const char*, unsigned)>("renameat2");
   return intercepted(
       shim().is_below(to), [&] { return next(from_in, from, to_in, to, flags); },
+      [&](int) { renamed(from, to); });
+}
+
+int rename(const char* from, const char* to) {
+  const auto next = real<int (*)(const char*, const char*)>("rename");
+  return intercepted(
+      shim().is_below(to), [&] { return next(from, to); }, [&](int) { renamed(from, to); });
+}
+
+int link(const char* from, const char* to) {
+  const auto next = real<int (*)(const char*, const char*)>("link");
+  return intercepted(
+      shim().is_below(to), [&] { return next(from, to); },
       [&](int) {
-        shim().names.push_back({to, from, parent_of(to), false});
-        shim().is_dirty[to] = std::exchange(shim().is_dirty[from], false);
-        for (auto& [descriptor, path] : shim().open_files) {
-          if (path == from) path = to;
-        }
+        shim().names.push_back({to, "", parent_of(to), false});
+        shim().is_dirty[to] = shim().is_dirty[from];
       });
 }
 
@@ -269,7 +373,7 @@ int renameat2(int from_in, const char* from, int to_in, const char* to, unsigned
 int unlinkat(int directory, const char* path, int flags) {
   const auto next = real<int (*)(int, const char*, int)>("unlinkat");
   return intercepted(
-      rank_of_thread >= 0, [&] { return next(directory, path, flags); }, [](int) {});
+      own_rank() >= 0, [&] { return next(directory, path, flags); }, [](int) {});
 }
 
 int unlink(const char* path) {

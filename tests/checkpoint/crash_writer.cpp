@@ -9,8 +9,9 @@
 #include <string>
 
 #include "weft/checkpoint.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 int main(int argc, char** argv) {
   if (argc != 4) return 64;

@@ -13,6 +13,7 @@
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/ranks.h"
 #include "weft/safetensors.h"
 
 namespace weft {
@@ -319,6 +320,46 @@ TEST_F(Inspect, BelievesTheNameOrMostFiles) {
     if (i == 0) fs::rename(path_, renamed);
     path_ = renamed;
   }
+}
+
+/// The manifest decides; a name of the same form that says otherwise is MIXED.
+TEST_F(Inspect, BelievesNoNameThatTheManifestContradicts) {
+  const std::string directory = scratch_.path("saved"), newer = saved(7, 2);
+  const std::string generation = fs::path(path_).filename().string().substr(14);
+  const std::string name = "step-00000009-" + generation;
+  const std::string renamed = directory + "/" + name;
+  fs::rename(path_, renamed);
+  std::vector<std::string> passed;
+  const auto note = [&](const std::string& path, const CheckpointReport& verdict) {
+    passed.push_back(concat(name_of(verdict.verdict), ' ', path));
+  };
+  EXPECT_EQ(newest_complete_checkpoint(directory, note), newer);
+  const std::string sentence =
+      concat("checkpoint: ", renamed, " is named ", name, ", expected step-00000001-", generation,
+             " by its manifest; rename it");
+  for (const std::string& path : {renamed, renamed + "/", renamed + "/."}) {
+    const CheckpointReport found = inspect_checkpoint(path);
+    EXPECT_EQ(found.verdict, Verdict::mixed) << path;
+    EXPECT_EQ(found.step, 1);
+    EXPECT_EQ(found.files, std::vector<std::string>{});
+  }
+  EXPECT_EQ(inspect_checkpoint(renamed).reason, sentence);
+  path_ = renamed;
+  EXPECT_EQ(load_error(), sentence);
+  EXPECT_EQ(error_of([&] { checkpoint_contents(renamed); }), sentence);
+  // Newer work under an older name is not hidden: it comes first, and readers report it.
+  const std::string hidden = directory + "/step-00000002-" + generation;
+  fs::rename(newer, hidden);
+  fs::rename(renamed, directory + "/step-00000001-" + generation);
+  passed.clear();
+  EXPECT_EQ(newest_complete_checkpoint(directory, note),
+            directory + "/step-00000001-" + generation);
+  EXPECT_EQ(passed, std::vector<std::string>{"MIXED " + hidden});
+  EXPECT_EQ(list_checkpoints(directory)[0], hidden);
+  // Any other name is only a name.
+  fs::rename(hidden, directory + "/mybackup");
+  EXPECT_EQ(inspect_checkpoint(directory + "/mybackup").verdict, Verdict::complete);
+  EXPECT_EQ(checkpoint_contents(directory + "/mybackup").tensors.size(), 3u);
 }
 
 TEST_F(Inspect, FallsBackToTheNewestCompleteOne) {

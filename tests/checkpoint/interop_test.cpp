@@ -16,6 +16,7 @@
 #include "weft/error.h"
 #include "weft/hugging_face.h"
 #include "weft/ops/factories.h"
+#include "weft/ranks.h"
 #include "weft/safetensors.h"
 
 namespace weft {
@@ -37,26 +38,31 @@ StateDict loaded(const std::string& path, const DeviceMesh& mesh) {
   return state;
 }
 
-TEST(Interop, LoadsTheGoldenFilesOfFormat1) {
-  const std::vector<std::string> found = list_checkpoints(kFolder + "format-1");
-  ASSERT_EQ(found.size(), 1u);
-  const CheckpointReport report = inspect_checkpoint(found[0]);
-  EXPECT_EQ(report.verdict, Verdict::complete) << report.reason;
-  EXPECT_EQ(report.ranks, 3);
-  EXPECT_EQ(report.tensors, 11);
-  for (const int ranks : {1, 2, 4}) {
-    on_mesh({{"dp", ranks}}, [&](const DeviceMesh& mesh) {
-      // Made from this file.
-      const StateDict expected = loaded(kFolder + "dtypes.safetensors", mesh);
-      const StateDict actual = loaded(found[0], mesh);
-      ASSERT_EQ(actual.tensors.size(), expected.tensors.size());
-      for (const auto& [name, tensor] : expected.tensors) {
-        const Tensor& own = actual.tensors.at("all/" + name);
-        EXPECT_EQ(own.dtype(), tensor.dtype());
-        const size_t bytes = static_cast<size_t>(tensor.local().numel()) * size_of(tensor.dtype());
-        EXPECT_EQ(std::memcmp(own.block().data, tensor.block().data, bytes), 0) << name;
-      }
-    });
+/// A directory for each format that was ever released.
+TEST(Interop, LoadsTheGoldenFilesOfAllFormats) {
+  for (const auto& [format, non_finite] : std::map<std::string, int64_t>{{"1", -1}, {"2", 0}}) {
+    const std::vector<std::string> found = list_checkpoints(kFolder + "format-" + format);
+    ASSERT_EQ(found.size(), 1u);
+    const CheckpointReport report = inspect_checkpoint(found[0]);
+    EXPECT_EQ(report.verdict, Verdict::complete) << report.reason;
+    EXPECT_EQ(report.ranks, 3);
+    EXPECT_EQ(report.tensors, 11);
+    EXPECT_EQ(report.non_finite, non_finite);
+    for (const int ranks : {1, 2, 4}) {
+      on_mesh({{"dp", ranks}}, [&](const DeviceMesh& mesh) {
+        // Made from this file.
+        const StateDict expected = loaded(kFolder + "dtypes.safetensors", mesh);
+        const StateDict actual = loaded(found[0], mesh);
+        ASSERT_EQ(actual.tensors.size(), expected.tensors.size());
+        for (const auto& [name, tensor] : expected.tensors) {
+          const Tensor& own = actual.tensors.at("all/" + name);
+          EXPECT_EQ(own.dtype(), tensor.dtype());
+          const size_t bytes =
+              static_cast<size_t>(tensor.local().numel()) * size_of(tensor.dtype());
+          EXPECT_EQ(std::memcmp(own.block().data, tensor.block().data, bytes), 0) << name;
+        }
+      });
+    }
   }
 }
 

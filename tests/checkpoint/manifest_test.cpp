@@ -145,7 +145,7 @@ TEST(Manifest, TellsTheLengthOfHeadersWithoutWritingThem) {
   const RankFiles files(manifest_with(6, {hybrid(2, 3)}, tensors));
   for (int rank = 0; rank < 6; ++rank) {
     const std::vector<uint64_t> hashes(static_cast<size_t>(blocks_in(files.data_bytes(rank))), 7);
-    const std::string header = files.header(rank, hashes);
+    const std::string header = files.header(rank, hashes, {rank, rank - 1});
     EXPECT_EQ(static_cast<int64_t>(header.size()), files.data_start(rank));
     EXPECT_EQ(files.data_start(rank) % RankFiles::kAlignment, 0);
   }
@@ -161,9 +161,10 @@ TEST(Manifest, RejectsWhatNobodyWroteInOneSentence) {
   const Manifest manifest = manifest_with(4, {fully_sharded(4)}, {{"w", f32, {8, 2}, 0}});
   const std::string text = text_of(manifest);
   const std::vector<BadManifest> table = {
-      {"\"format\":1", "\"format\":2", "is of format 2; this weft reads 1"},
-      {"\"format\":1", "\"format\":\"1\"", "has a string as \"format\", not a number"},
-      {"\"format\":1,", "", "has no \"format\""},
+      {"\"format\":2", "\"format\":3", "is of format 3; this weft reads 1 to 2"},
+      {"\"format\":2", "\"format\":0", "is of format 0; this weft reads 1 to 2"},
+      {"\"format\":2", "\"format\":\"1\"", "has a string as \"format\", not a number"},
+      {"\"format\":2,", "", "has no \"format\""},
       {"\"step\":3", "\"step\":-3", "says \"-3\" as its step"},
       {"\"step\":3", "\"step\":3.5", "says \"3.5\" as its step"},
       {"\"ranks\":4", "\"ranks\":0", "says \"0\" as its ranks"},

@@ -16,7 +16,7 @@
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
-#include "weft/file.h"
+#include "weft/extend/file.h"
 #include "weft/safetensors.h"
 
 namespace weft {
@@ -78,11 +78,13 @@ class Read : public testing::Test {
   /// Of a file, the share of its pages that the page cache has.
   static double cached_share(const std::string& path) {
     const File file("test", path);
-    const auto mapped = file.map();
-    std::vector<unsigned char> pages(static_cast<size_t>(file.size() + 4095) / 4096);
-    EXPECT_EQ(::mincore(const_cast<std::byte*>(mapped.get()), static_cast<size_t>(file.size()),
-                        pages.data()),
-              0);
+    const auto bytes = static_cast<size_t>(file.size());
+    const int opened = ::open(path.c_str(), O_RDONLY);
+    void* const mapped = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE, opened, 0);
+    std::vector<unsigned char> pages((bytes + 4095) / 4096);
+    EXPECT_EQ(::mincore(mapped, bytes, pages.data()), 0);
+    ::munmap(mapped, bytes);
+    ::close(opened);
     const auto cached = std::count_if(pages.begin(), pages.end(), [](auto is) { return is & 1; });
     return static_cast<double>(cached) / static_cast<double>(pages.size());
   }

@@ -6,6 +6,7 @@
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/ranks.h"
 
 namespace weft {
 namespace {

@@ -401,7 +401,7 @@ TEST(Safetensors, RejectsReadsOutsideTheTensor) {
                 }).starts_with(start + "of shape [105] has no box of "));
   }
   EXPECT_EQ(error([&] { file.entry("x\ny"); }),
-            "safetensors: " + kData + " holds no tensor \"x?y\"; it holds 11 others");
+            "safetensors: " + kData + " holds no tensor \"x\\x0ay\"; it holds 11 others");
 }
 
 }  // namespace

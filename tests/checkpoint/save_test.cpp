@@ -8,11 +8,14 @@
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/ranks.h"
 #include "weft/safetensors.h"
 #include "weft/storage.h"
 
 namespace weft {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// How a tensor of two dims may lie over meshes of one and two axes.
 std::vector<Placements> layouts_of(int axes) {
@@ -193,7 +196,7 @@ TEST(Save, RefusesWhatIsNoState) {
       StateDict numbers;
       numbers.numbers.emplace("\xff", 1);
       EXPECT_EQ(error_of([&] { saver.save(0, numbers); }),
-                "save: the key \"\xff\" of a number is not UTF-8");
+                "save: the key \"\\xff\" of a number is not UTF-8");
     }
   });
 }
@@ -202,17 +205,16 @@ TEST(Save, NamesADirectoryThatCannotBeWritten) {
   const Scratch scratch;
   scratch.write("file", "not a directory");
   run_ranks(1, [&](Communicator world) {
+    EXPECT_EQ(error_of([&] { CheckpointSaver(world, scratch.path("file")); }),
+              concat("checkpoint: ", scratch.path("file"), " cannot be written: Not a directory"));
     EXPECT_EQ(
-        error_of<std::runtime_error>([&] { CheckpointSaver(world, scratch.path("file")); }),
-        concat("mkdir: checkpoint: ", scratch.path("file"), ": it is there and no directory"));
-    EXPECT_EQ(
-        error_of<std::runtime_error>([&] { CheckpointSaver(world, scratch.path("file/below")); }),
-        concat("mkdir: checkpoint: ", scratch.path("file/below"), ": Not a directory"));
+        error_of([&] { CheckpointSaver(world, scratch.path("file/below")); }),
+        concat("checkpoint: ", scratch.path("file/below"), " cannot be written: Not a directory"));
     EXPECT_EQ(error_of([&] { CheckpointSaver(world, ""); }),
               "checkpoint: the directory has no name");
     // Read-only even for root.
-    EXPECT_NE(error_of<std::runtime_error>([&] { CheckpointSaver(world, "/proc/weft"); }),
-              "nothing");
+    EXPECT_EQ(error_of([&] { CheckpointSaver(world, "/proc/weft"); }),
+              "checkpoint: /proc/weft cannot be written: No such file or directory");
   });
 }
 
@@ -258,6 +260,30 @@ TEST(Save, KeepsTheNewestCompleteOnes) {
     }
     EXPECT_EQ(names, (std::vector<std::string>{"step-00000005", "step-00000004", "step-00000003"}));
   });
+}
+
+/// Newer work that someone gave an old step's name, and a directory whose files nobody can read.
+TEST(Save, RemovesNothingForItsName) {
+  const Scratch scratch;
+  const std::string directory = scratch.path("saved");
+  std::string renamed, damaged;
+  run_ranks(1, [&](Communicator world) {
+    StateDict state;
+    state.tensors.emplace("w", zeros({4}));
+    CheckpointSaver saver(world, directory, {.keep = 1});
+    const std::string name = directory + "/step-00000001-" + saver.generation();
+    renamed = name;
+    fs::rename(saver.save(50, state), renamed);
+    damaged = saver.save(2, state);
+    std::ofstream(damaged + "/rank-00000-of-00001.safetensors") << "short";
+    const std::string empty = directory + "/step-00000003-" + saver.generation();
+    fs::create_directory(empty);
+    for (const int64_t step : {4, 5, 6}) saver.save(step, state);
+    EXPECT_FALSE(fs::exists(empty));
+    EXPECT_FALSE(fs::exists(directory + "/step-00000004-" + saver.generation()));
+  });
+  EXPECT_TRUE(fs::exists(renamed));
+  EXPECT_TRUE(fs::exists(damaged));
 }
 
 TEST(Save, LeavesOtherRunsAlone) {

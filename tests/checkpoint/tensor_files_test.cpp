@@ -63,6 +63,7 @@ TEST(TensorFiles, RejectsABadIndexInOneSentence) {
       {"", " is empty; a JSON object is expected"},
       {"[]", ": the JSON is no object"},
       {"{", ": not valid JSON: parse error at line 1, column 2"},
+      {R"({"weight_map":{}})", "/model holds no tensors"},
       {R"({"metadata":{}})", ": there is no object \"weight_map\""},
       {R"({"weight_map":[]})", ": there is no object \"weight_map\""},
       {R"({"weight_map":{"a":1}})", ": the file of tensor \"a\" is no string but number"},
@@ -73,7 +74,7 @@ TEST(TensorFiles, RejectsABadIndexInOneSentence) {
       {R"({"weight_map":{"a":"/etc/passwd.safetensors"}})", " is not a plain *.safetensors name"},
       {R"({"weight_map":{"a":"one.bin"}})", " is not a plain *.safetensors name"},
       {R"({"weight_map":{"a":".."}})", " is not a plain *.safetensors name"},
-      {R"({"weight_map":{"a":"x\n.safetensors"}})", "\"x?.safetensors\" is not a plain"},
+      {R"({"weight_map":{"a":"x\n.safetensors"}})", "\"x\\x0a.safetensors\" is not a plain"},
       {R"({"weight_map":{"a":"three.safetensors"}})", "/three.safetensors: No such file"},
       {R"({"weight_map":{"a":"one.safetensors","z":"one.safetensors"}})",
        " places tensor \"z\" in one.safetensors, which does not hold it"},
@@ -88,6 +89,13 @@ TEST(TensorFiles, RejectsABadIndexInOneSentence) {
     EXPECT_TRUE(error.starts_with("safetensors")) << error;
     EXPECT_EQ(error.find('\n'), error.npos) << error;
   }
+}
+
+TEST(TensorFiles, RefusesAFileWithoutTensors) {
+  const Scratch scratch;
+  const std::string path =
+      scratch.write("empty.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
+  EXPECT_EQ(error_of([&] { TensorFiles{path}; }), "safetensors: " + path + " holds no tensors");
 }
 
 TEST(TensorFiles, NamesWhatIsMissing) {

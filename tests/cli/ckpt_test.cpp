@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,9 @@
 #include "tests/cli/program.h"
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
+#include "weft/communicator.h"
+#include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 namespace {
@@ -59,7 +63,7 @@ class Ckpt : public testing::Test {
   }
   static std::string only_checkpoint(const std::string& directory) {
     std::string found;
-    for (const auto& entry : fs::directory_iterator(directory)) found = entry.path().string();
+    for (const std::string& path : list_checkpoints(directory)) found = path;
     return found;
   }
 
@@ -90,7 +94,7 @@ TEST_F(Ckpt, SaysWhatIsWrongWithItsFlags) {
   expect(2, "ckpt verify x --ranks 2", "--ranks");
   expect(2, train("--save-every 2"), "--save-every needs --save DIR");
   expect(2, train("--keep -1 --save " + scratch_.path("s")), "--keep is -1");
-  expect(2, train("--resume " + scratch_.path("absent")), "is no directory");
+  expect(2, train("--resume " + scratch_.path("absent")), "is not a directory");
 }
 
 TEST_F(Ckpt, ImportsAndExportsBitByBit) {
@@ -144,9 +148,9 @@ TEST_F(Ckpt, GoesOnAsIfNeverStopped) {
   const std::map<int64_t, double> before = losses(whole);
   ASSERT_EQ(before.size(), 8u);
   // The newest two are broken: it says so and goes on from step 3.
-  for (const auto& entry : fs::directory_iterator(saved)) {
-    if (entry.path().string().find("step-00000003") != std::string::npos) continue;
-    fs::remove(entry.path() / "rank-00000-of-00004.safetensors");
+  for (const std::string& path : list_checkpoints(saved)) {
+    if (path.find("step-00000003") != std::string::npos) continue;
+    fs::remove(path + "/rank-00000-of-00004.safetensors");
   }
   const std::string meshes[] = {same,
                                 "--mesh dp=1 ",
@@ -172,9 +176,92 @@ TEST_F(Ckpt, GoesOnAsIfNeverStopped) {
     }
   }
   expect(2, train("--steps 6 --seed 7 --resume " + saved),
-         "the checkpoint's run has seed 0 but this run 7");
+         "--resume: seed is 7, the checkpoint's is 0");
   fs::create_directory(scratch_.path("none"));
   expect(0, train("--steps 1 --resume " + scratch_.path("none")), "has no complete checkpoint");
+}
+
+/// One command starts a run and takes it up again, whatever an interruption left.
+TEST_F(Ckpt, StartsAndRestartsByOneCommand) {
+  const std::string saved = scratch_.path("runs/new");
+  const std::string once = train("--mesh dp=2 --steps 3 --save " + saved + " --resume " + saved);
+  // A name with the same meaning is the same directory.
+  const std::string other =
+      train("--mesh dp=2 --steps 3 --save " + saved + "/ --resume " + scratch_.path("runs/./new"));
+  expect(0, once, "the run starts at step 1");
+  expect(0, once, "after step 3");
+  fs::remove_all(saved);
+  expect(0, other, "the run starts at step 1");
+  // What a kill in the first save leaves: a rank's file is missing, or none is there yet.
+  fs::remove(fs::path(newest(saved)) / "rank-00001-of-00002.safetensors");
+  fs::create_directory(saved + "/step-00000002-0123456789abcdef");
+  std::ofstream(saved + "/step-00000002-0123456789abcdef/.rank-00000-of-00002.safetensors.tmp");
+  const std::string remains = newest(saved);
+  const Outcome outcome = run_weft(once);
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_NE(outcome.text.find("passed over " + remains + ", which is INCOMPLETE"),
+            std::string::npos)
+      << outcome.text;
+  EXPECT_NE(outcome.text.find("the run starts at step 1"), std::string::npos) << outcome.text;
+  EXPECT_TRUE(fs::exists(remains));
+  expect(0, once, "after step 3");
+  // A directory that is not also --save is an error, and so is complete work that is damaged.
+  expect(2, train("--resume " + scratch_.path("absent")), "is not a directory");
+  expect(2, train("--resume " + scratch_.path("absent") + " --save " + scratch_.path("other")),
+         "is not a directory");
+  EXPECT_FALSE(fs::exists(scratch_.path("other")));
+  for (const std::string& path : list_checkpoints(saved)) {
+    if (inspect_checkpoint(path, {.depth = Inspection::headers}).verdict != Verdict::complete)
+      continue;
+    std::ofstream(path + "/rank-00000-of-00002.safetensors") << "short";
+  }
+  expect(1, once, "none of the 3 checkpoints in ");
+}
+
+TEST_F(Ckpt, SavesNothingThatIsNotFiniteUnlessTold) {
+  // The update of the last step makes NaN of a finite loss.
+  const std::string saved = scratch_.path("saved"), none = scratch_.path("none");
+  expect(1, train("--steps 1 --lr 1e38 --save " + none), "the validation loss at step 1 is ");
+  EXPECT_TRUE(list_checkpoints(none).empty());
+  expect(1, train("--steps 1 --lr 1e38 --save-non-finite --save " + none), "saved ");
+  expect(0, "ckpt ls " + none, ", finite elements: all but 12112, the first in tensor \"model/");
+  expect(0, "ckpt verify " + none, ", finite elements: all but 12112, the first in tensor ");
+  expect(0, "ckpt ls " + only_checkpoint(none), "\nfinite elements: all but 12112");
+  const std::string data = std::string(WEFT_SOURCE_DIR) + "/tests/checkpoint/data/";
+  expect(0, "ckpt ls " + data + "dcp", "\nfinite elements: unknown");
+  expect(0, "ckpt ls " + data + "format-1", ", finite elements: unknown");
+
+  // A moment of a row that no text uses: each loss stays finite.
+  expect(0, train("--mesh dp=2 --steps 2 --save-every 1 --save " + saved), "saved ");
+  const std::string moment = "optimizer/model.embed_tokens.weight.m", last = newest(saved);
+  run_ranks(1, [&](Communicator world) {
+    StateDict state;
+    const CheckpointContents contents = checkpoint_contents(last);
+    for (const auto& [name, tensor] : contents.tensors) {
+      state.tensors.emplace(name, zeros(tensor.shape, {.dtype = tensor.dtype}));
+    }
+    state.numbers = contents.numbers;
+    load(last, state);
+    fill_(slice(state.tensors.at(moment), 0, 255, 256), std::nan(""));
+    fs::remove_all(last);
+    CheckpointSaver(world, saved).save(2, state);
+  });
+  const std::string poisoned = newest(saved), more = train("--mesh dp=2 --steps 3 --resume ");
+  expect(0, more + saved, "passed over " + poisoned + ", which is COMPLETE: finite elements: all");
+  expect(0, more + saved, "after step 1");
+  expect(0, more + poisoned,
+         "warning: loading " + poisoned + ", finite elements: all but 16, the first in tensor \"" +
+             moment + "\"");
+  const std::string into = scratch_.path("into");
+  const Outcome refused = run_weft(more + poisoned + " --save " + into);
+  EXPECT_EQ(refused.code, 1) << refused.text;
+  EXPECT_NE(refused.text.find("save: tensor \"model/model.embed_tokens.weight\" at step 3 is not "
+                              "finite on rank "),
+            std::string::npos)
+      << refused.text;
+  EXPECT_EQ(newest_complete_checkpoint(into), "");
+  expect(0, more + poisoned + " --save-non-finite --save " + scratch_.path("told"), "saved ");
+  expect(0, "ckpt ls " + scratch_.path("told"), "all but 32, ");
 }
 
 TEST_F(Ckpt, KeepsRunsApart) {
@@ -195,8 +282,8 @@ TEST_F(Ckpt, KeepsRunsApart) {
   const std::string last = newest(saved);
   expect(0, once + " --steps 6 --resume " + last, "after step 5");
   expect(2, once + " --steps 7 --resume " + last, "which is newer than --resume " + last);
-  for (const auto& entry : fs::directory_iterator(saved)) {
-    fs::remove(entry.path() / "rank-00000-of-00002.safetensors");
+  for (const std::string& path : list_checkpoints(saved)) {
+    fs::remove(path + "/rank-00000-of-00002.safetensors");
   }
   expect(1, once + " --steps 7 --resume " + saved, "none of the 4 checkpoints in ");
   expect(1, once + " --steps 7 --resume " + last, "is INCOMPLETE: ");
@@ -266,7 +353,7 @@ TEST_F(Ckpt, ContinuesATextAlikeOnAnyRanks) {
   expect(2, "sample --resume " + saved + " --prompt x --ranks 3", "which the 3 ranks");
   expect(2, "sample --resume " + saved + " --prompt ''", "--prompt is empty");
   expect(2, "sample --resume " + saved + " --prompt x --tokens 0", "--tokens is 0");
-  expect(2, "sample --resume " + scratch_.path("absent") + " --prompt x", "is no directory");
+  expect(2, "sample --resume " + scratch_.path("absent") + " --prompt x", "is not a directory");
 }
 
 /// The newest has a bad byte in its last block, which only loading reads.
@@ -310,7 +397,13 @@ int code_of_signalled(const std::string& command, const std::string& saved, cons
   }
   // While it trains and saves every other step.
   std::error_code ignored;
-  for (int i = 0; i < 600 && (!fs::exists(saved, ignored) || fs::is_empty(saved, ignored)); ++i) {
+  const auto is_saving = [&] {
+    for (const auto& entry : fs::directory_iterator(saved, ignored)) {
+      if (entry.path().filename().string().starts_with("step-")) return true;
+    }
+    return false;
+  };
+  for (int i = 0; i < 600 && !is_saving(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   signal(child);
@@ -333,6 +426,38 @@ TEST_F(Ckpt, SavesWhenItIsTerminated) {
     EXPECT_EQ(code, 128 + SIGTERM) << times;
     expect(0, "ckpt verify " + saved, "COMPLETE");
     expect(0, train("--steps 1 --mesh dp=2 --resume " + saved), "resumed from");
+  }
+}
+
+/// The first is refused a directory that is in use; the second takes it from a job that was
+/// stopped, which ends when it goes on.
+TEST_F(Ckpt, TwoJobsDoNotMixInOneDirectory) {
+  const std::string saved = scratch_.path("saved"), log = scratch_.path("log");
+  const std::string flags = "--mesh dp=2 --save-every 2 --keep 2 --lease-seconds 8 --save " + saved;
+  const std::string second = train("--steps 1 " + flags + " --resume " + saved);
+  const std::string command = concat("unset SLURM_JOB_ID WEFT_JOB; exec ", WEFT_PROGRAM, " ",
+                                     train("--steps 1000000 " + flags), " >", log, " 2>&1");
+  const int code = code_of_signalled(command, saved, [&](pid_t child) {
+    expect(2, second, concat("is being saved to by process ", child, " of host "));
+    expect(2, "run -n 2 -- " WEFT_PROGRAM " " + second, "is being saved to by process ");
+    ::kill(child, SIGSTOP);
+    expect(0, second, "; waiting at most 8 s for a sign of life");
+    ::kill(child, SIGCONT);
+  });
+  EXPECT_EQ(code, 1);
+  std::ostringstream text;
+  text << std::ifstream(log).rdbuf();
+  EXPECT_NE(text.str().find("weft: save: the lease of " + saved + " was taken over by process "),
+            std::string::npos)
+      << text.str().substr(text.str().size() - std::min<size_t>(text.str().size(), 2000));
+  // Nobody waits for a job that ended.
+  const Outcome outcome = run_weft(second);
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_EQ(outcome.text.find("waiting"), std::string::npos) << outcome.text;
+  // A save that the stop interrupted stays incomplete.
+  for (const std::string& path : list_checkpoints(saved)) {
+    const Verdict verdict = inspect_checkpoint(path).verdict;
+    EXPECT_TRUE(verdict == Verdict::complete || verdict == Verdict::incomplete) << path;
   }
 }
 
@@ -362,7 +487,7 @@ TEST_F(Ckpt, RefusesOtherDataOnAnotherRank) {
   const std::string data = scratch_.path("data");
   const std::string command = concat("run -n 2 -- sh -c 'cd ", data, "-$WEFT_RANK && exec ",
                                      WEFT_PROGRAM, " train --data . --batch 4 --seq 16 --steps 2'");
-  expect(2, command, "rank 1 reads ");
+  expect(2, command, "rank 1 has data ");
 }
 
 }  // namespace

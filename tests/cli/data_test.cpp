@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 
 #include "tests/support/scratch.h"
+#include "weft/error.h"
 
 namespace weft::cli {
 namespace {
@@ -55,7 +57,7 @@ TEST(Data, ReadsFilesAndDirectoriesInOrder) {
   EXPECT_EQ(stream.files(), 4);
 }
 
-TEST(Data, ReadsLargeFilesMapped) {
+TEST(Data, ReadsLargeFilesWhereTheyAreWanted) {
   const Scratch scratch;
   std::string large(3 << 20, 'x');
   large.back() = 'y';
@@ -74,6 +76,43 @@ TEST(Data, ReadsTokenShardsOfBothForms) {
   stream.copy(1, middle);
   EXPECT_EQ(middle, (std::vector<int64_t>{7, 1, 50256}));
   stream.copy(5, {});
+}
+
+TEST(Data, ReadsLargeShardsWhereTheyAreWanted) {
+  const Scratch scratch;
+  std::vector<uint32_t> tokens(400'003);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint32_t>(i * 7 % 100'000);
+  const auto count = static_cast<int32_t>(tokens.size());
+  const auto path = write_shard<uint32_t>(scratch, "a.bin", tokens, 20240801, 7, count);
+  const TokenStream stream(Paths{path, path}, 100'000);
+  EXPECT_EQ(stream.paths(), (Paths{path, path}));
+  for (const int64_t from : {0, 4095, 8191, 399'000, 400'003, 790'003}) {
+    std::vector<int64_t> read(10'000);
+    stream.copy(from, read);
+    for (size_t i = 0; i < read.size(); ++i) {
+      ASSERT_EQ(read[i], tokens[(static_cast<size_t>(from) + i) % tokens.size()])
+          << from << ' ' << i;
+    }
+  }
+  tokens[300'001] = 100'000;
+  (void)write_shard<uint32_t>(scratch, "a.bin", tokens, 20240801, 7, count);
+  EXPECT_EQ(error_of([&] { TokenStream(Paths{path}, 100'000); }),
+            concat("data: ", path,
+                   ": token 300001 is 100000, but the model's vocabulary has 100000 ids"));
+}
+
+TEST(Data, SaysWhenAFileIsCut) {
+  const Scratch scratch;
+  const std::string path = scratch.write("a", std::string(2 << 20, 'x'));
+  const TokenStream stream(Paths{path}, 256);
+  std::vector<int64_t> read(100);
+  std::filesystem::resize_file(path, 1'000'010);
+  stream.copy(900'000, read);
+  EXPECT_EQ(
+      error_of<std::runtime_error>([&] { stream.copy(1'000'000, read); }),
+      concat("pread: data: ", path,
+             " ends at byte 1000010, but bytes 1000000 to 1000100 are wanted; it was cut since "
+             "it was opened with 2097152 bytes"));
 }
 
 TEST(Data, SaysWhatIsWrongWithAPath) {

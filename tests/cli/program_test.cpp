@@ -60,9 +60,9 @@ TEST_F(Program, RefusesWrongFlags) {
   expect_usage_error("train", "--data");
   expect_usage_error(small("--nonsense 3"), "--nonsense");
   expect_usage_error(small("--steps many"), "--steps");
-  expect_usage_error(small("--steps 0"), "--steps is 0; at least 1");
-  expect_usage_error(small("--batch -1"), "--batch is -1; at least 1");
-  expect_usage_error(small("--lr 0"), "--lr is 0; above 0");
+  expect_usage_error(small("--steps 0"), "--steps is 0, expected a whole number from 1");
+  expect_usage_error(small("--batch -1"), "--batch is -1, expected a whole number from 1");
+  expect_usage_error(small("--lr 0"), "--lr is 0, expected a finite number above 0");
   expect_usage_error(small("--ranks 0"), "--ranks");
 }
 
@@ -114,7 +114,7 @@ TEST_F(Program, EstimatesWorldsThatAreNotThere) {
           "--batch 512 --machine h100 --dtype bf16 --schedule");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
   for (const char* part : {"512 ranks", "optimizer", "over shard", "within a host",
-                           "over replicate", "across hosts", "tokens/s", "gather the root"}) {
+                           "over replicate", "across hosts", "tokens/s", "unshard the root"}) {
     EXPECT_NE(outcome.text.find(part), std::string::npos) << part << "\n" << outcome.text;
   }
 }
@@ -148,7 +148,8 @@ TEST_F(Program, TellsTheFractionOfAPeakThatIsSaid) {
   const auto operations = static_cast<double>(6 * parameters + 12 * 4 * 256 * 16);
   EXPECT_NEAR(line["mfu"].get<double>(),
               line["tokens_per_second"].get<double>() * operations / (2 * 0.5e12), 1e-12);
-  expect_usage_error(small("--peak-tflops -1"), "--peak-tflops is -1; above 0");
+  expect_usage_error(small("--peak-tflops -1"),
+                     "--peak-tflops is -1, expected a finite number above 0");
 }
 
 TEST_F(Program, RefusesFilesThatAreNotThereOrMalformed) {

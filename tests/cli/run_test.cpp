@@ -46,7 +46,7 @@ TEST_F(Run, RefusesWrongFlags) {
     EXPECT_EQ(outcome.code, 2) << arguments << outcome.text;
     EXPECT_NE(outcome.text.find(sentence), std::string::npos) << arguments << outcome.text;
   };
-  expect_usage_error("-n 0 -- true", "-n is 0; at least 1");
+  expect_usage_error("-n 0 -- true", "-n is 0, expected a whole number from 1 to 1024");
   expect_usage_error("-n 2 --frob true", "there is no flag \"--frob\"");
   expect_usage_error("-n x -- true", "-n");
   expect_usage_error("-- true", "-n");
@@ -54,6 +54,8 @@ TEST_F(Run, RefusesWrongFlags) {
   expect_usage_error("-n 2 --", "no program");
   expect_usage_error("-n 2 --timeout -1 -- true", "--timeout is -1");
   expect_usage_error("-n 2 --timeout nan -- true", "--timeout");
+  EXPECT_EQ(weft_run("-n x -- true").text,
+            "weft: -n is x, expected a whole number from 1 to 1024\n");
 }
 
 TEST_F(Run, TakesTheProgramsFlagsForItsOwn) {
@@ -246,6 +248,30 @@ TEST_F(Run, TellsWhereTheFlightRecordIs) {
   const std::string given = scratch_.path("given");
   EXPECT_EQ(weft_run(record + "0'", concat("WEFT_FLIGHT=", given, ' ')).code, 0);
   EXPECT_TRUE(std::filesystem::exists(given + "/rank-1.json"));
+}
+
+TEST_F(Run, KeepsTheNewestFlightRecords) {
+  const std::string mine = concat("weft-flight-", ::getuid(), "-999999999-");
+  for (int i = 0; i < 20; ++i) {
+    const std::string file = concat(mine, 10 + i, "/rank-0.json");
+    scratch_.write(file, "{}");
+    const auto age = std::chrono::hours(100 - i);
+    std::filesystem::last_write_time(scratch_.path(concat(mine, 10 + i)),
+                                     std::filesystem::file_time_type::clock::now() - age);
+  }
+  // Neither the record of a job that runs, nor what a link names.
+  const std::string running = concat("weft-flight-", ::getuid(), '-', ::getpid(), "-1");
+  const std::string kept = scratch_.write("elsewhere/file", "kept");
+  scratch_.write(running + "/rank-0.json", "{}");
+  std::filesystem::create_directory_symlink(scratch_.path("elsewhere"), scratch_.path(mine + "00"));
+  const Outcome outcome = weft_run("-n 2 -- sh -c 'mkdir -p $WEFT_FLIGHT; exit 1'",
+                                   concat("unset WEFT_FLIGHT; TMPDIR=", scratch_.root(), ' '));
+  EXPECT_EQ(outcome.code, 1);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(std::filesystem::exists(scratch_.path(concat(mine, 10 + i))), i >= 5) << i;
+  }
+  EXPECT_TRUE(std::filesystem::exists(scratch_.path(running + "/rank-0.json")));
+  EXPECT_TRUE(std::filesystem::exists(kept));
 }
 
 }  // namespace

@@ -5,9 +5,11 @@
 
 #include "cli/overlap.h"
 #include "weft/autograd.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/ranks.h"
 
 namespace weft::cli {
 
@@ -52,23 +54,23 @@ static MeasuredStep measured_step(const LlamaConfig& config, const ParallelOptio
   return measured;
 }
 
-static LlamaConfig small_llama() {
+static LlamaConfig small_llama(int64_t layers = 3) {
   LlamaConfig config = llama_config("tiny");
   config.dim = 48;
   config.ffn = 100;
   config.head_dim = 12;
-  config.layers = 3;
+  config.layers = layers;
   config.vocabulary = 67;
   return config;
 }
 
-static void expect_told_beforehand(ParallelOptions options) {
+static void expect_told_beforehand(ParallelOptions options, int64_t layers = 3) {
   SCOPED_TRACE(options.mesh + " " + options.strategy + " " + options.dtype + " " +
                options.recompute);
   options.batch = 8;
   options.seq = 16;
   const int ranks = complete(options, 0, 64, "--ranks");
-  const LlamaConfig config = small_llama();
+  const LlamaConfig config = small_llama(layers);
   const MeasuredStep measured = measured_step(config, options, ranks);
   const StepCost cost = step_cost(fake_world(0, ranks, 8), config, options, 8);
   for (int i = 0; i < kPurposes; ++i) {
@@ -101,6 +103,17 @@ TEST(StepCost, IsWhatAStepTakesUnderTensorParallelism) {
   expect_told_beforehand({.mesh = "dp=2,tp=2"});
   expect_told_beforehand({.mesh = "dp=2,tp=2", .sequence_parallel = true});
   expect_told_beforehand({.mesh = "a=2,b=2,tp=2", .strategy = "hsdp"});
+}
+
+TEST(StepCost, OfManyLayersIsThatOfFewContinued) {
+  for (const int64_t layers : {12, 17}) {
+    expect_told_beforehand({.mesh = "dp=3"}, layers);
+    expect_told_beforehand({.mesh = "dp=2", .recompute = "selective"}, layers);
+    expect_told_beforehand({.mesh = "dp=2", .recompute = "full", .keep_gathered = true}, layers);
+    expect_told_beforehand({.mesh = "a=2,b=2,tp=2", .strategy = "hsdp", .accumulate = 4}, layers);
+    expect_told_beforehand({.mesh = "dp=2", .strategy = "zero2", .dtype = "bf16", .accumulate = 8},
+                           layers);
+  }
 }
 
 TEST(StepCost, IsPredictedForARankWhoseRandomNumbersStay) {

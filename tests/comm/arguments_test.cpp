@@ -3,11 +3,10 @@
 
 #include "tests/support/scratch.h"
 #include "weft/communicator.h"
-#include "weft/context.h"
 
 namespace weft {
 
-/// Rank 1 of 3: what is wrong is found before anything is sent.
+/// Rank 1 of 3: invalid arguments are detected before anything is sent.
 static Communicator rank_of_three() { return fake_world(1, 3); }
 
 static float memory[64];

@@ -4,6 +4,7 @@
 #include "tests/comm/mpi_backend.h"
 #include "tests/comm/nccl_backend.h"
 #include "tests/support/processes.h"
+#include "weft/ranks.h"
 
 namespace weft {
 

@@ -10,33 +10,32 @@
 #include <tuple>
 #include <vector>
 
-#include "src/numeric.h"
+#include "src/base/numeric.h"
 #include "weft/communicator.h"
-#include "weft/context.h"
 
 namespace weft {
 
-/// A kind of communicator as the conformance cases see it: something that runs a body on n ranks.
+/// A kind of communicator for the conformance cases: runs a body on n ranks.
 struct Backend {
   const char* name;
   std::function<void(int ranks, const std::function<void(Communicator)>& body)> run;
-  /// Reductions add in the order of the ranks.
+  /// Whether reductions add in rank order.
   bool adds_in_rank_order = true;
-  /// To be run on.
+  /// The maximum number of ranks to run on.
   int most_ranks = 8;
 };
 inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
   return out << backend.name;
 }
 
-/// The kinds there are, and the numbers of ranks to run each on. Under mpirun there is one kind,
-/// and one number.
+/// All kinds, and the numbers of ranks to run each on. Under mpirun there is one kind and one
+/// number.
 std::vector<Backend> all_backends();
-/// Those whose memory is not copied to another place first.
+/// The kinds that do not copy memory to another device first.
 std::vector<Backend> backends_of_the_host();
 std::vector<int> all_sizes();
 
-/// A case for each backend and number of ranks.
+/// A test case for each backend and number of ranks.
 class OnRanks : public testing::TestWithParam<std::tuple<Backend, int>> {
  protected:
   int ranks() const { return std::get<1>(GetParam()); }
@@ -98,7 +97,7 @@ inline std::ostream& operator<<(std::ostream& out, const Numbers& numbers) {
   return out << (numbers.size() > 16 ? " ... ]" : " ]");
 }
 
-/// What rank r holds at index i: small numbers of both signs (0 and 1 of bools), exact in every
+/// The value of rank r at index i: small numbers of both signs (0 and 1 for bool), exact in every
 /// dtype.
 inline double value_of(DType dtype, int rank, int64_t i) {
   const auto number = static_cast<double>((rank * 7 + i * 3 + i / 11) % 13);
@@ -111,7 +110,7 @@ inline Numbers numbers_of(DType dtype, int rank, int64_t size) {
   return numbers;
 }
 
-/// How many elements each of n ranks has: even, uneven, mostly none, none, and beyond a block.
+/// Elements per rank for n ranks: even, uneven, mostly none, none, and more than a block.
 inline std::vector<std::vector<int64_t>> count_patterns(int n) {
   std::vector<std::vector<int64_t>> patterns(5);
   for (int r = 0; r < n; ++r) {

@@ -7,6 +7,7 @@
 #include "tests/comm/backends.h"
 #include "tests/support/scratch.h"
 #include "weft/error.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
@@ -25,7 +26,7 @@ class ReaderOf final : public ExchangeReader {
 
 static Block number_block(int64_t& number) { return dense_block(&number, i64, {1}); }
 
-/// The number that a rank shows in a phase.
+/// The number that a rank publishes in a phase.
 static int64_t number_in(const void* shown, int phase) {
   return *static_cast<const Block*>(shown)[phase].as<int64_t>();
 }
@@ -37,7 +38,7 @@ TEST_P(Exchanges, EachPhaseBeginsWhenAllHaveEndedTheOneBefore) {
   run([&](Communicator world) {
     if (world.size() == 1) return;
     for (int round = 0; round < 100; ++round) {
-      // Each phase adds what all held in the phase before.
+      // Each phase adds up the values of all ranks in the phase before.
       std::array<int64_t, 4> levels{world.rank() + round, 0, 0, 0};
       std::array<Block, 3> blocks;
       for (size_t i = 0; i < 3; ++i) blocks[i] = number_block(levels[i]);

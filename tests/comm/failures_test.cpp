@@ -11,8 +11,8 @@
 #include "src/comm/transport.h"
 #include "tests/support/scratch.h"
 #include "weft/communicator.h"
-#include "weft/context.h"
 #include "weft/error.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
@@ -42,7 +42,7 @@ static void broadcast(const Communicator& group, int root) {
   group.broadcast({&piece, 1}, root).wait();
 }
 
-/// What each of three ranks saw, and what run_ranks threw.
+/// The errors that each of three ranks saw, and the one that run_ranks threw.
 struct Outcome {
   std::string thrown;
   std::string seen[3];
@@ -163,7 +163,7 @@ TEST(Failures, TestGivesUpAtTheDeadlineToo) {
 }
 
 TEST(Failures, TheTimeBetweenTestsIsNotWaitedFor) {
-  // Longer than the deadline, and rank 1 is late for the second phase.
+  // Takes longer than the deadline, and rank 1 is late for the second phase.
   run_ranks(2,
             [](Communicator world) {
               std::vector<float> values(100'000, 1);
@@ -192,7 +192,7 @@ TEST(Failures, AMemberOfASubgroupIsNamedInBothGroups) {
   EXPECT_EQ(outcome.at_fault, 2);
 }
 
-/// Rank 2 calls something else than ranks 0 and 1.
+/// A call of rank 2 that differs from that of ranks 0 and 1.
 struct Divergence {
   const char* name;
   Body others;
@@ -304,7 +304,7 @@ TEST(Failures, AMessageThatNobodySendsOrReceives) {
 }
 
 TEST(Failures, MemoryIsLeftAloneWhenItsOwnerThrows) {
-  // Under a sanitizer a late reader would be caught: rank 0 frees what the others read.
+  // A sanitizer would detect a late reader: rank 0 frees memory that the others read.
   for (int round = 0; round < 30; ++round) {
     const Outcome outcome = outcome_of([&](Communicator world) {
       const int64_t size = 50000;

@@ -4,10 +4,11 @@
 #include "src/comm/transport.h"
 #include "tests/comm/backends.h"
 #include "tests/support/scratch.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
-/// Everything a rank can call, with uneven counts; returns after all have ended.
+/// Makes every call of a rank, with uneven counts; returns when all are complete.
 static void call_everything(const Communicator& world) {
   const auto n = static_cast<size_t>(world.size());
   std::vector<int64_t> counts(n);
@@ -89,7 +90,7 @@ TEST(FakeWorld, HostsFollowTheRanks) {
   EXPECT_EQ(group.name(), "world/three");
 }
 
-/// Counts the absent ranks it is shown.
+/// Counts the absent ranks passed to it.
 class AbsentReader final : public ExchangeReader {
  public:
   int64_t read(int, std::span<const void* const> shown) override {
@@ -111,7 +112,9 @@ TEST(FakeWorld, AnExchangeSeesNullForAbsentRanks) {
 }
 
 TEST(FakeWorld, ErrorsSayWhatIsWrong) {
-  EXPECT_EQ(error_of([] { fake_world(0, 0); }), "fake_world: size is 0; it must be at least 1");
+  EXPECT_EQ(error_of([] { fake_world(0, 0); }), "fake_world: size is 0, expected 1 to 1048576");
+  EXPECT_EQ(error_of([] { fake_world(0, INT32_MAX); }),
+            "fake_world: size is 2147483647, expected 1 to 1048576");
   EXPECT_EQ(error_of([] { fake_world(4, 4); }), "fake_world: there is no rank 4 in a world of 4");
   EXPECT_EQ(error_of([] { fake_world(0, 4, 0); }),
             "fake_world: 0 ranks a host; it must be at least 1");

@@ -14,15 +14,17 @@
 
 #include "tests/support/processes.h"
 #include "tests/support/scratch.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/ranks.h"
 
 namespace weft {
 namespace {
 
 using nlohmann::json;
 
-/// WEFT_FLIGHT for a scope.
+/// Sets WEFT_FLIGHT for a scope.
 class FlightFolder {
  public:
   explicit FlightFolder(const std::string& path) { ::setenv("WEFT_FLIGHT", path.c_str(), 1); }
@@ -95,7 +97,7 @@ TEST(Flight, KeepsTheLast) {
   FlightOperation old = record.begin("w", signature, 1);
   for (uint64_t i = 2; i <= 3000; ++i) record.begin("w", signature, i).ended();
   old.started();
-  old.ended();  // its place is another's: 1 + 1024
+  old.ended();  // its entry was reused by number 1 + 1024
   const auto all = record.operations();
   ASSERT_EQ(all.size(), FlightRecord::kEntries);
   EXPECT_EQ(all.front().sequence, 3000 - FlightRecord::kEntries + 1);
@@ -110,7 +112,7 @@ TEST(Flight, IsReadWhileItIsWritten) {
   FlightRecord record(0, 1);
   std::atomic<bool> stop{false};
   std::thread writer([&] {
-    // Each entry says one number in three places.
+    // Each entry contains one number in three fields.
     for (int64_t i = 1; !stop; ++i) {
       FlightOperation operation =
           record.begin(std::to_string(i), signature_of(ReduceOp::sum, i), uint64_t(i));
@@ -161,7 +163,7 @@ TEST(Flight, TellsTimesInNanoseconds) {
 }
 
 TEST(Flight, CostsLittle) {
-  // A bound that a debug build on a busy machine keeps too; what it is, is printed.
+  // A bound that also holds for a debug build on a busy machine; the measured value is printed.
   FlightRecord record(0, 1);
   const Signature signature = signature_of(ReduceOp::sum, 16);
   double best = 1e9;

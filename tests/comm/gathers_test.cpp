@@ -6,7 +6,7 @@ namespace weft {
 class Gathers : public OnRanks {};
 INSTANTIATE_TEST_SUITE_P(All, Gathers, on_all_ranks(), case_name);
 
-/// All ranks' parts one after the other, part r being rank r's first numbers.
+/// All ranks' parts concatenated; part r contains rank r's first numbers.
 static Numbers whole_of(DType dtype, const std::vector<int64_t>& counts) {
   Numbers whole(dtype, total_of(counts));
   int64_t at = 0;
@@ -155,7 +155,7 @@ TEST_P(Gathers, ScatterCutsWhatTheRootHolds) {
   });
 }
 
-/// Elements that rank `from` sends to rank `to`: some pairs exchange nothing.
+/// Elements that rank `from` sends to rank `to`: zero for some pairs.
 static int64_t sent_between(int from, int to) { return (from * 3 + to * 5) % 4; }
 
 TEST_P(Gathers, AllToAllWithACountForEachPair) {

@@ -27,12 +27,12 @@ static int64_t available_gigabytes() {
   return 0;
 }
 
-/// Memory that the system has not given yet.
+/// Memory that has not been touched, so that the system has not allocated its pages.
 static std::unique_ptr<std::byte[]> untouched(int64_t bytes) {
   return std::unique_ptr<std::byte[]>(new std::byte[static_cast<size_t>(bytes)]);
 }
 
-/// Numbers that repeat at no power of two; their sum over two ranks is exact.
+/// Numbers whose period is not a power of two; their sum over two ranks is exact.
 static float large_value(int rank, int64_t i) { return static_cast<float>((i + rank * 5) % 1021); }
 
 static void fill(float* values, int64_t count, int rank) {
@@ -43,7 +43,7 @@ static void fill(float* values, int64_t count, int rank) {
   }
 }
 
-/// Looks at the first, at the last, and at each 61st.
+/// Checks every 61st value and the last.
 template <class Expected>
 static void expect_values(const float* values, int64_t count, Expected&& expected) {
   int64_t wrong = values[count - 1] != expected(count - 1);

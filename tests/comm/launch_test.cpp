@@ -17,7 +17,7 @@
 #include <set>
 #include <thread>
 
-#include "src/comm/shared/rendezvous.h"
+#include "src/comm/memory/rendezvous.h"
 #include "src/comm/world.h"
 #include "tests/support/processes.h"
 #include "tests/support/scratch.h"
@@ -29,7 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// Launches /bin/sh with scripts; what they write lands in files.
+/// Launches /bin/sh with scripts, whose output goes to files.
 class Launch : public testing::Test {
  protected:
   LaunchReport sh(int ranks, const std::string& script, LaunchOptions options = {}) {
@@ -58,7 +58,7 @@ class Launch : public testing::Test {
     for (std::string line; std::getline(in, line);) all.insert(line);
     return all;
   }
-  /// Waits until that many lines are in a file that ranks write.
+  /// Waits until a file that ranks write has that many lines.
   void await_lines(const std::string& name, size_t count) const {
     for (int i = 0; i < 500 && lines(name).size() < count; ++i) ::usleep(10'000);
   }
@@ -67,7 +67,7 @@ class Launch : public testing::Test {
   double took_ = 0;
 };
 
-/// True when a process is there and no zombie.
+/// True when a process exists and is not a zombie.
 bool is_alive(int pid) {
   std::ifstream file(concat("/proc/", pid, "/stat"));
   std::string line;
@@ -75,7 +75,7 @@ bool is_alive(int pid) {
   return line[line.rfind(')') + 2] != 'Z';
 }
 
-/// Descriptors of this process, or those that a program which it starts has too.
+/// Open descriptors of this process, or only those that child programs inherit.
 size_t open_descriptors(bool inherited = false) {
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -150,7 +150,7 @@ TEST_F(Launch, ShowsProgressLines) {
 }
 
 TEST_F(Launch, MixesNoLinesOfMuchOutput) {
-  // 2.9 MB of each of 4 ranks, in writes that end anywhere.
+  // 2.9 MB from each of 4 ranks, in writes that end at arbitrary bytes.
   const std::string script = "seq -f \"rank $WEFT_RANK writes line %08.0f of many\" 1 80000";
   for (const bool prefix : {true, false}) {
     const LaunchReport report = sh(4, script, {.prefix = prefix});
@@ -236,7 +236,7 @@ TEST_F(Launch, EndsAllAfterTheTimeout) {
   EXPECT_EQ(report.cause, "ended all ranks: the timeout of 0.3 s passed");
   EXPECT_GT(took_, 1.2);
   EXPECT_LT(took_, 3);
-  // Who ends well when told does not make it a success; who is in time is none.
+  // Exit code 0 after SIGTERM does not hide the timeout; a job that ends in time has none.
   report =
       sh(1, "trap 'exit 0' TERM; while :; do sleep 0.05; done", {.timeout = milliseconds(200)});
   EXPECT_EQ(report.code, 124);
@@ -262,7 +262,7 @@ TEST_F(Launch, NamesAProgramThatCannotBeStarted) {
 TEST_F(Launch, RefusesWhatMakesNoSense) {
   EXPECT_EQ(error_of([] { (void)launch({}); }), "launch: no program is named");
   EXPECT_EQ(error_of([] { (void)launch({"true"}, {.ranks = 0}); }),
-            "launch: 0 ranks; there must be at least one");
+            "launch: the number of ranks is 0, expected 1 to 1024");
   EXPECT_EQ(error_of([] { (void)launch({"true"}, {.timeout = milliseconds(-1)}); }),
             "launch: the timeout is -1 ms; it must not be negative");
 }
@@ -314,7 +314,7 @@ TEST_F(Launch, PassesSignalsOn) {
 }
 
 TEST_F(Launch, WaitsForThoseThatWereToldToEnd) {
-  // Longer than the others of a failed rank may take: it saves what it has.
+  // Longer than other ranks get after a failure: the rank saves its state.
   std::thread sender([&] {
     await_lines("ready", 2);
     ::kill(::getpid(), SIGINT);
@@ -338,7 +338,7 @@ TEST_F(Launch, LeavesNothing) {
                 scratch_.path("pids") + "; echo done; ls -1 /proc/self/fd | wc -l");
   EXPECT_EQ(report.code, 0) << report.cause;
   EXPECT_LT(took_, 2);
-  // And the folder that `ls` reads.
+  // Plus the directory that `ls` reads.
   const size_t own = open_descriptors(true) + 1;
   EXPECT_EQ(lines("out"), (std::multiset<std::string>{concat("[0] ", own), "[0] done",
                                                       concat("[1] ", own), "[1] done"}));
@@ -414,7 +414,7 @@ TEST_F(Launch, WaitsForASlowReaderButNotBeyondTheTimeout) {
   ASSERT_EQ(::pipe(ends), 0);
   size_t bytes = 0;
   std::thread reader([&] {
-    ::usleep(900'000);  // longer than the last words of a rank
+    ::usleep(900'000);  // longer than the grace period for a rank's last output
     char some[4096];
     for (ssize_t n; (n = ::read(ends[0], some, sizeof some)) > 0;) bytes += static_cast<size_t>(n);
   });
@@ -427,38 +427,91 @@ TEST_F(Launch, WaitsForASlowReaderButNotBeyondTheTimeout) {
   EXPECT_GE(bytes, 3000000u);
 }
 
-/// A process of another user listens by the name that this user's job meets under.
-TEST_F(Launch, MemoryGoesToNoOtherUser) {
+/// Listens by that name and accepts nobody: who connects then waits.
+bool squat(const std::string& name, int type = SOCK_SEQPACKET) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const auto* as = reinterpret_cast<const sockaddr*>(&address);
+  const int made = socket(AF_UNIX, type, 0);
+  if (bind(made, as, length) != 0 || listen(made, 0) != 0) return false;
+  while (connect(socket(AF_UNIX, type | SOCK_NONBLOCK, 0), as, length) == 0) {
+  }
+  return errno == EAGAIN;
+}
+
+/// Processes of another user listen by the names that this user's job may meet under.
+TEST_F(Launch, MeetsThoughAnotherUserHasTheName) {
   if (!kForks) GTEST_SKIP() << "the thread sanitizer has no room for memory that processes share";
   if (getuid() != 0) GTEST_SKIP() << "only root can become another user";
   constexpr uid_t nobody = 65534;
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
-  const std::string name = concat("weft-", getuid(), "-stolen.", getpid());
-  const pid_t thief = fork();
-  if (thief == 0) {
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    std::copy(name.begin(), name.end(), address.sun_path + 1);
-    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    const int made = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-    const bool listens = setuid(nobody) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
-                         bind(made, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-                         listen(made, 2) == 0;
-    const char told = listens ? 'y' : 'n';
+  const std::string key = concat("squatted.", getpid());
+  const std::string name = concat("weft-", getuid(), '-', key);
+  const pid_t squatter = fork();
+  if (squatter == 0) {
+    const bool squats = setuid(nobody) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
+                        squat(name) && squat(name, SOCK_STREAM) &&
+                        squat(name + "-0123456789abcdef") && squat(name + "-ffffffffffffffff");
+    const char told = squats ? 'y' : 'n';
     _exit(write(ready[1], &told, 1) == 1 && pause() < 0 ? 0 : 1);
   }
   char told = 0;
   ASSERT_EQ(read(ready[0], &told, 1), 1);
   EXPECT_EQ(told, 'y');
-  const HostMembers second{concat("stolen.", getpid()), 1, 2, "build"};
-  EXPECT_EQ(error_of<std::runtime_error>([&] { meet(second, 1 << 20, milliseconds(500)); }),
-            concat("connect: the first process of job \"", second.key, "\" on this host, number ",
-                   thief, ", is of user ", nobody, ", not of 0"));
-  kill(thief, SIGKILL);
-  waitpid(thief, nullptr, 0);
+  for (const int ranks : {2, 3}) {
+    const LaunchReport report =
+        launch({WEFT_TWO_RANKS}, {.ranks = ranks, .timeout = std::chrono::seconds(20), .job = key});
+    EXPECT_EQ(report.code, 0) << report.cause;
+  }
+  // It is no host of theirs: this user's memory goes to no other user.
+  const HostMembers second{key, 1, 2, "build"};
+  EXPECT_EQ(error_of<std::runtime_error>([&] { meet(second, 1 << 20, milliseconds(100)); }),
+            concat("connect: process 0 of job \"", key, "\" on this host did not come in time"));
+  kill(squatter, SIGKILL);
+  waitpid(squatter, nullptr, 0);
   close(ready[0]);
   close(ready[1]);
+}
+
+TEST_F(Launch, RefusesASecondJobOfTheSameKey) {
+  if (!kForks) GTEST_SKIP() << "the thread sanitizer has no room for memory that processes share";
+  const HostMembers first{concat("twice.", getpid()), 0, 2, "build"};
+  const pid_t other = fork();
+  if (other == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    try {
+      meet(first, 1 << 20, std::chrono::seconds(20));
+    } catch (const std::exception&) {
+    }
+    _exit(0);
+  }
+  const auto listens = [&] {
+    std::ostringstream sockets;
+    sockets << std::ifstream("/proc/net/unix").rdbuf();
+    return sockets.str().find(first.key) != std::string::npos;
+  };
+  for (int i = 0; i < 1000 && !listens(); ++i) ::usleep(10'000);
+  const std::string error =
+      error_of<std::runtime_error>([&] { meet(first, 1 << 20, milliseconds(500)); });
+  EXPECT_EQ(error, concat("connect: another process of this host is the first of job \"", first.key,
+                          "\" already"));
+  kill(other, SIGKILL);
+  waitpid(other, nullptr, 0);
+}
+
+TEST_F(Launch, ReportsOutputThatFoundNoSpace) {
+  const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  const std::string script = "echo a; sleep 0.1; echo b; echo $WEFT_RANK >>" + scratch_.path("end");
+  LaunchReport report = launch({"/bin/sh", "-c", script}, {.ranks = 3, .out = full});
+  EXPECT_EQ(report.code, 1);
+  EXPECT_EQ(report.cause, "stdout: the output of the ranks is incomplete: No space left on device");
+  EXPECT_EQ(lines("end").size(), 3u);  // no rank was ended by it
+  report = launch({"/bin/sh", "-c", "echo a >&2; exit 3"}, {.ranks = 1, .err = full});
+  EXPECT_EQ(report.code, 3) << report.cause;
+  ::close(full);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include <array>
 #include <thread>
 
-#include "src/comm/letters.h"
+#include "src/comm/memory/letters.h"
 #include "tests/comm/backends.h"
 
 namespace weft {
@@ -52,7 +52,7 @@ TEST_P(Messages, TagsChooseAndEqualTagsKeepTheirOrder) {
   });
 }
 
-/// A place before those that were looked at may be filled meanwhile, and one behind them after it.
+/// A place before the examined ones may be filled meanwhile, and one behind them after it.
 TEST(Messages, NoLetterIsTakenBeforeAnEarlierOne) {
   constexpr uint64_t messages = 300'000;
   std::array<Letter, kLetters> places;
@@ -81,7 +81,7 @@ TEST(Messages, NoLetterIsTakenBeforeAnEarlierOne) {
 TEST_P(Messages, AMessageWaitsBehindACollectiveThatWaitsForIt) {
   run([&](Communicator world) {
     if (world.size() == 1) return;
-    // Rank 0 waits for the collective first, rank 1 joins it only after the message.
+    // Rank 0 waits for the collective first; rank 1 joins it only after the message.
     int64_t value = world.rank() == 0 ? 42 : 0;
     const int64_t one = 1;
     int64_t sum = 1;

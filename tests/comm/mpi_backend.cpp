@@ -20,7 +20,7 @@ int mpirun_ranks() {
   return size ? std::atoi(size) : 0;
 }
 
-/// This process's rank for the time of all cases.
+/// This process's rank, for all test cases.
 struct MpiRank {
   std::shared_ptr<MpiEngine> engine = MpiEngine::start(std::chrono::minutes(1));
   std::shared_ptr<World> world =

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// How many processes mpirun started this program as; 0: it did not, or weft is built without MPI.
+/// Returns how many processes mpirun started; 0 when not run by mpirun or built without MPI.
 int mpirun_ranks();
 
 /// Runs the body on this process's rank. All processes run the same cases in the same order.

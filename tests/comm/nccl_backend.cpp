@@ -11,9 +11,10 @@
 #include "src/comm/nccl/nccl_transport.h"
 #include "src/comm/read_collective.h"
 #include "src/comm/work_state.h"
-#include "src/cuda/runtime.h"
-#include "src/cuda/staging.h"
-#include "weft/context.h"
+#include "src/device/cuda/runtime.h"
+#include "src/device/cuda/staging.h"
+#include "weft/communicator.h"
+#include "weft/ranks.h"
 #include "weft/storage.h"
 #endif
 
@@ -23,7 +24,7 @@ namespace weft {
 
 namespace {
 
-/// Of this rank's process.
+/// The GPU of this rank's process.
 Device gpu() {
   const int index = launched_local_rank().rank % std::max(1, cuda::device_count());
   return {DeviceKind::cuda, static_cast<int8_t>(index)};
@@ -47,7 +48,7 @@ struct Staged {
   }
 };
 
-/// What a piece sends and receives: one block where they overlap.
+/// The staged memory that a piece sends and receives: one block if they overlap.
 struct StagedPiece {
   Staged send, recv;
   bool are_one = false;
@@ -89,7 +90,7 @@ class StagedWork final : private StoredCollective, public Work::State {
     std::vector<Piece> moved;
     for (const Piece& piece : this->call().pieces) {
       PieceSizes sizes = sizes_of(call, piece, gpus.rank());
-      // A root that has room gets what it sends.
+      // The root of a broadcast may have memory to receive its own data.
       if (call.kind == CollectiveKind::broadcast) sizes.recv = piece.counts[0];
       pieces_.emplace_back(piece, sizes);
       moved.push_back(pieces_.back().on_device(piece));
@@ -111,7 +112,7 @@ class StagedWork final : private StoredCollective, public Work::State {
   void drop() noexcept override {
     try {
       wait();
-    } catch (const std::exception&) {  // it has been told
+    } catch (const std::exception&) {  // already reported
     }
   }
 

@@ -14,6 +14,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/scratch.h"
 #include "weft/error.h"
+#include "weft/ranks.h"
 #include "weft/storage.h"
 
 namespace weft {
@@ -38,7 +39,7 @@ static void broadcast(const Communicator& world, int root) {
   world.broadcast({&piece, 1}, root).wait();
 }
 
-/// How one process ended, and what it said.
+/// How a process ended, and its output.
 struct Ended {
   int status = 0;
   double seconds = 0;
@@ -52,8 +53,8 @@ static std::string text_in(const std::string& path) {
   return text.str();
 }
 
-/// Runs the body on so many processes. Those that have not ended `last` after the others are
-/// killed, as a launcher does.
+/// Runs the body on that many processes. Kills those that have not ended `last` after the others,
+/// as a launcher does.
 static std::vector<Ended> ends_of(int ranks, const Body& body, std::chrono::milliseconds deadline) {
   const Scratch scratch;
   const auto begin = Clock::now();
@@ -92,13 +93,13 @@ static std::vector<Ended> ends_of(int ranks, const Body& body, std::chrono::mill
   return ends;
 }
 
-/// What rank 1 does at its third call, and what the others say.
+/// An action of rank 1 at its third call, and the error of the others.
 struct Misdeed {
   const char* name;
   Body act;
-  /// Of the others; "{}" stands for any process number.
+  /// The other ranks' error; "{}" stands for any process number.
   std::string says;
-  /// Rank 1's own exit code, when it is not killed for being late.
+  /// The exit code of rank 1, unless it is killed for being late.
   int code = 1;
   bool is_late = false;
 };
@@ -255,7 +256,7 @@ TEST(ProcessFailures, ARankThatStopsWhileItReadsIsNotWaitedForForEver) {
       << ends[0].text;
 }
 
-/// Rank 1 reads rank 0's memory for long, and the world is given up meanwhile.
+/// Rank 1 reads rank 0's memory for a long time, and the world is aborted meanwhile.
 class ReadsForLong final : public ExchangeReader {
  public:
   explicit ReadsForLong(const Communicator& world) : world_(world) {}
@@ -292,7 +293,7 @@ TEST(ProcessFailures, AChildOfARankIsNoRank) {
       2,
       [](const Communicator& world) {
         const size_t bytes = size_t{8} << 20;
-        // Kept for reuse, so that a child that ends finds it among what it inherited.
+        // Cached for reuse, so that a forked child inherits it in its cache.
         Storage::allocate(bytes, cpu);
         Ref<Storage> held = Storage::allocate(2 * bytes, cpu), small = Storage::allocate(4096, cpu);
         const pid_t child = fork();
@@ -322,7 +323,7 @@ TEST(ProcessFailures, OneRunAfterAnother) {
           run_world(2,
                     [&](const Communicator& again) {
                       if (Context::current().random.seed != run) throw std::runtime_error("seed");
-                      // The other one ends its run long before.
+                      // The other rank finishes its run long before.
                       if (world.rank() == 1)
                         std::this_thread::sleep_for(std::chrono::milliseconds(20));
                       all_reduce(again, 4);

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "src/numeric.h"
+#include "src/base/numeric.h"
 
 namespace weft {
 
@@ -46,7 +46,7 @@ TEST(ReduceN, SumsMoreThanTheCachesHold) {
              static_cast<int64_t>(size));
     EXPECT_EQ(into[0], -1);
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), into.begin() + 1)) << n;
-    // In the place of a source.
+    // In place of a source.
     reduce_n(ReduceOp::sum, DType::f32, pointers_to(sources), {sources[n - 1].data()},
              static_cast<int64_t>(size));
     EXPECT_EQ(sources[n - 1], expected) << n;
@@ -84,7 +84,7 @@ TEST(ReduceN, AddsToWhatIsThere) {
 }
 
 TEST(ReduceN, HalvesAreAddedInFloatAndRoundedOnce) {
-  // 256 + 1 + 1 is 258 in float; in bf16 each 256 + 1 would stay 256.
+  // 256 + 1 + 1 is 258 in float; in bf16 each 256 + 1 would round to 256.
   const bfloat16 a(256.0f);
   const bfloat16 b(1.0f);
   const void* sources[] = {&a, &b, &b};

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-/// Calls so large that processes show what lies in memory of their own in rounds.
+/// Calls so large that processes publish their private memory in rounds.
 class Rounds : public OnRanks {};
 INSTANTIATE_TEST_SUITE_P(All, Rounds,
                          testing::Combine(testing::ValuesIn(backends_of_the_host()),
@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(All, Rounds,
 
 namespace {
 
-/// Numbers in memory that other processes see, or do not.
+/// Numbers in memory that other processes can, or cannot, access.
 class Memory {
  public:
   Memory(int64_t count, bool is_shared) : own_(is_shared ? 0 : static_cast<size_t>(count)) {
@@ -31,12 +31,12 @@ class Memory {
   Ref<Storage> shared_;
 };
 
-/// Sums of eight of them are exact in f32.
+/// Sums of eight such numbers are exact in f32.
 float number(int rank, int piece, int64_t i) {
   return static_cast<float>((i * 7 + i / 1000 + rank * 131 + piece * 17) % 4099);
 }
 
-/// Uneven parts, of 2 to 3 MiB where ranks are few; the second rank's is empty.
+/// Uneven parts, of 2 to 3 MiB for few ranks; the second rank's is empty.
 std::vector<int64_t> uneven_counts(int ranks, int piece) {
   std::vector<int64_t> counts;
   for (int r = 0; r < ranks; ++r) {
@@ -49,7 +49,7 @@ int64_t before(const std::vector<int64_t>& counts, int rank) { return part_offse
 
 constexpr int kPieces = 2;
 
-/// Which ranks' memory is shared: none, all but the last, and all, whose rounds are then one.
+/// Which ranks' memory is shared: none, all but the last, or all (then there is one round).
 bool is_shared(int mix, const Communicator& world) {
   return mix == 2 || (mix == 1 && world.rank() + 1 < world.size());
 }
@@ -152,7 +152,7 @@ TEST_P(Rounds, ReductionsOfUnevenParts) {
   });
 }
 
-/// What all ranks get: into other memory, in place, and two calls under way at once.
+/// The results of all ranks: into other memory, in place, and with two calls in progress.
 TEST_P(Rounds, AllReducesUnderWayTogether) {
   run([](Communicator world) {
     for (int mix = 0; mix < 3; ++mix) {
@@ -173,7 +173,7 @@ TEST_P(Rounds, AllReducesUnderWayTogether) {
       };
       Work one = world.all_reduce(first.pieces, ReduceOp::sum);
       Work two = world.all_reduce(second.pieces, ReduceOp::sum);
-      // Not in the same order on all ranks.
+      // Waits in a different order on some ranks.
       if (world.rank() % 2 == 0) two.wait();
       one.wait();
       two.wait();

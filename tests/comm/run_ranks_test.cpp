@@ -8,8 +8,10 @@
 
 #include "src/comm/world.h"
 #include "tests/support/scratch.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/ranks.h"
 
 #ifdef WEFT_WITH_OPENMP
 #include <omp.h>
@@ -117,7 +119,9 @@ TEST(RunRanks, CanRunAgainAfterAFailure) {
 TEST(RunRanks, OptionsAreChecked) {
   const auto nothing = [](Communicator) {};
   EXPECT_EQ(error_of([&] { run_ranks(0, nothing); }),
-            "run_ranks: 0 ranks; there must be at least one");
+            "run_ranks: the number of ranks is 0, expected 1 to 1024");
+  EXPECT_EQ(error_of([&] { run_ranks(1'000'000'000, nothing); }),
+            "run_ranks: the number of ranks is 1000000000, expected 1 to 1024");
   EXPECT_EQ(error_of([&] { run_ranks(1, nothing, {.deadline = std::chrono::milliseconds(0)}); }),
             "run_ranks: the deadline is 0 ms; it must be positive");
   EXPECT_EQ(

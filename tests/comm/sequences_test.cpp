@@ -12,14 +12,14 @@ INSTANTIATE_TEST_SUITE_P(All, Sequences, on_all_ranks(), case_name);
 
 using Counts = std::vector<int64_t>;
 
-/// The sum of what all ranks hold at index i; a bool is true where any is.
+/// The sum of all ranks' values at index i; for bool, true if any is.
 static double summed(DType dtype, int ranks, int64_t i) {
   double sum = 0;
   for (int r = 0; r < ranks; ++r) sum += value_of(dtype, r, i);
   return dtype == boolean ? std::min(sum, 1.0) : sum;
 }
 
-/// A collective of a random kind under way, and what it must give.
+/// A collective of a random kind in progress, and its expected result.
 class RandomCall {
  public:
   /// Draws the same numbers on all ranks.
@@ -28,7 +28,7 @@ class RandomCall {
     rank_ = group.rank();
     root_ = static_cast<int>(random() % static_cast<unsigned>(ranks_));
     dtype_ = kAllDTypes[random() % 8];
-    // Some beyond what goes along with a call.
+    // Some are larger than the data sent along with a call.
     const unsigned longest = random() % 4 == 0 ? 9000 : 40;
     counts_.assign(static_cast<size_t>(ranks_), 0);
     for (int64_t& count : counts_) count = random() % 3 == 0 ? 0 : random() % longest;
@@ -119,7 +119,7 @@ class RandomCall {
     one.counts = {&size, 1};
     work_ = group.all_reduce({&one, 1}, ReduceOp::sum);
   }
-  /// Rank r gets counts[r] from each.
+  /// Each rank r receives counts[r] elements from each rank.
   void all_to_all(const Communicator& group) {
     Numbers expected(dtype_, own() * ranks_);
     for (int r = 0; r < ranks_; ++r) {
@@ -132,7 +132,7 @@ class RandomCall {
     one.counts = counts_;
     work_ = group.all_to_all(one, Counts(counts_.size(), own()));
   }
-  /// To the next rank, from the previous one.
+  /// Sends to the next rank and receives from the previous one.
   void message(const Communicator& group) {
     const int next = (rank_ + 1) % ranks_;
     const int previous = (rank_ + ranks_ - 1) % ranks_;

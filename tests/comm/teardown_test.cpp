@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// What jobs could leave behind: files of shared memory, and sockets that processes met at.
+/// Counts what jobs could leave behind: shared-memory files and rendezvous sockets.
 static int leftovers() {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {

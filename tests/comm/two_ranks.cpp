@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of a job as a user would write one: it connects, adds up and returns.
+// A rank of a user's job: connects, sums and returns.
 
 #include "weft/communicator.h"
-#include "weft/context.h"
+#include "weft/ranks.h"
 
 int main() {
   const weft::Communicator world = weft::connect();

@@ -13,7 +13,7 @@ namespace weft {
 class Works : public OnRanks {};
 INSTANTIATE_TEST_SUITE_P(All, Works, on_all_ranks(), case_name);
 
-/// A sum of one number a rank, under way.
+/// A sum of one number per rank, in progress.
 struct SumUnderWay {
   int64_t value;
   int64_t one = 1;
@@ -57,7 +57,7 @@ TEST_P(Works, MoreThanAGroupHasRoomFor) {
   });
 }
 
-/// One number of each rank, under way.
+/// A gather of one number per rank, in progress.
 struct GatherUnderWay {
   int64_t own = 0;
   std::vector<int64_t> counts, all;
@@ -73,7 +73,7 @@ static void start_gather(const Communicator& group, GatherUnderWay& gather) {
   gather.work = group.all_gather({&piece, 1});
 }
 
-/// Ranks that begin meanwhile share a core.
+/// Makes ranks that start during a scope share a core.
 class OnOneCore {
  public:
   OnOneCore() {
@@ -92,9 +92,9 @@ class OnOneCore {
 TEST_P(Works, WhoReadsLateGetsWhatWasShown) {
   const OnOneCore narrow;
   run([&](Communicator world) {
-    // The last rank starts many and reads none, while the others go on as far as they can.
+    // The last rank starts many works and waits for none; the others proceed as far as they can.
     const bool is_late = world.rank() == world.size() - 1;
-    // As many as a group has under way: the others begin one more.
+    // The maximum that a group has in progress; the other ranks start one more.
     constexpr size_t together = 32;
     int64_t number = 0;
     for (int round = 0; round < 5; ++round) {
@@ -229,8 +229,8 @@ TEST_P(Works, SubgroupsMeetWithoutBystanders) {
   });
 }
 
-/// One step of a random program, the same on all ranks: a collective of a random kind whose result
-/// is checked when it is done.
+/// One step of a random program, the same on all ranks: a collective of a random kind, whose result
+/// is checked when it is complete.
 static void start_random(const Communicator& world, std::mt19937& random, Numbers& send,
                          Numbers& recv, std::vector<int64_t>& counts, Work& work) {
   const auto n = static_cast<size_t>(world.size());
@@ -251,7 +251,7 @@ static void check_random(const Communicator& world, const Numbers& send, const N
       send.size() == count_of(counts, world.rank()) && recv.size() == total_of(counts);
   const bool reduced =
       send.size() == total_of(counts) && recv.size() == count_of(counts, world.rank());
-  if (gathered && reduced) return;  // one rank holds all: either result is its own
+  if (gathered && reduced) return;  // one rank holds everything: both results are its own data
   int64_t at = 0;
   for (int r = 0; gathered && r < world.size(); ++r) {
     for (int64_t i = 0; i < count_of(counts, r); ++i) {

@@ -9,7 +9,7 @@ namespace weft {
 
 inline constexpr Device gpu{DeviceKind::cuda, 0};
 
-/// Tests on a GPU, or on the emulated one. Without either the program skips them all.
+/// Tests on a GPU or the emulated device. The program skips them when there is neither.
 class OnGpu : public testing::Test {};
 
 }  // namespace weft

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
-#include "src/kernels/reduce.h"
+#include "src/kernels/reduce/reduce.h"
 #include "tests/cuda/twin.h"
 #include "weft/error.h"
 
@@ -12,7 +12,7 @@ class DeviceArgReduce : public OnGpu {};
 static constexpr DType kSeekDTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
                                         DType::i32, DType::i64,  DType::u8,  DType::boolean};
 static constexpr Lie kSeekLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
-/// Rows of one thread, of a team, of several.
+/// Rows processed by one thread, by one thread block, by several.
 static const Shape kSeekShapes[] = {{1},      {7, 5},    {5, 33},      {3, 4, 5},
                                     {3, 100}, {2, 9000}, {8200, 1, 2}, {34, 16400}};
 
@@ -21,7 +21,7 @@ static Shape without(Shape shape, int dim) {
   return shape;
 }
 
-/// Whole numbers in [0, end), many of them equal.
+/// Integers in [0, end), many of them equal.
 static Array with_ties(DType dtype, const Shape& shape, Lie lie, unsigned seed, double end = 9) {
   Array array = Array::random(dtype, shape, lie, seed, 0, end);
   std::vector<double> values = array.values();
@@ -104,7 +104,7 @@ TEST_F(DeviceArgReduce, OfNoElements) {
 TEST_F(DeviceArgReduce, IndexOf) {
   for_sought([](const Shape& shape, DType dtype, Lie lie, int dim) {
     const Twin in(with_ties(dtype, shape, lie, 3));
-    // Of some rows the value is not there.
+    // Some rows do not contain the value.
     const Twin value(with_ties(dtype, without(shape, dim), lie, 4, 12));
     for (const DType index : {DType::i32, DType::i64}) {
       const Twin out(Array(index, without(shape, dim)));

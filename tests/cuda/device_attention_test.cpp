@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/matmul/attention.h"
+#include "src/kernels/attention/attention.h"
 #include "tests/cuda/twin.h"
 #include "weft/error.h"
 
@@ -11,8 +11,8 @@ struct AttentionCase {
   int64_t batch, heads, kv_heads, queries, keys, width;
   AttentionOptions options = {};
 };
-/// Less than a tile and several, widths that fill operands and that do not, shared key heads,
-/// queries in front of the keys, beyond them, and that see none.
+/// Less than a tile and several tiles; widths that fill operands or do not; shared key heads;
+/// queries before the keys, after them, and some that see no key.
 static const AttentionCase kAttentionCases[] = {
     {1, 1, 1, 1, 1, 1},
     {2, 3, 3, 7, 7, 5},
@@ -28,7 +28,7 @@ static const AttentionCase kAttentionCases[] = {
     {0, 2, 1, 3, 3, 8},
 };
 /// Operands as [batch, heads, sequence, width], as views of [batch, sequence, heads, width], and as
-/// parts of something larger, aligned or not.
+/// parts of a larger array, aligned or not.
 enum class HeadLie { dense, swapped, gaps };
 
 static Block swapped(Block block) {
@@ -55,7 +55,7 @@ class Heads {
   Twin twin_;
 };
 
-/// What one case reads and writes.
+/// Operands and results of one case.
 struct AttentionTwins {
   Heads q, k, v, dout, out, dq, dk, dv;
   Twin lse;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cuda/runtime.h"
-#include "src/cuda/streams.h"
-#include "src/kernels/copy.h"
+#include "src/device/cuda/runtime.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/copy/copy.h"
 #include "tests/cuda/device.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
@@ -12,7 +12,7 @@ namespace weft {
 
 class DeviceCopies : public OnGpu {};
 
-/// A block of new memory.
+/// A block with its own memory.
 struct Held {
   Ref<Storage> memory;
   Block block;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/embedding.h"
+#include "src/kernels/embedding/embedding.h"
 
 #include "tests/cuda/twin.h"
 
@@ -7,7 +7,7 @@ namespace weft {
 
 class DeviceEmbedding : public OnGpu {};
 
-/// Ids around [0, rows), some outside, some often.
+/// Ids in and around [0, rows): some outside, some repeated.
 static Twin row_ids(DType dtype, const Shape& shape, int64_t rows) {
   std::vector<double> ids;
   for (int64_t i = 0; i < shape.product(); ++i) {
@@ -50,7 +50,7 @@ TEST_F(DeviceEmbedding, GathersRows) {
   }
 }
 
-/// Bit for bit what the CPU gives: additions have one order.
+/// Bit for bit equal to the CPU's result: the order of additions is fixed.
 TEST_F(DeviceEmbedding, AddsRowsInTheOrderOfTheIds) {
   constexpr std::pair<DType, DType> kDtypes[] = {{DType::f32, DType::f32},
                                                  {DType::bf16, DType::bf16},

@@ -6,12 +6,13 @@
 #include "tests/cuda/device.h"
 #include "tests/cuda/graph_steps.h"
 #include "weft/autograd.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/graph.h"
 #include "weft/layers.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/ranks.h"
 #include "weft/storage.h"
 
 namespace weft {
@@ -34,7 +35,7 @@ TEST_F(DeviceGraph, PlaysWhatItRecordedWithWhatIsThereThen) {
       ++calls;
       out = add(mul(in, in), in);
     });
-    // What others take and write meanwhile is not the graph's.
+    // Memory that other ops allocate and write meanwhile does not belong to the graph.
     const Tensor other = mul(add(in, 7), 3);
     EXPECT_EQ(on_host(out), (std::vector<double>{1.0 * i * i + i, 6, 12, 20, 30})) << i;
     EXPECT_EQ(on_host(other)[1], 27);
@@ -56,12 +57,12 @@ TEST_F(DeviceGraph, KeepsTheMemoryThatItUses) {
   Graph graph(gpu);
   for (int i = 0; i < 3; ++i) {
     graph.run([&] {
-      // Into memory that was another's before the record, too.
+      // Also writes to memory that another tensor used earlier in the record.
       out = mul(in, 5);
       out = add(out, 1);
     });
   }
-  // What the record made is dropped here, and all that is kept goes back to the device.
+  // Drops the record's result, and returns all cached memory to the device.
   out = {};
   release_cached_memory();
   std::vector<Tensor> others;
@@ -101,7 +102,7 @@ TEST_F(DeviceGraph, RefusesWhatIsNotTheSameEachTime) {
             std::string::npos);
   EXPECT_NE(refusal_of(draws, [&] { normal({3}, 0, 1, {.device = gpu}); }).find("random numbers"),
             std::string::npos);
-  // Nothing of it remains: the device computes as before.
+  // The failed recording leaves no trace: the device computes as before.
   EXPECT_EQ(on_host(add(x, 1)), (std::vector<double>{1, 1, 1}));
   run_ranks(2, [](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 2}});
@@ -115,7 +116,7 @@ TEST_F(DeviceGraph, RefusesWhatIsNotTheSameEachTime) {
 TEST_F(DeviceGraph, UpdatesAsTheOptimizerDoesByItself) {
   Recipe recipe{.axes = {{"dp", 1}}};
   EXPECT_EQ(numbers_of_steps(true, recipe), numbers_of_steps(false, recipe));
-  // With copies of the parameters in bf16, which are made anew when those have changed.
+  // With bf16 copies of the parameters, which are refreshed when the parameters change.
   recipe.options.precision = {.compute = bf16, .gather = bf16, .reduce = f32};
   EXPECT_EQ(numbers_of_steps(true, recipe), numbers_of_steps(false, recipe));
 }
@@ -138,7 +139,7 @@ TEST_F(DeviceGraph, RefusesToRecordAnotherOrTheCpu) {
   });
 }
 
-/// What comes of steps of an optimizer in a graph, the learning rate changed at the end.
+/// Returns the error of an optimizer's steps in a graph when its learning rate changes.
 template <class Optimizer>
 static std::string refused_steps() {
   std::string refusal;

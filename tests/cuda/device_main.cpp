@@ -3,9 +3,9 @@
 
 #include <cstdio>
 
-#include "src/cuda/runtime.h"
+#include "src/device/cuda/runtime.h"
 
-/// ctest's word for a test that was skipped.
+/// ctest's exit code for a skipped test.
 static constexpr int kSkipped = 77;
 
 int main(int argc, char** argv) {

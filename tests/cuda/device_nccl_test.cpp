@@ -11,7 +11,7 @@
 
 #include "src/comm/nccl/emulated/library.h"
 #include "src/comm/transport.h"
-#include "src/kernels/copy.h"
+#include "src/kernels/copy/copy.h"
 #include "tests/comm/nccl_backend.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/graph_steps.h"
@@ -50,7 +50,7 @@ class Vector {
   Ref<Storage> memory_;
 };
 
-/// Numbers whose sums are rounded, other ones on each rank.
+/// Numbers whose sums need rounding, different on each rank.
 static std::vector<float> uneven_numbers(int rank, int64_t size) {
   std::vector<float> values(static_cast<size_t>(size));
   for (size_t i = 0; i < values.size(); ++i) {
@@ -102,7 +102,7 @@ static std::vector<float> reductions(const Communicator& world, Device device, D
   return results;
 }
 
-/// In rank order for a scope.
+/// Sets reduce_in_rank_order for a scope.
 struct InRankOrder {
   InRankOrder() { reduce_in_rank_order(true); }
   ~InRankOrder() { reduce_in_rank_order(false); }
@@ -132,7 +132,7 @@ TEST_F(DeviceNccl, OtherwiseTheyAreNear) {
 
 static const std::vector<int64_t> kFourEach{4, 4, 4};
 
-/// The numbers of all ranks, four of each.
+/// Gathers the numbers of all ranks, four of each.
 static Work all_gather(const Communicator& world, const Vector& part, const Vector& whole) {
   const Piece piece{.send = part.data(),
                     .recv = whole.data(),
@@ -154,7 +154,7 @@ TEST_F(DeviceNccl, AWorkIsInTheOrderOfStreams) {
       work = all_gather(world, part, whole);
     }
     work.wait();
-    // What comes later on the stream of computing reads the result, and may write the source.
+    // Later work on the compute stream reads the result and may overwrite the source.
     copy(later.block(), whole.block());
     copy(part.block(), over.block());
     EXPECT_EQ(later.values(), (std::vector<float>{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}));
@@ -174,7 +174,7 @@ TEST_F(DeviceNccl, CountsWhatTheOtherTransportsCount) {
 TEST_F(DeviceNccl, MessagesOfPairs) {
   run_without_peers(3, [](Communicator world) {
     const int rank = world.rank();
-    if (rank == 1) return;  // who is no end of a message need not come
+    if (rank == 1) return;  // a rank that is neither sender nor receiver need not call
     const Vector numbers(f32, rank == 0 ? std::vector<float>{1, 2, 3} : std::vector<float>(3));
     const int64_t count = 3;
     const Piece piece{
@@ -207,7 +207,7 @@ TEST_F(DeviceNccl, TensorsAreRedistributedByCollectives) {
       for (const Placements& to : all) {
         const Tensor host = distribute(whole, mesh, from);
         const Tensor there = host.to(gpu);
-        // The host's plan of these layouts is used first, and is not the device's.
+        // The host's plan for these layouts is used first; the device needs a different one.
         EXPECT_EQ(values_of(host.redistribute(to).full_tensor()), values_of(whole));
         EXPECT_EQ(values_of(there.redistribute(to).full_tensor()), values_of(whole));
         EXPECT_EQ(explain(there, to).find("exchange"), std::string::npos);
@@ -216,7 +216,7 @@ TEST_F(DeviceNccl, TensorsAreRedistributedByCollectives) {
   });
 }
 
-/// What three ranks saw, and what the run threw.
+/// The errors that three ranks saw, and the one that the run threw.
 struct Outcome {
   std::string thrown;
   std::string seen[3];
@@ -330,7 +330,7 @@ TEST_F(DeviceNccl, NamesALaterCallThatDiffers) {
       },
       2000);
   expect_contains(outcome.thrown, "number 5: ");
-  // Streams that run at random may hang before the ranks compare.
+  // Streams that run at random may hang before the ranks compare their calls.
   if (std::getenv("WEFT_EMULATED_SEED")) return;
   EXPECT_EQ(outcome.thrown,
             "world: nccl call number 5: rank 0 called all_reduce(sum, f32, [7]) on cuda but rank 2 "
@@ -354,7 +354,7 @@ TEST_F(DeviceNccl, RefusesPiecesOnTwoDevices) {
                std::invalid_argument);
 }
 
-/// On devices that ranks do not see of each other.
+/// The recipe with ranks that cannot access each other's devices.
 static Recipe without_peers(Recipe recipe) {
   recipe.run = [](int ranks, const std::function<void(Communicator)>& body) {
     run_without_peers(ranks, body);
@@ -362,7 +362,7 @@ static Recipe without_peers(Recipe recipe) {
   return recipe;
 }
 
-/// Losses there and on the host.
+/// Compares losses there with those on the host.
 static void expect_equal_losses(const Recipe& recipe) {
   expect_equal(losses_of(without_peers(recipe), gpu), losses_of(recipe, cpu));
 }
@@ -377,7 +377,7 @@ TEST_F(DeviceNccl, TrainsHybrid) {
   expect_equal_losses({.axes = {{"replicate", 2}, {"shard", 2}}, .options = options});
 }
 
-/// Steps there, by a graph and without.
+/// Compares steps there with a graph and without.
 static void expect_equal_steps(const Recipe& recipe) {
   const Recipe there = without_peers(recipe);
   EXPECT_EQ(numbers_of_steps(true, there), numbers_of_steps(false, there));
@@ -452,7 +452,7 @@ TEST_F(DeviceNccl, RecordsOnlyWaysThatItKnows) {
         };
         for (int i = 0; i < 2; ++i) graph.run(work);
         EXPECT_THROW(graph.run(work), std::invalid_argument);
-        // Nothing of it remains.
+        // The failed recording leaves no trace.
         all_gather(world, part, whole).wait();
       },
       2000);

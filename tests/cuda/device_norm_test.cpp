@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/norm.h"
-#include "src/kernels/reduce.h"
+#include "src/kernels/norm/norm.h"
+#include "src/kernels/reduce/reduce.h"
 #include "tests/cuda/twin.h"
 
 namespace weft {
@@ -8,8 +8,8 @@ namespace weft {
 class DeviceNorm : public OnGpu {};
 
 static constexpr double kNormEps = 1e-5;
-/// Rows that are read by 16 bytes and that are not; more than a team's threads; those that with
-/// others take 48 KiB to hold; and too long to be held.
+/// Rows that are read 16 bytes at a time and others; longer than the threads of a block; rows that
+/// need 48 KiB of shared memory together; and rows too long for shared memory.
 static const Shape kNormShapes[] = {{7},      {5, 33},   {1, 1}, {3, 5, 40}, {7, 1000},
                                     {70, 64}, {2, 3072}, {0, 4}, {2, 4096},  {2, 60000}};
 
@@ -23,7 +23,7 @@ static constexpr NormCase kNormCases[] = {
     {DType::f64, DType::f64, Lie::dense},      {DType::f32, DType::bf16, Lie::gaps},
     {DType::f32, DType::f32, Lie::transposed}, {DType::bf16, DType::f64, Lie::transposed}};
 
-/// The operands of a norm and of its gradient, and room for results.
+/// The operands of a norm and of its gradient, and memory for results.
 struct NormTwins {
   Twin x, dy, weight, bias, y, dx, dweight, dbias;
 
@@ -88,7 +88,7 @@ TEST_F(DeviceNorm, GradientsOfLayerNorm) {
       layer_norm_backward(&t.dx.on(d), &t.dweight.on(d), &t.dbias.on(d), t.dy.on(d), t.x.on(d),
                           t.weight.on(d), kNormEps);
     }
-    // Of one element nothing is left but roundings.
+    // With one element per row only rounding errors remain.
     if (t.x.on(cpu).shape.back() > 1) t.dx.expect_alike_computed_as(t.x.on(cpu).dtype);
     t.dweight.expect_alike_computed_as(t.x.on(cpu).dtype);
     t.dbias.expect_alike_computed_as(t.x.on(cpu).dtype);
@@ -126,7 +126,7 @@ TEST_F(DeviceNorm, InPlace) {
   }
 }
 
-/// Statistics of rows that are cut: their sums are what the kernels give for the parts.
+/// Statistics of sharded rows: the sums of the kernels' results for the parts.
 struct CutTwins {
   Twin sums[4];
   explicit CutTwins(const Shape& shape)

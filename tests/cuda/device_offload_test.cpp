@@ -2,9 +2,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "src/cuda/delay.h"
+#include "src/device/cuda/delay.h"
 #include "tests/cuda/trained_llama.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
@@ -84,7 +85,7 @@ TEST_F(DeviceOffload, RestsWhereItIsSaidTo) {
   }
 }
 
-/// A parameter of `n` numbers after three steps.
+/// Returns a parameter of `n` elements after three steps.
 static Tensor updated(int64_t n, bool offloads) {
   manual_seed(3);
   auto parameter = std::make_shared<Parameter>(Shape{n}, f32, Parameter::Initializer());
@@ -133,7 +134,7 @@ TEST_F(DeviceOffload, TransfersNeedDenseTensorsOfOneShape) {
   EXPECT_THROW(transfer_(zeros({4, 6}, {.device = meta}), there), std::invalid_argument);
 }
 
-/// Each stream in turn is the one that is late.
+/// Delays each of the streams in turn.
 TEST_F(DeviceOffload, DelaysOfAnyStreamChangeNothing) {
   for (const StreamRole role : {StreamRole::compute, StreamRole::gather, StreamRole::scatter}) {
     for (const bool offloads : {false, true}) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda/device.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 #include "weft/tensor.h"
 
 namespace weft {

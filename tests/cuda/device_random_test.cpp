@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/random.h"
+#include "src/kernels/random/random.h"
 #include "tests/cuda/twin.h"
 #include "weft/error.h"
 
@@ -11,7 +11,7 @@ struct BoxCase {
   Box box;
   Shape shape;
 };
-/// The whole; what begins and ends within a counter's words; rows; single elements; none.
+/// The whole; boxes that begin and end within a counter's words; rows; single elements; none.
 static const BoxCase kBoxes[] = {
     {{{0}, {1000}}, {1000}},
     {{{0, 0}, {7, 33}}, {7, 33}},
@@ -26,7 +26,7 @@ static const BoxCase kBoxes[] = {
 static constexpr RandomState kState{0x123456789abcdef, 0xfedcba987};
 static constexpr Lie kLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 
-/// fill(block, box, shape) gives the same bits on both.
+/// Checks that fill(block, box, shape) gives the same bits on both devices.
 template <class Fill>
 static void expect_equal_bits(DType dtype, const Fill& fill) {
   for (const BoxCase& c : kBoxes) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda/device.h"
 #include "tests/support/llama_reference.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/fsdp.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
-/// Logits, gradients and losses that transformers computed, of Llamas on a GPU.
+/// Logits, gradients and losses of Llamas on a GPU, against those computed by transformers.
 class DeviceReference : public OnGpu {};
 
 TEST_F(DeviceReference, OneRankComputesAsTransformers) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/rope.h"
+#include "src/kernels/rope/rope.h"
 
 #include "tests/cuda/twin.h"
 
@@ -26,7 +26,7 @@ TEST_F(DeviceRope, TurnsAndTurnsBack) {
           rope(y.on(d), x.on(d), c.sequence_dim, {.theta = 500000, .offset = 5});
           rope(x.on(d), x.on(d), c.sequence_dim, {.inverse = true});
         }
-        // Angles are f32 also of f64.
+        // Angles are f32 even for f64.
         y.expect_alike_computed_as(DType::f32);
         x.expect_alike_computed_as(DType::f32);
       }

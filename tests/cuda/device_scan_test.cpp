@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/scan.h"
+#include "src/kernels/scan/scan.h"
 #include "tests/cuda/twin.h"
 #include "weft/error.h"
 
@@ -10,7 +10,7 @@ class DeviceScan : public OnGpu {};
 static constexpr DType kScanDTypes[] = {DType::f32, DType::bf16, DType::f16,
                                         DType::f64, DType::i32,  DType::i64};
 static constexpr Lie kScanLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
-/// Rows of one thread, of a team, of several tiles of one.
+/// Rows processed by one thread, by one thread block, in several tiles.
 static const Shape kScanShapes[] = {{1}, {7, 5}, {5, 33}, {3, 40, 2}, {2, 5000}};
 
 static Shape without(Shape shape, int dim) {

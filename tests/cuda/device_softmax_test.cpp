@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/softmax.h"
+#include "src/kernels/softmax/softmax.h"
 
 #include <limits>
 
-#include "src/kernels/reduce.h"
+#include "src/kernels/reduce/reduce.h"
 #include "tests/cuda/twin.h"
 
 namespace weft {

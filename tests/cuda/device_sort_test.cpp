@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/sort.h"
+#include "src/kernels/sort/sort.h"
 #include "tests/cuda/twin.h"
 #include "weft/error.h"
 
@@ -10,11 +10,11 @@ class DeviceSort : public OnGpu {};
 static constexpr DType kSortedDTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
                                           DType::i32, DType::i64,  DType::u8,  DType::boolean};
 static constexpr Lie kSortedLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
-/// Many rows of a team, one, and rows that are merged.
+/// Many rows per thread block, one row, and rows that need merging.
 static const Shape kSortedShapes[] = {{1},       {300, 1},  {7, 5},    {2, 3, 33}, {3, 1000},
                                       {2, 2048}, {2, 2049}, {3, 5000}, {1, 17000}};
 
-/// Numbers with ties, and among floats some NaNs, infinities and zeros of both signs.
+/// Numbers with ties; floats include NaNs, infinities and zeros of both signs.
 static Array unsorted(DType dtype, const Shape& shape, Lie lie) {
   Array array = Array::random(dtype, shape, lie, 3, dtype == DType::u8 ? 0 : -50, 50);
   std::vector<double> values = array.values();

@@ -6,8 +6,7 @@
 
 namespace weft {
 
-/// Every op with its operands on a GPU in sampled layouts, over ranks that share it, against one
-/// CPU.
+/// Every op with operands on a GPU in sampled layouts, over ranks that share it, against one CPU.
 class DeviceSweep : public OnGpu, public testing::WithParamInterface<std::string> {};
 
 static std::vector<std::string> names_of_all_ops() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/swiglu.h"
+#include "src/kernels/swiglu/swiglu.h"
 
 #include "tests/cuda/twin.h"
 

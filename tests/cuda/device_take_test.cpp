@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/take.h"
-#include "src/kernels/triangle.h"
+#include "src/kernels/take/take.h"
+#include "src/kernels/triangle/triangle.h"
 #include "tests/cuda/twin.h"
 #include "weft/error.h"
 
@@ -12,7 +12,7 @@ static constexpr DType kTakenDTypes[] = {DType::f32, DType::bf16, DType::f16, DT
                                          DType::i32, DType::i64,  DType::u8,  DType::boolean};
 
 struct TakeCase {
-  /// What is taken from, along `dim`, `n` elements.
+  /// The shape of the source; `n` elements are taken along `dim`.
   Shape whole;
   int dim;
   int64_t n;
@@ -26,7 +26,7 @@ static Shape with_size(Shape shape, int dim, int64_t n) {
   return shape;
 }
 
-/// Whole numbers in [-size, size).
+/// Integers in [-size, size).
 static Array indices_for(DType dtype, const Shape& shape, int64_t size) {
   const auto bound = static_cast<double>(size);
   Array array = Array::random(DType::f64, shape, Lie::dense, 5, -bound, bound);
@@ -35,7 +35,7 @@ static Array indices_for(DType dtype, const Shape& shape, int64_t size) {
   return Array::of(dtype, shape, values);
 }
 
-/// For an index a slice and for an index an element.
+/// Runs the check with one index per slice and with one index per element.
 template <class Check>
 static void for_taken(const Check& check) {
   for (const TakeCase& c : kTakeCases) {

@@ -3,10 +3,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "ops/stream_times.h"
-#include "src/ticks.h"
+#include "ops/engine/stream_times.h"
+#include "src/base/ticks.h"
 #include "tests/cuda/trained_llama.h"
 #include "tests/support/scratch.h"
+#include "weft/ranks.h"
 #include "weft/trace.h"
 
 namespace weft {
@@ -17,7 +18,7 @@ using nlohmann::json;
 
 static constexpr int kSteps = 3;
 
-/// Steps of a little Llama, fully sharded; the file they leave, and what rank 0's GPU overlapped.
+/// Runs steps of a small, fully sharded Llama; returns the trace file and rank 0's GPU overlap.
 static json traced_steps(int ranks, TraceOverlap& overlap) {
   const Scratch scratch;
   const std::string path = scratch.path("trace.json");
@@ -45,7 +46,7 @@ static json traced_steps(int ranks, TraceOverlap& overlap) {
   return json::parse(file);
 }
 
-/// Lanes of a rank by their names.
+/// Lanes of a rank by name.
 static std::map<std::string, int> lanes_of(const json& trace, int rank) {
   std::map<std::string, int> lanes;
   for (const json& event : trace.at("traceEvents")) {
@@ -76,7 +77,7 @@ TEST_F(DeviceTrace, TellsWhatEachStreamDid) {
       double before = 0;
       if (std::string(stream) == "cuda:0 compute") continue;
       for (const json& event : events_in(trace, rank, lanes.at(stream))) {
-        // A stream does one thing after the other.
+        // A stream runs one operation after the other.
         EXPECT_EQ(event.at("cat"), "gpu,collective");
         EXPECT_NE(event.at("name").get<std::string>().find("world"), std::string::npos);
         EXPECT_GE(event.at("ts").get<double>(), before - 0.001);
@@ -90,10 +91,10 @@ TEST_F(DeviceTrace, TellsWhatEachStreamDid) {
       const std::string name = event.at("name");
       if (name.starts_with("step ")) steps[name] = event;
     }
-    // Those of units for parameters, and one for all at the end of each step.
+    // Waits for the units' parameters, and one for all at the end of each step.
     EXPECT_GT(waits, kSteps);
     ASSERT_EQ(steps.size(), static_cast<size_t>(kSteps));
-    // The GPU begins a step after the host did, and ends the last one after it too, all on one
+    // The GPU starts a step after the host, and also finishes the last one after it, by the same
     // clock.
     for (const json& event : events_in(trace, rank, lanes.at("ops"))) {
       const std::string name = event.at("name");
@@ -116,7 +117,7 @@ TEST_F(DeviceTrace, OfOneRankHasNoCommunication) {
   EXPECT_EQ(overlap.communication, 0);
 }
 
-/// Stretches of the streams of computing and of gathering.
+/// Intervals of the compute and gather streams.
 static StreamStretch on(StreamRole role, StreamWork work, int64_t begin, int64_t end) {
   return {0, static_cast<int>(role), work, "", begin, end, 0};
 }
@@ -131,14 +132,14 @@ TEST_F(DeviceTrace, CountsCommunicationOnceAndWhatIsExposed) {
   const Case cases[] = {
       {{}, 0, 0},
       {{on(gather, collective, 10, 30)}, 20, 0},
-      // Two at once are communication once.
+      // Two overlapping collectives count once.
       {{on(gather, collective, 10, 30), on(scatter, collective, 20, 40)}, 30, 0},
-      // Only of a wait what is for communication.
+      // Only the part of a wait during communication counts.
       {{on(gather, collective, 10, 30), on(compute, wait, 25, 90)}, 20, 5},
       {{on(compute, wait, 0, 12), on(gather, collective, 10, 30), on(compute, wait, 28, 29)},
        20,
        3},
-      // One among what is computed.
+      // A collective within computation.
       {{on(compute, collective, 5, 9), on(compute, span, 0, 100)}, 4, 4},
       {{on(compute, wait, 0, 100), on(compute, span, 0, 100)}, 0, 0},
   };
@@ -150,7 +151,7 @@ TEST_F(DeviceTrace, CountsCommunicationOnceAndWhatIsExposed) {
 }
 
 TEST_F(DeviceTrace, CountsOnFromNewPoints) {
-  // Each mark is counted from a point of its own.
+  // Each mark is measured relative to a different point.
   StreamTimes times(0);
   const Stream stream = current_stream(gpu);
   for (int i = 0; i < 5; ++i) {

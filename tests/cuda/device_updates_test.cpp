@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/adamw.h"
+#include "src/kernels/adamw/adamw.h"
 #include "tests/cuda/twin.h"
 #include "weft/error.h"
 
@@ -10,7 +10,7 @@ class DeviceUpdates : public OnGpu {};
 struct UpdateCase {
   DType parameter, state, grad;
 };
-/// Those that are taken 16 bytes at a time, and others.
+/// Cases with kernels that load 16 bytes at a time, and others.
 static constexpr UpdateCase kUpdateCases[] = {
     {DType::f32, DType::f32, DType::f32},   {DType::f32, DType::f32, DType::bf16},
     {DType::bf16, DType::f32, DType::bf16}, {DType::bf16, DType::bf16, DType::bf16},
@@ -56,7 +56,7 @@ TEST_F(DeviceUpdates, RatesThatAreReadWhenTheStepIsDone) {
     const Twin read(Array::of(DType::f64, {kAdamWRates}, {rates.begin(), rates.end()}));
     for (const Device d : kBothDevices) {
       adamw(p.on(d), m.on(d), v.on(d), g.on(d), numbers);
-      // The numbers that the rates stand for are others here.
+      // The options differ from the numbers that the rates were computed from.
       adamw(p2.on(d), m2.on(d), v2.on(d), g.on(d), {}, nullptr, &read.on(d));
     }
     p2.expect_alike(), m2.expect_alike(), v2.expect_alike();

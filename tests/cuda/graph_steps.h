@@ -8,9 +8,9 @@
 
 namespace weft {
 
-/// Losses of steps with another learning rate each, by a graph or without; a sum over each weight
-/// in the end; and what was received from other ranks. After some steps there is a look at the
-/// model in between. Of rank 0.
+/// Runs steps with different learning rates, with a graph or without, and evaluates the model
+/// between some of them. Returns rank 0's losses, bytes received from other ranks, number of
+/// collectives, and the sum of each final weight.
 inline std::vector<double> numbers_of_steps(bool by_graph, const Recipe& recipe) {
   std::vector<double> all;
   recipe.run(ranks_of(recipe), [&](Communicator world) {

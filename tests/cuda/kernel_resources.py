@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles the hot kernels and reads the compiler's report: registers, and bytes spilled from them.
+"""Compiles the hot kernels and reads the compiler's report: registers and spilled bytes.
 
 usage: kernel_resources.py NVCC SOURCE_DIR ARCHITECTURE
 
@@ -10,17 +10,17 @@ import re
 import subprocess
 import sys
 
-FILES = ["norm_backward", "softmax", "updates"]
+FILES = ["norm/cuda_backward", "softmax/cuda", "adamw/cuda"]
 HOT = re.compile(r"DenseLine|Dense|Vector")
-# What a call of the compiler's own division or square root saves.
+# The registers that a call of the compiler's division or square root saves.
 MOST_SPILLED = 32
 
 
 def report(nvcc, source, architecture, name):
-    """(spilled bytes, registers, mangled name) of each kernel of a file."""
+    """Returns (spilled bytes, registers, mangled name) of each kernel of a file."""
     command = [nvcc, "-std=c++20", "--expt-relaxed-constexpr", "-diag-suppress=1835", "-O3",
                f"-arch=sm_{architecture}", f"-I{source}/include", f"-I{source}", "-DWEFT_WITH_CUDA",
-               "-cubin", "-Xptxas=-v", "-o", "/dev/null", f"{source}/src/cuda/{name}.cu"]
+               "-cubin", "-Xptxas=-v", "-o", "/dev/null", f"{source}/src/kernels/{name}.cu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"nvcc failed on {name}.cu:\n{done.stderr[-4000:]}")

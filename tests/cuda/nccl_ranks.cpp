@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One rank of a job whose ranks are processes with a GPU each, or with one GPU for all of them:
-// collectives over NCCL against those of host memory. Started by `weft run`.
+// One rank of a job of processes, each with a GPU or all sharing one: compares collectives over
+// NCCL with those of host memory. Started by `weft run`.
 
 #include <cstdio>
 #include <cstdlib>
@@ -12,20 +12,20 @@
 #include <string>
 #include <vector>
 
-#include "src/cuda/runtime.h"
+#include "src/device/cuda/runtime.h"
 #include "tests/comm/backends.h"
 #include "tests/comm/nccl_backend.h"
 #include "weft/communicator.h"
-#include "weft/context.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
-/// ctest's word for a test that was skipped.
+/// ctest's exit code for a skipped test.
 static constexpr int kSkipped = 77;
 
-/// NCCL takes two ranks on one GPU only when it believes them on different hosts.
+/// NCCL accepts two ranks on one GPU only when it believes that they are on different hosts.
 static void let_ranks_share_a_gpu(int rank) {
   setenv("NCCL_HOSTID", ("weft-" + std::to_string(rank)).c_str(), 0);
   setenv("NCCL_NET", "Socket", 0);
@@ -35,7 +35,7 @@ static void let_ranks_share_a_gpu(int rank) {
   setenv("NCCL_MAX_CTAS", "1", 0);
 }
 
-/// One collective: from the sent numbers of a rank into what it receives.
+/// One collective: reads the sent numbers of a rank and writes the received ones.
 using Call = std::function<void(const Communicator&, Numbers& sent, Numbers& got)>;
 
 static void expect_alike(const Communicator& world, const char* what, const Call& call, DType dtype,
@@ -106,7 +106,7 @@ static void compare_copies(const Communicator& world, DType dtype) {
           group.scatter({&piece, 1}, last).wait();
         },
         dtype, dtype, total, own);
-    // Each rank sends the others as much as it has itself.
+    // Each rank sends every other rank as many elements as it has itself.
     const std::vector<int64_t> mine(static_cast<size_t>(n), own);
     expect_alike(
         world, "all_to_all",
@@ -155,7 +155,7 @@ static void run_rank(const Communicator& world) {
 
 }  // namespace weft
 
-/// Processes do not share the emulated device.
+/// Processes cannot share the emulated device.
 #ifdef WEFT_CUDA_EMULATED
 static constexpr bool kIsReal = false;
 #else

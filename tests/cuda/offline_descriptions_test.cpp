@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "src/cuda/products.h"
+#include "src/kernels/matmul/cuda.h"
 #include "weft/error.h"
 
 #ifdef WEFT_WITH_CUDNN
-#include "src/cuda/cudnn_graphs.h"
+#include "src/kernels/attention/cudnn_graphs.h"
 #endif
 
 namespace weft {
 
-// What can be known of NVIDIA's libraries where no GPU is: that they take the Llama's shapes.
+// Checks of NVIDIA's libraries that need no GPU: they support the shapes of the Llama.
 
 /// A Llama of 1.2 billion parameters, and the tokens of a step.
 static constexpr int64_t kDim = 2048, kKvDim = 512, kFfn = 8192, kVocabulary = 32000,
@@ -19,7 +19,7 @@ static constexpr int64_t kDim = 2048, kKvDim = 512, kFfn = 8192, kVocabulary = 3
 static constexpr int64_t kLinears[][2] = {
     {kDim, kDim}, {kKvDim, kDim}, {kFfn, kDim}, {kDim, kFfn}, {kVocabulary, kDim}};
 
-/// Memory that is described, never read.
+/// Memory that is described but never read.
 static void* somewhere() { return reinterpret_cast<void*>(uintptr_t{1} << 20); }
 
 static Matrix row_major(DType dtype, int64_t columns) { return {somewhere(), dtype, columns, 1}; }
@@ -53,7 +53,7 @@ TEST(OfflineDescriptions, IntegersAndStridesOfNeitherKindAreNot) {
 
 #ifdef WEFT_WITH_CUDNN
 
-/// An H100 as cuDNN writes a device down.
+/// An H100 in cuDNN's JSON description of devices.
 static constexpr const char* kHopper =
     R"({"deviceName":"NVIDIA H100 80GB HBM3","cudaDeviceId":0,"deviceVer":900,"driverVer":13000,)"
     R"("isTccDriver":0,"l2CacheSize":52428800,"maxCtasPerSM":32,"maxRegistersPerSM":65536,)"
@@ -64,7 +64,7 @@ static constexpr const char* kHopper =
     R"("totalGlobalMem":84942979072,"warpSize":32,"maxGridSize":[2147483647,65535,65535],)"
     R"("maxBlockSize":[1024,1024,64]})";
 
-/// A view of [batch, sequence, heads, width], as the layers hold it.
+/// A view of [batch, sequence, heads, width], the layout in the layers.
 static cuda::GraphTensor by_heads(int64_t heads) {
   constexpr int64_t batch = 2, sequence = 2048, width = 64;
   return {{batch, heads, sequence, width}, {sequence * heads * width, width, heads * width, 1}};

@@ -10,19 +10,20 @@
 #include "weft/mesh.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/ranks.h"
 #include "weft/tensor_parallel.h"
 
 namespace weft {
 
-/// How a little Llama is trained.
+/// How to train a small Llama.
 struct Recipe {
   std::vector<MeshAxis> axes;
   FullyShardOptions options = {};
   bool tensor_parallel = false;
-  /// Of the optimizer's state.
+  /// Whether to offload the optimizer's state.
   bool offload_state = false;
   int micro_steps = 1;
-  /// Runs the ranks.
+  /// Function that runs the ranks.
   std::function<void(int ranks, const std::function<void(Communicator)>& body)> run =
       [](int ranks, const std::function<void(Communicator)>& body) { run_ranks(ranks, body); };
   /// Called on each rank before each forward, backward and update.
@@ -37,7 +38,7 @@ inline int ranks_of(const Recipe& recipe) {
   return ranks;
 }
 
-/// A rank's model, before the first step.
+/// A rank's model before the first step.
 struct PreparedLlama {
   PreparedLlama(const Recipe& recipe, const Communicator& world, Device device)
       : mesh(world, recipe.axes),
@@ -52,7 +53,7 @@ struct PreparedLlama {
   Llama model;
 };
 
-/// Losses of steps with AdamW and clipping, on rank 0.
+/// Returns rank 0's losses of steps with AdamW and clipping.
 inline std::vector<double> losses_of(const Recipe& recipe, Device device) {
   std::vector<double> losses;
   recipe.run(ranks_of(recipe), [&](Communicator world) {

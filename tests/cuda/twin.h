@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/kernels/copy.h"
-#include "src/numeric.h"
+#include "src/base/numeric.h"
+#include "src/kernels/copy/copy.h"
 #include "tests/cuda/device.h"
 #include "tests/kernels/array.h"
 #include "weft/storage.h"
 
 namespace weft {
 
-/// An array of the host, and one on the GPU that lies the same way and starts with equal elements.
+/// An array on the host and one on the GPU with the same layout and initial elements.
 class Twin {
  public:
   Twin(Array array)  // NOLINT(google-explicit-constructor)
@@ -32,12 +32,12 @@ class Twin {
     copy(back.block, there_);
     return back.values();
   }
-  /// After one computation on both: as expect_near, by default with a few roundings of the dtype.
+  /// After one computation on both: expect_near, by default with a few roundings of the dtype.
   void expect_alike(double roundings = 4) const {
     expect_near(fetched(), here_.values(), roundings * rounding(there_.dtype));
   }
-  /// The same of what is computed as elements of `dtype` are: a few roundings of that apart, and
-  /// the last bit of a half.
+  /// The same for elements computed like those of `dtype`: allows a few roundings of that dtype,
+  /// and the last bit of a half.
   void expect_alike_computed_as(DType dtype) const {
     const bool rounded = there_.dtype != compute_dtype(there_.dtype);
     const double last_bit = rounded ? 2 * rounding(there_.dtype) : 0;

@@ -10,13 +10,14 @@
 #include "weft/layers.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/ranks.h"
 #include "weft/state_dict.h"
 
 namespace weft {
 namespace {
 
-/// Few rows, some fewer than ranks, odd sizes, and a unit that may be left out; weights 0 and 3 are
-/// one when tied.
+/// Few rows, some fewer than ranks, odd sizes, and a param group that may be left out; weights 0
+/// and 3 are one when tied.
 class Odd final : public Module {
  public:
   explicit Odd(bool tied) {
@@ -47,7 +48,7 @@ struct Case {
   const char* name;
   std::vector<MeshAxis> axes;
   FullyShardOptions options = {};
-  /// Cut matrices along dim 1.
+  /// Shards matrices along dim 1.
   bool across = false;
 };
 
@@ -87,7 +88,7 @@ Tensor rows_over(const DeviceMesh& mesh) {
 
 using Values = std::vector<std::vector<float>>;
 
-/// Parameters after some steps, the last without a unit.
+/// Parameters after some steps, the last without a param group.
 Values trained(const DeviceMesh& mesh, const Case& one, bool tied) {
   manual_seed(3);
   Odd model(tied);
@@ -126,7 +127,7 @@ Values trained(const DeviceMesh& mesh, const Case& one, bool tied) {
 
 class Edges : public testing::TestWithParam<Case> {};
 
-/// Empty slices, ties, frozen parameters and a unit left out, cut along either dim.
+/// Empty slices, ties, frozen parameters and a param group left out, sharded along either dim.
 TEST_P(Edges, TrainAsOneRank) {
   const Case& one = GetParam();
   int ranks = 1;
@@ -158,7 +159,8 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Edges, testing::ValuesIn(cases()), case_name);
 
-/// Parameters that lie over another axis of the root mesh, unevenly and with empty parts.
+/// Parameters that another axis of the root mesh has already sharded, unevenly and with empty
+/// parts.
 TEST(Edges, CutWhatAnotherAxisLeaves) {
   run_ranks(8, [](Communicator world) {
     DeviceMesh mesh(world, {{"r", 2}, {"s", 2}, {"tp", 2}});
@@ -192,7 +194,7 @@ TEST(Edges, CutWhatAnotherAxisLeaves) {
   });
 }
 
-/// y = x weight^T * scale, of which scale has no initial values of its own.
+/// y = x weight^T * scale; `scale` has no initial values.
 class Scaled final : public Module {
  public:
   Scaled() {
@@ -309,7 +311,7 @@ TEST(Edges, AKeptGradientStaysBesideOnesThatAreSummed) {
   });
 }
 
-/// Before the sync, gradients lie between two scatters, or are not summed over the replicas yet.
+/// Before the sync, gradients are between two reduce-scatters, or not yet summed over the replicas.
 TEST(Edges, AKeptGradientStaysBesideOnesThatWaitForTheSync) {
   run_ranks(4, [](Communicator world) {
     const DeviceMesh mesh(world, {{"r", 2}, {"s", 2}});
@@ -346,12 +348,12 @@ TEST(Edges, AKeptGradientStaysBesideOnesThatWaitForTheSync) {
 TEST(Edges, ParametersMayExchangeTheirValues) {
   run_ranks(2, [](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 2}});
-    for (const bool one_unit : {true, false}) {
+    for (const bool one_group : {true, false}) {
       Sequential model;
       for (int i = 0; i < 2; ++i) model.append(std::make_shared<Linear>(4, 4, false));
-      if (!one_unit) fully_shard(*model.children()[0].second, mesh);
+      if (!one_group) fully_shard(*model.children()[0].second, mesh);
       fully_shard(model, mesh);
-      predicted_bytes(model);  // builds before there is memory
+      predicted_bytes(model);  // builds the units before parameters have memory
       const auto parameters = model.parameters();
       for (int i = 0; i < 2; ++i) parameters[i]->set_value(full({4, 4}, i + 1));
       model.materialize();
@@ -416,7 +418,7 @@ TEST(Edges, RefusePartsOfAnotherModel) {
     EXPECT_NE(error_of([&] {
                 outer.materialize();
                 inner->materialize();
-              }).find("shard the modules below before those above them"),
+              }).find("shard inner modules before outer ones"),
               std::string::npos);
   });
 }
@@ -452,15 +454,16 @@ TEST(Edges, RefuseLayoutsTheyCannotCut) {
       return error_of([&] { fully_shard(layer, mesh["dp"]); });
     };
     EXPECT_EQ(refused(other, {}),
-              "fully_shard: parameter weight is laid out as mesh(dp=4)[R], over "
-              "another mesh than mesh(dp=2, tp=2)");
+              "fully_shard: layout of parameter weight is mesh(dp=4)[R], expected one over "
+              "mesh(dp=2, tp=2)");
     EXPECT_EQ(refused(mesh, {Shard(0)}),
-              "fully_shard: parameter weight is laid out as mesh(dp=2, tp=2)[S(0), R] already");
+              "fully_shard: layout of parameter weight is mesh(dp=2, tp=2)[S(0), R], expected no "
+              "Partial, and R on the axes of mesh(dp=2)");
     Linear layer(4, 4, false);
     EXPECT_EQ(error_of([&] {
                 fully_shard(layer, other, {.shard_dim = [](const NamedParameter&) { return 2; }});
               }),
-              "fully_shard: parameter weight [4, 4] has no dim 2 to shard");
+              "fully_shard: shard dimension of parameter weight [4, 4] is 2, expected 0 to 1");
   });
 }
 
@@ -474,44 +477,45 @@ TEST(Edges, RefuseWhatMakesNoSense) {
     const auto row = [&](Placement parameter, Placement gradient, Placement state) {
       return refused({.strategy = {"mine", {{parameter, gradient, state}}}});
     };
-    const std::string axis = "fully_shard: axis \"dp\" has parameter / gradient / state as ";
+    const std::string axis = "fully_shard: parameter / gradient / state of axis \"dp\" is ";
     EXPECT_EQ(row(Partial(), Shard(0), Shard(0)),
-              concat(axis, "P(sum) / S(0) / S(0); parameters are whole or cut"));
+              concat(axis, "P(sum) / S(0) / S(0), expected a parameter that is R or S"));
     EXPECT_EQ(row(Shard(0), Replicate(), Shard(0)),
-              concat(axis, "S(0) / R / S(0); between micro-steps gradients are cut or partial"));
+              concat(axis, "S(0) / R / S(0), expected a gradient that is P(sum) or S"));
     EXPECT_EQ(row(Shard(0), Partial(ReduceOp::max), Shard(0)),
-              concat(axis, "S(0) / P(max) / S(0); gradients are summed"));
+              concat(axis, "S(0) / P(max) / S(0), expected a gradient that is P(sum) or S"));
     EXPECT_EQ(row(Shard(0), Shard(0), Partial()),
-              concat(axis, "S(0) / S(0) / P(sum); the state is whole or cut"));
+              concat(axis, "S(0) / S(0) / P(sum), expected a state that is R or S"));
     EXPECT_EQ(row(Shard(1), Shard(0), Shard(0)),
-              concat(axis, "S(1) / S(0) / S(0); all are cut along one dim"));
+              concat(axis, "S(1) / S(0) / S(0), expected one dimension in all S"));
     DeviceMesh grid(world, {{"a", 2}, {"b", 1}});
     const StrategyRow rows{Shard(0), Shard(0), Shard(0)}, columns{Shard(1), Shard(1), Shard(1)};
     EXPECT_EQ(error_of([&] {
                 fully_shard(model, grid, {.strategy = {"mine", {rows, columns}}});
               }),
-              "fully_shard: axis \"b\" cuts dim 1 but \"a\" dim 0");
+              "fully_shard: shard dimension of axis \"b\" is 1, expected 0 as of axis \"a\"");
     Linear layer(4, 4, true);
     fully_shard(layer, mesh, {.strategy = {"mine", {columns}}});
     layer.materialize();
     EXPECT_TRUE(layer.parameters()[0]->value().sharding()[0].is_shard(1));
     EXPECT_TRUE(layer.parameters()[1]->value().sharding()[0].is_shard(0));
-    EXPECT_EQ(refused({.prefetch = -1}), "fully_shard: prefetch is -1; at least 0");
-    EXPECT_EQ(refused({.bucket_bytes = 0}), "fully_shard: buckets of 0 bytes; at least 1");
+    EXPECT_EQ(refused({.prefetch = -1}), "fully_shard: prefetch must be at least 0, got -1");
+    EXPECT_EQ(refused({.bucket_bytes = 0}), "fully_shard: bucket_bytes must be at least 1, got 0");
     EXPECT_EQ(refused({.gradient_divide_factor = 0}),
-              "fully_shard: gradients are divided by 0; above 0");
+              "fully_shard: gradient_divide_factor must be above 0, got 0");
     EXPECT_EQ(error_of([&] { NoSync hold(model); }),
               "NoSync: the model is not sharded; call fully_shard on it first");
     fully_shard(*model.layers()[0], mesh);
     fully_shard(model, mesh);
     EXPECT_EQ(error_of([&] { explain_schedule(*model.layers()[0]); }),
-              "explain_schedule: the model is a part of a sharded one; give the outermost");
+              "explain_schedule: the module is part of a sharded model, expected its outermost "
+              "sharded module");
     EXPECT_EQ(error_of([&] { predicted_bytes(model, 0); }),
-              "predicted_bytes: 0 micro-steps; at least 1");
+              "predicted_bytes: micro_steps must be at least 1, got 0");
   });
 }
 
-/// The sums of the last layers run while backward goes on.
+/// The reductions of the last layers run while backward continues.
 TEST(Edges, BucketsAreReducedWhileBackwardGoesOn) {
   run_ranks(2, [](Communicator world) {
     DeviceMesh mesh(world, {{"dp", 2}});
@@ -530,7 +534,7 @@ TEST(Edges, BucketsAreReducedWhileBackwardGoesOn) {
   });
 }
 
-/// One rank of many that are not there, without memory.
+/// One rank of a large simulated cluster, without memory.
 TEST(Edges, PlanAndRunWithoutMemory) {
   const auto began = std::chrono::steady_clock::now();
   const int64_t held = memory_statistics().total.current;

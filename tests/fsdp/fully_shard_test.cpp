@@ -7,12 +7,14 @@
 #include "tests/support/llama_reference.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
 #include "weft/llama.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/ranks.h"
 
 namespace weft {
 namespace {
@@ -31,8 +33,7 @@ TEST_P(FullyShard, EqualsTransformers) {
   }
 }
 
-/// The prediction holds before the first step and after; no copy of a parameter or gradient is
-/// made.
+/// The prediction holds before the first step and after it; no parameter or gradient is copied.
 TEST_P(FullyShard, MovesAndHoldsWhatItPredicts) {
   for (bool reshard : {true, false}) {
     run_ranks(GetParam(), [&](Communicator world) {
@@ -66,7 +67,7 @@ TEST_P(FullyShard, MovesAndHoldsWhatItPredicts) {
   }
 }
 
-/// N ranks hold the same parameters as one, bit for bit, and learn alike.
+/// N ranks gather the same parameters as one rank, bit for bit, and train alike.
 TEST_P(FullyShard, LearnsAsOneRank) {
   std::vector<double> alone, together;
   auto learn = [](std::vector<double>& losses) {

@@ -5,19 +5,21 @@
 
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 namespace {
 
 using Values = std::vector<std::vector<float>>;
 
-/// A layer that is called twice, between two whose weights may be one; `tail` may run within a
-/// checkpoint.
+/// A layer that is called twice, between two layers whose weights may be tied; `tail` may run in a
+/// recomputed region.
 class Twice final : public Module {
  public:
   explicit Twice(bool tied) {
@@ -27,7 +29,7 @@ class Twice final : public Module {
     if (tied) layers_[2]->set_parameter("weight", layers_[0]->own_parameters()[0].second);
   }
   Linear& shared() { return *layers_[1]; }
-  /// Module "last", or "first", within a checkpoint.
+  /// Recomputes module "last" or "first" in backward.
   bool checkpoints_last = false, checkpoints_first = false;
 
  protected:
@@ -51,12 +53,13 @@ class Twice final : public Module {
 struct Usage {
   const char* name;
   bool tied = false;
-  /// The shared layer runs again in backward.
+  /// The shared layer is recomputed in backward.
   bool recomputes = false;
   bool checkpoints_last = false, checkpoints_first = false;
-  /// The loss has a penalty on the first weight; it has a backward of its own after the step's.
+  /// The loss has a penalty on the first weight; `penalty_alone`: the penalty has a separate
+  /// backward after the step's.
   bool penalty = false, penalty_alone = false;
-  /// The shared layer is a unit.
+  /// The shared layer is a param group.
   bool shards_shared = true;
 };
 
@@ -141,12 +144,12 @@ void expect_those_of_a_plain_model(const Usage& run, const std::vector<Preset>& 
   }
 }
 
-/// The penalty's gradient comes before that of any module's output.
+/// The penalty's gradient arrives before that of any module's output.
 TEST(Gradients, HoldAPenaltyOnAParameter) {
   expect_those_of_a_plain_model({.name = "penalty", .penalty = true}, presets());
 }
 
-/// Whole parameters are kept between steps.
+/// For presets that keep unsharded parameters between steps.
 TEST(Gradients, HoldAPenaltyThatComesAlone) {
   std::vector<Preset> keeping = presets();
   keeping.erase(keeping.begin(), keeping.begin() + 2);
@@ -167,7 +170,7 @@ TEST(Gradients, HoldATieAcrossACheckpoint) {
   }
 }
 
-/// One weight, used three times, the last time within a checkpoint: it is read after its unit's
+/// One weight, used three times, the last time within a checkpoint: it is read after its group's
 /// gradients seemed complete.
 class Thrice final : public Module {
  public:
@@ -185,7 +188,7 @@ class Thrice final : public Module {
   ParameterPtr weight_;
 };
 
-/// As the outermost unit, and as a part.
+/// As the outermost param group, and as a part.
 TEST(Gradients, HoldAWeightThatIsReadAgain) {
   for (bool is_part : {false, true}) {
     for (const Preset& preset : presets()) {

@@ -8,11 +8,13 @@
 
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 namespace {
@@ -31,7 +33,7 @@ std::vector<Preset> presets() {
           {"ddp", {.strategy = Strategy::ddp()}}};
 }
 
-/// Of odd sizes, one with a bias.
+/// Two layers of odd sizes, one with a bias.
 std::shared_ptr<Sequential> two_layers() {
   auto model = std::make_shared<Sequential>();
   model->append(std::make_shared<Linear>(5, 5, true, 0.5));
@@ -82,7 +84,7 @@ void on_ranks(std::initializer_list<int> sizes, const F& f) {
   }
 }
 
-/// An f32 sum of bf16 parts has more bits than bf16.
+/// An f32 sum of bf16 parts has more bits than bf16 holds.
 TEST(Lifetimes, ASumIsNotRoundedByTheNext) {
   on_ranks({3}, [](const DeviceMesh& mesh, Preset preset) {
     preset.options.precision = {.compute = bf16, .reduce = bf16};
@@ -107,13 +109,13 @@ TEST(Lifetimes, AGradientFromElsewhereIsNotLost) {
     const ParameterPtr weight = model->parameters()[0];
     const Tensor loss = sum(square((*model)(rows_for(mesh, preset))));
     EXPECT_EQ(error_of([&] { (loss.to(f32) + sum(square(weight->value()))).backward(); }),
-              "fully_shard: a gradient comes to value() of parameter 0.weight, which is a slice "
-              "at rest; compute with tensor()");
+              "fully_shard: the loss depends on value() of parameter 0.weight, which is this "
+              "rank's slice, expected on tensor()");
     weight->value().set_grad(zeros_like(weight->value()));
     const Tensor next = sum(square((*model)(rows_for(mesh, preset))));
     EXPECT_EQ(error_of([&] { next.backward(); }),
-              "fully_shard: parameter 0.weight has a gradient that was set by hand; clear it "
-              "before backward");
+              "fully_shard: gradient of parameter 0.weight is a tensor that was set by hand, "
+              "expected the one that backward made; clear it before backward");
     for (const ParameterPtr& p : model->parameters()) p->clear_grad();
     sum(square((*model)(rows_for(mesh, preset)))).backward();
     const auto again = gradients_of(*model);
@@ -149,7 +151,7 @@ TEST(Lifetimes, AModelThatRanWithoutMemoryIsMade) {
   });
 }
 
-/// Parts of a model are called alone too.
+/// Also submodules can be called alone.
 TEST(Lifetimes, APartCalledAloneSeesItsParameters) {
   on_ranks({1, 2}, [](const DeviceMesh& mesh, const Preset& preset) {
     auto model = two_layers();
@@ -182,7 +184,7 @@ TEST(Lifetimes, ABuildThatFailedFailsAgain) {
     refuses = true;
     for (int i = 0; i < 2; ++i) {
       EXPECT_EQ(error_of([&] { predicted_bytes(*model); }),
-                "fully_shard: parameter 1.weight [3, 5] has no dim 2 to shard");
+                "fully_shard: shard dimension of parameter 1.weight [3, 5] is 2, expected 0 to 1");
     }
     refuses = false;
     model->materialize();
@@ -200,11 +202,11 @@ TEST(Lifetimes, ARefusedCallChangesNothing) {
                 fully_shard(*model, mesh,
                             {.ignored = {"0.weight", "nine"}, .precision = {.buffers = bf16}});
               }),
-              "fully_shard: no parameter is called \"nine\"");
+              "fully_shard: ignored parameter \"nine\" does not exist");
     EXPECT_EQ(error_of([&] {
                 fully_shard(*model, mesh, {.shard_dim = [](const NamedParameter&) { return 1; }});
               }),
-              "fully_shard: parameter 0.bias [5] has no dim 1 to shard");
+              "fully_shard: shard dimension of parameter 0.bias [5] is 1, expected 0 to 0");
     EXPECT_EQ(model->parameters()[0]->dtype(), f32);
     EXPECT_FALSE(model->parameters()[0]->value().is_sharded());
     shard(*model, mesh, {});
@@ -215,7 +217,8 @@ TEST(Lifetimes, ARefusedCallChangesNothing) {
 
 TEST(Lifetimes, ALossDoesNotOutliveItsModel) {
   const std::string gone =
-      "fully_shard: the model is gone; keep it until the backward of its loss has ended";
+      "fully_shard: the outermost sharded module no longer exists; keep it until the backward of "
+      "its loss has ended";
   on_ranks({1, 2}, [&](const DeviceMesh& mesh, const Preset& preset) {
     auto model = two_layers();
     shard(*model, mesh, preset.options);
@@ -235,7 +238,7 @@ TEST(Lifetimes, ALossDoesNotOutliveItsModel) {
   });
 }
 
-/// As when Python collects it as garbage there; a gather of its owner is under way.
+/// As when Python's garbage collector runs there, while a gather of the owning thread is pending.
 TEST(Lifetimes, AModelMayEndOnAnotherThread) {
   std::array<std::shared_ptr<Sequential>, 2> models;
   std::barrier both(2);
@@ -288,7 +291,8 @@ TEST(Lifetimes, FrozenParametersStayThoseOfTheCall) {
     shard(*model, mesh, {});
     model->parameters()[2]->set_trainable(false);
     const std::string refused =
-        "fully_shard: parameter 1.weight was frozen after it was sharded; do so before";
+        "fully_shard: parameter 1.weight is frozen, expected trainable as when it was sharded; "
+        "freeze it before fully_shard";
     EXPECT_EQ(error_of([&] { model->materialize(); }), refused);
     model->parameters()[2]->set_trainable(true);
     model->materialize();

@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/llama.h"
@@ -11,7 +10,7 @@
 
 namespace weft {
 
-/// No size is divided by 2, 3 and 4.
+/// No size is divisible by 2, 3 or 4.
 inline LlamaConfig little_llama(bool tied = false) {
   LlamaConfig config;
   config.dim = 24;
@@ -26,7 +25,7 @@ inline LlamaConfig little_llama(bool tied = false) {
   return config;
 }
 
-/// Ids [rows, 8] that all ranks agree on, cut over all axes of `mesh`.
+/// Ids [rows, 8], equal on all ranks, sharded over all axes of `mesh`.
 inline Tensor batch_of(const DeviceMesh& mesh, int64_t rows, int64_t salt) {
   std::vector<double> ids;
   for (int64_t i = 0; i < rows * 8; ++i) {

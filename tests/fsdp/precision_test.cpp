@@ -8,6 +8,7 @@
 #include "weft/layers.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/ranks.h"
 
 namespace weft {
 namespace {
@@ -23,7 +24,7 @@ struct Learning {
   int64_t rows = 4;
 };
 
-/// The losses of some steps; what is predicted holds in each.
+/// Returns the losses of some steps, in each of which the prediction must hold.
 std::vector<double> losses_of(const Learning& learning) {
   std::vector<double> losses;
   int ranks = 1;
@@ -80,7 +81,8 @@ TEST(Precision, HalfLearnsAsF32AndAsOneRank) {
 
 class Precision : public testing::TestWithParam<std::tuple<const char*, bool>> {};
 
-/// As one rank does; parameters as bf16 on the wire, gradients as told.
+/// The losses equal those of one rank: parameters are gathered in bf16, gradients reduced in the
+/// given dtype.
 TEST_P(Precision, LearnAsOneRank) {
   const auto [name, wide] = GetParam();
   const MixedPrecision precision = wide ? kWideSums : kHalf;
@@ -104,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, Precision,
                                                           "hsdp"),
                                           testing::Bool()));
 
-/// f32 masters of the same bits for any ranks; half as many bytes on the wires.
+/// The f32 master parameters have equal bits for any number of ranks; half as many bytes are sent.
 TEST(Precision, WiresCarryTheirDtypes) {
   run_ranks(4, [](Communicator world) {
     DeviceMesh mesh(world, {{"dp", 4}});
@@ -123,14 +125,14 @@ TEST(Precision, WiresCarryTheirDtypes) {
     const FullyShardBytes narrow = bytes({.storage = bf16});
     EXPECT_EQ(2 * narrow.parameters, whole.parameters);
     EXPECT_EQ(2 * narrow.gradients, whole.gradients);
-    // A wire that is not computed in costs a pass over the whole parameters, in f32.
+    // A gather dtype other than the compute dtype costs a pass over the full parameters, in f32.
     const FullyShardBytes wired = bytes({.gather = bf16});
     EXPECT_LT(wired.received, whole.received);
     EXPECT_GT(wired.copied, 0);
   });
 }
 
-/// Notes the dtypes that come in; its buffer takes part.
+/// Records the dtypes of its inputs; its buffer is part of the result.
 class Noting final : public Module {
  public:
   Noting() {

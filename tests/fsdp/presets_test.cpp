@@ -7,6 +7,7 @@
 #include "tests/support/llama_reference.h"
 #include "weft/autograd.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 #include "weft/tensor_parallel.h"
 
 namespace weft {
@@ -35,7 +36,7 @@ std::string preset_name(const testing::TestParamInfo<Preset>& info) {
   return name;
 }
 
-/// The axes that shard, by name and as a view.
+/// The names of the axes that shard.
 std::vector<std::string_view> sharding_axes(const DeviceMesh& mesh) {
   std::vector<std::string_view> names;
   for (int i = 0; i < mesh.ndim(); ++i) {

@@ -5,16 +5,18 @@
 
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 namespace {
 
-/// Runs its layers in an order that can be changed, or leaves one out.
+/// Runs its layers in a variable order, or skips one.
 class Chain final : public Module {
  public:
   explicit Chain(int layers) {
@@ -54,15 +56,15 @@ TEST(Schedule, IsPrintedBeforeItRuns) {
     shard(chain, mesh);
     std::string text = explain_schedule(chain);
     EXPECT_EQ(text.substr(0, text.find("backward")),
-              "forward   gather layer0 over dp, buffer 0, 32 bytes\n"
+              "forward   unshard layer0 over dp, buffer 0, 32 bytes\n"
               "forward   compute the root\n"
               "forward   wait layer0, buffer 0\n"
-              "forward   gather layer1 over dp, buffer 1, 32 bytes\n"
+              "forward   unshard layer1 over dp, buffer 1, 32 bytes\n"
               "forward   compute layer0\n"
-              "forward   free layer0, buffer 0\n"
+              "forward   reshard layer0, buffer 0\n"
               "forward   wait layer1, buffer 1\n"
               "forward   compute layer1\n"
-              "forward   free layer1, buffer 1\n");
+              "forward   reshard layer1, buffer 1\n");
   });
 }
 
@@ -77,7 +79,7 @@ TEST(Schedule, IsThatOfTheStepBefore) {
   });
 }
 
-/// Gradients of all layers after a step in which they run in `order`.
+/// The gradients of all layers after a step in which they run in `order`.
 std::vector<std::vector<float>> gradients_in_order(Chain& chain, const DeviceMesh& mesh,
                                                    std::vector<int> order) {
   chain.order = std::move(order);
@@ -156,7 +158,8 @@ double weight_gradient_sum(const Chain& chain) {
   return total;
 }
 
-/// Backwards may come late, in another order than forwards, and around a forward without gradients.
+/// Backwards may run late, in a different order than forwards, and around a forward without
+/// gradients.
 TEST(Schedule, TakesBackwardsAsTheyCome) {
   for (int ranks : {1, 2, 3}) {
     run_ranks(ranks, [](Communicator world) {
@@ -216,7 +219,7 @@ TEST(Schedule, GoesOnAfterABackwardThatThrew) {
   });
 }
 
-/// Uses parts of one weight, as a fused projection does.
+/// Uses parts of one weight, as fused projections do.
 class Parts final : public Module {
  public:
   Parts() { weight_ = declare("weight", {6, 4}, normal_values(1)); }
@@ -257,7 +260,7 @@ TEST(Schedule, OneRankCallsNoCollective) {
   });
 }
 
-/// What only frozen parameters keep whole is freed when their module's backward is over.
+/// Unsharded parameters that only frozen parameters keep are freed after their module's backward.
 TEST(Schedule, FreesFrozenParametersOnTheWay) {
   run_ranks(2, [](Communicator world) {
     DeviceMesh mesh(world, {{"dp", 2}});
@@ -292,22 +295,23 @@ TEST(Schedule, RefusesWhatItCannotShard) {
     DeviceMesh mesh(world, {{"dp", 4}});
     Chain chain(1);
     EXPECT_EQ(error_of([&] { fully_shard(chain, mesh, {.strategy = Strategy::hsdp()}); }),
-              "fully_shard: the strategy \"hsdp\" has rows for 2 axes but mesh(dp=4) has 1");
+              "fully_shard: number of rows of strategy \"hsdp\" is 2, expected 1, one per axis of "
+              "mesh(dp=4)");
     EXPECT_EQ(error_of([&] { Strategy::named("zero4"); }),
-              "strategy: \"zero4\" is none of full_shard, zero2, zero1, ddp, hsdp");
+              "strategy: name is \"zero4\", expected one of full_shard, zero2, zero1, ddp, hsdp");
     Strategy row{"mine", {{Replicate(), Shard(0), Replicate()}}};
     EXPECT_EQ(error_of([&] { fully_shard(chain, mesh, {.strategy = row}); }),
-              "fully_shard: axis \"dp\" has parameter / gradient / state as R / S(0) / R; a whole "
-              "state needs whole parameters and partial gradients");
+              "fully_shard: parameter / gradient / state of axis \"dp\" is R / S(0) / R, expected "
+              "R / P(sum) / R if the state is R");
     Strategy crossed{"mine", {{Replicate(), Shard(0), Shard(0)}, {Shard(0), Partial(), Shard(0)}}};
     EXPECT_EQ(error_of([&] { fully_shard(chain, grid, {.strategy = crossed}); }),
-              "fully_shard: on mesh(dp=2, tp=2) axis \"tp\" would have to cut outside \"dp\" for "
-              "one of parameter and gradient, and inside for the other");
+              "fully_shard: axes \"tp\" and \"dp\" of mesh(dp=2, tp=2) need opposite orders of "
+              "sharding for parameters and for gradients");
     EXPECT_EQ(error_of([&] { fully_shard(chain, grid, {.reshard_after_forward = "host"}); }),
-              "fully_shard: parameters are kept over axis \"host\" after forward, but mesh(dp=2, "
-              "tp=2) has no such axis or not all its axes shard parameters");
+              "fully_shard: reshard_after_forward is \"host\", expected an axis of mesh(dp=2, "
+              "tp=2), all of whose axes must shard parameters");
     EXPECT_EQ(error_of([&] { fully_shard(chain, mesh, {.ignored = {"layer7.weight"}}); }),
-              "fully_shard: no parameter is called \"layer7.weight\"");
+              "fully_shard: ignored parameter \"layer7.weight\" does not exist");
     EXPECT_EQ(error_of([&] { predicted_bytes(chain); }),
               "predicted_bytes: the model is not sharded; call fully_shard on it first");
     fully_shard(chain, mesh);

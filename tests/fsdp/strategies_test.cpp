@@ -9,16 +9,17 @@
 #include "weft/autograd.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/ranks.h"
 
 namespace weft {
 namespace {
 
-/// One way of sharding on one mesh.
+/// One strategy on one mesh.
 struct Way {
   const char* name;
   std::vector<MeshAxis> axes;
   FullyShardOptions options = {};
-  /// Layers run forward again in backward: each, or all within one.
+  /// Layers are recomputed in backward: each by itself, or all in one region.
   bool recomputes = false, recomputes_all = false;
 
   int ranks() const {
@@ -81,7 +82,7 @@ std::string name_of_way(const testing::TestParamInfo<Way>& info) {
   return concat(info.param.name, "_", info.param.ranks());
 }
 
-/// Bytes of all whole parameters.
+/// The bytes of all full parameters.
 double bytes_of_parameters(const Llama& model) {
   double bytes = 0;
   for (const ParameterPtr& p : model.parameters())
@@ -89,7 +90,7 @@ double bytes_of_parameters(const Llama& model) {
   return bytes;
 }
 
-/// Trains some steps of `micro_steps`; gives losses, and checks bytes in each step.
+/// Trains some steps of `micro_steps`, appends the losses, and checks the bytes of each step.
 void train(const Way& way, int micro_steps, std::vector<double>* losses) {
   run_ranks(way.ranks(), [&](Communicator world) {
     DeviceMesh mesh(world, way.axes);
@@ -100,7 +101,7 @@ void train(const Way& way, int micro_steps, std::vector<double>* losses) {
     FullyShardBytes predicted = predicted_bytes(model, micro_steps);
     model.materialize();
     if (way.recomputes_all) {
-      // Layers within a second run are needed twice in backward, as the first step shows.
+      // Layers in a recomputed region are needed twice in backward, as the first step shows.
       model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
       for (const ParameterPtr& p : model.parameters()) p->clear_grad();
       EXPECT_GE(predicted_bytes(model, micro_steps).received, predicted.received);
@@ -155,7 +156,7 @@ TEST_P(Strategies, LearnAsOneRankAndMoveWhatTheyPredict) {
   }
 }
 
-/// All ranks' bytes in units of the parameters times (N - 1).
+/// The bytes of all ranks, in units of the parameters times (N - 1).
 double units_moved(const Way& way, int micro_steps) {
   double units = 0;
   run_ranks(way.ranks(), [&](Communicator world) {
@@ -174,7 +175,7 @@ double units_moved(const Way& way, int micro_steps) {
   return units;
 }
 
-/// The strategies' table; the outermost unit is gathered once a step.
+/// The strategies' table; the outermost param group is gathered once a step.
 TEST(Strategies, MoveAsTheTableSays) {
   const auto plain = [](Strategy strategy, bool reshard) {
     return Way{"", {{"dp", 4}}, {.reshard_after_forward = reshard, .strategy = strategy}};
@@ -190,7 +191,7 @@ TEST(Strategies, MoveAsTheTableSays) {
   }
 }
 
-/// Across: 2 x the 1/shard once; within: as full_shard.
+/// Across groups: 2 x the 1/shard once; within groups: as full_shard.
 TEST(Strategies, HybridDefersTheSumAcross) {
   run_ranks(4, [](Communicator world) {
     DeviceMesh mesh(world, {{"across", 2}, {"within", 2}});
@@ -223,8 +224,8 @@ std::vector<std::vector<float>> gradients_of(const Llama& model) {
   return values;
 }
 
-/// Backward after backward without clearing: sums go on, whether both sync or one does not; a
-/// cleared gradient takes along what was held for it.
+/// Repeated backwards without clearing: sums continue, whether both sync or one does not. Clearing
+/// a gradient also clears the part that waits for a sync.
 TEST_P(Strategies, SumGradientsUntilTheyAreCleared) {
   run_ranks(GetParam().ranks(), [&](Communicator world) {
     DeviceMesh mesh(world, GetParam().axes);
@@ -259,7 +260,7 @@ TEST_P(Strategies, SumGradientsUntilTheyAreCleared) {
   });
 }
 
-/// Two forwards, one without gradients, then both backwards.
+/// Two forwards, one of them without gradients, then both backwards.
 TEST_P(Strategies, TakeBackwardsAsTheyCome) {
   run_ranks(GetParam().ranks(), [&](Communicator world) {
     DeviceMesh mesh(world, GetParam().axes);
@@ -289,7 +290,7 @@ TEST_P(Strategies, TakeBackwardsAsTheyCome) {
   });
 }
 
-/// What is whole between uses is gathered when parameters have changed, and only then.
+/// Parameters that stay unsharded between uses are gathered after each update, and only then.
 TEST(Strategies, GatherWholeParametersOnceAnUpdate) {
   for (const char* name : {"zero1", "zero2"}) {
     run_ranks(4, [&](Communicator world) {
@@ -325,7 +326,8 @@ TEST(Strategies, GatherWholeParametersOnceAnUpdate) {
   }
 }
 
-/// An update between forward and backward is noticed, whether whole parameters were kept or not.
+/// An update between forward and backward is noticed, whether unsharded parameters were kept or
+/// not.
 TEST(Strategies, NoticeUpdatesBeforeBackward) {
   for (const char* name : {"full_shard", "zero1", "ddp"}) {
     for (int ranks : {1, 3}) {
@@ -350,7 +352,7 @@ TEST(Strategies, NoticeUpdatesBeforeBackward) {
   }
 }
 
-/// Sums of one rank's own are no gradients yet.
+/// Sums that are local to one rank are not yet gradients.
 TEST(Strategies, NoOptimizerTakesGradientsThatWaitForTheSync) {
   for (const char* name : {"zero1", "ddp"}) {
     run_ranks(2, [&](Communicator world) {
@@ -359,7 +361,7 @@ TEST(Strategies, NoOptimizerTakesGradientsThatWaitForTheSync) {
       shard(model, mesh, {.strategy = Strategy::named(name)});
       model.materialize();
       AdamW optimizer(model.named_parameters());
-      // Where the optimizer has found its runs of memory, too.
+      // Also after the optimizer has found its runs of contiguous memory.
       for (int step = 0; step < 2; ++step) {
         model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
         optimizer.step();

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/bench against a benchmark and a peer that only print: bench_test.py ROOT."""
+"""Tests scripts/bench with a benchmark and a peer that only print: bench_test.py ROOT."""
 import contextlib
 import importlib.machinery
 import importlib.util
@@ -20,7 +20,7 @@ bench = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench",
 sys.modules["bench"] = bench
 LOADER.exec_module(bench)
 
-# Prints the values of a list one a call, counted in a file beside the script.
+# Prints the next value of a list at each call, counted in a file next to the script.
 PRINTER = """
 import json, pathlib, sys
 count = pathlib.Path(__file__ + ".count")
@@ -35,7 +35,7 @@ for case, values, unit, extra in {cases}:
 class Bench(unittest.TestCase):
     def setUp(self):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (self.folder / "torch.py").write_text("")  # importable by the scripts beside it
+        (self.folder / "torch.py").write_text("")  # importable by the scripts next to it
         self.enterContext(unittest.mock.patch.dict(os.environ, PYTHONPATH=str(self.folder)))
 
     def write(self, name, cases):

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the sources under ROOT against ROOT/tests/floors.txt and the limits of the house.
+"""Checks the sources under ROOT against ROOT/tests/floors.txt and the limits of the project.
 
-Includes point down only; from nn upward other folders are reached only through <weft/...>; public
-headers include nothing but weft and the standard library; every folder and every public header has
-its floor; size, width and licence line of each file and the suite names of tests are checked too.
-Prints one line a violation; exit code 1 if there is any.
+Files include only lower layers (floors), and no folders include each other in a cycle. From nn
+upward, other folders are included only through <weft/...>. Public headers include only weft and the
+standard library; every folder and public header has a layer. Also checks the size, width and
+licence line of each file and the suite names of tests. Prints one line for each violation; exit
+code 1 if there is any.
 """
 import re
 import sys
@@ -19,14 +20,14 @@ LICENCE = "SPDX-License-Identifier: Apache-2.0"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 STANDARD = re.compile(r"[a-z_0-9]+")  # <vector>, <cstdint>: no slash, no dot
 SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", re.M)
-QUOTED_ROOMS = "a quoted include starts at the root or is weft/..."
+QUOTED_PATHS = "a quoted include starts at the root or is weft/..."
 
 
 class Table:
-    """The floors: level of each, who is beside whom, and where folders and public headers stand."""
+    """The level of each floor, and the floor of each folder and public header."""
 
     def __init__(self, text):
-        self.level, self.folders, self.inside, self.free, self.headers = {}, set(), set(), set(), {}
+        self.level, self.folders, self.inside, self.free, self.headers = {}, {}, set(), set(), {}
         self.errors = []
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split("#")[0].split()
@@ -37,11 +38,14 @@ class Table:
     def read(self, words):
         kind, *rest = words
         if kind == "order":
-            for level, names in enumerate(" ".join(rest).split("<-")):
+            # A second row goes on above the first.
+            first = max(self.level.values(), default=-1) + 1
+            for level, names in enumerate(" ".join(rest).split("<-"), first):
                 self.level |= {name.strip(): level for name in names.split("|")}
         elif kind == "folder" and (len(rest) == 1 or rest[1:] == ["inside"]):
-            self.folders.add(rest[0])
-            self.inside |= set(rest[:1] if rest[1:] else [])
+            floor = rest[0].rsplit("/", 1)[-1]
+            self.folders[rest[0]] = floor
+            self.inside |= {floor} if rest[1:] else set()
         elif kind == "free" and len(rest) == 1:
             self.free.add(rest[0])
         elif kind == "header" and len(rest) == 2:
@@ -51,17 +55,24 @@ class Table:
         return True
 
     def check(self):
-        named = {f: f for f in self.folders} | self.headers
-        for name, floor in named.items():
+        for name, floor in (self.folders | self.headers).items():
             if floor not in self.level:
                 self.errors.append(f"tests/floors.txt: {name}: {floor} is no floor of `order`")
+
+    def floor_of(self, path):
+        """The floor of a file: that of the nearest folder above it that has one."""
+        parts = path.split("/")
+        for end in range(len(parts) - 1, 0, -1):
+            if "/".join(parts[:end]) in self.folders:
+                return self.folders["/".join(parts[:end])]
+        return None
 
     def sees(self, upper, lower):
         return upper == lower or self.level[lower] < self.level[upper]
 
 
 def files(root):
-    """Every file of the project, relative, build folders and hidden ones left out (.ci is not)."""
+    """Relative paths of all files of the project, without build and hidden folders except .ci."""
     for path in sorted(root.rglob("*")):
         parts = path.relative_to(root).parts
         hidden = any(p.startswith(".") and p != ".ci" or p == "__pycache__" for p in parts)
@@ -70,7 +81,7 @@ def files(root):
 
 
 def included(text):
-    """(line number, bracket, name) of every include."""
+    """Yields (line number, bracket, name) of every include."""
     for match in INCLUDE.finditer(text):
         yield text.count("\n", 0, match.start(2)) + 1, match[1], match[2]
 
@@ -99,24 +110,53 @@ def check_face(table, where, floor, header):
 
 
 def check_source(table, path, text):
-    folder = path.parts[0]
+    floor = table.floor_of(path.as_posix())
     for line, bracket, other in included(text):
         where, first = f"{path}:{line}", other.split("/")[0]
+        lower = table.floor_of(other)
         if first == "weft":
-            yield from check_face(table, where, folder, other)
-        elif first in table.folders:
-            if not table.sees(folder, first):
-                yield f"{where}: {folder} includes {other}: includes point down only"
-            elif first != folder and folder not in table.inside:
-                yield f"{where}: {folder} reaches {first} through <weft/...> only, not {other}"
+            yield from check_face(table, where, floor, other)
+        elif lower:
+            if not table.sees(floor, lower):
+                yield f"{where}: {floor} includes {other}: includes point down only"
+            elif lower != floor and floor not in table.inside:
+                yield f"{where}: {floor} reaches {lower} through <weft/...> only, not {other}"
         elif first in table.free:
-            yield f"{where}: {folder} includes {other}: {first} is on no floor"
+            yield f"{where}: {floor} includes {other}: {first} is on no floor"
         elif bracket == '"':
-            yield f"{where}: {other}: {QUOTED_ROOMS}"
+            yield f"{where}: {other}: {QUOTED_PATHS}"
+
+
+def folders_included(table, path, text):
+    """Yields (folder, other folder that it may include) for each include of `path`."""
+    own, floor = path.parent.as_posix(), table.floor_of(path.as_posix())
+    for _, _, other in included(text):
+        folder, lower = other.rsplit("/", 1)[0], table.floor_of(other)
+        if lower and folder != own and table.sees(floor, lower):
+            yield own, folder
+
+
+def reachable(graph, start):
+    seen, todo = set(), [start]
+    while todo:
+        for folder in graph.get(todo.pop(), ()):
+            if folder not in seen:
+                seen.add(folder)
+                todo.append(folder)
+    return seen
+
+
+def check_cycles(graph):
+    """Yields a line for each pair of folders that include each other, directly or not."""
+    reached = {folder: reachable(graph, folder) for folder in graph}
+    for folder in sorted(graph):
+        for other in sorted(graph[folder]):
+            if folder < other and folder in reached.get(other, ()):
+                yield f"{folder} and {other} include each other: no cycle between folders"
 
 
 def check_suites(path, text):
-    """tests/CMakeLists.txt finds the suite of a file by its name: another one would never run."""
+    """tests/CMakeLists.txt finds a file's suite by its name; any other suite would never run."""
     expected = "".join(word[:1].upper() + word[1:] for word in path.stem.split("_")[:-1])
     for suite in sorted(set(SUITE.findall(text)) - {expected}):
         yield f"{path}: suite {suite} never runs, the one of this file is called {expected}"
@@ -152,7 +192,7 @@ def violations(root):
     yield from table.errors
     if table.errors:
         return
-    seen = set()
+    seen, graph = set(), {}
     for path in filter(is_text_of_the_house, files(root)):
         text = (root / path).read_text()
         yield from check_form(path, text)
@@ -162,12 +202,15 @@ def violations(root):
         if path.parts[0] == "include":
             seen.add(path.relative_to("include").as_posix())
             yield from check_public_header(table, path, text)
-        elif path.parts[0] in table.folders:
+        elif table.floor_of(path.as_posix()):
             yield from check_source(table, path, text)
+            for own, other in folders_included(table, path, text):
+                graph.setdefault(own, set()).add(other)
         elif path.name.endswith("_test.cpp"):
             yield from check_suites(path, text)
         elif path.parts[0] not in table.free:
-            yield f"{path}: folder {path.parts[0]} has no floor in tests/floors.txt"
+            yield f"{path}: folder {path.parent} has no floor in tests/floors.txt"
+    yield from check_cycles(graph)
     for header in sorted(set(table.headers) - seen):
         yield f"tests/floors.txt: header {header} does not exist"
 

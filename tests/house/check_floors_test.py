@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plants one violation at a time in a small clean tree: check_floors.py must name each."""
+"""Plants one violation at a time in a small clean tree: check_floors.py must report each."""
 import tempfile
 import unittest
 from pathlib import Path
 
 from check_floors import LICENCE, violations
 
-TABLE = """order src <- mesh <- nn <- fsdp | tp <- cli
-folder src inside
+TABLE = """order base <- device <- kernels <- comm
+order launch | mesh <- nn <- fsdp | tp <- cli
+folder src/base inside
+folder src/device inside
+folder src/kernels inside
+folder src/comm inside
+folder src/launch inside
 folder mesh inside
 folder nn
 folder fsdp
 folder tp
 folder cli
 free tests
-header weft/shape.h src
+header weft/shape.h base
 header weft/mesh.h mesh
 """
 HEAD = f"// {LICENCE}\n"
@@ -24,39 +29,49 @@ CLEAN = {
     "tests/floors.txt": TABLE,
     "include/weft/shape.h": PUBLIC + "#include <vector>\n",
     "include/weft/mesh.h": PUBLIC + '#include "weft/shape.h"\n',
-    "src/shape.cpp": HEAD + '#include "weft/shape.h"\n#include <dnnl.hpp>\n',
-    "src/shape.h": HEAD,
-    "mesh/mesh.cpp": HEAD + '#include "weft/mesh.h"\n#include "src/shape.h"\n',
+    "src/base/shape.cpp": HEAD + '#include "weft/shape.h"\n#include <dnnl.hpp>\n',
+    "src/base/shape.h": HEAD,
+    "src/kernels/rope/cpu.cpp": HEAD + '#include "src/kernels/map/map.h"\n',
+    "mesh/mesh.cpp": HEAD + '#include "weft/mesh.h"\n#include "src/base/shape.h"\n',
     "nn/linear.cpp": HEAD + "#include <weft/mesh.h>\n#include <nlohmann/json.hpp>\n",
-    "tests/src/shape_of_test.cpp": HEAD + '#include "src/shape.h"\nTEST_P(ShapeOf, Is) {}\n',
+    "tests/src/shape_of_test.cpp": HEAD + '#include "src/base/shape.h"\nTEST_P(ShapeOf, Is) {}\n',
 }
-# what is planted: path, content, part of the line that must be printed
+# violations to plant: path, content, part of the line that must be printed
 PLANTED = {
-    "upwards": ("src/shape.cpp", HEAD + '#include "mesh/layout.h"\n', "src includes mesh/layout.h"),
-    "upwards by the face": ("src/a.cpp", HEAD + '#include "weft/mesh.h"\n', "of floor mesh"),
-    "upwards in angle brackets": ("src/a.cpp", HEAD + "#include <mesh/a.h>\n",
-                                  "src includes mesh/a.h"),
+    "upwards": ("src/base/shape.cpp", HEAD + '#include "mesh/layout.h"\n',
+                "base includes mesh/layout.h"),
+    **{f"{lower} upwards": (f"src/{lower}/a.cpp", HEAD + f'#include "src/{upper}/a.h"\n',
+                           f"{lower} includes src/{upper}/a.h")
+       for lower, upper in (("base", "device"), ("device", "kernels"), ("kernels", "comm"),
+                            ("comm", "launch"))},
+    "launch sideways": ("src/launch/a.cpp", HEAD + '#include "mesh/layout.h"\n',
+                        "launch includes mesh/layout.h"),
+    "cycle of folders": ("src/kernels/map/map.h", HEAD + '#include "src/kernels/rope/rope.h"\n',
+                         "src/kernels/map and src/kernels/rope include each other"),
+    "upwards by the face": ("src/base/a.cpp", HEAD + '#include "weft/mesh.h"\n', "of floor mesh"),
+    "upwards in angle brackets": ("src/base/a.cpp", HEAD + "#include <mesh/a.h>\n",
+                                  "base includes mesh/a.h"),
     "header upwards": ("include/weft/shape.h", PUBLIC + '#include "weft/mesh.h"\n',
                        "of floor mesh"),
     "sideways": ("fsdp/a.cpp", HEAD + '#include "tp/plan.h"\n', "fsdp includes tp/plan.h"),
     "past the face": ("nn/a.cpp", HEAD + '#include "mesh/layout.h"\n', "through <weft/...> only"),
     "into tests": ("nn/a.cpp", HEAD + '#include "tests/support/a.h"\n', "tests is on no floor"),
-    "bare name": ("src/a.cpp", HEAD + '#include "shape.h"\n',
+    "bare name": ("src/base/a.cpp", HEAD + '#include "shape.h"\n',
                   "a quoted include starts at the root"),
     "unknown header": ("nn/a.cpp", HEAD + '#include "weft/b.h"\n',
                        "weft/b.h is not in tests/floors"),
     "header without floor": ("include/weft/b.h", PUBLIC, "has no floor"),
     "folder without floor": ("extra/a.cpp", HEAD, "folder extra has no floor"),
-    "stale row": ("tests/floors.txt", TABLE + "header weft/b.h src\n", "weft/b.h does not exist"),
+    "stale row": ("tests/floors.txt", TABLE + "header weft/b.h base\n", "weft/b.h does not exist"),
     "unknown floor": ("tests/floors.txt", TABLE + "header weft/b.h attic\n", "no floor of `order`"),
     "bad row": ("tests/floors.txt", TABLE + "cellar src\n", "not understood"),
     "twice included": ("include/weft/shape.h", HEAD, "#pragma once"),
     "long header": ("include/weft/shape.h", PUBLIC + "\n" * 199, "201 lines, at most 200"),
-    "long file": ("src/a.cpp", HEAD + "\n" * 400, "401 lines, at most 400"),
+    "long file": ("src/base/a.cpp", HEAD + "\n" * 400, "401 lines, at most 400"),
     "long test": ("tests/src/a_test.cpp", HEAD + "\n" * 600, "601 lines, at most 600"),
     "suite that never runs": ("tests/a_test.cpp", HEAD + "TEST(B, C) {}\n", "suite B never runs"),
-    "wide line": ("src/a.cpp", HEAD + "// " + "x" * 98 + "\n", "101 columns"),
-    "no licence": ("src/a.cpp", "\n\n" + HEAD, "the first line is not"),
+    "wide line": ("src/base/a.cpp", HEAD + "// " + "x" * 98 + "\n", "101 columns"),
+    "no licence": ("src/base/a.cpp", "\n\n" + HEAD, "the first line is not"),
     "no licence in a script": ("scripts/a", "#!/bin/sh\n", "the first line is not"),
     "glob": ("src/CMakeLists.txt", "file(GLOB sources *.cpp)\n", "by GLOB"),
 } | {
@@ -88,7 +103,7 @@ class CheckFloors(unittest.TestCase):
                 self.assertIn(expected, found[0])
 
     def test_limits_themselves_are_allowed(self):
-        tree = CLEAN | {"src/a.cpp": HEAD + "// " + "x" * 97 + "\n" + "\n" * 398}
+        tree = CLEAN | {"src/base/a.cpp": HEAD + "// " + "x" * 97 + "\n" + "\n" * 398}
         self.assertEqual(found_in(tree), [])
 
     def test_build_folders_are_not_read(self):

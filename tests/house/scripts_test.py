@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Usage of the scripts, without running what they build, and what README.md shows of the house:
-scripts_test.py ROOT."""
+"""Tests the usage texts of the scripts and the example in README.md: scripts_test.py ROOT."""
 import subprocess
 import sys
 import unittest
@@ -11,7 +10,7 @@ ROOT = Path(sys.argv.pop(1))
 
 
 def run(script, *arguments):
-    """(exit code, stdout, stderr) of a script of the project."""
+    """Returns (exit code, stdout, stderr) of a script of the project."""
     done = subprocess.run(
         [ROOT / "scripts" / script, *arguments],
         stdin=subprocess.DEVNULL,

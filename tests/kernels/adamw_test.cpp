@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/adamw.h"
+#include "src/kernels/adamw/adamw.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-/// Numbers of torch.optim (2.x, foreach=False, CPU, f32): three steps from p = [1, -2, 0.5],
+/// Values of torch.optim (2.x, foreach=False, CPU, f32): three steps from p = [1, -2, 0.5], with
 /// gradients [0.1, -0.2, 0.3], [1, 1, -1], [0, 0.5, 2].
 const std::vector<double> kStart = {1, -2, 0.5};
 const std::vector<double> kGrads[] = {{0.1, -0.2, 0.3}, {1, 1, -1}, {0, 0.5, 2}};

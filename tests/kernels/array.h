@@ -8,15 +8,15 @@
 #include <random>
 #include <vector>
 
-#include "src/kernels/lines.h"
+#include "src/kernels/iteration/lines.h"
 #include "weft/block.h"
 
 namespace weft {
 
-/// How the elements of an Array lie in memory.
+/// The memory layout of an Array.
 enum class Lie { dense, transposed, gaps };
 
-/// Memory of a test with a Block over it, and its elements as doubles.
+/// Memory for a test with a Block over it; reads and writes its elements as doubles.
 class Array {
  public:
   Array(DType dtype, const Shape& shape, Lie lie = Lie::dense) {
@@ -52,7 +52,7 @@ class Array {
     return array;
   }
 
-  /// Address of element i, counted in row-major order of the shape.
+  /// Address of element i in row-major order of the shape.
   void* at(int64_t i) const {
     int64_t offset = 0;
     for (int d = block.shape.ndim() - 1; d >= 0; --d) {
@@ -79,7 +79,7 @@ class Array {
   std::vector<std::byte> memory_;
 };
 
-/// Equal, or no further apart than `bound` times the greatest of `expected` (NaN equals NaN).
+/// Checks for equality up to `bound` times the greatest value of `expected` (NaN equals NaN).
 inline void expect_near(const std::vector<double>& got, const std::vector<double>& expected,
                         double bound) {
   ASSERT_EQ(got.size(), expected.size());
@@ -97,7 +97,7 @@ inline void expect_near(const std::vector<double>& got, const std::vector<double
   }
 }
 
-/// Relative rounding of results in a dtype.
+/// Relative rounding error of results in a dtype.
 inline double rounding(DType dtype) {
   switch (dtype) {
     case DType::bf16:

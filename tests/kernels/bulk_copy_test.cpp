@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/bulk_copy.h"
+#include "src/kernels/copy/bulk_copy.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 namespace weft {
 
-/// Bytes that differ from place to place.
+/// Bytes that differ from position to position.
 static std::vector<uint8_t> made_bytes(size_t count) {
   std::vector<uint8_t> bytes(count);
   for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>(i * 7 + i / 251);

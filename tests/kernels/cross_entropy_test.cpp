@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/cross_entropy.h"
+#include "src/kernels/cross_entropy/cross_entropy.h"
 
 #include <gtest/gtest.h>
 
-#include "src/kernels/copy.h"
-#include "src/kernels/reduce.h"
-#include "src/kernels/softmax.h"
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/reduce/reduce.h"
+#include "src/kernels/softmax/softmax.h"
 #include "tests/kernels/array.h"
 
 namespace weft {
@@ -15,7 +15,7 @@ struct Losses {
   std::vector<double> loss, dlogits;
 };
 
-/// Rows of -log softmax at the target, and gradients weighted by dloss.
+/// Computes -log softmax at each row's target, and gradients weighted by dloss.
 Losses plain(const Array& logits, const std::vector<int64_t>& ids, const Array& dloss,
              int64_t ignored) {
   const int64_t n = logits.block.shape.back();

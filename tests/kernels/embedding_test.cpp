@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/embedding.h"
+#include "src/kernels/embedding/embedding.h"
 
 #include <gtest/gtest.h>
 
-#include "src/parallel.h"
+#include "src/base/parallel.h"
 #include "tests/kernels/array.h"
 
 namespace weft {

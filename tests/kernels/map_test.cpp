@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/map.h"
+#include "src/kernels/map/map.h"
 
 #include <gtest/gtest.h>
 
-#include "src/math.h"
+#include "src/kernels/math/math.h"
 #include "tests/kernels/array.h"
 
 namespace weft {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The greatest error of each function of src/math.h, src/angles.h and src/logarithms.h, in units in
-// the last place, against the C library in double: over floats of every exponent, and densely where
-// it matters. The bounds are those the header states.
-#include "src/math.h"
+// the last place, against the C library in double: over floats of every exponent, and densely in
+// the critical ranges. The bounds are those that the headers state.
+#include "src/kernels/math/math.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <cmath>
 #include <limits>
 
-#include "src/angles.h"
-#include "src/logarithms.h"
+#include "src/kernels/math/angles.h"
+#include "src/kernels/math/logarithms.h"
 
 namespace weft {
 namespace {
@@ -43,7 +43,7 @@ struct Worst {
   float at = 0;
 };
 
-/// The worst of every `step`-th float of [low, high] in the order of their bits, and of both signs.
+/// The worst of every `step`-th float of [low, high] in the order of their bits, with both signs.
 Worst worst_of(const Function& f, float low, float high, uint32_t step) {
   Worst worst;
   const auto first = std::bit_cast<uint32_t>(low), last = std::bit_cast<uint32_t>(high);
@@ -84,7 +84,7 @@ TEST(Math, ErrorsAreWithinTheStatedBounds) {
     const Worst middle = worst_of(f, 0.0625f, 128.0f, 997);
     EXPECT_LE(all.error, f.bound) << f.name << " at " << all.at;
     EXPECT_LE(middle.error, f.bound) << f.name << " at " << middle.at;
-    // A bound much above the error would promise less than there is.
+    // A bound much larger than the error would be too loose.
     EXPECT_GT(std::max(all.error, middle.error), f.bound / 2) << f.name;
   }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/norm.h"
+#include "src/kernels/norm/norm.h"
 
 #include <gtest/gtest.h>
 
-#include "src/kernels/reduce.h"
-#include "src/parallel.h"
+#include "src/base/parallel.h"
+#include "src/kernels/reduce/reduce.h"
 #include "tests/kernels/array.h"
 
 namespace weft {
@@ -28,7 +28,7 @@ NormOperands operands(DType dtype, const Shape& shape, Lie lie = Lie::dense) {
           Array::random(dtype, {shape.back()}, Lie::dense, 4)};
 }
 
-/// A norm and its gradients in plain loops: of the whole formula, differentiated by the chain rule
+/// A norm and its gradients in plain loops: differentiates the whole formula by the chain rule
 /// through mean and variance.
 Gradients plain(const NormOperands& o, bool centered) {
   const int64_t n = o.x.block.shape.back(), rows = n == 0 ? 0 : o.x.block.numel() / n;
@@ -69,7 +69,7 @@ TEST(Norm, RmsEqualsPlainLoops) {
         rms_norm(y.block, o.x.block, o.weight.block, kEps);
         rms_norm_backward(&dx.block, &dw.block, o.dy.block, o.x.block, o.weight.block, kEps);
         expect_near(y.values(), expected.y, rounding(dtype));
-        // In a row of one element all but rounding cancels.
+        // In a row of one element everything but rounding errors cancels.
         if (shape.back() > 1) expect_near(dx.values(), expected.dx, 4 * rounding(dtype));
         expect_near(dw.values(), expected.dweight, 4 * rounding(dtype));
       }
@@ -124,7 +124,7 @@ Block slice(const Array& array, int64_t begin, int64_t end) {
 
 constexpr int64_t kCuts[] = {0, 5, 5, 31, 40};  // uneven, and one rank holds nothing
 
-/// sums = what `part` writes for each rank's columns, added up.
+/// sums = total over ranks of the values that `part` writes for each rank's columns.
 template <class Part>
 void add_parts(const Array& sums, const Part& part) {
   const int64_t rows = sums.block.shape[0];

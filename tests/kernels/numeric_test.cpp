@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/numeric.h"
+#include "src/base/numeric.h"
 
 #include <gtest/gtest.h>
 
@@ -7,14 +7,14 @@
 #include <cmath>
 #include <limits>
 
-#include "src/kernels/lines.h"
+#include "src/kernels/iteration/lines.h"
 
 namespace weft {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// float16 by arithmetic: sign, exponent, fraction.
+/// Decodes a float16 arithmetically from sign, exponent and fraction.
 double half_value(uint32_t bits) {
   const double sign = bits & 0x8000u ? -1 : 1;
   const int exponent = static_cast<int>(bits >> 10 & 31u);
@@ -98,7 +98,7 @@ TEST(Numeric, HalvesOfWiderNumbersAreRoundedOnce) {
                            65519.999999999,
                            1e300,
                            -1e-300};
-  // Just above the middle of two halves, the middle itself (to even), beyond all, next to nothing.
+  // Just above the midpoint of two halves, the midpoint itself (to even), too large, almost zero.
   const float expected[] = {1 + 0x1p-10f, -(1 + 0x1p-10f), 1, 65504, kInfinity, -0.0f};
   float16 halves[6];
   convert_line({f16, halves}, {f64, const_cast<double*>(values)}, 6);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/random.h"
+#include "src/kernels/random/random.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/reduce.h"
+#include "src/kernels/reduce/reduce.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "src/kernels/copy.h"
-#include "src/parallel.h"
+#include "src/base/parallel.h"
+#include "src/kernels/copy/copy.h"
 #include "tests/kernels/array.h"
 
 namespace weft {
@@ -48,7 +48,7 @@ double combined(Reduction reduction, double sum, double x) {
   }
 }
 
-/// The index of element i of `shape` among the results, whose reduced dims are left out.
+/// The index of the result that element i of `shape` belongs to.
 int64_t result_index(const Shape& shape, const Dims& dims, int64_t i) {
   int64_t index = 0, stride = 1;
   for (int d = shape.ndim() - 1; d >= 0; --d) {
@@ -205,7 +205,7 @@ TEST(Reduce, BitsDoNotDependOnTheNumberOfThreads) {
 #endif
 }
 
-/// A number that is no float, so that each addition rounds, and the same way for long.
+/// Adds a number that is not a float: each addition rounds, for long stretches in one direction.
 TEST(Reduce, SumsOfMillionsKeepTheirDigits) {
   struct LongCase {
     Shape shape;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/rope.h"
+#include "src/kernels/rope/rope.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/scan.h"
+#include "src/kernels/scan/scan.h"
 
 #include <gtest/gtest.h>
 

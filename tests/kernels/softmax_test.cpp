@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/softmax.h"
+#include "src/kernels/softmax/softmax.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "src/kernels/copy.h"
-#include "src/kernels/reduce.h"
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/reduce/reduce.h"
 #include "tests/kernels/array.h"
 
 namespace weft {
@@ -25,7 +25,7 @@ struct Softmaxed {
   std::vector<double> y, log_y, lse;
 };
 
-/// Index of element i of row r along the last dim or the first of two parts of a shape.
+/// Index of element i of row r, along the last dim or the first of two.
 struct RowsOf {
   int64_t rows, n, step;
   RowsOf(const Shape& shape, int dim) : n(shape[dim]), step(1) {
@@ -115,7 +115,7 @@ Block columns(const Array& array, int64_t begin, int64_t end) {
   return array.block.part({{0, begin}, {array.block.shape[0], end - begin}});
 }
 
-/// Statistics of parts of rows, reduced as ranks would.
+/// Statistics of parts of rows, reduced as over ranks.
 template <class Part>
 Array reduced(Reduction reduction, int64_t rows, const std::vector<int64_t>& cuts,
               const Part& part) {
@@ -129,7 +129,7 @@ Array reduced(Reduction reduction, int64_t rows, const std::vector<int64_t>& cut
   return result;
 }
 
-/// A block [1, rows] seen as [rows].
+/// Views a block [1, rows] as [rows].
 Block flat(Block block) {
   block.shape.erase(0);
   block.strides.erase(0);

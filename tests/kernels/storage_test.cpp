@@ -8,13 +8,13 @@
 #include <thread>
 #include <vector>
 
-#include "src/memory_blocks.h"
+#include "src/device/memory_blocks.h"
 #include "weft/error.h"
 
 namespace weft {
 namespace {
 
-/// The statistics of a rank that has just begun.
+/// Runs f with the statistics of a new rank.
 template <class F>
 void on_a_new_thread(F f) {
   std::thread(f).join();
@@ -138,7 +138,7 @@ TEST(Storage, OutlivesItsThread) {
   for (const auto& block : blocks) std::memset(block->data(), 7, block->bytes());
 }
 
-/// Frees a block, and allocates one, when its thread has ended all but its last objects.
+/// Frees and allocates a block after the other objects of its thread were destroyed.
 struct AtThreadEnd {
   Ref<Storage> block;
   ~AtThreadEnd() { Storage::allocate(1000); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/take.h"
+#include "src/kernels/take/take.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ int64_t at(int64_t o, int64_t i, int64_t k, int64_t n, int64_t inner) {
   return (o * n + i) * inner + k;
 }
 
-/// Of a dim of 5 in [outer, 5, inner], 7 are taken: slices of it, or elements.
+/// Takes 7 of a dim of 5 in [outer, 5, inner]: slices of it, or elements.
 struct Case {
   int64_t outer, inner;
   bool slices;

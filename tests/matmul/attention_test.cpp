@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/matmul/attention.h"
+#include "src/kernels/attention/attention.h"
 
 #include <gtest/gtest.h>
 
-#include "src/matmul/tasks.h"
+#include "src/kernels/matmul/tasks.h"
 #include "tests/matmul/attention_golden.h"
 #include "tests/matmul/strided_array.h"
 
@@ -22,7 +22,7 @@ static std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   return out;
 }
 
-/// Operands and results of one call; the dims lie in the given order in memory.
+/// Operands and results of one call; `order` is the order of the dims in memory.
 struct AttentionArrays {
   AttentionArrays(DType dtype, const AttentionCase& c, const std::vector<int>& order, int64_t gap)
       : q(dtype, {c.batch, c.heads, c.queries, c.width}, order, gap),
@@ -49,7 +49,7 @@ struct AttentionArrays {
   StridedArray q, k, v, out, dout, dq, dk, dv, lse;
 };
 
-/// The same by plain loops in double, a query at a time.
+/// The same in plain double loops, one query at a time.
 struct PlainAttention {
   std::vector<double> out, lse, dq, dk, dv;
 
@@ -158,7 +158,7 @@ TEST(Attention, TakesAnyStridesWithADenseLastDim) {
   }
 }
 
-/// What bf16 is multiplied as, for a scope.
+/// Sets the dtype in which bf16 is multiplied, for a scope.
 struct MultipliedIn {
   explicit MultipliedIn(DType dtype) { multiply_attention_in(dtype); }
   ~MultipliedIn() { multiply_attention_in(std::nullopt); }
@@ -229,7 +229,7 @@ TEST(Attention, GivesEqualBitsForAnyNumberOfThreads) {
   }
 }
 
-/// sum(out * dout), whose gradients the backward gives.
+/// sum(out * dout), whose gradients the backward computes.
 static double weighted_sum(AttentionArrays& x, const AttentionOptions& options) {
   x.forward(options);
   const auto out = x.out.values(), dout = x.dout.values();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/matmul/gemm.h"
+#include "src/kernels/matmul/gemm.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "src/matmul/tasks.h"
+#include "src/kernels/matmul/tasks.h"
 #include "tests/matmul/strided_array.h"
 
 namespace weft {
@@ -67,7 +67,7 @@ static Shape broadcastable(const Shape& batch, int64_t rows, int64_t columns,
   return shape;
 }
 
-/// An array whose dims lie in the usual order, with the last two exchanged, or in any.
+/// An array with dims in the usual order, with the last two exchanged, or in any order.
 static StridedArray any_layout(DType dtype, const Shape& shape, std::mt19937& random) {
   std::vector<int> order;
   for (int i = 0; i < shape.ndim(); ++i) order.push_back(i);
@@ -80,7 +80,7 @@ static StridedArray any_layout(DType dtype, const Shape& shape, std::mt19937& ra
 }
 
 static double allowed(DType operands, DType out, int64_t k) {
-  // Sums of products of magnitude up to 1 lose some k / 4 roundings of f32 at the very most.
+  // Sums of products of magnitude up to 1 lose at most about k / 4 roundings of f32.
   const double sums = operands == DType::f64 ? 1e-15 : is_floating(operands) ? 6e-8 : 0;
   return tolerance_of(out) + sums * static_cast<double>(k);
 }
@@ -248,7 +248,7 @@ TEST(Gemm, KeepsRightWithMoreShapesThanItRemembers) {
   }
 }
 
-/// The products of one thread, of shapes of its own and shared ones.
+/// The products of one thread, some of shapes that other threads use too.
 static std::vector<double> products_of(unsigned thread, int threads) {
   ThreadLimit limit(threads);
   std::mt19937 random(thread);

@@ -17,7 +17,7 @@ CASES = [
 
 
 def wave(shape, phase):
-    """sin(0.7 i + phase) over the row-major index i: what the test fills its operands with."""
+    """sin(0.7 i + phase) over the row-major index i, as in the test's operands."""
     count = torch.Size(shape).numel()
     return torch.sin(0.7 * torch.arange(count, dtype=torch.float64) + phase).reshape(shape)
 

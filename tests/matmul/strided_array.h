@@ -7,12 +7,12 @@
 #include <random>
 #include <vector>
 
-#include "src/numeric.h"
+#include "src/base/numeric.h"
 #include "weft/block.h"
 
 namespace weft {
 
-/// Memory with a block over it whose dims lie in any order, with gaps between them.
+/// Memory with a block whose dims are in any order in memory, with gaps between them.
 class StridedArray {
  public:
   /// `order` names the dims from the outermost in memory to the innermost; each gets `gap` elements
@@ -37,7 +37,7 @@ class StridedArray {
   const Block& block() const { return block_; }
   int64_t numel() const { return block_.numel(); }
 
-  /// Where the element with that row-major index lies.
+  /// Offset of the element with that row-major index.
   int64_t offset(int64_t index) const {
     int64_t at = 0;
     for (int i = block_.shape.ndim() - 1; i >= 0; --i) {
@@ -65,7 +65,7 @@ class StridedArray {
     for (int64_t i = 0; i < numel(); ++i) all.push_back(at(i));
     return all;
   }
-  /// Whether all memory between the block's elements is as it was made.
+  /// Whether all memory between the block's elements is unchanged.
   bool gaps_untouched() const {
     std::vector<bool> own(static_cast<size_t>(elements_));
     for (int64_t i = 0; i < numel(); ++i) own[static_cast<size_t>(offset(i))] = true;
@@ -97,8 +97,8 @@ class StridedArray {
   std::vector<unsigned char> memory_;
 };
 
-/// max|value - expected| / max|expected|, the least denominator 1e-30; infinite where one is not
-/// finite and the other is.
+/// max|value - expected| / max|expected|, with a denominator of at least 1e-30; infinite when only
+/// one of the two is finite.
 inline double relative_difference(const std::vector<double>& values,
                                   const std::vector<double>& expected) {
   double most = 0, scale = 1e-30;
@@ -114,7 +114,7 @@ inline double relative_difference(const std::vector<double>& values,
   return values.size() == expected.size() ? most / scale : std::numeric_limits<double>::infinity();
 }
 
-/// What one rounding of a dtype's results may differ by, relatively.
+/// Relative tolerance for one rounding of a dtype's results.
 inline double tolerance_of(DType dtype) {
   switch (dtype) {
     case DType::f32:

@@ -4,14 +4,15 @@
 #include "mesh/mesh_body.h"
 #include "mesh/plan.h"
 #include "tests/mesh/whole.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
 namespace {
 
-/// Rank r wants rows from r - 1 on, and one column more than there are: boxes that overlap, stick
-/// out and may be empty.
+/// Rank r requests rows from r - 1 on, and one column more than exists: boxes overlap, exceed the
+/// tensor and may be empty.
 Box wish_of(int rank, const Shape& shape) {
   return {{rank - 1, rank % 2 ? -1 : 1}, {rank == 2 ? 0 : 3, shape[1]}};
 }
@@ -111,7 +112,7 @@ TEST(Fetch, WithoutAMeshIsACopy) {
 }
 
 TEST(Fetch, WithoutSharedMemoryTheBoxesAreSent) {
-  // The other ranks are not there: this one's part comes, and the bytes of theirs are counted.
+  // In a fake world only this rank's part arrives; the bytes of the others are counted.
   DeviceMesh mesh(fake_world(1, 4, 2, false), {{"a", 4}});
   Ref<Layout> from = layout_of(Sharding(mesh, {Shard(0)}), {8}, f32);
   std::vector<float> in{2, 3}, out(4);

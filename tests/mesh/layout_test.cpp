@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "mesh/mesh_body.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 
 namespace weft {
 
-/// One layout and the box of each rank, in rank order (torch.chunk applied once an axis).
+/// One layout and the box of each rank, in rank order (torch.chunk applied once per axis).
 struct BoxTable {
   const char* what;
   std::vector<MeshAxis> axes;

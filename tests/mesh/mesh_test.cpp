@@ -6,7 +6,8 @@
 #include <sstream>
 
 #include "mesh/mesh_body.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
@@ -101,7 +102,7 @@ TEST(Mesh, GroupsFollowTheAxes) {
 TEST(Mesh, JoinedAxesAreMadeByTheirGroupAlone) {
   run_ranks(8, [](Communicator world) {
     DeviceMesh mesh(world, {{"a", 2}, {"b", 2}, {"c", 2}});
-    if (mesh.coordinate(1) == 0) return;  // bystanders do nothing
+    if (mesh.coordinate(1) == 0) return;  // the other ranks do nothing
     Communicator joined = mesh[{"a", "c"}].communicator();
     EXPECT_EQ(joined.size(), 4);
     EXPECT_EQ(joined.name(), "world/a+c");
@@ -179,7 +180,7 @@ TEST(Mesh, ATensorThatOutlivesItsMeshIsUsable) {
     EXPECT_GT(plan_between(layout, whole)->cost.bytes, 0);
     EXPECT_EQ(layout_of(layout->sharding, {8}, f32)->box, layout->box);
   }
-  DeviceMesh next(fake_world(0, 2), {{"dp", 2}});  // sweeps what was kept for tensors
+  DeviceMesh next(fake_world(0, 2), {{"dp", 2}});  // removes cached layouts of tensors
   EXPECT_TRUE(grid.expired());
 }
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "mesh/mesh_body.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 
 namespace weft {
 
@@ -12,7 +12,7 @@ using Kind = PlanStep::Kind;
 
 namespace {
 
-/// A plan between two layouts of one rank of a world that is not there.
+/// A plan between two layouts, for one rank of a fake world.
 struct Planned {
   DeviceMesh mesh;
   Ref<Plan> plan;
@@ -112,7 +112,7 @@ TEST(Plan, AcrossHostsOnlyWhatMust) {
   EXPECT_EQ(large.plan->steps[1].axes, Axes{0});
   EXPECT_EQ(large.plan->steps[0].to->dtype, f32) << "f32 between two reductions";
   EXPECT_EQ(large.plan->steps[1].to->dtype, bf16);
-  // A few bytes pay for waits alone: fewer of them, and those across hosts among few ranks.
+  // For a few bytes only waits cost: fewer of them, and those across hosts between few ranks.
   for (const Shape& shape : {Shape{4, 4}, Shape{}}) {
     Planned tiny = planned(mesh, shape, partial, kWhole);
     EXPECT_EQ(tiny.kinds(), (std::vector{Kind::all_reduce, Kind::all_reduce}));
@@ -136,7 +136,7 @@ TEST(Plan, PeakMemoryHasACap) {
   const int64_t mebi = 1 << 20, whole = 4 * mebi;
   Planned free = planned(mesh, {1024, 1024}, {Shard(1)}, kWhole);
   EXPECT_EQ(free.plan->cost.peak_bytes, 2 * whole) << "received, then put in their places";
-  // Without room to unpack, the parts come as rows first.
+  // Without memory to unpack, the parts are converted to rows first.
   Planned capped =
       planned(mesh, {1024, 1024}, {Shard(1)}, kWhole, {.memory_cap = whole + 3 * mebi});
   EXPECT_EQ(capped.kinds(), (std::vector{Kind::all_to_all, Kind::all_gather}));

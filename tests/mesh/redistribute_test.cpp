@@ -5,7 +5,8 @@
 
 #include "mesh/mesh_body.h"
 #include "tests/mesh/whole.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
@@ -61,7 +62,7 @@ class Jobs {
     Ref<Plan> plan = plan_between(from, to, job.options);
     std::vector<double> in = source(job, mesh.rank());
     ASSERT_EQ(static_cast<int64_t>(in.size()), from->box.shape.product()) << words(job, nullptr);
-    // Columns of the source lie one after the other: blocks may be strided.
+    // Columns of the source are contiguous: blocks may be strided.
     std::vector<std::byte> memory(in.size() * size_of(job.dtype) + 1);
     Block block = dense_block(memory.data(), job.dtype, from->box.shape);
     if (j % 3 == 2) block.strides = {1, from->box.shape[0]};
@@ -85,7 +86,7 @@ class Jobs {
     check_view(*plan, block, out);
   }
 
-  /// Where a view is said to do, it holds what was copied.
+  /// When the plan promises a view, checks that the view equals the copy.
   static void check_view(const Plan& plan, const Block& in, const std::vector<std::byte>& out) {
     std::optional<Box> part = local_part(plan);
     if (!part) return;
@@ -126,13 +127,13 @@ class Jobs {
     }
   }
 
-  /// Thirds of whole numbers are not exact; all else is.
+  /// Thirds of integers are not exact; everything else is.
   double rounding(const Job& job) const {
     bool thirds = ranks_ % 3 == 0 && (is_average(*job.from) || is_average(*job.to));
     return !thirds ? 0 : job.dtype == bf16 ? 0.2 : 1e-5;
   }
 
-  /// The value that element i of the rank at `at` stands for.
+  /// The value of element i of the rank at `at`.
   double value_at(size_t j, const std::vector<int>& at, size_t i) const {
     const Lie& to = *jobs_[j].to;
     double value = 0;
@@ -159,11 +160,11 @@ class Jobs {
   std::vector<int> mesh_;
   int ranks_ = 1;
   std::vector<Job> jobs_;
-  /// By job and rank.
+  /// Indexed by job and rank.
   std::vector<std::vector<std::vector<double>>> results_;
 };
 
-/// Every way for a 2-D tensor to lie over `axes` axes, with both orders where two cut one dim.
+/// All layouts of a 2-D tensor over `axes` axes, with both orders when two axes shard one dim.
 std::vector<Lie> all_lies(size_t axes) {
   const std::vector<Placement> choices = {Replicate(),
                                           Shard(0),
@@ -200,7 +201,7 @@ std::vector<Lie> all_lies(size_t axes) {
   return lies;
 }
 
-/// Sanitizers see enough in a few.
+/// Under sanitizers a sample is enough.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr size_t kThinned = 23;
 #else

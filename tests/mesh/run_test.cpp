@@ -6,12 +6,13 @@
 
 #include "mesh/mesh_body.h"
 #include "mesh/plan.h"
-#include "src/numeric.h"
-#include "weft/context.h"
+#include "src/base/numeric.h"
+#include "weft/communicator.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
-/// This rank's random addend of a [5, 7] tensor in bf16, the same for ranks of one `number`.
+/// This rank's random addend of a [5, 7] tensor in bf16, equal on ranks with the same `number`.
 static std::vector<bfloat16> random_addend(int number) {
   std::mt19937 random(static_cast<unsigned>(number));
   std::normal_distribution<float> normal;

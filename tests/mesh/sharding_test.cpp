@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "weft/context.h"
+#include "weft/communicator.h"
 
 namespace weft {
 
@@ -24,7 +24,7 @@ static std::string sharding_mistake(const DeviceMesh& mesh, const Placements& pl
   return "nothing was thrown";
 }
 
-/// How users write placements: each call must compile and mean what it says.
+/// Ways in which users write placements: each call must compile and be interpreted correctly.
 static Sharding laid_out(const DeviceMesh& mesh, const Placements& placements) {
   return Sharding(mesh, placements);
 }

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "mesh/layout.h"
-#include "src/numeric.h"
+#include "src/base/numeric.h"
 
 namespace weft {
 
-/// How a 2-D tensor lies over a mesh, told apart from weft's own types so that tests can slice by
-/// plain loops. `cuts` names axes by number, outermost first, where that is not mesh order.
+/// The layout of a 2-D tensor over a mesh, independent of weft's types so that tests can slice by
+/// plain loops. `cuts` lists axis numbers, outermost first, when they are not in mesh order.
 struct Lie {
   std::vector<Placement> placements;
   std::vector<std::vector<int>> cuts = {};
@@ -28,7 +28,7 @@ struct Lie {
     return axes;
   }
 
-  /// On a mesh whose axes are called "0", "1", ...
+  /// The sharding on a mesh whose axes are called "0", "1", ...
   Sharding on(const DeviceMesh& mesh) const {
     Placements all{std::span<const Placement>(placements)};
     for (const std::vector<int>& order : cuts) {
@@ -39,7 +39,7 @@ struct Lie {
     return Sharding(mesh, all);
   }
 
-  /// The reduction of the Partial axes, if there are some.
+  /// The reduction of the Partial axes, or null.
   const Placement* partial() const {
     for (const Placement& placement : placements) {
       if (placement.is_partial()) return &placement;
@@ -48,8 +48,8 @@ struct Lie {
   }
 };
 
-/// Indices along one dim that the rank at `at` holds: what remains after taking, once an axis,
-/// every ceil(n / k)-th run.
+/// Indices along one dim that the rank at `at` holds: for each axis, keeps this rank's run of
+/// ceil(n / k) of the remaining indices.
 inline std::vector<int64_t> indices(const Lie& lie, int dim, int64_t size,
                                     const std::vector<int>& mesh, const std::vector<int>& at) {
   std::vector<int64_t> held;
@@ -73,13 +73,13 @@ inline std::vector<int> coordinates_at(const std::vector<int>& mesh, int rank) {
   return at;
 }
 
-/// The whole tensor's element.
+/// The element of the whole tensor.
 inline double whole_value(int64_t row, int64_t column) {
   return static_cast<double>((row * 7 + column * 3) % 9 - 4);
 }
 
-/// What the rank at `at` of those that hold a Partial has of that element: whole numbers, unevenly
-/// split, whose reduction is the whole's.
+/// The value that the rank at `at` holds of an element of a Partial: integers, unevenly split,
+/// whose reduction is the whole tensor's element.
 inline double addend(const Lie& lie, const std::vector<int>& mesh, const std::vector<int>& at,
                      int64_t row, int64_t column) {
   const Placement* partial = lie.partial();
@@ -109,7 +109,7 @@ inline double combined(ReduceOp op, double a, double b) {
   return a + b;
 }
 
-/// One dtype's elements, to and from double.
+/// Stores one element of a dtype from a double.
 inline void store(void* data, DType dtype, int64_t i, double value) {
   visit(dtype, [&](auto type) {
     using T = typename decltype(type)::type;

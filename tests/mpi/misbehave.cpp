@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job in which rank 1 does what the argument names at its third collective.
+// One rank of a job in which rank 1 fails, as the argument names, at its third collective.
 #include <sys/resource.h>
 
 #include <csignal>
@@ -32,7 +32,7 @@ static void broadcast(const Communicator& world, int root) {
   world.broadcast({&piece, 1}, root).wait();
 }
 
-/// Parts that do not go along with the calls.
+/// Parts too large to be sent along with the calls.
 static constexpr int64_t kLarge = 100000;
 
 static void all_gather(const Communicator& world, int64_t count) {
@@ -43,7 +43,7 @@ static void all_gather(const Communicator& world, int64_t count) {
   world.all_gather({&piece, 1}).wait();
 }
 
-/// Rank 0 expects more from rank 1 than it sends.
+/// Rank 0 expects more elements from rank 1 than it sends.
 static void all_to_all(const Communicator& world) {
   const std::vector<int64_t> ones(static_cast<size_t>(world.size()), 1);
   std::vector<int64_t> expected = ones;
@@ -72,12 +72,12 @@ static void by_a_pair(const Communicator& world) {
   if (world.rank() == 0) pair.barrier();
 }
 
-/// On a machine that starts many jobs at once.
+/// For a machine that starts many jobs at once.
 static constexpr std::chrono::seconds kForStarting{60};
 
 using Body = std::function<void(const Communicator&)>;
 
-/// What rank 1 does alone, while the others reduce 4 numbers.
+/// The failures of rank 1, while the others reduce 4 numbers.
 static const std::map<std::string, Body> kMisdeeds = {
     {"Throws", [](const Communicator&) { throw std::runtime_error("boom"); }},
     {"ReturnsEarly", [](const Communicator&) {}},
@@ -115,7 +115,7 @@ static const std::map<std::string, Body> kMisdeeds = {
      }},
 };
 
-/// What all ranks call from the third collective on.
+/// The calls of all ranks from the third collective on.
 static const std::map<std::string, Body> kCommonMisdeeds = {
     {"GoesWell", [](const Communicator& world) { broadcast(world, 0); }},
     {"LoopsAlone", [](const Communicator& world) { kMisdeeds.at("LoopsForEver")(world); }},
@@ -135,7 +135,7 @@ static void misbehave(const Communicator& world, const std::string& name) {
   const auto common = kCommonMisdeeds.find(name);
   if (common != kCommonMisdeeds.end()) return common->second(world);
   if (world.rank() == 1) {
-    // The others are at their third call.
+    // The others are in their third call.
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
     return kMisdeeds.at(name)(world);
   }
@@ -144,7 +144,7 @@ static void misbehave(const Communicator& world, const std::string& name) {
   all_reduce(world, 4);
 }
 
-/// The program has begun MPI itself, and ends it itself.
+/// The program itself initializes and finalizes MPI.
 static int run_beside_program(int level) {
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, level, &provided);
@@ -169,7 +169,7 @@ static int run_misdeed(const std::string& name) {
   const bool stops = name == "StopsBeforeTheStart";
   if (stops && std::string_view(std::getenv("OMPI_COMM_WORLD_RANK")) == "1") raise(SIGSTOP);
   const auto engine = MpiEngine::start(stops ? std::chrono::seconds(3) : kForStarting);
-  // Of those whom mpirun misses none has to wait for the deadline.
+  // When mpirun notices the death of a rank, no rank waits for the deadline.
   const bool dies = name == "Exits0" || name == "Exits3" || name == "IsKilled" || name == "Crashes";
   const auto world =
       std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(dies ? 60000 : 800));

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-/// How a job under mpirun ended, and what all of it said.
+/// How a job under mpirun ended, and its output.
 struct JobEnd {
   int code = 0;
   double seconds = 0;
@@ -20,7 +20,7 @@ struct JobEnd {
 
 static JobEnd end_of_job(int ranks, const std::string& misdeed) {
   const auto begin = std::chrono::steady_clock::now();
-  // Where there is no /sys hwloc would say so in between.
+  // Without /sys, hwloc would print errors into the output.
   const std::string command =
       concat("HWLOC_HIDE_ERRORS=2 " WEFT_MPIRUN " --oversubscribe --bind-to none -n ", ranks, " ",
              WEFT_MISBEHAVE " ", misdeed, " 2>&1");
@@ -29,11 +29,12 @@ static JobEnd end_of_job(int ranks, const std::string& misdeed) {
   return {outcome.code, lasted.count(), outcome.text};
 }
 
-/// What rank 1 does (see misbehave.cpp), and what is said. "ALL" stands for the ranks that came.
+/// Rank 1's failure (see misbehave.cpp), and the expected text. "ALL" stands for the ranks that
+/// arrived.
 struct MpiMisdeed {
   const char* name;
   std::string says;
-  /// How many ranks say so: all others, all, at least one.
+  /// The ranks that print the text: all others, all, at least one.
   enum Who { others, all, one } who = others;
 };
 
@@ -89,7 +90,7 @@ static std::vector<MpiMisdeed> mpi_misdeeds() {
        "world/pair: collective 1: barrier(): rank 0 (rank 1 of the world) ended and did not call "
        "it",
        MpiMisdeed::one},
-      // mpirun sees these first, says which process it was, and tells the others to end.
+      // mpirun notices these first, reports the process, and ends the others.
       {"Exits0", told_to_end},
       {"Exits3", told_to_end},
       {"IsKilled", told_to_end},
@@ -103,7 +104,7 @@ static int times_in(const std::string& text, const std::string& part) {
   return times;
 }
 
-/// Of "rank 0 after 0.8 s: ..." the longest time.
+/// The longest time in lines such as "rank 0 after 0.8 s: ...".
 static double latest_in(const std::string& text) {
   static const std::string mark = " after ";
   double latest = 0;
@@ -119,7 +120,7 @@ static void check_end(const MpiMisdeed& misdeed, int ranks, const JobEnd& end) {
   const int expected =
       misdeed.who == MpiMisdeed::one ? 1 : ranks - (misdeed.who == MpiMisdeed::others ? 1 : 0);
   EXPECT_GE(times_in(end.text, misdeed.says), expected) << misdeed.says;
-  // The deadline and two seconds; mpirun takes long to start and end many jobs together.
+  // The deadline plus two seconds; mpirun takes long to start and end many jobs together.
   EXPECT_LT(latest_in(end.text), 0.8 + 2);
   EXPECT_LT(end.seconds, 15);
 }
@@ -127,7 +128,7 @@ static void check_end(const MpiMisdeed& misdeed, int ranks, const JobEnd& end) {
 TEST(MpiFailures, AllRanksEndAndSayWhy) {
   for (const int ranks : {2, 4}) {
     const auto misdeeds = mpi_misdeeds();
-    // They wait most of the time: a few together.
+    // The jobs wait most of the time, so that a few run together.
     constexpr size_t together = 12;
     for (size_t begin = 0; begin < misdeeds.size(); begin += together) {
       const size_t end = std::min(misdeeds.size(), begin + together);
@@ -149,7 +150,7 @@ TEST(MpiFailures, AJobThatGoesWellSaysNothing) {
 }
 
 TEST(MpiFailures, ARankThatWaitsForNobodyObeysASignalToEnd) {
-  // 124: it ended within the five seconds between the signals TERM and KILL.
+  // 124: the job ended within the five seconds between the signals TERM and KILL.
   const int status = std::system("timeout -k 5 1 " WEFT_MISBEHAVE " LoopsAlone");
   EXPECT_EQ(WEXITSTATUS(status), 124);
 }

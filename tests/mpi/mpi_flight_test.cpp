@@ -3,6 +3,7 @@
 
 #include "src/comm/flight/record.h"
 #include "tests/comm/mpi_backend.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 
 namespace weft {
@@ -12,7 +13,7 @@ TEST(MpiFlight, RecordsWhatGoesOverMpi) {
   run_on_mpi(2, [](Communicator world) {
     const auto record = std::make_shared<FlightRecord>(world.rank(), world.size());
     Context::current().flight = record;
-    // Small ones go along with the calls, large ones by themselves.
+    // Small data is sent along with the calls, large data separately.
     for (const int64_t count : {int64_t{4}, int64_t{100'000}}) {
       const std::vector<int64_t> counts(static_cast<size_t>(world.size()), count);
       std::vector<float> part(static_cast<size_t>(count)), whole(part.size() * counts.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs under mpirun, which starts two of it.
+// Runs under mpirun with two processes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ static double milliseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-/// Rank 1 does something else for long after each start; what is under way ends meanwhile.
+/// Rank 1 does other work for a long time after each start; pending calls end meanwhile.
 TEST(MpiProgress, NeedsNoCaller) {
   run_on_mpi(2, [](const Communicator& world) {
     const int64_t count = int64_t{8} << 20;
@@ -34,12 +34,12 @@ TEST(MpiProgress, NeedsNoCaller) {
     }
     EXPECT_EQ(got.front() + got.back(), 4);
     // Rank 0 does not wait for rank 1's wait, nor rank 1 for what ended while it slept; on a busy
-    // machine not in every round.
+    // machine this does not hold in every round.
     EXPECT_LT(least, 600);
   });
 }
 
-/// Rank 0 sends, and looks no more; rank 1 still gets all.
+/// Rank 0 sends and does not poll again; rank 1 still receives everything.
 TEST(MpiProgress, GoesOnBehindAnotherWait) {
   run_on_mpi(2, [](const Communicator& world) {
     const std::vector<int> both{0, 1};
@@ -50,7 +50,7 @@ TEST(MpiProgress, GoesOnBehindAnotherWait) {
     const Piece one{.send = first.data(), .recv = first.data(), .counts = {&count, 1}};
     const Piece two{.send = second.data(), .recv = second.data(), .counts = {&count, 1}};
     const bool is_first = world.rank() == 0;
-    // Begun in different orders, waited in different orders.
+    // Started in different orders, waited for in different orders.
     Work a = is_first ? world.all_reduce({&one, 1}, ReduceOp::sum)
                       : other.all_reduce({&two, 1}, ReduceOp::sum);
     Work b = is_first ? other.all_reduce({&two, 1}, ReduceOp::sum)

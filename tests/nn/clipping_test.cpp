@@ -7,11 +7,12 @@
 #include "tests/support/scratch.h"
 #include "weft/layers.h"
 #include "weft/optimizers.h"
+#include "weft/ranks.h"
 
 namespace weft {
 namespace {
 
-/// A parameter whose gradient is `numbers`, laid out so; a mesh that is not there: of one device.
+/// A parameter with that layout whose gradient is `numbers`; an empty mesh means one device.
 ParameterPtr with_gradient(const Shape& shape, const DeviceMesh& mesh,
                            const Placements& placements) {
   auto parameter = std::make_shared<Parameter>(shape, f32, constant_values(0));
@@ -31,8 +32,8 @@ double squares_of(const std::vector<ParameterPtr>& parameters) {
   return squares;
 }
 
-/// The norm, equal on all ranks, by `collectives` collectives of all these meshes, which lie over
-/// one communicator.
+/// Checks that the norm is equal on all ranks and takes `collectives` collectives of all these
+/// meshes, which share one communicator.
 void expect_norm(const std::vector<ParameterPtr>& parameters, const std::vector<DeviceMesh>& meshes,
                  int64_t collectives) {
   const auto calls = [&] {
@@ -48,7 +49,7 @@ void expect_norm(const std::vector<ParameterPtr>& parameters, const std::vector<
   EXPECT_NEAR(norm, expected, 1e-5 * expected);
 }
 
-/// Tensor-parallel, data-parallel, both, whole, of one device; uneven, some ranks with nothing.
+/// Tensor-parallel, data-parallel, both, replicated and local parameters; uneven, some ranks empty.
 TEST(Clipping, TakesOneAllReduceForAnyLayouts) {
   for (const auto& [dp, tp] : {std::pair{2, 2}, {3, 1}, {1, 3}, {1, 1}}) {
     on_mesh({{"dp", dp}, {"tp", tp}}, [](const DeviceMesh& mesh) {
@@ -63,7 +64,7 @@ TEST(Clipping, TakesOneAllReduceForAnyLayouts) {
           with_gradient({2, 2}, {}, {}),
       };
       expect_norm(parameters, {mesh}, cut);
-      // Another rank may hold something that is cut: all of the mesh take part.
+      // Another rank may hold a sharded parameter, so the whole mesh takes part.
       expect_norm({parameters[4], parameters[5]}, {mesh}, cut);
       expect_norm({parameters[0], parameters[4]}, {mesh}, cut);
       expect_norm({parameters[5]}, {mesh}, 0);
@@ -92,7 +93,7 @@ TEST(Clipping, TakesSeveralMeshesOfTheSameRanks) {
   });
 }
 
-/// Ranks 0 and 1 hold the one, 2 and 3 the other; all hold the third.
+/// Ranks 0 and 1 hold one parameter, 2 and 3 another; all hold the third.
 TEST(Clipping, TakesMeshesOfSomeRanks) {
   run_ranks(4, [](Communicator world) {
     const int half = world.rank() / 2;
@@ -105,7 +106,7 @@ TEST(Clipping, TakesMeshesOfSomeRanks) {
   });
 }
 
-/// Ranks 0 and 1 alone hold what is cut.
+/// Only ranks 0 and 1 hold the sharded parameter.
 TEST(Clipping, TakesMeshesThatOtherRanksDoNotHave) {
   run_ranks(4, [](Communicator world) {
     const DeviceMesh all(world, {{"dp", 4}});
@@ -132,7 +133,7 @@ TEST(Clipping, NamesMeshesThatHaveNothingInCommon) {
   });
 }
 
-/// Each pair of ranks along the one has other partners along the other.
+/// The partners of a pair along one mesh differ from those along the other.
 TEST(Clipping, NamesMeshesThatCross) {
   run_ranks(4, [](Communicator world) {
     const int rank = world.rank();
@@ -161,7 +162,7 @@ TEST(Clipping, GradientsOfF64NeedNotFitF32) {
   EXPECT_NEAR(parameter->grad().to_vector<double>()[0], std::sqrt(0.5), 1e-12);
 }
 
-/// Ranks of one reduction, some of which have a gradient of f64.
+/// Some ranks of one reduction have a gradient of f64.
 TEST(Clipping, RanksMayHaveGradientsOfOtherDtypes) {
   run_ranks(4, [](Communicator world) {
     const int half = world.rank() / 2;

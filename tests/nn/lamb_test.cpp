@@ -21,7 +21,7 @@ struct PlainParameter {
   Values value = {}, m = {}, v = {};
 };
 
-/// Uneven ones, one that most ranks have nothing of, and one of zeros, whose norm says nothing.
+/// Uneven parameters, one that is empty on most ranks, and one of zeros, whose norm is unusable.
 std::vector<PlainParameter> plain_parameters() {
   std::vector<PlainParameter> parameters{{{7, 3}, {Shard(0), Replicate()}, true},
                                          {{5}, {Replicate(), Shard(0)}, false},
@@ -56,7 +56,7 @@ double norm_of(const Values& values) {
 
 constexpr double kRate = 0.05, kBeta1 = 0.8, kBeta2 = 0.95, kEps = 1e-6, kDecay = 0.1;
 
-/// You et al. (2020), algorithm 2, in double, an element after the other.
+/// You et al. (2020), algorithm 2, in double, element by element.
 void plain_step(PlainParameter& p, const Values& gradient, int step) {
   Values u;
   for (size_t j = 0; j < p.value.size(); ++j) {

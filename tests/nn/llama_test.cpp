@@ -77,7 +77,7 @@ TEST(Llama, ReadsAHuggingFaceConfig) {
   EXPECT_EQ(llama_config(scratch.root()), expected);
 }
 
-/// The least that a config.json says, followed by `more`.
+/// The minimal contents of a config.json, followed by `more`.
 static std::string config_text(const std::string& more, const std::string& without = "") {
   std::string text;
   for (const char* entry :
@@ -118,9 +118,9 @@ TEST(Llama, NamesWhatIsWrongInAConfig) {
       {config_text(R"(, "vocab_size": 18446744073709551615)", "vocab_size"),
        "\"vocab_size\" is 18446744073709551615, which is too large"},
       {config_text(R"(, "vocab_size": -5)", "vocab_size"),
-       "vocabulary = -5 is not between 1 and 2^31 - 1"},
+       "vocabulary is -5, expected 1 to 2147483647"},
       {config_text(R"(, "num_attention_heads": 0)", "num_attention_heads"),
-       "heads = 0 is not between 1 and 2^31 - 1"},
+       "heads is 0, expected 1 to 2147483647"},
       {config_text(R"(, "tie_word_embeddings": 1)"),
        "\"tie_word_embeddings\" is number, not true or false"},
       {config_text(R"(, "num_key_value_heads": 3)"), "8 heads are no multiple of 3 kv heads"},
@@ -167,7 +167,14 @@ TEST(Llama, RefusesSizesThatDoNotFit) {
   EXPECT_EQ(error_of([&] { Llama{config}; }), "llama: 4 heads are no multiple of 3 kv heads");
   config = llama_config("tiny");
   config.ffn = 0;
-  EXPECT_EQ(error_of([&] { Llama{config}; }), "llama: ffn = 0 is not between 1 and 2^31 - 1");
+  EXPECT_EQ(error_of([&] { Llama{config}; }), "llama: ffn is 0, expected 1 to 2147483647");
+  config = llama_config("tiny");
+  config.layers = 1'000'000;
+  EXPECT_EQ(error_of([&] { Llama{config}; }), "llama: layers is 1000000, expected 1 to 10000");
+  config.layers = 1000;
+  config.vocabulary = config.dim = config.ffn = (int64_t{1} << 31) - 1;
+  EXPECT_EQ(error_of([&] { Llama{config}; }),
+            "llama: the number of parameters is 1.38443e+22, expected at most 1e+15");
 }
 
 TEST(Llama, RefusesIdsThatDoNotFit) {

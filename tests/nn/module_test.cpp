@@ -7,15 +7,17 @@
 #include <cmath>
 
 #include "tests/support/scratch.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/layers.h"
 #include "weft/llama.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
-/// y = (a x) b, with a child that has parameters of its own before and after.
+/// y = (a x) b, with a child between its own parameters.
 class Nested final : public Module {
  public:
   Nested() {
@@ -33,7 +35,7 @@ class Nested final : public Module {
   std::shared_ptr<Module> first_, last_;
 };
 
-/// Gives its inputs back, times `factor`.
+/// Returns its inputs times `factor`.
 class Times final : public Module {
  public:
   explicit Times(double factor) : factor_(factor) {}
@@ -94,7 +96,7 @@ TEST(Module, FindsModulesByPath) {
             "module: \"head\": there is no \"head\" in the module");
 }
 
-/// Hooks that write `name` before forward and its capital after it.
+/// Hooks that append `name` before forward and its capital after it.
 static ModuleHooks writing(std::string& order, char name) {
   return {.before =
               [&order, name](const Tensors& inputs) {
@@ -297,7 +299,7 @@ TEST(Module, FrozenParametersGetNoGradient) {
   EXPECT_FALSE(nested.parameters()[2]->grad());
 }
 
-/// Bytes in use grow by the gradients of those that learn, and by nothing else.
+/// Bytes in use grow only by the gradients of trainable parameters.
 TEST(Module, FrozenParametersTakeNoGradientMemory) {
   Nested nested;
   nested.materialize();
@@ -355,7 +357,7 @@ TEST(Module, ASlotKeepsItsShape) {
   EXPECT_EQ(parameter.tensor().device(), meta);
 }
 
-/// All weights of a small Llama, sharded by rows where a mesh is given.
+/// All weights of a small Llama, sharded by rows when a mesh is given.
 static std::vector<std::vector<float>> initial_weights(const DeviceMesh& mesh) {
   LlamaConfig config{.dim = 12,
                      .layers = 2,

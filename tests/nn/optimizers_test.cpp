@@ -8,10 +8,11 @@
 
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/layers.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
@@ -57,7 +58,7 @@ static void three_steps(Optimizer& optimizer, const NamedParameter& p, const Nam
   }
 }
 
-// The numbers of torch.optim.AdamW(lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1) in f64.
+// Values of torch.optim.AdamW(lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1) in f64.
 TEST(Optimizers, AdamWStepsAsPyTorchs) {
   const auto p = vector_parameter("p", kP), q = vector_parameter("q", kQ);
   AdamW optimizer(
@@ -73,14 +74,14 @@ TEST(Optimizers, AdamWStepsAsPyTorchs) {
   EXPECT_EQ(optimizer.steps(1), 2);
 }
 
-/// Rounded to nearest, ties to even, as bf16 has it.
+/// Rounded to nearest, ties to even, like bf16.
 float as_bf16(float x) {
   auto bits = std::bit_cast<uint32_t>(x);
   bits += 0x7fff + (bits >> 16 & 1);
   return std::bit_cast<float>(bits & 0xffff0000);
 }
 
-/// A plain loop that rounds m and v after each step.
+/// Compares with a plain loop that rounds m and v after each step.
 TEST(Optimizers, AdamWKeepsItsMomentsInBf16) {
   std::vector<float> value = {0.5f, -1.25f, 2.0f}, m(3), v(3);
   const auto p = vector_parameter("p", {0.5, -1.25, 2.0});
@@ -111,7 +112,7 @@ TEST(Optimizers, AdamWKeepsItsMomentsInBf16) {
             "adamw: moments of i32; a floating dtype");
 }
 
-// Those of torch.optim.SGD(lr=0.05, momentum=0.9, weight_decay=0.1).
+// Values of torch.optim.SGD(lr=0.05, momentum=0.9, weight_decay=0.1).
 TEST(Optimizers, SgdStepsAsPyTorchs) {
   const auto p = vector_parameter("p", kP), q = vector_parameter("q", kQ);
   SGD optimizer({p, q}, {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.1});
@@ -143,7 +144,7 @@ TEST(Optimizers, TheRateMayChangeAndTheGradientBeScaled) {
   expect_near(p, {0.75, -1.5});
 }
 
-/// Parameters and gradients whose memory is one block each, as sharding lays them.
+/// Parameters and gradients that share one block of memory each, as after sharding.
 struct AdjacentParameters {
   explicit AdjacentParameters(int count)
       : values(from_values(Values(static_cast<size_t>(6 * count), 1.0), {6 * count})),
@@ -166,7 +167,7 @@ static int64_t calls_of(const std::function<void()>& function) {
 
 TEST(Optimizers, AdjacentParametersAreUpdatedByOneCall) {
   AdjacentParameters adjacent(5);
-  // Whatever the order they are named in.
+  // The order in which they are passed does not matter.
   std::swap(adjacent.named[0], adjacent.named[3]);
   AdamW optimizer(adjacent.named, {.learning_rate = 0.1, .weight_decay = 0});
   optimizer.step();
@@ -267,7 +268,7 @@ TEST(Optimizers, ClipsAsPyTorchs) {
             "gradient norm: none of the 1 parameters has a gradient");
 }
 
-/// A parameter [rows, 2] with gradient 1, 2, 3, ..., laid out so.
+/// A parameter [rows, 2] with gradient 1, 2, 3, ..., with that layout.
 static ParameterPtr laid_out(const DeviceMesh& mesh, const Placements& placements, int64_t rows) {
   Values numbers;
   for (int64_t i = 0; i < rows * 2; ++i) numbers.push_back(static_cast<double>(i + 1));

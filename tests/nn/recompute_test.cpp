@@ -11,7 +11,7 @@
 
 namespace weft {
 
-/// A layer with dropout that counts how often it ran.
+/// A layer with dropout that counts its forward runs.
 class Noisy final : public Module {
  public:
   Noisy() { linear_ = add("linear", std::make_shared<Linear>(5, 5, true, 0.5)); }
@@ -27,7 +27,7 @@ class Noisy final : public Module {
   std::shared_ptr<Module> linear_;
 };
 
-/// What one training step gives: loss, gradients, and the random state that it leaves.
+/// Results of one training step: loss, gradients, and the random state after it.
 struct StepResult {
   std::vector<std::vector<float>> values;
   RandomState random;
@@ -151,7 +151,7 @@ TEST(Recompute, SaysThatAModuleIsGone) {
             "checkpoint: the module that backward computes again is gone");
 }
 
-/// Its second output is none.
+/// A module whose second output is undefined.
 class Maybe final : public Module {
  public:
   Maybe() { linear_ = add("linear", std::make_shared<Linear>(2, 2, false)); }

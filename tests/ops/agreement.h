@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "weft/autograd.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
@@ -27,7 +28,7 @@ struct Array {
   }
 };
 
-/// Evenly in [low, high); integers are whole numbers there. Floats are exact in f32.
+/// Uniform in [low, high); integers for integer dtypes. Floats are exact in f32.
 inline Array random_array(const Shape& shape, double low, double high, DType dtype = DType::f32,
                           unsigned seed = 1) {
   std::mt19937 generator(seed);
@@ -68,7 +69,7 @@ inline void expect_close(const Array& actual, const Array& expected, double boun
 
 using Function = std::function<Tensors(const Tensors&)>;
 
-/// Results of `function`, and the operands' gradients for the results' weighted sum (none for
+/// Results of `function`, and the operands' gradients of the results' weighted sum (none for
 /// integer operands).
 struct Outcome {
   std::vector<Array> results;
@@ -87,7 +88,7 @@ inline Tensor weighted_sum(const Tensors& results, const DeviceMesh& mesh) {
   return total;
 }
 
-/// `placements` of each operand, where there is a mesh.
+/// `placements` of each operand, when there is a mesh.
 inline Outcome outcome_of(const Function& function, const std::vector<Array>& operands,
                           const DeviceMesh& mesh = {},
                           const std::vector<Placements>& placements = {}) {
@@ -108,13 +109,13 @@ inline Outcome outcome_of(const Function& function, const std::vector<Array>& op
   return outcome;
 }
 
-/// A mesh and where the operands lie on it.
+/// A mesh and the operands' placements on it.
 struct LaidOut {
   std::vector<MeshAxis> axes;
   std::vector<Placements> operands;
 };
 
-/// Results and gradients are those of one device, on each of the layouts.
+/// Checks that results and gradients on each of the layouts equal those of one device.
 inline void expect_agreement(const Function& function, const std::vector<Array>& operands,
                              const std::vector<LaidOut>& layouts, double bound = 1e-5) {
   const Outcome expected = outcome_of(function, operands);

@@ -3,10 +3,11 @@
 
 #include "tests/ops/agreement.h"
 #include "tests/support/scratch.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
-// Numbers of sorts come from numpy.sort and argsort (kind stable), of gradients from PyTorch.
+// Expected sorts are from numpy.sort and argsort (kind stable), expected gradients from PyTorch.
 
 static const double kNan = std::numeric_limits<double>::quiet_NaN();
 static const double kInf = std::numeric_limits<double>::infinity();
@@ -15,7 +16,7 @@ static Array of(const Shape& shape, const std::vector<double>& values, DType dty
   return {shape, values, dtype};
 }
 
-/// The tensor, and the same elements with the dims the other way round in memory.
+/// The tensor, and one with the same elements but its dims swapped in memory.
 static Tensors as_it_lies(const Array& a) {
   const Tensor dense = a.on();
   return {dense, reshape(transpose(dense, 0, 1), {a.shape[1], a.shape[0]}).t()};
@@ -37,7 +38,7 @@ TEST(AlongDim, SortsDownStably) {
   const Array a = of({2, 7}, {3, kNan, -1, 3, 0.5, -kInf, kNan, 2, -0.0, 0.0, 2, kInf, -3, 1});
   EXPECT_EQ(argsort(a.on(), -1, true).to_vector<double>(),
             (std::vector<double>{1, 6, 0, 3, 4, 2, 5, 4, 0, 3, 6, 1, 2, 5}));
-  const double large = 9007199254740991;  // beyond what f32 tells apart
+  const double large = 9007199254740991;  // too large to be distinct in f32
   const Tensor ints = of({3}, {large - 1, large, large - 2}, i64).on();
   EXPECT_EQ(sort(ints, 0, true).to_vector<double>(),
             (std::vector<double>{large, large - 1, large - 2}));
@@ -115,7 +116,7 @@ TEST(AlongDim, TakesElements) {
   for (const Tensor& x : as_it_lies(a)) {
     expect_close(whole(take_along_dim(x, where, 1)), of({2, 4}, {1, 3, 3, 2, 4, 4, 4, 5}), 0,
                  "elements");
-    // The other dims broadcast, either way.
+    // The other dims broadcast, in both directions.
     expect_close(whole(take_along_dim(x, of({1, 2}, {2, 0}, i64).on(), 1)),
                  of({2, 2}, {3, 1, 6, 4}), 0, "one row of indices");
     expect_close(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/ops/agreement.h"
 #include "tests/support/scratch.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
@@ -16,7 +17,7 @@ std::vector<Array> operands_of(const AttentionSizes& n, DType dtype = f32) {
           random_array({n.batch, n.t, n.kv_heads, n.d}, -2, 2, dtype, 3)};
 }
 
-/// Row by row by the definition.
+/// Computes the definition row by row.
 Array plain_attention(const AttentionSizes& n, const std::vector<Array>& qkv, bool causal,
                       double scale) {
   const auto at = [&](const Array& a, int64_t b, int64_t i, int64_t h, int64_t e) {
@@ -149,7 +150,7 @@ TEST(Attention, TakesAnyStrides) {
   Tensors dense, turned;
   for (const Array& a : qkv) {
     dense.push_back(a.on());
-    // The same values, with the last dim's elements far apart.
+    // The same values, with the elements of the last dim far apart.
     turned.push_back(permute(permute(a.on(), {0, 1, 3, 2}) * 1.0, {0, 1, 3, 2}).detach());
     dense.back().set_requires_grad();
     turned.back().set_requires_grad();

@@ -5,12 +5,12 @@
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/storage.h"
 
 namespace weft {
 
-// What the engine promises about every op: Partials, routes, policies, the tape.
+// The engine's guarantees for every op: Partials, routes, policies, the tape.
 
 static const std::vector<MeshAxis> kFour = {{"a", 4}};
 static const std::vector<MeshAxis> kTwoByTwo = {{"a", 2}, {"b", 2}};
@@ -102,7 +102,7 @@ TEST(ContractEngine, ARouteServesEveryNumber) {
   });
 }
 
-/// a [6, 8] times b [8, 10], whose shared dim both axes cut, in these orders.
+/// a [6, 8] times b [8, 10], whose shared dim is sharded by both axes, in these orders.
 static void expect_product(const DeviceMesh& mesh, const Placements& left,
                            const Placements& right) {
   Tensor a = numbers({6, 8}, 1, Sharding(mesh, left)),
@@ -161,7 +161,7 @@ TEST(ContractEngine, PoliciesSayWhichTrafficAnOpMayCause) {
 
 TEST(ContractEngine, ThePolicyOfARecordedOpHoldsForItsGradient) {
   on_mesh(kFour, [](const DeviceMesh& mesh) {
-    // Forward is free: the vocabulary is whole. Its gradient would reduce over the cut rows.
+    // Forward is free: the vocabulary is whole. Its gradient would reduce over the sharded rows.
     Tensor x = numbers({8, 4}, 1, Sharding(mesh, {Shard(0)}));
     x.set_requires_grad();
     auto scaled_by_norm = [&](Traffic traffic) {

@@ -7,11 +7,11 @@
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 
 namespace weft {
 
-// The hard cases of the op contract, each with the layout, the values and the traffic it must have.
+// Hard cases of the op contract, each with its required layout, values and traffic.
 
 static const std::vector<MeshAxis> kFour = {{"a", 4}};
 static const std::vector<MeshAxis> kTwoByTwo = {{"a", 2}, {"b", 2}};
@@ -210,7 +210,7 @@ TEST(Contract, SliceOfAShardedDimMovesTheRowsThatShift) {
     expect_placements(part, {Shard(0)});
     std::vector<double> values = small_numbers({16, 3}, 1);
     expect_values(whole_values(part), {values.begin() + 6, values.end()});
-    // The transpose: rank 1's rows 4 and 5 are rank 0's last two of the slice, and so on.
+    // The transpose: rank 1's rows 4 and 5 are the last two of rank 0's slice, and so on.
     const int64_t back[] = {0, 24, 24, 24};
     Tensor ones = weft::ones({14, 3}, {.sharding = Sharding(mesh, {Shard(0)})});
     EXPECT_EQ(bytes_received(mesh, [&] { backward({part}, {ones}); }), back[mesh.rank()]);
@@ -231,7 +231,7 @@ TEST(Contract, SliceOfAnotherDimIsAFreeView) {
   });
 }
 
-/// Where a cut of the merged dim is one of its outer factor: (outer, inner, ranks) by plain
+/// When a shard of the merged dim is one of its outer factor: (outer, inner, ranks) by direct
 /// counting.
 TEST(Contract, ReshapeKeepsACutWhereBoundariesCoincide) {
   struct Row {
@@ -335,7 +335,7 @@ TEST(Contract, ARowParallelBiasOnTwoAxes) {
   });
 }
 
-/// Each rank holds the numbers of its own rank as salt; their mean is the value.
+/// Each rank holds numbers salted with its rank; the value is their mean.
 static std::vector<double> mean_of_ranks(const Shape& shape, int ranks) {
   std::vector<double> mean(static_cast<size_t>(shape.product()), 0);
   for (int rank = 0; rank < ranks; ++rank) {

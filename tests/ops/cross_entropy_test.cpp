@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/ops/agreement.h"
 #include "tests/support/scratch.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
-/// Rows' losses, and the gradient of their mean over the rows that count.
+/// The rows' losses, and the gradient of their mean over the rows that are not ignored.
 struct PlainLoss {
   std::vector<double> rows;
   double mean = 0;

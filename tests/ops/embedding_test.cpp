@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/ops/agreement.h"
 #include "tests/support/scratch.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
@@ -52,7 +53,7 @@ TEST(Embedding, LeavesAShardedVocabularyWhereItIs) {
     weight.set_requires_grad();
     Tensor rows = embedding(weight, ids);
     EXPECT_TRUE(rows.sharding()[0] == Placement(Partial()));
-    // Each rank makes its rows of the gradient only: they are not cut out of the whole's memory.
+    // Each rank computes only its rows of the gradient; they are not slices of a full gradient.
     backward({rows}, {ones({3, 2}, {.sharding = Sharding(mesh, {Replicate()})})});
     EXPECT_TRUE(weight.grad().sharding()[0] == Placement(Shard(0)));
   });
@@ -60,7 +61,7 @@ TEST(Embedding, LeavesAShardedVocabularyWhereItIs) {
 
 namespace {
 
-/// Counts what comes, in memory of its own.
+/// Counts the gradients it receives, in its own memory.
 struct CountingSink final : GradientSink {
   explicit CountingSink(const Shape& shape) : memory(zeros(shape)) {}
   Destination destination() override { return {memory, asked++ > 0}; }

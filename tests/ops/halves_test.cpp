@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/ops/agreement.h"
+#include "weft/ranks.h"
 
 namespace weft {
 

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// Third derivatives times step^2, and rounding of f64 over the step.
+/// Third derivatives times step^2, plus the rounding of f64 divided by the step.
 static constexpr double kJacobianBound = 1e-6;
 
 static std::vector<std::string> differentiable_ops() {
@@ -45,6 +45,7 @@ TEST(Jacobian, SeesAWrongGradient) {
   auto cube = [](double factor) {
     return Op({.name = "cube",
                .rule = "... -> ...",
+               .takes = {{.dtypes = {f64}}},
                .forward =
                    [](const Call& c) {
                      for (int64_t i = 0; i < c.in(0).numel(); ++i) {

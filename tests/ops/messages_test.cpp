@@ -4,11 +4,11 @@
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 
 namespace weft {
 
-// Every sentence with which ops and tensors refuse something, provoked.
+// Provokes every error message of ops and tensors.
 
 struct Refusal {
   std::function<void()> call;
@@ -19,7 +19,7 @@ static void expect_refusals(const std::vector<Refusal>& table) {
   for (const Refusal& row : table) EXPECT_EQ(error_of(row.call), row.sentence);
 }
 
-/// On the only rank of a mesh a=1, with a tensor [4, 2] cut along dim 0 and the mesh.
+/// Runs `body` on the only rank of a mesh a=1, with a tensor [4, 2] sharded along dim 0.
 static void on_one_rank(const std::function<void(const DeviceMesh&, const Tensor&)>& body) {
   on_mesh({{"a", 1}}, [&](const DeviceMesh& mesh) {
     body(mesh, numbers({4, 2}, 1, Sharding(mesh, {Shard(0)})));
@@ -202,7 +202,7 @@ TEST(Messages, OfFactories) {
       {[&] { normal_(kNone, 0, 1); }, "normal_: no tensor"},
       {[&] { fill_(kNone, 0); }, "fill_: no tensor"},
       {[&] { copy_(a, kNone); }, "copy_: no tensor"},
-      {[&] { copy_(a, numbers({3})); }, "copy_: [3] is copied to [2, 3]"},
+      {[&] { copy_(a, numbers({2})); }, "copy_: [2] is copied to [2, 3]"},
       {[&] { tensor_in(a.storage(), 4, {3}, f32); },
        "tensor_in: [3] elements of f32 from element 4 on do not fit into 24 bytes"},
   });
@@ -389,7 +389,9 @@ TEST(Messages, OfBackward) {
        },
        "backward: 2 gradients for 1 roots"},
       {[&] { backward({kNone}, {gradient}); }, "backward: no tensor"},
-      {[&] { backward({through(plain)}, {gradient}); }, "plain: it has no gradient"},
+      {[&] { backward({through(plain)}, {gradient}); },
+       "plain: it has no backward, expected one where a gradient is wanted; differentiable = false "
+       "stops gradients"},
       {[&] { backward({through(greedy)}, {gradient}); },
        "greedy: its gradient reads operand 0, which it does not save"},
       {[&] { backward({recorded([](const Tensors&) { return Tensors(); })}, {gradient}); },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/movements.h"
+#include "weft/extend/movements.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-/// "op kind over axes" of each step, "-" before those in backward.
+/// "op kind over axes" of each step, prefixed with "-" in backward.
 std::vector<std::string> words_of(const MovementLog& log) {
   std::vector<std::string> words;
   for (const Movement& movement : log.movements) {
@@ -30,7 +30,7 @@ int64_t bytes_of(const MovementLog& log) {
   return bytes;
 }
 
-/// All that moves: operands, stages, fetched slices, gradients, what is asked for.
+/// All kinds of movement: operands, stages, fetched slices, gradients, explicit redistributions.
 void move_things(const DeviceMesh& mesh, Device device) {
   const auto made = [&](const Shape& shape, const Placements& placements) {
     return zeros(shape, {.device = device, .sharding = Sharding(mesh, placements)});
@@ -54,7 +54,7 @@ TEST(Movements, AreLoggedToTheByte) {
   }
 }
 
-/// On a device without memory the same is logged, and nothing moves.
+/// On a device without memory the same log is written, and nothing moves.
 TEST(Movements, AreLoggedWithoutMemory) {
   on_mesh({{"x", 3}}, [](const DeviceMesh& mesh) {
     std::vector<std::string> words;
@@ -96,7 +96,7 @@ TEST(Movements, SayWhoAskedAndWhatRan) {
   EXPECT_EQ(log.movements[2].steps[0].bytes, 2 * 6 * 4);
 }
 
-/// Where a tensor lies as it should already, redistribute says where its gradient is to be.
+/// When a tensor already has the requested layout, redistribute still sets its gradient's layout.
 TEST(Movements, GradientsComeBackWhereRedistributeSays) {
   on_mesh({{"x", 2}}, [](const DeviceMesh& mesh) {
     Tensor x = ones({4, 6}, {.sharding = Sharding(mesh, {})});

@@ -10,8 +10,8 @@ struct PlainNorm {
   std::vector<double> y, dx, dweight, dbias;
 };
 
-/// y = (x - mean) * rstd * weight + bias by the definition, its gradients by the chain rule through
-/// z = (x - mean) * rstd; without `centered` the mean is 0.
+/// y = (x - mean) * rstd * weight + bias by the definition, with gradients by the chain rule
+/// through z = (x - mean) * rstd; without `centered` the mean is 0.
 PlainNorm plain_norm(const Array& x, const Array& weight, const Array& bias, const Array& dy,
                      double eps, bool centered) {
   const size_t size = weight.values.size(), rows = x.values.size() / size;

@@ -6,14 +6,16 @@
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
 using Values = std::vector<double>;
 
-// What NumPy gives.
+// NumPy's results.
 
 TEST(Numbers, LessATensorAreOfTheDtypeThatHoldsBoth) {
   const Tensor mask = from_values(Values{1, 0}, {2}, {.dtype = DType::boolean});
@@ -24,6 +26,22 @@ TEST(Numbers, LessATensorAreOfTheDtypeThatHoldsBoth) {
   EXPECT_EQ((1 - bytes).to_vector<double>(), (Values{255, 1}));
   const Tensor least = full({1}, -0x1p31, {.dtype = i32});
   EXPECT_EQ((0.5 - least).to_vector<double>(), (Values{0x1p31}));
+}
+
+TEST(Numbers, AreIntegersOrFloatingByTheirTypeAlone) {
+  const Tensor integers = arange(3), truths = ones({1}, {.dtype = boolean});
+  EXPECT_EQ((integers * 1.0).dtype(), f32);
+  EXPECT_EQ((integers + 1.0).dtype(), f32);
+  EXPECT_EQ((2.0 - integers).dtype(), f32);
+  EXPECT_EQ(pow(integers, 2.0).dtype(), f32);
+  EXPECT_EQ(pow(2.0f, integers).dtype(), f32);
+  EXPECT_EQ((integers * 2).dtype(), i64);
+  EXPECT_EQ((integers * true).dtype(), i64);
+  EXPECT_EQ((truths * 1).dtype(), i64);
+  EXPECT_EQ((truths + true).dtype(), boolean);
+  EXPECT_EQ((truths * 2.0).dtype(), f32);
+  EXPECT_EQ((ones({1}, {.dtype = bf16}) * 2.0).dtype(), bf16);
+  EXPECT_EQ((ones({1}, {.dtype = f64}) * 2).dtype(), f64);
 }
 
 TEST(Numbers, DivideExactly) {
@@ -68,7 +86,7 @@ TEST(Numbers, OfHugeStepsTakeTheFirstElement) {
   EXPECT_EQ(x.grad().to_vector<double>(), (Values{1, 0, 0, 0, 0}));
 }
 
-// What is changed in place and read elsewhere.
+// Tensors that are changed in place while they are read.
 
 TEST(Numbers, ThatAreOverwrittenAreReadBefore) {
   const NoGrad no_grad;
@@ -94,7 +112,7 @@ TEST(Numbers, ThatAreOverwrittenAreReadBefore) {
   EXPECT_EQ(scaled.to_vector<double>().back(), 2 * 5001);
 }
 
-/// Gradients go to memory of its own.
+/// A sink with its own memory for gradients.
 class Place final : public GradientSink {
  public:
   explicit Place(Tensor memory) : memory_(std::move(memory)) {}

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// Elementwise functions where they have edges, against what NumPy gives.
+// Edge cases of elementwise functions, against NumPy's results.
 
 using Unary = Tensor (*)(const Tensor&);
 using Binary = Tensor (*)(const Tensor&, const Tensor&);
@@ -72,7 +72,7 @@ static const std::map<std::string, Binary>& binary_functions() {
   return all;
 }
 
-/// Finite values to the bound, relative to each; others, and the sign of zero, exactly.
+/// Compares finite values up to the relative bound; others, and the sign of zero, exactly.
 static void expect_values(const Tensor& actual, const std::vector<double>& expected, double bound,
                           const std::string& what) {
   const std::vector<double> values = actual.to_vector<double>();
@@ -93,7 +93,7 @@ static void expect_values(const Tensor& actual, const std::vector<double>& expec
 
 static double edge_bound(DType dtype) { return dtype == f32 ? 4e-7 : 1e-15; }
 
-/// Operands [m, n] whose elements are all pairs.
+/// Operands [m, n] that contain all pairs.
 static Tensors all_pairs(const std::vector<double>& left, const std::vector<double>& right,
                          DType dtype) {
   const auto m = static_cast<int64_t>(left.size()), n = static_cast<int64_t>(right.size());
@@ -166,7 +166,7 @@ TEST(NumpyEdges, TheLeastIntegerDividesByMinusOne) {
 }
 
 TEST(NumpyEdges, PowersOfIntegers) {
-  // NumPy refuses negative exponents of integers; these are PyTorch's numbers.
+  // NumPy rejects negative exponents of integers; these are PyTorch's values.
   expect_exactly(pow(of(i64, {-3, 2, 1, -1, -1, 0, 5}), of(i64, {3, -1, -5, -3, -4, -2, 0})), i64,
                  {-27, 0, 1, -1, 1, 0, 1});
   expect_exactly(pow(of(i64, {3, -4}), 2), i64, {9, 16});
@@ -179,9 +179,10 @@ TEST(NumpyEdges, ProductsOfMatricesOfIntegers) {
   const auto matrix = [](DType dtype, const std::vector<double>& values) {
     return from_values(values, {2, 2}, {.dtype = dtype});
   };
-  // Beyond what a double holds exactly.
+  // Values that a double cannot hold exactly.
   const Tensor large = matrix(i64, {0x1p53, 1, 3, 0x1p52}), ones = matrix(i64, {1, 0, 1, 1});
-  expect_exactly(sub(matmul(large, ones), 0x1p53), i64, {1, 1 - 0x1p53, 3 - 0x1p52, -0x1p52});
+  expect_exactly(sub(matmul(large, ones), int64_t{1} << 53), i64,
+                 {1, 1 - 0x1p53, 3 - 0x1p52, -0x1p52});
   expect_exactly(matmul(matrix(i32, {1, 2, 3, 4}), matrix(i64, {5, 6, 7, 8}).t()), i64,
                  {17, 23, 39, 53});
   expect_exactly(matmul(matrix(u8, {16, 1, 2, 3}), matrix(u8, {16, 1, 5, 7})), u8, {5, 23, 47, 23});
@@ -225,7 +226,7 @@ TEST(NumpyEdges, NextAfterIsOfTheDType) {
 }
 
 TEST(NumpyEdges, AnglesOfAnySize) {
-  // The C library's in f64; the angles are exact in f32.
+  // Values of the C library in f64; the angles are exact in f32.
   const std::vector<double> x = {0x1p20, -0x1.8p30, 0x1.7p60, 0x1.fffffep127};
   for (DType dtype : {f32, f64}) {
     std::vector<double> sines, cosines, tangents;

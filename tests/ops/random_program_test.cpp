@@ -13,14 +13,14 @@
 
 namespace weft {
 
-// Programs of random ops on random shapes: run laid out at random, with redistributions in between,
-// and on one device. In f64, so that rounding hides nothing.
+// Programs of random ops on random shapes, run with random layouts and redistributions in between,
+// and on one device. In f64, so that rounding hides no errors.
 
 static constexpr double kProgramBound = 1e-9;
 
 namespace {
 
-/// One op of a program: what it does to earlier values.
+/// One op of a program, applied to earlier values.
 struct ProgramStep {
   std::string name;
   std::vector<size_t> operands;
@@ -51,7 +51,7 @@ class ProgramWriter {
     return shape;
   }
 
-  /// Inputs come before all steps: values are numbered inputs first.
+  /// Inputs must come before all steps: values are numbered inputs first.
   size_t add_input(const Shape& shape) {
     program_.inputs.push_back(random_array(shape, f64, -2, 2, random_.next()));
     shapes_.push_back(shape);
@@ -61,7 +61,7 @@ class ProgramWriter {
   size_t any() { return static_cast<size_t>(random_.below(static_cast<int64_t>(shapes_.size()))); }
   int any_dim(const Shape& shape) { return static_cast<int>(random_.below(shape.ndim())); }
 
-  /// A value whose shape holds `fits`, if chance finds one.
+  /// A value whose shape satisfies `fits`, if a few random tries find one.
   template <class Fits>
   std::optional<size_t> find(Fits fits) {
     for (int tries = 0; tries < 12; ++tries) {
@@ -126,7 +126,7 @@ class ProgramWriter {
         function.name, {a}, [&](const Tensors& t) { return function.apply(t[0]); }, shapes_[a]);
   }
 
-  /// The shape both broadcast to.
+  /// The shape that both broadcast to, if any.
   static std::optional<Shape> common(const Shape& a, const Shape& b) {
     const Shape& longer = a.ndim() >= b.ndim() ? a : b;
     const Shape& shorter = a.ndim() >= b.ndim() ? b : a;
@@ -183,7 +183,7 @@ class ProgramWriter {
     add_reshape(a);
   }
 
-  /// Merges two neighbours, or splits a dim in two.
+  /// Merges two neighbouring dims, or splits a dim in two.
   void add_reshape(size_t a) {
     Shape shape = shapes_[a];
     const int d = any_dim(shape);
@@ -280,12 +280,12 @@ struct ProgramRun {
   Tensors gradients;
 };
 
-/// How a program's values are laid out: as they come, on one device.
+/// Changes the layout of a program's values; on one device it returns them unchanged.
 using Relayout = std::function<Tensor(const Tensor&)>;
 
 }  // namespace
 
-/// The last value and, so that nothing is dead, a little of every other.
+/// Runs a program; the loss contains every value, so that each has a gradient.
 static ProgramRun run_program(const Program& program, Tensors inputs, const Relayout& relayout) {
   manual_seed(11);
   for (Tensor& input : inputs) input.set_requires_grad();
@@ -319,7 +319,7 @@ static std::string listing(const Program& program, size_t upto) {
   return text;
 }
 
-/// This rank's share of `whole` in a random layout, terms of a Partial included.
+/// This rank's part of `whole` in a random layout, including terms of a Partial.
 static Tensor at_random(const SweepArray& whole, const DeviceMesh& mesh, SweepRandom& random) {
   std::vector<Sharding> all = all_shardings(mesh, whole.shape.ndim(), whole.dtype);
   const Sharding& sharding = all[static_cast<size_t>(random.below(int64_t(all.size())))];
@@ -335,7 +335,7 @@ static Tensor at_random(const SweepArray& whole, const DeviceMesh& mesh, SweepRa
   return from_values(part.values, part.shape, {.dtype = part.dtype, .sharding = sharding});
 }
 
-/// Sometimes the same values in another layout.
+/// Sometimes moves the values to another layout.
 static Tensor maybe_moved(const Tensor& tensor, SweepRandom& random) {
   if (random.below(4) != 0) return tensor;
   std::vector<Placement> placements;
@@ -386,7 +386,7 @@ static void check_programs(const std::vector<MeshAxis>& axes, uint64_t first, ui
   });
 }
 
-/// A tenth of them under sanitizers.
+/// A tenth of the programs under sanitizers.
 static uint64_t some_of(uint64_t programs) {
   return sweep_percent() > 2 ? programs : programs / 10;
 }

@@ -3,6 +3,7 @@
 
 #include "tests/ops/agreement.h"
 #include "tests/support/scratch.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
@@ -249,7 +250,7 @@ TEST(Reductions, ArgminGivesTheFirstIndexOfTheWhole) {
 }
 
 TEST(Reductions, ArgmaxOfIntegersIsExact) {
-  const double large = 9007199254740991;  // beyond what f32 tells apart
+  const double large = 9007199254740991;  // too large to be distinct in f32
   expect_index(argmax, {{1, 5}, {1, large - 1, large, large - 2, large}, i64}, 1, {2});
   expect_index(argmin, {{1, 4}, {0, 2 - large, 1 - large, 1 - large}, i64}, 1, {2});
 }

@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// Pair (i, i + d/2) turns by position * theta^(-2i/d); sign -1 turns back.
+/// Rotates pair (i, i + d/2) by position * theta^(-2i/d); sign -1 rotates back.
 static Array plain_rope(const Array& x, double theta, int64_t position, double sign = 1) {
   Array y = x;
   const int64_t s = x.shape[1], heads = x.shape[2], d = x.shape[3], half = d / 2;

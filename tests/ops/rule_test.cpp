@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "ops/binding.h"
-#include "ops/rule_parse.h"
+#include "ops/engine/binding.h"
+#include "ops/engine/rule_parse.h"
 #include "tests/support/scratch.h"
 
 namespace weft {
 
-/// The parsed rule written again in one canonical way: marks at every place where a factor stands.
+/// Prints the parsed rule in a canonical form, with marks wherever a factor occurs.
 static std::string written(const ParsedRule& rule, const RuleArray& array) {
   std::string text;
   for (const RuleDim& dim : array) {

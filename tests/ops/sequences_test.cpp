@@ -3,10 +3,11 @@
 
 #include "tests/ops/agreement.h"
 #include "tests/support/scratch.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
-// Numbers come from numpy.arange, linspace, eye, tril and triu.
+// Expected values are from numpy.arange, linspace, eye, tril and triu.
 
 TEST(Sequences, RangesEndBelowTheirStop) {
   const TensorOptions wide{.dtype = f64};
@@ -32,7 +33,7 @@ TEST(Sequences, AreEvenlySpaced) {
   EXPECT_EQ(linspace(3, 3, 3).to_vector<double>(), (std::vector<double>{3, 3, 3}));
   EXPECT_EQ(linspace(5, -2, 1).to_vector<double>(), (std::vector<double>{5}));
   EXPECT_EQ(linspace(0, 1, 0).numel(), 0);
-  // The last one is the stop itself, which multiples of the step may miss.
+  // The last one is exactly the stop, which multiples of the step may miss.
   EXPECT_EQ(linspace(0, 0.7, 50, true, wide).to_vector<double>().back(), 0.7);
 }
 
@@ -97,7 +98,7 @@ TEST(Sequences, TrianglesKeepTheirSide) {
   EXPECT_EQ(tril(counted({2, 2, 2})).to_vector<double>(),
             (std::vector<double>{1, 0, 3, 4, 5, 0, 7, 8}));
   EXPECT_EQ(triu(zeros({0, 3})).shape(), (Shape{0, 3}));
-  // What is left out is no number times zero.
+  // Omitted elements are set to zero, not multiplied by it.
   EXPECT_EQ(tril(full({2, 2}, std::numeric_limits<double>::quiet_NaN()), -3).to_vector<double>(),
             std::vector<double>(4, 0));
   EXPECT_EQ(triu(cast(a, boolean)).dtype(), boolean);

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-/// Every op in every layout: all combinations on four ranks in a row, up to 20,000 of an op on two
-/// by two, samples on three ranks and on three axes.
+/// Every op in every layout: all combinations on four ranks in a row, up to 20,000 per op on a
+/// two-by-two mesh, samples on three ranks and on three axes.
 class Sweep : public testing::TestWithParam<std::string> {};
 
 static const Op& op_named(const std::string& name) {

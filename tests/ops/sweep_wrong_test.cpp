@@ -11,8 +11,7 @@
 
 namespace weft {
 
-// Ops on f32 matrices, each right as it stands. A test makes one thing wrong and the sweep must see
-// it.
+// Correct ops on f32 matrices. Each test introduces one error, which the sweep must detect.
 
 static float& element(const Block& block, int64_t i, int64_t j) {
   return block.as<float>()[i * block.strides[0] + j * block.strides[1]];
@@ -137,7 +136,7 @@ static OpSpec row_mean() {
               }};
 }
 
-/// Columns 2 and on.
+/// Columns from 2 on.
 static OpSpec from_column_two() {
   return {.name = "from_column_two",
           .rule_of =
@@ -180,7 +179,7 @@ static SweepReport swept(OpSpec spec) {
   return report;
 }
 
-/// Wrong on more than a case or two, and nothing but wrong results: no crash, no hang.
+/// Checks that the sweep reports wrong results for the op.
 static void expect_seen(OpSpec spec) {
   const std::string name = spec.name;
   SweepReport report = swept(std::move(spec));

@@ -6,8 +6,9 @@
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
-#include "weft/op.h"
+#include "weft/extend/op.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
@@ -18,14 +19,14 @@ TEST(Tape, AVeryLongOneIsForgottenWithoutRecursion) {
   for (int i = 0; i < 200'000; ++i) y = neg(y);
   y = Tensor();
   EXPECT_FALSE(x.grad());
-  // The same through what each node saves.
+  // The same through the values that each node saves.
   y = x;
   for (int i = 0; i < 200'000; ++i) y = exp(y);
   y = Tensor();
   EXPECT_FALSE(x.grad());
 }
 
-/// x laid out by rows is used by columns (under `forward`), and its gradient comes by rows.
+/// Returns the error of backward through 2 x, with x sharded by rows and its gradient by columns.
 static std::string error_of_gradient_that_moves(const DeviceMesh& mesh, Traffic recorded) {
   Tensor x = numbers({8, 4}, 1, Sharding(mesh, {Shard(0)}));
   x.set_requires_grad();

@@ -7,9 +7,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "src/trace_file.h"
+#include "src/base/trace_file.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
+#include "weft/ranks.h"
 
 namespace weft {
 namespace {
@@ -21,7 +22,7 @@ json read(const std::string& path) {
   return json::parse(file);
 }
 
-/// Names of a rank's timed events, in the order in which they ended.
+/// Names of a rank's timed events, ordered by their end.
 std::vector<std::string> names_in(const json& trace, int rank, const std::string& category) {
   std::vector<std::string> names;
   for (const json& event : trace.at("traceEvents")) {
@@ -57,7 +58,7 @@ TEST(Trace, WritesWhatEachRankDid) {
     ASSERT_EQ(names_in(trace, rank, "collective").size(), 1u);
     for (const json& event : trace.at("traceEvents")) {
       if (event.at("ph") != "X" || event.at("pid") != rank) continue;
-      // 7 rows over 3 ranks: 3, 3 and 1; each receives those of the others.
+      // 7 rows over 3 ranks: 3, 3 and 1; each rank receives the rows of the others.
       const int64_t moved = (rank == 2 ? 6 : 4) * 4 * 4;
       if (event.at("name") == "matmul") {
         EXPECT_EQ(event.at("args").at("bytes_moved"), moved);
@@ -96,7 +97,8 @@ TEST(Trace, IsOneAtATimeAndTellsOfItsFile) {
     EXPECT_EQ(trace.events(), 1);
     const std::string error =
         error_of<std::runtime_error>([&] { trace.write(world, "/no/such/folder/trace.json"); });
-    EXPECT_EQ(error, "write: \"/no/such/folder/trace.json\": the trace cannot be written");
+    EXPECT_EQ(error,
+              "trace: \"/no/such/folder/trace.json\" cannot be written: No such file or directory");
     TraceScope next;
     (void)add(x, x);
     EXPECT_EQ(next.events(), 1);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/updates.h"
-#include "ops/overlap.h"
+#include "ops/engine/overlap.h"
 #include "tests/ops/agreement.h"
 #include "tests/support/scratch.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
 namespace {
 
-/// Parameter, gradient, and what an optimizer keeps.
+/// Parameter, gradient and optimizer state.
 struct Update {
   Array parameter = random_array({5, 7}, -2, 2);
   Array m = random_array({5, 7}, -1, 1, f32, 2);
@@ -18,7 +19,7 @@ struct Update {
 
 constexpr AdamWStep kStep{0.1, 0.8, 0.95, 1e-6, 0.05, 3};
 
-/// By the formula of Loshchilov and Hutter, with the gradient times `scale`.
+/// The formula of Loshchilov and Hutter, with the gradient times `scale`.
 void plain_adamw(Update& u, double scale) {
   const double correct_m = 1 - std::pow(kStep.beta1, kStep.step);
   const double correct_v = 1 - std::pow(kStep.beta2, kStep.step);

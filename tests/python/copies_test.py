@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""copy, deepcopy and pickle: of values, of layouts, and what is said of the rest."""
+"""copy, deepcopy and pickle: of values and layouts, and the errors for other objects."""
 
 import copy
 import pickle
@@ -13,7 +13,7 @@ DTYPES = "float32 bfloat16 float16 float64 int32 int64 uint8 bool".split()
 
 
 def again(x):
-    """x by way of pickle, of each protocol; all alike."""
+    """x after pickling with each protocol; all results are equal."""
     all_of_it = [pickle.loads(pickle.dumps(x, n)) for n in range(2, pickle.HIGHEST_PROTOCOL + 1)]
     return all_of_it[-1]
 

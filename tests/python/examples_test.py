@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of examples/: what they print, alone and as jobs; the tour cell by cell."""
+"""The programs of examples/: their output, alone and as jobs; the tour cell by cell."""
 
 import contextlib
 import io
@@ -29,7 +29,7 @@ everywhere = pytest.mark.parametrize("launcher", LAUNCHERS)
 
 
 def run(name, *arguments, launcher="threads", ranks=2):
-    """What the example prints, without the ranks that `weft run` puts before lines."""
+    """The output of an example, without the rank prefixes of `weft run`."""
     if launcher == "mpirun" and not shutil.which("mpirun"):
         pytest.skip("there is no mpirun")
     command = [*LAUNCHERS[launcher](ranks), sys.executable, EXAMPLES / name, *arguments]
@@ -70,10 +70,11 @@ def test_tensor_parallelism_costs_what_it_says(launcher):
     out = run("tensor_parallel.py", launcher=launcher, ranks=4)
     predicted, received = re.search(r"predicted (\d+) bytes, received (\d+)", out).groups()
     assert predicted == received and int(predicted) > 0
-    # 24 rows of 32 floats a block: a rank has half of the rows, and gets the addends of the other.
+    # 24 rows of 32 floats a block: each rank has half of the rows, and receives the addends of the
+    # other.
     assert re.search(r"forward  down, .* over tp, .* 1536 B", out)
     assert "[S(0), S(0); dim 0 by tp, dp]" in out and "rank 3 (dp=1, tp=1)  [72:96, 0:32]" in out
-    assert "forward   gather 0 over dp" in out
+    assert "forward   unshard 0 over dp" in out
     first, last = losses_of(out)
     assert last < first / 10
 
@@ -100,7 +101,7 @@ def sampled(*arguments, **options):
 
 
 def reference():
-    """(token ids, logits) of transformers."""
+    """(token ids, logits) as computed by transformers."""
     data = (GROUPED / "reference.safetensors").read_bytes()
     length = int.from_bytes(data[:8], "little")
     header, parts = json.loads(data[8 : 8 + length]), []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A script for PyTorch runs on weft after four changed lines, with equal numbers; and the names by
-which PyTorch's users look for things."""
+"""A PyTorch script runs on weft after changing four lines, with equal numbers; and PyTorch's names
+exist."""
 
 import ast
 import difflib
@@ -31,7 +31,7 @@ def lines_beside_imports(path):
 
 
 def changed_lines():
-    """Of the scripts: as many as are taken out or put in, whichever is more, a place."""
+    """The number of changed lines: for each place, the larger of removed and added lines."""
     texts = [lines_beside_imports(FOLDER / f"{name}_tutorial.py") for name in ("torch", "weft")]
     places = difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes()
     return sum(max(b - a, d - c) for kind, a, b, c, d in places if kind != "equal")
@@ -48,7 +48,7 @@ def test_the_document_counts_the_lines_that_differ():
 
 
 def results(text):
-    """{what: numbers} of a script's output, without the ranks that `weft run` puts before lines."""
+    """{what: numbers} of a script's output, without the rank prefixes of `weft run`."""
     text = re.sub(r"^\[\d+\] ", "", text, flags=re.M)
     found = {}
     for part in re.split(r"^(?=[a-z])", text, flags=re.M)[1:]:
@@ -230,7 +230,7 @@ def test_modules_have_pytorchs_methods():
         model.to(weft.bfloat16)
 
 
-# Deviations of the values, or half of the range in which they are even, by PyTorch's formulas.
+# The deviations of the values, or half the range of uniform ones, by PyTorch's formulas.
 INITS = {
     "normal_": (lambda w: nn.init.normal_(w, std=0.3), 0.3, None),
     "uniform_": (lambda w: nn.init.uniform_(w, -2, 2), None, 2),

@@ -91,7 +91,7 @@ def test_a_sharded_module_is_gathered_around_all_hooks():
 
 
 def part():
-    """A Llama and its last norm, whose Python object goes when it is not held."""
+    """A Llama and its last norm, whose Python object lives only while it is referenced."""
     llama = nn.Llama("tiny")
     llama.materialize()
     return llama, llama.get_submodule("model.norm")

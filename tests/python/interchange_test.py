@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy, DLPack, the buffer protocol and PyTorch: values, and whose memory it is."""
+"""NumPy, DLPack, the buffer protocol and PyTorch: values, and sharing of memory."""
 
 import gc
 import sys
@@ -142,7 +142,7 @@ def test_a_refused_share_keeps_nothing():
 
 
 def test_memory_of_gathered_parameters_is_not_lent():
-    """It goes when their unit is done, and what looked at it would look at something else."""
+    """It is released when their unit is done, and views of it would then see other data."""
 
     class Looks(nn.Module):
         def __init__(self):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Llama from Python: transformers' numbers, and runs that go on in the program and back."""
+"""The Llama from Python: transformers' numbers, and runs that move between Python and the
+program."""
 
 import gc
 import json
@@ -7,6 +8,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -39,7 +41,7 @@ def far(got, expected):
 
 
 def differences(world, name, axes):
-    """max|d| / max|ref| of logits, loss and gradients, and the largest of the losses' errors."""
+    """max|d| / max|ref| of logits, loss and gradients, and the largest error of the losses."""
     expected, numbers = read_safetensors(REFERENCE / name / "reference.safetensors")
     mesh = weft.DeviceMesh(world, axes)
     model = nn.Llama(weft.llama_config(str(REFERENCE / name)))
@@ -100,7 +102,8 @@ def program(*arguments):
 
 
 def train_here(world, directory, steps, resume=None):
-    """Trains `tiny` a few steps as `weft train` would, but for the order of the text, and saves."""
+    """Trains `tiny` a few steps as `weft train` does, except for the order of the text, and
+    saves."""
     mesh = weft.DeviceMesh(world, {"dp": world.size})
     model = nn.Llama("tiny")
     for block in model.blocks():
@@ -159,7 +162,8 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
 
 
 def test_the_programs_numbers_come_back_to_the_bit(tmp_path):
-    """Weights that the program saved, loaded here on another mesh, are those it exports."""
+    """Weights that the program saved and that are loaded here on another mesh equal its exported
+    ones."""
     (tmp_path / "a.txt").write_bytes(TEXT)
     program("train", "--data", tmp_path / "a.txt", "--model", "tiny", "--ranks", 2, "--steps", 2,
             "--batch", 4, "--seq", SEQ, "--sample", 0, "--save", tmp_path / "saved")  # fmt: skip
@@ -187,6 +191,30 @@ def test_estimate_is_the_programs():
     assert text == program("estimate", *flags, "--machine", "h100")
     with pytest.raises(ValueError, match="mesh"):
         weft.estimate(mesh="dp")
+
+
+def test_checkpoints_state_what_is_not_finite_and_one_saver_has_a_directory(tmp_path):
+    def body(world):
+        model = nn.Linear(3, 5)
+        model.materialize()
+        state = weft.TrainingState()
+        state.add("model", model)
+        saver = weft.CheckpointSaver(world, str(tmp_path), lease_seconds=5)
+        report = weft.inspect_checkpoint(saver.save(1, state))
+        assert (report["non_finite"], report["non_finite_tensor"]) == (0, "")
+        with weft.no_grad():
+            weft.fill_(model.named_parameters()[0][1].data, float("inf"))
+        report = weft.inspect_checkpoint(saver.save(2, state))
+        assert (report["verdict"], report["non_finite"]) == ("COMPLETE", 15)
+        assert report["non_finite_tensor"] == "model/weight"
+        assert weft.newest_complete_checkpoint(str(tmp_path)).find("step-00000001") > 0
+        refusing = weft.CheckpointSaver(world, str(tmp_path), refuse_non_finite=True)
+        with pytest.raises(RuntimeError, match='tensor "model/weight" at step 3 is not finite'):
+            refusing.save(3, state)
+        with pytest.raises(RuntimeError, match="the lease of .* was taken over by process"):
+            saver.save(4, state)
+
+    weft.run_ranks(1, body)
 
 
 def test_a_saver_dropped_under_way_ends_and_runs_are_freed(tmp_path):
@@ -219,3 +247,37 @@ def test_a_saver_dropped_under_way_ends_and_runs_are_freed(tmp_path):
     del run
     gc.collect()
     assert freed() is None
+
+
+def test_text_is_not_printed_into_files_when_stdout_is_closed(tmp_path):
+    script = """
+import os, sys, threading, weft
+from weft import nn, optim
+from weft.training import LlamaRun
+
+def printed():
+    while True:
+        for descriptor in range(3):
+            try:
+                os.write(descriptor, b"printed text")
+            except OSError:
+                pass
+
+def save(world):
+    model = nn.Llama("tiny")
+    model.materialize()
+    run = LlamaRun(model, optim.AdamW(model.parameters()), seed=1, batch=2, seq=3, tokens=4)
+    saver = weft.CheckpointSaver(world, sys.argv[1])
+    for run.step in range(1, 4):
+        run.save(saver)
+
+threading.Thread(target=printed, daemon=True).start()
+weft.run_ranks(1, save)
+os._exit(0)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "saved")]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *command], timeout=120, check=False
+    )
+    assert done.returncode == 0
+    assert program("ckpt", "verify", tmp_path / "saved").count("COMPLETE") == 3

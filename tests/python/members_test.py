@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules written in Python: keywords of a call, members that are exchanged, built-in classes to
-derive from, and hooks that refer to their module."""
+"""Modules written in Python: keyword arguments, replaced members, built-in base classes, and hooks
+that refer to their module."""
 
 import gc
 import weakref
@@ -279,7 +279,8 @@ def test_an_init_that_forgets_its_base_is_told():
 
 
 def is_freed(make):
-    """Whether what `make` gives, with all that refers to it, goes by itself."""
+    """Returns True when the result of `make`, with all that refers to it, is freed
+    automatically."""
     freed = weakref.ref(make())
     gc.collect()
     return freed() is None
@@ -320,7 +321,7 @@ def test_hooks_that_hold_their_module_are_freed_with_it():
 
 
 def test_the_collector_may_come_at_any_time():
-    """In the middle of what makes, changes and calls modules; in the threads of ranks, too."""
+    """While modules are made, changed and called; also in the threads of ranks."""
 
     def body(world):
         mesh = weft.DeviceMesh(world, {"dp": 2})

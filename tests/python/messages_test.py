@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of arguments that are none: one sentence each, and never the end of the process."""
+"""Errors for invalid arguments: one sentence each, and never the end of the process."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ X = weft.ones((3,))
 
 
 def on_mesh(body):
-    """body(mesh) on a mesh of one rank."""
+    """Calls body(mesh) on a mesh of one rank."""
     return lambda: weft.run_ranks(1, lambda w: body(weft.DeviceMesh(w, {"dp": 1})))
 
 
@@ -22,7 +22,7 @@ def planned(plan):
 
 
 SENTENCES = [
-    # Numbers that have no room.
+    # Numbers out of range.
     (lambda: weft.zeros(2**64), ValueError, "shape: 18446744073709551616 is beyond 64 bits"),
     (lambda: weft.ones((2, BIG)), ValueError, f"shape: {BIG} is beyond 64 bits"),
     (lambda: X.reshape(BIG), ValueError, f"shape: {BIG} is beyond 64 bits"),
@@ -40,7 +40,7 @@ SENTENCES = [
         "Embedding: it takes (num_embeddings: int, embedding_dim: int, std: float = 0.02), "
         f"not ({BIG}, 2)",
     ),
-    # Things of another type.
+    # Objects of a wrong type.
     (
         lambda: weft.matmul(X, "x"),
         TypeError,
@@ -125,7 +125,7 @@ def test_what_is_right_is_not_reworded():
     assert X.__add__("x") is NotImplemented
 
 
-# Each public member of an object that was made without its __init__, in a process of its own.
+# Each public member of an object made without its __init__, in a separate process.
 WITHOUT_INIT = """
 import weft
 from weft import _weft

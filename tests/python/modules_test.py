@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules written in Python, optimizers, sharding, hooks, and ops of one's own."""
+"""Modules written in Python, optimizers, sharding, hooks, and custom ops."""
 
 import gc
 import weakref
@@ -23,7 +23,7 @@ class MLP(nn.Module):
 
 
 def losses_of(world, axes, shard, steps=5):
-    """Of an MLP that learns fixed numbers; `shard(model, mesh)` lays it out."""
+    """The losses of an MLP that learns fixed numbers; `shard(model, mesh)` shards it."""
     mesh = weft.DeviceMesh(world, axes)
     model = MLP()
     shard(model, mesh)
@@ -207,7 +207,7 @@ def test_ops_of_ones_own_say_what_is_wrong():
         wrong_shape(weft.ones((3, 2)))
     with pytest.raises(ValueError, match="has no result"):
         weft.Op("nothing", "d -> ", lambda call, x: x)
-    # What forward gets is its own: it may keep it, and give it back.
+    # Forward may keep its argument and return it.
     kept = []
     view = weft.Op("view", "... -> ...", lambda call, x: (kept.append(x), x[::-1])[1])
     assert view(weft.asarray([1.0, 2.0, 3.0])).tolist() == [3.0, 2.0, 1.0]

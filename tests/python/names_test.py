@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is bound: every public function of the ops, with docstrings, and all of it in the stubs."""
+"""Every public function of the ops is bound, has a docstring, and is in the stubs."""
 
 import ast
 import inspect
@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 PACKAGE = pathlib.Path(weft.__file__).resolve().parent
 STUB = PACKAGE / "_weft.pyi"
 
-# What the functions of a header are called here, where it is another name.
+# The Python names of C++ functions that are named differently.
 RENAMED = {
     "sub": "subtract",
     "mul": "multiply",
@@ -38,7 +38,7 @@ RENAMED = {
 
 def functions_of(header):
     text = header.read_text()
-    return set(re.findall(r"WEFT_API (?:Tensor|void) (\w+)\(", text))
+    return set(re.findall(r"WEFT_API (?:Tensor|void|const Tensor&) (\w+)\(", text))
 
 
 HEADERS = sorted((ROOT / "include/weft/ops").glob("*.h"))
@@ -48,7 +48,8 @@ HEADERS = sorted((ROOT / "include/weft/ops").glob("*.h"))
 def test_every_function_of_the_ops_is_bound(header):
     functions = functions_of(header)
     assert functions
-    missing = {f for f in functions if not hasattr(_weft, RENAMED.get(f, f))}
+    names = {RENAMED.get(f, f) for f in functions}
+    missing = {n for n in names if not (hasattr(_weft, n) or hasattr(_weft.Tensor, n))}
     assert not missing
 
 
@@ -63,7 +64,7 @@ NAMES = [n for n in dir(_weft) if not n.startswith("_")]
 def test_every_bound_name_has_a_docstring(name):
     value = bound(name)
     if callable(value):
-        # The first line is the signature, which pybind11 writes.
+        # The first line is the signature, written by pybind11.
         assert value.__doc__ and value.__doc__.strip(), name
     if inspect.isroutine(value):
         assert len(value.__doc__.strip().splitlines()) > 1, name
@@ -98,13 +99,13 @@ def test_the_stubs_list_every_bound_name():
         own = {n for n in vars(value) if not n.startswith("__") or n == "__call__"}
         own -= {n for n in own if n.startswith("_pybind11")}
         if value is _weft.Module or value is _weft.Parameter:
-            # The package adds to these; its own sources are typed as they stand.
+            # The package adds functions to these classes; they are typed in its own sources.
             own = {n for n in own if not inspect.isfunction(vars(value)[n])}
         assert own <= stubs[name], name
 
 
 def test_the_stubs_are_those_of_this_build():
-    """python/make_stubs.py writes them; what it writes now is what lies there."""
+    """The stub file equals the output of python/make_stubs.py for this build."""
     import importlib.util
 
     spec = importlib.util.spec_from_file_location("make_stubs", ROOT / "python/make_stubs.py")

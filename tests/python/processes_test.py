@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks as processes that run Python, under weft run and mpirun: when all goes well, when not."""
+"""Ranks as processes that run Python, under weft run and mpirun: success and failures."""
 
 import os
 import pathlib
@@ -74,7 +74,7 @@ def test_a_killed_rank_is_named_by_the_launcher():
 
 
 def test_a_forked_child_computes():
-    """The threads of its parent are not there."""
+    """The threads of its parent do not exist in the child."""
     script = """
 import os, signal, weft
 x = weft.randn(1 << 20)

@@ -13,6 +13,8 @@ import traceback
 
 import pytest
 import weft
+import weft.nn as nn
+import weft.optim as optim
 
 
 def test_results_come_by_rank():
@@ -73,7 +75,7 @@ def test_ranks_on_another_thread_than_the_main_one():
 
 
 def test_wrong_numbers_of_ranks_are_refused():
-    with pytest.raises(ValueError, match="run_ranks: 0 ranks"):
+    with pytest.raises(ValueError, match="run_ranks: the number of ranks is 0"):
         weft.run_ranks(0, lambda world: None)
 
     def body(world):
@@ -94,7 +96,7 @@ def test_tensors_outlive_their_ranks():
 
 
 def test_models_end_while_their_ranks_still_gather():
-    """Python frees a model whose next block is on its way: its rank waits without the lock."""
+    """Python frees a model whose next block is being gathered: its rank waits without the lock."""
 
     class Net(weft.nn.Module):
         def __init__(self):
@@ -346,3 +348,49 @@ def test_meshes_in_garbage_that_another_rank_collects():
             assert (x * 2).sum().full_tensor().item() == 16
         return True
     assert weft.run_ranks(4, body) == [True] * 4
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def test_garbage_gives_memory_back():
+    """What a rank left in a cycle is collected after its thread has ended."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(256, 1024)
+            self.b = nn.Linear(1024, 256)
+
+        def forward(self, x):
+            return self.b(self.a(x))
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": world.size})
+        net = Net()
+        for module in (net.a, net.b, net):
+            weft.fully_shard(module, mesh)
+        net.materialize()
+        x = weft.distribute(weft.randn((8, 256)), mesh, {"dp": weft.Shard(0)})
+        loss = (net(x) ** 2).mean()
+        loss.backward()
+        optimizer = optim.AdamW(net.named_parameters())
+        optimizer.step()
+        net.cycle = [net, optimizer, loss, lambda: net]
+
+    for i in range(25):
+        weft.run_ranks(2, body, threads_per_rank=1)
+        gc.collect()
+        if i == 4:
+            before = resident_bytes()
+    assert resident_bytes() - before < 12e6
+
+
+def test_too_many_ranks_are_refused():
+    for ranks in (0, -1, 1025, 10**9):
+        with pytest.raises(ValueError, match=f"number of ranks is {ranks}, expected 1 to 1024"):
+            weft.run_ranks(ranks, lambda world: None)
+    with pytest.raises(ValueError, match="size is 2147483647, expected 1 to 1048576"):
+        weft.fake_world(0, 2**31 - 1)

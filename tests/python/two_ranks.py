@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job of two processes: `weft run -n 2 -- python two_ranks.py [CASE]`, or mpirun. Prints a line a
-rank when all went well."""
+"""A job of two processes: `weft run -n 2 -- python two_ranks.py [CASE]`, or mpirun. Each rank
+prints a line on success."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from weft import nn, optim
 
 
 def train(world, mesh):
-    """Losses of a small model that two ranks shard."""
+    """The losses of a small model that two ranks shard."""
     model = nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 3))
     weft.fully_shard(model, mesh)
     model.materialize()

@@ -10,14 +10,14 @@
 
 namespace weft::tests {
 
-/// How a command ended, and what it wrote.
+/// How a command ended, and its output.
 struct Outcome {
-  /// 128 and the signal where one ended it, as shells say it.
+  /// The exit code; 128 plus the signal that ended it, as in shells.
   int code = -1;
   std::string text = {};
 };
 
-/// Runs a command of the shell. Its errors are not among the text unless it says so (2>&1).
+/// Runs a shell command. Its stderr is captured only if it is redirected (2>&1).
 inline Outcome run_command(const std::string& command) {
   FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("no shell could be started for " + command);

@@ -13,7 +13,7 @@ namespace weft {
 
 namespace {
 
-/// One sample in f64.
+/// Computes one sample in f64.
 class Jacobian {
  public:
   Jacobian(const Op& op, const OpSample& sample, uint64_t seed, Device device)
@@ -22,7 +22,7 @@ class Jacobian {
     for (size_t i = 0; i < sample.shapes.size(); ++i) {
       operands_.push_back(operand_of(sample, i, seed));
       if (!is_floating(operands_[i].dtype)) continue;
-      // Off the grid of the sweep: no ties, no corners.
+      // Values off the grid of the sweep have neither ties nor corners.
       operands_[i].dtype = DType::f64;
       for (double& value : operands_[i].values) {
         value = sample.low + random.fraction() * (sample.high - sample.low);
@@ -62,7 +62,7 @@ class Jacobian {
     return tensors;
   }
 
-  /// Result 0 times the cotangent.
+  /// The sum of result 0 times the cotangent.
   double value() const {
     NoGrad no_grad;
     std::vector<double> result =

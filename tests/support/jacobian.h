@@ -4,21 +4,21 @@
 #include <string>
 #include <vector>
 
-#include "weft/op.h"
+#include "weft/extend/op.h"
 
 namespace weft {
 
-/// What central differences in f64 say about an op's backward.
+/// The comparison of an op's backward with central differences in f64.
 struct JacobianReport {
-  /// Operands compared, and the largest |difference| / max|difference quotient|.
+  /// The number of operands compared, and the largest |difference| / max|difference quotient|.
   int operands = 0;
   double worst = 0;
-  /// Why nothing was compared; empty otherwise.
+  /// Why nothing was compared; otherwise empty.
   std::string skipped;
 };
 
-/// Of result 0 times two random cotangents, on `device`, by every floating operand of the sample,
-/// whose floating dtypes become f64.
+/// Checks the gradients of result 0 times two random cotangents, on `device`, with respect to every
+/// floating operand of the sample, in f64.
 JacobianReport check_jacobian(const Op& op, const OpSample& sample, uint64_t seed,
                               Device device = cpu);
 

@@ -16,7 +16,7 @@ namespace weft {
 
 namespace {
 
-/// What stands in reference.safetensors.
+/// The contents of reference.safetensors.
 class Reference {
  public:
   explicit Reference(const std::string& folder) : file_(folder + "/reference.safetensors") {}
@@ -34,7 +34,7 @@ class Reference {
   SafetensorsFile file_;
 };
 
-/// A Llama and the batches it is compared on.
+/// A Llama and the batches on which it is compared.
 struct Comparison {
   const Reference& reference;
   const LlamaSetup& setup;
@@ -42,7 +42,7 @@ struct Comparison {
   /// [batches, rows, sequence + 1].
   Tensor tokens;
 
-  /// A batch without its last column, or without its first (`start` 1).
+  /// A batch without its last column (`start` 0) or without its first (`start` 1).
   Tensor columns(int64_t batch, int64_t start) const {
     const Tensor rows = squeeze(slice(tokens, 0, batch, batch + 1), 0);
     const Tensor part = slice(rows, 1, start, start + rows.size(1) - 1);

@@ -8,18 +8,18 @@
 
 namespace weft {
 
-/// How a test lays out a Llama and what it reads; both do nothing unless given.
+/// Hooks to shard a Llama and its input; both do nothing by default.
 struct LlamaSetup {
   /// Called once, before the model has memory.
   std::function<void(Llama& model)> shard = {};
-  /// A batch [rows, sequence], whole on each rank, as the model takes it.
+  /// Converts a batch [rows, sequence], replicated on each rank, to what the model takes.
   std::function<Tensor(const Tensor& whole)> batch = {};
   Device device = cpu;
 };
 
-/// Expects of the Llama in tests/reference/<name> (heads, grouped, grouped_tied), loaded from its
-/// files, what transformers computed: logits, loss and every gradient to 1e-5 of the largest value
-/// of each, and the losses of its AdamW steps to 1e-4. Call it on all ranks alike.
+/// Compares the Llama in tests/reference/<name> (heads, grouped, grouped_tied), loaded from its
+/// files, with the results of transformers: logits, loss and every gradient to 1e-5 of the largest
+/// value of each, and the losses of its AdamW steps to 1e-4. To be called on all ranks.
 void expect_as_transformers(const std::string& name, const LlamaSetup& setup = {});
 
 }  // namespace weft

@@ -14,7 +14,7 @@ struct LoneState {
   std::unique_ptr<RankState[]> rank_states;
 };
 
-/// The view that one process has of a world with whose other processes it shares no memory.
+/// One process's view of a world whose other processes share no memory with it.
 class LoneWorld final : private LoneState, public World {
  public:
   LoneWorld(int ranks, std::chrono::milliseconds deadline)

@@ -11,11 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "weft/context.h"
+#include "weft/communicator.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
-/// The thread sanitizer neither follows forks nor lets memory be mapped where processes share it.
+/// The thread sanitizer neither follows forks nor allows memory to be mapped at the addresses that
+/// processes share.
 #ifdef __SANITIZE_THREAD__
 inline constexpr bool kForks = false;
 #else
@@ -28,7 +30,7 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-/// Forks a process a rank and tells each, by its environment, which one it is.
+/// Forks a process for each rank; environment variables give its rank.
 inline std::vector<pid_t> fork_ranks(int ranks, const std::function<int()>& run) {
   static int jobs = 0;
   const std::string job = std::to_string(getpid()) + "-" + std::to_string(++jobs);
@@ -54,7 +56,7 @@ inline std::vector<pid_t> fork_ranks(int ranks, const std::function<int()>& run)
   return children;
 }
 
-/// `body` on each rank, a process of its own. What fails there fails here.
+/// Runs `body` on each rank, as a separate process. A failure there fails the calling test.
 inline void run_processes(int ranks, const std::function<void(Communicator)>& body,
                           const RunOptions& options = {.deadline = std::chrono::seconds(20),
                                                        .threads_per_rank = 1}) {

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "mesh/mesh_body.h"
-#include "weft/context.h"
+#include "weft/communicator.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
-/// `body` on each rank of a mesh over threads, with a short deadline.
+/// Runs `body` on each rank of a mesh over threads, with a short deadline.
 inline void on_mesh(const std::vector<MeshAxis>& axes,
                     const std::function<void(const DeviceMesh&)>& body) {
   int ranks = 1;
@@ -22,14 +23,14 @@ inline void on_mesh(const std::vector<MeshAxis>& axes,
             {.deadline = std::chrono::seconds(10), .threads_per_rank = 1});
 }
 
-/// Bytes this rank receives from others while `body` runs.
+/// Returns the bytes that this rank receives from others while `body` runs.
 inline int64_t bytes_received(const DeviceMesh& mesh, const std::function<void()>& body) {
   const int64_t before = mesh.body()->grid().traffic().bytes;
   body();
   return mesh.body()->grid().traffic().bytes - before;
 }
 
-/// Whole numbers -4 .. 4 that differ from element to element: sums and products are exact.
+/// Integers -4 .. 4 that differ from element to element: sums and products are exact.
 inline std::vector<double> small_numbers(const Shape& shape, int64_t salt = 0) {
   std::vector<double> values;
   for (int64_t i = 0; i < shape.product(); ++i) {
@@ -38,14 +39,14 @@ inline std::vector<double> small_numbers(const Shape& shape, int64_t salt = 0) {
   return values;
 }
 
-/// A tensor of those numbers, on one device or laid out.
+/// A tensor of those numbers, on one device or sharded.
 inline Tensor numbers(const Shape& shape, int64_t salt = 0, const Sharding& sharding = {},
                       DType dtype = DType::f32) {
   return from_values(small_numbers(shape, salt), shape, {.dtype = dtype, .sharding = sharding});
 }
 
-/// The whole `values`, laid out as terms of a sum: rank 0 of the axes that are Partial holds 3
-/// times the values, the others share what is too much.
+/// The full `values` as terms of a sum: rank 0 of the Partial axes holds 3 times the values, and
+/// the others share the excess, negated.
 inline Tensor terms_of(const std::vector<double>& values, const Shape& shape,
                        const Sharding& sharding) {
   const DeviceMesh mesh = sharding.mesh();

@@ -11,7 +11,7 @@
 namespace weft {
 namespace tests {
 
-/// A directory that goes with the test, and files in it.
+/// A directory for files, removed at the end of the test.
 class Scratch {
  public:
   Scratch() {
@@ -35,7 +35,8 @@ class Scratch {
     return path(name);
   }
 
-  /// A safetensors file of that header and data, whose length field says `length` if it is not -1.
+  /// Writes a safetensors file of that header and data; its length field is `length` unless that is
+  /// -1.
   std::string write_safetensors(std::string_view name, const std::string& header,
                                 const std::string& data, int64_t length = -1) const {
     const auto count = static_cast<uint64_t>(length < 0 ? int64_t(header.size()) : length);
@@ -49,10 +50,10 @@ class Scratch {
 
 }  // namespace tests
 
-// Not weft::Scratch: tests link the library's objects, where that is something else.
+// Not weft::Scratch, a different class of the library objects that tests link.
 using tests::Scratch;
 
-/// What `call` throws, as text; "nothing" if it does not.
+/// Returns the text of the exception that `call` throws; "nothing" if it throws none.
 template <class Error = std::invalid_argument, class Call>
 std::string error_of(Call&& call) {
   try {

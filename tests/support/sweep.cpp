@@ -6,12 +6,13 @@
 #include <mutex>
 
 #include "mesh/mesh_body.h"
-#include "ops/op_body.h"
+#include "ops/engine/op_body.h"
 #include "tests/support/sweep_cases.h"
 #include "tests/support/sweep_values.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
+#include "weft/ranks.h"
 
 namespace weft {
 
@@ -37,7 +38,7 @@ int sweep_percent() {
 
 namespace {
 
-/// One tensor as it must be.
+/// One expected tensor.
 struct Expected {
   SweepArray array;
   double greatest = 0;
@@ -46,13 +47,13 @@ struct Expected {
         greatest(array.greatest()) {}
 };
 
-/// A sample on one device: what every layout must give.
+/// The results of a sample on one device, which every layout must reproduce.
 struct Reference {
   std::vector<SweepArray> operands;
   std::vector<Expected> results;
-  /// Written operands, by their number.
+  /// Operands written in place, by their index.
   std::vector<std::pair<int, Expected>> written;
-  /// Gradients by operand; none where nothing comes.
+  /// Gradients by operand; empty for an operand without a gradient.
   std::vector<std::optional<Expected>> gradients;
   Tensor cotangent;
 };
@@ -97,7 +98,7 @@ Reference reference_of(const Op& op, const OpSample& sample, uint64_t seed) {
   return reference;
 }
 
-/// This rank's part of `whole` laid out so, on `device`.
+/// This rank's part of `whole` with that sharding, on `device`.
 Tensor laid_out(const SweepArray& whole, const Sharding& sharding, Device device) {
   const DeviceMesh mesh = sharding.mesh();
   ReduceOp op = ReduceOp::sum;
@@ -118,7 +119,7 @@ std::string written_sharding(const Sharding& sharding) {
   return text.substr(text.find('['));
 }
 
-/// The layout of the gradient of a leaf: S as S, R as R, P as R.
+/// Returns true for the layout of a leaf's gradient: S for S, R for R, P for R.
 bool is_gradient_sharding(const Sharding& gradient, const Sharding& leaf) {
   for (int axis = 0; axis < leaf.axes(); ++axis) {
     Placement expected = leaf[axis].is_partial() ? Placement(Replicate()) : leaf[axis];
@@ -184,7 +185,7 @@ class SampleSweep {
     }
   }
 
-  /// An operand that is changed in place stays where it is; some layouts leave no way then.
+  /// An operand that is changed in place keeps its layout, which makes some layouts impossible.
   bool is_refusal(const std::string& message) const {
     if (op_.spec().writes.empty()) return false;
     if (message.find("no layout is allowed for its operands in place") == std::string::npos)
@@ -253,7 +254,7 @@ class SampleSweep {
     }
   }
 
-  /// This rank's part where the ranks hold parts, the whole where they hold terms.
+  /// Compares this rank's part for shards and replicas, the full tensor for partial sums.
   void compare(const std::string& what, const Tensor& actual, const Expected& expected) {
     const SweepArray& whole = expected.array;
     if (!(actual.shape() == whole.shape) || actual.dtype() != whole.dtype || !actual.is_sharded()) {
@@ -271,7 +272,7 @@ class SampleSweep {
     if (!off.empty()) mismatch(concat(what, " ", written_sharding(actual.sharding()), ": ", off));
   }
 
-  /// A sum of bf16 terms is no better than bf16, whatever the result's dtype.
+  /// The error of a sum of bf16 terms is that of bf16, whatever the result's dtype.
   double bound_of_operands() const {
     double bound = 0;
     for (const SweepArray& operand : reference_.operands) {
@@ -303,7 +304,7 @@ class SampleSweep {
   std::vector<int> staged_;
   std::vector<std::vector<Sharding>> shardings_;
   std::vector<Tensors> tensors_;
-  /// The case that runs.
+  /// The running case.
   std::vector<Sharding> given_;
   bool case_is_wrong_ = false;
   SweepReport report_;
@@ -311,7 +312,7 @@ class SampleSweep {
 
 }  // namespace
 
-/// A sample that fails on one device is one mismatch.
+/// A sample that fails on one device counts as one mismatch.
 static SweepReport swept(const Op& op, size_t number, const OpSample& sample,
                          const DeviceMesh& mesh, const SweepOptions& options) {
   try {

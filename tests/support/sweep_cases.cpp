@@ -32,7 +32,7 @@ static bool has_two_kinds(const std::vector<Placement>& placements) {
   return false;
 }
 
-/// Also with the axes that cut a dim the other way round, where there are several.
+/// Also adds the reverse order of axes where several of them shard a dim.
 static void add_with_orders(const DeviceMesh& mesh, const std::vector<Placement>& placements,
                             std::vector<Sharding>& shardings) {
   Placements stated{std::span<const Placement>(placements)};
@@ -89,7 +89,7 @@ void SweepCombinations::visit(const std::function<void(std::span<const size_t>)>
     }
     return;
   }
-  // Rows (a + k b) mod p: for a prime p every two columns show every pair once.
+  // Rows (a + k b) mod p: for a prime p every two columns contain every pair once.
   size_t p = next_prime(std::max(counts.size(), *std::max_element(counts.begin(), counts.end())));
   const int64_t rows = static_cast<int64_t>(p * p);
   const int64_t wanted = std::min(rows, std::max<int64_t>(most, 1));
@@ -107,14 +107,14 @@ void SweepCombinations::visit(const std::function<void(std::span<const size_t>)>
 
 namespace {
 
-/// What one axis does in an op.
+/// The role of one axis in an op.
 struct AxisRole {
   int factor = -1;
   int set = -1;
   ReduceOp op = ReduceOp::sum;
 };
 
-/// Tells from the rule alone what operands are laid out for.
+/// Derives from the rule alone for what the operands are laid out.
 class RuleReader {
  public:
   RuleReader(const OpSpec& spec, const Binding& binding, std::span<const int> staged,
@@ -152,7 +152,8 @@ class RuleReader {
                        [](const auto& factor) { return factor.fetched; });
   }
 
-  /// A factor that stands alone in all its dims; merged dims would need their boundaries compared.
+  /// Returns true when a factor is alone in all its dims; merged dims would need a comparison of
+  /// their boundaries.
   bool stands_alone(int factor) const {
     for (const auto* arrays : {&binding_.operands, &binding_.results, &binding_.stages}) {
       for (const auto& array : *arrays) {
@@ -187,8 +188,8 @@ class RuleReader {
     return -1;
   }
 
-  /// A factor of no result, which the operand lacks though one of its linear companions has it: the
-  /// operand counts once.
+  /// Returns true for a factor that no result and not this operand has, but one of the operand's
+  /// linear companions: the operand counts once.
   bool is_addend(size_t operand, int factor) const {
     for (const auto& array : binding_.results) {
       if (Binding::has(array, factor)) return false;
@@ -219,7 +220,8 @@ class RuleReader {
 
   bool is_pinned(size_t operand) const { return contains(spec_.writes, static_cast<int>(operand)); }
 
-  /// Given as used, or whole where a term of a sum (or, on a mesh of one axis, a slice) is wanted.
+  /// The operands are in the layouts that the role uses, or replicated where it uses a term of a
+  /// sum (or, on a mesh of one axis, a slice).
   bool lies_for(const AxisRole& role, int axis) const {
     for (size_t i = 0; i < operands_.size(); ++i) {
       const Placement& given = operands_[i][axis];
@@ -260,7 +262,7 @@ class RuleReader {
     return true;
   }
 
-  /// Axes that cut one factor do so in one order in all operands that have it.
+  /// The axes that shard one factor do so in the same order in all operands that have it.
   bool orders_agree(std::span<const AxisRole> roles) const {
     for (int f = 0; f < static_cast<int>(binding_.factors.size()); ++f) {
       auto cutting = std::count_if(roles.begin(), roles.end(),

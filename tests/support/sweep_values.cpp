@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/op_body.h"
+#include "ops/engine/op_body.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -24,7 +24,7 @@ double SweepArray::greatest() const {
   return greatest;
 }
 
-/// Floating values are multiples of this: sums of a few are exact.
+/// Floating values are multiples of this step, so that sums of a few are exact.
 static double step_of(DType dtype) {
   if (dtype == DType::bf16) return 0x1p-4;
   if (dtype == DType::f16) return 0x1p-6;
@@ -44,7 +44,7 @@ SweepArray random_array(const Shape& shape, DType dtype, double low, double high
   return array;
 }
 
-/// Element i's share of part `index`: all but one are random, that one is what is missing.
+/// Element i of part `index`: all parts but one are random, and that one holds the remainder.
 static double term_of(double total, double step, int parts, int index, uint64_t element) {
   SweepRandom random(element * 0x51ed27ull + 7);
   const auto last = static_cast<int>(random.below(parts));
@@ -60,7 +60,7 @@ static double term_of(double total, double step, int parts, int index, uint64_t 
   return rest;
 }
 
-/// Element i of part `index`: the value on one part, something beyond it on the others.
+/// Element i of part `index`: the value on one part, values beyond it on the others.
 static double extreme_of(double value, double step, bool max, bool truth, int parts, int index,
                          uint64_t element) {
   SweepRandom random(element * 0x2545f4ull + 3);
@@ -107,7 +107,7 @@ std::vector<double> elements_of(const SweepArray& whole, const Box& box) {
   return values;
 }
 
-/// Shapes by the factors' sizes: 5, 7, 3, 2 and again, `...` one dim of 3.
+/// A sample with the factor sizes 5, 7, 3, 2, repeated; `...` is one dim of 3.
 static OpSample sample_from_rule(const Op& op) {
   const ParsedRule& rule = op.body().fixed_rule->rule;
   constexpr int64_t kSizes[] = {5, 7, 3, 2};

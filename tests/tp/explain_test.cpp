@@ -19,7 +19,7 @@ int64_t bytes_of(const std::vector<PlannedCollective>& collectives, const std::s
   return bytes;
 }
 
-/// A Llama laid out over a mesh, and one batch.
+/// A sharded Llama, and one batch.
 struct Laid {
   Laid(const DeviceMesh& over, const LlamaConfig& config, bool sequence_parallel)
       : mesh(over), model(config) {
@@ -38,7 +38,7 @@ struct Laid {
   Llama model;
 };
 
-/// Bytes that arrive while the modules "model.layers.<i>" run forward.
+/// Counts the bytes received while the modules "model.layers.<i>" run forward.
 void count_layers(Laid& laid, std::vector<int64_t>& received) {
   const auto blocks = laid.model.blocks();
   received.assign(blocks.size(), 0);
@@ -53,7 +53,7 @@ void count_layers(Laid& laid, std::vector<int64_t>& received) {
   }
 }
 
-/// All bytes of a step, and those of each layer, are the bytes that are listed.
+/// The bytes of a step and of each layer equal the listed bytes.
 TEST(Explain, ListsWhatIsMeasured) {
   for (const auto& axes : {std::vector<MeshAxis>{{"tp", 2}}, {{"dp", 2}, {"tp", 2}}, {{"tp", 3}}}) {
     for (bool sequence_parallel : {false, true}) {
@@ -77,7 +77,7 @@ TEST(Explain, ListsWhatIsMeasured) {
   }
 }
 
-/// A layer more costs in backward what is listed for a layer.
+/// An additional layer costs in backward what is listed for a layer.
 TEST(Explain, ListsTheGradientsOfALayer) {
   on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
     std::vector<int64_t> received;
@@ -108,8 +108,8 @@ TEST(Explain, ChangesNothing) {
   });
 }
 
-/// Of a world that is not there, whose ranks share no memory: the collectives of Megatron's
-/// sequence parallelism (Korthikanti et al., 2022).
+/// In a simulated world whose ranks share no memory: the collectives of Megatron's sequence
+/// parallelism (Korthikanti et al., 2022).
 TEST(Explain, NamesCollectivesByLayer) {
   const DeviceMesh mesh(fake_world(0, 4, 8, false), {{"dp", 2}, {"tp", 2}});
   Laid laid(mesh, little_llama(4, 2), true);
@@ -127,8 +127,8 @@ TEST(Explain, NamesCollectivesByLayer) {
   }
 }
 
-/// Without sequence parallelism four all-reduces a layer, as Megatron's (Shoeybi et al., 2019):
-/// projections that share an input share the reduction of its gradient.
+/// Without sequence parallelism there are four all-reduces a layer, as in Megatron (Shoeybi et al.,
+/// 2019): projections that share an input share the reduction of its gradient.
 TEST(Explain, CostsFourReductionsALayer) {
   const DeviceMesh mesh(fake_world(0, 2, 8, false), {{"tp", 2}});
   Laid laid(mesh, little_llama(4, 2), false);

@@ -16,7 +16,7 @@ int64_t bytes_for(Purpose purpose) {
   return memory_statistics().by_purpose[static_cast<size_t>(purpose)].current;
 }
 
-/// x -> up(down x) of low rank, added to what the frozen layer gives.
+/// Adds a low-rank adapter x -> up(down x) to the output of the frozen layer.
 void adapt(Module& layer) {
   const Shape& weight = layer.own_parameters()[0].second->shape();
   auto adapter = std::make_shared<Sequential>();
@@ -28,7 +28,7 @@ void adapt(Module& layer) {
                    }});
 }
 
-/// Adapters of the query projections of a frozen Llama, cut as these are.
+/// Adds adapters to the query projections of a frozen Llama, sharded as these are.
 void adapt_queries(Llama& model, const DeviceMesh& mesh) {
   for (const ParameterPtr& parameter : model.parameters()) parameter->set_trainable(false);
   std::vector<ModuleStyle> styles = llama_styles(model.config());
@@ -74,8 +74,8 @@ Learned learn(const DeviceMesh& mesh) {
   return learned;
 }
 
-/// Gradients and optimizer state of what learns, to the byte, and nothing for what is frozen; the
-/// same adapters as on one rank.
+/// Gradients and optimizer state exist for trainable parameters only, to the byte; the adapters
+/// equal those of one rank.
 TEST(Frozen, TakesNoMemoryForGradients) {
   Learned alone;
   on_mesh({{"dp", 1}, {"tp", 1}}, [&](const DeviceMesh& mesh) { alone = learn(mesh); });

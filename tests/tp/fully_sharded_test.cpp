@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-/// Parallelized first, then fully sharded over the other axes.
+/// Applies tensor parallelism, then fully shards over the other axes.
 void shard_twice(Llama& model, const DeviceMesh& mesh, const DeviceMesh& data,
                  bool sequence_parallel, const Strategy& strategy) {
   parallelize(model, mesh["tp"],
@@ -34,7 +34,7 @@ TEST(FullySharded, OverTensorParallelEqualsTransformers) {
   });
 }
 
-/// The norm counts each element of the gradients once, and clips alike on all ranks.
+/// The norm counts each element of the gradients once, and all ranks clip alike.
 TEST(FullySharded, ClipsAsOneRank) {
   double alone = 0;
   const auto norm_on = [](const DeviceMesh& mesh) {
@@ -46,8 +46,8 @@ TEST(FullySharded, ClipsAsOneRank) {
     const int64_t calls = mesh.traffic().collectives;
     const int64_t ops = engine_statistics().calls;
     const double norm = gradient_norm(model.parameters()).item();
-    // Two of each unit's slices, which are one run of memory where all of it counts, and a root of
-    // f64.
+    // Two operations for each unit's slices, which are contiguous when all elements count, and a
+    // square root in f64.
     if (mesh.axis_size(1) == 1) {
       EXPECT_LE(engine_statistics().calls - ops, 2 * 3 + 3);
     }
@@ -61,7 +61,8 @@ TEST(FullySharded, ClipsAsOneRank) {
   }
 }
 
-/// What a step moves besides FSDP's schedule is what is listed for the same model without memory.
+/// The bytes of a step outside FSDP's schedule equal those listed for the same model without
+/// memory.
 TEST(FullySharded, ExplainListsWhatIsNotScheduled) {
   for (const auto& axes : {std::vector<MeshAxis>{{"dp", 2}, {"tp", 2}}, {{"dp", 1}, {"tp", 3}}}) {
     for (bool sequence_parallel : {false, true}) {
@@ -90,7 +91,7 @@ TEST(FullySharded, ExplainListsWhatIsNotScheduled) {
   }
 }
 
-/// Parameters after three steps of LAMB, whose norms are of what is cut twice.
+/// Parameters after three steps of LAMB, whose norms are over parameters that are sharded twice.
 TEST(FullySharded, LambStepsAsOnOneRank) {
   std::vector<std::vector<double>> alone;
   const auto learned_on = [](const DeviceMesh& mesh, const Strategy& strategy) {

@@ -9,7 +9,7 @@
 
 namespace weft {
 
-/// Sizes that few numbers of ranks divide, but the heads.
+/// Sizes that few numbers of ranks divide, except the heads.
 inline LlamaConfig little_llama(int64_t heads, int64_t kv_heads, int64_t layers = 2) {
   LlamaConfig config;
   config.dim = 20;
@@ -23,7 +23,7 @@ inline LlamaConfig little_llama(int64_t heads, int64_t kv_heads, int64_t layers 
   return config;
 }
 
-/// Ids [rows, columns] of the little Llama that all ranks agree on, laid out as `options` say.
+/// Ids [rows, columns] of the little Llama, equal on all ranks, laid out by `options`.
 inline Tensor some_ids(const Shape& shape, int64_t salt, const TensorOptions& options) {
   std::vector<double> ids;
   for (int64_t i = 0; i < shape.product(); ++i) {

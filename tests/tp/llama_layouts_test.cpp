@@ -25,8 +25,8 @@ Values gradients(const DeviceMesh& mesh, const LlamaConfig& config, bool sequenc
   return values;
 }
 
-/// Three ranks, a sequence and a vocabulary that they do not divide; the initial values are the
-/// same bits, however and whenever they were made.
+/// Three ranks, with a sequence and a vocabulary that are not divisible by 3. The initial values
+/// have equal bits, whenever and however they were made.
 TEST(LlamaLayouts, EqualOneRankOnThree) {
   const LlamaConfig config = little_llama(6, 3);
   Values alone;
@@ -42,8 +42,8 @@ TEST(LlamaLayouts, EqualOneRankOnThree) {
   }
 }
 
-/// All traffic before the loss is what styles ask for: operations cause none, neither do their
-/// gradients.
+/// All traffic before the loss comes from the styles: neither operations nor their gradients cause
+/// any.
 TEST(LlamaLayouts, CauseNoTrafficButWhatStylesAskFor) {
   for (bool sequence_parallel : {false, true}) {
     on_mesh({{"dp", 2}, {"tp", 2}}, [&](const DeviceMesh& mesh) {

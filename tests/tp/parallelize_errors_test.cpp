@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-/// What goes wrong with such styles of a little Llama on two ranks.
+/// The error of such styles for a little Llama on two ranks.
 std::string error_with(const std::vector<ModuleStyle>& styles) {
   std::string error;
   on_mesh({{"dp", 1}, {"tp", 2}}, [&](const DeviceMesh& mesh) {

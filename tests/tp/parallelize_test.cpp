@@ -24,7 +24,7 @@ class FeedForward final : public Module {
   std::shared_ptr<Module> up_, down_;
 };
 
-/// A module of one's own: rows of x scaled by a vector.
+/// A custom module: rows of x scaled by a vector.
 class Scaled final : public Module {
  public:
   explicit Scaled(int64_t dim) { declare("scale", {dim}, normal_values(1)); }
@@ -37,7 +37,7 @@ void expect_laid_out(const Module& module, size_t parameter, std::vector<Placeme
   expect_placements(module.own_parameters()[parameter].second->value(), expected);
 }
 
-/// What one rank computes: the output, the input's gradient and the parameters'.
+/// The results of one rank: the output, and the gradients of the input and of the parameters.
 struct Computed {
   std::vector<std::vector<double>> values;
 };
@@ -99,7 +99,7 @@ TEST(Parallelize, LaysOutParameters) {
   });
 }
 
-/// The whole values are gone, each rank keeps its part.
+/// The full values are released; each rank keeps its part.
 TEST(Parallelize, KeepsOnlyItsPartOfValues) {
   on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
     const int64_t before = memory_statistics().total.current;
@@ -135,7 +135,7 @@ TEST(Parallelize, LeavesOtherAxesAlone) {
       {{"dp", Shard(1)}, {"tp", Shard(1)}});
 }
 
-/// A gathered input's gradient is scattered by one plan, not added up everywhere and then cut.
+/// A gathered input's gradient is scattered by one plan, not reduced everywhere and then sliced.
 TEST(Parallelize, BringsGradientsBackAtOnce) {
   on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
     FeedForward module(8, 12);
@@ -154,7 +154,7 @@ TEST(Parallelize, BringsGradientsBackAtOnce) {
   });
 }
 
-/// Of several styles of a module, too.
+/// Also when a module has several styles.
 TEST(Parallelize, LetsTheLastStyleHaveTheLastWord) {
   on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
     for (bool prepared_last : {false, true}) {

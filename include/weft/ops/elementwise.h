@@ -2,23 +2,25 @@
 #pragma once
 
 #include "weft/export.h"
+#include "weft/number.h"
 #include "weft/tensor.h"
 
 namespace weft {
 
-// Element by element. Shapes broadcast from the right; dtypes promote as in the Python array API,
-// and a C++ number is weak: it takes the tensor's dtype (a fraction makes an integer tensor f32).
+// Elementwise ops. Shapes broadcast from the right; dtypes promote as in the Python array API. A
+// C++ number is weak: it takes the tensor's dtype, but a floating one (2.0) makes an integer tensor
+// f32.
 
 WEFT_API Tensor add(const Tensor& a, const Tensor& b);
 WEFT_API Tensor sub(const Tensor& a, const Tensor& b);
 WEFT_API Tensor mul(const Tensor& a, const Tensor& b);
 WEFT_API Tensor div(const Tensor& a, const Tensor& b);
-WEFT_API Tensor add(const Tensor& a, double b);
-WEFT_API Tensor sub(const Tensor& a, double b);
-WEFT_API Tensor sub(double a, const Tensor& b);
-WEFT_API Tensor mul(const Tensor& a, double b);
-WEFT_API Tensor div(const Tensor& a, double b);
-WEFT_API Tensor div(double a, const Tensor& b);
+WEFT_API Tensor add(const Tensor& a, Number b);
+WEFT_API Tensor sub(const Tensor& a, Number b);
+WEFT_API Tensor sub(Number a, const Tensor& b);
+WEFT_API Tensor mul(const Tensor& a, Number b);
+WEFT_API Tensor div(const Tensor& a, Number b);
+WEFT_API Tensor div(Number a, const Tensor& b);
 WEFT_API Tensor maximum(const Tensor& a, const Tensor& b);
 WEFT_API Tensor minimum(const Tensor& a, const Tensor& b);
 
@@ -37,14 +39,14 @@ WEFT_API Tensor silu(const Tensor& a);
 /// a / 2 * (1 + erf(a / sqrt(2))).
 WEFT_API Tensor gelu(const Tensor& a);
 WEFT_API Tensor square(const Tensor& a);
-/// -1, 0 or 1, by the sign; NaN of NaN. Without a gradient.
+/// -1, 0 or 1 by the sign; NaN for NaN. Has no gradient.
 WEFT_API Tensor sign(const Tensor& a);
 /// 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to a.
 WEFT_API Tensor erf(const Tensor& a);
 /// a where it is positive, 0 elsewhere; its gradient at 0 is 0.
 WEFT_API Tensor relu(const Tensor& a);
 
-/// Comparisons give bool tensors.
+/// Comparisons return bool tensors.
 WEFT_API Tensor equal(const Tensor& a, const Tensor& b);
 WEFT_API Tensor not_equal(const Tensor& a, const Tensor& b);
 WEFT_API Tensor less(const Tensor& a, const Tensor& b);
@@ -54,21 +56,21 @@ WEFT_API Tensor greater_equal(const Tensor& a, const Tensor& b);
 /// a where `condition` (bool) holds, b elsewhere.
 WEFT_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
-/// The same values as `dtype`. Floating to integer rounds towards zero.
+/// Converts to `dtype`. Floating to integer rounds towards zero.
 WEFT_API Tensor cast(const Tensor& a, DType dtype);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
-inline Tensor operator+(double a, const Tensor& b) { return add(b, a); }
-inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
-inline Tensor operator-(double a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
-inline Tensor operator*(double a, const Tensor& b) { return mul(b, a); }
-inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
-inline Tensor operator/(double a, const Tensor& b) { return div(a, b); }
+inline Tensor operator+(const Tensor& a, Number b) { return add(a, b); }
+inline Tensor operator+(Number a, const Tensor& b) { return add(b, a); }
+inline Tensor operator-(const Tensor& a, Number b) { return sub(a, b); }
+inline Tensor operator-(Number a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, Number b) { return mul(a, b); }
+inline Tensor operator*(Number a, const Tensor& b) { return mul(b, a); }
+inline Tensor operator/(const Tensor& a, Number b) { return div(a, b); }
+inline Tensor operator/(Number a, const Tensor& b) { return div(a, b); }
 inline Tensor operator-(const Tensor& a) { return neg(a); }
 
 }  // namespace weft

@@ -9,11 +9,12 @@
 
 namespace weft {
 
-/// What a new tensor is besides its shape.
+/// Properties of a new tensor other than its shape.
 struct TensorOptions {
   DType dtype = DType::f32;
   Device device = cpu;
-  /// Each rank makes its own part only; random values are those of the whole tensor's.
+  /// Each rank makes only its own part; random values are those of the same elements of the whole
+  /// tensor.
   Sharding sharding = {};
 };
 
@@ -25,42 +26,43 @@ WEFT_API Tensor zeros_like(const Tensor& a);
 WEFT_API Tensor ones_like(const Tensor& a);
 /// 0, 1, ..., n - 1.
 WEFT_API Tensor arange(int64_t n, const TensorOptions& options = {.dtype = DType::i64});
-/// start, start + step, ... below stop (above it for a negative step); integer dtypes take whole
+/// start, start + step, ... up to but without stop. For integer dtypes start and step must be whole
 /// numbers.
 WEFT_API Tensor arange(double start, double stop, double step = 1,
                        const TensorOptions& options = {});
-/// `n` numbers evenly from start to stop, which is the last one when `endpoint`, and would be the
-/// next otherwise.
+/// `n` evenly spaced numbers from start to stop. stop is the last one when `endpoint`; otherwise it
+/// would be the next one.
 WEFT_API Tensor linspace(double start, double stop, int64_t n, bool endpoint = true,
                          const TensorOptions& options = {});
-/// [n, m] of zeros, with ones where column - row is `diagonal`.
+/// [n, m] zeros, with ones where column - row is `diagonal`.
 WEFT_API Tensor eye(int64_t n, int64_t m, int64_t diagonal = 0, const TensorOptions& options = {});
-/// Values [shape] in row-major order; each rank gives the whole, or, where it is a Partial, its own
-/// addends.
+/// Makes a tensor from `values` in row-major order. Each rank passes the values of the whole tensor
+/// or, for a Partial, its own addends.
 WEFT_API Tensor from_values(std::span<const double> values, const Shape& shape,
                             const TensorOptions& options = {});
 
-/// Evenly in [low, high); the mean and standard deviation of a normal distribution. Each call takes
-/// the next stream of the rank's random state.
+/// Random values: uniform in [low, high), or normal with this mean and standard deviation. Each
+/// call uses the next stream of the rank's random state.
 WEFT_API Tensor uniform(const Shape& shape, double low = 0, double high = 1,
                         const TensorOptions& options = {});
 WEFT_API Tensor normal(const Shape& shape, double mean = 0, double deviation = 1,
                        const TensorOptions& options = {});
-/// Integers in [low, high), each as often; at most 2^32 of them, which the dtype holds.
-/// std::invalid_argument otherwise, and for a floating dtype.
+/// Integers in [low, high), all equally likely: at most 2^32 different ones, within the dtype's
+/// range. std::invalid_argument otherwise, and for a floating dtype.
 WEFT_API Tensor randint(const Shape& shape, int64_t low, int64_t high,
                         const TensorOptions& options = {.dtype = DType::i64});
 inline Tensor randn(const Shape& shape, const TensorOptions& options = {}) {
   return normal(shape, 0, 1, options);
 }
 
-// In place, on the memory of `a`, with NoGrad for leaves.
-/// Every element of the whole is `value`, of a Partial too.
+// Ops that change the memory of `a` in place. Leaves that require a gradient need NoGrad.
+/// Sets every element of the whole tensor to `value`, also of a Partial.
 WEFT_API void fill_(const Tensor& a, double value);
+/// `from` broadcasts to the shape of `to`.
 WEFT_API void copy_(const Tensor& to, const Tensor& from);
-/// copy_ between a GPU and pinned host memory (Storage::allocate_pinned) that is queued only: the
-/// host's memory is read or written when the GPU's current stream comes to it. Dense tensors of one
-/// rank, of one shape; std::invalid_argument otherwise. On one device it is copy_.
+/// Queues a copy_ between a GPU and pinned host memory (Storage::allocate_pinned): the host memory
+/// is read or written when the GPU's current stream reaches the copy. Both tensors must be dense,
+/// of one rank and of one shape; std::invalid_argument otherwise. On one device it is copy_.
 WEFT_API void transfer_(const Tensor& to, const Tensor& from);
 WEFT_API void uniform_(const Tensor& a, double low, double high);
 WEFT_API void normal_(const Tensor& a, double mean, double deviation);

@@ -6,21 +6,21 @@
 
 namespace weft {
 
-/// exp(a) / sum of exp(a) along the last dim; its log.
+/// softmax: exp(a) / sum of exp(a) along the last dim; log_softmax: its logarithm.
 WEFT_API Tensor softmax(const Tensor& a);
 WEFT_API Tensor log_softmax(const Tensor& a);
 
 /// The target of rows that do not count, as in PyTorch and Hugging Face.
 inline constexpr int64_t kIgnoredTarget = -100;
-/// Mean over the rows that count of -log softmax(logits)[target]. logits [..., vocabulary], targets
-/// [...] (i32 or i64), each a class or kIgnoredTarget; std::invalid_argument names another. NaN
-/// when no row counts.
+/// Mean of -log softmax(logits)[target] over the rows that count. logits [..., vocabulary]; targets
+/// [...] (i32 or i64), each a class or kIgnoredTarget: std::invalid_argument names any other value.
+/// NaN when no row counts.
 WEFT_API Tensor cross_entropy(const Tensor& logits, const Tensor& targets);
-/// The same a row: f32 [...] (f64 for f64 logits), 0 where the row does not count.
+/// The loss of each row: f32 [...] (f64 for f64 logits), 0 where the row does not count.
 WEFT_API Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets);
 
 /// Rows `ids` [...] (i32 or i64) of weight [vocabulary, d]: [..., d]. std::invalid_argument names
-/// an id that is no row.
+/// an id that is not a row.
 WEFT_API Tensor embedding(const Tensor& weight, const Tensor& ids);
 
 /// x / sqrt(mean of x^2 along the last dim + eps) * weight [d].
@@ -30,20 +30,21 @@ WEFT_API Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& 
                            double eps = 1e-5);
 
 /// Rotary position embedding of x [batch, sequence, heads, d] in Hugging Face's "rotate half"
-/// convention: pair (i, i + d/2) turns by position * theta^(-2i/d); positions start at `position`.
+/// convention: rotates pair (i, i + d/2) by position * theta^(-2i/d). Positions start at
+/// `position`.
 WEFT_API Tensor rope(const Tensor& x, double theta = 10000, int64_t position = 0);
 
 /// silu(gate) * up, of equal shapes.
 WEFT_API Tensor swiglu(const Tensor& gate, const Tensor& up);
 
-/// softmax(q k^T * scale) v by heads, for q [batch, s, heads, d], k and v [batch, t, kv heads, d]
-/// (heads a multiple of kv heads): [batch, s, heads, d]. Causal: query i sees the positions up to
-/// t - s + i. scale 0 means 1 / sqrt(d).
+/// softmax(q k^T * scale) v for each head. q is [batch, s, heads, d], k and v are [batch, t, kv
+/// heads, d] (heads is a multiple of kv heads); returns [batch, s, heads, d]. Causal: query i
+/// attends to positions up to t - s + i. scale 0 means 1 / sqrt(d).
 WEFT_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true,
                           double scale = 0);
 
-/// x with elements zeroed with probability p in [0, 1) and the others divided by 1 - p. Draws from
-/// the rank's random state; equal for any layout of x.
+/// Sets elements of x to zero with probability p in [0, 1) and divides the others by 1 - p. Draws
+/// from the rank's random state; the result is the same for any layout of x.
 WEFT_API Tensor dropout(const Tensor& x, double p);
 
 }  // namespace weft

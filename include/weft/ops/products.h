@@ -6,10 +6,10 @@
 
 namespace weft {
 
-/// a [..., m, k] times b [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are
-/// free. Integers wrap; of bool: whether any pair is true.
+/// a [..., m, k] times b [..., k, n] is [..., m, n]. Leading dims broadcast; transposed views are
+/// not copied. Integers wrap; for bool, an element is true if any pair of factors is.
 WEFT_API Tensor matmul(const Tensor& a, const Tensor& b);
-/// x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n].
+/// x [..., k] times the transpose of weight [n, k] (+ bias [n]) is [..., n].
 WEFT_API Tensor linear(const Tensor& x, const Tensor& weight);
 WEFT_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 

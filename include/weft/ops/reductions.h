@@ -8,31 +8,30 @@
 
 namespace weft {
 
-// Over `dims` (negative ones count from the end; {} is all of them). The reduced dims are left out,
-// or stay with size 1 when `keepdims`. Sums of bf16 and f16 accumulate in f32.
+// Reductions over `dims` (negative ones count from the end; {} is all of them). The reduced dims
+// are removed, or kept with size 1 when `keepdims`. Sums of bf16 and f16 accumulate in f32.
 
-/// Integers and bool sum up in i64.
+/// Integers and bool are summed in i64.
 WEFT_API Tensor sum(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
-/// Of integers in f32.
+/// Integers are converted to f32.
 WEFT_API Tensor mean(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
-/// The largest element; NaN where there is one. Equal ones share the gradient.
+/// The largest element; NaN if there is one. Equal largest elements share the gradient evenly.
 WEFT_API Tensor max(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
 WEFT_API Tensor min(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
-/// The sum of squares, as f32 (f64 for f64); Partial over a sharded dim.
+/// The sum of squares, in f32 (f64 for f64); a Partial if a reduced dim is sharded.
 WEFT_API Tensor sum_squares(const Tensor& a, const std::vector<int>& dims = {},
                             bool keepdims = false);
-/// The product; 1 of no elements. Integers and bool multiply in i64, which wraps. The reduced dims
-/// are gathered where they are sharded.
+/// The product; 1 for no elements. Integers and bool multiply in i64, which wraps. Sharded reduced
+/// dims are gathered.
 WEFT_API Tensor prod(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
-/// Whether all elements are not zero, or any is (NaN is not zero): bool; true and false of no
-/// elements.
+/// Whether all elements, or any, are nonzero (NaN is): bool. For no elements true and false.
 WEFT_API Tensor all(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
 WEFT_API Tensor any(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
 /// sqrt of the sum of squares. Its gradient at 0 is 0.
 WEFT_API Tensor norm(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
 
-/// The index (i64, of the whole tensor) of the first largest, or least, element along `dim`, of the
-/// first NaN where there is one.
+/// The index (i64, in the whole tensor) of the first largest, or smallest, element along `dim`; of
+/// the first NaN if there is one.
 WEFT_API Tensor argmax(const Tensor& a, int dim, bool keepdims = false);
 WEFT_API Tensor argmin(const Tensor& a, int dim, bool keepdims = false);
 /// log of the sum of exp along `dim`.

@@ -6,25 +6,25 @@
 
 namespace weft {
 
-// Element by element; shapes broadcast from the right. No gradient flows through what only rounds.
+// Elementwise ops; shapes broadcast from the right. No gradient flows through ops that only round.
 
-/// To the integer below, above, towards 0, and the nearest (halves to the even one); the dtype
-/// stays, and integers are themselves.
+/// Round down, up, towards 0, and to the nearest integer (halves to even). The dtype stays;
+/// integers are returned unchanged.
 WEFT_API Tensor floor(const Tensor& a);
 WEFT_API Tensor ceil(const Tensor& a);
 WEFT_API Tensor trunc(const Tensor& a);
 WEFT_API Tensor round(const Tensor& a);
 
-/// The quotient rounded down, as Python's //. Integers by 0 give 0.
+/// The quotient rounded down, as Python's //. Integer division by 0 gives 0.
 WEFT_API Tensor floor_divide(const Tensor& a, const Tensor& b);
-/// a - floor_divide(a, b) * b, which has the sign of b, as Python's %. Integers by 0 give 0.
+/// a - floor_divide(a, b) * b, which has the sign of b, as Python's %. An integer modulo 0 gives 0.
 WEFT_API Tensor remainder(const Tensor& a, const Tensor& b);
 
-/// Whether the sign is negative, also of -0 and NaN: bool.
+/// Whether the sign bit is set, also for -0 and NaN: bool.
 WEFT_API Tensor signbit(const Tensor& a);
-/// |a| with the sign of b; integers as f32.
+/// |a| with the sign of b; integers are converted to f32.
 WEFT_API Tensor copysign(const Tensor& a, const Tensor& b);
-/// The number of the dtype that is next to a on the way to b; integers as f32.
+/// The next representable number of the dtype from a towards b; integers are converted to f32.
 WEFT_API Tensor nextafter(const Tensor& a, const Tensor& b);
 
 }  // namespace weft

@@ -59,6 +59,7 @@ from weft._array_api._statistics import (
     sum,
     var,
 )
+from weft._words import accept_words
 
 newaxis = None
 
@@ -122,3 +123,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+accept_words(globals(), __all__)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors that fit beside another one, and copies of it."""
+"""Tensors that match another one, and copies of it."""
 
 import math
 
@@ -9,14 +9,14 @@ from weft import _weft
 
 
 def normalized_axis(what, axis, ndim):
-    """`axis` counted from the front; ValueError when the tensor has no such dim."""
+    """Returns `axis` counted from the front; ValueError when the tensor has no such dim."""
     if not -ndim <= axis < ndim:
         raise ValueError(f"{what}: axis {axis} is not one of the {ndim} dims")
     return axis % ndim
 
 
 def normalized_axes(what, axes, ndim):
-    """An axis, several, or None for all of them, each counted from the front."""
+    """Returns one axis, several, or all (None), counted from the front."""
     if axes is None:
         return tuple(range(ndim))
     given = (axes,) if not isinstance(axes, (tuple, list)) else axes
@@ -24,12 +24,12 @@ def normalized_axes(what, axes, ndim):
 
 
 def elements_over(x, axes):
-    """How many elements a reduction of x over `axes` takes together."""
+    """The number of elements that a reduction of x over `axes` combines."""
     return math.prod(x.shape[axis] for axis in axes)
 
 
 def tensor_of(x):
-    """A tensor, or what a Parameter computes with."""
+    """The tensor itself, or the one that a Parameter computes with."""
     return x if isinstance(x, _weft.Tensor) else _weft.Tensor(x)
 
 
@@ -40,7 +40,7 @@ def filled_beside(x, shape, value, dtype):
 
 
 def values_of(x):
-    """The elements of the whole as a NumPy array; those of bfloat16 as float32."""
+    """The elements of the full tensor as a NumPy array; bfloat16 as float32."""
     whole = tensor_of(x).detach()
     if whole.is_sharded:
         whole = whole.full_tensor()
@@ -59,7 +59,7 @@ def values_beside(x, values, dtype=_weft.int64):
 
 
 def copied(x):
-    """The same elements in new memory, laid out as x."""
+    """The same elements in new memory, with the layout of x."""
     if x.dtype.is_floating_point:
         return _weft.multiply(x, 1)
     made = _weft.zeros_like(x)
@@ -68,11 +68,11 @@ def copied(x):
 
 
 def on_device(x, device):
-    """The same values on `device`: x itself when it is there."""
+    """The same values on `device`; x itself when it is already there."""
     return x if x.device == device else _weft.on_device(x, device)
 
 
 def check_device(what, x, device):
-    """ValueError when `device` is another one than that of x."""
+    """ValueError when `device` is not the device of x."""
     if device is not None and tensor_of(x).device != device:
         raise ValueError(f"{what}: a tensor on {tensor_of(x).device} has no way to device {device}")

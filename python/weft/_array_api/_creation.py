@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New tensors. `mesh` and `placements`, which the standard has not, lay them out at once."""
+"""New tensors. `mesh` and `placements`, which the standard lacks, shard them at creation."""
 
 import numbers
 
@@ -9,22 +9,22 @@ from weft import _weft
 from weft._array_api._beside import check_device, copied, tensor_of
 from weft._array_api._dtypes import check_fits
 
-# Numbers beside tensors are doubles, which hold whole ones up to this.
+# Python numbers combined with tensors are doubles, which hold integers exactly up to this one.
 _LARGEST_EXACT = 2**53
 
 
 def empty(shape, *, dtype=None, device=None, mesh=None, placements=None):
-    """New memory of `shape` (ints, or one), not initialised; float32 unless given."""
+    """Uninitialized memory of `shape` (ints, or one int); float32 by default."""
     return _weft.empty(shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements)
 
 
 def zeros(shape, *, dtype=None, device=None, mesh=None, placements=None):
-    """Zeros of `shape`, float32 unless given; with `mesh` each rank makes its part."""
+    """Zeros of `shape`, float32 by default; with `mesh` each rank makes its part."""
     return _weft.zeros(shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements)
 
 
 def ones(shape, *, dtype=None, device=None, mesh=None, placements=None):
-    """Ones of `shape`, float32 unless given; with `mesh` each rank makes its part."""
+    """Ones of `shape`, float32 by default; with `mesh` each rank makes its part."""
     return _weft.ones(shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements)
 
 
@@ -39,8 +39,8 @@ def _is_exact(value):
 
 
 def full(shape, fill_value, *, dtype=None, device=None, mesh=None, placements=None):
-    """All elements `fill_value`, a number, which says the dtype unless it is given. ValueError for
-    a number that an integer dtype does not hold."""
+    """A tensor filled with the number `fill_value`, whose type determines the default dtype.
+    ValueError for a number out of an integer dtype's range."""
     dtype = _dtype_of_number(fill_value) if dtype is None else _weft.dtype_named(dtype)
     check_fits("full", fill_value, dtype)
     if _is_exact(fill_value) or dtype.is_floating_point:
@@ -57,21 +57,21 @@ def full(shape, fill_value, *, dtype=None, device=None, mesh=None, placements=No
 
 
 def zeros_like(x, /, *, dtype=None, device=None):
-    """Zeros of the shape, dtype (unless given) and layout of x."""
+    """Zeros with the shape, layout and (by default) dtype of x."""
     check_device("zeros_like", x, device)
     made = _weft.zeros_like(x)
     return made if dtype is None else _weft.astype(made, dtype)
 
 
 def ones_like(x, /, *, dtype=None, device=None):
-    """Ones of the shape, dtype (unless given) and layout of x."""
+    """Ones with the shape, layout and (by default) dtype of x."""
     check_device("ones_like", x, device)
     made = _weft.ones_like(x)
     return made if dtype is None else _weft.astype(made, dtype)
 
 
 def empty_like(x, /, *, dtype=None, device=None):
-    """New memory of the shape, dtype (unless given) and layout of x: zeros where x is sharded."""
+    """New memory with the shape, layout and (by default) dtype of x; zeros where x is sharded."""
     check_device("empty_like", x, device)
     x = tensor_of(x)
     if x.is_sharded:
@@ -80,8 +80,8 @@ def empty_like(x, /, *, dtype=None, device=None):
 
 
 def full_like(x, /, fill_value, *, dtype=None, device=None):
-    """All elements `fill_value`, in the shape, dtype (unless given) and layout of x. ValueError for
-    a number that an integer dtype does not hold."""
+    """A tensor filled with `fill_value`, with the shape, layout and (by default) dtype of x.
+    ValueError for a number out of an integer dtype's range."""
     made = zeros_like(x, dtype=dtype, device=device)
     check_fits("full_like", fill_value, made.dtype)
     is_partial = made.is_sharded and any(isinstance(p, _weft.Partial) for p in made.placements)
@@ -94,8 +94,8 @@ def full_like(x, /, fill_value, *, dtype=None, device=None):
 
 
 def arange(start, /, stop=None, step=1, *, dtype=None, device=None, mesh=None, placements=None):
-    """start, start + step, ... before stop, or 0, 1, ... before the one number given; int64 of
-    ints, else float32. ValueError when step is 0."""
+    """start, start + step, ... before stop, or 0, 1, ... before the only number; int64 for ints,
+    otherwise float32. ValueError when step is 0."""
     if stop is None:
         start, stop = 0, start
     if dtype is None:
@@ -115,8 +115,8 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None, mesh=None, p
 def linspace(
     start, stop, /, num, *, dtype=None, device=None, endpoint=True, mesh=None, placements=None
 ):
-    """[num]: numbers evenly from start to stop, which is the last one when `endpoint`; float32
-    unless given. ValueError when num is negative."""
+    """`num` evenly spaced numbers from start to stop, which is included with `endpoint`; float32 by
+    default. ValueError when num is negative."""
     return _weft.linspace(
         start,
         stop,
@@ -130,7 +130,8 @@ def linspace(
 
 
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, mesh=None, placements=None):
-    """[n_rows, n_cols] of zeros, with ones where column - row is k; float32 unless given."""
+    """A matrix [n_rows, n_cols] with ones where column - row is k, otherwise zeros; float32 by
+    default."""
     return _weft.eye(
         n_rows,
         n_cols,
@@ -143,9 +144,9 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, mesh=None, plac
 
 
 def meshgrid(*arrays, indexing="xy"):
-    """A list of tensors, one for each of the given [n0], [n1], ..., that hold the coordinates of a
-    grid [n0, n1, ...], or [n1, n0, ...] when `indexing` is "xy". ValueError for another indexing,
-    and for tensors that do not have one dim."""
+    """A list of tensors, one for each of the given [n0], [n1], ..., with the coordinates of a grid
+    [n0, n1, ...], or [n1, n0, ...] when `indexing` is "xy". ValueError for another indexing, and
+    for tensors that do not have one dim."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing is {indexing!r}; there are 'xy' and 'ij'")
     for i, array in enumerate(arrays):
@@ -164,15 +165,15 @@ def meshgrid(*arrays, indexing="xy"):
 
 
 def from_dlpack(x, /, *, device=None, copy=None):
-    """A tensor over the memory of whatever has __dlpack__, copied where its elements have gaps;
-    with copy=True always, with copy=False never but ValueError."""
+    """A tensor over the memory of an object with __dlpack__, copied if its elements have gaps.
+    copy=True always copies; copy=False raises ValueError where a copy is needed."""
     made = _weft.from_dlpack(x, copy=copy)
     check_device("from_dlpack", made, device)
     return made
 
 
 def _numpy_of(obj, dtype, copy):
-    """Nested sequences and numbers as an array, whose Python floats are float32."""
+    """Nested sequences and numbers as an array; Python floats become float32."""
     if copy is False:
         raise ValueError(f"asarray: a {type(obj).__name__} cannot be had without a copy")
     if dtype is not None:
@@ -186,7 +187,7 @@ def _numpy_of(obj, dtype, copy):
 
 
 def _shared(obj, dtype, copy):
-    """`obj` as a tensor, over its memory where it has one that can be taken."""
+    """`obj` as a tensor that shares its memory where possible."""
     if isinstance(obj, (np.ndarray, np.generic)):
         return _weft.from_numpy(np.asarray(obj), copy=copy)
     if hasattr(obj, "__dlpack__"):
@@ -203,9 +204,9 @@ def _shared(obj, dtype, copy):
 
 
 def asarray(obj, /, *, dtype=None, device=None, copy=None):
-    """A tensor of nested lists and numbers (whose floats become float32), of what has __dlpack__,
-    __array__ or a buffer, or a tensor itself. Memory is shared where it can be unless `copy`;
-    copy=False makes a copy a ValueError."""
+    """A tensor from nested lists and numbers (floats become float32), an object with __dlpack__,
+    __array__ or a buffer, or a tensor. Memory is shared where possible unless `copy` is true; with
+    copy=False a needed copy is a ValueError."""
     dtype = None if dtype is None else _weft.dtype_named(dtype)
     is_tensor = isinstance(obj, (_weft.Tensor, _weft.Parameter))
     made = tensor_of(obj) if is_tensor else _shared(obj, dtype, copy)

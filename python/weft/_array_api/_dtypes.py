@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What dtypes are, and which of them holds which."""
+"""Properties of dtypes, and conversions between them."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ KINDS = {
 
 
 class finfo_object(NamedTuple):
-    """What `finfo` gives: bits, eps, max, min, smallest_normal, dtype."""
+    """The result of `finfo`: bits, eps, max, min, smallest_normal, dtype."""
 
     bits: int
     eps: float
@@ -41,7 +41,7 @@ class finfo_object(NamedTuple):
 
 
 class iinfo_object(NamedTuple):
-    """What `iinfo` gives: bits, max, min, dtype."""
+    """The result of `iinfo`: bits, max, min, dtype."""
 
     bits: int
     max: int
@@ -50,7 +50,7 @@ class iinfo_object(NamedTuple):
 
 
 def dtype_of(what, given):
-    """The dtype of a tensor, of a name, or itself. TypeError for anything else."""
+    """The dtype of a tensor or of a name, or the dtype itself. TypeError for anything else."""
     dtype = getattr(given, "dtype", given)
     if isinstance(dtype, str):
         return _weft.dtype_named(dtype)
@@ -60,7 +60,7 @@ def dtype_of(what, given):
 
 
 def check_fits(what, value, dtype):
-    """ValueError when a number lies beyond what an integer dtype holds."""
+    """ValueError when a number is out of an integer dtype's range."""
     if dtype in _INTEGRAL:
         _, least, most = _INTEGRAL[dtype]
         if not least <= value <= most:
@@ -68,8 +68,8 @@ def check_fits(what, value, dtype):
 
 
 def astype(x, dtype, /, *, copy=True, device=None):
-    """The values of x as `dtype`; floating to integer rounds towards zero. x itself when it is of
-    that dtype already and `copy` is False; ValueError for another device."""
+    """The values of x as `dtype`; floating to integer rounds towards zero. Returns x itself when it
+    already has that dtype and `copy` is False; ValueError for another device."""
     if device is not None:
         check_device("astype", x, device)
     made = _weft.astype(x, dtype)
@@ -77,13 +77,13 @@ def astype(x, dtype, /, *, copy=True, device=None):
 
 
 def can_cast(from_, to, /):
-    """Whether `to` is what promotion of it with `from_` (a dtype or a tensor) gives."""
+    """Returns True when promotion of `to` with `from_` (a dtype or a tensor) results in `to`."""
     to = dtype_of("can_cast", to)
     return _weft.promote(dtype_of("can_cast", from_), to) is to
 
 
 def finfo(type, /):
-    """Limits of a floating dtype, given as such or by a tensor; ValueError for another dtype."""
+    """Limits of a floating dtype, or of a tensor's dtype; ValueError for other dtypes."""
     dtype = dtype_of("finfo", type)
     if dtype not in _FLOATING:
         raise ValueError(f"finfo: {dtype.name} is not floating; see iinfo")
@@ -93,7 +93,7 @@ def finfo(type, /):
 
 
 def iinfo(type, /):
-    """Limits of an integer dtype, given as such or by a tensor; ValueError for another dtype."""
+    """Limits of an integer dtype, or of a tensor's dtype; ValueError for other dtypes."""
     dtype = dtype_of("iinfo", type)
     if dtype not in _INTEGRAL:
         raise ValueError(f"iinfo: {dtype.name} is no integer; see finfo")
@@ -102,8 +102,8 @@ def iinfo(type, /):
 
 
 def isdtype(dtype, kind):
-    """Whether a dtype is of a kind: another dtype, "bool", "signed integer", "unsigned integer",
-    "integral", "real floating", "complex floating", "numeric", or a tuple of such."""
+    """Returns True when a dtype is of a kind: another dtype, "bool", "signed integer", "unsigned
+    integer", "integral", "real floating", "complex floating", "numeric", or a tuple of these."""
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, _weft.DType):
@@ -114,8 +114,8 @@ def isdtype(dtype, kind):
 
 
 def result_type(*arrays_and_dtypes):
-    """The dtype that holds all of them. Python numbers are weak: an int makes bool int64, a float
-    makes integers float32. ValueError when there is nothing but numbers."""
+    """The dtype to which all arguments promote. Python numbers are weak: an int makes bool int64, a
+    float makes integers float32. ValueError when all arguments are numbers."""
     numbers = {type(x) for x in arrays_and_dtypes if isinstance(x, (bool, int, float))}
     dtypes = [
         dtype_of("result_type", x)

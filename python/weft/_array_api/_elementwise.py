@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of each element that the engine has not as ops; of their rest it binds them all."""
+"""Elementwise functions that are not ops of the engine; the others are bound directly."""
 
 from weft import _weft
 from weft._array_api._beside import tensor_of
@@ -7,7 +7,8 @@ from weft._array_api._dtypes import iinfo, isdtype
 
 
 def _bound_within(x, bound, keeps_all, keeps_none):
-    """A number as bound of integers: None where it keeps all of them; ValueError where none."""
+    """Converts a bound for an integer dtype: None if it keeps all values; ValueError if it keeps
+    none."""
     if not isinstance(bound, (int, float)) or not isdtype(x.dtype, "integral"):
         return bound
     limits = iinfo(x.dtype)
@@ -19,8 +20,8 @@ def _bound_within(x, bound, keeps_all, keeps_none):
 
 
 def clip(x, /, min=None, max=None):
-    """x, where it is within min and max (tensors or numbers that broadcast, or None), and else the
-    bound it is beyond. ValueError for numbers that leave nothing of an integer dtype."""
+    """x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers
+    that exclude all values of an integer dtype."""
     if min is not None:
         min = _bound_within(x, min, lambda b, i: b <= i.min, lambda b, i: b > i.max)
     if max is not None:
@@ -35,5 +36,5 @@ def positive(x, /):
 
 
 def reciprocal(x, /):
-    """1 / x, element by element; of integers in float32."""
+    """1 / x for each element; float32 for integers."""
     return _weft.divide(1, x)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this namespace can do, and the tensor's way to it."""
+"""Information about this namespace, and the tensor methods that lead to it."""
 
 from weft import _weft
 from weft._array_api._beside import on_device
@@ -13,10 +13,10 @@ _DTYPES = {dtype.name: dtype for kind in ("bool", "numeric") for dtype in KINDS[
 
 
 class _Namespace:
-    """What `__array_namespace_info__` gives."""
+    """The result of `__array_namespace_info__`."""
 
     def capabilities(self):
-        """Which optional things there are."""
+        """The optional features, and which are supported."""
         return {
             "boolean indexing": False,
             "data-dependent shapes": True,
@@ -24,11 +24,11 @@ class _Namespace:
         }
 
     def default_device(self):
-        """Where tensors are made unless a device is given."""
+        """The device on which tensors are made by default."""
         return _weft.Device("cpu")
 
     def default_dtypes(self, *, device=None):
-        """Dtypes of what is made without one; there is no complex one."""
+        """The default dtypes; there is no complex one."""
         return {
             "real floating": _weft.float32,
             "complex floating": None,
@@ -37,12 +37,12 @@ class _Namespace:
         }
 
     def devices(self):
-        """Devices that compute."""
+        """The devices that compute."""
         gpus = range(_weft.device_count("cuda"))
         return [_weft.Device("cpu"), *(_weft.Device(f"cuda:{i}") for i in gpus)]
 
     def dtypes(self, *, device=None, kind=None):
-        """{name: dtype} of all dtypes, or those of a kind that isdtype knows, or of several."""
+        """{name: dtype} of all dtypes, or of those of one or several kinds of `isdtype`."""
         kinds = kind if isinstance(kind, tuple) else (kind,)
         for one in kinds:
             if one is not None and one not in KINDS:
@@ -60,7 +60,7 @@ def __array_namespace_info__():
 
 
 def _array_namespace(self, /, *, api_version=None):
-    """The functions that take this tensor: the module weft. ValueError for a version of the
+    """The namespace of functions for this tensor: the module weft. ValueError for a version of the
     standard that it does not follow."""
     import weft
 
@@ -72,7 +72,8 @@ def _array_namespace(self, /, *, api_version=None):
 
 
 def _to_device(self, device, /, *, stream=None):
-    """The same values on `device`; itself when it is there. ValueError when there is none."""
+    """The same values on `device`; the tensor itself when it is already there. ValueError when
+    there is no such device."""
     return on_device(self, device)
 
 

@@ -25,10 +25,13 @@ def reshape(x, /, shape, *, copy=None):
     made = _weft.reshape(x, shape)
     if x.is_sharded or x.dtype is _weft.bfloat16:
         raise ValueError(
-            f"reshape: whether {x} shares its memory is not known here; leave out copy=False"
+            f"reshape: whether a tensor {list(x.shape)} shares its memory is not known here; leave "
+            "out copy=False"
         )
     if x.size and not np.may_share_memory(made.detach().numpy(), x.detach().numpy()):
-        raise ValueError(f"reshape: {x} cannot be {list(made.shape)} without a copy")
+        raise ValueError(
+            f"reshape: a tensor {list(x.shape)} cannot be {list(made.shape)} without a copy"
+        )
     return made
 
 

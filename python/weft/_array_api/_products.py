@@ -8,14 +8,14 @@ from weft._array_api._beside import normalized_axis
 
 
 def matrix_transpose(x, /):
-    """x [..., m, n] as [..., n, m]; a view. ValueError when it has fewer than two dims."""
+    """x [..., m, n] as [..., n, m]; a view. ValueError when x has fewer than two dims."""
     if x.ndim < 2:
         raise ValueError(f"matrix_transpose: the tensor is {list(x.shape)}; it needs two dims")
     return _weft.transpose(x, -2, -1)
 
 
 def _contracted(x1, x2, axes):
-    """The dims of both that are summed over, pair by pair."""
+    """The pairs of dims to sum over."""
     if isinstance(axes, int):
         if not 0 <= axes <= min(x1.ndim, x2.ndim):
             raise ValueError(
@@ -32,9 +32,9 @@ def _contracted(x1, x2, axes):
 
 
 def tensordot(x1, x2, /, *, axes=2):
-    """Products of x1 and x2 summed over the last `axes` dims of x1 and the first of x2, or over
-    pairs of dims (dims of x1, dims of x2): the other dims of x1, then those of x2. ValueError names
-    sizes that differ."""
+    """Sums products of x1 and x2 over the last `axes` dims of x1 and the first of x2, or over pairs
+    of dims (dims of x1, dims of x2). The result has the other dims of x1, then those of x2.
+    ValueError names sizes that differ."""
     first, second = _contracted(x1, x2, axes)
     for a, b in zip(first, second):
         if x1.shape[a] != x2.shape[b]:
@@ -52,7 +52,7 @@ def tensordot(x1, x2, /, *, axes=2):
 
 
 def vecdot(x1, x2, /, *, axis=-1):
-    """Sums of products along `axis`, counted from the end, of tensors whose other dims broadcast.
+    """Sums products along `axis`, which is negative, of tensors whose other dims broadcast.
     ValueError when the sizes of that dim differ."""
     if axis >= 0 and x1.ndim == x2.ndim:
         axis -= x1.ndim

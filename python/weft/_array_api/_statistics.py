@@ -16,23 +16,16 @@ def _as(x, dtype):
     return x if dtype is None else _weft.astype(x, dtype)
 
 
-def sum(x, /, axis=None, keepdims=False, *, dtype=None, dim=None, keepdim=False):
+def sum(x, /, axis=None, keepdims=False, *, dtype=None):
     """The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up
-    in int64 unless it is given, floats in their own. `dim` and `keepdim` are other words for the
-    same."""
-    if dtype is None and dim is None and not keepdim:
-        return _weft.sum(x, axis, keepdims)
-    total = _weft.sum(_as(x, dtype), axis, keepdims, dim=dim, keepdim=keepdim)
-    return _as(total, dtype)
+    in int64 unless it is given, floats in their own."""
+    return _as(_weft.sum(_as(x, dtype), axis, keepdims), dtype)
 
 
-def prod(x, /, axis=None, keepdims=False, *, dtype=None, dim=None, keepdim=False):
+def prod(x, /, axis=None, keepdims=False, *, dtype=None):
     """The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool
-    multiply in int64 unless it is given. `dim` and `keepdim` are other words for the same."""
-    if dtype is None and dim is None and not keepdim:
-        return _weft.prod(x, axis, keepdims)
-    product = _weft.prod(_as(x, dtype), axis, keepdims, dim=dim, keepdim=keepdim)
-    return _as(product, dtype)
+    multiply in int64 unless it is given."""
+    return _as(_weft.prod(_as(x, dtype), axis, keepdims), dtype)
 
 
 def _cumulative(what, function, x, axis, dtype, initial):

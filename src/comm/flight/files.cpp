@@ -14,6 +14,7 @@
 #include "src/comm/flight/record.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/descriptor.h"
 
 namespace weft {
 
@@ -61,6 +62,7 @@ static void listen_for_signal() {
   ::sigaction(SIGUSR1, nullptr, &now);
   if (now.sa_handler != SIG_DFL && now.sa_handler != ask_for_records) return;
   if (::pipe2(flight_pipe, O_CLOEXEC) != 0) return;
+  for (int& end : flight_pipe) end = above_standard(end);
   ::fcntl(flight_pipe[1], F_SETFL, O_NONBLOCK);
   sigset_t all, before;
   sigfillset(&all);
@@ -83,8 +85,9 @@ static void write_file(const std::string& folder, const FlightRecord& record,
   const std::string text = record.json(reason);
   const std::string path = concat(folder, "/rank-", record.rank(), ".json");
   const std::string part = concat(path, '.', ::getpid(), ".part");
-  const int file =
-      ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  open_standard_descriptors();
+  const int file = above_standard(
+      ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (file < 0) return;
   size_t done = 0;
   while (done < text.size()) {

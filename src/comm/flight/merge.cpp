@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "src/trace_file.h"
+#include "src/base/trace_file.h"
 #include "weft/error.h"
-#include "weft/flight.h"
-#include "weft/json.h"
+#include "weft/extend/file.h"
+#include "weft/extend/flight.h"
+#include "weft/extend/json.h"
 
 namespace weft {
 
@@ -150,16 +150,16 @@ static std::string events_of(const FlightFile& file, int64_t origin) {
 
 static void write_merged(const std::vector<FlightFile>& files, int64_t origin,
                          const std::string& out) {
-  std::ofstream file(out, std::ios::binary | std::ios::trunc);
-  file << kTraceHead;
+  OutputFile file("trace", out, OutputFile::Mode::replace);
+  file.write(kTraceHead);
   std::string forgotten;
   for (const FlightFile& one : files) {
-    file << (&one == files.data() ? "" : kTraceComma) << events_of(one, origin);
+    if (&one != files.data()) file.write(kTraceComma);
+    file.write(events_of(one, origin));
     forgotten += concat(forgotten.empty() ? "" : ",", "\"rank ", one.rank, "\":", one.forgotten);
   }
-  file << trace_tail(concat("\"earlier_operations\":{", forgotten, "}"));
+  file.write(trace_tail(concat("\"earlier_operations\":{", forgotten, "}")));
   file.close();
-  if (!file) fail("trace: ", in_quotes(out), " cannot be written");
 }
 
 FlightSummary merge_flight_records(const std::vector<std::string>& files, const std::string& out) {

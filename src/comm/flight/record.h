@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/ticks.h"
 #include "src/comm/signature.h"
-#include "src/ticks.h"
 #include "weft/stream.h"
 
 namespace weft {
@@ -18,56 +18,57 @@ namespace weft {
 enum class FlightState : uint8_t { posted, running, done, failed };
 std::string_view name_of(FlightState state);
 
-/// One operation as it was recorded. Times are ticks; 0: not yet.
+/// One recorded operation. Times are ticks; 0: not yet.
 struct FlightCopy {
-  /// Of all operations of the rank, from 1 on.
+  /// Counted over all operations of the rank, from 1.
   uint64_t number = 0;
-  /// Of its communicator; messages count for themselves.
+  /// Counted by communicator; messages are counted separately.
   uint64_t sequence = 0;
   int64_t posted = 0, started = 0, ended = 0;
-  /// Received from other ranks so far.
+  /// Bytes received from other ranks so far.
   int64_t bytes = 0;
   FlightState state = FlightState::posted;
   CollectiveKind kind = CollectiveKind::barrier;
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::f32, recv_dtype = DType::f32;
-  /// The other rank of a message.
+  /// The root, or the other rank of a message.
   int32_t root = 0;
   int32_t pieces = 0, counts = 0;
   int64_t elements = 0;
-  /// What an exchange is called, or the first counts of a collective.
+  /// The name of an exchange, or the first counts of a collective.
   std::array<uint64_t, 10> text{};
-  /// The communicator, cut after 31 characters.
+  /// The name of the communicator, truncated to 31 characters.
   std::array<char, 32> communicator{};
 
   /// "all_reduce(sum, f32, [16])".
   std::string in_words() const;
 };
 
-/// Told of the operations of its rank as they end, on the rank's thread, and where GPUs do them.
+/// Is notified of the operations of a rank as they end, on the rank's thread, and of their GPU
+/// work.
 class FlightListener {
  public:
   virtual ~FlightListener() = default;
   virtual void ended(const FlightCopy& operation) = 0;
-  /// What a GPU does of an operation lies between two points of its stream: it is queued from here
-  /// on, or was up to here.
+  /// The GPU work of an operation lies between two points of its stream: the current point, and
+  /// that of `ends_on`.
   virtual void begins_on(uint64_t operation, const Stream& stream) = 0;
   virtual void ends_on(uint64_t operation) = 0;
 };
 
 class FlightRecord;
 
-/// One operation under way; the default one stands for one that nobody records.
+/// One pending operation; a default one is not recorded.
 class FlightOperation {
  public:
   FlightOperation() = default;
-  /// All ranks have come.
+  /// All ranks have arrived.
   inline void started();
   void received(int64_t bytes) { bytes_ += bytes; }
-  /// Around what is queued on a stream, if it is a GPU's.
+  /// Called around the work that is queued on a GPU's stream.
   inline void begins_on(const Stream& stream);
   inline void ends_on(const Stream& stream);
-  /// The first of these counts.
+  /// Only the first of these calls counts.
   void ended() { end(FlightState::done); }
   void failed() { end(FlightState::failed); }
 
@@ -77,14 +78,14 @@ class FlightOperation {
   inline void end(FlightState state);
 
   FlightRecord* record_ = nullptr;
-  /// The operation may outlive its rank.
+  /// Keeps the record alive; the operation may outlive its rank.
   std::shared_ptr<FlightRecord> kept_;
   uint64_t number_ = 0;
   int64_t bytes_ = 0;
 };
 
-/// The last operations of one rank. Its rank's thread writes, without locks or allocation; any
-/// other may read meanwhile.
+/// The last operations of one rank. The rank's thread writes, without locks or allocation; any
+/// other thread may read meanwhile.
 class FlightRecord : public std::enable_shared_from_this<FlightRecord> {
  public:
   static constexpr uint64_t kEntries = 1024;
@@ -96,26 +97,26 @@ class FlightRecord : public std::enable_shared_from_this<FlightRecord> {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  /// A collective or exchange of that number is posted.
+  /// Records a posted collective or exchange.
   FlightOperation begin(std::string_view communicator, const Signature& signature,
                         uint64_t sequence);
-  /// A send or recv is posted.
+  /// Records a posted send or recv.
   FlightOperation begin_message(std::string_view communicator, const Collective& call,
                                 uint64_t sequence);
 
-  /// Operations so far.
+  /// The number of operations so far.
   uint64_t count() const { return count_.load(std::memory_order_acquire); }
-  /// Those that are still there, the oldest first.
+  /// The recorded operations that are not yet overwritten, the oldest first.
   std::vector<FlightCopy> operations() const;
-  /// One JSON object. `reason` says why it is written.
+  /// Formats the record as one JSON object; `reason` tells why it was written.
   std::string json(std::string_view reason) const;
 
   void set_listener(FlightListener* listener) { listener_ = listener; }
 
  private:
   friend class FlightOperation;
-  /// What a reader may see while it changes: words that are each written at once. `number` is 0
-  /// while the operation before gives way to the next.
+  /// Words that are each written at once, which a reader may see while they change. `number` is 0
+  /// while a new operation replaces an old one.
   struct Entry {
     std::atomic<uint64_t> number{0};
     std::atomic<uint64_t> sequence{0};
@@ -142,7 +143,7 @@ inline FlightOperation::FlightOperation(FlightRecord& record, uint64_t number)
 inline void FlightOperation::started() {
   if (!record_) return;
   auto& entry = record_->entry(number_);
-  // Overwritten since, when a thousand others came after it.
+  // Overwritten: kEntries newer operations have begun since.
   if (entry.number.load(std::memory_order_relaxed) != number_) return;
   entry.started.store(ticks_now(), std::memory_order_relaxed);
   entry.state.store(static_cast<uint64_t>(FlightState::running), std::memory_order_relaxed);
@@ -171,13 +172,13 @@ inline void FlightOperation::end(FlightState state) {
     record.tell(number_);
 }
 
-/// Records of this process are written to the folder that WEFT_FLIGHT names, `rank-<r>.json` each,
-/// when the process gets SIGUSR1 (unless the program handles that itself). A new one for a rank;
-/// null without the variable.
+/// Makes a record for a rank; null without the variable WEFT_FLIGHT. The process's records are
+/// written to the folder that WEFT_FLIGHT names, each as `rank-<r>.json`, when the process receives
+/// SIGUSR1 (unless the program handles that itself).
 std::shared_ptr<FlightRecord> new_flight_record(int rank, int ranks);
 
-/// Writes the calling rank's record, if it has one, because its world failed; the first reason
-/// counts. What goes wrong is not told: it must not hide the failure.
+/// Writes the calling rank's record, if any, because its world failed; only the first reason is
+/// written. Errors are ignored, so as not to hide the failure.
 void write_flight_record(std::string_view reason) noexcept;
 
 /// Writes all records of the process.

@@ -32,7 +32,7 @@ void MpiBulk::take_ended() {
                          indices_.data(), MPI_STATUSES_IGNORE),
             "MPI_Testsome");
   if (count <= 0) return;
-  // Told in the order in which they were begun, which the others keep.
+  // Reports transfers in the order in which they were started; compaction below keeps that order.
   std::sort(indices_.begin(), indices_.begin() + count);
   for (int i = 0; i < count; ++i) {
     ended_.push_back(owners_[static_cast<size_t>(indices_[static_cast<size_t>(i)])]);

@@ -10,7 +10,7 @@ namespace weft {
 
 class MpiWork;
 
-/// Transfers from and to the memory of users, under way.
+/// Transfers in progress from and to user memory.
 class MpiBulk {
  public:
   explicit MpiBulk(MPI_Comm comm) : comm_(comm) {}
@@ -21,7 +21,7 @@ class MpiBulk {
   void receive(const MpiSegment& segment, int from, int tag, MpiWork& owner, uint64_t token);
   bool is_empty() const { return requests_.empty(); }
 
-  /// Tells `ended(owner, token)` of each transfer that has ended; that may begin others.
+  /// Calls `ended(owner, token)` for each completed transfer; that may start others.
   template <class Ended>
   void test(Ended&& ended) {
     take_ended();

@@ -12,14 +12,14 @@
 
 namespace weft {
 
-/// How often the thread looks for news when nothing is under way.
+/// How often the engine's thread checks for messages when no call is in progress.
 static constexpr std::chrono::milliseconds kIdle{5};
-/// How long a new call is its caller's to poll, and the naps between polls when nothing moves.
+/// How long a new call is left to its caller to poll, and naps between polls without progress.
 static constexpr std::chrono::microseconds kFirstNap{100}, kLongestNap{1000};
-/// How long a rank that fails tries to tell the others.
+/// How long a failing rank tries to send its failure to the others.
 static constexpr std::chrono::milliseconds kTelling{200};
-/// How long a rank that failed stays: when it is gone the launcher ends the others, which may not
-/// have said yet why they fail.
+/// How long a failed rank stays alive: when it exits the launcher ends the others, which may not
+/// have reported yet why they fail.
 static constexpr std::chrono::milliseconds kLinger{500};
 
 std::shared_ptr<MpiEngine> MpiEngine::start(std::chrono::milliseconds deadline) {
@@ -87,8 +87,8 @@ void MpiEngine::run() {
   }
 }
 
-/// A new call is its caller's to poll for a while: most are waited for at once. The while is the
-/// longer the more often that was so.
+/// Leaves a new call to its caller to poll for a while, because most calls are waited for at once.
+/// The time grows while callers do so, and is reset when one does not.
 void MpiEngine::await_unattended_work(Lock& lock) {
   asleep_ = true;
   const bool told = changed_.wait_for(lock, kIdle) == std::cv_status::no_timeout;
@@ -102,8 +102,8 @@ void MpiEngine::await_unattended_work(Lock& lock) {
   nap_ = kFirstNap;
 }
 
-/// The world ends with what its rank waits for; the process, if it does not end by itself, a little
-/// later.
+/// After SIGTERM, aborts the world, so that the rank's pending call reports an error, and a little
+/// later ends the process if it is still running.
 void MpiEngine::look_at_termination() {
   if (!termination_->is_asked()) return;
   const auto now = std::chrono::steady_clock::now();
@@ -166,7 +166,7 @@ void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
 }
 
 void MpiEngine::take_failure(const MpiHeader& header, MpiPayload payload) {
-  silent_ = true;  // the sender has told all others
+  silent_ = true;  // the sender has notified all others
   const std::string text(reinterpret_cast<const char*>(payload.data()), payload.size());
   const WorldFailure failure{static_cast<int>(header.sequence), header.from, text,
                              header.was_late != 0};
@@ -188,7 +188,7 @@ void MpiEngine::tell_failure() {
   for (int r = 0; r < size_; ++r) {
     if (r != rank_) mail_->send(r, header, text, {});
   }
-  // Meanwhile the works that are given up still have their memory.
+  // The aborted works still own their memory during this wait.
   const auto end = std::chrono::steady_clock::now() + kTelling;
   while (!mail_->all_left() && std::chrono::steady_clock::now() < end) sched_yield();
   silent_ = true;
@@ -288,7 +288,7 @@ bool MpiEngine::all_have_ended() const {
   return std::all_of(ended_.begin(), ended_.end(), [](uint8_t ended) { return ended != 0; });
 }
 
-/// Who is gone will never say its end; its last words may be on their way for a while.
+/// Reports ranks that exited without an end message, after a while: it may still be in transit.
 void MpiEngine::look_for_the_dead() {
   const auto now = std::chrono::steady_clock::now();
   for (int r = 0; world_ && r < size_; ++r) {
@@ -310,7 +310,7 @@ void MpiEngine::end() {
       if (r != rank_) send(r, {.topic = MpiTopic::end, .from = rank_});
     }
   }
-  // Without a deadline: nobody waits for this rank, and others may have much to do.
+  // No deadline: nothing waits for this rank, and others may still have much to do.
   const auto begin = std::chrono::steady_clock::now();
   for (bool over = false; !over;) {
     sleep_between_looks(std::chrono::steady_clock::now() - begin);

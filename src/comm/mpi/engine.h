@@ -24,12 +24,12 @@ class MpiBulk;
 class MpiMail;
 class MpiSession;
 
-/// MPI in this process, of which there is one: everything that calls MPI goes through it. A thread
-/// of its own polls while nobody waits, so that what is under way advances without its caller.
+/// The only user of MPI in this process; every MPI call goes through it. A thread polls while no
+/// caller waits, so that calls progress on their own.
 class MpiEngine {
  public:
   /// Called by all processes of the job; initialises MPI unless the program has done so.
-  /// std::runtime_error when that fails; when it takes longer than the deadline, this process ends.
+  /// std::runtime_error when that fails; ends the process when it exceeds the deadline.
   static std::shared_ptr<MpiEngine> start(std::chrono::milliseconds deadline);
   ~MpiEngine();
   MpiEngine(const MpiEngine&) = delete;
@@ -38,23 +38,23 @@ class MpiEngine {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// Every process's string, by rank; called by all, in the same order. CommError naming who did
-  /// not come within the deadline.
+  /// Returns every process's string, by rank; called by all, in the same order. CommError names the
+  /// processes that did not call within the deadline.
   std::vector<std::string> all_gather(std::string_view own, std::chrono::milliseconds deadline);
-  /// Failures of `world`, whose ranks are those of MPI, are told to all processes, and theirs abort
-  /// it. Before the first collective.
+  /// Connects `world`, whose ranks must be MPI's: its failures are sent to all processes, and
+  /// theirs abort it. Must precede the first collective.
   void attach(std::shared_ptr<World> world);
   World& world() const { return *world_; }
-  /// This rank calls nothing any more. When all have said so, finalises MPI and returns; when the
-  /// world is aborted, tells the others, gives them half a second, and leaves MPI as it is, for
-  /// finalising would hang. To be called when this rank has said why it fails.
+  /// Ends this rank's communication; must come after the rank has reported any failure. When all
+  /// ranks have called it, finalises MPI and returns. When the world is aborted, notifies the
+  /// others, waits half a second, and does not finalise MPI, because that would hang.
   void end();
 
   // For works.
 
   using Lock = std::unique_lock<std::mutex>;
   [[nodiscard]] Lock lock() { return Lock(mutex_); }
-  /// While somebody waits, the engine's thread does not poll.
+  /// While a caller waits, the engine's thread does not poll.
   class Caller {
    public:
     explicit Caller(MpiEngine& engine);
@@ -65,27 +65,27 @@ class MpiEngine {
    private:
     MpiEngine& engine_;
   };
-  /// Lets all works advance; true when `work` is done. Takes the lock.
+  /// Advances all works; returns true when `work` is done. Takes the lock.
   bool advance(const MpiWork& work);
-  /// True while large data is under way.
+  /// True while large data is in transit.
   bool is_moving() const { return moving_.load(std::memory_order_relaxed); }
-  /// The lock is held in all that follows. Lets all works advance.
+  /// The caller of this and all following functions holds the lock. Advances all works.
   void poll() noexcept;
   void add_work();
   void remove_work() { --works_; }
-  /// True when all that the rank said before its end has come.
+  /// True when the rank has ended and all messages it sent before have arrived.
   bool has_ended(int rank) const { return ended_[static_cast<size_t>(rank)] != 0; }
-  /// A short message, copied.
+  /// Sends a short message, which is copied.
   void send(int to, const MpiHeader& header, MpiPayload words = {}, const MpiSegments& data = {});
   void send_bulk(const MpiSegment& segment, int to, int tag, MpiWork& owner, uint64_t token);
   void receive_bulk(const MpiSegment& segment, int from, int tag, MpiWork& owner, uint64_t token);
   MpiRouting& routing() { return routing_; }
-  /// The first of two tags under which nothing else comes to this rank.
+  /// Returns the first of two tags that are unique for this rank as a receiver.
   int new_tags();
   uint64_t new_letter() { return ++letters_; }
 
  private:
-  /// What came of one process's string.
+  /// The part of one process's string that has arrived.
   struct Partial {
     std::string text;
     int64_t bytes = -1;
@@ -114,7 +114,7 @@ class MpiEngine {
   const int rank_;
   const int size_;
   std::shared_ptr<World> world_;
-  /// Told before there was a world.
+  /// A failure received before `attach`.
   std::optional<WorldFailure> early_failure_;
   MpiRouting routing_;
   std::vector<uint8_t> ended_;
@@ -123,18 +123,18 @@ class MpiEngine {
   int greatest_tag_;
   int next_tag_ = 1;
   uint64_t letters_ = 0;
-  /// Calls under way, and those who wait for one.
+  /// Calls in progress, and callers that wait for one.
   int works_ = 0;
   std::atomic<int> callers_{0};
   std::atomic<bool> moving_{false};
-  /// After a failure nothing calls MPI: it would write to memory that its owner gave up.
+  /// After a failure MPI is not called any more: it would write to memory that its owner has freed.
   bool silent_ = false;
   bool asleep_ = false;
   bool stopping_ = false;
   std::chrono::microseconds nap_{100}, patience_{100};
   std::optional<Termination> termination_{std::in_place};
   std::chrono::steady_clock::time_point asked_at_{};
-  /// At the end: when a rank was first seen to be gone without a word.
+  /// At the end: when a process was first found to have exited without an end message.
   std::chrono::steady_clock::time_point first_gone_{};
   std::thread thread_;
 };

@@ -45,7 +45,7 @@ void MpiMail::send(int to, const MpiHeader& header, MpiPayload words, const MpiS
   add(&header, sizeof header);
   add(words.data(), words.size());
   for (const MpiSegment& segment : data) add(segment.data, static_cast<size_t>(segment.bytes));
-  // Words at the end keep their length.
+  // Without data the words are not padded, so that their length is preserved.
   const auto end = data.empty() ? box->bytes.data() + sizeof header + words.size() : at;
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Isend(box->bytes.data(), static_cast<int>(end - box->bytes.data()), MPI_BYTE, to,

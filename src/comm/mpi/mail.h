@@ -11,17 +11,16 @@
 
 namespace weft {
 
-/// Short messages between processes: those of one process arrive in the order in which it sent
-/// them.
+/// Short messages between processes. Messages of one process arrive in the order of sending.
 class MpiMail {
  public:
   explicit MpiMail(MPI_Comm comm);
   MpiMail(const MpiMail&) = delete;
   MpiMail& operator=(const MpiMail&) = delete;
 
-  /// Copies header, `words` and data; the memory is free when this returns.
+  /// Copies header, `words` and data; their memory may be reused on return.
   void send(int to, const MpiHeader& header, MpiPayload words, const MpiSegments& data);
-  /// Gives what has come to `take(from, header, payload)`.
+  /// Passes received messages to `take(from, header, payload)`.
   template <class Take>
   void receive(Take&& take) {
     while (const Letterbox* box = arrived()) {
@@ -31,9 +30,9 @@ class MpiMail {
       post_next();
     }
   }
-  /// Lets sends go on; true when all have left.
+  /// Progresses sends; returns true when all are complete.
   bool all_left();
-  /// No message will come any more.
+  /// Called when no message will arrive any more.
   void close();
 
  private:
@@ -41,14 +40,14 @@ class MpiMail {
   struct Letterbox {
     alignas(64) std::array<std::byte, static_cast<size_t>(kMpiMailBytes)> bytes;
   };
-  /// The message in the box at the front, or null.
+  /// Returns the message in the front box, or null.
   const Letterbox* arrived();
-  /// The front box, read, goes to the back.
+  /// Moves the front box, after it was read, to the back.
   void post_next();
   std::unique_ptr<Letterbox> free_box();
 
   MPI_Comm comm_;
-  /// Receives that are posted; boxes fill in the order of their posting, which begins at `front_`.
+  /// Posted receives; boxes fill in the order of posting, which starts at `front_`.
   std::unique_ptr<Letterbox[]> boxes_;
   std::array<MPI_Request, kBoxes> awaited_{};
   size_t front_ = 0;

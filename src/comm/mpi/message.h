@@ -9,7 +9,7 @@
 
 namespace weft {
 
-/// One end of a message between two processes.
+/// One end of a point-to-point message between two processes.
 class MpiMessage : public MpiWork {
  public:
   MpiMessage(MpiTransport& transport, const Collective& call, uint64_t number);
@@ -26,13 +26,13 @@ class MpiMessage : public MpiWork {
   int other_of_world() const { return group().world_rank(call_.root); }
   int64_t bytes() const { return count_ * static_cast<int64_t>(size_of(piece_.dtype)); }
   bool goes_along() const { return padded(bytes()) <= kMpiShortBytes; }
-  /// The data by itself, under that tag.
+  /// Transfers the data separately, under that tag.
   void stream(bool sends, int tag);
 
   Collective call_;
   Piece piece_;
   const int64_t count_;
-  /// Where the other's answer comes.
+  /// The address of the other rank's reply.
   MpiAddress address_;
   bool answered_ = false;
   MpiStreams streams_;

@@ -29,7 +29,7 @@ void MpiCollective::post() {
                    .sequence = number(),
                    .tag = tag_};
   const Collective& call = stored_.call();
-  // Each rank begins with another one.
+  // Each rank starts with a different peer.
   for (int step = 1; step < size(); ++step) {
     const int r = (rank() + step) % size();
     if (call.kind == CollectiveKind::all_to_all) {
@@ -39,7 +39,7 @@ void MpiCollective::post() {
     engine().send(group().world_rank(r), header, std::as_bytes(std::span(&signature_, 1)),
                   is_short(data) ? data : MpiSegments{});
   }
-  // Last: when all others have called already, it begins here.
+  // Comes last: if all others have called already, the exchange starts here.
   engine().routing().join({MpiAddress::Kind::collective, group().id, number(), 0}, *this);
 }
 
@@ -73,7 +73,7 @@ void MpiCollective::begin() {
 
 void MpiCollective::compare_signatures() {
   peer(rank()).signature = signature_;
-  // All compare with the first rank, so that all say the same.
+  // All ranks compare with the first rank, so that all report the same error.
   const Signature& first = peer(0).signature;
   for (int r = 1; r < size(); ++r) {
     const Signature& second = peer(r).signature;
@@ -100,7 +100,7 @@ void MpiCollective::compare_counts() {
   }
 }
 
-/// As if nobody else were there.
+/// Does what the call would do if this were the only rank.
 void MpiCollective::copy_own_parts() {
   if (stored_.call().kind == CollectiveKind::barrier) return;
   std::vector<const void*> published(static_cast<size_t>(size()));

@@ -14,22 +14,22 @@
 
 namespace weft {
 
-/// A collective of processes. Each tells all others what it calls, with its small data; when all
-/// have and it is the same, large data goes straight to those who need it.
+/// A collective of processes. Each rank sends all others a description of its call, with its small
+/// data. When all calls have arrived and agree, large data goes directly to the ranks that need it.
 class MpiCollective final : public MpiWork {
  public:
   MpiCollective(MpiTransport& transport, const Collective& call, uint64_t sequence);
 
  private:
-  /// What is known of another rank.
+  /// The state of another rank.
   struct Peer {
     bool came = false;
     Signature signature;
     int tag = 0;
-    /// Of an all_to_all, that it sends here.
+    /// all_to_all: the elements that it sends to this rank.
     int64_t elements = 0;
     std::vector<std::byte> data;
-    /// Small results of this rank are awaited.
+    /// True when small results of this rank are still to come.
     bool owes_results = false;
     std::vector<std::byte> results;
   };
@@ -72,23 +72,23 @@ class MpiCollective final : public MpiWork {
   std::vector<Peer> peers_;
   int came_ = 1;
   bool begun_ = false;
-  /// The first of two under which data comes here: parts, and results.
+  /// The first of two tags for data to this rank: parts, and results.
   int tag_ = 0;
   MpiStreams streams_;
 
-  /// Of a reduction: what this rank reduces, and how many blocks it has.
+  /// Reductions: the ranges that this rank reduces, and how many of its blocks are done.
   std::vector<PieceRange> own_ranges_;
   size_t reduced_ = 0;
-  /// Others' blocks by number, of those that come by streams.
+  /// Arrivals from other ranks by block number, for blocks that come by streams.
   std::vector<int> arrived_;
   Ref<Storage> scratch_;
-  /// Streams of blocks to this rank, and of results from it; the first and their number.
+  /// Streams of blocks to this rank and of results from it: first index and count of each.
   size_t block_streams_ = 0, block_stream_count_ = 0;
   size_t result_streams_ = 0, result_stream_count_ = 0;
   int results_to_come_ = 0;
 };
 
-/// Small data to its places in memory, segment by segment.
+/// Copies small data to memory, segment by segment.
 void copy_to_segments(const std::vector<std::byte>& data, const MpiSegments& segments);
 
 }  // namespace weft

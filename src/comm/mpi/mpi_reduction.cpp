@@ -18,7 +18,7 @@ void MpiCollective::begin_reduction() {
   }
 }
 
-/// Blocks of all others, a few numbers of them at a time, into scratch memory.
+/// Receives blocks of all other ranks into scratch memory, a few block numbers at a time.
 void MpiCollective::await_blocks() {
   arrived_.assign(own_ranges_.size(), 0);
   const auto in_flight = std::min<size_t>(own_ranges_.size(), kMpiBlocksInFlight);
@@ -71,7 +71,7 @@ void MpiCollective::reduce_what_is_there() {
   if (reduced_ == own_ranges_.size()) send_results();
 }
 
-/// The small blocks of all others came along with their calls.
+/// Reduces small blocks, which arrived with the other ranks' calls.
 void MpiCollective::reduce_blocks_in_payloads() {
   std::vector<const void*> sources(static_cast<size_t>(size()));
   int64_t offset = 0;
@@ -97,7 +97,7 @@ void MpiCollective::reduce(const PieceRange& range, const std::vector<const void
            {parts_.result(range).data, piece.recv_dtype, piece.accumulate}, range.count);
 }
 
-/// Large results go block by block, as they are there; small ones of a rank in one message.
+/// Large results are sent block by block as they complete, a rank's small results in one message.
 void MpiCollective::exchange_results() {
   const MpiSegments own = parts_.results(rank());
   result_streams_ = streams_.count();
@@ -126,7 +126,7 @@ void MpiCollective::exchange_results() {
   }
 }
 
-/// All blocks of this rank are reduced.
+/// Sends small results; called when all blocks of this rank are reduced.
 void MpiCollective::send_results() {
   if (!parts_.shares_results()) return;
   const MpiSegments own = parts_.results(rank());

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "src/comm/check.h"
-#include "src/comm/memory_transport.h"
+#include "src/comm/memory/memory_transport.h"
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/message.h"
 #include "src/comm/mpi/mpi_collective.h"
@@ -56,7 +56,7 @@ Work MpiTransport::start_exchange(const Exchange& call, std::unique_ptr<Exchange
   return {};
 }
 
-/// Mixes well enough that groups which a process is in do not meet by chance.
+/// Hash step, good enough that the groups of a process do not collide by chance.
 static uint64_t mixed(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) + 0x9e3779b97f4a7c15u;
   hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -64,7 +64,7 @@ static uint64_t mixed(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 31);
 }
 
-/// Begins the keys of groups in memory that are parts of groups across hosts.
+/// Marks the keys of in-memory groups that are parts of groups across hosts.
 static constexpr int64_t kMadeByMpi = -2;
 
 std::shared_ptr<Transport> MpiTransport::subgroup(std::span<const int> ranks, std::string name) {
@@ -91,7 +91,7 @@ void MpiTransport::abort(const std::string& reason) {
   const int who = group_.world_rank(rank_);
   engine_->world().abort({who, who, concat("rank ", who, " gave up: ", reason)});
   const MpiEngine::Lock lock = engine_->lock();
-  engine_->poll();  // which tells the others
+  engine_->poll();  // notifies the other processes
 }
 
 World* MpiTransport::world() const { return &engine_->world(); }

@@ -13,29 +13,28 @@ namespace weft {
 
 class MpiEngine;
 
-/// What the members of a group of processes agree on.
+/// Properties of a group of processes that its members agree on.
 struct MpiGroup {
-  /// Tells the group from all others that have a member in common with it; 0 is the world.
+  /// Unique among all groups that share a member with it; 0 is the world.
   uint64_t id = 0;
   std::vector<int> world_ranks = {};
   std::string name = {};
 
   int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
-  /// "rank 1", in a group that is not the world "rank 1 (rank 5 of the world)".
+  /// "rank 1"; in a group that is not the world "rank 1 (rank 5 of the world)".
   std::string rank_in_words(int rank) const;
 };
 
-/// One rank's end of a group whose ranks are processes on any hosts: they send each other messages
-/// of MPI.
+/// One rank's end of a group whose ranks are processes on any hosts; they communicate by MPI.
 class MpiTransport final : public Transport {
  public:
-  /// `hosts[r]` is the host of rank r of the group. The engine has a world.
+  /// `hosts[r]` is the host of rank r of the group. The engine must have a world.
   MpiTransport(std::shared_ptr<MpiEngine> engine, MpiGroup group, int rank, std::vector<int> hosts);
 
   int host_of(int rank) const override { return hosts_[static_cast<size_t>(rank)]; }
   bool in_memory(DeviceKind) const override { return false; }
   Work start(const Collective& call) override;
-  /// There is none: std::invalid_argument.
+  /// Not supported: throws std::invalid_argument.
   void exchange(const Exchange& call, ExchangeReader& reader) override;
   Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
@@ -53,12 +52,12 @@ class MpiTransport final : public Transport {
   std::vector<int> hosts_;
   uint64_t collectives_ = 0;
   uint64_t messages_ = 0;
-  /// How often this rank made each subgroup.
+  /// How often this rank created each subgroup.
   std::map<std::vector<int>, int64_t> subgroups_;
 };
 
-/// This process's end of the group of all of them; `hosts[r]` is the host of rank r. Another
-/// `number` is another such group.
+/// Returns this process's end of the group of all processes; `hosts[r]` is the host of rank r. A
+/// different `number` creates a separate group.
 std::shared_ptr<Transport> mpi_world(const std::shared_ptr<MpiEngine>& engine,
                                      std::vector<int> hosts, uint64_t number = 0);
 

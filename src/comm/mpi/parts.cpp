@@ -7,9 +7,9 @@
 
 namespace weft {
 
-/// One message of MPI; its counts are ints.
+/// Bytes of the longest MPI message; MPI's counts are ints.
 static constexpr int64_t kLongestSegment = int64_t{64} << 20;
-/// Of the memory in which blocks of other ranks wait to be reduced.
+/// Bytes of the memory for blocks of other ranks that are to be reduced.
 static constexpr int64_t kMostScratch = int64_t{64} << 20, kLongestBlock = int64_t{1} << 20;
 
 static int64_t block_bytes_for(int size) {

@@ -8,13 +8,13 @@
 
 namespace weft {
 
-/// Memory, cut where one message of MPI cannot hold it.
+/// Splits memory into segments that each fit into one MPI message.
 MpiSegments segments_of(const void* data, int64_t bytes);
 
-/// Blocks of a rank's data that wait to be reduced at a time.
+/// Blocks of one rank's data that may wait for reduction at a time.
 inline constexpr int64_t kMpiBlocksInFlight = 4;
 
-/// Elements [begin, begin + count) of a piece, which one rank reduces; in the result they lie from
+/// Elements [begin, begin + count) of a piece, which one rank reduces; the result stores them from
 /// `to` on.
 struct PieceRange {
   size_t piece;
@@ -23,35 +23,35 @@ struct PieceRange {
   int64_t to;
 };
 
-/// What one rank of a collective sends to each other rank, and receives from it. Both ends work it
-/// out for themselves.
+/// The data that one rank of a collective sends to and receives from each other rank. Sender and
+/// receiver compute it independently.
 class MpiParts {
  public:
-  /// `call` outlives this.
+  /// `call` must outlive this.
   MpiParts(const Collective& call, int rank, int size);
 
   bool reduces() const { return reduces_; }
-  /// True for an all_reduce so small that both ranks of a pair reduce all of it.
+  /// True for a small all_reduce of two ranks, both of which reduce all of it.
   bool is_direct() const { return direct_; }
-  /// True when ranks tell each other what they have reduced.
+  /// True when ranks send each other their results.
   bool shares_results() const { return call_.kind == CollectiveKind::all_reduce && !direct_; }
 
-  /// What goes to rank r when all have called; of a reduction, r's ranges.
+  /// Returns the data for rank r once all have called; for a reduction, r's ranges.
   MpiSegments to(int r) const;
-  /// Where that of rank r goes; nothing of a reduction.
+  /// Returns where rank r's data is received; empty for a reduction.
   MpiSegments from(int r) const;
-  /// What rank r reduces, cut into blocks.
+  /// Returns the elements that rank r reduces, split into blocks.
   std::vector<PieceRange> ranges(int r) const;
-  /// Bytes of a block at most; a multiple of 64.
+  /// Maximum bytes of a block; a multiple of 64.
   int64_t block_bytes() const { return block_bytes_; }
-  /// A range of what a rank gives to a reduction.
+  /// Returns this rank's input to a reduction for a range.
   MpiSegment source(const PieceRange& range) const;
-  /// A range of the result, in memory.
+  /// Returns the memory of the result for a range.
   MpiSegment result(const PieceRange& range) const;
-  /// The results of rank r.
+  /// Returns the memory of the results that rank r computes.
   MpiSegments results(int r) const;
 
-  /// Bytes that come from other ranks, as they are counted on every kind of interconnect.
+  /// Bytes received from other ranks, counted the same way on every kind of interconnect.
   int64_t received_bytes() const;
 
  private:

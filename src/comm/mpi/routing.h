@@ -11,23 +11,23 @@ namespace weft {
 
 class MpiWork;
 
-/// Whom a short message is for.
+/// The destination of a short message.
 struct MpiAddress {
   enum class Kind : uint8_t { collective, letter, reply };
   Kind kind = Kind::collective;
   uint64_t group = 0;
-  /// The collective's sequence, a letter's tag, the number of the letter that a reply is to.
+  /// The collective's sequence number, a send's tag, or the number of the send replied to.
   uint64_t number = 0;
-  /// The rank that a letter comes from.
+  /// The sending rank of a send.
   int32_t from = 0;
   auto operator<=>(const MpiAddress&) const = default;
 };
 MpiAddress address_of(const MpiHeader& header);
 
-/// Brings short messages to the works that they are for, whichever comes first.
+/// Delivers short messages to the works they are for; either may come first.
 class MpiRouting {
  public:
-  /// The messages of that address go to `work`; of letters only the next one that nobody takes.
+  /// Delivers messages of that address to `work`; of sends, only the next undelivered one.
   void join(const MpiAddress& address, MpiWork& work);
   void leave(const MpiAddress& address, const MpiWork& work);
   void route(const MpiHeader& header, MpiPayload payload);
@@ -37,7 +37,7 @@ class MpiRouting {
     MpiHeader header;
     std::vector<std::byte> payload;
   };
-  /// One of them is empty.
+  /// At least one of the two is empty.
   struct Meeting {
     std::vector<Message> messages;
     std::vector<MpiWork*> works;

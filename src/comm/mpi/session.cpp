@@ -11,11 +11,11 @@
 
 namespace weft {
 
-/// What Open MPI reads when it starts; the user's own settings stay.
+/// Sets variables that Open MPI reads at startup, unless the user has set them.
 static void set_knobs() {
-  // A receiver that copies from the sender's memory by itself would go on after the sender gave up.
+  // With single copy, a receiver reads the sender's memory even after the sender has aborted.
   setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-  // Above 4 KiB by default, which would make two short messages of one.
+  // The default is 4 KiB, which would split a short message in two.
   setenv("OMPI_MCA_btl_vader_eager_limit", "16384", 0);
   const char* local_ranks = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   if (local_ranks && std::atoi(local_ranks) > available_cores()) {
@@ -73,7 +73,7 @@ int MpiSession::greatest_tag() const {
   int* tag = nullptr;
   int found = 0;
   check_mpi(MPI_Comm_get_attr(comm_, MPI_TAG_UB, &tag, &found), "MPI_Comm_get_attr");
-  return found ? *tag : 32767;  // what the standard grants
+  return found ? *tag : 32767;  // the standard's minimum
 }
 
 void MpiSession::end() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// MPI's own C++ interface is long dead, and does not compile without warnings.
+// MPI's own C++ interface was removed from the standard and does not compile without warnings.
 #define OMPI_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX
 #include <mpi.h>
@@ -12,7 +12,7 @@
 
 namespace weft {
 
-/// std::runtime_error naming the call unless MPI says that it succeeded.
+/// Throws std::runtime_error with the name of the call unless it succeeded.
 inline void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) [[likely]]
     return;
@@ -22,13 +22,13 @@ inline void check_mpi(int code, const char* call) {
   fail_call(call, text);
 }
 
-/// This process in MPI: a communicator of all processes that is weft's alone.
+/// This process in MPI, with a communicator of all processes that only weft uses.
 class MpiSession {
  public:
   /// Initialises MPI unless the program has done so. Called by all processes. std::runtime_error
-  /// when the program did so with less than MPI_THREAD_MULTIPLE, or has finalised it. Ends the
-  /// process with a sentence when MPI has not begun within the deadline: it waits for all processes
-  /// of the job, and cannot be told to stop.
+  /// when the program initialised it below MPI_THREAD_MULTIPLE, or has finalised it. MPI_Init waits
+  /// for all processes of the job and cannot be cancelled: if it exceeds the deadline, this ends
+  /// the process with a message.
   explicit MpiSession(std::chrono::milliseconds deadline);
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
@@ -36,9 +36,9 @@ class MpiSession {
   MPI_Comm comm() const { return comm_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
-  /// The greatest tag of a message.
+  /// The greatest tag that MPI allows.
   int greatest_tag() const;
-  /// Finalises MPI if this initialised it. Called by all processes.
+  /// Finalises MPI if this object initialised it. Called by all processes.
   void end();
 
  private:

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Segments of a stream under way at a time.
+/// Segments of a stream in transit at a time.
 static constexpr size_t kInFlight = 4;
 
 size_t MpiStreams::add(MpiEngine& engine, MpiWork& owner, MpiStream stream) {

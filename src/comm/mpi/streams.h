@@ -10,15 +10,14 @@ namespace weft {
 class MpiEngine;
 class MpiWork;
 
-/// Segments that go to or come from one process, one after the other under one tag, a few at a
-/// time.
+/// Segments sent to or received from one process, in order under one tag, a few at a time.
 struct MpiStream {
   bool sends;
-  /// Of the world.
+  /// Rank in the world.
   int peer;
   int tag;
   MpiSegments segments;
-  /// Segments that may be posted.
+  /// The number of segments that may be posted.
   size_t allowed;
   size_t posted = 0;
   size_t done = 0;
@@ -29,9 +28,9 @@ struct MpiStream {
 /// The streams of one call.
 class MpiStreams {
  public:
-  /// Begins with what is allowed; returns its number.
+  /// Starts the allowed segments; returns the stream's number.
   size_t add(MpiEngine& engine, MpiWork& owner, MpiStream stream);
-  /// A transfer ended: of which stream, which segment.
+  /// A completed transfer: its stream and segment.
   struct Ended {
     size_t stream;
     size_t segment;

@@ -5,8 +5,8 @@
 
 namespace weft {
 
-/// Takes SIGTERM, by which launchers end the processes of a job when one of them is gone, so that
-/// this one can say what it waited for. Leaves a program's own handler alone.
+/// Handles SIGTERM, with which launchers end a job's processes when one of them has exited, so that
+/// this process can report what it was waiting for. Keeps a handler that the program has installed.
 class Termination {
  public:
   Termination();
@@ -14,9 +14,9 @@ class Termination {
   Termination(const Termination&) = delete;
   Termination& operator=(const Termination&) = delete;
 
-  /// True when the signal has come.
+  /// True when the signal was received.
   bool is_asked() const;
-  /// Ends the process as the signal would have.
+  /// Ends the process as the signal would have done.
   [[noreturn]] void obey() const;
 
  private:

@@ -10,19 +10,19 @@
 
 namespace weft {
 
-/// What a short message between two processes is about.
+/// Kinds of short messages between two processes.
 enum class MpiTopic : int32_t {
   /// A string of `MpiEngine::all_gather`.
   bootstrap,
   /// A rank calls a collective: its Signature, then its small data.
   call,
-  /// What a rank has reduced, small.
+  /// Small results that a rank has reduced.
   results,
-  /// The begin of a send, with its small data.
+  /// The start of a send, with its data if small.
   letter,
-  /// The receiver awaits the data of a letter.
+  /// The receiver is ready for the data of a send.
   grant,
-  /// The receiver has the data of a letter.
+  /// The receiver has the data of a send.
   taken,
   /// The world is aborted: the failure's text.
   failure,
@@ -30,17 +30,17 @@ enum class MpiTopic : int32_t {
   end
 };
 
-/// Begins each short message. Which numbers mean something depends on the topic.
+/// Header of each short message. The topic determines which fields are used.
 struct MpiHeader {
   MpiTopic topic = MpiTopic::call;
-  /// The sender's rank in the group; of a failure, the rank at fault.
+  /// The sender's rank in the group; for a failure, the rank at fault.
   int32_t from = -1;
   uint64_t group = 0;
-  /// Of the collective, of the bootstrap, or the sender's number of a letter.
+  /// Number of the collective or bootstrap, or the sender's number of a send.
   uint64_t sequence = 0;
-  /// call: that are sent to the receiver of the message; letter: that are sent; bootstrap: bytes.
+  /// call: elements sent to this receiver; letter: elements sent; bootstrap: bytes.
   int64_t elements = 0;
-  /// call and grant: MPI's tag under which data is awaited; letter: the user's tag.
+  /// call and grant: MPI tag under which data is expected; letter: the user's tag.
   int32_t tag = 0;
   DType dtype = DType::f32;
   /// failure: a whole deadline has passed already.
@@ -49,19 +49,19 @@ struct MpiHeader {
 };
 static_assert(sizeof(MpiHeader) % 8 == 0);
 
-/// Bytes one after the other in memory.
+/// Contiguous bytes in memory.
 struct MpiSegment {
   std::byte* data;
   int64_t bytes;
 };
 using MpiSegments = std::vector<MpiSegment>;
 
-/// Data of up to so many bytes goes along with a short message.
+/// Data of up to this many bytes is sent along with a short message.
 inline constexpr int64_t kMpiShortBytes = 8192;
-/// Room of a short message.
+/// Capacity of a short message.
 inline constexpr int64_t kMpiMailBytes = kMpiShortBytes + 512;
 
-/// In a short message each segment begins at a multiple of 8 bytes.
+/// Rounds up to 8 bytes, at multiples of which segments start in a short message.
 constexpr int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 inline int64_t padded_bytes(const MpiSegments& segments) {
   int64_t bytes = 0;

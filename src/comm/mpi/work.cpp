@@ -7,16 +7,16 @@
 #include <chrono>
 #include <utility>
 
+#include "src/comm/memory/pending.h"
 #include "src/comm/mpi/engine.h"
-#include "src/comm/pending.h"
 #include "src/comm/world.h"
 
 namespace weft {
 
-/// How long a message may be on its way between processes of one host.
+/// Longest time that a message may be in transit between processes of one host.
 static constexpr std::chrono::seconds kLongestWay{1};
-/// Who is late may itself wait for another rank, with which it shares memory, and knows better who
-/// is at fault: it speaks first, though its wait began a little later.
+/// A late rank may itself be blocked on a rank with which it shares memory, and knows better which
+/// rank is at fault. It gets this much extra time to report first, even if its wait started later.
 static constexpr std::chrono::milliseconds kOthersFirst{500};
 
 MpiWork::MpiWork(MpiTransport& transport, uint64_t number)
@@ -26,7 +26,7 @@ MpiWork::MpiWork(MpiTransport& transport, uint64_t number)
       waiter_(transport.engine().world().spins()),
       exceptions_(std::uncaught_exceptions()) {}
 
-/// What fails on the way ends this call with that error, and the world.
+/// An error in `next` ends this call with that error, and aborts the world.
 template <class Step>
 void MpiWork::step(Step&& next) noexcept {
   if (done_) return;
@@ -68,7 +68,7 @@ void MpiWork::wait() {
 void MpiWork::wait_quietly() noexcept {
   const MpiEngine::Caller caller(engine());
   while (!engine().advance(*this)) {
-    // Others may wait for those before they call this one.
+    // Other ranks may wait for this rank's other works before they make this call.
     PendingWork::advance_all();
     if (pause()) look_around();
   }
@@ -96,7 +96,7 @@ void MpiWork::drop() noexcept {
   wait_quietly();
 }
 
-/// The caller does.
+/// Called on the caller's thread.
 void MpiWork::see_end() {
   transport_.add_received(received_);
   flight_.received(received_);
@@ -106,10 +106,10 @@ void MpiWork::see_end() {
   write_flight_record(text_of(error_));
 }
 
-/// Between two polls; true when a look around is due.
+/// Waits between two polls; returns true when `look_around` is due.
 bool MpiWork::pause() {
   if (!engine().is_moving()) return waiter_.pause();
-  // Large data goes on only while both ends poll.
+  // Large data progresses only while both ends poll.
   sched_yield();
   waiter_.look_at_clock();
   return true;
@@ -120,17 +120,17 @@ void MpiWork::look_around() noexcept {
   step([&] {
     if (engine().world().is_aborted()) throw_echo();
     engine().world().is_waiting(group().world_rank(rank()));
-    // The others have come so far: what is waited for next may take as long.
+    // The call has progressed: the next wait gets the full deadline again.
     if (std::exchange(has_moved_, false)) waiter_ = Waiter(engine().world().spins());
     check_missing_ranks();
   });
-  if (engine().world().is_aborted()) engine().poll();  // which tells the others
+  if (engine().world().is_aborted()) engine().poll();  // notifies the other processes
 }
 
 void MpiWork::throw_echo() const {
   const WorldFailure failure = engine().world().failure();
   std::string text = concat(title(), ": given up: ", failure.text);
-  // Nobody knows who is at fault, but for those who are not here.
+  // When no rank is known to be at fault, list the missing ones.
   if (failure.rank < 0) text += concat("; ", who_is_missing(""));
   throw CommError(text, failure.rank, words(), number());
 }
@@ -138,7 +138,7 @@ void MpiWork::throw_echo() const {
 void MpiWork::check_missing_ranks() {
   for (const int rank : silent()) {
     const int world_rank = group().world_rank(rank);
-    // What it said before it ended came before its end, or soon after its process was gone.
+    // Its messages arrive before its end message, or soon after its process has exited.
     const bool is_gone = waiter_.waited() > kLongestWay && engine().world().is_gone(world_rank);
     if (!engine().has_ended(world_rank) && !is_gone) continue;
     fail_with(concat(title(), ": ", group().rank_in_words(rank), " ",

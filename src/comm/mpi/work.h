@@ -14,11 +14,11 @@
 
 namespace weft {
 
-/// A call of one rank that has begun and not ended. It advances when messages come for it, on
-/// whichever thread polls the engine. Derived classes say how.
+/// A call of one rank in progress. Messages advance it on whichever thread polls the engine.
+/// Derived classes implement the kinds of calls.
 class MpiWork : public Work::State {
  public:
-  /// `number`: of the collective or message, as people count.
+  /// `number` is that of the collective or message, as shown in errors.
   MpiWork(MpiTransport& transport, uint64_t number);
   MpiWork(const MpiWork&) = delete;
   MpiWork& operator=(const MpiWork&) = delete;
@@ -28,13 +28,13 @@ class MpiWork : public Work::State {
   bool test() final;
   void drop() noexcept final;
 
-  // The engine's lock is held in all that follows.
+  // The caller of all following functions holds the engine's lock.
 
-  /// Begins the call.
+  /// Starts the call.
   void start() noexcept;
-  /// A short message for this call.
+  /// Handles a short message for this call.
   void receive(const MpiHeader& header, MpiPayload payload) noexcept;
-  /// A transfer of this call has ended.
+  /// Handles the end of a transfer of this call.
   void transferred(uint64_t token) noexcept;
   bool is_done() const { return done_; }
 
@@ -42,14 +42,14 @@ class MpiWork : public Work::State {
   virtual void post() = 0;
   virtual void take(const MpiHeader& header, MpiPayload payload) = 0;
   virtual void moved(uint64_t token) = 0;
-  /// No message is for this call any more.
+  /// Stops routing messages to this call.
   virtual void leave() noexcept = 0;
 
-  /// Ranks of the group that have not said what this call waits for.
+  /// Ranks of the group that have not sent the message that this call waits for.
   virtual std::vector<int> silent() const = 0;
-  /// Ranks that have, but whose part is not over.
+  /// Ranks that have, but whose transfers are incomplete.
   virtual std::vector<int> slow() const = 0;
-  /// What a silent rank has not done, in words: "call it".
+  /// The action missing from a silent rank: "call it".
   virtual const char* missed() const = 0;
   /// "all_reduce(sum, f32, [16])".
   virtual std::string words() const = 0;
@@ -57,11 +57,11 @@ class MpiWork : public Work::State {
   virtual std::string prefix() const = 0;
   std::string title() const { return prefix() + words(); }
 
-  /// All is there.
+  /// Marks the call as complete.
   void finish() noexcept;
   /// Aborts the world with that error and throws it; `at_fault` is a rank of the group.
   [[noreturn]] void fail_with(const std::string& text, int at_fault, bool was_late = false);
-  /// Bytes from other ranks, counted for the communicator when the caller sees the end.
+  /// Adds bytes from other ranks; they count for the communicator when the caller sees the end.
   void add_received(int64_t bytes) { received_ += bytes; }
 
   MpiEngine& engine() const { return transport_.engine(); }
@@ -89,10 +89,10 @@ class MpiWork : public Work::State {
   const std::shared_ptr<Transport> keep_;
   const uint64_t number_;
   Waiter waiter_;
-  /// Begun and ended on the rank's thread.
+  /// Started and ended on the rank's thread.
   FlightOperation flight_;
   bool done_ = false;
-  /// A transfer ended since it last looked around.
+  /// A transfer has completed since the last `look_around`.
   bool has_moved_ = false;
   int exceptions_;
   int64_t received_ = 0;

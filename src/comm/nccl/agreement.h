@@ -12,8 +12,8 @@
 
 namespace weft {
 
-/// Finds ranks that call different things on their GPUs: NCCL would hang, or give wrong numbers.
-/// They compare what they called, over the host, at the first call and every 64th.
+/// Detects ranks that make different calls on their GPUs: NCCL would hang or compute wrong numbers.
+/// Ranks compare their calls, over the host, at the first call and every 64th.
 class NcclAgreement {
  public:
   static constexpr uint64_t kCalls = 64;
@@ -21,15 +21,15 @@ class NcclAgreement {
   explicit NcclAgreement(std::shared_ptr<Transport> host)
       : host_(std::move(host)), hashes_(kCalls), calls_(kCalls) {}
 
-  /// A call, and how it is done; CommError naming a rank and a call in which ranks differ.
+  /// Records a call and its variant; CommError naming a rank and a call when ranks differ.
   void add(const NcclCallName& call, uint64_t how);
-  /// An all_to_all's counts, pair by pair; CommError naming a pair that differs.
+  /// Compares an all_to_all's counts pair by pair; CommError naming a pair that differs.
   void compare_counts(const NcclCallName& call, std::span<const int64_t> sent,
                       std::span<const int64_t> expected);
 
  private:
   void compare();
-  /// Aborts the world with the first call in which a rank differs from the first, and throws it.
+  /// Aborts the world with the first call in which a rank differs from rank 0, and throws.
   [[noreturn]] void fail_diverged();
   /// Aborts the world with that text; `at_fault` is a rank of the group.
   [[noreturn]] void fail(const NcclCallName& call, int at_fault, const std::string& text);
@@ -38,7 +38,7 @@ class NcclAgreement {
 
   std::shared_ptr<Transport> host_;
   uint64_t last_ = 0, hash_ = 0;
-  /// The last ones, by number.
+  /// The last calls, by number.
   std::vector<uint64_t> hashes_;
   std::vector<NcclCallName> calls_;
 };

@@ -5,16 +5,16 @@
 #include <thread>
 #include <utility>
 
-#include "src/comm/pending.h"
+#include "src/comm/memory/pending.h"
 #include "src/comm/waiter.h"
-#include "src/cuda/runtime.h"
-#include "src/cuda/staging.h"
+#include "src/device/cuda/runtime.h"
+#include "src/device/cuda/staging.h"
 
 namespace weft {
 
 using Clock = std::chrono::steady_clock;
 
-/// A rank that ends in order waits so long for those that may have gone without a word.
+/// Longest time that an orderly end waits for the other ranks, which may have exited.
 static constexpr std::chrono::seconds kLongestEnd{5};
 
 std::string NcclCallName::title() const {
@@ -23,11 +23,11 @@ std::string NcclCallName::title() const {
   return concat(one, ", or one up to number ", last_of_graph, " of the same graph");
 }
 
-/// Those that a thread made; any thread may let go of the last of what holds one.
+/// The lanes that one thread created; any thread may destroy a lane.
 struct NcclLane::OfThread {
   std::mutex mutex;
   std::vector<NcclLane*> lanes;
-  /// Null when the calling thread made none, or ends.
+  /// Null when the calling thread has created none, or is ending.
   static constinit inline thread_local OfThread* here = nullptr;
 
   static const std::shared_ptr<OfThread>& current() {
@@ -96,7 +96,7 @@ bool NcclLane::finish_in_time() {
       if (status.is_ready || !status.error.empty()) return status.is_ready;
       if (waiter.pause()) waiter.look_at_clock();
     }
-  } catch (const std::exception&) {  // the driver may have gone before the last tensor
+  } catch (const std::exception&) {  // the driver may have shut down before
   }
   return false;
 }
@@ -105,7 +105,7 @@ void NcclLane::end_at_once() {
   if (!communicator_) return;
   void* ended = std::exchange(communicator_, nullptr);
   if (is_recorded_) {
-    // It waits until the graphs that hold its calls are gone.
+    // nccl::abort waits until the graphs that contain its calls are destroyed.
     std::thread([ended] { nccl::abort(ended); }).detach();
   } else {
     nccl::abort(ended);
@@ -146,7 +146,7 @@ void NcclLane::check_results() {
   if (!communicator_) check_locked(under_way_.empty() ? first_ : under_way_.front().call);
 }
 
-/// Passed, there is a communicator: it ends with a failure of its own or the world's.
+/// Throws the lane's failure or the world's; when it returns, there is a communicator.
 void NcclLane::check_locked(const NcclCallName& call) const {
   if (failure_) std::rethrow_exception(failure_);
   if (!world_.is_aborted()) return;
@@ -181,7 +181,7 @@ std::chrono::milliseconds NcclLane::period() const {
 }
 
 void NcclLane::look() noexcept {
-  // Its owner is using it, and looks at the clock by itself.
+  // The lock is held by the owner, which checks the time itself.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || !communicator_) return;
   try {
@@ -211,7 +211,7 @@ void NcclLane::look_at_front(Clock::time_point now) {
   }
 }
 
-/// The next one's time begins: before, it could not go on.
+/// Starts the next call's time, because it could not progress before.
 void NcclLane::pass(Clock::time_point now) {
   under_way_.pop_front();
   if (!under_way_.empty()) under_way_.front().since = now;

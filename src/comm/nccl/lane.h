@@ -16,66 +16,66 @@
 
 namespace weft {
 
-/// A call on GPUs, in words for errors.
+/// Identifies a call on GPUs in error messages.
 struct NcclCallName {
   std::string group;
   uint64_t number = 0;
   Signature signature = {};
-  /// Calls of a graph are done together: up to which number.
+  /// Calls of a graph are replayed together: the number of the last one.
   uint64_t last_of_graph = 0;
 
   /// "world/dp: nccl all_gather(f32, [16]) number 7".
   std::string title() const;
 };
 
-/// One rank's communicator of NCCL for what one of its streams is for, and the calls under way on
-/// it. The watchdog ends it, and the world, when one of them is not done within the deadline.
+/// One rank's NCCL communicator for one stream role, and the calls in progress on it. When a call
+/// is not done within the deadline, the watchdog aborts the communicator and the world.
 class NcclLane final : private Watched {
  public:
-  /// `group` is the host's end of the group, which outlives this. Called by all ranks of it, with
-  /// one `id`; CommError naming `first` when they do not come within the deadline.
+  /// Called by all ranks of `group` with the same `id`; CommError naming `first` when they do not
+  /// call within the deadline. `group` is the host's end of the group and must outlive this.
   NcclLane(const Transport& group, const nccl::UniqueId& id, Device device,
            const NcclCallName& first);
   ~NcclLane() override;
   NcclLane(const NcclLane&) = delete;
   NcclLane& operator=(const NcclLane&) = delete;
 
-  /// A graph holds calls of it from now on.
+  /// Marks the communicator as used by a graph.
   void outlives_calls() {
     const std::lock_guard lock(mutex_);
     is_recorded_ = true;
   }
-  /// A call begins, and is watched from here on.
+  /// Starts a call; the watchdog watches it from here on.
   void begin(const NcclCallName& call);
   /// Queues a part of the call. CommError when that fails.
   void queue(const NcclCallName& call, std::span<const nccl::Move> moves, const Stream& stream);
-  /// All that began is queued, and done when `event` is.
+  /// Marks all started calls as queued; they are done when `event` is reached.
   void queued(const std::shared_ptr<void>& event);
-  /// CommError when the lane is of no more use, or the world has failed.
+  /// Throws CommError when the lane is unusable or the world has failed.
   void check(const NcclCallName& call);
 
  private:
   struct UnderWay {
     NcclCallName call;
     std::chrono::steady_clock::time_point since;
-    /// Null until it is queued.
+    /// Null until the call is queued.
     std::shared_ptr<void> event = {};
   };
 
-  /// CommError when a call of the calling thread's lanes was given up: what it should have made is
-  /// not there.
+  /// Throws CommError when a call on the calling thread's lanes was aborted: its results are
+  /// invalid.
   static void check_all_results();
   void check_results();
   void check_locked(const NcclCallName& call) const;
   void look() noexcept override;
   std::chrono::milliseconds period() const override;
-  /// Returns when NCCL has begun what it was told to begin last.
+  /// Returns when NCCL has started the last operation.
   void await(const NcclCallName& call);
   void pass(std::chrono::steady_clock::time_point now);
   void look_at_front(std::chrono::steady_clock::time_point now);
   std::string who_has_ended() const;
   void fail_late(const NcclCallName& call);
-  /// Ends the lane and the world. The mutex is held.
+  /// Aborts the lane and the world. The caller holds the mutex.
   void fail(const NcclCallName& call, const std::string& why, bool was_late);
   void end_at_once();
   bool finish_in_time();
@@ -84,13 +84,13 @@ class NcclLane final : private Watched {
   World& world_;
   const Device device_;
   const NcclCallName first_;
-  /// What the owner's thread and the watchdog's do to the communicator.
+  /// Serialises the owner's and the watchdog's use of the communicator.
   std::mutex mutex_;
   void* communicator_ = nullptr;
   std::exception_ptr failure_;
   std::deque<UnderWay> under_way_;
   bool is_recorded_ = false;
-  /// This one among them.
+  /// The lanes of the owner's thread, including this one.
   struct OfThread;
   const std::shared_ptr<OfThread> siblings_;
 };

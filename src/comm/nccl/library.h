@@ -13,15 +13,14 @@
 
 namespace weft::nccl {
 
-// What weft asks of NCCL. One of three files gives it: library_nccl.cpp (GPUs),
-// emulated/library.cpp (tests without one; ranks are threads), library_absent.cpp (builds without
-// it). A failed call is a std::runtime_error naming it. No call blocks: what has begun is asked
-// for by `status`.
+// weft's interface to NCCL, implemented by library_nccl.cpp (GPUs), emulated/library.cpp (tests
+// without one; ranks are threads) or library_absent.cpp (builds without it). A failed call throws a
+// std::runtime_error with its name. Calls do not block: `status` returns their progress.
 
-/// Tells the ranks that mean to be one communicator from all others.
+/// Identifies the ranks that create one communicator together.
 using UniqueId = std::array<std::byte, 128>;
 
-/// One rank's part in one thing that ranks do together.
+/// One rank's part in an NCCL operation.
 struct Move {
   enum class Kind : uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, send, recv };
   Kind kind;
@@ -31,30 +30,30 @@ struct Move {
   int64_t count;
   DType dtype;
   ReduceOp op = ReduceOp::sum;
-  /// Of broadcast; the other rank of send and recv.
+  /// The root of a broadcast; the other rank of send and recv.
   int root = 0;
 };
 
-/// How what a communicator began last does.
+/// The state of a communicator's last operation.
 struct Status {
   bool is_ready = false;
-  /// Why the communicator is of no more use; empty while it is.
+  /// Why the communicator is unusable; empty while it is usable.
   std::string error = {};
 };
 
 bool is_present();
 
 UniqueId new_id();
-/// Begins one rank's communicator of `ranks` on a device.
+/// Starts creating one rank's communicator of `ranks` on a device.
 void* begin(int ranks, const UniqueId& id, int rank, int device);
-/// Begins to queue moves, as one, on a stream. When the communicator is ready they are queued.
+/// Starts queueing moves, as one group, on a stream; they are queued when the status is ready.
 void queue(void* communicator, std::span<const Move> moves, const Stream& stream);
 Status status(void* communicator);
-/// Begins to end: ready when nothing of it is under way any more.
+/// Starts an orderly end; the status is ready when no operation is in progress any more.
 void finish(void* communicator);
-/// After `finish`.
+/// To be called after `finish`.
 void destroy(void* communicator) noexcept;
-/// Ends it at once; what is under way on the device ends too, without a result.
+/// Aborts it at once; operations in progress on the device end without a result.
 void abort(void* communicator) noexcept;
 
 }  // namespace weft::nccl

@@ -6,7 +6,7 @@ namespace weft::nccl {
 
 bool is_present() { return false; }
 
-// Nothing below is reached: groups of ranks ask first.
+// Never called: callers check `is_present` first.
 
 [[noreturn]] static void refuse_nccl() { throw_runtime_error("this build of weft has no NCCL"); }
 

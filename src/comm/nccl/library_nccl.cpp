@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "src/cuda/runtime.h"
+#include "src/device/cuda/runtime.h"
 #include "weft/error.h"
 
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 26, 0),
@@ -30,10 +30,10 @@ static void check_nccl(const char* call, ncclResult_t result, ncclComm_t comm = 
 
 bool is_present() { return true; }
 
-/// What NCCL reads when it is first used; the user's own settings stay.
+/// Sets variables that NCCL reads at its first use, unless the user has set them.
 static void set_nccl_knobs() {
-  // Kernels of several communicators run in the order of their calls, which is the same on all
-  // ranks: otherwise each could hold the multiprocessors that another one's peer waits for.
+  // Runs kernels of several communicators in the order of their calls, which is the same on all
+  // ranks. Otherwise each could occupy the SMs that another one's peer waits for.
   static const int done = setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   static_cast<void>(done);
 }
@@ -81,7 +81,7 @@ static ncclDataType_t type_of(DType dtype) {
 static ncclRedOp_t op_of(const Move& move) {
   switch (move.op) {
     case ReduceOp::avg:
-      return ncclAvg;  // of floating numbers: each times 1/N before it is added
+      return ncclAvg;  // floating dtypes: multiplies each by 1/N before adding
     case ReduceOp::max:
       return ncclMax;
     case ReduceOp::min:

@@ -11,9 +11,9 @@
 #include "src/comm/nccl/program.h"
 #include "src/comm/nccl/received.h"
 #include "src/comm/work_state.h"
-#include "src/cuda/capture.h"
-#include "src/cuda/runtime.h"
-#include "src/cuda/stream_role.h"
+#include "src/device/cuda/capture.h"
+#include "src/device/cuda/runtime.h"
+#include "src/device/cuda/stream_role.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/graph.h"
@@ -22,7 +22,7 @@ namespace weft {
 
 namespace {
 
-/// A call that is queued: it has its place in the order of its stream already.
+/// A queued call, which is already ordered in its stream.
 class NcclWork final : public Work::State {
  public:
   NcclWork(std::shared_ptr<Transport> host, std::shared_ptr<NcclLane> lane, NcclCallName call,
@@ -54,13 +54,13 @@ class NcclWork final : public Work::State {
       if (!is_recorded_ && std::uncaught_exceptions() > exceptions_) host_->abort(call_.title());
       join();
       flight_.ended();
-    } catch (const std::exception&) {  // of the device, whose next call says so again
+    } catch (const std::exception&) {  // a device error, which its next call reports
       flight_.failed();
     }
   }
 
  private:
-  /// The current stream goes on after the call.
+  /// Makes the current stream wait for the call.
   void join() {
     is_joined_ = true;
     const Stream now = current_stream(stream_.device);
@@ -72,7 +72,7 @@ class NcclWork final : public Work::State {
   const NcclCallName call_;
   const Stream stream_;
   const std::shared_ptr<void> event_;
-  /// Of a graph's record: it is not under way.
+  /// Recorded in a graph: not in progress itself.
   const bool is_recorded_;
   FlightOperation flight_;
   const int exceptions_;
@@ -97,7 +97,7 @@ NcclCallName NcclGroup::named(const Collective& call, uint64_t number) const {
   NcclCallName name{host_->name(), number};
   const bool is_message = call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv;
   sign(call, name.signature);
-  // Both ends of a message are one call.
+  // Both ends of a message have the same signature.
   if (is_message)
     name.signature.hash = static_cast<uint64_t>(call.pieces[0].dtype) ^
                           static_cast<uint64_t>(call.pieces[0].counts[0]) << 8;
@@ -159,13 +159,13 @@ void NcclGroup::queue(const Collective& call, const NcclCallName& name, NcclLane
   }
 }
 
-/// How a call is done, which all ranks must do alike.
+/// Encodes how a call is carried out, which must be the same on all ranks.
 static uint64_t way_of(int role, bool is_recorded) {
   return static_cast<uint64_t>(role) << 2 | (is_recorded ? 2 : 0) |
          (reduces_in_rank_order() ? 1 : 0);
 }
 
-/// NCCL would hang, or take wrong elements, where the two of a pair differ.
+/// When the two ranks of a pair differ, NCCL would hang or read wrong elements.
 void NcclGroup::compare_counts(const Collective& call, const NcclCallName& name) {
   if (call.kind != CollectiveKind::all_to_all) return;
   agreement_->compare_counts(name, call.pieces[0].counts, call.recv_counts);

@@ -15,26 +15,26 @@ namespace weft {
 
 class Graph;
 
-/// One rank's end of a group of ranks as to memory of GPUs: communicators of NCCL, one for each
-/// role of the current stream, made at the first call on it. Calls are queued on the current
-/// stream; the host waits for the others at the first call of a role, and every 64th. Those that a
-/// graph records are made each time that it is played.
+/// One rank's end of a group for GPU memory: NCCL communicators, one per role of the current
+/// stream, created at the first call on it. Calls are queued on the current stream; the host waits
+/// for the other ranks at the first call of a role and at every 64th. Calls recorded in a graph are
+/// repeated by each replay.
 class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
  public:
-  /// `host` is the group's end for memory of the host, with a world.
+  /// `host` is the group's end for host memory; it must have a world.
   explicit NcclGroup(std::shared_ptr<Transport> host);
 
-  /// All pieces are on one GPU. Messages of a pair of ranks are received in the order in which they
-  /// were sent, whatever their tags.
+  /// All pieces must be on one GPU. Messages between two ranks are received in the order in which
+  /// they were sent; tags are ignored.
   Work start(const Collective& call);
 
   /// Bytes received so far.
   int64_t received() const;
-  /// Made so far.
+  /// Calls made so far.
   int64_t calls() const;
 
  private:
-  /// Two ranks that send each other messages.
+  /// Returns the group of this rank and `other`, for messages.
   NcclGroup& pair_with(int other);
   Work start_here(const Collective& call);
   Work record(const Collective& call, Graph& graph);
@@ -47,15 +47,15 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
              const Stream& stream);
 
   const std::shared_ptr<Transport> host_;
-  /// The same ranks, for what they say to each other about their GPUs.
+  /// A group of the same ranks, for host messages about their GPUs.
   std::shared_ptr<Transport> control_;
   std::optional<NcclAgreement> agreement_;
   uint64_t calls_ = 0;
   int64_t received_ = 0;
-  /// By device and role.
+  /// Keyed by device and role.
   std::map<std::pair<int, int>, std::shared_ptr<NcclLane>> lanes_;
   std::map<int, std::shared_ptr<NcclGroup>> pairs_;
-  /// What is being recorded, or was last.
+  /// The calls of the current or last recording.
   std::weak_ptr<RecordedCalls> recorded_;
 };
 

@@ -9,8 +9,8 @@
 
 namespace weft {
 
-/// One rank's end of a group whose ranks do not see each other's GPUs: what lies on them is
-/// exchanged by NCCL, all else by another transport of the same ranks.
+/// One rank's end of a group whose ranks cannot access each other's GPUs: GPU memory is exchanged
+/// by NCCL, all else by another transport of the same ranks.
 class NcclTransport final : public Transport {
  public:
   explicit NcclTransport(std::shared_ptr<Transport> host);
@@ -35,7 +35,7 @@ class NcclTransport final : public Transport {
   mutable CommunicatorTraffic sum_;
 };
 
-/// The transport, or one that also exchanges memory of GPUs where this build has NCCL.
+/// Returns the transport, or one that also exchanges GPU memory when this build has NCCL.
 std::shared_ptr<Transport> with_nccl(std::shared_ptr<Transport> host);
 
 }  // namespace weft

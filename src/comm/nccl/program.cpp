@@ -104,7 +104,7 @@ class Writer {
     add({Kind::broadcast, from, to, piece.counts[0], piece.dtype, ReduceOp::sum, call_.root});
   }
 
-  /// This rank's own part to `to`, and the others' to their places in `whole`.
+  /// Stores this rank's own part to `to`, and receives the others' parts into `whole`.
   void receive_parts(size_t round, const Piece& piece, std::span<const int64_t> counts, void* whole,
                      DType dtype) {
     for (int r = 0; r < size_; ++r) {
@@ -127,7 +127,7 @@ class Writer {
     receive_parts(0, piece, piece.counts, piece.recv, piece.dtype);
   }
 
-  /// Where NCCL may write a result itself: else it is converted or added afterwards.
+  /// Returns where NCCL writes a result: directly, or to scratch if it must be converted or added.
   void* target_of(const Piece& piece, int64_t count) {
     if (piece.recv_dtype == piece.dtype && !piece.accumulate) return piece.recv;
     if (count == 0) return piece.recv;
@@ -149,7 +149,7 @@ class Writer {
     reduce_parts(piece, piece.counts, piece.recv);
   }
 
-  /// Each rank gets its part of all ranks', and reduces them in their order.
+  /// Each rank receives its part from all ranks and reduces the parts in rank order.
   void reduce_parts(const Piece& piece, std::span<const int64_t> counts, void* to) {
     const int64_t own = at(counts, rank_);
     const size_t bytes = static_cast<size_t>(own) * size_of(piece.dtype);

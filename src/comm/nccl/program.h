@@ -11,7 +11,7 @@
 
 namespace weft {
 
-/// What a rank does by itself after moves: reduces sources to a result, or copies one.
+/// Local work of a rank after moves: reduces sources to a result, or copies one.
 struct NcclStep {
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::f32;
@@ -20,21 +20,21 @@ struct NcclStep {
   int64_t count = 0;
 };
 
-/// Moves that are queued as one, and what comes after them.
+/// Moves that are queued as one group, and the steps after them.
 struct NcclRound {
   std::vector<nccl::Move> moves = {};
   std::vector<NcclStep> steps = {};
 };
 
-/// One rank's part of a collective as NCCL does it.
+/// One rank's part of a collective, as a sequence of NCCL moves and local steps.
 struct NcclProgram {
   std::array<NcclRound, 2> rounds = {};
-  /// Memory between moves and steps, of the current stream.
+  /// Temporary memory of moves and steps, owned by the current stream.
   std::vector<Ref<Storage>> scratch = {};
 };
 
-/// NCCL's own collectives where all parts are equal, else messages. With `in_rank_order` reductions
-/// are messages and `reduce_n`: equal bits to those of ranks in memory.
+/// Uses NCCL's collectives when all parts are equal, else messages. With `in_rank_order` reductions
+/// use messages and `reduce_n`, with the same bits as between ranks in memory.
 NcclProgram program_of(const Collective& call, int rank, int size, bool in_rank_order);
 
 /// Queues a step on the current stream of its device.

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Bytes that a rank receives from others in a call; what the other transports count.
+/// Returns the bytes that a rank receives from others in a call, counted as by other transports.
 int64_t received_bytes(const Collective& call, int rank, int size);
 
 }  // namespace weft

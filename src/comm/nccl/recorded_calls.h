@@ -12,24 +12,24 @@ namespace weft {
 
 class NcclGroup;
 
-/// A call that a graph holds.
+/// A call recorded in a graph.
 struct RecordedCall {
   NcclCallName call;
-  /// How it is done, for NcclAgreement.
+  /// How it is carried out, for NcclAgreement.
   uint64_t how = 0;
   std::shared_ptr<NcclLane> lane;
-  /// Received from other ranks each time.
+  /// Bytes received from other ranks per replay.
   int64_t bytes = 0;
 };
 
-/// The calls of a group that one graph holds, in their order. Each time that it is played they
-/// begin anew: are numbered, compared between ranks, counted and watched.
+/// The calls of a group in one graph, in order. Each replay starts them anew: they are numbered,
+/// compared between ranks, counted and watched.
 struct RecordedCalls {
-  /// Outlives its lanes.
+  /// Must outlive its lanes.
   std::shared_ptr<NcclGroup> group;
   uint64_t capture = 0;
   std::vector<RecordedCall> calls;
-  /// Of those under way.
+  /// Flight records of the calls in progress.
   std::vector<FlightOperation> flights;
 };
 

@@ -5,19 +5,19 @@
 
 namespace weft {
 
-/// What somebody has to look at while its owner waits for a GPU.
+/// An object that must be checked while its owner is blocked on a GPU.
 class Watched {
  public:
   virtual ~Watched() = default;
-  /// On the watchdog's thread. Does not wait for the owner.
+  /// Checks the object, on the watchdog's thread. Must not wait for the owner.
   virtual void look() noexcept = 0;
-  /// How often.
+  /// The interval between checks.
   virtual std::chrono::milliseconds period() const = 0;
 };
 
-/// From here on `watched` is looked at, by one thread a process, which is there while somebody is.
+/// Starts checks of `watched`, by one thread per process that exists while it has objects to check.
 void watch(Watched& watched);
-/// Returns when it is looked at no more.
+/// Stops the checks; returns when none is running.
 void unwatch(Watched& watched);
 
 }  // namespace weft

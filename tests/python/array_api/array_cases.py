@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that weft and NumPy both take, with the operands to make them with.
+"""Calls that both weft and NumPy support, with their operands.
 
-A case is call(xp, x, ...): xp is weft or numpy. What NumPy spells otherwise has a reference of its
-own. Values are sixteenths, of which sums are exact in every order.
+A case is call(xp, x, ...): xp is weft or numpy. Functions that NumPy spells differently have a
+separate reference. Values are sixteenths, so that sums are exact in every order.
 """
 
 from typing import Callable, NamedTuple
@@ -16,7 +16,7 @@ class Case(NamedTuple):
     operands: tuple
     kinds: str = "f"  # of f floating, i signed, u unsigned, b bool
     reference: Callable | None = None
-    partial: bool = True  # of a Partial first operand too
+    partial: bool = True  # also with a Partial first operand
 
     def numpy(self, *operands):
         return (self.reference or self.call)(np, *operands)
@@ -35,7 +35,7 @@ def dtypes_of(case):
 
 
 class Real:
-    """Sixteenths in [low, high], the same ones each time."""
+    """Sixteenths in [low, high], always the same ones."""
 
     def __init__(self, *shape, low=-4.0, high=4.0):
         self.shape, self.low, self.high = shape, low, high
@@ -54,7 +54,7 @@ class Real:
 
 
 def operands_of(case, dtype):
-    """As NumPy arrays; those of bfloat16 in float32, which holds the same sixteenths."""
+    """NumPy arrays of the operands; bfloat16 as float32, which holds the same sixteenths."""
     return [
         spec.values(dtype, seed) if isinstance(spec, Real) else spec
         for seed, spec in enumerate(case.operands)
@@ -172,7 +172,7 @@ def _over(name, axis, kinds, **keywords):
 
 
 def _of_dtype(name, dtype, **keywords):
-    """NumPy sums in the dtype that is asked for too."""
+    """NumPy also sums in the requested dtype."""
 
     def call(xp, x):
         return getattr(xp, name)(x, dtype=getattr(xp, dtype), **keywords)

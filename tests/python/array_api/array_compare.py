@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""weft's results beside NumPy's."""
+"""Compares weft's results with NumPy's."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ BOUNDS = {"float32": 1e-5, "float64": 1e-12, "float16": 4e-3, "bfloat16": 2e-2}
 
 
 def to_weft(array, dtype=None):
-    """The array as a tensor, of bfloat16 when `dtype` says so and the array has its values."""
+    """The array as a tensor, of bfloat16 when `dtype` is that and the array holds its values."""
     tensor = weft.asarray(array, copy=True)
     is_half = dtype == "bfloat16" and tensor.dtype is weft.float32
     return tensor.to(weft.bfloat16) if is_half else tensor
@@ -26,7 +26,7 @@ def flat(result):
 
 
 def expected_dtype(array, dtype):
-    """What weft gives where NumPy gives this: it has no uint64, and float32 where NumPy makes
+    """The dtype in weft for a NumPy result: weft has no uint64, and float32 where NumPy makes
     float64 of integers."""
     name = array.dtype.name
     if name == "uint64":
@@ -39,7 +39,7 @@ def expected_dtype(array, dtype):
 
 
 def difference(ours, theirs, bound):
-    """None where they agree, else what does not."""
+    """None if both agree, otherwise a description of the difference."""
     theirs = np.asarray(theirs)
     if ours.shape != theirs.shape:
         return f"shape {ours.shape}, NumPy {theirs.shape}"
@@ -60,15 +60,15 @@ def difference(ours, theirs, bound):
 
 
 def check_dtypes(ours, theirs, dtype):
-    """Of results on operands of `dtype`; "asked" where the call names the dtype of its result."""
+    """Checks the dtypes of results on operands of `dtype`; "asked" when the call names the
+    dtype."""
     for i, (tensor, array) in enumerate(zip(flat(ours), flat(theirs))):
         expected = expected_dtype(np.asarray(array), dtype)
         assert tensor.dtype.name == expected, f"result {i} is {tensor.dtype.name}, not {expected}"
 
 
 def check(ours, theirs, dtype=None):
-    """Raises AssertionError unless all results agree; in dtype too when that of operands is
-    named."""
+    """Raises AssertionError unless all results agree, and also their dtypes if `dtype` is given."""
     ours, theirs = flat(ours), flat(theirs)
     assert len(ours) == len(theirs), f"{len(ours)} results, NumPy {len(theirs)}"
     for i, (tensor, array) in enumerate(zip(ours, theirs)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every function against NumPy, on tensors of one device and every dtype that makes sense."""
+"""Compares every function with NumPy, on one device and for every supported dtype."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ CALLS = [
     (case, dtype)
     for case in CASES
     for dtype in dtypes_of(case)
-    if (case.name, dtype) != ("nextafter", "bfloat16")  # which NumPy has not
+    if (case.name, dtype) != ("nextafter", "bfloat16")  # which NumPy lacks
 ]
 
 
@@ -34,7 +34,7 @@ def test_agrees(case, dtype):
     ours = case.call(weft, *(to_weft(operand, dtype) for operand in operands))
     theirs = case.numpy(*operands)
     check_dtypes(ours, theirs, "asked" if "dtype=" in case.name else dtype)
-    # NumPy rounds to float16 on the way; the bound is that of one rounding at the end.
+    # NumPy rounds intermediate values to float16; the bound is for one rounding at the end.
     check(ours, theirs if case.name == "nextafter" else case.numpy(*map(wide, operands)))
 
 
@@ -76,7 +76,7 @@ def test_edges_of_two(name, dtype):
     ours = getattr(weft, name)(to_weft(x), to_weft(y))
     theirs = getattr(np, name)(x, y)
     if name in ("floor_divide", "remainder"):
-        # Of an infinity, or by 0, the standard leaves open what comes out.
+        # For infinities, and for division by 0, the standard leaves the result open.
         defined = np.isfinite(x) & (y != 0) & np.isfinite(theirs)
         assert np.array_equal(to_numpy(ours)[defined], theirs[defined])
         return
@@ -206,7 +206,7 @@ def test_no_dims(call):
 
 FLOATING = ["float32", "float64", "float16"]
 INTEGRAL = ["int32", "int64", "uint8"]
-# Across kinds the standard leaves open what comes out.
+# For mixed kinds the standard leaves the result open.
 PAIRS = [(a, b) for kind in (FLOATING, INTEGRAL, ["bool"]) for a in kind for b in kind]
 
 

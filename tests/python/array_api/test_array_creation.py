@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New tensors: of numbers, of what others have, and in the layout of another tensor."""
+"""New tensors: from numbers, from other libraries' arrays, and in the layout of another tensor."""
 
 import array
 
@@ -58,7 +58,7 @@ def test_arange(numbers):
 @pytest.mark.parametrize("num", [0, 1, 2, 7])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_linspace(dtype, num, endpoint):
-    start = 1 if dtype == "int64" else -1  # where rounding down is rounding towards zero
+    start = 1 if dtype == "int64" else -1  # where rounding down is towards zero
     ours = weft.linspace(start, 5, num, dtype=getattr(weft, dtype), endpoint=endpoint)
     check(ours, np.linspace(start, 5, num, dtype=dtype, endpoint=endpoint), "asked")
 

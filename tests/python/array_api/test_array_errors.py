@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each sentence about bad arguments, provoked."""
+"""Provokes each error about bad arguments."""
 
 import pytest
 

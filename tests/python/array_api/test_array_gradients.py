@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of functions that are made of ops, by central differences of NumPy's."""
+"""Gradients of functions composed of ops, compared with central differences of NumPy's
+functions."""
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ BOUND = 1e-6
 
 
 def weighted(results):
-    """Weights for each result, of which the gradient of the weighted sum tells all elements."""
+    """Weights for each result, so that the gradient of the weighted sum depends on all elements."""
     draw = np.random.default_rng(9)
     return [draw.uniform(0.5, 2, np.shape(result)) for result in results]
 
@@ -46,7 +47,7 @@ def differences_of(case, x, others):
 def test_gradient(name):
     case = BY_NAME[name]
     x, *others = operands_of(case, "float64")
-    x = x + 0.0131  # away from where bounds and magnitudes have an edge
+    x = x + 0.0131  # away from the discontinuities of bounds and magnitudes
     leaf = to_weft(x).requires_grad_()
     results = flat(case.call(weft, leaf, *map(to_weft, others)))
     weights = weighted([to_numpy(result.detach()) for result in results])

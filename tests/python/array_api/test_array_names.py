@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every name of the standard is there, or the documentation says that it is not."""
+"""Every name of the standard exists, or the documentation lists it as absent."""
 
 import inspect
 import re
@@ -10,7 +10,7 @@ import pytest
 
 import weft
 
-# The standard's names, 2024.12, each with the arguments that are given by their names.
+# The standard's names, version 2024.12, each with the arguments that can be passed by name.
 FUNCTIONS = """
 arange(stop, step, dtype, device) asarray(dtype, device, copy) empty(dtype, device)
 empty_like(dtype, device) eye(k, dtype, device) from_dlpack(device, copy)
@@ -95,7 +95,8 @@ def test_nothing_else_is_documented_as_absent():
 
 
 def argument_names(function):
-    """Of a Python function, or of a bound one, whose text starts with its signature."""
+    """The argument names of a Python function, or of a bound one, whose docstring starts with its
+    signature."""
     try:
         return set(inspect.signature(function).parameters)
     except ValueError:

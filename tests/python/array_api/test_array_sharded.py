@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same values of sharded tensors: the first operand in every layout, the others replicated."""
+"""The same values for sharded tensors: the first operand in every layout, the others replicated."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ BOUND = 1e-5
 
 
 def addends(whole, ranks):
-    """Parts of mixed signs that sum up to `whole`; sixteenths, so exactly."""
+    """Parts of mixed signs that sum up to `whole`, exactly because they are sixteenths."""
     draw = np.random.default_rng(5)
     parts = [draw.integers(-32, 33, whole.shape) / 16 for _ in range(ranks - 1)]
     last = whole.astype("float64") - sum(parts)
@@ -21,8 +21,7 @@ def addends(whole, ranks):
 
 
 def partial(whole, mesh, placements):
-    """As laid out by `placements`, of which those that are Partial share the sum along their
-    axis."""
+    """`whole` laid out by `placements`, with different addends on the ranks of the Partial axes."""
     axes = [a for a, p in enumerate(placements) if isinstance(p, weft.Partial)]
     position, ranks = 0, 1
     for axis in axes:
@@ -48,7 +47,7 @@ def every_placement(whole, takes_partial):
 
 
 def wrongs_of(case, dtype, mesh, layouts):
-    """A line for each result that is not NumPy's, or that cannot be had."""
+    """A line for each result that differs from NumPy's, and for each call that raises."""
     whole, *others = operands_of(case, dtype)
     theirs = flat(case.numpy(whole, *others))
     beside = [weft.distribute(to_weft(other), mesh) for other in others]
@@ -73,7 +72,7 @@ def wrongs_of(case, dtype, mesh, layouts):
 
 
 def wrongs_on(axes, cases, layouts, dtypes=("float32", "int64", "bool")):
-    """Of all ranks together; `layouts` gives lists of placements, one an axis."""
+    """The wrong results of all ranks; `layouts` yields lists of placements, one for each axis."""
     ranks = int(np.prod(list(axes.values())))
 
     def body(world):

@@ -17,9 +17,9 @@
 
 #include "src/comm/nccl/emulated/library.h"
 #include "src/comm/reduce.h"
-#include "src/cuda/capture.h"
-#include "src/cuda/emulated/device_memory.h"
-#include "src/cuda/emulated/queue.h"
+#include "src/device/cuda/capture.h"
+#include "src/device/emulated/device_memory.h"
+#include "src/device/emulated/queue.h"
 #include "weft/error.h"
 
 namespace weft::nccl {
@@ -36,14 +36,14 @@ std::atomic<bool> hangs_next{false}, fails_next{false};
 struct Part {
   int rank;
   Move move;
-  /// What its stream had queued when it called.
+  /// The work that its stream had queued when it called.
   Mark called;
-  /// What it reads of the others, and where its stream has done so.
+  /// The data it reads from the others, and the point where its stream has read it.
   std::vector<std::byte> staged = {};
   std::optional<Mark> read = {};
 };
 
-/// Ranks that do one move together: all of a collective, two of a message, the sender first.
+/// A move that ranks do together: all of a collective, or a message's sender and receiver.
 struct Meeting {
   explicit Meeting(size_t ranks) : parts(ranks) {}
   std::vector<std::unique_ptr<Part>> parts;
@@ -56,7 +56,7 @@ struct Meeting {
   bool is_read() const {
     return std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part->read; });
   }
-  /// Ranks that do not do the same: a GPU would wait for ever, or worse.
+  /// Whether all ranks make the same call; if not, NCCL would hang or compute wrong results.
   bool agrees() const {
     const Move& first = parts[0]->move;
     return std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
@@ -73,26 +73,26 @@ struct Group {
   const int ranks;
   std::mutex mutex;
   int joined = 0;
-  /// By sender, receiver and number of the message; of collectives by number alone.
+  /// Keyed by sender, receiver and number of the message; collectives by number only.
   std::map<std::tuple<int, int, uint64_t>, std::shared_ptr<Meeting>> open;
-  /// Ranks that aborted.
+  /// Ranks that have aborted.
   std::vector<std::atomic<bool>> gone;
 };
 
-/// One rank's end.
+/// One rank's communicator.
 struct End {
   std::shared_ptr<Group> group;
   int rank;
   uint64_t collectives = 0;
   std::map<std::pair<int, int>, uint64_t> messages = {};
   std::string error = {};
-  /// What is being queued, and how far it is.
+  /// The moves being queued, and how far they are.
   std::shared_ptr<Queue> queue = {};
   std::vector<std::pair<std::shared_ptr<Meeting>, Part*>> moves = {};
   bool has_read = false;
 };
 
-/// Groups whose ranks have not all come.
+/// Groups that not all ranks have joined yet.
 struct Rendezvous {
   std::mutex mutex;
   std::map<UniqueId, std::shared_ptr<Group>> groups;
@@ -109,7 +109,7 @@ const std::byte* sent_by(const Part& part, size_t offset = 0) {
   return static_cast<const std::byte*>(part.move.send) + offset;
 }
 
-/// In the reverse order of the ranks: NCCL's order is not weft's either.
+/// Reduces in reverse rank order, because NCCL's order differs from weft's too.
 void reduce_parts(const Meeting& meeting, size_t offset, Part& own) {
   std::vector<const void*> sources;
   for (auto part = meeting.parts.rbegin(); part != meeting.parts.rend(); ++part) {
@@ -123,7 +123,7 @@ void copy_into(Part& own, size_t offset, const Part& from) {
   std::memcpy(own.staged.data() + offset, from.move.send, bytes_of(from.move));
 }
 
-/// What this rank takes from the others, aside: they may write over it when all have done so.
+/// Copies the data that this rank reads aside: others may overwrite it once all have read.
 void stage(const Meeting& meeting, Part& own) {
   const DeviceMemoryOpen open;
   const size_t bytes = bytes_of(own.move);
@@ -190,7 +190,7 @@ std::shared_ptr<Meeting> meeting_for(End& end, const Move& move) {
   return found;
 }
 
-/// Reading waits for all that the others' streams had queued when they called.
+/// Reads wait for everything that the other ranks' streams had queued when they called.
 void queue_reads(End& end) {
   for (const auto& [meeting, part] : end.moves) {
     for (const auto& other : meeting->parts) {
@@ -208,7 +208,7 @@ void queue_reads(End& end) {
   end.has_read = true;
 }
 
-/// Writing, and all that comes later, waits until the others have read.
+/// Writes, and all later work, wait until the other ranks have read.
 void queue_writes(End& end) {
   for (const auto& [meeting, part] : end.moves) {
     if (meeting->hangs) continue;
@@ -221,9 +221,9 @@ void queue_writes(End& end) {
   end.has_read = false;
 }
 
-/// Queues what can be queued now.
+/// Queues the operations that are ready.
 void advance(End& end) {
-  // What hangs must not do so here, where its owner could not be told.
+  // A hanging operation must not run here, because its owner could not abort it.
   const cuda::emulated::QueuedOnly scope;
   const auto all = [&](auto is_so) {
     return std::all_of(end.moves.begin(), end.moves.end(),
@@ -277,7 +277,7 @@ void* begin(int ranks, const UniqueId& id, int rank, int) {
   return new std::shared_ptr<End>(std::make_shared<End>(End{joined, rank}));
 }
 
-/// As part of a record: as a GPU's graph does, whoever plays it waits for the others.
+/// A step of a record. As with a CUDA graph, replaying it waits for the other ranks.
 static void play(const std::shared_ptr<End>& end, std::span<const Move> moves,
                  const std::shared_ptr<Queue>& queue) {
   const auto is_over = [&] {
@@ -311,7 +311,7 @@ void queue(void* communicator, std::span<const Move> moves, const Stream& stream
 
 Status status(void* communicator) {
   End& end = end_of(communicator);
-  // Whoever has it may wait for a device that hangs.
+  // The lock's holder may be waiting for a hanging device.
   const std::unique_lock lock(end.group->mutex, std::try_to_lock);
   if (!lock.owns_lock()) return {};
   if (!end.error.empty()) return {.error = end.error};

@@ -3,11 +3,11 @@
 
 namespace weft::nccl::emulated {
 
-// What a test may ask of the NCCL that is not there.
+// Test controls of the emulated NCCL.
 
-/// The next collective never ends on its streams, until it is aborted.
+/// Makes the next collective hang on its streams until it is aborted.
 void hang_next();
-/// The next moves fail, as by a broken link.
+/// Makes the next moves fail, as with a broken link.
 void fail_next();
 
 }  // namespace weft::nccl::emulated

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/lease.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "checkpoint/tag.h"
+#include "weft/error.h"
+
+namespace weft {
+
+namespace fs = std::filesystem;
+
+using std::chrono::milliseconds;
+
+/// A lease has so many bytes, spaces at the end: it is renewed in place by one write.
+static constexpr size_t kLeaseBytes = 1024;
+static constexpr milliseconds kLongestLifetime = std::chrono::hours(24);
+
+namespace {
+
+/// A process that holds a lease, as it states itself. `machine` is the boot and the namespace of
+/// process ids that `pid` counts in, `start` tells apart those that had the number.
+struct Holder {
+  std::string tag, host, machine, job;
+  int64_t pid = 0, start = 0, lifetime = 0;
+  bool is_free = false;
+};
+
+}  // namespace
+
+/// When a process of this machine started, in ticks since the boot; 0 where it is not known.
+static int64_t start_of_process(int64_t pid) {
+  std::ifstream file(concat("/proc/", pid, "/stat"));
+  std::string line, field;
+  std::getline(file, line);
+  // The 22nd field of proc(5); the 2nd is a name in parentheses, which may hold anything.
+  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')'))));
+  for (int i = 2; i < 22; ++i) fields >> field;
+  int64_t start = 0;
+  return fields >> start ? start : 0;
+}
+
+static std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+static Holder this_process() {
+  Holder own;
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) == 0) own.host = host.data();
+  std::string boot;
+  std::error_code ignored;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  const fs::path space = fs::read_symlink("/proc/self/ns/pid", ignored);
+  if (!boot.empty() && !ignored) own.machine = concat(own.host, ' ', boot, ' ', space.string());
+  // A job that Slurm restarts keeps its id; WEFT_JOB is that of one launch.
+  own.job = variable("SLURM_JOB_ID");
+  if (own.job.empty()) own.job = variable("WEFT_JOB");
+  own.job = (own.job.empty() ? "" : own.job + variable("SLURM_CLUSTER_NAME")).substr(0, 128);
+  own.pid = ::getpid();
+  own.start = start_of_process(own.pid);
+  return own;
+}
+
+static Holder parsed_holder(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return {};
+  const auto word = [&](const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const auto number = [&](const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : int64_t{0};
+  };
+  return {word("tag"),   word("host"),    word("machine"),       word("job"),
+          number("pid"), number("start"), number("lifetime_ms"), word("state") == "free"};
+}
+
+/// Of a saver that ended, of this job, or of a process of this machine that has ended or is this
+/// one.
+static bool may_be_taken(const Holder& holder, const Holder& own) {
+  if (holder.is_free || (!own.job.empty() && holder.job == own.job)) return true;
+  if (holder.machine.empty() || holder.machine != own.machine || holder.pid <= 0) return false;
+  if (holder.pid == own.pid && holder.start == own.start) return true;
+  if (::kill(static_cast<pid_t>(holder.pid), 0) != 0 && errno == ESRCH) return true;
+  const int64_t start = start_of_process(holder.pid);
+  return start > 0 && start != holder.start;
+}
+
+static std::string in_words(const Holder& holder) {
+  if (holder.pid == 0) return "a process that has not written who it is";
+  return concat("process ", holder.pid, " of host ", in_quotes(holder.host),
+                holder.job.empty() ? "" : concat(", job ", in_quotes(holder.job)));
+}
+
+/// Never one of the standard streams, whose text would go there. -1 and errno otherwise.
+static int open_lease(const std::string& path, int flags) {
+  const auto descriptor = static_cast<int>(TEMP_FAILURE_RETRY(
+      ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666)));
+  if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
+  const int above = ::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  ::close(descriptor);
+  return above;
+}
+
+/// "" where it is gone, or not written yet.
+static std::string read_lease(const std::string& path) {
+  const int descriptor = open_lease(path, O_RDONLY);
+  if (descriptor < 0 && (errno == ENOENT || errno == ESTALE)) return {};
+  if (descriptor < 0) fail_call("open", "lease: ", path, ": ", std::strerror(errno));
+  std::string text(kLeaseBytes, '\0');
+  const ssize_t got = TEMP_FAILURE_RETRY(::pread(descriptor, text.data(), text.size(), 0));
+  const int reason = errno;
+  ::close(descriptor);
+  if (got < 0) fail_call("pread", "lease: ", path, ": ", std::strerror(reason));
+  text.resize(static_cast<size_t>(got));
+  return text;
+}
+
+/// The newest lease of a directory; 0: it has none. Those before `remove_below` go.
+static int64_t newest_lease_in(const std::string& directory, int64_t remove_below = 0) {
+  int64_t newest = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    long long number = 0;
+    if (std::sscanf(at->path().filename().c_str(), ".lease-%17lld", &number) != 1) continue;
+    newest = std::max<int64_t>(newest, number);
+    if (number < remove_below) ::unlink(at->path().c_str());
+  }
+  if (error) fail_call("readdir", "lease: ", directory, ": ", error.message());
+  return newest;
+}
+
+Lease::Lease(const std::string& directory, milliseconds lifetime,
+             const std::function<void(const std::string&)>& tell)
+    : directory_(directory), lifetime_(lifetime), tag_(drawn_tag()), pid_(::getpid()) {
+  take(tell);
+  try {
+    thread_ = std::thread([this] { keep_alive(); });
+  } catch (...) {
+    ::unlink(path_of(number_).c_str());
+    throw;
+  }
+}
+
+Lease::~Lease() {
+  if (::getpid() != pid_) {
+    thread_.detach();
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  ends_.notify_one();
+  thread_.join();
+  renew();
+}
+
+std::string Lease::path_of(int64_t number) const {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "/.lease-%08lld", static_cast<long long>(number));
+  return directory_ + name.data();
+}
+
+void Lease::take(const std::function<void(const std::string&)>& tell) {
+  using Clock = std::chrono::steady_clock;
+  const Holder own = this_process();
+  int64_t watched = -1;
+  std::string seen;
+  Clock::time_point since;
+  for (;;) {
+    const int64_t newest = newest_lease_in(directory_);
+    const std::string text = newest == 0 ? "" : read_lease(path_of(newest));
+    const Holder holder = parsed_holder(text);
+    const milliseconds lifetime =
+        holder.lifetime > 0 ? std::min(milliseconds(holder.lifetime), kLongestLifetime) : lifetime_;
+    if (newest == watched && text != seen && !may_be_taken(holder, own)) {
+      fail(
+          "checkpoint: ", directory_, " is being saved to by ", in_words(holder),
+          ", which renews its lease, expected no other job; wait until it ends, or save to another "
+          "directory");
+    }
+    const bool is_expired = newest == watched && Clock::now() - since >= lifetime;
+    if (newest == 0 || is_expired || may_be_taken(holder, own)) {
+      if (claim(newest + 1)) return;
+      continue;
+    }
+    if (newest != watched) {
+      watched = newest;
+      seen = text;
+      since = Clock::now();
+      tell(concat(directory_, " may be in use by ", in_words(holder), "; waiting at most ",
+                  static_cast<double>(lifetime.count()) / 1000, " s for a sign of life"));
+    }
+    std::this_thread::sleep_for(std::clamp(lifetime / 20, milliseconds(1), milliseconds(1000)));
+  }
+}
+
+/// Exactly one process creates a number. Those before it go: their holders find them missing.
+bool Lease::claim(int64_t number) {
+  const std::string path = path_of(number);
+  const int descriptor = open_lease(path, O_WRONLY | O_CREAT | O_EXCL);
+  if (descriptor < 0 && errno == EEXIST) return false;
+  if (descriptor < 0) fail_call("open", "lease: ", path, ": ", std::strerror(errno));
+  number_ = number;
+  if (!write(descriptor, false)) {
+    const int reason = errno;
+    ::unlink(path.c_str());
+    fail_call("pwrite", "lease: ", path, ": ", std::strerror(reason));
+  }
+  if (newest_lease_in(directory_, number) == number) return true;
+  // This process came late: a newer lease had removed those before it.
+  ::unlink(path.c_str());
+  return false;
+}
+
+/// Writes all of it and closes the descriptor.
+bool Lease::write(int descriptor, bool is_free) {
+  const Holder own = this_process();
+  const nlohmann::ordered_json json{{"state", is_free ? "free" : "held"},
+                                    {"count", ++count_},
+                                    {"lifetime_ms", lifetime_.count()},
+                                    {"tag", tag_},
+                                    {"host", own.host},
+                                    {"pid", own.pid},
+                                    {"job", own.job},
+                                    {"machine", own.machine},
+                                    {"start", own.start}};
+  std::string text = json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  text.resize(kLeaseBytes - 1, ' ');
+  text += '\n';
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = TEMP_FAILURE_RETRY(
+        ::pwrite(descriptor, text.data() + done, text.size() - done, static_cast<off_t>(done)));
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  const int reason = errno;
+  const bool closed = ::close(descriptor) == 0;
+  if (closed) errno = reason;
+  return closed && done == text.size();
+}
+
+/// In place, without making it: a lease that was taken over stays so. What fails is tried again, or
+/// seen by `check`.
+void Lease::renew() {
+  const std::string path = path_of(number_);
+  try {
+    // Where somebody removed all leases, the number may be another's now.
+    if (parsed_holder(read_lease(path)).tag != tag_) return;
+  } catch (const std::runtime_error&) {
+    return;
+  }
+  const int descriptor = open_lease(path, O_WRONLY);
+  if (descriptor >= 0) write(descriptor, is_ending_);
+}
+
+void Lease::keep_alive() {
+  std::unique_lock lock(mutex_);
+  while (!ends_.wait_for(lock, lifetime_ / 4, [this] { return is_ending_; })) renew();
+}
+
+void Lease::check() const {
+  const int64_t newest = newest_lease_in(directory_);
+  const Holder holder = parsed_holder(newest == 0 ? "" : read_lease(path_of(newest)));
+  if (newest == number_ && holder.tag == tag_) return;
+  if (newest <= number_) {
+    fail_call("save", "the lease ", path_of(number_),
+              " was removed; this run stops, because another "
+              "may save to the directory");
+  }
+  fail_call("save", "the lease of ", directory_, " was taken over by ", in_words(holder),
+            "; this run stops, so that the two do not mix");
+}
+
+}  // namespace weft

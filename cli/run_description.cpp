@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/run_description.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+#include <type_traits>
+
+#include "cli/digest.h"
+#include "weft/checkpoint.h"
+#include "weft/communicator.h"
+#include "weft/error.h"
+#include "weft/ranks.h"
+#include "weft/safetensors.h"
+
+namespace weft::cli {
+
+using SavedNumbers = std::map<std::string, int64_t>;
+
+static constexpr std::string_view kModel = "model.";
+
+/// Doubles in the shortest text that gives the same again, digests in hexadecimal digits.
+template <class T>
+static std::string in_words(const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return value;
+  } else {
+    char text[32], *end = text + sizeof text;
+    if constexpr (std::is_same_v<T, double>) {
+      return {text, std::to_chars(text, end, value, std::chars_format::general).ptr};
+    } else {
+      return {text, std::to_chars(text, end, value, std::is_same_v<T, Digest> ? 16 : 10).ptr};
+    }
+  }
+}
+
+static std::string in_words(const RunItem& item) {
+  return std::visit([](const auto& value) { return in_words(value); }, item.value);
+}
+
+static std::string key_of(const RunItem& item) {
+  const bool of_model = item.name.starts_with(kModel);
+  return of_model ? concat("config/", item.name.substr(kModel.size())) : concat("run/", item.name);
+}
+
+/// A text as numbers of 8 bytes.
+static void add_text(const std::string& key, const std::string& text, SavedNumbers& numbers) {
+  for (size_t at = 0; at < text.size(); at += sizeof(int64_t)) {
+    int64_t number = 0;
+    std::memcpy(&number, text.data() + at, std::min(sizeof number, text.size() - at));
+    numbers.emplace(concat(key, ':', at / sizeof number), number);
+  }
+}
+
+static std::string saved_text(const std::string& key, const SavedNumbers& saved) {
+  std::string text;
+  for (int i = 0; saved.contains(concat(key, ':', i)); ++i) {
+    text.append(reinterpret_cast<const char*>(&saved.at(concat(key, ':', i))), sizeof(int64_t));
+  }
+  text.resize(std::min(text.size(), text.find('\0')));
+  const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
+  return std::ranges::all_of(text, is_plain) ? text : in_quotes(text);
+}
+
+/// Returns the value of an item in a checkpoint, in words; "" when the checkpoint lacks it.
+static std::string saved_words(const RunItem& item, const SavedNumbers& saved) {
+  const std::string key = key_of(item);
+  return std::visit(
+      [&]<class T>(const T&) -> std::string {
+        if constexpr (std::is_same_v<T, std::string>) {
+          return saved_text(key, saved);
+        } else {
+          return saved.contains(key) ? in_words(std::bit_cast<T>(saved.at(key))) : "";
+        }
+      },
+      item.value);
+}
+
+void RunDescription::check_ranks(const Communicator& world) const {
+  if (launched_ranks() == 1) return;
+  std::string own;
+  for (const RunItem& item : items_) own += concat(item.name, '\n', in_words(item), '\n');
+  // Processes of one build with equal flags have equal names.
+  std::istringstream of_first(world.broadcast(own, 0));
+  std::string mistake, name, value;
+  for (const RunItem& item : items_) {
+    std::getline(std::getline(of_first, name), value);
+    if (name == item.name && value == in_words(item)) continue;
+    mistake = concat("train: rank ", world.rank(), " has ", item.name, ' ', in_words(item),
+                     ", rank 0 has ", value, "; all ranks must have the same");
+    break;
+  }
+  fail_on_all_ranks(world, mistake);
+}
+
+SavedNumbers RunDescription::numbers() const {
+  SavedNumbers numbers;
+  for (const RunItem& item : items_) {
+    if (item.resumed == Resumed::not_saved) continue;
+    std::visit(
+        [&]<class T>(const T& value) {
+          if constexpr (std::is_same_v<T, std::string>) {
+            add_text(key_of(item), value, numbers);
+          } else {
+            numbers.emplace(key_of(item), std::bit_cast<int64_t>(value));
+          }
+        },
+        item.value);
+  }
+  return numbers;
+}
+
+static std::string joined(const std::vector<std::string>& parts, const char* separator) {
+  std::string text;
+  for (const std::string& part : parts) text += concat(text.empty() ? "" : separator, part);
+  return text;
+}
+
+void RunDescription::check_resumed(const std::string& path, const SavedNumbers& saved,
+                                   std::span<const std::string> allowed, bool prints) const {
+  std::vector<std::string> refused, flags, fixed, noted, missing;
+  for (const RunItem& item : items_) {
+    if (item.resumed == Resumed::not_saved) continue;
+    const std::string before = saved_words(item, saved);
+    if (before.empty()) missing.push_back(item.name);
+    if (before.empty() || before == in_words(item)) continue;
+    const std::string difference =
+        concat(item.name, " is ", in_words(item), ", the checkpoint's is ", before);
+    if (item.resumed == Resumed::refused) {
+      fixed.push_back(difference);
+    } else if (item.resumed == Resumed::noted) {
+      noted.push_back(concat(difference, " (", item.note, ')'));
+    } else if (std::ranges::find(allowed, item.note) != allowed.end()) {
+      noted.push_back(concat(difference, " (allowed by --allow-change)"));
+    } else {
+      refused.push_back(difference);
+      if (std::ranges::find(flags, item.note) == flags.end()) flags.push_back(item.note);
+    }
+  }
+  if (!fixed.empty()) fail("--resume: ", joined(fixed, "; "));
+  if (!refused.empty()) {
+    fail("--resume: ", joined(refused, "; "), "; --allow-change ", joined(flags, ","),
+         " continues with the new value", refused.size() == 1 ? "" : "s");
+  }
+  if (!prints) return;
+  for (const std::string& note : noted) std::fprintf(stderr, "weft: note: %s\n", note.c_str());
+  if (missing.empty()) return;
+  std::fprintf(stderr,
+               "weft: warning: %s does not hold these settings of its run, which are not compared: "
+               "%s\n",
+               path.c_str(), joined(missing, ", ").c_str());
+}
+
+static constexpr const char* kRounding = "results differ by rounding";
+
+std::vector<std::string> changes_that_can_be_allowed() {
+  return {"data", "seed",  "batch", "seq",   "lr", "weight-decay",
+          "clip", "dtype", "beta1", "beta2", "eps"};
+}
+
+AdamWOptions adamw_options(const TrainOptions& options) {
+  return {
+      .learning_rate = options.learning_rate, .beta2 = 0.95, .weight_decay = options.weight_decay};
+}
+
+WarmupCosine schedule_of(const TrainOptions& options) {
+  const int64_t warmup = std::min<int64_t>(100, options.steps / 10);
+  return {options.learning_rate, warmup, options.steps, options.learning_rate / 10};
+}
+
+static void add_model(const LlamaConfig& config, RunDescription& run) {
+  const std::pair<const char*, int64_t> sizes[] = {{"dim", config.dim},
+                                                   {"layers", config.layers},
+                                                   {"heads", config.heads},
+                                                   {"kv_heads", config.kv_heads},
+                                                   {"head_dim", config.head_dim},
+                                                   {"ffn", config.ffn},
+                                                   {"vocabulary", config.vocabulary},
+                                                   {"tied", config.tied}};
+  const std::string model(kModel);
+  for (const auto& [name, size] : sizes) run.add({model + name, size, Resumed::refused});
+  run.add({model + "rope_theta", config.rope_theta, Resumed::refused});
+  run.add({model + "norm_eps", config.norm_eps, Resumed::refused});
+  run.add({model + "max_sequence", config.max_sequence, Resumed::noted, "it bounds rows only"});
+  run.add({model + "deviation", config.deviation});
+}
+
+RunDescription described(const TrainOptions& options, const LlamaConfig& config,
+                         const TokenStream& data) {
+  const ParallelOptions& parallel = options.parallel;
+  const AdamWOptions adamw = adamw_options(options);
+  const WarmupCosine schedule = schedule_of(options);
+  const bool deterministic = options.deterministic || reduces_in_rank_order();
+  RunDescription run;
+  add_model(config, run);
+  const auto allowed = [&](const char* name, auto value) {
+    run.add({name, value, Resumed::allowed, name});
+  };
+  allowed("seed", static_cast<int64_t>(options.seed));
+  allowed("batch", parallel.batch);
+  allowed("seq", parallel.seq);
+  allowed("lr", adamw.learning_rate);
+  allowed("weight-decay", adamw.weight_decay);
+  allowed("beta1", adamw.beta1);
+  allowed("beta2", adamw.beta2);
+  allowed("eps", adamw.eps);
+  allowed("clip", options.clip);
+  allowed("dtype", parallel.dtype);
+  run.add({"tokens", data.size(), Resumed::allowed, "data"});
+  run.add({"steps", options.steps, Resumed::noted,
+           "the schedule of the learning rate changes from here on"});
+  run.add({"warm-up", schedule.warmup});
+  const auto rounds = [&](const char* name, auto value) {
+    run.add({name, value, Resumed::noted, kRounding});
+  };
+  rounds("mesh", parallel.mesh);
+  rounds("strategy", parallel.strategy);
+  rounds("accumulate", parallel.accumulate);
+  rounds("sequence-parallel", int64_t{parallel.sequence_parallel});
+  rounds("device", options.device);
+  rounds("deterministic", int64_t{deterministic});
+  rounds("build", build_in_words());
+  return run;
+}
+
+std::vector<RunItem> digests_of_files(const TrainOptions& options, const TokenStream& data) {
+  const auto& paths = data.paths();
+  std::vector<RunItem> items = {{"data", Digest{digest_of(paths)}, Resumed::allowed, "data"},
+                                {"data names", Digest{digest_of_names(paths, options.data)},
+                                 Resumed::noted, "the contents are the same"}};
+  if (options.init.empty()) return items;
+  std::vector<std::string> files;
+  const TensorFiles weights(options.init);
+  for (const SafetensorsFile& file : weights.files()) files.push_back(file.path());
+  items.push_back({"init", Digest{digest_of(files)}});
+  return items;
+}
+
+LlamaConfig saved_config(const std::string& checkpoint) {
+  const CheckpointContents contents = checkpoint_contents(checkpoint);
+  const auto number = [&](const std::string& name) {
+    const auto found = contents.numbers.find("config/" + name);
+    if (found == contents.numbers.end()) {
+      fail(checkpoint, " says nothing of the model's ", name, "; was it saved by weft train?");
+    }
+    return found->second;
+  };
+  return {.dim = number("dim"),
+          .layers = number("layers"),
+          .heads = number("heads"),
+          .kv_heads = number("kv_heads"),
+          .head_dim = number("head_dim"),
+          .ffn = number("ffn"),
+          .vocabulary = number("vocabulary"),
+          .max_sequence = number("max_sequence"),
+          .rope_theta = std::bit_cast<double>(number("rope_theta")),
+          .norm_eps = std::bit_cast<double>(number("norm_eps")),
+          .tied = number("tied") != 0};
+}
+
+}  // namespace weft::cli

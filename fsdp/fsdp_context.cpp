@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/fsdp_state.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include "weft/autograd.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/graph.h"
+#include "weft/trace.h"
+
+namespace weft::fsdp {
+
+static ParamGroups groups_of(const FsdpStates& states) {
+  ParamGroups groups;
+  for (const auto& state : states) {
+    state->group()->index = groups.size();
+    groups.push_back(state->group());
+  }
+  return groups;
+}
+
+FsdpContext::FsdpContext(FsdpStates states)
+    : states_(std::move(states)), groups_(groups_of(states_)), scheduler_(groups_, *this) {}
+
+std::shared_ptr<FsdpContext> FsdpContext::make(FsdpStates states) {
+  std::shared_ptr<FsdpContext> context(new FsdpContext(std::move(states)));
+  for (const auto& state : context->states_) state->set_context(context);
+  return context;
+}
+
+void FsdpContext::build(ParamGroup& group) {
+  if (group.build()) pool_.set_device(group.device());
+}
+
+void FsdpContext::lazy_init() {
+  for (const auto& group : groups_) build(*group);
+}
+
+void FsdpContext::materialize(ParamGroup& group, Device device) {
+  build(group);
+  if (!group.awaits_memory()) return;
+  abandon();
+  scheduler_.forget(group);
+  group.materialize(device);
+  pool_.set_device(device);
+}
+
+void FsdpContext::count(const std::string& axes, int64_t bytes, int64_t copied) {
+  if (!training_) return;
+  traffic_.copied += copied;
+  traffic_.received += bytes;
+  add_traffic(traffic_.by_axes, axes, bytes);
+}
+
+/// Work queued on `later` from now on starts after the work queued on `earlier` so far.
+static void order(const Stream& earlier, const Stream& later) {
+  Event::record(earlier).wait(later);
+}
+
+static TraceSpan waiting(const char* name, const ParamGroup& group, Device device) {
+  return TraceSpan(name, static_cast<int64_t>(group.index), device, TraceSpan::Time::waits);
+}
+
+void FsdpContext::unshard(ParamGroup& group, size_t level) {
+  const TraceSpan span = waiting("gather", group, cpu);
+  const Level& gathered = group.levels()[level];
+  count(gathered.ranks().axes, gathered.traffic(), gathered.copied());
+  const StreamScope scope(stream(StreamRole::gather));
+  group.unshard(level, pool_);
+}
+
+void FsdpContext::wait_for_unshard(ParamGroup& group) {
+  const TraceSpan span = waiting("wait for parameters", group, pool_.device());
+  group.wait_for_unshard();
+}
+
+void FsdpContext::release_grads(ParamGroup& group) {
+  order(computing(), stream(StreamRole::scatter));
+  const StreamScope scope(stream(StreamRole::scatter));
+  group.gradients().release_buffer(pool_);
+}
+
+/// The reductions' stream reduces the gradients while backward of the next group computes.
+void FsdpContext::reduce_grads(ParamGroup& group, int bucket, size_t step) {
+  const TraceSpan span = waiting("reduce", group, cpu);
+  order(computing(), stream(StreamRole::scatter));
+  const StreamScope scope(stream(StreamRole::scatter));
+  const Gradients& gradients = group.gradients();
+  count(gradients.reductions()[step].ranks.axes, gradients.traffic(bucket, step),
+        gradients.copied(step));
+  group.reduce_grads(bucket, step);
+}
+
+/// The computing stream waits for gradients only at the end of the step.
+void FsdpContext::wait_for_reduce(ParamGroup& group, int bucket, size_t, bool last) {
+  const TraceSpan span = waiting("wait for gradients", group, cpu);
+  const StreamScope scope(stream(StreamRole::scatter));
+  group.gradients().wait_for_reduce(bucket, last);
+}
+
+/// Ends a step that did not finish, because no backward came or it threw. Its groups release what
+/// they hold: the parameters may change before the next step.
+void FsdpContext::abandon() {
+  for (const auto& group : groups_) group->wait_quietly();
+  order(stream(StreamRole::scatter), computing());
+  scheduler_.begin_step(training_);
+  if (running_ && !running_->complete) *running_ = {};
+  running_ = nullptr;
+  first_ = nullptr;
+  backward_begun_ = false;
+}
+
+void FsdpContext::note_changes(ParamGroup& group) {
+  if (group.slices_changed()) invalidate(group);
+}
+
+/// The next use of the group gathers the slices again.
+void FsdpContext::invalidate(ParamGroup& group) {
+  scheduler_.slices_changed(group);
+  order(computing(), stream(StreamRole::gather));
+}
+
+void FsdpContext::begin_step(bool training) {
+  training_ = training;
+  ParamGroup::end_departed();
+  abandon();
+  lazy_init();
+  for (const auto& group : groups_) {
+    group->check_frozen();
+    group->copy_set_values();
+    note_changes(*group);
+    // A recorded graph finds other slices whenever it is replayed, and changes them.
+    in_graph_ = in_graph_ || Graph::recording();
+    if (in_graph_) invalidate(*group);
+  }
+  running_ = &recordings_[training ? 1 : 0];
+  if (running_->diverged) *running_ = {};
+  running_->at = 0;
+}
+
+/// Begins a backward that is not that of the last forward: it follows no recording and makes none.
+void FsdpContext::begin_unrecorded_step() {
+  unrecorded_ = {};
+  unrecorded_.complete = unrecorded_.diverged = true;
+  training_ = true;
+  running_ = &unrecorded_;
+}
+
+/// Checks the event against the recording, or adds it.
+void FsdpContext::follow(const StepEvent& event) {
+  Recording& recording = *running_;
+  if (!recording.complete) {
+    recording.events.push_back(event);
+  } else if (!recording.diverged) {
+    if (recording.at < recording.events.size() && recording.events[recording.at] == event) {
+      ++recording.at;
+      return;
+    }
+    recording.diverged = true;
+    if (!event.group->is_first_rank()) return;
+    std::cerr << concat("fully_shard: ", event.group->title(), " ran in a different order than in ",
+                        "the previous step; this step runs without prefetch\n");
+  }
+}
+
+void FsdpContext::handle(StepEvent::Kind kind, ParamGroup& group, int bucket) {
+  const StepEvent event{kind, &group, bucket};
+  follow(event);
+  scheduler_.handle(event, running_->is_followed() ? running_->to_prefetch(running_->at - 1)
+                                                   : std::vector<ParamGroup*>());
+}
+
+void FsdpContext::pre_forward(ParamGroup& group) {
+  const bool starts = (&group == &root() || &group == first_) && !backward_begun_;
+  if (starts || !running_) {
+    begin_step(Context::current().grad_enabled);
+    first_ = &group;
+  }
+  note_changes(group);
+  handle(StepEvent::Kind::pre_forward, group);
+}
+
+void FsdpContext::post_forward(ParamGroup& group) {
+  handle(StepEvent::Kind::post_forward, group);
+  if (&group != first_) return;
+  if (training_) {
+    wait_for_host_copies();
+  } else {
+    finalize();
+  }
+}
+
+/// The first hook that a backward calls begins it.
+void FsdpContext::begin_backward() {
+  if (backward_begun_) return;
+  if (running_ && !training_) abandon();
+  if (!running_) begin_unrecorded_step();
+  backward_begun_ = true;
+  // Only a checkpoint may have held the model, and have released it during backward.
+  weft::after_backward([held = weak_from_this()](bool failed) {
+    if (const auto context = held.lock()) {
+      failed ? context->abandon() : context->finalize_backward();
+    }
+  });
+  scheduler_.set_sync(syncs_);
+  scheduler_.begin_backward();
+  for (const auto& group : groups_) group->gradients().begin_backward();
+}
+
+void FsdpContext::pre_backward(ParamGroup& group) {
+  begin_backward();
+  // If the slices changed, what forward saved of them is out of date, and the tape reports it.
+  note_changes(group);
+  handle(StepEvent::Kind::pre_backward, group);
+}
+
+void FsdpContext::post_backward(ParamGroup& group) {
+  begin_backward();
+  handle(StepEvent::Kind::post_backward, group);
+}
+
+void FsdpContext::pre_accumulate_grad(ParamGroup& group, size_t i) {
+  begin_backward();
+  const int bucket = group.gradients().pre_accumulate_grad(i);
+  if (bucket >= 0) handle(StepEvent::Kind::grads_continue, group, bucket);
+  scheduler_.allocate_grads(group);
+}
+
+void FsdpContext::post_accumulate_grad(ParamGroup& group, size_t i) {
+  begin_backward();
+  const int bucket = group.gradients().post_accumulate_grad(i);
+  if (bucket >= 0) handle(StepEvent::Kind::grads_complete, group, bucket);
+}
+
+void FsdpContext::finalize_backward() {
+  finalize();
+  if (!syncs_) return;
+  traffic_last_ = traffic_;
+  traffic_ = {};
+}
+
+void FsdpContext::finalize() {
+  handle(StepEvent::Kind::finalize, root());
+  {
+    const TraceSpan span("wait for the streams", -1, pool_.device(), TraceSpan::Time::waits);
+    order(stream(StreamRole::gather), computing());
+    order(stream(StreamRole::scatter), computing());
+  }
+  wait_for_host_copies();
+  running_->complete = true;
+  backward_begun_ = false;
+  running_ = nullptr;
+  first_ = nullptr;
+}
+
+/// Waits until the streams no longer use memory of the host, which may be read and written then.
+void FsdpContext::wait_for_host_copies() {
+  const bool offloads = std::any_of(groups_.begin(), groups_.end(),
+                                    [](const auto& group) { return group->offloads(); });
+  if (!offloads) return;
+  Event::record(stream(StreamRole::gather)).synchronize();
+  Event::record(stream(StreamRole::scatter)).synchronize();
+}
+
+Schedule FsdpContext::schedule(const std::vector<StepKind>& steps) const {
+  const bool training = steps[0].training;
+  const Recording& recorded = recordings_[training ? 1 : 0];
+  if (recorded.is_followed()) return compiled(recorded, groups_, steps);
+  return compiled(expected_step(groups_, training), groups_, steps);
+}
+
+}  // namespace weft::fsdp

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/fsdp_param.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "weft/context.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/shapes.h"
+
+namespace weft::fsdp {
+
+ParamTypes types_of(const MixedPrecision& precision, DType declared) {
+  if (!is_floating(declared)) return {declared, declared, declared, declared, declared};
+  ParamTypes types;
+  types.storage = precision.storage.value_or(declared);
+  types.compute = precision.compute.value_or(types.storage);
+  types.gather = precision.gather.value_or(types.compute);
+  types.accumulate = precision.accumulate.value_or(types.storage);
+  types.reduce = precision.reduce.value_or(types.accumulate);
+  return types;
+}
+
+Sharding layout_for(const Roles& roles, const Sharding& before, int dim, size_t count,
+                    Placement rest, Placement replicas) {
+  const DeviceMesh root = roles.mesh.root();
+  std::vector<Placement> at(static_cast<size_t>(root.ndim()));
+  for (int axis = 0; axis < before.axes(); ++axis) at[static_cast<size_t>(axis)] = before[axis];
+  std::vector<std::vector<std::string>> orders(kMaxDims);
+  for (int d = 0; d < kMaxDims; ++d) {
+    for (const int axis : before.axes_cutting(d)) {
+      orders[static_cast<size_t>(d)].push_back(root.axis_name(axis));
+    }
+  }
+  for (size_t i = 0; i < roles.sharded.size(); ++i) {
+    at[static_cast<size_t>(root.axis(roles.sharded[i]))] = i < count ? Placement(Shard(dim)) : rest;
+    if (i < count) orders[static_cast<size_t>(dim)].push_back(roles.sharded[i]);
+  }
+  for (const std::string& axis : roles.replicas)
+    at[static_cast<size_t>(root.axis(axis))] = replicas;
+  Placements placements{std::span<const Placement>(at)};
+  for (int d = 0; d < kMaxDims; ++d) {
+    const auto& order = orders[static_cast<size_t>(d)];
+    if (order.size() > 1) placements = placements.cut_in_order(d, order);
+  }
+  return Sharding(root, placements);
+}
+
+int64_t Region::before(int rank) const {
+  return std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
+}
+
+size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+std::vector<int64_t> parts_of(int64_t n, std::span<const int> sizes) {
+  std::vector<int64_t> parts{n};
+  for (const int size : sizes) {
+    std::vector<int64_t> finer;
+    for (const int64_t part : parts) {
+      const int64_t most = (part + size - 1) / size;
+      for (int i = 0; i < size; ++i) {
+        finer.push_back(std::min(part, (i + 1) * most) - std::min(part, i * most));
+      }
+    }
+    parts = std::move(finer);
+  }
+  return parts;
+}
+
+Region region_of(const Shape& shape, int dim, DType dtype, DType wire, const AxisGroup& group,
+                 size_t& end) {
+  Region region{
+      .shape = shape, .dim = dim, .dtype = dtype, .wire = wire, .lengths = {}, .counts = {}};
+  if (group.size == 1) region.wire = dtype;
+  int64_t outer = 1, row = 1;
+  for (int d = 0; d < dim; ++d) outer *= shape[d];
+  for (int d = dim + 1; d < shape.ndim(); ++d) row *= shape[d];
+  region.lengths = group.size == 1 ? std::vector<int64_t>{shape.ndim() ? shape[dim] : 1}
+                                   : parts_of(shape[dim], group.sizes);
+  for (const int64_t length : region.lengths) region.counts.push_back(outer * row * length);
+  region.packs = group.size > 1 && (outer > 1 || region.wire != dtype);
+  region.offset = end;
+  end += padded(static_cast<size_t>(region.bytes()));
+  region.packed = end;
+  if (region.packs) end += padded(static_cast<size_t>(region.elements()) * size_of(region.wire));
+  return region;
+}
+
+Tensor local_in(const Ref<Storage>& memory, size_t offset, const Shape& shape, DType dtype,
+                const Sharding& layout) {
+  return tensor_in(memory, static_cast<int64_t>(offset / size_of(dtype)), shape, dtype, layout);
+}
+
+/// Calls f(part of the array, packed part) for each rank of the group.
+template <class F>
+static void for_each_part(const Region& region, const Ref<Storage>& memory, const F& f) {
+  const NoGrad no_grad;
+  const Tensor whole = local_in(memory, region.offset, region.shape, region.dtype);
+  size_t at = region.packed;
+  int64_t from = 0;
+  for (const int64_t length : region.lengths) {
+    Shape shape = region.shape;
+    shape[region.dim] = length;
+    if (shape.product() > 0) {
+      f(slice(whole, region.dim, from, from + length), local_in(memory, at, shape, region.wire));
+    }
+    at += static_cast<size_t>(shape.product()) * size_of(region.wire);
+    from += length;
+  }
+}
+
+void pack(const Region& region, const Ref<Storage>& memory) {
+  for_each_part(region, memory,
+                [](const Tensor& part, const Tensor& packed) { copy_(packed, part); });
+}
+
+void unpack(const Region& region, const Ref<Storage>& memory) {
+  for_each_part(region, memory,
+                [](const Tensor& part, const Tensor& packed) { copy_(part, packed); });
+}
+
+}  // namespace weft::fsdp

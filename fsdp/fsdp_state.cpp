@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/fsdp_state.h"
+
+#include <optional>
+
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
+
+namespace weft::fsdp {
+
+template <class T>
+static std::shared_ptr<T> locked(const std::weak_ptr<T>& held) {
+  if (auto found = held.lock()) return found;
+  fail(
+      "fully_shard: the outermost sharded module no longer exists; keep it until the backward of "
+      "its loss has ended");
+}
+
+/// Lets the tape write the gradient of an unsharded parameter into the group's buffer.
+class FsdpState::Sink final : public GradientSink {
+ public:
+  Sink(std::weak_ptr<FsdpState> state, size_t i) : state_(std::move(state)), i_(i) {}
+  Destination destination() override {
+    const auto state = locked(state_);
+    state->context()->pre_accumulate_grad(*state->group_, i_);
+    return state->group_->gradients().destination(i_);
+  }
+  void complete() override {
+    const auto state = locked(state_);
+    state->context()->post_accumulate_grad(*state->group_, i_);
+  }
+
+ private:
+  std::weak_ptr<FsdpState> state_;
+  size_t i_;
+};
+
+FsdpState::FsdpState(Roles roles, const FullyShardOptions& options)
+    : group_(ParamGroup::make(std::move(roles), options)) {}
+
+std::shared_ptr<FsdpContext> FsdpState::context() const { return locked(context_); }
+
+void FsdpState::adopt(NamedParameter parameter) {
+  parameter.parameter->set_lazy_init([held = weak_from_this()] {
+    const auto state = held.lock();
+    if (const auto context = state ? state->find_context() : nullptr) context->lazy_init();
+  });
+  group_->adopt(std::move(parameter));
+}
+
+void FsdpState::materialize(Device device) {
+  if (const auto context = find_context()) {
+    context->materialize(*group_, device);
+  } else {
+    group_->build();
+    group_->materialize(device);
+  }
+}
+
+template <class F>
+static Tensors transformed(const Tensors& tensors, const F& f) {
+  Tensors results;
+  for (const Tensor& tensor : tensors) results.push_back(tensor ? f(tensor) : tensor);
+  return results;
+}
+
+/// Casts the floating tensors to `dtype`, if there is one.
+static Tensors cast_all(const Tensors& tensors, const std::optional<DType>& dtype) {
+  if (!dtype) return tensors;
+  return transformed(tensors,
+                     [&](const Tensor& x) { return is_floating(x.dtype()) ? x.to(*dtype) : x; });
+}
+
+/// Returns the tensors with a node before each that requires a gradient. The node calls `function`
+/// when backward has their gradients.
+static Tensors hooked(Tensors tensors, BackwardFunction function) {
+  if (!Context::current().grad_enabled) return tensors;
+  Tensors wanted;
+  for (const Tensor& tensor : tensors) {
+    if (tensor && tensor.requires_grad()) wanted.push_back(tensor);
+  }
+  if (wanted.empty()) return tensors;
+  const Tensors recorded = record("fully_shard", wanted, wanted, std::move(function));
+  auto next = recorded.begin();
+  for (Tensor& tensor : tensors) {
+    if (tensor && tensor.requires_grad()) tensor = *next++;
+  }
+  return tensors;
+}
+
+Tensors FsdpState::pre_forward(const Tensors& inputs) {
+  context()->pre_forward(*group_);
+  Tensors cast = cast_all(inputs, group_->options().precision.inputs);
+  if (!group_->has_frozen()) return cast;
+  return hooked(std::move(cast), [held = weak_from_this()](const Tensors& gradients) {
+    return locked(held)->post_backward(gradients);
+  });
+}
+
+Tensors FsdpState::post_forward(const Tensors& outputs) {
+  context()->post_forward(*group_);
+  return hooked(cast_all(outputs, group_->options().precision.outputs),
+                [held = weak_from_this()](const Tensors& gradients) {
+                  return locked(held)->pre_backward(gradients);
+                });
+}
+
+Tensors FsdpState::pre_backward(const Tensors& gradients) {
+  const auto shared = context();
+  shared->pre_backward(*group_);
+  const double factor = group_->options().gradient_divide_factor;
+  if (group_.get() != &shared->root() || factor == 1) return gradients;
+  return transformed(gradients, [&](const Tensor& gradient) { return gradient * (1 / factor); });
+}
+
+Tensors FsdpState::post_backward(const Tensors& gradients) {
+  context()->post_backward(*group_);
+  return gradients;
+}
+
+void FsdpState::add_hooks(Module& module) {
+  group_->set_sink_maker(
+      [held = weak_from_this()](size_t i) { return std::make_shared<Sink>(held, i); });
+  module.add_materializer([this](Device device) { materialize(device); });
+  module.enclose(
+      {.before = [this](const Tensors& inputs) { return pre_forward(inputs); },
+       .after = [this](const Tensors&, const Tensors& outputs) { return post_forward(outputs); }});
+}
+
+}  // namespace weft::fsdp

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/param_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops/factories.h"
+
+namespace weft::fsdp {
+
+/// The sink of a slice, which gets its gradient from the reductions alone: a gradient that the tape
+/// computes for it would be lost.
+class ParamGroup::Refusal final : public GradientSink {
+ public:
+  explicit Refusal(std::string name) : name_(std::move(name)) {}
+  Destination destination() override { refuse(); }
+  void complete() override { refuse(); }
+
+ private:
+  [[noreturn]] void refuse() const {
+    fail("fully_shard: the loss depends on value() of parameter ", name_,
+         ", which is this rank's slice, expected on tensor()");
+  }
+  std::string name_;
+};
+
+ParamGroup::ParamGroup(Roles roles, const FullyShardOptions& options)
+    : roles_(std::move(roles)),
+      options_(options),
+      gradients_(roles_, options.bucket_bytes, options.offload.gradients) {}
+
+std::shared_ptr<ParamGroup> ParamGroup::make(Roles roles, const FullyShardOptions& options) {
+  return {new ParamGroup(std::move(roles), options), [](ParamGroup* gone) {
+            const auto home = gone->home_;
+            gone->is_under_way() ? home->take(gone) : delete gone;
+          }};
+}
+
+bool ParamGroup::is_under_way() const {
+  return gradients_.is_under_way() ||
+         std::any_of(levels_.begin(), levels_.end(),
+                     [](const Level& level) { return level.is_under_way(); });
+}
+
+void ParamGroup::end_departed() { EndOnThread<ParamGroup>::of_thread()->reap(); }
+
+ParamGroup::~ParamGroup() {
+  for (auto& param : params_) {
+    if (param->unsharded) param->unsharded.storage()->unbind();
+  }
+}
+
+bool ParamGroup::owns(const Parameter& parameter) const {
+  return std::any_of(parameters_.begin(), parameters_.end(),
+                     [&](const Adopted& adopted) { return adopted.is(parameter); });
+}
+
+bool ParamGroup::ignores(const Parameter& parameter) const {
+  return std::any_of(ignored_.begin(), ignored_.end(),
+                     [&](const ParameterPtr& ignored) { return ignored.get() == &parameter; });
+}
+
+void ParamGroup::adopt(NamedParameter parameter) {
+  const bool trainable = parameter.parameter->is_trainable();
+  parameters_.push_back({std::move(parameter), trainable});
+}
+
+void ParamGroup::disown(const Parameter& parameter) {
+  std::erase_if(parameters_, [&](const Adopted& adopted) { return adopted.is(parameter); });
+}
+
+void ParamGroup::check_frozen() const {
+  for (const auto& [named, trainable] : parameters_) {
+    if (named.parameter->is_trainable() == trainable) continue;
+    const char* change = trainable ? "freeze" : "unfreeze";
+    fail("fully_shard: parameter ", path_of(named), " is ", trainable ? "frozen" : "trainable",
+         ", expected ", trainable ? "trainable" : "frozen", " as when it was sharded; ", change,
+         " it before fully_shard");
+  }
+}
+
+std::string ParamGroup::path_of(const NamedParameter& named) const {
+  return name_.empty() ? named.name() : concat(name_, ".", named.name());
+}
+
+/// Undoes a `build` that threw.
+void ParamGroup::drop_params() {
+  for (const auto& param : params_) param->parameter->set_used({});
+  params_.clear();
+  levels_.clear();
+  gradients_ = Gradients(roles_, options_.bucket_bytes, options_.offload.gradients);
+  slice_bytes_ = 0;
+  frozen_ = 0;
+}
+
+bool ParamGroup::build() {
+  if (built_) return false;
+  check_frozen();
+  drop_params();
+  for (const Adopted& adopted : parameters_) {
+    check(adopted.named);
+    if (!adopted.named.parameter->has_used()) continue;
+    fail("fully_shard: parameter ", path_of(adopted.named),
+         " is sharded with another module already; shard inner modules before outer ones, and all "
+         "before the first forward");
+  }
+  // Trainable parameters are adjacent, so that one call updates them all.
+  std::stable_partition(parameters_.begin(), parameters_.end(),
+                        [](const Adopted& adopted) { return adopted.trainable; });
+  for (const Adopted& adopted : parameters_) add_param(adopted.named);
+  gradients_.close();
+  make_levels();
+  const bool declared = std::any_of(params_.begin(), params_.end(), [](const auto& param) {
+    return !param->parameter->is_materialized();
+  });
+  const bool has_values = !declared && !params_.empty();
+  if (has_values) set_device(params_[0]->parameter->value().device());
+  slices_ = declared ? Storage::unbound(slice_bytes_, cpu, concat("slices of ", name_))
+                     : allocate_slices();
+  for (size_t i = 0; i < params_.size(); ++i) {
+    keep_value(*params_[i]);
+    if (slices_->is_bound()) copy_value(*params_[i]);
+    show_slice(*params_[i]);
+    make_unsharded(i);
+  }
+  built_ = true;
+  return has_values;
+}
+
+void ParamGroup::set_device(Device device) {
+  device_ = device;
+  gradients_.set_device(device);
+}
+
+Ref<Storage> ParamGroup::allocate_slices() const {
+  PurposeScope purpose(Purpose::parameters);
+  const bool pinned = options_.offload.parameters && device_.kind == DeviceKind::cuda;
+  return pinned ? Storage::allocate_pinned(slice_bytes_) : Storage::allocate(slice_bytes_, device_);
+}
+
+/// One level for the axes gathered once an update or a step, one for those gathered at each use. A
+/// group whose slices are all of its parameters needs no level, or one that casts, or one that
+/// copies from the host.
+void ParamGroup::make_levels() {
+  if (params_.empty()) return;
+  AxisGroup before = roles_.group(roles_.at_use, roles_.sharded.size());
+  AxisGroup use = roles_.group(0, roles_.at_use);
+  bool casts = std::any_of(params_.begin(), params_.end(), [](const auto& param) {
+    return param->types.storage != param->types.compute;
+  });
+  const bool offloads = options_.offload.parameters;
+  if (before.size > 1 || (use.size == 1 && casts && !offloads)) {
+    levels_.emplace_back(
+        before, roles_.keeps_gathered || before.size == 1 ? Lifetime::update : Lifetime::step);
+  }
+  if (use.size > 1 || (offloads && levels_.empty())) levels_.emplace_back(use, Lifetime::use);
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    const bool top = i + 1 == levels_.size();
+    for (const auto& param : params_) {
+      Shape shape = param->unsharded_shape;
+      int64_t& length = shape[param->dim];
+      if (!top) length = parts_of(length, use.sizes)[static_cast<size_t>(use.rank)];
+      const ParamTypes& types = param->types;
+      levels_[i].add(shape, param->dim, top ? types.compute : types.gather, types.gather);
+    }
+  }
+}
+
+void ParamGroup::check_layout(const std::string& name, const Tensor& value, int dim) const {
+  const bool shards = !roles_.sharded.empty();
+  if (shards && value.ndim() == 0) {
+    fail("fully_shard: parameter ", name, " has 0 dimensions, expected at least 1; ignore it");
+  }
+  if (dim < 0 || (shards && dim >= value.ndim())) {
+    fail("fully_shard: shard dimension of parameter ", name, " ", value.shape(), " is ", dim,
+         ", expected 0 to ", value.ndim() - 1);
+  }
+  if (!value.is_sharded()) return;
+  const Sharding sharding = value.sharding();
+  const DeviceMesh root = roles_.mesh.root();
+  if (sharding.mesh() != root) {
+    fail("fully_shard: layout of parameter ", name, " is ", sharding, ", expected one over ", root);
+  }
+  bool taken = sharding.has_partial();
+  for (int axis = 0; axis < roles_.mesh.ndim(); ++axis) {
+    taken = taken || !sharding[roles_.mesh.root_axis(axis)].is_replicate();
+  }
+  if (taken) {
+    fail("fully_shard: layout of parameter ", name, " is ", sharding,
+         ", expected no Partial, and R on the axes of ", roles_.mesh);
+  }
+}
+
+int ParamGroup::dim_of(const NamedParameter& named) const {
+  if (options_.shard_dim) return options_.shard_dim(named);
+  return named.parameter->shape().ndim() > roles_.dim ? roles_.dim : 0;
+}
+
+void ParamGroup::check(const NamedParameter& parameter) const {
+  check_layout(path_of(parameter), parameter.parameter->value(), dim_of(parameter));
+}
+
+void ParamGroup::add_param(const NamedParameter& named) {
+  const Tensor& value = named.parameter->value();
+  auto param = std::make_unique<FsdpParam>();
+  param->name = path_of(named);
+  param->parameter = named.parameter;
+  param->trainable = named.parameter->is_trainable();
+  param->dim = dim_of(named);
+  param->types = types_of(options_.precision, value.dtype());
+  param->shape = value.shape();
+  param->before = value.sharding();
+  const auto layout = [&](size_t axes, Placement others) {
+    return layout_for(roles_, param->before, param->dim, axes, others, others);
+  };
+  param->sharded_layout = layout(roles_.sharded.size(), Replicate());
+  param->gradient_layout = layout(0, Partial());
+  const auto local_shape = [&](const Sharding& sharding) {
+    return empty(param->shape, {param->types.storage, meta, sharding}).box().shape;
+  };
+  param->unsharded_shape = local_shape(layout(0, Replicate()));
+  param->sharded_shape = local_shape(param->sharded_layout);
+  const size_t element = size_of(param->types.storage);
+  param->slice_offset = (slice_bytes_ + element - 1) / element * element;
+  slice_bytes_ = param->slice_offset + static_cast<size_t>(param->sharded_elements()) * element;
+  frozen_ += !param->trainable;
+  if (param->trainable) gradients_.add(*param);
+  params_.push_back(std::move(param));
+}
+
+/// Makes the tensor that forward reads, on unbound storage.
+void ParamGroup::make_unsharded(size_t i) {
+  FsdpParam& param = *params_[i];
+  const DType dtype = param.types.compute;
+  const auto bytes = static_cast<size_t>(param.unsharded_elements()) * size_of(dtype);
+  const Ref<Storage> memory = Storage::unbound(bytes, device_, concat("parameter ", param.name));
+  const Sharding layout = layout_for(roles_, param.before, param.dim, 0, Replicate(), Replicate());
+  param.unsharded = local_in(memory, 0, param.shape, dtype, layout);
+  if (param.trainable) {
+    param.unsharded.set_requires_grad(true);
+    param.unsharded.set_gradient_sink(sink_maker_(i));
+  }
+  param.parameter->set_used(param.unsharded);
+}
+
+Tensor ParamGroup::slice_of(const FsdpParam& param) const {
+  return local_in(slices_, param.slice_offset, param.shape, param.types.storage,
+                  param.sharded_layout);
+}
+
+/// Keeps a value that does not lie in the slices until they have memory.
+void ParamGroup::keep_value(FsdpParam& param) {
+  const Tensor value = param.parameter->value().detach();
+  if (!param.parameter->is_materialized() || value.storage() == slices_) return;
+  param.pending_value = value.is_sharded() ? value : distribute(value, roles_.mesh.root(), {});
+}
+
+void ParamGroup::copy_value(FsdpParam& param) {
+  if (!param.pending_value) return;
+  const NoGrad no_grad;
+  copy_(slice_of(param), std::exchange(param.pending_value, {}));
+}
+
+/// Makes the slice the parameter's value.
+void ParamGroup::show_slice(FsdpParam& param) {
+  param.parameter->lay_out(slice_of(param));
+  if (param.trainable) {
+    param.parameter->value().set_gradient_sink(std::make_shared<Refusal>(param.name));
+  }
+}
+
+void ParamGroup::copy_set_values() {
+  if (!slices_->is_bound()) return;
+  for (auto& param : params_) {
+    keep_value(*param);
+    if (!param->pending_value) continue;
+    copy_value(*param);
+    show_slice(*param);
+  }
+}
+
+void ParamGroup::materialize(Device device) {
+  if (!awaits_memory()) return;
+  for (Level& level : levels_) level.drop();
+  set_device(device);
+  for (auto& param : params_) keep_value(*param);
+  slices_ = allocate_slices();
+  for (size_t i = 0; i < params_.size(); ++i) {
+    if (device.kind != DeviceKind::meta) copy_value(*params_[i]);
+    show_slice(*params_[i]);
+    make_unsharded(i);
+  }
+}
+
+bool ParamGroup::slices_changed() {
+  const Version version{slices_, slices_->version()};
+  return std::exchange(seen_, version) != version;
+}
+
+void ParamGroup::unshard(size_t level, BufferPool& pool) {
+  runs_here();
+  if (!slices_->is_bound() && slices_->device().kind != DeviceKind::meta && slice_bytes_ > 0) {
+    fail("fully_shard: the parameters of ", title(),
+         " have no memory yet; call materialize() on the model first");
+  }
+  std::vector<Level::Source> sources;
+  if (level > 0) levels_[level - 1].wait_for_unshard();
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const FsdpParam& param = *params_[i];
+    sources.push_back(level > 0 ? levels_[level - 1].source(i)
+                                : Level::Source{slices_, param.slice_offset, param.types.storage});
+  }
+  levels_[level].unshard(sources, pool);
+}
+
+void ParamGroup::wait_for_unshard() {
+  for (Level& level : levels_) level.wait_for_unshard();
+  const bool changed = std::exchange(unsharded_, seen_) != seen_;
+  if (params_.empty() || (!changed && params_[0]->unsharded.storage()->is_bound())) return;
+  const Ref<Storage>& memory = levels_.empty() ? slices_ : levels_.back().memory();
+  for (size_t i = 0; i < params_.size(); ++i) {
+    Storage& unsharded = *params_[i]->unsharded.storage();
+    if (changed) unsharded.mark_changed();
+    if (unsharded.device().kind == DeviceKind::meta) continue;
+    const size_t offset =
+        levels_.empty() ? params_[i]->slice_offset : levels_.back().region(i).offset;
+    unsharded.bind(static_cast<char*>(memory->data()) + offset);
+    if (!levels_.empty()) params_[i]->parameter->used_is_of(slices_->version());
+  }
+}
+
+void ParamGroup::reshard(size_t level, BufferPool& pool) {
+  levels_[level].wait_for_unshard();
+  if (level + 1 == levels_.size()) {
+    for (auto& param : params_) param->unsharded.storage()->unbind();
+  }
+  levels_[level].reshard(pool);
+}
+
+void ParamGroup::reduce_grads(int bucket, size_t step) {
+  runs_here();
+  gradients_.reduce(bucket, step);
+}
+
+/// Errors are dropped because the ranks can no longer agree on the step, and another error that
+/// says why is on its way to the user.
+void ParamGroup::wait_quietly() noexcept {
+  gradients_.wait_quietly();
+  for (Level& level : levels_) {
+    try {
+      level.wait_for_unshard();
+    } catch (const std::exception&) {
+    }
+  }
+}
+
+}  // namespace weft::fsdp

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fsdp/gradients.h"
+#include "fsdp/level.h"
+#include "weft/error.h"
+#include "weft/extend/end_on_thread.h"
+
+namespace weft::fsdp {
+
+/// Parameters that are unsharded, and whose gradients are reduced, together: those of one module
+/// that was given to fully_shard. A group does not know the model that it is part of.
+class ParamGroup {
+ public:
+  /// The last handle deletes the group on the thread that started its collectives if some are under
+  /// way: Python collects garbage on any thread. That thread deletes it in `end_departed`.
+  static std::shared_ptr<ParamGroup> make(Roles roles, const FullyShardOptions& options);
+  static void end_departed();
+  ~ParamGroup();
+
+  bool owns(const Parameter& parameter) const;
+  /// Adds a parameter, and removes one that another group shares, before `build`.
+  void adopt(NamedParameter parameter);
+  void disown(const Parameter& parameter);
+  /// std::invalid_argument if the parameter cannot be sharded as the options say.
+  void check(const NamedParameter& parameter) const;
+  /// std::invalid_argument if a parameter was frozen or unfrozen after it was added.
+  void check_frozen() const;
+  /// Records a parameter of the module that is not sharded.
+  void ignore(ParameterPtr parameter) { ignored_.push_back(std::move(parameter)); }
+  bool ignores(const Parameter& parameter) const;
+
+  /// Makes the sink of trainable parameter `i`'s gradient.
+  using SinkMaker = std::function<std::shared_ptr<GradientSink>(size_t i)>;
+  void set_sink_maker(SinkMaker maker) { sink_maker_ = std::move(maker); }
+  /// Lays out the parameters and their slices, the first time. Returns true if that gave the slices
+  /// memory, which is so if all parameters have values.
+  bool build();
+  bool is_built() const { return built_; }
+  /// Allocates the slices of declared parameters, once.
+  void materialize(Device device);
+  bool awaits_memory() const { return !slices_->is_bound() && !params_.empty(); }
+  Device device() const { return device_; }
+
+  /// The gathers that unshard the group, from the slices up. Without a level the slices are the
+  /// unsharded parameters.
+  const std::vector<Level>& levels() const { return levels_; }
+  /// Starts to gather one level.
+  void unshard(size_t level, BufferPool& pool);
+  /// Waits for all levels, and lets the parameters' tensors use the gathered memory.
+  void wait_for_unshard();
+  /// Releases the memory of one level.
+  void reshard(size_t level, BufferPool& pool);
+  /// Starts reduction `step` of a bucket of gradients.
+  void reduce_grads(int bucket, size_t step);
+  Gradients& gradients() { return gradients_; }
+  const Gradients& gradients() const { return gradients_; }
+  /// Copies values that the user set in place of slices into the slices.
+  void copy_set_values();
+  /// Returns true the first time, and if the slices changed since the last call.
+  bool slices_changed();
+  /// Waits for all collectives under way, and drops their errors.
+  void wait_quietly() noexcept;
+
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
+  std::string title() const {
+    return name_.empty() ? "the model" : concat("module \"", name_, '"');
+  }
+  const FullyShardOptions& options() const { return options_; }
+  bool has_gradients() const { return !gradients_.is_empty(); }
+  /// Backward may read frozen parameters after the last gradient of the group is complete.
+  bool has_frozen() const { return frozen_ > 0; }
+  /// True on one rank, which prints for all.
+  bool is_first_rank() const { return roles_.mesh.root().rank() == 0; }
+  /// Parameters or gradients rest on the host.
+  bool offloads() const { return options_.offload.parameters || options_.offload.gradients; }
+  int64_t slice_bytes() const { return static_cast<int64_t>(slice_bytes_); }
+  int64_t measured_slice_bytes() const {
+    return slices_ ? static_cast<int64_t>(slices_->bytes()) : 0;
+  }
+
+  /// Position among the groups of the model.
+  size_t index = 0;
+
+ private:
+  ParamGroup(Roles roles, const FullyShardOptions& options);
+  class Refusal;
+  struct Adopted {
+    NamedParameter named;
+    bool trainable;
+    bool is(const Parameter& other) const { return named.parameter.get() == &other; }
+  };
+  /// Which memory the slices had, and how often it had been changed.
+  struct Version {
+    Ref<Storage> slices;
+    uint64_t number = 0;
+    bool operator==(const Version&) const = default;
+  };
+
+  bool is_under_way() const;
+  void runs_here() { home_ = EndOnThread<ParamGroup>::of_thread(); }
+  std::string path_of(const NamedParameter& named) const;
+  int dim_of(const NamedParameter& named) const;
+  void drop_params();
+  void make_levels();
+  void set_device(Device device);
+  Ref<Storage> allocate_slices() const;
+  void add_param(const NamedParameter& named);
+  void check_layout(const std::string& name, const Tensor& value, int dim) const;
+  void make_unsharded(size_t i);
+  void keep_value(FsdpParam& param);
+  void copy_value(FsdpParam& param);
+  void show_slice(FsdpParam& param);
+  Tensor slice_of(const FsdpParam& param) const;
+
+  Roles roles_;
+  FullyShardOptions options_;
+  SinkMaker sink_maker_;
+  std::string name_;
+  std::vector<Adopted> parameters_;
+  std::vector<ParameterPtr> ignored_;
+  std::vector<std::unique_ptr<FsdpParam>> params_;
+  bool built_ = false;
+  size_t slice_bytes_ = 0;
+  int frozen_ = 0;
+
+  /// The thread that started the last collective.
+  std::shared_ptr<EndOnThread<ParamGroup>> home_;
+  /// Device on which forward and backward compute.
+  Device device_ = cpu;
+  Ref<Storage> slices_;
+  /// The version that `slices_changed` saw last, and the one that was unsharded last.
+  Version seen_, unsharded_;
+  std::vector<Level> levels_;
+  Gradients gradients_;
+};
+
+}  // namespace weft::fsdp

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/scheduler.h"
+
+#include <algorithm>
+
+#include "fsdp/param_group.h"
+
+namespace weft::fsdp {
+
+Scheduler::Scheduler(const ParamGroups& groups, Executor& executor)
+    : groups_(groups), executor_(executor), states_(groups.size()) {}
+
+Scheduler::GroupState& Scheduler::state_of(const ParamGroup& group) {
+  GroupState& state = states_[group.index];
+  state.buckets.resize(static_cast<size_t>(group.gradients().buckets()));
+  return state;
+}
+
+void Scheduler::begin_step(bool training) {
+  reducing_.clear();
+  training_ = training;
+  backward_ = false;
+  for (const auto& group : groups_) {
+    if (!group->is_built()) continue;
+    reshard(*group, true);
+    if (state_of(*group).grads == GradState::accumulating) release_grads(*group);
+  }
+}
+
+void Scheduler::begin_backward() {
+  backward_ = true;
+  for (const auto& group : groups_) {
+    auto& buckets = state_of(*group).buckets;
+    std::fill(buckets.begin(), buckets.end(), BucketState::incomplete);
+  }
+}
+
+void Scheduler::slices_changed(ParamGroup& group) {
+  state_of(group).params = ShardedState::sharded;
+}
+
+void Scheduler::forget(ParamGroup& group) { states_[group.index] = {}; }
+
+void Scheduler::handle(const StepEvent& event, const std::vector<ParamGroup*>& prefetch) {
+  ParamGroup& group = *event.group;
+  switch (event.kind) {
+    case StepEvent::Kind::pre_forward:
+      unshard_for_use(group, prefetch);
+      return executor_.compute(group);
+    case StepEvent::Kind::post_forward:
+      return post_forward(group);
+    case StepEvent::Kind::pre_backward:
+      unshard_for_use(group, prefetch);
+      allocate_grads(group);
+      return executor_.compute(group);
+    case StepEvent::Kind::grads_complete:
+      return reduce_grads(group, event.bucket);
+    case StepEvent::Kind::grads_continue:
+      return continue_grads(group, event.bucket);
+    case StepEvent::Kind::post_backward:
+      return reshard(group, true);
+    case StepEvent::Kind::finalize:
+      return finalize();
+  }
+}
+
+void Scheduler::unshard(ParamGroup& group) {
+  ShardedState& state = state_of(group).params;
+  if (state >= ShardedState::unsharding) return;
+  size_t level = state == ShardedState::sharded ? 0 : 1;
+  state = ShardedState::unsharding;
+  for (; level < group.levels().size(); ++level) executor_.unshard(group, level);
+}
+
+void Scheduler::unshard_for_use(ParamGroup& group, const std::vector<ParamGroup*>& prefetch) {
+  unshard(group);
+  state_of(group).params = ShardedState::unsharded;
+  executor_.wait_for_unshard(group);
+  for (ParamGroup* next : prefetch) unshard(*next);
+}
+
+/// Releases the levels whose lifetime has ended.
+void Scheduler::reshard(ParamGroup& group, bool ends_step) {
+  ShardedState& state = state_of(group).params;
+  const size_t held = state >= ShardedState::unsharding             ? group.levels().size()
+                      : state == ShardedState::sharded_post_forward ? 1
+                                                                    : 0;
+  for (size_t level = held; level-- > 0;) {
+    const Lifetime lifetime = group.levels()[level].lifetime();
+    if (lifetime == Lifetime::update || (lifetime == Lifetime::step && !ends_step)) continue;
+    state = level > 0 ? ShardedState::sharded_post_forward : ShardedState::sharded;
+    executor_.reshard(group, level);
+  }
+}
+
+/// Backward follows at once on the root's forward, and reads the same parameters.
+void Scheduler::post_forward(ParamGroup& group) {
+  const bool is_root = &group == groups_.back().get();
+  if (!is_root && group.options().reshard_after_forward.frees()) reshard(group, !training_);
+}
+
+void Scheduler::allocate_grads(ParamGroup& group) {
+  GradState& state = state_of(group).grads;
+  if (state != GradState::none || !group.has_gradients()) return;
+  state = GradState::accumulating;
+  executor_.allocate_grads(group);
+}
+
+void Scheduler::release_grads(ParamGroup& group) {
+  state_of(group).grads = GradState::none;
+  executor_.release_grads(group);
+}
+
+bool Scheduler::may_reduce(const ParamGroup& group, size_t step) const {
+  const auto& reductions = group.gradients().reductions();
+  return step < reductions.size() && (sync_ || !reductions[step].at_sync);
+}
+
+/// Waits for each reduction under way, and starts the bucket's next one.
+void Scheduler::advance_reductions() {
+  for (size_t count = reducing_.size(); count > 0; --count) {
+    auto [group, bucket, step] = reducing_.front();
+    reducing_.pop_front();
+    const bool more = may_reduce(*group, step + 1);
+    executor_.wait_for_reduce(*group, bucket, step, !more);
+    if (group->gradients().rest_on_host() ? !more : step == 0) {
+      auto& buckets = state_of(*group).buckets;
+      buckets[static_cast<size_t>(bucket)] = BucketState::reduced;
+      const bool all = std::all_of(buckets.begin(), buckets.end(),
+                                   [](BucketState state) { return state == BucketState::reduced; });
+      if (all) release_grads(*group);
+    }
+    if (!more) continue;
+    executor_.reduce_grads(*group, bucket, step + 1);
+    reducing_.push_back({group, bucket, step + 1});
+  }
+}
+
+/// Ends backward for a bucket, and starts its reduction if the strategy reduces in this micro-step.
+void Scheduler::reduce_grads(ParamGroup& group, int bucket) {
+  allocate_grads(group);
+  GroupState& state = state_of(group);
+  state.buckets[static_cast<size_t>(bucket)] = BucketState::complete;
+  const bool all = std::find(state.buckets.begin(), state.buckets.end(), BucketState::incomplete) ==
+                   state.buckets.end();
+  if (all && !group.has_frozen()) reshard(group, true);
+  executor_.finalize_grads(group, bucket);
+  if (!may_reduce(group, 0)) {
+    if (state.grads != GradState::none) state.grads = GradState::kept_for_sync;
+    return;
+  }
+  advance_reductions();
+  executor_.reduce_grads(group, bucket, 0);
+  reducing_.push_back({&group, bucket, 0});
+}
+
+void Scheduler::continue_grads(ParamGroup& group, int bucket) {
+  const auto is_it = [&](const Reducing& reducing) {
+    return reducing.group == &group && reducing.bucket == bucket;
+  };
+  while (std::any_of(reducing_.begin(), reducing_.end(), is_it)) advance_reductions();
+  state_of(group).buckets[static_cast<size_t>(bucket)] = BucketState::incomplete;
+  allocate_grads(group);
+}
+
+/// Completes the buckets that backward left incomplete, and waits for all reductions.
+void Scheduler::finalize() {
+  for (const auto& group : groups_) {
+    if (!backward_ || !group->has_gradients()) continue;
+    for (int bucket = 0; bucket < group->gradients().buckets(); ++bucket) {
+      const auto state = state_of(*group).buckets[static_cast<size_t>(bucket)];
+      if (state == BucketState::incomplete) reduce_grads(*group, bucket);
+    }
+  }
+  while (!reducing_.empty()) advance_reductions();
+  for (const auto& group : groups_) reshard(*group, true);
+}
+
+}  // namespace weft::fsdp

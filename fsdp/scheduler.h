@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/fsdp.h"
+
+namespace weft::fsdp {
+
+class ParamGroup;
+using ParamGroups = std::vector<std::shared_ptr<ParamGroup>>;
+
+/// An event of a param group in a step, which a module hook or the tape reports.
+struct StepEvent {
+  enum class Kind : uint8_t {
+    pre_forward,
+    post_forward,
+    pre_backward,
+    /// All gradients of a bucket are complete.
+    grads_complete,
+    /// A bucket that was complete gets another contribution, because parameters are used in two
+    /// recomputations, or in one and outside it. It is reduced again, and the sums are added.
+    grads_continue,
+    /// The gradients of the module's inputs are complete too.
+    post_backward,
+    finalize
+  } kind;
+  ParamGroup* group;
+  int bucket = 0;
+  bool operator==(const StepEvent&) const = default;
+};
+
+/// Performs the actions of a Scheduler, or lists them. `level` and `step` count the gathers and
+/// reductions of a group.
+class Executor {
+ public:
+  virtual void unshard(ParamGroup& group, size_t level) = 0;
+  virtual void wait_for_unshard(ParamGroup& group) = 0;
+  virtual void compute(ParamGroup& group) = 0;
+  virtual void reshard(ParamGroup& group, size_t level) = 0;
+  virtual void allocate_grads(ParamGroup& group) = 0;
+  virtual void release_grads(ParamGroup& group) = 0;
+  /// Backward has written the bucket.
+  virtual void finalize_grads(ParamGroup& group, int bucket) = 0;
+  virtual void reduce_grads(ParamGroup& group, int bucket, size_t step) = 0;
+  /// `last`: no reduction of the bucket follows.
+  virtual void wait_for_reduce(ParamGroup& group, int bucket, size_t step, bool last) = 0;
+
+ protected:
+  ~Executor() = default;
+};
+
+/// The state of a group's parameters: slices only, gathered over the lower one of two levels, being
+/// gathered, or usable. README.md draws the transitions.
+enum class ShardedState : uint8_t { sharded, sharded_post_forward, unsharding, unsharded };
+
+/// The state of a group's gradient buffer: none is held, backward writes it, or it keeps sums of
+/// micro-steps until the sync.
+enum class GradState : uint8_t { none, accumulating, kept_for_sync };
+
+/// Turns the events of a step into actions. The same code runs a step and predicts one.
+class Scheduler {
+ public:
+  Scheduler(const ParamGroups& groups, Executor& executor);
+
+  /// A step begins. Releases what an unfinished step still holds.
+  void begin_step(bool training);
+  void set_sync(bool sync) { sync_ = sync; }
+  /// The group's slices have changed: the next use gathers them again.
+  void slices_changed(ParamGroup& group);
+  /// The group's memory was replaced.
+  void forget(ParamGroup& group);
+  void begin_backward();
+  bool is_backward() const { return backward_; }
+  /// `prefetch`: groups to unshard early, after `event.group`.
+  void handle(const StepEvent& event, const std::vector<ParamGroup*>& prefetch);
+  void allocate_grads(ParamGroup& group);
+
+ private:
+  /// `reduced`: the first reduction of a complete bucket has read the buffer.
+  enum class BucketState : uint8_t { incomplete, complete, reduced };
+  struct GroupState {
+    ShardedState params = ShardedState::sharded;
+    GradState grads = GradState::none;
+    std::vector<BucketState> buckets;
+  };
+  /// Reduction `step` of a bucket is under way.
+  struct Reducing {
+    ParamGroup* group;
+    int bucket;
+    size_t step;
+  };
+
+  GroupState& state_of(const ParamGroup& group);
+  void unshard(ParamGroup& group);
+  void unshard_for_use(ParamGroup& group, const std::vector<ParamGroup*>& prefetch);
+  void reshard(ParamGroup& group, bool ends_step);
+  void post_forward(ParamGroup& group);
+  void release_grads(ParamGroup& group);
+  bool may_reduce(const ParamGroup& group, size_t step) const;
+  void reduce_grads(ParamGroup& group, int bucket);
+  void continue_grads(ParamGroup& group, int bucket);
+  void advance_reductions();
+  void finalize();
+
+  const ParamGroups& groups_;
+  Executor& executor_;
+  std::vector<GroupState> states_;
+  std::deque<Reducing> reducing_;
+  bool training_ = false;
+  bool sync_ = true;
+  bool backward_ = false;
+};
+
+/// The events of a step, and how many of them the present step has repeated.
+struct Recording {
+  std::vector<StepEvent> events;
+  bool complete = false;
+  size_t at = 0;
+  /// The present step left the recorded order.
+  bool diverged = false;
+
+  bool is_followed() const { return complete && !diverged; }
+  /// Groups to unshard early after the event at `index`: the next ones that the same direction
+  /// unshards, as many as the event's group prefetches.
+  std::vector<ParamGroup*> to_prefetch(size_t index) const;
+};
+
+/// The actions of some steps, in order, and their totals.
+struct Schedule {
+  std::vector<ScheduledAction> actions;
+  /// Bytes of all buffers.
+  int64_t buffer_bytes = 0;
+  int64_t received = 0;
+  int64_t copied = 0;
+  std::vector<AxisTraffic> by_axes;
+
+  /// One line per action.
+  std::string text() const;
+};
+
+/// Adds bytes received over `axes` to a list.
+void add_traffic(std::vector<AxisTraffic>& by_axes, const std::string& axes, int64_t bytes);
+
+/// Returns the events of a step that runs the modules in their order.
+Recording expected_step(const ParamGroups& groups, bool training);
+
+/// Returns the actions of steps with these events, without running them.
+Schedule compiled(const Recording& recording, const ParamGroups& groups,
+                  const std::vector<StepKind>& steps);
+
+}  // namespace weft::fsdp

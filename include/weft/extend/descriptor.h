@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "weft/export.h"
+
+namespace weft {
+
+/// Opens on /dev/null those of the descriptors 0 to 2 (stdin, stdout, stderr) that are closed. A
+/// file that is opened later gets a higher number, so that no printed text is written into it: call
+/// it before a file is opened for writing, which may be long after the program has closed them.
+/// `run_ranks`, `connect`, `launch` and whatever in weft writes files call it.
+WEFT_API void open_standard_descriptors() noexcept;
+
+/// Moves a descriptor that the system has just returned to the first free number from 3 on, closed
+/// on exec, in case another thread closes stdin, stdout or stderr meanwhile. Returns other
+/// descriptors, and negative values with their errno, as they are; -1 and errno when no number is
+/// left.
+WEFT_API int above_standard(int descriptor) noexcept;
+
+}  // namespace weft

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/block.h"
+#include "weft/dtype.h"
+#include "weft/export.h"
+#include "weft/extend/attributes.h"
+#include "weft/extend/call.h"
+#include "weft/extend/rule.h"
+#include "weft/tensor.h"
+
+namespace weft {
+
+struct OpBody;
+class Op;
+
+/// A small intermediate result that ranks reduce before the next stage, or forward, runs. Stages
+/// run only when a factor of `staged_over` is sharded.
+struct Stage {
+  /// Dims of the result, as factors ("...", or "." for none).
+  std::string result;
+  ReduceOp reduce;
+  /// Writes stage(i), where i is the index of this stage.
+  std::function<void(const Call&)> run;
+  /// The result is i64 when `index` or when operand 0 is an integer, f64 for f64, f32 otherwise.
+  bool index = false;
+};
+
+/// A view: strides (of the local block) and offset (in elements) of the result within operand 0.
+struct View {
+  Strides strides;
+  int64_t offset = 0;
+};
+
+/// What forward accepts as an operand. The engine refuses other dtypes, and copies an operand that
+/// is not dense unless forward reads strides.
+struct Takes {
+  /// Empty: any dtype.
+  std::vector<DType> dtypes = {DType::f32};
+  bool strides = false;
+};
+/// Accepts any dtype and any strides: forward reads `Block::dtype` and `Block::strides`.
+inline Takes anything() { return {.dtypes = {}, .strides = true}; }
+
+/// Shapes, dtypes and attributes for the tests of an op.
+struct OpSample {
+  std::vector<Shape> shapes;
+  Attributes attributes = {};
+  /// Operand dtypes; empty: all f32.
+  std::vector<DType> dtypes = {};
+  /// Values are drawn from [low, high).
+  double low = -2, high = 2;
+};
+
+/// Describes the numbers of `Attributes::structure` that an op expects.
+struct Structure {
+  /// Names of the numbers, in order: "dim, start, size, step".
+  std::string names;
+  /// Returns whether `numbers` are valid for operands (at least one) of these shapes.
+  std::function<bool(const Dims& numbers, std::span<const Shape> operands)> fits;
+};
+
+/// The definition of an op. Exactly one of `rule`, `rule_of` and `rule_text` is given.
+struct OpSpec {
+  std::string name;
+  RuleLiteral rule = {};
+  std::function<Rule(const Attributes&, std::span<const Shape>)> rule_of = {};
+  std::string rule_text = {};
+  /// By operand; the last one applies to the operands after it. Dense f32 unless given; `list`
+  /// makes that `anything()`.
+  std::vector<Takes> takes = {};
+  /// Checked before the rule is evaluated. Without it, any numbers are accepted.
+  Structure structure = {};
+
+  /// Sets of operands in which the op is jointly linear: a Partial of them passes to the results.
+  std::vector<std::vector<int>> linear = {};
+  /// Returns the dtype of result i; without it, results have operand 0's dtype.
+  std::function<DType(const Attributes&, std::span<const DType>, int result)> dtype = {};
+
+  /// Computes all results on one device. An op has `forward`, `view`, or both.
+  std::function<void(const Call&)> forward = {};
+  /// Returns result 0 as a view of operand 0, or nullopt when forward must copy.
+  std::function<std::optional<View>(const Call&)> view = {};
+  std::function<void(const Grad&)> backward = {};
+
+  /// Small results that ranks reduce before forward when one of the factors `staged_over` is
+  /// sharded.
+  std::vector<std::string> staged_over = {};
+  std::vector<Stage> stages = {};
+  /// For operands with ~ dims: returns the slice (of the whole operand) that a slice of result 0
+  /// needs.
+  std::function<Box(const Attributes&, int operand, std::span<const Shape> operands,
+                    const Box& result)>
+      needs = {};
+
+  /// Operands and results that backward reads. All operands unless given.
+  std::optional<std::vector<int>> saves_in = {};
+  std::vector<int> saves_out = {};
+  /// Operands that forward changes in place.
+  std::vector<int> writes = {};
+  /// Results for which forward honours Call::accumulate.
+  std::vector<int> accumulates = {};
+  /// Returns the multiply-adds of forward per combination of the indices of all factors: 1 for a
+  /// matrix product, less where a mask leaves some out. Without it, memory traffic bounds the op.
+  std::function<double(const Attributes&)> products = {};
+  /// False for results that no gradient flows through (indices, comparisons).
+  bool differentiable = true;
+  std::vector<OpSample> samples = {};
+};
+
+/// An operation: an immutable, shared handle. The constructor checks the spec and assigns an id
+/// that is never used again.
+class WEFT_API Op {
+ public:
+  explicit Op(OpSpec spec);
+  explicit Op(std::shared_ptr<const OpBody> body) : body_(std::move(body)) {}
+
+  /// Returns the results. std::invalid_argument when the operands do not fit the rule.
+  Tensors call(std::span<const Tensor> operands, const Attributes& attributes = {}) const;
+  Tensors call(std::initializer_list<Tensor> operands, const Attributes& attributes = {}) const {
+    return call(std::span(operands.begin(), operands.size()), attributes);
+  }
+  /// Returns the only result of an op that has one.
+  Tensor operator()(std::span<const Tensor> operands, const Attributes& attributes = {}) const;
+  Tensor operator()(std::initializer_list<Tensor> operands,
+                    const Attributes& attributes = {}) const {
+    return (*this)(std::span(operands.begin(), operands.size()), attributes);
+  }
+  /// Writes result 0 into `destination`, or adds it when `accumulate`; redistributes it first when
+  /// its layout differs.
+  void into(const Tensor& destination, bool accumulate, std::span<const Tensor> operands,
+            const Attributes& attributes = {}) const;
+
+  const OpSpec& spec() const;
+  const OpBody& body() const { return *body_; }
+  const std::shared_ptr<const OpBody>& shared() const { return body_; }
+
+ private:
+  std::shared_ptr<const OpBody> body_;
+};
+
+/// Registers a built-in op in `all_ops` and returns it. Its forward accepts any operands unless
+/// `takes` is given.
+WEFT_API Op list(OpSpec spec);
+/// The registered built-in ops.
+WEFT_API const std::vector<Op>& all_ops();
+
+}  // namespace weft

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+namespace weft {
+namespace rule_grammar {
+
+constexpr bool is_name_char(char c, bool first) {
+  return (c >= 'a' && c <= 'z') || c == '_' || (!first && c >= '0' && c <= '9');
+}
+
+constexpr std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+/// Removes the text before the first `mark` (all of it when there is none), and the mark, from
+/// `rest` and returns the text, trimmed.
+constexpr std::string_view cut(std::string_view& rest, char mark) {
+  size_t at = rest.find(mark);
+  std::string_view head = rest.substr(0, at);
+  rest = at == std::string_view::npos ? std::string_view() : rest.substr(at + 1);
+  return trimmed(head);
+}
+
+/// Removes the next dim from `array` and returns it: a word, or everything in brackets.
+constexpr std::string_view next_dim(std::string_view& array) {
+  array = trimmed(array);
+  char close = array.empty() ? ' ' : array[0] == '(' ? ')' : array[0] == '[' ? ']' : ' ';
+  size_t end = array.find(close);
+  if (end == std::string_view::npos) end = array.size();
+  if (close != ' ' && end < array.size()) ++end;
+  std::string_view dim = array.substr(0, end);
+  array = trimmed(array.substr(end));
+  return dim;
+}
+
+constexpr bool is_name(std::string_view text) {
+  if (text.empty()) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (!is_name_char(text[i], i == 0)) return false;
+  }
+  return true;
+}
+
+/// Returns a dim without its marks: "v:max" -> "v", "[+d]" -> "d".
+constexpr std::string_view bare(std::string_view dim) {
+  if (!dim.empty() && dim.front() == '[') dim = trimmed(dim.substr(1, dim.size() - 2));
+  if (!dim.empty() && (dim.front() == '+' || dim.front() == '~')) dim.remove_prefix(1);
+  return dim.substr(0, dim.find(':'));
+}
+
+constexpr const char* dim_mistake(std::string_view dim, bool result) {
+  if (dim == "...") return nullptr;
+  if (dim.front() == '(') {
+    if (dim.back() != ')') return "a ( is not closed";
+    std::string_view inner = trimmed(dim.substr(1, dim.size() - 2));
+    if (inner.empty()) return "() merges no factors";
+    while (!inner.empty()) {
+      if (!is_name(cut(inner, ' '))) return "( ) holds names only";
+      inner = trimmed(inner);
+    }
+    return nullptr;
+  }
+  if (dim.front() == '[' && dim.back() != ']') return "a [ is not closed";
+  std::string_view marked = dim.front() == '[' ? trimmed(dim.substr(1, dim.size() - 2)) : dim;
+  if (marked.empty()) return "[] names no factor";
+  if (marked.front() == '+' && !result) return "+ creates a factor: only a result can have it";
+  if (marked.front() == '~' && result) return "~ fetches slices: only an operand can have it";
+  if (size_t at = marked.find(':'); at != std::string_view::npos) {
+    std::string_view op = marked.substr(at + 1);
+    if (result) return "a result reduces nothing: put :max or :min at the operand's factor";
+    if (op != "max" && op != "min") return "only :max and :min follow a factor";
+  }
+  return is_name(bare(dim)) ? nullptr : "a factor's name is lower case letters, digits and _";
+}
+
+/// True when the dim has the factor `name`, or when both are `...`.
+constexpr bool dim_has(std::string_view dim, std::string_view name) {
+  if (dim.front() != '(') return dim == name || (dim != "..." && bare(dim) == name);
+  std::string_view inner = trimmed(dim.substr(1, dim.size() - 2));
+  while (!inner.empty()) {
+    if (cut(inner, ' ') == name) return true;
+    inner = trimmed(inner);
+  }
+  return false;
+}
+
+/// True when some operand before "->" has the factor `name`.
+constexpr bool operand_has(std::string_view operands, std::string_view name) {
+  while (!operands.empty()) {
+    std::string_view array = cut(operands, ',');
+    while (!array.empty()) {
+      if (dim_has(next_dim(array), name)) return true;
+    }
+  }
+  return false;
+}
+
+constexpr const char* result_dim_mistake(std::string_view dim, std::string_view operands) {
+  if (dim == "...") return operand_has(operands, dim) ? nullptr : "no operand has ...";
+  if (dim.front() == '(') {
+    std::string_view inner = trimmed(dim.substr(1, dim.size() - 2));
+    while (!inner.empty()) {
+      if (!operand_has(operands, cut(inner, ' '))) return "a result names an unknown factor";
+      inner = trimmed(inner);
+    }
+    return nullptr;
+  }
+  bool created =
+      dim.front() == '+' || (dim.front() == '[' && trimmed(dim.substr(1)).front() == '+');
+  if (created == operand_has(operands, bare(dim))) {
+    return created ? "a created factor stands in an operand" : "a result names an unknown factor";
+  }
+  return nullptr;
+}
+
+/// True when the array names a factor twice, in two dims or in one.
+constexpr bool names_twice(std::string_view array) {
+  while (!array.empty()) {
+    std::string_view dim = next_dim(array);
+    bool merged = dim.front() == '(';
+    std::string_view inner = merged ? trimmed(dim.substr(1, dim.size() - 2)) : dim;
+    while (!inner.empty()) {
+      std::string_view name = merged ? cut(inner, ' ') : std::exchange(inner, {});
+      if (!merged && name != "...") name = bare(name);
+      inner = trimmed(inner);
+      for (std::string_view rest = inner; merged && !rest.empty(); rest = trimmed(rest)) {
+        if (cut(rest, ' ') == name) return true;
+      }
+      for (std::string_view rest = array; !rest.empty();) {
+        if (dim_has(next_dim(rest), name)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+constexpr const char* side_mistake(std::string_view side, std::string_view operands, bool result) {
+  bool more = !side.empty();
+  while (more) {
+    more = side.find(',') != std::string_view::npos;
+    std::string_view array = cut(side, ','), whole = array;
+    if (array == ".") continue;
+    if (array.empty()) return "an array has no dims (write . for one without)";
+    for (bool first = true; !array.empty(); first = false) {
+      std::string_view dim = next_dim(array);
+      if (dim == "..." && !first && !result) return "... stands first";
+      if (const char* mistake = dim_mistake(dim, result)) return mistake;
+      if (!result) continue;
+      if (const char* mistake = result_dim_mistake(dim, operands)) return mistake;
+    }
+    if (names_twice(whole)) return "an array names a factor twice";
+  }
+  return nullptr;
+}
+
+}  // namespace rule_grammar
+
+constexpr const char* rule_mistake(std::string_view text) {
+  size_t arrow = text.find("->");
+  if (arrow == std::string_view::npos) return "a rule has operands, -> and results";
+  std::string_view operands = rule_grammar::trimmed(text.substr(0, arrow));
+  std::string_view results = rule_grammar::trimmed(text.substr(arrow + 2));
+  if (const char* mistake = rule_grammar::side_mistake(operands, operands, false)) return mistake;
+  return rule_grammar::side_mistake(results, operands, true);
+}
+
+}  // namespace weft

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "weft/dtype.h"
+
+namespace weft {
+
+/// A C++ number as an operand next to a tensor. Its kind takes part in the dtype of the result, its
+/// value does not: 2 and 2.0 differ.
+struct Number {
+  enum class Kind : uint8_t { logical, integer, floating };
+
+  constexpr Number() = default;
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  constexpr Number(T number)  // NOLINT(google-explicit-constructor)
+      : value(static_cast<double>(number)),
+        kind(std::is_same_v<T, bool> ? Kind::logical
+             : std::is_integral_v<T> ? Kind::integer
+                                     : Kind::floating) {}
+
+  double value = 0;
+  Kind kind = Kind::integer;
+};
+
+/// The dtype of a result of a tensor of `dtype` and a number: the tensor's, but f32 for integers or
+/// bool with a floating number, and i64 for bool with an integer.
+constexpr DType promote(DType dtype, const Number& number) {
+  if (is_floating(dtype)) return dtype;
+  if (number.kind == Number::Kind::floating) return DType::f32;
+  return dtype == DType::boolean && number.kind == Number::Kind::integer ? DType::i64 : dtype;
+}
+
+}  // namespace weft

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "ops/engine/backward_run.h"
+#include "ops/engine/engine.h"
+#include "ops/engine/layouts.h"
+#include "ops/engine/op_node.h"
+#include "src/kernels/copy/copy.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/reductions.h"
+
+namespace weft {
+
+static bool is_older(const std::pair<uint64_t, Ref<Node>>& a,
+                     const std::pair<uint64_t, Ref<Node>>& b) {
+  return a.first < b.first;
+}
+
+Tensor summed_to(const Tensor& gradient, const Shape& shape) {
+  if (gradient.shape() == shape) return gradient;
+  int added = gradient.ndim() - shape.ndim();
+  std::vector<int> dims;
+  for (int d = 0; d < gradient.ndim(); ++d) {
+    bool stretched = d < added || (shape[d - added] == 1 && gradient.size(d) != 1);
+    if (stretched) dims.push_back(d);
+  }
+  return sum(gradient, dims, false).reshape(shape);
+}
+
+/// Layout of the gradient of a tensor laid out as `layout`: Shard and Replicate stay, Partial
+/// becomes Replicate.
+static Ref<Layout> gradient_layout(const Layout& layout, DType dtype) {
+  if (!layout.sharding || !layout.sharding.has_partial()) {
+    return layout_of(layout.sharding, layout.shape, dtype);
+  }
+  return layout_of(reduced_sharding(layout.sharding), layout.shape, dtype);
+}
+
+/// Redistributes and casts `gradient` to the layout, with Partial made Replicate, and the dtype of
+/// a result of `what` that is laid out as `layout`.
+static Tensor brought_to(const Tensor& gradient, const Layout& layout, const std::string& what) {
+  if (static_cast<bool>(layout.sharding) != gradient.is_sharded()) {
+    fail("backward: the gradient of a tensor ", layout.shape, " is ",
+         gradient.is_sharded() ? "laid out over a mesh" : "not laid out over the mesh",
+         " as the tensor is", layout.sharding ? "" : " not");
+  }
+  if (!(gradient.shape() == layout.shape)) {
+    fail("backward: the gradient of a tensor ", layout.shape, " is ", gradient.shape());
+  }
+  Ref<Layout> target = gradient_layout(layout, gradient.dtype());
+  Tensor brought = gradient;
+  if (!(target == layout_of(gradient))) {
+    Ref<Plan> plan = plan_between(layout_of(gradient), target);
+    check_policy(what, !plan->steps.empty(), !plan->is_free());
+    if (!plan->is_free()) count_implicit(what, plan->cost.bytes);
+    brought = run_plan(gradient, plan, what);
+  }
+  return brought.dtype() == layout.dtype ? brought : brought.to(layout.dtype);
+}
+
+void BackwardRun::run(const Tensors& roots, const Tensors& gradients) {
+  NoGrad no_grad;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    if (!roots[i].body()->node) {
+      fail("backward: root ", i, " ", roots[i].shape(),
+           " depends on nothing that requires a gradient");
+    }
+    count_users(roots[i].body()->node);
+  }
+  for (size_t i = 0; i < roots.size(); ++i) ++slots_[roots[i].body()->node.get()].waiting;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    Node::Edge edge = edge_of(roots[i]);
+    pass(edge, gradients[i]);
+    user_done(edge);
+  }
+  while (!ready_.empty()) {
+    std::pop_heap(ready_.begin(), ready_.end(), is_older);
+    Ref<Node> node = std::move(ready_.back().second);
+    ready_.pop_back();
+    run_node(node);
+  }
+}
+
+/// Counts, for each node that `root` depends on, the nodes that will pass a gradient to it.
+void BackwardRun::count_users(const Ref<Node>& root) {
+  if (slots_.contains(root.get())) return;
+  slots_[root.get()];
+  std::vector<Node*> todo{root.get()};
+  while (!todo.empty()) {
+    Node* node = todo.back();
+    todo.pop_back();
+    for (const Node::Edge& edge : node->edges()) {
+      if (!edge.node) continue;
+      auto [found, fresh] = slots_.try_emplace(edge.node.get());
+      ++found->second.waiting;
+      if (fresh) todo.push_back(edge.node.get());
+    }
+  }
+}
+
+void BackwardRun::user_done(const Node::Edge& edge) {
+  if (--slots_[edge.node.get()].waiting > 0) return;
+  ready_.emplace_back(edge.node->sequence, edge.node);
+  std::push_heap(ready_.begin(), ready_.end(), is_older);
+}
+
+void BackwardRun::run_node(const Ref<Node>& node) {
+  Slot slot = std::move(slots_[node.get()]);
+  slot.gradients.resize(std::max<size_t>(slot.gradients.size(), node->results().size()));
+  TrafficScope policy(node->traffic);
+  RunScope scope(node->scope);
+  bool any = false;
+  for (size_t i = 0; i < slot.gradients.size(); ++i) {
+    if (!slot.gradients[i]) continue;
+    any = true;
+    if (node->takes_any_layout()) continue;
+    slot.gradients[i] = brought_to(slot.gradients[i], *node->results()[i], node->name());
+  }
+  bool is_leaf = dynamic_cast<LeafNode*>(node.get()) != nullptr;
+  if ((any && !slot.delivered) || is_leaf) node->run(*this, slot.gradients);
+  node->release();
+  for (const Node::Edge& edge : node->edges()) {
+    if (edge.node) user_done(edge);
+  }
+}
+
+/// True when no other reference to the tensor's elements exists.
+static bool is_ours(const Tensor& tensor) {
+  const Storage& storage = *tensor.storage();
+  return tensor.body()->use_count() == 1 && storage.use_count() == 1 && storage.is_own();
+}
+
+void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
+  if (!edge.node || !gradient) return;
+  auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
+  if (leaf && leaf->sink) {
+    auto [tensor, accumulate] = leaf->sink->destination();
+    auto& statistics = Engine::current().statistics;
+    ++statistics.gradient_copies;
+    statistics.gradient_copy_bytes +=
+        gradient.block().numel() * static_cast<int64_t>(size_of(gradient.dtype()));
+    add_into(tensor, accumulate, gradient);
+    return;
+  }
+  Slot& slot = slots_[edge.node.get()];
+  if (slot.gradients.size() <= static_cast<size_t>(edge.result)) {
+    slot.gradients.resize(static_cast<size_t>(edge.result) + 1);
+  }
+  Tensor& sum = slot.gradients[static_cast<size_t>(edge.result)];
+  if (!sum) {
+    sum = std::move(gradient);
+  } else if (is_ours(sum) && layout_of(sum) == layout_of(gradient) && sum.block().is_dense() &&
+             sum.device().kind != DeviceKind::meta) {
+    accumulate(sum.block(), gradient.block());
+  } else {
+    sum = add(sum, gradient);
+  }
+}
+
+static bool shows_each_element_once(const Route& route) {
+  return route.results[0]->shape.product() == route.operands[0].used->shape.product();
+}
+
+Place BackwardRun::place_for(const Node::Edge& edge) {
+  OpNode* view = nullptr;
+  auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
+  if (!leaf) {
+    view = dynamic_cast<OpNode*>(edge.node.get());
+    // A view of some elements, or of some twice, cannot receive the whole gradient.
+    bool direct = view && view->op->spec.view && view->edges().size() == 1 && !view->route->moves &&
+                  slots_[view].waiting == 1 && slots_[view].gradients.empty() &&
+                  shows_each_element_once(*view->route);
+    if (direct) leaf = dynamic_cast<LeafNode*>(view->edges()[0].node.get());
+  }
+  if (!leaf || !leaf->sink) return {};
+  auto [tensor, accumulate] = leaf->sink->destination();
+  if (!view) return {tensor, accumulate};
+  Tensor seen = Op(view->op)(std::span<const Tensor>(&tensor, 1), view->attributes);
+  slots_[view].delivered = true;
+  return {seen, accumulate};
+}
+
+void BackwardRun::placed(const Place& place) {
+  auto& statistics = Engine::current().statistics;
+  if (place.direct) {
+    ++statistics.gradients_in_place;
+    return;
+  }
+  ++statistics.gradient_copies;
+  statistics.gradient_copy_bytes +=
+      place.tensor.block().numel() * static_cast<int64_t>(size_of(place.tensor.dtype()));
+}
+
+namespace {
+
+/// The running backwards of a rank, outermost first, and functions to run when that one has ended.
+struct BackwardStack {
+  std::vector<const BackwardRun*> runs;
+  std::vector<std::function<void(bool)>> afterwards;
+};
+
+}  // namespace
+
+static BackwardStack& backward_stack() {
+  static thread_local BackwardStack stack;
+  return stack;
+}
+
+bool BackwardRun::expects(const Node& node) const {
+  const auto found = slots_.find(&node);
+  return found != slots_.end() && found->second.waiting > 0;
+}
+
+/// True when an outer backward expects more gradients for the leaf, and will complete it.
+static bool expects_more(const LeafNode& leaf) {
+  const auto& runs = backward_stack().runs;
+  return std::any_of(runs.begin(), runs.end(),
+                     [&](const BackwardRun* run) { return run->expects(leaf); });
+}
+
+void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {
+  if (sink) {
+    if (!expects_more(*this)) sink->complete();
+    return;
+  }
+  if (gradients.empty() || !gradients[0]) return;
+  Tensor before;  // destroyed after the lock: destruction may wait for a thread that waits for it
+  const std::lock_guard lock(mutex_);
+  if (gradient_) {
+    before = std::exchange(gradient_, add(gradient_, gradients[0]));
+    return;
+  }
+  // Elements with other references may change; a leaf's gradient needs separate memory.
+  if (is_ours(gradients[0]) && gradients[0].block().is_dense()) {
+    gradient_ = gradients[0];
+    return;
+  }
+  gradient_ = new_tensor(layout_of(gradients[0]), gradients[0].device());
+  if (gradient_.device().kind != DeviceKind::meta) copy(gradient_.block(), gradients[0].block());
+}
+
+Tensor LeafNode::current_gradient() const {
+  const std::lock_guard lock(mutex_);
+  return gradient_;
+}
+
+void LeafNode::set_gradient(Tensor value) {
+  const std::lock_guard lock(mutex_);
+  std::swap(gradient_, value);
+}
+
+bool is_in_backward() { return !backward_stack().runs.empty(); }
+
+void after_backward(std::function<void(bool)> function) {
+  BackwardStack& stack = backward_stack();
+  if (stack.runs.empty()) return function(false);
+  stack.afterwards.push_back(std::move(function));
+}
+
+static void end_backward(bool failed) {
+  BackwardStack& stack = backward_stack();
+  stack.runs.pop_back();
+  if (!stack.runs.empty()) return;
+  for (auto& function : std::exchange(stack.afterwards, {})) function(failed);
+}
+
+static void run_counted(const Tensors& roots, const Tensors& gradients) {
+  BackwardRun run;
+  backward_stack().runs.push_back(&run);
+  try {
+    run.run(roots, gradients);
+  } catch (...) {
+    end_backward(true);
+    throw;
+  }
+  end_backward(false);
+}
+
+void backward(const Tensors& roots, const Tensors& gradients) {
+  if (gradients.size() > roots.size()) {
+    fail("backward: ", gradients.size(), " gradients for ", roots.size(), " roots");
+  }
+  for (const Tensor& root : roots) check_tensor("backward", root);
+  Tensors complete = gradients;
+  complete.resize(roots.size());
+  for (size_t i = 0; i < roots.size(); ++i) {
+    if (complete[i]) continue;
+    if (roots[i].numel() != 1) {
+      fail("backward: root ", i, " ", roots[i].shape(),
+           " has more than one element; give its gradient");
+    }
+    complete[i] = ones_like(roots[i]);
+  }
+  run_counted(roots, complete);
+}
+
+}  // namespace weft

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/engine/binding.h"
+
+#include <algorithm>
+
+#include "weft/error.h"
+
+namespace weft {
+
+bool Binding::has(const BoundArray& array, int factor) {
+  return std::any_of(array.begin(), array.end(), [&](const BoundDim& dim) {
+    return std::find(dim.begin(), dim.end(), factor) != dim.end();
+  });
+}
+
+namespace {
+
+/// Binds one call; exists only during bind_rule.
+class Binder {
+ public:
+  Binder(const std::string& op, const ParsedRule& rule, std::span<const Shape> shapes)
+      : op_(op), rule_(rule), shapes_(shapes), told_by_(rule.factors.size(), -1) {
+    for (const Factor& factor : rule.factors) out_.factors.push_back({factor, -1});
+  }
+
+  Binding bind(std::span<const std::pair<std::string, int64_t>> sizes,
+               std::span<const RuleArray> stages) {
+    for (const auto& [name, size] : sizes) {
+      int factor = rule_.find(name);
+      if (factor >= 0) out_.factors[static_cast<size_t>(factor)].size = size;
+    }
+    check_ndims();
+    make_leading_factors();
+    for (size_t i = 0; i < shapes_.size(); ++i) bind_operand(i);
+    for (size_t i = 0; i < shapes_.size(); ++i) check_merged(i);
+    for (const RuleArray& array : rule_.results) add(array, out_.results, out_.result_shapes);
+    for (const RuleArray& array : stages) add(array, out_.stages, out_.stage_shapes);
+    return std::move(out_);
+  }
+
+ private:
+  static int named_dims(const RuleArray& array) {
+    return static_cast<int>(std::count_if(array.begin(), array.end(),
+                                          [](const RuleDim& dim) { return !dim.ellipsis; }));
+  }
+  static bool has_ellipsis(const RuleArray& array) {
+    return named_dims(array) != static_cast<int>(array.size());
+  }
+
+  void check_ndims() const {
+    if (shapes_.size() != rule_.operands.size()) {
+      fail(op_, ": ", shapes_.size(), " operands but the rule \"", rule_.text, "\" has ",
+           rule_.operands.size());
+    }
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      int named = named_dims(rule_.operands[i]), ndim = shapes_[i].ndim();
+      bool fits = has_ellipsis(rule_.operands[i]) ? ndim >= named : ndim == named;
+      if (!fits) {
+        fail(op_, ": operand ", i, " ", shapes_[i], " has ", ndim, " dims but the rule \"",
+             rule_.text, "\" wants ", has_ellipsis(rule_.operands[i]) ? "at least " : "", named);
+      }
+    }
+  }
+
+  /// Makes the factors of `...`, aligned from the right: leading_[k] is the k-th from the last.
+  void make_leading_factors() {
+    int most = 0;
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      if (has_ellipsis(rule_.operands[i])) {
+        most = std::max(most, shapes_[i].ndim() - named_dims(rule_.operands[i]));
+      }
+    }
+    for (int k = 0; k < most; ++k) {
+      Binding::BoundFactor factor;
+      factor.name = concat("...", most - 1 - k);
+      leading_.push_back(static_cast<int>(out_.factors.size()));
+      out_.factors.push_back(factor);
+      told_by_.push_back(-1);
+    }
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      if (!has_ellipsis(rule_.operands[i])) continue;
+      int count = shapes_[i].ndim() - named_dims(rule_.operands[i]);
+      for (int k = 0; k < count; ++k)
+        tell_leading(i, leading_[static_cast<size_t>(k)], count - 1 - k);
+    }
+  }
+
+  /// Records a leading dim's size. Size 1 is replaced where another operand has more.
+  void tell_leading(size_t operand, int factor, int dim) {
+    auto& known = out_.factors[static_cast<size_t>(factor)];
+    int64_t size = shapes_[operand][dim];
+    if (known.size == size) return;
+    if (known.size == -1 || known.size == 1) {
+      known.size = size;
+      told_by_[static_cast<size_t>(factor)] = static_cast<int>(operand);
+    } else if (size != 1) {
+      disagree(factor, operand, size);
+    }
+  }
+
+  [[noreturn]] void disagree(int factor, size_t operand, int64_t size) const {
+    const auto& known = out_.factors[static_cast<size_t>(factor)];
+    int teller = told_by_[static_cast<size_t>(factor)];
+    if (teller < 0) {
+      fail(op_, ": factor ", known.name, " is ", known.size, " by the attributes but ", size,
+           " in operand ", operand, " ", shapes_[operand]);
+    }
+    fail(op_, ": factor ", known.name, " is ", known.size, " in operand ", teller, " ",
+         shapes_[static_cast<size_t>(teller)], " but ", size, " in operand ", operand, " ",
+         shapes_[operand]);
+  }
+
+  void bind_operand(size_t i) {
+    Binding::BoundArray bound;
+    int dim = 0;
+    for (const RuleDim& term : rule_.operands[i]) {
+      if (term.ellipsis) {
+        int count = shapes_[i].ndim() - named_dims(rule_.operands[i]);
+        for (; dim < count; ++dim) {
+          int factor = leading_[static_cast<size_t>(count - 1 - dim)];
+          bool broadcast = shapes_[i][dim] != out_.factors[static_cast<size_t>(factor)].size;
+          bound.push_back(broadcast ? Binding::BoundDim{} : Binding::BoundDim{factor});
+        }
+        continue;
+      }
+      bound.push_back(term.factors);
+      if (term.factors.size() == 1) tell(i, term.factors[0], shapes_[i][dim]);
+      ++dim;
+    }
+    out_.operands.push_back(std::move(bound));
+  }
+
+  void tell(size_t operand, int factor, int64_t size) {
+    auto& known = out_.factors[static_cast<size_t>(factor)];
+    if (known.size == -1) {
+      known.size = size;
+      told_by_[static_cast<size_t>(factor)] = static_cast<int>(operand);
+    } else if (known.size != size) {
+      disagree(factor, operand, size);
+    }
+  }
+
+  /// Checks merged dims: at most one factor's size is unknown, and the product must be the dim's
+  /// size.
+  void check_merged(size_t i) {
+    int named = 0;
+    int leading = shapes_[i].ndim() - named_dims(rule_.operands[i]);
+    for (const RuleDim& term : rule_.operands[i]) {
+      if (term.ellipsis) continue;
+      int64_t size = shapes_[i][leading + named++];
+      if (term.factors.size() < 2) continue;
+      int64_t product = 1;
+      int unknown = -1;
+      for (int factor : term.factors) {
+        int64_t known = out_.factors[static_cast<size_t>(factor)].size;
+        if (known >= 0) {
+          product *= known;
+        } else if (unknown < 0) {
+          unknown = factor;
+        } else {
+          fail(op_, ": the sizes of two factors of a merged dim of operand ", i, " are not known");
+        }
+      }
+      if (unknown >= 0 && product > 0 && size % product == 0) {
+        out_.factors[static_cast<size_t>(unknown)].size = size / product;
+      } else if (product != size || unknown >= 0) {
+        fail(op_, ": a merged dim of operand ", i, " ", shapes_[i], " has ", size,
+             " elements, which is not a multiple of its factors' ", product);
+      }
+    }
+  }
+
+  void add(const RuleArray& array, std::vector<Binding::BoundArray>& arrays,
+           std::vector<Shape>& shapes) const {
+    Binding::BoundArray bound;
+    Shape shape;
+    for (const RuleDim& term : array) {
+      if (term.ellipsis) {
+        for (size_t k = leading_.size(); k-- > 0;) bound.push_back({leading_[k]});
+      } else {
+        bound.push_back(term.factors);
+      }
+    }
+    for (const auto& dim : bound) {
+      int64_t size = 1;
+      for (int factor : dim) size *= size_of_factor(factor);
+      shape.push_back(size);
+    }
+    arrays.push_back(std::move(bound));
+    shapes.push_back(shape);
+  }
+
+  int64_t size_of_factor(int factor) const {
+    const auto& known = out_.factors[static_cast<size_t>(factor)];
+    if (known.size < 0) fail(op_, ": the size of factor ", known.name, " is not known");
+    return known.size;
+  }
+
+  const std::string& op_;
+  const ParsedRule& rule_;
+  std::span<const Shape> shapes_;
+  std::vector<int> told_by_;
+  std::vector<int> leading_;
+  Binding out_;
+};
+
+}  // namespace
+
+Binding bind_rule(const std::string& op, const ParsedRule& rule,
+                  std::span<const std::pair<std::string, int64_t>> sizes,
+                  std::span<const Shape> shapes, std::span<const RuleArray> stages) {
+  return Binder(op, rule, shapes).bind(sizes, stages);
+}
+
+}  // namespace weft

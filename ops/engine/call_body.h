@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+
+#include "ops/engine/inline_list.h"
+#include "ops/engine/route.h"
+#include "weft/extend/op.h"
+
+namespace weft {
+
+/// Operands as an op uses them: redistributed, or as given.
+using UsedOperands = InlineList<const Tensor*, kMaxOperands>;
+
+/// The data behind a Call.
+struct CallBody {
+  // An aggregate would be zeroed, 4 KiB per call.
+  CallBody(const Route& way, const Attributes& given) : route(way), attributes(given) {}
+
+  const Route& route;
+  const Attributes& attributes;
+  InlineList<Block, kMaxOperands> ins;
+  InlineList<Block, kMaxResults> outs;
+  InlineList<Block, kMaxResults> stages;
+  std::array<bool, kMaxResults> accumulate = {};
+};
+
+}  // namespace weft

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/engine/candidate.h"
+
+#include <algorithm>
+
+namespace weft {
+
+using BoundArray = Binding::BoundArray;
+
+static bool contains(std::span<const int> values, int value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+bool is_fetched(const Binding& binding, size_t operand) {
+  const BoundArray& array = binding.operands[operand];
+  return std::any_of(array.begin(), array.end(), [&](const auto& dim) {
+    return dim.size() == 1 && binding.factors[static_cast<size_t>(dim[0])].fetched;
+  });
+}
+
+/// True if a cut can pass to `factor`: within merged dims it must be the outermost that is longer
+/// than 1.
+static bool is_outermost(const Binding& binding, const BoundArray& array, int factor) {
+  for (const auto& dim : array) {
+    for (int inner : dim) {
+      if (inner == factor) break;
+      if (contains(dim, factor) && binding.factors[static_cast<size_t>(inner)].size != 1)
+        return false;
+    }
+  }
+  return true;
+}
+
+static bool can_be_cut(const Binding& binding, int factor) {
+  const auto& bound = binding.factors[static_cast<size_t>(factor)];
+  if (bound.whole || bound.fetched) return false;
+  for (const auto* arrays : {&binding.operands, &binding.results, &binding.stages}) {
+    for (const BoundArray& array : *arrays) {
+      if (!is_outermost(binding, array, factor)) return false;
+    }
+  }
+  return true;
+}
+
+std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis) {
+  const Binding& binding = query.binding;
+  std::vector<AxisChoice> choices(1);
+  for (size_t f = 0; f < binding.factors.size(); ++f) {
+    if (!can_be_cut(binding, static_cast<int>(f))) continue;
+    choices.push_back({AxisChoice::Kind::cut, static_cast<int>(f)});
+  }
+  for (size_t s = 0; s < query.linear.size(); ++s) {
+    for (int operand : query.linear[s]) {
+      const Placement& placement = query.operands[static_cast<size_t>(operand)]->sharding[axis];
+      if (!placement.is_partial()) continue;
+      ReduceOp op = placement.op();
+      if (op != ReduceOp::sum && op != ReduceOp::avg) continue;
+      choices.push_back({AxisChoice::Kind::partial, -1, static_cast<int>(s), op});
+      break;
+    }
+  }
+  return choices;
+}
+
+/// True when `size * inner` elements cut into `parts` have the boundaries of `size` cut into them.
+static bool boundaries_coincide(int64_t size, int64_t inner, std::span<const int> parts) {
+  if (parts.empty() || inner == 1 || size == 0) return true;
+  for (int index = 0; index < parts[0]; ++index) {
+    Chunk outer = chunk_of(size, parts[0], index), merged = chunk_of(size * inner, parts[0], index);
+    if (merged.length != outer.length * inner) return false;
+    if (outer.length && merged.offset != outer.offset * inner) return false;
+    if (!boundaries_coincide(outer.length, inner, parts.subspan(1))) return false;
+  }
+  return true;
+}
+
+namespace {
+
+/// Turns the axes' choices into shardings.
+class Combiner {
+ public:
+  Combiner(const ChoiceQuery& query, const DeviceMesh& mesh, std::span<const AxisChoice> axes)
+      : query_(query), binding_(query.binding), mesh_(mesh), axes_(axes) {}
+
+  std::optional<Choice> combine() {
+    find_orders();
+    Choice choice;
+    for (size_t i = 0; i < binding_.operands.size(); ++i) {
+      auto sharding = is_fetched(binding_, i) ? fetched_sharding(i) : operand_sharding(i);
+      if (!sharding) return std::nullopt;
+      if (contains(query_.pinned, static_cast<int>(i)) &&
+          *sharding != query_.operands[i]->sharding) {
+        return std::nullopt;
+      }
+      choice.operands.push_back(*sharding);
+    }
+    for (const BoundArray& array : binding_.results) {
+      auto sharding = result_sharding(array, false);
+      if (!sharding) return std::nullopt;
+      choice.results.push_back(*sharding);
+    }
+    for (const BoundArray& array : binding_.stages) {
+      auto sharding = result_sharding(array, true);
+      if (!sharding) return std::nullopt;
+      choice.stages.push_back(*sharding);
+    }
+    choice.staged = std::any_of(axes_.begin(), axes_.end(), [&](const AxisChoice& axis) {
+      return axis.kind == AxisChoice::Kind::cut && contains(query_.staged, axis.factor);
+    });
+    return choice;
+  }
+
+ private:
+  /// For each factor, finds the order of the axes that cut it: that of the first operand already
+  /// cut by them, otherwise mesh order.
+  void find_orders() {
+    orders_.assign(binding_.factors.size(), {});
+    for (size_t f = 0; f < orders_.size(); ++f) {
+      std::vector<int> cutting;
+      for (int a = 0; a < mesh_.ndim(); ++a) {
+        const AxisChoice& axis = axes_[static_cast<size_t>(a)];
+        if (axis.kind == AxisChoice::Kind::cut && axis.factor == static_cast<int>(f))
+          cutting.push_back(a);
+      }
+      orders_[f] = cutting.size() > 1 ? present_order(static_cast<int>(f), cutting) : cutting;
+    }
+  }
+
+  std::vector<int> present_order(int factor, const std::vector<int>& cutting) const {
+    for (size_t i = 0; i < binding_.operands.size(); ++i) {
+      const BoundArray& array = binding_.operands[i];
+      for (size_t d = 0; d < array.size(); ++d) {
+        if (!contains(array[d], factor)) continue;
+        std::vector<int> order;
+        for (int axis : query_.operands[i]->sharding.axes_cutting(static_cast<int>(d))) {
+          if (contains(cutting, axis)) order.push_back(axis);
+        }
+        if (order.size() == cutting.size()) return order;
+      }
+    }
+    return cutting;
+  }
+
+  /// Returns the dim of `array` that `factor` cuts, or -1.
+  static int dim_of(const BoundArray& array, int factor) {
+    for (size_t d = 0; d < array.size(); ++d) {
+      if (contains(array[d], factor)) return static_cast<int>(d);
+    }
+    return -1;
+  }
+
+  bool shares_linear_set(int operand, int factor) const {
+    for (const auto& set : query_.linear) {
+      if (!contains(set, operand)) continue;
+      for (int other : set) {
+        if (Binding::has(binding_.operands[static_cast<size_t>(other)], factor)) return true;
+      }
+    }
+    return false;
+  }
+
+  /// True if no result has the factor and no stage reduces it: cutting it makes results Partial.
+  bool makes_partial(int factor) const {
+    const auto& bound = binding_.factors[static_cast<size_t>(factor)];
+    return !binding_.results.empty() && !bound.created && !contains(query_.staged, factor) &&
+           std::none_of(binding_.results.begin(), binding_.results.end(),
+                        [&](const BoundArray& array) { return Binding::has(array, factor); });
+  }
+
+  Placement operand_placement(size_t operand, const AxisChoice& axis) const {
+    int index = static_cast<int>(operand);
+    if (axis.kind == AxisChoice::Kind::partial) {
+      const auto& set = query_.linear[static_cast<size_t>(axis.set)];
+      return contains(set, index) ? Placement(Partial{axis.op}) : Placement(Replicate());
+    }
+    if (axis.kind == AxisChoice::Kind::whole) return Replicate();
+    int dim = dim_of(binding_.operands[operand], axis.factor);
+    if (dim >= 0) return Shard{dim};
+    // A term that is added to a sum over ranks counts once.
+    bool addend = makes_partial(axis.factor) && shares_linear_set(index, axis.factor);
+    return addend ? Placement(Partial{ReduceOp::sum}) : Placement(Replicate());
+  }
+
+  std::optional<Sharding> operand_sharding(size_t operand) const {
+    std::vector<Placement> placements;
+    for (const AxisChoice& axis : axes_) placements.push_back(operand_placement(operand, axis));
+    return checked(binding_.operands[operand], placements);
+  }
+
+  /// Fetched dims keep their sharding on axes without another role.
+  std::optional<Sharding> fetched_sharding(size_t operand) const {
+    std::vector<Placement> placements;
+    const Sharding& given = query_.operands[operand]->sharding;
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      Placement placement = operand_placement(operand, axes_[static_cast<size_t>(a)]);
+      bool stays = placement.is_replicate() && given[a].is_shard() &&
+                   is_fetched_dim(operand, given[a].dim());
+      placements.push_back(stays ? given[a] : placement);
+    }
+    return checked(binding_.operands[operand], placements, &given);
+  }
+
+  bool is_fetched_dim(size_t operand, int dim) const {
+    const auto& factors = binding_.operands[operand][static_cast<size_t>(dim)];
+    return factors.size() == 1 && binding_.factors[static_cast<size_t>(factors[0])].fetched;
+  }
+
+  std::optional<Sharding> result_sharding(const BoundArray& array, bool stage) const {
+    std::vector<Placement> placements;
+    for (const AxisChoice& axis : axes_) {
+      if (axis.kind == AxisChoice::Kind::partial) {
+        placements.push_back(Partial{axis.op});
+      } else if (axis.kind == AxisChoice::Kind::whole) {
+        placements.push_back(Replicate());
+      } else {
+        placements.push_back(cut_result(array, axis.factor, stage));
+      }
+    }
+    return checked(array, placements);
+  }
+
+  /// Placement of a result, or of a stage after its reduction, on an axis that cuts `factor`.
+  Placement cut_result(const BoundArray& array, int factor, bool stage) const {
+    int dim = dim_of(array, factor);
+    if (dim >= 0) return Shard{dim};
+    const auto& bound = binding_.factors[static_cast<size_t>(factor)];
+    if (bound.created || stage || contains(query_.staged, factor)) return Replicate();
+    return Partial{bound.reduce};
+  }
+
+  /// Returns nullopt for Partials of two kinds, or for merged dims cut off their boundaries.
+  std::optional<Sharding> checked(const BoundArray& array, const std::vector<Placement>& placements,
+                                  const Sharding* given = nullptr) const {
+    const Placement* partial = nullptr;
+    for (const Placement& placement : placements) {
+      if (!placement.is_partial()) continue;
+      if (partial && partial->op() != placement.op()) return std::nullopt;
+      partial = &placement;
+    }
+    Placements stated{std::span<const Placement>(placements)};
+    for (size_t d = 0; d < array.size(); ++d) {
+      std::vector<int> order = order_of(array[d], static_cast<int>(d), placements, given);
+      if (!coincides(array[d], order)) return std::nullopt;
+      if (order.size() < 2) continue;
+      std::vector<std::string> names;
+      for (int axis : order) names.push_back(mesh_.axis_name(axis));
+      stated = stated.cut_in_order(static_cast<int>(d), std::move(names));
+    }
+    return Sharding(mesh_, stated);
+  }
+
+  std::vector<int> order_of(const Binding::BoundDim& dim, int index,
+                            const std::vector<Placement>& placements, const Sharding* given) const {
+    if (given) {
+      std::vector<int> order;
+      for (int axis : given->axes_cutting(index)) {
+        if (placements[static_cast<size_t>(axis)].is_shard(index)) order.push_back(axis);
+      }
+      for (int axis = 0; axis < mesh_.ndim(); ++axis) {
+        bool cuts = placements[static_cast<size_t>(axis)].is_shard(index);
+        if (cuts && !contains(order, axis)) order.push_back(axis);
+      }
+      return order;
+    }
+    for (int factor : dim) {
+      if (!orders_[static_cast<size_t>(factor)].empty())
+        return orders_[static_cast<size_t>(factor)];
+    }
+    return {};
+  }
+
+  bool coincides(const Binding::BoundDim& dim, const std::vector<int>& order) const {
+    if (dim.size() < 2 || order.empty()) return true;
+    size_t at = 0;
+    while (orders_[static_cast<size_t>(dim[at])].empty()) ++at;
+    int64_t inner = 1;
+    for (size_t i = at + 1; i < dim.size(); ++i) {
+      if (!orders_[static_cast<size_t>(dim[i])].empty()) return false;
+      inner *= binding_.factors[static_cast<size_t>(dim[i])].size;
+    }
+    std::vector<int> parts;
+    for (int axis : order) parts.push_back(mesh_.axis_size(axis));
+    return boundaries_coincide(binding_.factors[static_cast<size_t>(dim[at])].size, inner, parts);
+  }
+
+  const ChoiceQuery& query_;
+  const Binding& binding_;
+  const DeviceMesh& mesh_;
+  std::span<const AxisChoice> axes_;
+  std::vector<std::vector<int>> orders_;
+};
+
+}  // namespace
+
+std::optional<Choice> combine(const ChoiceQuery& query, const DeviceMesh& mesh,
+                              std::span<const AxisChoice> axes) {
+  return Combiner(query, mesh, axes).combine();
+}
+
+}  // namespace weft

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/engine/dispatch.h"
+
+#include <algorithm>
+
+#include "ops/engine/call_body.h"
+#include "ops/engine/engine.h"
+#include "ops/engine/op_node.h"
+#include "ops/engine/overlap.h"
+#include "ops/engine/trace_recorder.h"
+#include "ops/engine/work_log.h"
+#include "src/kernels/copy/copy.h"
+#include "weft/error.h"
+
+namespace weft {
+
+namespace {
+
+/// The state of one op call.
+struct Running {
+  explicit Running(const OpBody& body, Route& way, const Attributes& attributes)
+      : op(body), route(way), call(way, attributes) {}
+
+  const OpBody& op;
+  Route& route;
+  UsedOperands used;
+  /// Tensors made by moves, fetches and stages; kept alive while forward runs.
+  InlineList<Tensor, kMaxOperands> moved;
+  InlineList<Tensor, kMaxOperands> fetched;
+  InlineList<Tensor, kMaxResults> reduced;
+  /// Copies of operands that share memory with an operand that is changed.
+  InlineList<Tensor, kMaxOperands> snapshots;
+  CallBody call;
+  Results results;
+  Device device;
+};
+
+}  // namespace
+
+static Device device_of(const OpBody& op, std::span<const Tensor> operands) {
+  Device device = operands.empty() ? cpu : operands[0].device();
+  for (size_t i = 1; i < operands.size(); ++i) {
+    if (operands[i].device() == device) continue;
+    fail(op.spec.name, ": operand 0 is on ", device, " but operand ", i, " on ",
+         operands[i].device());
+  }
+  return device;
+}
+
+static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Tensor> operands,
+                            const Attributes& attributes) {
+  if (operands.size() > kMaxOperands) {
+    fail(op.spec.name, ": ", operands.size(), " operands; at most ", kMaxOperands);
+  }
+  for (const Tensor& operand : operands) check_tensor(op.spec.name.c_str(), operand);
+  EngineStatistics& statistics = engine.statistics;
+  ++statistics.calls;
+  RouteTable& table = routes_for(operands);
+  if (Route* route = table.find(op.id, attributes.structure, operands)) {
+    ++statistics.route_hits;
+    return Ref<Route>(route);
+  }
+  ++statistics.route_misses;
+  Ref<Route> route = make_route(op, attributes, operands);
+  if (table.is_full()) {
+    statistics.route_evictions += static_cast<int64_t>(table.size());
+    table.clear();
+  }
+  table.insert(route);
+  return route;
+}
+
+static void count_traffic(const OpBody& op, const Route& route) {
+  check_policy(op.spec.name, route.moves, route.communicates);
+  if (route.communicates) count_implicit(op.spec.name, route.bytes);
+}
+
+/// Adds the slice of operand i that the op computes on, fetched from other ranks if necessary.
+static void add_fetched(Running& run, const OperandRoute& operand, const Tensor& used) {
+  Block block = used.block();
+  if (operand.fetch_is_local) {
+    Box part = operand.box;
+    for (int d = 0; d < part.shape.ndim(); ++d) part.offset[d] -= operand.used->box.offset[d];
+    run.call.ins.add(block.part(part));
+    run.fetched.add(Tensor());
+    return;
+  }
+  if (MovementLog* log = Engine::current().log) [[unlikely]]
+    log_fetch(*log, run.op.spec.name, *operand.used, operand.fetched_bytes);
+  Tensor slice = new_tensor(layout_of(Sharding(), operand.box.shape, used.dtype()), run.device);
+  if (run.device.kind != DeviceKind::meta) {
+    fetch(
+        operand.used, block,
+        [&](int rank) { return operand.fetched_boxes[static_cast<size_t>(rank)]; }, slice.block());
+  }
+  run.call.ins.add(slice.block());
+  run.fetched.add(std::move(slice));
+}
+
+static void add_operands(Running& run, std::span<const Tensor> operands) {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const OperandRoute& route = run.route.operands[i];
+    const Tensor* used = &operands[i];
+    if (route.move) used = &run.moved.add(run_plan(operands[i], route.move, run.op.spec.name));
+    run.used.add(used);
+    if (route.fetched) {
+      add_fetched(run, route, *used);
+    } else {
+      run.call.ins.add_made([used] { return used->body()->block(); });
+      run.fetched.add(Tensor());
+    }
+  }
+}
+
+static void run_stages(Running& run) {
+  for (size_t i = 0; i < run.route.stages.size(); ++i) {
+    const StageRoute& stage = run.route.stages[i];
+    Tensor partial = new_tensor(stage.partial, run.device);
+    run.call.stages.add(partial.block());
+    if (run.device.kind != DeviceKind::meta) run.op.spec.stages[i].run(Call(run.call));
+    Tensor& reduced =
+        run.reduced.add(stage.reduce ? run_plan(partial, stage.reduce, run.op.spec.name) : partial);
+    run.call.stages[static_cast<int>(i)] = reduced.block();
+  }
+}
+
+/// Copies of operands that do not lie densely, for an op that takes them so.
+static void make_dense(Running& run) {
+  for (int i = 0; i < run.call.ins.size(); ++i) {
+    Block& in = run.call.ins[i];
+    if ((run.op.dense_in >> i & 1) && !in.is_dense()) {
+      in = run.snapshots.add(snapshot_of(in)).block();
+    }
+  }
+}
+
+/// Copies operands that were changed in a dense copy back to their memory.
+static void return_writes(Running& run) {
+  for (const int w : run.op.spec.writes) {
+    const Block to = run.used[w]->block();
+    if (run.call.ins[w].data != to.data) copy(to, run.call.ins[w]);
+  }
+}
+
+static void compute(Running& run) {
+  if (run.device.kind != DeviceKind::meta) {
+    run.op.spec.forward(Call(run.call));
+  } else if (WorkLog* log = Engine::current().work) {
+    log_work(*log, run.op, run.route, run.call);
+  }
+}
+
+/// Makes result 0 as a view of operand 0; returns false when it is not one.
+static bool make_view(Running& run) {
+  if (!run.op.spec.view) return false;
+  std::optional<View> view = run.op.spec.view(Call(run.call));
+  if (!view && run.op.spec.forward) return false;
+  if (!view) fail(run.op.spec.name, ": its view gives none here, and it has no forward");
+  const Tensor& operand = run.fetched[0] ? run.fetched[0] : *run.used[0];
+  const TensorBody& body = *operand.body();
+  int64_t offset = body.offset + view->offset;
+  const OperandRoute& route = run.route.operands[0];
+  if (route.fetched && !run.fetched[0]) {
+    for (int d = 0; d < route.box.shape.ndim(); ++d) {
+      offset += (route.box.offset[d] - route.used->box.offset[d]) * body.strides[d];
+    }
+  }
+  run.results.tensors[0] = make_tensor(run.route.results[0], body.storage, offset, view->strides);
+  run.results.tensors[0].body()->is_partial_view =
+      body.is_partial_view || route.move || run.fetched[0];
+  run.results.count = 1;
+  return true;
+}
+
+static void make_results(Running& run) {
+  for (const Ref<Layout>& layout : run.route.results) {
+    Tensor& result = run.results.tensors[static_cast<size_t>(run.results.count++)];
+    result = new_tensor(layout, run.device);
+    run.call.outs.add_made([&] { return result.body()->block(); });
+  }
+}
+
+static void mark_writes(const OpBody& op, std::span<const Tensor> operands) {
+  for (int i : op.spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
+}
+
+static bool is_written(const OpBody& op, int operand) {
+  return std::find(op.spec.writes.begin(), op.spec.writes.end(), operand) != op.spec.writes.end();
+}
+
+/// Copies operands that are read but share memory with operands that are changed in place.
+static void keep_apart(Running& run) {
+  for (const int w : run.op.spec.writes) {
+    for (int i = 0; i < run.call.ins.size(); ++i) {
+      if (!is_disturbed(run.call.ins[i], run.call.ins[w])) continue;
+      if (is_written(run.op, i)) {
+        fail(run.op.spec.name, ": operands ", w, " and ", i, " are changed and share memory");
+      }
+      run.call.ins[i] = run.snapshots.add(snapshot_of(run.call.ins[i])).block();
+    }
+  }
+}
+
+static void check_writes(const OpBody& op, std::span<const Tensor> operands) {
+  if (op.spec.writes.empty() || !Context::current().grad_enabled) return;
+  for (int i : op.spec.writes) {
+    if (!operands[static_cast<size_t>(i)].requires_grad()) continue;
+    fail(op.spec.name, ": operand ", i, " is changed in place but requires a gradient; use NoGrad");
+  }
+}
+
+Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
+                 const Attributes& attributes) {
+  Engine& engine = Engine::current();
+  TracedCall traced(engine.trace, *op);
+  Ref<Route> route = route_for(engine, *op, operands, attributes);
+  traced.moves(route->bytes);
+  check_writes(*op, operands);
+  Running run(*op, *route, attributes);
+  run.device = device_of(*op, operands);
+  if (route->moves) [[unlikely]]
+    count_traffic(*op, *route);
+  add_operands(run, operands);
+  if (!make_view(run)) {
+    const bool is_here = run.device.kind != DeviceKind::meta;
+    if (op->dense_in && is_here) make_dense(run);
+    if (!op->spec.writes.empty()) keep_apart(run);
+    if (route->staged) run_stages(run);
+    make_results(run);
+    compute(run);
+    if (op->dense_in && is_here) return_writes(run);
+  }
+  mark_writes(*op, operands);
+  if (Context::current().grad_enabled && op->spec.differentiable) {
+    record_op(op, std::move(route), attributes, operands, run.used, run.results);
+  }
+  return std::move(run.results);
+}
+
+/// True when `from` and `to` place elements alike: no bytes move and no zeros are written.
+static bool lies_alike(const Ref<Layout>& from, const Ref<Layout>& to) {
+  if (from == to) return true;
+  if (!(from->shape == to->shape)) return false;
+  if (!from->sharding || !to->sharding) return false;
+  if (from->sharding == to->sharding) return true;
+  Ref<Plan> plan = plan_between(from, layout_of(to->sharding, from->shape, from->dtype));
+  std::optional<Box> part = local_part(*plan);
+  return part && part->shape == from->box.shape;
+}
+
+static bool honours_accumulate(const OpBody& op, size_t result) {
+  const std::vector<int>& results = op.spec.accumulates;
+  return std::find(results.begin(), results.end(), static_cast<int>(result)) != results.end();
+}
+
+static bool is_operand(const Running& run, const Block& block) {
+  return std::any_of(run.call.ins.all().begin(), run.call.ins.all().end(), [&](const Block& in) {
+    return block.data && (in.data == block.data || is_disturbed(in, block));
+  });
+}
+
+/// True if the op can write to the place itself. A half-precision result may go to an f32 place if
+/// the op honours `accumulate`, because it then computes in f32. Other ops write dense results
+/// only.
+static bool writes_directly(const Running& run, const Ref<Layout>& result, size_t index,
+                            const Place& place) {
+  if (!place.tensor) return false;
+  const OpBody& op = run.op;
+  bool honours = honours_accumulate(op, index);
+  if (place.accumulate && !honours) return false;
+  const Block block = place.tensor.block();
+  if ((!honours && !block.is_dense()) || is_operand(run, block)) return false;
+  DType to = place.tensor.dtype();
+  bool wider =
+      honours && to == DType::f32 && (result->dtype == DType::bf16 || result->dtype == DType::f16);
+  return (result->dtype == to || wider) && lies_alike(result, layout_of(place.tensor));
+}
+
+static void check_place(const OpBody& op, const Ref<Layout>& result, const Place& place) {
+  if (!place.tensor || result->shape == place.tensor.shape()) return;
+  fail(op.spec.name, ": the result is ", result->shape, " but its destination ",
+       place.tensor.shape());
+}
+
+/// Puts results into their places; those that cannot be written there directly get scratch memory.
+static void make_placed_results(Running& run, std::span<Place> places) {
+  for (size_t i = 0; i < run.route.results.size(); ++i) {
+    const Ref<Layout>& layout = run.route.results[i];
+    Place* place = i < places.size() ? &places[i] : nullptr;
+    bool direct = place && writes_directly(run, layout, i, *place);
+    Tensor& result = run.results.tensors[i];
+    result = direct ? place->tensor : new_tensor(layout, run.device);
+    run.call.outs.add_made([&] { return result.body()->block(); });
+    run.call.accumulate[i] = direct && place->accumulate;
+    if (place) place->direct = direct;
+  }
+  run.results.count = static_cast<int>(run.route.results.size());
+}
+
+static void fill_places(const Results& results, std::span<Place> places) {
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (!places[i].tensor) continue;
+    if (places[i].direct) {
+      places[i].tensor.storage()->mark_changed();
+    } else {
+      add_into(places[i].tensor, places[i].accumulate, results.tensors[i]);
+    }
+  }
+}
+
+Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
+                      const Attributes& attributes, std::span<Place> places) {
+  NoGrad no_grad;
+  Engine& engine = Engine::current();
+  TracedCall traced(engine.trace, *op);
+  Ref<Route> route = route_for(engine, *op, operands, attributes);
+  traced.moves(route->bytes);
+  for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
+  Running run(*op, *route, attributes);
+  run.device = device_of(*op, operands);
+  if (route->moves) count_traffic(*op, *route);
+  add_operands(run, operands);
+  if (!make_view(run)) {
+    if (op->dense_in && run.device.kind != DeviceKind::meta) make_dense(run);
+    if (route->staged) run_stages(run);
+    make_placed_results(run, places);
+    compute(run);
+  }
+  fill_places(run.results, places);
+  return std::move(run.results);
+}
+
+void add_into(const Tensor& destination, bool accumulate, const Tensor& value) {
+  const Ref<Layout>& to = layout_of(destination);
+  Tensor moved = moved_to(value, layout_of(to->sharding, value.shape(), value.dtype()));
+  if (destination.device().kind == DeviceKind::meta) return;
+  if (accumulate) {
+    weft::accumulate(destination.block(), moved.block());
+  } else {
+    copy(destination.block(), moved.block());
+  }
+  destination.storage()->mark_changed();
+}
+
+}  // namespace weft

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <new>
+#include <utility>
+
+namespace weft {
+
+/// A thread's memory for objects of one type: freed memory is kept for reuse, up to a bound.
+template <class T>
+class MemoryPool {
+ public:
+  static void* take() {
+    Kept* first = kept_.first;
+    if (!first) return ::operator new(sizeof(T));
+    kept_.first = first->next;
+    --kept_.count;
+    return first;
+  }
+
+  static void give(void* memory) {
+    if (kept_.count >= kept_.most) [[unlikely]] {
+      if (!may_keep()) return ::operator delete(memory);
+    }
+    kept_.first = new (memory) Kept{kept_.first};
+    ++kept_.count;
+  }
+
+ private:
+  struct Kept {
+    Kept* next;
+  };
+  struct List {
+    Kept* first = nullptr;
+    int count = 0;
+    /// 0 before the first object is freed and after the thread has ended.
+    int most = 0;
+    bool ended = false;
+  };
+  /// Frees the list when its thread ends; objects may outlive the thread.
+  struct Owner {
+    ~Owner() {
+      while (kept_.first) ::operator delete(std::exchange(kept_.first, kept_.first->next));
+      kept_ = {.ended = true};
+    }
+  };
+  static constexpr int kMost = 4096;
+
+  static bool may_keep() {
+    if (kept_.most > 0 || kept_.ended) return false;
+    static thread_local Owner owner;
+    kept_.most = kMost;
+    return true;
+  }
+
+  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local List kept_{};
+};
+
+}  // namespace weft

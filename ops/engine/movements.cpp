@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/extend/movements.h"
+
+#include <sstream>
+
+#include "mesh/mesh_body.h"
+#include "ops/engine/backward_run.h"
+#include "ops/engine/engine.h"
+#include "weft/error.h"
+
+namespace weft {
+
+MovementLog::MovementLog() {
+  MovementLog*& log = Engine::current().log;
+  if (log) fail("movement log: the rank has one already");
+  log = this;
+}
+
+MovementLog::~MovementLog() { Engine::current().log = nullptr; }
+
+static std::string axes_in_words(const MeshGrid& grid, const Axes& axes) {
+  std::string words;
+  for (int i = 0; i < axes.size(); ++i) {
+    words += i ? "+" : "";
+    words += grid.axes()[static_cast<size_t>(axes[i])].name;
+  }
+  return words;
+}
+
+static std::string placements_in_words(const Sharding& sharding) {
+  std::ostringstream words;
+  print_placements(words, sharding);
+  return words.str();
+}
+
+static Movement begun(const std::string& what) {
+  return {.what = what, .scope = Context::current().scope, .backward = is_in_backward()};
+}
+
+void log_plan(MovementLog& log, const std::string& what, const Plan& plan) {
+  if (plan.is_free()) return;
+  Movement movement = begun(what);
+  for (const PlanStep& step : plan.steps) {
+    if (step.kind == PlanStep::Kind::local) continue;
+    movement.steps.push_back({.kind = std::string(name_of(step.kind)),
+                              .axes = axes_in_words(*step.to->grid, step.axes),
+                              .from = placements_in_words(step.from->sharding),
+                              .to = placements_in_words(step.to->sharding),
+                              .bytes = step.cost.bytes,
+                              .seconds = step.cost.seconds});
+  }
+  log.movements.push_back(std::move(movement));
+}
+
+void log_fetch(MovementLog& log, const std::string& what, const Layout& from, int64_t bytes) {
+  Movement movement = begun(what);
+  Axes all;
+  for (int axis = 0; axis < from.sharding.axes(); ++axis) all.push_back(axis);
+  const std::string placements = placements_in_words(from.sharding);
+  movement.steps.push_back({.kind = "exchange",
+                            .axes = axes_in_words(*from.grid, all),
+                            .from = placements,
+                            .to = placements,
+                            .bytes = bytes,
+                            .seconds = predicted_exchange_seconds(from.sharding.mesh(), bytes)});
+  log.movements.push_back(std::move(movement));
+}
+
+}  // namespace weft

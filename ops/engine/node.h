@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "mesh/layout.h"
+#include "weft/autograd.h"
+#include "weft/context.h"
+#include "weft/extend/ref.h"
+
+namespace weft {
+
+struct TensorBody;
+class BackwardRun;
+
+/// A node of the tape: turns the gradients of its results into those of its operands.
+struct Node : public RefCounted {
+  struct Edge {
+    Ref<Node> node;
+    int result = 0;
+  };
+
+  explicit Node(uint64_t number)
+      : sequence(number), traffic(Context::current().traffic), scope(Context::current().scope) {}
+  virtual ~Node() = default;
+  /// Runs once per backward, when all results' gradients are complete (empty if there is none).
+  virtual void run(BackwardRun& backward, std::span<const Tensor> gradients) = 0;
+  /// Name under which its traffic is counted.
+  virtual std::string name() const = 0;
+  /// Frees the data that backward needed.
+  virtual void release() = 0;
+  /// Edge i leads to the node that made operand i; null if the operand needs no gradient.
+  virtual std::span<const Edge> edges() const = 0;
+  /// Layouts of the results. Gradients are redistributed to them (Partial becomes Replicate).
+  virtual std::span<const Ref<Layout>> results() const = 0;
+  /// True if the node accepts gradients of its results in any layout.
+  virtual bool takes_any_layout() const { return false; }
+
+  /// Destroys a node without recursion, so that a long tape does not overflow the stack.
+  static void destroy(Node* node);
+
+  /// Increases over time: backward runs the youngest node first.
+  uint64_t sequence;
+  /// The traffic policy at recording; it applies to the gradients of the results.
+  Traffic traffic;
+  /// Context::scope at recording.
+  const void* scope;
+};
+
+/// Leaves run as soon as they are ready: waiting for their gradients must not mean waiting for
+/// older nodes.
+inline constexpr uint64_t kLeafSequence = UINT64_MAX;
+
+/// A tensor that requires a gradient. The gradient is stored here or goes to the sink.
+struct LeafNode final : public Node {
+  LeafNode(uint64_t number, Ref<Layout> marked) : Node(number), layout(std::move(marked)) {}
+  void run(BackwardRun& backward, std::span<const Tensor> gradients) override;
+  std::string name() const override { return "backward"; }
+  void release() override {}
+  std::span<const Edge> edges() const override { return {}; }
+  std::span<const Ref<Layout>> results() const override { return {&layout, 1}; }
+
+  /// These lock: backwards on other threads may add to the gradient at the same time.
+  Tensor current_gradient() const;
+  void set_gradient(Tensor value);
+
+  Ref<Layout> layout;
+  /// Must be set before any backward.
+  std::shared_ptr<GradientSink> sink;
+
+ private:
+  mutable std::mutex mutex_;
+  Tensor gradient_;
+};
+
+uint64_t next_sequence();
+
+/// Records `output` as `input` in another layout. `function` receives the gradient in any layout.
+Tensor record_move(const char* name, const Tensor& input, const Tensor& output,
+                   BackwardFunction function);
+
+/// Returns the edge to the node that computed `tensor`.
+Node::Edge edge_of(const Tensor& tensor);
+
+}  // namespace weft

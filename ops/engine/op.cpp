@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/extend/op.h"
+
+#include <atomic>
+
+#include "ops/engine/dispatch.h"
+#include "ops/engine/op_body.h"
+#include "weft/error.h"
+
+namespace weft {
+
+static ReadyRule ready_rule(const OpSpec& spec, std::string_view text,
+                            std::vector<std::pair<std::string, int64_t>> sizes) {
+  ReadyRule ready{parse_rule(spec.name, text), std::move(sizes), {}, {}};
+  for (const Stage& stage : spec.stages)
+    ready.stages.push_back(parse_array(ready.rule, stage.result));
+  for (const std::string& name : spec.staged_over) {
+    int factor = ready.rule.find(name);
+    if (factor < 0) fail(spec.name, ": stages reduce over ", name, ", which the rule has not");
+    ready.staged.push_back(factor);
+  }
+  return ready;
+}
+
+ReadyRule rule_for(const OpBody& op, const Attributes& attributes, std::span<const Shape> shapes) {
+  if (op.fixed_rule) return *op.fixed_rule;
+  Rule rule = op.spec.rule_of(attributes, shapes);
+  return ready_rule(op.spec, rule.text, std::move(rule.sizes));
+}
+
+static uint32_t mask_of(const std::vector<int>& numbers) {
+  uint32_t mask = 0;
+  for (int number : numbers) mask |= 1u << number;
+  return mask;
+}
+
+static void check_numbers(const OpSpec& spec, const char* what, const std::vector<int>& numbers,
+                          int count) {
+  for (int number : numbers) {
+    if (number >= 0 && number < count) continue;
+    fail(spec.name, ": ", what, " names number ", number, " of ", count);
+  }
+}
+
+/// Checks the operand and result numbers. `rule` is null when it depends on attributes.
+static void check_all_numbers(const OpSpec& spec, const ReadyRule* rule) {
+  int operands = rule ? static_cast<int>(rule->rule.operands.size()) : kMaxOperands;
+  int results = rule ? static_cast<int>(rule->rule.results.size()) : kMaxResults;
+  for (const auto& set : spec.linear) check_numbers(spec, "linear", set, operands);
+  check_numbers(spec, "writes", spec.writes, operands);
+  check_numbers(spec, "saves_in", spec.saves_in.value_or(std::vector<int>{}), operands);
+  check_numbers(spec, "saves_out", spec.saves_out, results);
+  check_numbers(spec, "accumulates", spec.accumulates, results);
+}
+
+static void check_spec(const OpSpec& spec) {
+  int rules = !spec.rule.text().empty() + !spec.rule_text.empty() + (spec.rule_of != nullptr);
+  if (spec.name.empty()) fail("op: it has no name");
+  if (rules != 1)
+    fail(spec.name, ": exactly one of rule, rule_of and rule_text is given, not ", rules);
+  if (!spec.forward && !spec.view) fail(spec.name, ": it has neither forward nor view");
+  if (spec.stages.empty() != spec.staged_over.empty()) {
+    fail(spec.name, ": stages and staged_over go together");
+  }
+  if (spec.stages.size() > kMaxResults) {
+    fail(spec.name, ": ", spec.stages.size(), " stages; at most ", kMaxResults);
+  }
+}
+
+Op::Op(OpSpec spec) {
+  static std::atomic<uint32_t> next_id{1};
+  check_spec(spec);
+  auto body = std::make_shared<OpBody>();
+  std::string text = spec.rule_text.empty() ? std::string(spec.rule.text()) : spec.rule_text;
+  if (!spec.rule_of) body->fixed_rule = ready_rule(spec, text, {});
+  check_all_numbers(spec, body->fixed_rule ? &*body->fixed_rule : nullptr);
+  body->saved_in = spec.saves_in ? mask_of(*spec.saves_in) : (spec.backward ? ~0u : 0u);
+  body->saved_out = mask_of(spec.saves_out);
+  if (spec.takes.empty()) spec.takes = {Takes{}};
+  body->dense_in = 0;
+  for (size_t i = 0; i < kMaxOperands; ++i) {
+    if (!taken(spec, i).strides) body->dense_in |= 1u << i;
+  }
+  body->spec = std::move(spec);
+  body->id = next_id.fetch_add(1);
+  body_ = std::move(body);
+}
+
+const OpSpec& Op::spec() const { return body_->spec; }
+
+Tensors Op::call(std::span<const Tensor> operands, const Attributes& attributes) const {
+  Results results = dispatch(body_, operands, attributes);
+  return Tensors(results.tensors.begin(), results.tensors.begin() + results.count);
+}
+
+Tensor Op::operator()(std::span<const Tensor> operands, const Attributes& attributes) const {
+  return std::move(dispatch(body_, operands, attributes).tensors[0]);
+}
+
+void Op::into(const Tensor& destination, bool accumulate, std::span<const Tensor> operands,
+              const Attributes& attributes) const {
+  Place place{destination, accumulate};
+  dispatch_into(body_, operands, attributes, std::span(&place, 1));
+}
+
+static std::vector<Op>& built_in_ops() {
+  static std::vector<Op> ops;
+  return ops;
+}
+
+Op list(OpSpec spec) {
+  if (spec.takes.empty()) spec.takes = {anything()};
+  return built_in_ops().emplace_back(std::move(spec));
+}
+
+const std::vector<Op>& all_ops() { return built_in_ops(); }
+
+}  // namespace weft

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/engine/op_node.h"
+
+#include "ops/engine/backward_run.h"
+#include "ops/engine/memory_pool.h"
+#include "weft/error.h"
+
+namespace weft {
+
+void* OpNode::operator new(size_t) { return MemoryPool<OpNode>::take(); }
+void OpNode::operator delete(void* memory) { MemoryPool<OpNode>::give(memory); }
+
+/// Returns the same elements without a node: a saved result must not keep its own node alive.
+static OpNode::Saved saved_result(const Tensor& tensor) {
+  const TensorBody& body = *tensor.body();
+  return {make_tensor(body.layout, body.storage, body.offset, body.strides),
+          body.storage->version()};
+}
+
+void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,
+               const Attributes& attributes, std::span<const Tensor> operands,
+               const UsedOperands& used, Results& results) {
+  bool wanted = false;
+  for (const Tensor& operand : operands) {
+    check_current(operand);
+    wanted = wanted || operand.body()->node;
+  }
+  if (!wanted) return;
+  auto* node = new OpNode(op, std::move(route), attributes);
+  node->is_view = op->spec.view && results.tensors[0].storage() == operands[0].storage();
+  Ref<Node> shared(node);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    node->from.add_made([&] { return edge_of(operands[i]); });
+    if (!op->saved_in) continue;
+    const bool fetched = node->route->operands[i].fetched;
+    const Tensor& kept = fetched ? operands[i] : *used[static_cast<int>(i)];
+    const bool saves = op->saved_in >> i & 1;
+    node->in.add(saves ? OpNode::Saved{kept, kept.storage()->version()} : OpNode::Saved());
+  }
+  for (int i = 0; i < results.count; ++i) {
+    Tensor& result = results.tensors[static_cast<size_t>(i)];
+    const bool saves = op->saved_out >> i & 1;
+    if (op->saved_out) node->out.add(saves ? saved_result(result) : OpNode::Saved());
+    const bool last = i + 1 == results.count;
+    result.body()->node = last ? std::move(shared) : shared;
+    result.body()->result = i;
+  }
+}
+
+void OpNode::run(BackwardRun& backward, std::span<const Tensor> gradients) {
+  if (!op->spec.backward) {
+    fail(op->spec.name, ": it has no backward, expected one where a gradient is wanted; ",
+         "differentiable = false stops gradients");
+  }
+  if (released) {
+    fail(op->spec.name, ": backward ran through it before and freed what it saved");
+  }
+  GradBody body{*this, backward, gradients};
+  op->spec.backward(Grad(body));
+}
+
+void OpNode::release() {
+  in.clear();
+  out.clear();
+  released = true;
+}
+
+Tensor OpNode::saved(std::span<const Saved> list, int i, const char* kind) const {
+  const auto at = static_cast<size_t>(i);
+  if (at >= list.size() || !list[at].tensor) {
+    fail(op->spec.name, ": its gradient reads ", kind, " ", i, ", which it does not save");
+  }
+  const Saved& saved = list[at];
+  if (saved.tensor.storage()->version() != saved.version) {
+    fail(op->spec.name, ": ", kind, " ", i, " ", saved.tensor.shape(),
+         " is needed for the gradient but was changed in place since");
+  }
+  return saved.tensor;
+}
+
+}  // namespace weft

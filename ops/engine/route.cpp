@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/engine/route.h"
+
+#include <algorithm>
+
+#include "mesh/pattern.h"
+#include "ops/engine/candidate.h"
+#include "ops/engine/choose.h"
+#include "ops/engine/fetch.h"
+#include "ops/engine/layouts.h"
+#include "ops/engine/tensor_body.h"
+#include "ops/engine/work_log.h"
+#include "weft/error.h"
+
+namespace weft {
+
+namespace {
+
+/// Works out the route of one call.
+class Router {
+ public:
+  Router(const OpBody& op, const Attributes& attributes, std::span<const Tensor> operands)
+      : op_(op), attributes_(attributes), route_(new Route) {
+    route_->op = op.id;
+    route_->structure = attributes.structure;
+    for (const Tensor& operand : operands) {
+      layouts_.push_back(layout_of(operand));
+      shapes_.push_back(operand.shape());
+      dtypes_.push_back(operand.dtype());
+    }
+  }
+
+  Ref<Route> make() {
+    check_structure();
+    check_dtypes();
+    DeviceMesh mesh = common_mesh();
+    ReadyRule rule = rule_for(op_, attributes_, shapes_);
+    binding_ = bind_rule(op_.spec.name, rule.rule, rule.sizes, shapes_, rule.stages);
+    if (binding_.results.size() > kMaxResults) {
+      fail(op_.spec.name, ": ", binding_.results.size(), " results; at most ", kMaxResults);
+    }
+    for (size_t i = 0; i < binding_.results.size(); ++i) result_dtypes_.push_back(result_dtype(i));
+    mesh ? lay_out_over(mesh, rule) : lay_out_here();
+    if (op_.spec.products) count_combinations();
+    return route_;
+  }
+
+ private:
+  void check_structure() const {
+    const Structure& taken = op_.spec.structure;
+    if (!taken.fits) return;
+    if (shapes_.empty()) fail(op_.spec.name, ": it is called without operands");
+    if (taken.fits(attributes_.structure, shapes_)) return;
+    std::string operands;
+    for (const Shape& shape : shapes_) operands += concat(operands.empty() ? "" : ", ", shape);
+    fail(op_.spec.name, ": structure ", attributes_.structure, " is no ", taken.names,
+         " for operands ", operands);
+  }
+
+  void check_dtypes() const {
+    for (size_t i = 0; i < dtypes_.size(); ++i) {
+      const std::vector<DType>& dtypes = taken(op_.spec, i).dtypes;
+      if (dtypes.empty() || std::find(dtypes.begin(), dtypes.end(), dtypes_[i]) != dtypes.end()) {
+        continue;
+      }
+      std::string names;
+      for (const DType dtype : dtypes) names += concat(names.empty() ? "" : " or ", dtype);
+      fail(op_.spec.name, ": operand ", i, ' ', shapes_[i], " is ", dtypes_[i], ", expected ",
+           names, "; cast it, or let the op say that it takes ", dtypes_[i]);
+    }
+  }
+
+  DeviceMesh common_mesh() const {
+    size_t first = 0;
+    while (first < layouts_.size() && !layouts_[first]->sharding) ++first;
+    if (first == layouts_.size()) return {};
+    DeviceMesh mesh = layouts_[first]->sharding.mesh();
+    for (size_t i = 0; i < layouts_.size(); ++i) {
+      const Sharding& sharding = layouts_[i]->sharding;
+      if (!sharding) {
+        fail(op_.spec.name, ": operand ", first, " ", shapes_[first], " is laid out over ", mesh,
+             " but operand ", i, " ", shapes_[i], " is not; use distribute(operand, mesh, {})");
+      }
+      if (!(sharding.mesh() == mesh)) {
+        fail(op_.spec.name, ": operand ", first, " is laid out over ", mesh, " but operand ", i,
+             " over ", sharding.mesh());
+      }
+    }
+    return mesh;
+  }
+
+  void count_combinations() {
+    std::vector<Ref<Layout>> used;
+    for (const OperandRoute& operand : route_->operands) used.push_back(operand.used);
+    route_->combinations = factor_combinations(binding_, used, route_->results);
+  }
+
+  DType result_dtype(size_t i) const {
+    if (op_.spec.dtype) return op_.spec.dtype(attributes_, dtypes_, static_cast<int>(i));
+    return dtypes_.empty() ? DType::f32 : dtypes_[0];
+  }
+
+  Needs needs_of(int operand) const {
+    return [this, operand](const Box& box) {
+      return op_.spec.needs(attributes_, operand, shapes_, box);
+    };
+  }
+
+  DType stage_dtype(size_t i) const {
+    if (op_.spec.stages[i].index || !is_floating(dtypes_[0])) return DType::i64;
+    return dtypes_[0] == DType::f64 ? DType::f64 : DType::f32;
+  }
+
+  void lay_out_here() {
+    for (size_t i = 0; i < binding_.results.size(); ++i) {
+      route_->results.push_back(
+          layout_of(Sharding(), binding_.result_shapes[i], result_dtypes_[i]));
+    }
+    for (size_t i = 0; i < layouts_.size(); ++i) {
+      OperandRoute operand{layouts_[i], layouts_[i]};
+      operand.box = layouts_[i]->box;
+      if (is_fetched(binding_, i)) {
+        operand.fetched = operand.fetch_is_local = true;
+        operand.box = overlap(operand.box, needs_of(static_cast<int>(i))(route_->results[0]->box));
+      }
+      route_->operands.push_back(std::move(operand));
+    }
+  }
+
+  void lay_out_over(const DeviceMesh& mesh, const ReadyRule& rule) {
+    std::vector<std::vector<int>> linear = linear_sets();
+    ChoiceQuery query{
+        op_.spec.name,   binding_,
+        layouts_,        result_dtypes_,
+        linear,          rule.staged,
+        op_.spec.writes, [this](int operand, const Box& box) { return needs_of(operand)(box); }};
+    Choice choice = choose_layouts(query, mesh);
+    for (size_t i = 0; i < binding_.results.size(); ++i) {
+      route_->results.push_back(
+          layout_of(choice.results[i], binding_.result_shapes[i], result_dtypes_[i]));
+    }
+    for (size_t i = 0; i < layouts_.size(); ++i) add_operand(i, choice.operands[i]);
+    if (choice.staged) add_stages(mesh, choice);
+    if (!route_->results.empty()) route_->counts_here = counts_here(route_->results[0]->sharding);
+  }
+
+  /// Returns the linear sets without operands that this call does not have.
+  std::vector<std::vector<int>> linear_sets() const {
+    std::vector<std::vector<int>> sets = op_.spec.linear;
+    for (auto& set : sets) {
+      std::erase_if(set, [&](int operand) { return operand >= static_cast<int>(layouts_.size()); });
+    }
+    return sets;
+  }
+
+  void add_operand(size_t i, const Sharding& sharding) {
+    OperandRoute operand{layouts_[i], layout_of(sharding, shapes_[i], dtypes_[i])};
+    operand.box = operand.used->box;
+    if (!(operand.given == operand.used)) {
+      operand.move = plan_between(operand.given, operand.used);
+      route_->bytes += operand.move->cost.bytes;
+      route_->moves = route_->moves || !operand.move->steps.empty();
+      route_->communicates = route_->communicates || !operand.move->is_free();
+    }
+    if (is_fetched(binding_, i)) add_fetch(i, operand);
+    route_->operands.push_back(std::move(operand));
+  }
+
+  void add_fetch(size_t i, OperandRoute& operand) {
+    operand.fetched = true;
+    operand.fetched_boxes =
+        needed_boxes(*operand.used, *route_->results[0], needs_of(static_cast<int>(i)));
+    operand.fetch_is_local = is_local_fetch(*operand.used, operand.fetched_boxes);
+    operand.box = operand.fetched_boxes[static_cast<size_t>(operand.used->sharding.mesh().rank())];
+    if (operand.fetch_is_local) return;
+    int64_t own = overlap(operand.box, operand.used->box).shape.product();
+    int64_t missing = operand.box.shape.product() - own;
+    operand.fetched_bytes = missing * static_cast<int64_t>(size_of(dtypes_[i]));
+    route_->bytes += operand.fetched_bytes;
+    route_->moves = route_->communicates = true;
+  }
+
+  void add_stages(const DeviceMesh& mesh, const Choice& choice) {
+    route_->staged = true;
+    for (size_t i = 0; i < op_.spec.stages.size(); ++i) {
+      const Shape& shape = binding_.stage_shapes[i];
+      StageRoute stage;
+      stage.reduced = layout_of(choice.stages[i], shape, stage_dtype(i));
+      Sharding partial = partial_over_cuts(mesh, choice, i);
+      stage.partial = layout_of(partial, shape, stage_dtype(i));
+      if (!(stage.partial == stage.reduced)) {
+        stage.reduce = plan_between(stage.partial, stage.reduced);
+        route_->bytes += stage.reduce->cost.bytes;
+        route_->moves = route_->communicates = true;
+      }
+      route_->stages.push_back(std::move(stage));
+    }
+  }
+
+  /// A stage's result is Partial on the axes that cut a factor of operand 0 that the stage lacks.
+  Sharding partial_over_cuts(const DeviceMesh& mesh, const Choice& choice, size_t stage) const {
+    std::vector<Placement> placements(choice.stages[stage].placements().begin(),
+                                      choice.stages[stage].placements().end());
+    for (int axis = 0; axis < mesh.ndim(); ++axis) {
+      const Placement& used = choice.operands[0][axis];
+      auto& placement = placements[static_cast<size_t>(axis)];
+      if (!used.is_shard() || !placement.is_replicate()) continue;
+      placement = Partial{op_.spec.stages[stage].reduce};
+    }
+    Placements stated{std::span<const Placement>(placements)};
+    for (int d = 0; d < binding_.stage_shapes[stage].ndim(); ++d) {
+      auto order = choice.stages[stage].axes_cutting(d);
+      if (order.size() < 2) continue;
+      std::vector<std::string> names;
+      for (int axis : order) names.push_back(mesh.axis_name(axis));
+      stated = stated.cut_in_order(d, std::move(names));
+    }
+    return Sharding(mesh, stated);
+  }
+
+  const OpBody& op_;
+  const Attributes& attributes_;
+  Ref<Route> route_;
+  std::vector<Ref<Layout>> layouts_;
+  std::vector<Shape> shapes_;
+  std::vector<DType> dtypes_;
+  std::vector<DType> result_dtypes_;
+  Binding binding_;
+};
+
+}  // namespace
+
+Ref<Route> make_route(const OpBody& op, const Attributes& attributes,
+                      std::span<const Tensor> operands) {
+  return Router(op, attributes, operands).make();
+}
+
+}  // namespace weft

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/tensor.h"
+
+#include "ops/engine/memory_pool.h"
+#include "ops/engine/tensor_body.h"
+#include "src/kernels/copy/copy.h"
+#include "weft/autograd.h"
+#include "weft/error.h"
+
+namespace weft {
+
+void retain_handle(TensorBody* body) { body->retain(); }
+void release_handle(TensorBody* body) {
+  if (body->release()) TensorBody::destroy(body);
+}
+
+void* TensorBody::operator new(size_t) { return MemoryPool<TensorBody>::take(); }
+void TensorBody::operator delete(void* memory) { MemoryPool<TensorBody>::give(memory); }
+
+Block TensorBody::block() const {
+  auto* start = static_cast<char*>(storage->data());
+  if (start) start += offset * static_cast<int64_t>(size_of(layout->dtype));
+  return {start, layout->dtype, storage->device(), layout->box.shape, strides};
+}
+
+void check_tensor(const char* what, const Tensor& tensor) {
+  if (!tensor) fail(what, ": no tensor");
+}
+
+bool broadcasts_to(const Shape& from, const Shape& to) {
+  const int more = to.ndim() - from.ndim();
+  if (more < 0) return false;
+  for (int d = 0; d < from.ndim(); ++d) {
+    if (from[d] != 1 && from[d] != to[d + more]) return false;
+  }
+  return true;
+}
+
+void fail_outdated(const Tensor& tensor) {
+  fail("autograd: a tensor ", tensor.shape(), " is used after a recorded op changed it in place ",
+       "through another tensor over its memory, expected that tensor; or take the view again");
+}
+
+Tensor make_tensor(Ref<Layout> layout, Ref<Storage> storage, int64_t offset,
+                   const Strides& strides) {
+  auto* body = new TensorBody;
+  body->layout = std::move(layout);
+  body->storage = std::move(storage);
+  body->offset = offset;
+  body->strides = strides;
+  body->recorded_changes = body->storage->recorded_changes();
+  return Tensor(Ref<TensorBody>(body));
+}
+
+Tensor new_tensor(Ref<Layout> layout, Device device) {
+  auto bytes = static_cast<size_t>(layout->box.shape.product()) * size_of(layout->dtype);
+  Ref<Storage> storage = Storage::allocate(bytes, device);
+  const Strides strides = layout->local_strides;
+  return make_tensor(std::move(layout), std::move(storage), 0, strides);
+}
+
+Tensor relabeled(const Tensor& tensor, Ref<Layout> layout) {
+  const TensorBody& body = *tensor.body();
+  return make_tensor(std::move(layout), body.storage, body.offset, body.strides);
+}
+
+static const TensorBody& checked(const char* what, const Tensor& tensor) {
+  check_tensor(what, tensor);
+  return *tensor.body();
+}
+
+const Shape& Tensor::shape() const { return checked("shape", *this).layout->shape; }
+int64_t Tensor::size(int dim) const { return shape()[normalized_dim("size", dim, ndim())]; }
+DType Tensor::dtype() const { return checked("dtype", *this).layout->dtype; }
+Device Tensor::device() const { return checked("device", *this).storage->device(); }
+Sharding Tensor::sharding() const { return checked("sharding", *this).layout->sharding; }
+Box Tensor::box() const { return checked("box", *this).layout->box; }
+Block Tensor::block() const { return checked("block", *this).block(); }
+const Ref<Storage>& Tensor::storage() const { return checked("storage", *this).storage; }
+
+Tensor Tensor::local() const {
+  const Layout& layout = *checked("local", *this).layout;
+  return relabeled(*this, layout_of(Sharding(), layout.box.shape, layout.dtype));
+}
+
+Tensor Tensor::detach() const { return relabeled(*this, checked("detach", *this).layout); }
+
+double Tensor::item() const {
+  check_tensor("item", *this);
+  if (numel() != 1) fail("item: a tensor ", shape(), " has not one element");
+  if (is_sharded() && !sharding().is_replicated()) {
+    fail("item: the element of a tensor laid out as ", sharding(),
+         " is not whole on this rank; call full_tensor() first");
+  }
+  return to_vector<double>()[0];
+}
+
+template <class T>
+static constexpr DType kDTypeOf = DType::f32;
+template <>
+constexpr DType kDTypeOf<double> = DType::f64;
+template <>
+constexpr DType kDTypeOf<int64_t> = DType::i64;
+
+/// Throws for a tensor on `meta`.
+static void check_values(const char* what, const Tensor& tensor) {
+  if (tensor.device().kind != DeviceKind::meta) return;
+  fail(what, ": a tensor ", tensor.shape(),
+       " on meta has a shape but no values; of a module, call ", "materialize() first");
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  check_tensor("to_vector", *this);
+  check_values("to_vector", *this);
+  const Shape& local = body_->layout->box.shape;
+  std::vector<T> values(static_cast<size_t>(local.product()));
+  copy(dense_block(values.data(), kDTypeOf<T>, local), block());
+  return values;
+}
+template WEFT_API std::vector<float> Tensor::to_vector() const;
+template WEFT_API std::vector<double> Tensor::to_vector() const;
+template WEFT_API std::vector<int64_t> Tensor::to_vector() const;
+
+bool Tensor::requires_grad() const {
+  return static_cast<bool>(checked("requires_grad", *this).node);
+}
+
+bool Tensor::is_leaf() const {
+  return !checked("is_leaf", *this).node || dynamic_cast<LeafNode*>(body_->node.get()) != nullptr;
+}
+
+Tensor& Tensor::set_requires_grad(bool requires_grad) {
+  check_tensor("set_requires_grad", *this);
+  if (!is_leaf())
+    fail("set_requires_grad: a tensor ", shape(), " is the result of an op; detach() it");
+  if (requires_grad && !is_floating(dtype())) {
+    fail("set_requires_grad: a tensor of ", dtype(), " has no gradient; only floating dtypes have");
+  }
+  if (requires_grad == this->requires_grad()) return *this;
+  if (!requires_grad) {
+    body_->node = {};
+    return *this;
+  }
+  body_->node = Ref<Node>(new LeafNode(kLeafSequence, body_->layout));
+  return *this;
+}
+
+static LeafNode& leaf_of(const char* what, const Tensor& tensor) {
+  auto* leaf = dynamic_cast<LeafNode*>(checked(what, tensor).node.get());
+  if (!leaf) fail(what, ": a tensor ", tensor.shape(), " is no leaf that requires a gradient");
+  return *leaf;
+}
+
+Tensor Tensor::grad() const {
+  auto* leaf = dynamic_cast<LeafNode*>(checked("grad", *this).node.get());
+  return leaf ? leaf->current_gradient() : Tensor();
+}
+
+void Tensor::set_grad(Tensor grad) const {
+  leaf_of("set_grad", *this).set_gradient(std::move(grad));
+}
+
+void Tensor::set_gradient_sink(std::shared_ptr<GradientSink> sink) const {
+  leaf_of("set_gradient_sink", *this).sink = std::move(sink);
+}
+
+void Tensor::backward() const {
+  check_tensor("backward", *this);
+  weft::backward({*this}, {});
+}
+
+Tensor tensor_in(Ref<Storage> storage, int64_t offset, const Shape& shape, DType dtype,
+                 const Sharding& sharding) {
+  Ref<Layout> layout = layout_of(sharding, shape, dtype);
+  auto end = static_cast<size_t>(offset + layout->box.shape.product()) * size_of(dtype);
+  if (offset < 0 || end > storage->bytes()) {
+    fail("tensor_in: ", layout->box.shape, " elements of ", dtype, " from element ", offset,
+         " on do not fit into ", storage->bytes(), " bytes");
+  }
+  const Strides strides = layout->local_strides;
+  return make_tensor(std::move(layout), std::move(storage), offset, strides);
+}
+
+}  // namespace weft

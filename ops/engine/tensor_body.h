@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "mesh/layout.h"
+#include "ops/engine/node.h"
+#include "weft/context.h"
+#include "weft/tensor.h"
+
+namespace weft {
+
+/// The data behind a Tensor: its memory and its place on the tape.
+struct TensorBody final : public RefCounted {
+  Ref<Layout> layout;
+  Ref<Storage> storage;
+  /// Elements from the storage's start to this rank's first one.
+  int64_t offset = 0;
+  /// Strides of this rank's part.
+  Strides strides;
+  /// The node that computed it, or the leaf's own node; null if no gradient is needed.
+  Ref<Node> node;
+  /// Its index among the node's results.
+  int result = 0;
+  /// The storage's, when `node` was known to say how all its elements were computed.
+  uint32_t recorded_changes = 0;
+  /// A view of a moved copy, or of one rank's part of a replicated tensor: a change in place would
+  /// be lost, or would make replicas differ.
+  bool is_partial_view = false;
+
+  Block block() const;
+
+  static void* operator new(size_t bytes);
+  static void operator delete(void* memory);
+  static void destroy(TensorBody* body) { delete body; }
+};
+
+/// Makes a tensor in existing memory.
+Tensor make_tensor(Ref<Layout> layout, Ref<Storage> storage, int64_t offset,
+                   const Strides& strides);
+/// Makes a tensor with new, dense memory that is not initialised.
+Tensor new_tensor(Ref<Layout> layout, Device device);
+/// Returns a tensor with the same memory and another layout of the same local shape.
+Tensor relabeled(const Tensor& tensor, Ref<Layout> layout);
+
+inline const Ref<Layout>& layout_of(const Tensor& tensor) { return tensor.body()->layout; }
+
+/// Throws std::invalid_argument "<what>: no tensor" for an empty handle.
+void check_tensor(const char* what, const Tensor& tensor);
+
+/// Whether `from`, broadcast from the right, is `to`.
+bool broadcasts_to(const Shape& from, const Shape& to);
+
+[[noreturn]] void fail_outdated(const Tensor& tensor);
+/// std::invalid_argument when a recorded op has changed the elements in place through another
+/// tensor since: what computed them is not known here.
+inline void check_current(const Tensor& tensor) {
+  const TensorBody& body = *tensor.body();
+  if (body.recorded_changes != body.storage->recorded_changes()) [[unlikely]]
+    fail_outdated(tensor);
+}
+/// Whether an op on the tensor goes on the tape.
+inline bool is_recorded(const Tensor& tensor) {
+  if (!Context::current().grad_enabled) return false;
+  check_current(tensor);
+  return static_cast<bool>(tensor.body()->node);
+}
+
+}  // namespace weft

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/trace.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "ops/engine/backward_run.h"
+#include "ops/engine/engine.h"
+#include "ops/engine/trace_recorder.h"
+#include "src/base/trace_file.h"
+#include "weft/communicator.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/extend/file.h"
+
+namespace weft {
+
+/// Lanes of a trace: ops and spans, then collectives (several lanes if they overlap), then GPU
+/// streams.
+static constexpr int kOpsLane = 0, kFirstCollectivesLane = 1, kFirstStreamLane = 1000;
+
+bool TraceRecorder::has_room() {
+  if (events() < most_) return true;
+  ++dropped_;
+  return false;
+}
+
+void TraceRecorder::add_op(const OpBody& op, int64_t begin, int64_t bytes) {
+  const int64_t end = ticks_now();
+  if (!has_room()) return;
+  const auto [found, is_new] = of_op_.try_emplace(op.id, static_cast<uint32_t>(names_.size()));
+  if (is_new) names_.push_back(op.spec.name);
+  timed_.push_back({begin, end, found->second, false, is_in_backward(), bytes});
+}
+
+void TraceRecorder::add_span(const char* name, int64_t begin, int64_t number) {
+  const int64_t end = ticks_now();
+  if (!has_room()) return;
+  const auto [found, is_new] = of_span_.try_emplace(name, static_cast<uint32_t>(names_.size()));
+  if (is_new) names_.push_back(name);
+  timed_.push_back({begin, end, found->second, true, false, number});
+}
+
+void TraceRecorder::add_stream_span(const char* name, const StreamTimes::Mark& begin, bool waits,
+                                    int64_t number) {
+  if (!has_room()) return;
+  streams_.add(begin, waits ? StreamWork::wait : StreamWork::span,
+               number < 0 ? std::string(name) : concat(name, ' ', number));
+}
+
+StreamTimes::Mark TraceRecorder::mark(const Stream& stream) {
+  return events() < most_ ? streams_.mark(stream) : StreamTimes::Mark();
+}
+
+void TraceRecorder::ended(const FlightCopy& operation) {
+  begun_.erase(operation.number);
+  if (const auto queued = queued_.find(operation.number); queued != queued_.end()) {
+    streams_.rename(queued->second, concat(name_of(operation.kind), ' ',
+                                           operation.communicator.data(), ' ', operation.sequence));
+    queued_.erase(queued);
+  }
+  if (has_room()) collectives_.push_back(operation);
+}
+
+void TraceRecorder::begins_on(uint64_t operation, const Stream& stream) {
+  const StreamTimes::Mark begin = mark(stream);
+  if (begin.time) begun_[operation] = begin;
+}
+
+void TraceRecorder::ends_on(uint64_t operation) {
+  const auto begun = begun_.find(operation);
+  if (begun == begun_.end()) return;
+  if (has_room()) {
+    queued_[operation] = streams_.add(begun->second, StreamWork::collective, "collective");
+  }
+  begun_.erase(begun);
+}
+
+/// Stops recording on the calling rank.
+static void detach(TraceRecorder* recorder) {
+  Engine& engine = Engine::current();
+  if (engine.trace != recorder) return;
+  engine.trace = nullptr;
+  Context::current().flight->set_listener(nullptr);
+}
+
+TraceScope::TraceScope(int64_t most_events) {
+  if (most_events < 1) fail("trace: room for ", most_events, " events; at least 1");
+  Engine& engine = Engine::current();
+  if (engine.trace) fail("trace: the rank has one already");
+  recorder_ = std::make_unique<TraceRecorder>(most_events);
+  Context& context = Context::current();
+  // The record stays with the rank: operations in flight when the trace ends still refer to it.
+  if (!context.flight) context.flight = std::make_shared<FlightRecord>(0, 1);
+  context.flight->set_listener(recorder_.get());
+  engine.trace = recorder_.get();
+}
+
+TraceScope::~TraceScope() { detach(recorder_.get()); }
+
+int64_t TraceScope::events() const { return recorder_->events(); }
+int64_t TraceScope::dropped() const { return recorder_->dropped(); }
+
+struct TraceSpan::OnStream {
+  StreamTimes::Mark begin;
+};
+
+TraceSpan::TraceSpan(const char* name, int64_t number, Device device, Time time)
+    : recorder_(Engine::current().trace), name_(name), number_(number), begin_(0), time_(time) {
+  if (recorder_) {
+    begin_ = ticks_now();
+    if (device.kind == DeviceKind::cuda) {
+      const StreamTimes::Mark begin = recorder_->mark(current_stream(device));
+      if (begin.time) on_stream_ = std::make_unique<OnStream>(OnStream{begin});
+    }
+  }
+  number < 0 ? cuda::begin_range(name) : cuda::begin_range(name, number);
+}
+
+TraceSpan::~TraceSpan() {
+  cuda::end_range();
+  // Skipped if the trace has ended meanwhile.
+  if (!recorder_ || recorder_ != Engine::current().trace) return;
+  recorder_->add_span(name_, begin_, number_);
+  try {
+    if (on_stream_) {
+      recorder_->add_stream_span(name_, on_stream_->begin, time_ == Time::waits, number_);
+    }
+  } catch (const std::exception&) {  // a device error, which the next CUDA call reports
+  }
+}
+
+TraceOverlap TraceScope::overlap(const char* span) const {
+  std::vector<std::pair<int64_t, int64_t>> within;
+  for (const TraceRecorder::Event& event : recorder_->timed()) {
+    if (event.is_span && recorder_->names()[event.name] == span) {
+      within.emplace_back(event.begin, event.end);
+    }
+  }
+  if (within.size() > 1) within.erase(within.begin());
+  TraceOverlap overlap{.spans = static_cast<int64_t>(within.size())};
+  if (within.empty()) return overlap;
+  std::vector<StreamStretch> stretches = recorder_->streams().stretches();
+  std::erase_if(stretches, [&](const StreamStretch& stretch) {
+    return std::none_of(within.begin(), within.end(), [&](const auto& times) {
+      return times.first <= stretch.queued && stretch.queued <= times.second;
+    });
+  });
+  const CommunicationTime time = communication_time(stretches);
+  const double scale = 1e-9 / static_cast<double>(overlap.spans);
+  overlap.communication = scale * static_cast<double>(time.all);
+  overlap.exposed = scale * static_cast<double>(time.exposed);
+  return overlap;
+}
+
+void TraceScope::note(const std::string& name, double value) {
+  if (value - value != 0) fail("trace: the note ", name, " is ", value, ", not a finite number");
+  notes_ += concat(',', json_quoted(name), ':', value);
+}
+
+static void write_timed(const TraceRecorder& recorder, const TickScale& scale, int64_t to_wall,
+                        TraceEvents& events) {
+  for (const TraceRecorder::Event& event : recorder.timed()) {
+    const TraceTimes times{scale.steady(event.begin) + to_wall, scale.steady(event.end) + to_wall};
+    const std::string& name = recorder.names()[event.name];
+    if (event.is_span) {
+      const bool is_numbered = event.number >= 0;
+      events.add(kOpsLane, "span", is_numbered ? concat(name, ' ', event.number) : name, times, "");
+    } else {
+      events.add(kOpsLane, event.backward ? "op,backward" : "op", name, times,
+                 concat("\"bytes_moved\":", event.number));
+    }
+  }
+}
+
+static void write_collectives(const TraceRecorder& recorder, const TickScale& scale,
+                              int64_t to_wall, TraceEvents& events) {
+  std::vector<TraceTimes> times;
+  for (const FlightCopy& one : recorder.collectives()) {
+    times.push_back({scale.steady(one.posted) + to_wall, scale.steady(one.ended) + to_wall});
+  }
+  const std::vector<int> lanes = lanes_for(times);
+  const int most = lanes.empty() ? -1 : *std::max_element(lanes.begin(), lanes.end());
+  for (int lane = 0; lane <= most; ++lane) {
+    events.name_lane(kFirstCollectivesLane + lane, "collectives");
+  }
+  for (size_t i = 0; i < times.size(); ++i) {
+    const FlightCopy& one = recorder.collectives()[i];
+    const int64_t waited = one.started ? scale.steady(one.started) - scale.steady(one.posted) : -1;
+    events.add(
+        kFirstCollectivesLane + lanes[i], "collective", name_of(one.kind), times[i],
+        concat("\"bytes\":", one.bytes, ",\"communicator\":", json_quoted(one.communicator.data()),
+               ",\"sequence\":", one.sequence, ",\"call\":", json_quoted(one.in_words()),
+               ",\"state\":\"", name_of(one.state), "\",\"waited_ns\":", waited));
+  }
+}
+
+static std::string name_of_stream(const StreamStretch& stretch) {
+  static constexpr const char* kNames[] = {"compute", "gather", "scatter", "copy", "graph"};
+  static_assert(std::size(kNames) == kStreamRoles + 1);
+  return concat("cuda:", stretch.device, ' ', kNames[stretch.role]);
+}
+
+static void write_stretches(const TraceRecorder& recorder, int64_t to_wall, TraceEvents& events) {
+  std::set<int> named;
+  for (const StreamStretch& stretch : recorder.streams().stretches()) {
+    static constexpr const char* kCategories[] = {"gpu,span", "gpu,wait", "gpu,collective"};
+    const int lane = kFirstStreamLane + stretch.device * (kStreamRoles + 1) + stretch.role;
+    if (named.insert(lane).second) events.name_lane(lane, name_of_stream(stretch));
+    events.add(lane, kCategories[static_cast<size_t>(stretch.work)], stretch.name,
+               {stretch.begin + to_wall, stretch.end + to_wall}, "");
+  }
+}
+
+/// `origin`: wall time in nanoseconds from which the times in the file count.
+static std::string rank_part(const TraceRecorder& recorder, int rank, const TickScale& scale,
+                             int64_t origin) {
+  TraceEvents events(rank, origin);
+  const int64_t dropped = recorder.dropped();
+  events.name_process(dropped ? concat(dropped, " later events dropped") : "");
+  events.name_lane(kOpsLane, "ops");
+  const int64_t to_wall = scale.anchor_wall() - scale.anchor_steady();
+  write_timed(recorder, scale, to_wall, events);
+  write_collectives(recorder, scale, to_wall, events);
+  write_stretches(recorder, to_wall, events);
+  return events.text();
+}
+
+static int64_t first_time(const TraceRecorder& recorder, const TickScale& scale) {
+  int64_t first = scale.anchor_steady();
+  for (const auto& event : recorder.timed()) first = std::min(first, scale.steady(event.begin));
+  for (const auto& one : recorder.collectives()) first = std::min(first, scale.steady(one.posted));
+  return first + scale.anchor_wall() - scale.anchor_steady();
+}
+
+static int64_t least_of_all(const Communicator& world, int64_t value) {
+  const int64_t one = 1;
+  const Piece piece{.send = &value, .recv = &value, .dtype = i64, .counts = {&one, 1}};
+  world.all_reduce({&piece, 1}, ReduceOp::min).wait();
+  return value;
+}
+
+namespace {
+
+/// Header of the part that a rank sends to rank 0.
+struct PartHead {
+  int64_t bytes;
+  int64_t dropped;
+};
+
+/// The trace file, on rank 0.
+class TraceFile {
+ public:
+  TraceFile(const std::string& path, std::string notes) : notes_(std::move(notes)) {
+    attempt([&] {
+      file_.emplace("trace", path, OutputFile::Mode::replace);
+      file_->write(kTraceHead);
+    });
+  }
+  void add(int rank, const std::string& part, int64_t dropped) {
+    attempt([&] {
+      if (rank) file_->write(kTraceComma);
+      file_->write(part);
+    });
+    dropped_ += concat(rank ? "," : "", "\"rank ", rank, "\":", dropped);
+  }
+  /// Throws only after all ranks have sent their parts, so that none waits for rank 0.
+  void finish() {
+    attempt([&] {
+      file_->write(trace_tail(concat("\"dropped_events\":{", dropped_, "}", notes_)));
+      file_->close();
+    });
+    if (!wrong_.empty()) throw_runtime_error(wrong_);
+  }
+
+ private:
+  /// Does nothing after a failure, and keeps its text.
+  template <class Work>
+  void attempt(const Work& work) {
+    if (!wrong_.empty()) return;
+    try {
+      work();
+    } catch (const std::exception& error) {
+      wrong_ = error.what();
+    }
+  }
+
+  std::string notes_;
+  std::optional<OutputFile> file_;
+  std::string wrong_;
+  std::string dropped_;
+};
+
+}  // namespace
+
+void TraceScope::write(const Communicator& world, const std::string& path) {
+  detach(recorder_.get());
+  const TickScale scale = TickScale::measured();
+  const int64_t origin = least_of_all(world, first_time(*recorder_, scale));
+  std::string part = rank_part(*recorder_, world.rank(), scale, origin);
+  PartHead head{static_cast<int64_t>(part.size()), recorder_->dropped()};
+  if (world.rank() != 0) {
+    world.send(&head, 2, i64, 0).wait();
+    return world.send(part.data(), head.bytes, u8, 0).wait();
+  }
+  TraceFile file(path, notes_);
+  file.add(0, part, head.dropped);
+  for (int rank = 1; rank < world.size(); ++rank) {
+    world.recv(&head, 2, i64, rank).wait();
+    part.resize(static_cast<size_t>(head.bytes));
+    world.recv(part.data(), head.bytes, u8, rank).wait();
+    file.add(rank, part, head.dropped);
+  }
+  file.finish();
+}
+
+}  // namespace weft

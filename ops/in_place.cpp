@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/in_place.h"
+
+#include <algorithm>
+#include <string>
+
+#include "ops/engine/layouts.h"
+#include "ops/engine/op_node.h"
+#include "ops/engine/overlap.h"
+#include "ops/engine/tensor_body.h"
+#include "ops/promotion.h"
+#include "src/kernels/copy/copy.h"
+#include "weft/context.h"
+
+namespace weft {
+
+namespace {
+
+enum class Values { any, floating };
+
+/// A function of the family: an element-by-element op, and the same op writing over operand 0.
+class InPlace {
+ public:
+  /// `values` are floating where the op has no integer results.
+  explicit InPlace(const char* op, Values values = Values::any)
+      : apart_(named(op)), over_(writing_over(apart_.spec())), values_(values) {}
+
+  const Tensor& operator()(const Tensor& a) const;
+  const Tensor& operator()(const Tensor& a, const Operand& b) const;
+  /// Throws what operator() would throw for the operands.
+  void check_operands(const Tensor& a, const Operand& b) const;
+
+ private:
+  static Op named(const std::string& name) {
+    const auto& ops = all_ops();
+    return *std::find_if(ops.begin(), ops.end(),
+                         [&](const Op& op) { return op.spec().name == name; });
+  }
+  static Op writing_over(const OpSpec& from);
+  const char* name() const { return over_.spec().name.c_str(); }
+  void check_dtype(DType to, DType result) const;
+  void check_shape(const Tensor& a, const Tensor& b) const;
+  const Tensor& run(const Tensor& a, const Tensors& operands) const;
+  void record(const Tensor& a, Tensors operands) const;
+
+  Op apart_, over_;
+  Values values_;
+};
+
+}  // namespace
+
+Op InPlace::writing_over(const OpSpec& from) {
+  OpSpec spec;
+  spec.name = from.name + "_";
+  const std::string rule(from.rule.text());
+  spec.rule_text = rule.substr(0, rule.find("->") + 2);
+  for (const auto& set : from.linear) {
+    if (std::find(set.begin(), set.end(), 0) != set.end()) spec.linear.push_back(set);
+  }
+  spec.takes = from.takes;
+  spec.forward = from.forward;
+  spec.writes = {0};
+  spec.differentiable = false;
+  return Op(std::move(spec));
+}
+
+/// 0 for bool, 1 for integers, 2 for floating: a tensor takes results of its kind and lower ones.
+static int kind_of(DType dtype) { return is_floating(dtype) ? 2 : dtype != DType::boolean; }
+
+void InPlace::check_dtype(DType to, DType result) const {
+  if (values_ == Values::floating && !is_floating(result)) result = DType::f32;
+  if (kind_of(result) <= kind_of(to)) return;
+  fail(name(), ": the result is ", result, ", expected one that the tensor of ", to,
+       " takes; cast an operand, or make a new tensor");
+}
+
+void InPlace::check_shape(const Tensor& a, const Tensor& b) const {
+  if (broadcasts_to(b.shape(), a.shape())) return;
+  fail(name(), ": operand 1 is ", b.shape(), ", expected one that broadcasts to the tensor ",
+       a.shape(), ", which keeps its shape");
+}
+
+/// The dtype of the tensor that holds a number next to a tensor of dtype `a`.
+static DType number_dtype(DType a, const Number& b) {
+  if (is_floating(a)) return a == DType::f64 ? DType::f64 : DType::f32;
+  return b.kind == Number::Kind::logical ? DType::boolean : DType::i64;
+}
+
+const Tensor& InPlace::operator()(const Tensor& a) const {
+  check_tensor(name(), a);
+  check_dtype(a.dtype(), a.dtype());
+  return run(a, {a});
+}
+
+void InPlace::check_operands(const Tensor& a, const Operand& b) const {
+  check_tensor(name(), a);
+  if (!b.is_number()) {
+    check_tensor(name(), b.tensor);
+    check_dtype(a.dtype(), promote(a.dtype(), b.tensor.dtype()));
+    return check_shape(a, b.tensor);
+  }
+  const DType result = promote(a.dtype(), b.number);
+  check_dtype(a.dtype(), result);
+  if (!is_floating(result)) check_holds(name(), result, b.number.value);
+}
+
+const Tensor& InPlace::operator()(const Tensor& a, const Operand& b) const {
+  check_operands(a, b);
+  if (!b.is_number()) return run(a, {a, b.tensor});
+  TensorOptions options{.dtype = number_dtype(a.dtype(), b.number), .device = a.device()};
+  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
+  return run(a, {a, full({}, b.number.value, options)});
+}
+
+/// Whether the tensor is a leaf, or a view of one.
+static bool is_of_leaf(const Tensor& a) {
+  const Node* node = a.body()->node.get();
+  while (const auto* op = dynamic_cast<const OpNode*>(node)) {
+    if (!op->is_view) return false;
+    node = op->edges()[0].node.get();
+  }
+  return dynamic_cast<const LeafNode*>(node) != nullptr;
+}
+
+static bool has_repeated_elements(const Block& a) {
+  for (int d = 0; d < a.shape.ndim(); ++d) {
+    if (a.strides[d] == 0 && a.shape[d] > 1) return true;
+  }
+  return false;
+}
+
+const Tensor& InPlace::run(const Tensor& a, const Tensors& operands) const {
+  if (has_repeated_elements(a.block())) {
+    fail(name(), ": the tensor ", a.shape(), " repeats elements (expand), expected one that holds ",
+         "each once; copy it first");
+  }
+  if (a.body()->is_partial_view) {
+    fail(name(), ": the tensor ", a.shape(),
+         " is a view of a redistributed tensor, expected one that ",
+         "holds its elements; change the tensor it was made from, or copy it first");
+  }
+  bool recorded = false;
+  for (const Tensor& operand : operands) recorded = recorded || is_recorded(operand);
+  if (!recorded) {
+    over_.call(operands);
+    return a;
+  }
+  if (is_of_leaf(a)) {
+    fail(name(), ": the tensor ", a.shape(), " is a leaf that requires a gradient, or a view of ",
+         "one, expected NoGrad (no_grad) around a change in place");
+  }
+  record(a, operands);
+  return a;
+}
+
+/// Computes the result in new memory, recorded, copies it to `a`, and makes `a` that result.
+void InPlace::record(const Tensor& a, Tensors operands) const {
+  const TensorBody& body = *a.body();
+  if (apart_.body().saved_in & 1) {
+    const Tensor kept = snapshot_of(a.block());
+    const Tensor before = make_tensor(body.layout, kept.storage(), 0, kept.body()->strides);
+    before.body()->node = body.node;
+    before.body()->result = body.result;
+    for (Tensor& operand : operands) {
+      if (operand.body() == a.body()) operand = before;
+    }
+  }
+  DType dtype = a.dtype();
+  for (const Tensor& operand : operands) dtype = promote(dtype, operand.dtype());
+  for (Tensor& operand : operands) operand = as_dtype(operand, dtype);
+  Tensor result = as_dtype(apart_(operands), a.dtype());
+  if (a.is_sharded() && result.sharding() != a.sharding()) {
+    result = redistributed(result, a.sharding());
+  }
+  if (a.device().kind != DeviceKind::meta) copy(a.block(), result.block());
+  a.storage()->mark_recorded();
+  TensorBody& changed = *a.body();
+  changed.node = result.body()->node;
+  changed.result = result.body()->result;
+  changed.recorded_changes = a.storage()->recorded_changes();
+}
+
+/// The name of an op, as an argument of a template.
+template <size_t N>
+struct OpName {
+  consteval OpName(const char (&given)[N]) { std::copy_n(given, N, text); }  // NOLINT
+  char text[N];
+};
+
+/// Made when it is first called: ops of other files exist then.
+template <OpName kOp, Values kValues = Values::any>
+static const InPlace& in_place() {
+  static const InPlace made(kOp.text, kValues);
+  return made;
+}
+template <OpName kOp, Values kValues = Values::any, class... Others>
+static const Tensor& over(const Tensor& a, const Others&... b) {
+  return in_place<kOp, kValues>()(a, b...);
+}
+template <OpName kOp>
+static const Tensor& over_rounded(const Tensor& a) {
+  return a && !is_floating(a.dtype()) ? a : over<kOp>(a);
+}
+
+const Tensor& add_(const Tensor& a, const Operand& b) { return over<"add">(a, b); }
+const Tensor& sub_(const Tensor& a, const Operand& b) { return over<"sub">(a, b); }
+const Tensor& mul_(const Tensor& a, const Operand& b) { return over<"mul">(a, b); }
+const Tensor& div_(const Tensor& a, const Operand& b) {
+  return over<"div", Values::floating>(a, b);
+}
+const Tensor& pow_(const Tensor& a, const Operand& b) { return over<"pow">(a, b); }
+const Tensor& floor_divide_(const Tensor& a, const Operand& b) {
+  return over<"floor_divide">(a, b);
+}
+const Tensor& remainder_(const Tensor& a, const Operand& b) { return over<"remainder">(a, b); }
+const Tensor& maximum_(const Tensor& a, const Operand& b) { return over<"maximum">(a, b); }
+const Tensor& minimum_(const Tensor& a, const Operand& b) { return over<"minimum">(a, b); }
+const Tensor& bitwise_and_(const Tensor& a, const Operand& b) { return over<"bitwise_and">(a, b); }
+const Tensor& bitwise_or_(const Tensor& a, const Operand& b) { return over<"bitwise_or">(a, b); }
+const Tensor& bitwise_xor_(const Tensor& a, const Operand& b) { return over<"bitwise_xor">(a, b); }
+const Tensor& bitwise_left_shift_(const Tensor& a, const Operand& b) {
+  return over<"bitwise_left_shift">(a, b);
+}
+const Tensor& bitwise_right_shift_(const Tensor& a, const Operand& b) {
+  return over<"bitwise_right_shift">(a, b);
+}
+
+const Tensor& clamp_(const Tensor& a, const std::optional<Operand>& low,
+                     const std::optional<Operand>& high) {
+  if (!low && !high) fail("clamp_: neither min nor max is given, expected at least one");
+  if (low && high) in_place<"minimum">().check_operands(a, *high);
+  if (low) maximum_(a, *low);
+  if (high) minimum_(a, *high);
+  return a;
+}
+
+const Tensor& neg_(const Tensor& a) { return over<"neg">(a); }
+const Tensor& abs_(const Tensor& a) { return over<"abs">(a); }
+const Tensor& sign_(const Tensor& a) { return over<"sign">(a); }
+const Tensor& square_(const Tensor& a) { return over<"square">(a); }
+const Tensor& relu_(const Tensor& a) { return over<"relu">(a); }
+const Tensor& exp_(const Tensor& a) { return over<"exp", Values::floating>(a); }
+const Tensor& log_(const Tensor& a) { return over<"log", Values::floating>(a); }
+const Tensor& sqrt_(const Tensor& a) { return over<"sqrt", Values::floating>(a); }
+const Tensor& rsqrt_(const Tensor& a) { return over<"rsqrt", Values::floating>(a); }
+const Tensor& tanh_(const Tensor& a) { return over<"tanh", Values::floating>(a); }
+const Tensor& sigmoid_(const Tensor& a) { return over<"sigmoid", Values::floating>(a); }
+const Tensor& silu_(const Tensor& a) { return over<"silu", Values::floating>(a); }
+const Tensor& floor_(const Tensor& a) { return over_rounded<"floor">(a); }
+const Tensor& ceil_(const Tensor& a) { return over_rounded<"ceil">(a); }
+const Tensor& trunc_(const Tensor& a) { return over_rounded<"trunc">(a); }
+const Tensor& round_(const Tensor& a) { return over_rounded<"round">(a); }
+
+}  // namespace weft

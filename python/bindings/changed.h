@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "python/bindings/casters.h"
+#include "python/bindings/lock.h"
+#include "weft/error.h"
+#include "weft/module.h"
+
+namespace weft::python {
+
+/// Returns the tensor that an op changes in place: the tensor itself, or the value at rest of a
+/// Parameter.
+inline Tensor changeable(py::handle object) {
+  py::detail::make_caster<Parameter> parameter;
+  if (parameter.load(object, false)) {
+    const auto& given = py::detail::cast_op<Parameter&>(parameter);
+    if (given.is_materialized()) return given.value();
+    fail("in place: the parameter ", given.shape(), " has no memory, expected one that has; call ",
+         "materialize() of its module first");
+  }
+  if (auto tensor = tensor_of(object)) return *std::move(tensor);
+  throw py::type_error(
+      concat("in place: a ", Py_TYPE(object.ptr())->tp_name, " is changed, expected a Tensor"));
+}
+
+/// Runs change(tensor) and returns the object itself: `a += 1` leaves the name to the same object.
+template <class Change>
+py::object changed(const py::object& self, const Change& change) {
+  const Tensor tensor = changeable(self);
+  released([&] { change(tensor); });
+  return self;
+}
+
+}  // namespace weft::python

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/in_place.h"
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/changed.h"
+#include "python/bindings/operands.h"
+
+namespace weft::python {
+
+namespace {
+
+using OfOperand = const Tensor& (*)(const Tensor&, const Operand&);
+
+struct WithOperand {
+  /// nullptr where there is none of the two.
+  const char* method;
+  const char* operation;
+  OfOperand function;
+};
+constexpr WithOperand kWithOperand[] = {
+    {"mul_", "__imul__", mul_},
+    {"div_", "__itruediv__", div_},
+    {"floor_divide_", "__ifloordiv__", floor_divide_},
+    {"remainder_", "__imod__", remainder_},
+    {"pow_", "__ipow__", pow_},
+    {"bitwise_and_", "__iand__", bitwise_and_},
+    {"bitwise_or_", "__ior__", bitwise_or_},
+    {"bitwise_xor_", "__ixor__", bitwise_xor_},
+    {"bitwise_left_shift_", "__ilshift__", bitwise_left_shift_},
+    {"bitwise_right_shift_", "__irshift__", bitwise_right_shift_},
+    {"maximum_", nullptr, maximum_},
+    {"minimum_", nullptr, minimum_},
+    {nullptr, "__iadd__", add_},
+    {nullptr, "__isub__", sub_},
+};
+
+struct OfItself {
+  const char* name;
+  const Tensor& (*function)(const Tensor&);
+};
+constexpr OfItself kOfItself[] = {
+    {"neg_", neg_},     {"abs_", abs_},   {"sign_", sign_},   {"square_", square_},
+    {"relu_", relu_},   {"exp_", exp_},   {"log_", log_},     {"sqrt_", sqrt_},
+    {"rsqrt_", rsqrt_}, {"tanh_", tanh_}, {"silu_", silu_},   {"sigmoid_", sigmoid_},
+    {"floor_", floor_}, {"ceil_", ceil_}, {"trunc_", trunc_}, {"round_", round_},
+    {"zero_", zero_},
+};
+
+Operand scaled(const Operand& other, const Number& alpha) {
+  if (alpha.value == 1) return other;
+  if (!other.is_number()) return mul(other.tensor, alpha);
+  const bool is_floating = other.number.kind == Number::Kind::floating;
+  Number product = is_floating ? other.number : alpha;
+  product.value = other.number.value * alpha.value;
+  // Larger integers are not exact as doubles.
+  if (product.kind != Number::Kind::floating && !(std::abs(product.value) <= 0x1p53)) {
+    fail("add_: other * alpha is ", product.value, ", expected at most 2^53; make a tensor of it");
+  }
+  return product;
+}
+
+/// add_ and sub_: other * alpha.
+template <class Class>
+void bind_scaled(Class& tensor, const char* name, OfOperand function) {
+  tensor.def(
+      name,
+      [function](const py::object& self, const Operand& other, const Operand& alpha) {
+        if (!alpha.is_number()) throw py::type_error("alpha is a tensor, expected a number");
+        return changed(self, [&](const Tensor& x) { function(x, scaled(other, alpha.number)); });
+      },
+      py::arg("other"), py::kw_only(), py::arg("alpha") = 1,
+      "In place, with other * alpha; see the operator");
+}
+
+}  // namespace
+
+void bind_in_place(py::class_<Tensor>& tensor) {
+  for (const WithOperand& f : kWithOperand) {
+    const auto change = [function = f.function](const py::object& self, const Operand& other) {
+      return changed(self, [&](const Tensor& x) { function(x, other); });
+    };
+    if (f.operation) tensor.def(f.operation, change, py::is_operator());
+    if (f.method)
+      tensor.def(f.method, change, py::arg("other"), "In place: as the operator, or the function");
+  }
+  bind_scaled(tensor, "add_", add_);
+  bind_scaled(tensor, "sub_", sub_);
+  for (const OfItself& f : kOfItself) {
+    tensor.def(
+        f.name, [function = f.function](const py::object& self) { return changed(self, function); },
+        "In place: every element becomes the function of itself");
+  }
+  tensor.def(
+      "clamp_",
+      [](const py::object& self, const std::optional<Operand>& low,
+         const std::optional<Operand>& high) {
+        return changed(self, [&](const Tensor& x) { clamp_(x, low, high); });
+      },
+      py::arg("min") = py::none(), py::arg("max") = py::none(),
+      "In place: elements below min become min, those above max become max");
+}
+
+}  // namespace weft::python

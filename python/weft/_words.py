@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions written in Python take NumPy's and PyTorch's words and places for their arguments, as
+those of the compiled module do."""
+
+import functools
+import inspect
+import itertools
+import types
+
+from weft import _weft
+
+# Functions that take these arguments by position in PyTorch, in this order.
+_PLACES = ("axis", "keepdims", "descending", "stable")
+_WITH_PLACES = {
+    *("argsort", "count_nonzero", "cumulative_prod", "cumulative_sum", "expand_dims", "repeat"),
+    *("roll", "sort", "stack", "std", "take", "take_along_axis", "unstack", "var"),
+}
+
+
+def _words_for(parameters, is_positional):
+    """{word: the function's own} of the arguments that can only be given by position, or the
+    others."""
+    words = {}
+    for group in _weft._WORDS:
+        own = next((word for word in group if word in parameters), None)
+        if own is None:
+            continue
+        if (parameters[own].kind is inspect.Parameter.POSITIONAL_ONLY) == is_positional:
+            words |= {word: own for word in group if word == own or word not in parameters}
+    return words
+
+
+def accepting(function):
+    """The function, taking both words; itself where it has none of them."""
+    name, parameters = function.__name__, inspect.signature(function).parameters
+    words = _words_for(parameters, False)
+    first_words = _words_for(parameters, True)
+    named_only = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
+    places = list(itertools.takewhile(_PLACES.__contains__, named_only))
+    places = places if name in _WITH_PLACES else []
+    own_names = list(parameters)
+    first = len(own_names) - len(named_only)
+    if not words and not first_words:
+        return function
+
+    @functools.wraps(function)
+    def call(*given, **named):
+        for word in list(named):
+            if word in first_words and own_names.index(first_words[word]) == len(given):
+                given += (named.pop(word),)
+        if len(given) > first and len(given) - first <= len(places):
+            for own, value in zip(places, given[first:]):
+                if own in named:
+                    raise TypeError(f"{name}: {own} is given twice")
+                named[own] = value
+            given = given[:first]
+        for word in list(named):
+            own = words.get(word, word)
+            if own != word and own in named:
+                raise ValueError(f"{own} and {word} are two words for one argument; give one")
+            named[own] = named.pop(word)
+        return function(*given, **named)
+
+    return call
+
+
+def accept_words(namespace, names):
+    """Those of `names` in `namespace` that are functions written in Python take both words."""
+    for name in names:
+        if isinstance(namespace.get(name), types.FunctionType):
+            namespace[name] = accepting(namespace[name])

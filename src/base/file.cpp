@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/extend/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "weft/error.h"
+#include "weft/extend/descriptor.h"
+
+namespace weft {
+
+struct File::Body {
+  std::string what;
+  std::string path;
+  int descriptor = -1;
+  int64_t size = 0;
+  std::pair<uint64_t, uint64_t> identity;
+  std::atomic<int64_t> bytes_read{0};
+
+  Body(std::string asking, std::string name) : what(std::move(asking)), path(std::move(name)) {}
+  Body(const Body&) = delete;
+  Body& operator=(const Body&) = delete;
+  ~Body() {
+    if (descriptor >= 0) ::close(descriptor);
+  }
+};
+
+static const char* kind_of_file(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+/// Fails by the system where it has too little left; returns where the path is wrong.
+static void check_system(const std::string& what, const std::string& path, int reason) {
+  for (const int of_system : {EMFILE, ENFILE, ENOMEM, EIO, ENOSPC, EDQUOT}) {
+    if (reason == of_system) fail_call("open", what, ": ", path, ": ", std::strerror(reason));
+  }
+}
+
+File::File(const std::string& what, const std::string& path)
+    : body_(std::make_shared<Body>(what, path)) {
+  // Without O_NONBLOCK, opening a pipe that nobody writes to waits forever.
+  body_->descriptor =
+      above_standard(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (body_->descriptor < 0) {
+    const int reason = errno;
+    check_system(what, path, reason);
+    fail(what, ": cannot open ", path, ": ", std::strerror(reason));
+  }
+  struct stat status {};
+  if (::fstat(body_->descriptor, &status) != 0) {
+    fail_call("fstat", path, ": ", std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    fail(what, ": ", path, " is ", kind_of_file(status.st_mode), ", not a file");
+  }
+  body_->size = status.st_size;
+  body_->identity = {status.st_dev, status.st_ino};
+}
+
+const std::string& File::path() const { return body_->path; }
+
+int64_t File::size() const { return body_->size; }
+
+std::pair<uint64_t, uint64_t> File::identity() const { return body_->identity; }
+
+int64_t File::bytes_read() const { return body_->bytes_read.load(std::memory_order_relaxed); }
+
+void File::read(int64_t offset, std::span<std::byte> into) const {
+  size_t done = 0;
+  while (done < into.size()) {
+    const auto at = static_cast<off_t>(offset) + static_cast<off_t>(done);
+    const ssize_t got = ::pread(body_->descriptor, into.data() + done, into.size() - done, at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_call("pread", body_->path, ": ", std::strerror(errno));
+    if (got == 0) {
+      fail_call("pread", body_->what, ": ", body_->path,
+                done > 0 ? " ends at byte " : " ends at or before byte ", at, ", but bytes ",
+                offset, " to ", offset + static_cast<int64_t>(into.size()),
+                " are wanted; it was cut since it was opened with ", body_->size, " bytes");
+    }
+    done += static_cast<size_t>(got);
+  }
+  body_->bytes_read.fetch_add(static_cast<int64_t>(done), std::memory_order_relaxed);
+}
+
+OutputFile::OutputFile(std::string what, std::string path, Mode mode)
+    : what_(std::move(what)), path_(std::move(path)) {
+  const int flags = mode == Mode::append ? O_APPEND : O_TRUNC;
+  open_standard_descriptors();
+  do {
+    descriptor_ = above_standard(
+        ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | flags, 0666));
+  } while (descriptor_ < 0 && errno == EINTR);
+  if (descriptor_ >= 0) return;
+  const int reason = errno;
+  check_system(what_, path_, reason);
+  fail(what_, ": ", in_quotes(path_), " cannot be written: ", std::strerror(reason));
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void OutputFile::write(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t done = ::write(descriptor_, text.data(), text.size());
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) fail_call("write", what_, ": ", in_quotes(path_), ": ", std::strerror(errno));
+    text.remove_prefix(static_cast<size_t>(done));
+  }
+}
+
+void OutputFile::close() {
+  // Linux frees the descriptor even where it reports an interrupted call.
+  if (::close(std::exchange(descriptor_, -1)) == 0 || errno == EINTR) return;
+  fail_call("close", what_, ": ", in_quotes(path_), ": ", std::strerror(errno));
+}
+
+}  // namespace weft

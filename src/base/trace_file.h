@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+/// A time interval in nanoseconds.
+struct TraceTimes {
+  int64_t begin;
+  int64_t end;
+};
+
+/// Assigns a lane, from 0, to each interval: as few as possible, without overlaps in a lane.
+std::vector<int> lanes_for(std::span<const TraceTimes> all);
+
+/// Writes the events of one rank in the JSON format of chrome://tracing and Perfetto.
+class TraceEvents {
+ public:
+  /// Times are relative to `origin`.
+  TraceEvents(int rank, int64_t origin) : rank_(rank), origin_(origin) {}
+
+  /// Sets the label shown next to the rank's number; "" omits it.
+  void name_process(std::string_view label);
+  void name_lane(int lane, std::string_view name);
+  /// `arguments`: the members of a JSON object.
+  void add(int lane, std::string_view category, std::string_view name, TraceTimes times,
+           std::string_view arguments);
+  /// The events, separated by commas, one per line.
+  const std::string& text() const { return text_; }
+
+ private:
+  void add_name(std::string_view what, int lane, std::string_view name);
+
+  int rank_;
+  int64_t origin_;
+  std::string text_;
+};
+
+/// Returns `text` quoted as a JSON string.
+std::string json_quoted(std::string_view text);
+
+/// The text before, between and after the events of ranks in a file.
+inline constexpr std::string_view kTraceHead = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+inline constexpr std::string_view kTraceComma = ",\n";
+/// `notes`: the members of a JSON object.
+std::string trace_tail(std::string_view notes);
+
+}  // namespace weft

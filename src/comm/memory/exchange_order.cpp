@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/memory/exchange_order.h"
+
+#include <utility>
+
+#include "src/device/cuda/capture.h"
+#include "src/device/cuda/runtime.h"
+#include "weft/error.h"
+
+namespace weft {
+
+MemoryGroup::~MemoryGroup() {
+  for (const SlotEvents& events : events_) {
+    for (void* event : events.points) {
+      if (event) cuda::destroy_event(event);
+    }
+    for (void* event : events.former) cuda::destroy_event(event);
+  }
+}
+
+ExchangeOrder::ExchangeOrder(const MemoryGroup& group, int rank, uint64_t sequence, Device device)
+    : group_(group), rank_(rank), sequence_(sequence), device_(device) {
+  if (!is_queued()) return;
+  if (cuda::is_capturing()) {
+    fail(group.name,
+         ": the recorded work of a graph exchanges with ranks that are threads of this process; "
+         "those that are processes with a GPU each may");
+  }
+  stream_ = current_stream(device);
+}
+
+void ExchangeOrder::mark(int point) {
+  if (!is_queued()) return;
+  SlotEvents& events = group_.events(rank_, sequence_);
+  if (events.device != device_) {
+    for (void*& event : events.points) {
+      if (event) events.former.push_back(std::exchange(event, nullptr));
+    }
+    events.device = device_;
+  }
+  void*& event = events.points[static_cast<size_t>(point)];
+  if (event) {
+    cuda::record_event(event, stream_);
+  } else {
+    event = cuda::create_event(stream_);
+  }
+}
+
+void ExchangeOrder::await_others(int point) {
+  if (!is_queued()) return;
+  for (int r = 0; r < group_.size(); ++r) {
+    if (r == rank_) continue;
+    const SlotEvents& events = group_.events(r, sequence_);
+    if (point == 0) check_reach(r, events.device);
+    cuda::wait_event(stream_, events.points[static_cast<size_t>(point)]);
+  }
+}
+
+void ExchangeOrder::check_reach(int other, Device device) const {
+  if (cuda::open_memory(device_.index, device.index)) return;
+  fail(group_.name, ": ", device_, " of ", group_.rank_in_words(rank_), " cannot read ", device,
+       " of ", group_.rank_in_words(other), "; make each rank a process (weft run)");
+}
+
+void ExchangeOrder::posted() { mark(0); }
+void ExchangeOrder::await(int phase) { await_others(phase); }
+void ExchangeOrder::finished(int phase) { mark(1 + phase); }
+
+void ExchangeOrder::ended(int last) {
+  await_others(1 + last);
+  if (is_queued()) end_ = Event::record(stream_);
+}
+
+void ExchangeOrder::join() const {
+  if (end_.empty()) return;
+  const Stream now = current_stream(device_);
+  if (now != stream_) end_.wait(now);
+}
+
+}  // namespace weft

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/memory/exchange_work.h"
+
+#include "src/comm/check.h"
+#include "src/comm/read_collective.h"
+#include "weft/context.h"
+
+namespace weft {
+
+/// The device of the blocks or pieces of a call.
+template <class Parts>
+static Device device_of(const MemoryGroup& group, const Parts& parts) {
+  const Device device = parts.empty() ? cpu : parts[0].device;
+  if (device.kind == DeviceKind::cuda && group.heap) refuse_device_memory(group.name, device);
+  return device;
+}
+
+ExchangeWork::ExchangeWork(MemoryTransport& transport, const Exchange& call, ExchangeReader* reader)
+    : PendingWork(transport.group(), transport.rank(), transport.next_collective()),
+      transport_(transport),
+      reader_(reader),
+      phases_(call.phases()),
+      slot_(group().slot(rank(), sequence())),
+      showing_(group(), rank(), sequence()),
+      order_(group(), rank(), sequence(), device_of(group(), call.blocks)) {
+  publish(call);
+}
+
+ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
+                           ExchangeReader* reader)
+    : PendingWork(transport.group(), transport.rank(), transport.next_collective()),
+      transport_(transport),
+      reader_(reader),
+      phases_(phases_of(call.kind)),
+      slot_(group().slot(rank(), sequence())),
+      showing_(group(), rank(), sequence()),
+      order_(group(), rank(), sequence(), device_of(group(), call.pieces)) {
+  publish(call);
+}
+
+template <class Call>
+void ExchangeWork::publish(const Call& call) {
+  sign(call, slot_.signature);
+  // In an aborted world nothing is posted: this call would fail, and other ranks may still read
+  // what the slot holds of an earlier call.
+  if (!group().world->is_aborted()) post(showing_.show(call));
+  if (FlightRecord* record = Context::current().flight.get()) {
+    flight() = record->begin(group().name, slot_.signature, sequence());
+  }
+}
+
+void ExchangeWork::post(const void* shown) {
+  // A late reader of the previous call's hash sees from the stage that its call is over.
+  slot_.stage.store(stage(0), std::memory_order_relaxed);
+  slot_.hash.store(slot_.signature.hash, std::memory_order_release);
+  slot_.published = shown;
+  slot_.is_eager = showing_.is_eager();
+  order_.posted();
+  slot_.stage.store(stage(kPosted), std::memory_order_release);
+}
+
+bool ExchangeWork::advance() {
+  while (all_have_come()) {
+    if (phase_ < 0) begin_reading();
+    if (phase_ + 1 >= phases_) {
+      if (phases_ > 0) {
+        order_.ended(phases_ - 1);
+        flight().ends_on(order_.stream());
+      }
+      return true;
+    }
+    if (!read_next_phase()) return false;
+    if (phase_ + 1 >= phases_ && showing_.is_eager()) {
+      transport_.leave_to_readers(sequence(), awaited());
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ExchangeWork::all_have_come() {
+  const uint64_t target = awaited();
+  while (seen_ < group().size()) {
+    const Slot& slot = group().slot(seen_, sequence());
+    if (slot.stage.load(std::memory_order_acquire) < target) return false;
+    ++seen_;
+  }
+  return true;
+}
+
+void ExchangeWork::begin_reading() {
+  compare_signatures();
+  reads_rooms_ = phases_ > 0 && showing_.is_eager();
+  for (int r = 0; reads_rooms_ && r < group().size(); ++r) {
+    reads_rooms_ = group().slot(r, sequence()).is_eager;
+  }
+  flight().started();
+}
+
+void ExchangeWork::compare_signatures() {
+  // All ranks compare with the first one, so that all report the same difference.
+  const Slot& first = group().slot(0, sequence());
+  const uint64_t expected = first.hash.load(std::memory_order_acquire);
+  for (int r = 1; r < group().size(); ++r) {
+    const Slot& slot = group().slot(r, sequence());
+    if (slot.hash.load(std::memory_order_acquire) == expected) continue;
+    // A slot that already serves a later call was found equal by the ranks that made this call.
+    const uint64_t end = stage(kStages);
+    if (slot.stage.load(std::memory_order_acquire) >= end) continue;
+    if (first.stage.load(std::memory_order_acquire) >= end) continue;
+    fail_diverged(r);
+  }
+}
+
+void ExchangeWork::fail_diverged(int other) {
+  const std::string first = in_words(group().slot(0, sequence()).signature);
+  const std::string second = in_words(group().slot(other, sequence()).signature);
+  fail_with(concat(prefix(), group().rank_in_words(0), " called ", first, " but ",
+                   group().rank_in_words(other), " called ", second,
+                   first == second ? " with other contents" : ""),
+            other);
+}
+
+/// Returns false when the world has been aborted, because the others' memory may be gone.
+bool ExchangeWork::may_read() {
+  if (reads_rooms_) return true;
+  // Set before the check for an abort: a rank that gives up keeps its memory as it is while others
+  // read it.
+  slot_.reading.store(sequence(), std::memory_order_seq_cst);
+  if (!group().world->is_aborted()) return true;
+  slot_.reading.store(0, std::memory_order_release);
+  return false;
+}
+
+bool ExchangeWork::read_next_phase() {
+  if (!may_read()) return false;
+  const int64_t bytes = read_peers(phase_ + 1);
+  transport_.add_received(bytes);
+  flight().received(bytes);
+  ++phase_;
+  order_.finished(phase_);
+  if (phase_ + 1 < phases_) showing_.update(phase_ + 1);
+  seen_ = 0;
+  if (phase_ + 1 < phases_) wait_anew();
+  slot_.stage.store(awaited(), std::memory_order_release);
+  return true;
+}
+
+std::span<const void* const> ExchangeWork::shown() {
+  std::vector<const void*>& published = transport_.published();
+  for (int r = 0; r < group().size(); ++r) {
+    published[static_cast<size_t>(r)] = group().slot(r, sequence()).published;
+  }
+  return published;
+}
+
+int64_t ExchangeWork::read_peers(int phase) {
+  try {
+    if (phase == 0) phases_ *= reader_->rounds(shown());
+    order_.await(phase);
+    if (phase == 0) flight().begins_on(order_.stream());
+    const StreamScope scope(order_.stream());
+    const int64_t bytes = reader_->read(phase, shown());
+    slot_.reading.store(0, std::memory_order_release);
+    return bytes;
+  } catch (const PeerMismatch& mismatch) {
+    slot_.reading.store(0, std::memory_order_release);
+    fail_with(concat(title(), ": ", group().rank_in_words(mismatch.rank), mismatch.text),
+              mismatch.rank);
+  } catch (...) {
+    slot_.reading.store(0, std::memory_order_release);
+    throw;
+  }
+}
+
+std::vector<int> ExchangeWork::missing() const { return group().behind(sequence(), awaited()); }
+
+const char* ExchangeWork::missed(int rank) const {
+  const uint64_t now = group().slot(rank, sequence()).stage.load(std::memory_order_acquire);
+  return now < stage(kPosted) ? "call it" : "finish it";
+}
+
+std::string ExchangeWork::words() const { return in_words(slot_.signature); }
+
+std::string ExchangeWork::prefix() const {
+  return concat(group().name, ": collective ", sequence(), ": ");
+}
+
+std::string ExchangeWork::title() const { return prefix() + words(); }
+
+void ExchangeWork::retreat() noexcept {
+  for (int r = 0; r < group().size(); ++r) {
+    if (r == rank()) continue;
+    wait_while(r, [&] {
+      return group().slot(r, sequence()).reading.load(std::memory_order_seq_cst) == sequence();
+    });
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/comm/memory/letters.h"
+#include "src/comm/signature.h"
+#include "src/comm/world.h"
+#include "src/device/cuda/streams.h"
+#include "weft/device.h"
+
+namespace weft {
+
+class SharedHeap;
+
+/// The slot in which one rank publishes one collective to the others.
+struct alignas(64) Slot {
+  /// sequence * kStages + the rank's progress: 0 while it writes, kPosted, then one more a phase.
+  std::atomic<uint64_t> stage{0};
+  std::atomic<uint64_t> hash{0};
+  const void* published = nullptr;
+  /// All published data lies in the slot's buffer and stays valid if the rank exits.
+  bool is_eager = false;
+  /// The call whose memory of other ranks this rank is reading; 0: none. Other ranks look at it
+  /// only when they give up. This field and those after it have cache lines apart from the first,
+  /// which the others poll.
+  alignas(64) std::atomic<uint64_t> reading{0};
+  /// Read only when hashes differ; the call then completes on no rank, so the slot is not reused.
+  Signature signature;
+};
+
+inline constexpr uint64_t kStages = 65536;
+inline constexpr uint64_t kPosted = 1;
+constexpr uint64_t finished_stage(int phase) { return 2 + static_cast<uint64_t>(phase); }
+/// For calls on GPUs, which have a single round.
+inline constexpr int kMaxPhases = 6;
+
+/// Events on GPU streams that belong to a slot. Written before the stage that announces them; the
+/// slot's next call begins when all ranks have finished this one.
+struct SlotEvents {
+  Device device = cpu;
+  /// The published memory is ready; then, this rank's reads of each phase are done.
+  std::array<void*, kMaxPhases + 1> points{};
+  /// Events of devices used earlier, which another rank may still be about to wait for.
+  std::vector<void*> former;
+};
+
+/// The state shared by the members of a group that see each other's memory. Each rank's collective
+/// `s` uses its slot s % kSlots.
+class MemoryGroup {
+ public:
+  /// The most collectives of one group that a rank can have pending.
+  static constexpr uint64_t kSlots = 32;
+  /// Bytes of a slot's buffer for published data.
+  static constexpr size_t kRoom = 8192;
+
+  /// Bytes of the memory that a group needs.
+  static size_t bytes_for(int ranks) {
+    const auto n = static_cast<size_t>(ranks);
+    return n * kSlots * (sizeof(Slot) + kRoom) + n * n * kLetters * sizeof(Letter);
+  }
+  /// `memory`: aligned to 64 bytes, zeros when the first member joins. `heap`: the memory of this
+  /// process that the others have mapped; null where ranks are threads, which share all memory.
+  MemoryGroup(std::shared_ptr<World> world_, int64_t id_, std::vector<int> members,
+              std::string name_, std::shared_ptr<std::byte> memory, SharedHeap* heap_ = nullptr)
+      : world(std::move(world_)),
+        id(id_),
+        world_ranks(std::move(members)),
+        name(std::move(name_)),
+        heap(heap_),
+        memory_(std::move(memory)),
+        events_(cuda::kWithCuda && !heap_ ? world_ranks.size() * kSlots : 0) {}
+  MemoryGroup(const MemoryGroup&) = delete;
+  MemoryGroup& operator=(const MemoryGroup&) = delete;
+  ~MemoryGroup();
+
+  int size() const { return static_cast<int>(world_ranks.size()); }
+  Slot& slot(int rank, uint64_t sequence) const {
+    return reinterpret_cast<Slot*>(memory_.get())[place(rank, sequence)];
+  }
+  /// Only where ranks are threads.
+  SlotEvents& events(int rank, uint64_t sequence) const { return events_[place(rank, sequence)]; }
+  std::byte* room(int rank, uint64_t sequence) const {
+    return memory_.get() + slots_bytes() + letters_bytes() + place(rank, sequence) * kRoom;
+  }
+  /// The message places from one rank to another.
+  std::span<Letter> letters(int from, int to) const {
+    auto* first = reinterpret_cast<Letter*>(memory_.get() + slots_bytes());
+    return {first + (from * size() + to) * kLetters, kLetters};
+  }
+  /// Returns true when all ranks have reached that stage in that call, or are in a later one.
+  bool all_reached(uint64_t sequence, uint64_t stage) const {
+    for (int r = 0; r < size(); ++r) {
+      if (slot(r, sequence).stage.load(std::memory_order_acquire) < stage) return false;
+    }
+    return true;
+  }
+  /// Returns the ranks that have not reached that stage.
+  std::vector<int> behind(uint64_t sequence, uint64_t stage) const {
+    std::vector<int> ranks;
+    for (int r = 0; r < size(); ++r) {
+      if (slot(r, sequence).stage.load(std::memory_order_acquire) < stage) ranks.push_back(r);
+    }
+    return ranks;
+  }
+  int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
+  /// "rank 1", or "rank 1 (rank 5 of the world)" in a group other than the world.
+  std::string rank_in_words(int rank) const;
+
+  const std::shared_ptr<World> world;
+  const int64_t id;
+  const std::vector<int> world_ranks;
+  const std::string name;
+  SharedHeap* const heap;
+
+ private:
+  static size_t place(int rank, uint64_t sequence) {
+    return static_cast<size_t>(rank) * kSlots + sequence % kSlots;
+  }
+  size_t slots_bytes() const { return world_ranks.size() * kSlots * sizeof(Slot); }
+  size_t letters_bytes() const {
+    return world_ranks.size() * world_ranks.size() * kLetters * sizeof(Letter);
+  }
+
+  const std::shared_ptr<std::byte> memory_;
+  mutable std::vector<SlotEvents> events_;
+};
+
+}  // namespace weft

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/memory/memory_transport.h"
+
+#include "src/comm/memory/exchange_work.h"
+#include "src/comm/memory/message_work.h"
+#include "src/comm/read_collective.h"
+
+namespace weft {
+
+std::string MemoryGroup::rank_in_words(int rank) const {
+  if (id == 0) return concat("rank ", rank);
+  return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
+}
+
+/// Keeps a transport alive. As the first base it is destroyed after all else of an object.
+struct KeptTransport {
+  std::shared_ptr<Transport> kept;
+};
+
+/// A collective that runs while the caller continues.
+class StartedCollective final : private KeptTransport,
+                                private StoredCollective,
+                                private CollectiveReader,
+                                public ExchangeWork {
+ public:
+  StartedCollective(MemoryTransport& transport, const Collective& call)
+      : KeptTransport{transport.shared_from_this()},
+        StoredCollective(call),
+        CollectiveReader(StoredCollective::call(), transport.rank()),
+        ExchangeWork(transport, StoredCollective::call(), this) {}
+};
+
+class StartedExchange final : private KeptTransport, public ExchangeWork {
+ public:
+  StartedExchange(MemoryTransport& transport, const Exchange& call,
+                  std::unique_ptr<ExchangeReader> reader)
+      : KeptTransport{transport.shared_from_this()},
+        ExchangeWork(transport, call, reader.get()),
+        reader_(std::move(reader)) {}
+
+ private:
+  std::unique_ptr<ExchangeReader> reader_;
+};
+
+/// Waits until all ranks have read what a call published that has already ended for this rank.
+class ReadersWork final : public PendingWork {
+ public:
+  ReadersWork(const MemoryGroup& group, int rank, uint64_t sequence, uint64_t stage)
+      : PendingWork(group, rank, sequence), stage_(stage) {}
+
+ private:
+  bool advance() override { return group().all_reached(sequence(), stage_); }
+  std::vector<int> missing() const override { return group().behind(sequence(), stage_); }
+  const char* missed(int) const override { return "finish it"; }
+  void retreat() noexcept override {}
+  std::string words() const override {
+    return in_words(group().slot(rank(), sequence()).signature);
+  }
+  std::string title() const override {
+    return concat(group().name, ": collective ", sequence(), ": ", words());
+  }
+
+  const uint64_t stage_;
+};
+
+MemoryTransport::MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank)
+    : Transport(rank, group->size(), group->name),
+      group_(std::move(group)),
+      published_(group_->world_ranks.size()),
+      sent_(group_->world_ranks.size()) {}
+
+uint64_t MemoryTransport::next_collective() {
+  ++traffic_.collectives;
+  const uint64_t sequence = ++collectives_;
+  if (sequence > MemoryGroup::kSlots) {
+    PendingWork* user = PendingWork::find(*group_, sequence - MemoryGroup::kSlots);
+    if (user) user->wait_quietly();
+    await_readers(sequence - MemoryGroup::kSlots);
+  }
+  return sequence;
+}
+
+/// Other ranks are this far behind only when they have many pending calls.
+void MemoryTransport::await_readers(uint64_t sequence) {
+  uint64_t& stage = readers_[sequence % MemoryGroup::kSlots];
+  if (stage > 0 && !group_->all_reached(sequence, stage)) {
+    ReadersWork(*group_, rank_, sequence, stage).wait();
+  }
+  stage = 0;
+}
+
+static bool is_message(const Collective& call) {
+  return call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv;
+}
+
+Work MemoryTransport::start(const Collective& call) {
+  if (!is_message(call)) return Work(std::make_unique<StartedCollective>(*this, call));
+  ++traffic_.collectives;
+  if (call.kind == CollectiveKind::send) return Work(std::make_unique<SendWork>(*this, call));
+  return Work(std::make_unique<RecvWork>(*this, call));
+}
+
+void MemoryTransport::run(const Collective& call) {
+  if (is_message(call)) return start(call).wait();
+  CollectiveReader reader(call, rank_);
+  ExchangeWork(*this, call, &reader).wait();
+}
+
+void MemoryTransport::exchange(const Exchange& call, ExchangeReader& reader) {
+  ExchangeWork(*this, call, &reader).wait();
+}
+
+Work MemoryTransport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
+  return Work(std::make_unique<StartedExchange>(*this, call, std::move(reader)));
+}
+
+std::shared_ptr<Transport> MemoryTransport::subgroup(std::span<const int> ranks, std::string name) {
+  std::vector<int64_t> key{group_->id};
+  std::vector<int> members;
+  int own = -1;
+  for (const int rank : ranks) {
+    if (rank == rank_) own = static_cast<int>(members.size());
+    members.push_back(group_->world_rank(rank));
+    key.push_back(rank);
+  }
+  key.push_back(subgroups_[key]++);
+  return std::make_shared<MemoryTransport>(group_->world->group(key, members, name), own);
+}
+
+void MemoryTransport::abort(const std::string& reason) {
+  const int who = group_->world_rank(rank_);
+  group_->world->abort({who, who, concat("rank ", who, " gave up: ", reason)});
+}
+
+}  // namespace weft

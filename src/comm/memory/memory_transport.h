@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/comm/memory/memory_group.h"
+#include "src/comm/transport.h"
+
+namespace weft {
+
+/// A receive that has begun; receives are kept in the order of the calls.
+struct ExpectedMessage {
+  uint64_t number;
+  int from;
+  int tag;
+};
+
+/// One rank's end of a group whose ranks read each other's memory: threads of one process, or
+/// processes of one host.
+class MemoryTransport final : public Transport {
+ public:
+  MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank);
+
+  int host_of(int) const override { return 0; }
+  /// Ranks that are processes do not see each other's GPU memory.
+  bool in_memory(DeviceKind kind) const override {
+    return kind != DeviceKind::cuda || !group_->heap;
+  }
+  Work start(const Collective& call) override;
+  void run(const Collective& call) override;
+  void exchange(const Exchange& call, ExchangeReader& reader) override;
+  Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;
+  std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
+  void abort(const std::string& reason) override;
+  World* world() const override { return group_->world.get(); }
+  std::span<const int> world_ranks() const override { return group_->world_ranks; }
+
+  const MemoryGroup& group() const { return *group_; }
+  /// Returns the number of a new collective. Waits until its slot is free, and throws as a wait
+  /// does.
+  uint64_t next_collective();
+  /// Records that others still read the slot of collective `sequence` until all reach `stage`.
+  void leave_to_readers(uint64_t sequence, uint64_t stage) {
+    readers_[sequence % MemoryGroup::kSlots] = stage;
+  }
+  uint64_t next_message() { return ++messages_; }
+  void add_received(int64_t bytes) { traffic_.bytes += bytes; }
+  /// The buffer for the pointers that `ExchangeReader::read` receives.
+  std::vector<const void*>& published() { return published_; }
+
+  /// The numbers of messages to one rank: begun, and posted.
+  struct Sent {
+    uint64_t begun = 0;
+    uint64_t posted = 0;
+  };
+  Sent& sent_to(int rank) { return sent_[static_cast<size_t>(rank)]; }
+  std::vector<ExpectedMessage>& expected() { return expected_; }
+
+ private:
+  void await_readers(uint64_t sequence);
+
+  std::shared_ptr<MemoryGroup> group_;
+  uint64_t collectives_ = 0;
+  /// By slot: the stage at which all ranks have read what the last call published there; 0: they
+  /// had when the call ended.
+  std::array<uint64_t, MemoryGroup::kSlots> readers_{};
+  uint64_t messages_ = 0;
+  std::vector<const void*> published_;
+  std::vector<Sent> sent_;
+  std::vector<ExpectedMessage> expected_;
+  /// The number of times that this rank made each subgroup.
+  std::map<std::vector<int64_t>, int64_t> subgroups_;
+};
+
+}  // namespace weft

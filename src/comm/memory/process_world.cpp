@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/memory/process_world.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "src/comm/memory/memory_transport.h"
+#include "src/comm/waiter.h"
+
+namespace weft {
+
+static constexpr std::chrono::milliseconds kLookEvery{2};
+static constexpr size_t kSegmentPage = 4096;
+
+/// A group that some of its members have made and others have not yet.
+struct GroupUnderWay {
+  uint64_t key;
+  int64_t id;
+  uint64_t offset;
+  int32_t taken;
+};
+
+/// The state of a world that the processes of a host share. All zeros: a world that has begun. It
+/// is followed by the state of each rank, and then by the groups.
+struct WorldSegment {
+  WorldState state;
+  std::array<std::atomic<int32_t>, SharedMemory::kMaxRegions> processes;
+  std::atomic<uint32_t> lock;
+  /// Guarded by the lock.
+  int64_t groups;
+  uint64_t used;
+  std::array<GroupUnderWay, 1024> under_way;
+
+  RankState* ranks() { return reinterpret_cast<RankState*>(this + 1); }
+};
+
+/// Precedes the memory of a group; its last user releases that.
+struct alignas(64) GroupHead {
+  std::atomic<int32_t> left;
+};
+
+/// Held for a few instructions. If its process dies meanwhile, the others wait, up to the deadline.
+class SegmentLock {
+ public:
+  SegmentLock(WorldSegment& segment, const World& world) : segment_(segment) {
+    Waiter waiter(world.spins());
+    while (segment_.lock.exchange(1, std::memory_order_acquire) != 0) {
+      if (!waiter.pause()) continue;
+      if (world.is_aborted()) {
+        const WorldFailure failure = world.failure();
+        throw CommError(concat("subgroup: given up: ", failure.text), failure.rank, "subgroup", 0);
+      }
+      if (waiter.waited() > world.deadline()) {
+        throw CommError("world: the table of groups stayed locked; a rank died with it", -1,
+                        "subgroup", 0);
+      }
+    }
+  }
+  ~SegmentLock() { segment_.lock.store(0, std::memory_order_release); }
+  SegmentLock(const SegmentLock&) = delete;
+  SegmentLock& operator=(const SegmentLock&) = delete;
+
+ private:
+  WorldSegment& segment_;
+};
+
+ProcessWorld::ProcessWorld(int rank, int ranks, std::vector<int> here,
+                           std::chrono::milliseconds deadline,
+                           std::shared_ptr<SharedMemory> segment, SharedHeap& heap)
+    : World(ranks, deadline, static_cast<int>(here.size()),
+            reinterpret_cast<WorldSegment*>(segment->data())->state,
+            reinterpret_cast<WorldSegment*>(segment->data())->ranks()),
+      rank_(rank),
+      here_(std::move(here)),
+      memory_(std::move(segment)),
+      segment_(*reinterpret_cast<WorldSegment*>(memory_->data())),
+      heap_(heap),
+      gone_(here_.size()) {}
+
+std::shared_ptr<ProcessWorld> ProcessWorld::make(int rank, int ranks, std::vector<int> here,
+                                                 std::chrono::milliseconds deadline,
+                                                 std::shared_ptr<SharedMemory> segment,
+                                                 SharedHeap& heap) {
+  std::shared_ptr<ProcessWorld> world(
+      new ProcessWorld(rank, ranks, std::move(here), deadline, std::move(segment), heap));
+  world->take_place();
+  return world;
+}
+
+static struct flock lock_of_place(int place) {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = place;
+  lock.l_len = 1;
+  return lock;
+}
+
+int ProcessWorld::place_of(int rank) const {
+  const auto found = std::find(here_.begin(), here_.end(), rank);
+  return found == here_.end() ? -1 : static_cast<int>(found - here_.begin());
+}
+
+/// The system releases the lock when the process is gone, however it ended.
+void ProcessWorld::take_place() {
+  const int place = place_of(rank_);
+  struct flock lock = lock_of_place(place);
+  if (fcntl(memory_->descriptor(), F_SETLK, &lock) != 0) {
+    fail_call("fcntl", "rank ", rank_, " cannot lock its place: ", std::strerror(errno));
+  }
+  segment_.processes[static_cast<size_t>(place)].store(getpid(), std::memory_order_release);
+}
+
+/// The key of a world whose ranks are all on this host; errors call it the world.
+static const std::vector<int64_t> kWholeWorld{-1};
+
+std::shared_ptr<Transport> ProcessWorld::world_end() {
+  return std::make_shared<MemoryTransport>(group(kWholeWorld, here_, "world"), place_of(rank_));
+}
+
+void ProcessWorld::is_stuck(int rank) const {
+  std::fprintf(stderr,
+               "weft: rank %d ends, because rank %d still reads its memory %lld ms after: %s\n",
+               rank_, rank, static_cast<long long>(patience().count()), failure().text.c_str());
+  std::fflush(stderr);
+  std::_Exit(1);
+}
+
+bool ProcessWorld::shares_memory(std::span<const int> ranks) const {
+  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return place_of(rank) >= 0; });
+}
+
+bool ProcessWorld::is_gone(int rank) const {
+  const int place = place_of(rank);
+  if (place < 0 || rank == rank_) return false;
+  const std::lock_guard guard(looking_);
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_ >= kLookEvery) {
+    looked_ = now;
+    for (size_t p = 0; p < here_.size(); ++p) {
+      const bool has_come = segment_.processes[p].load(std::memory_order_acquire) != 0;
+      if (!has_come || here_[p] == rank_ || gone_[p]) continue;
+      struct flock lock = lock_of_place(static_cast<int>(p));
+      gone_[p] = fcntl(memory_->descriptor(), F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+    }
+  }
+  return gone_[static_cast<size_t>(place)];
+}
+
+bool ProcessWorld::has_ended(int rank) const { return says_ended(rank) || is_gone(rank); }
+
+std::string ProcessWorld::end_in_words(int rank) const {
+  if (says_ended(rank)) return "ended";
+  const auto place = static_cast<size_t>(place_of(rank));
+  return concat("is gone (process ", segment_.processes[place].load(), " died or exited)");
+}
+
+/// Allocates zeroed memory of the segment, which is never divided again.
+std::byte* ProcessWorld::cut(size_t bytes) {
+  if (segment_.used == 0) {
+    segment_.used = sizeof(WorldSegment) + static_cast<size_t>(ranks()) * sizeof(RankState);
+  }
+  const uint64_t begin = (segment_.used + kSegmentPage - 1) / kSegmentPage * kSegmentPage;
+  if (begin + bytes > memory_->bytes()) fail_call("subgroup", "there is no room for more groups");
+  segment_.used = begin + bytes;
+  return memory_->data() + begin;
+}
+
+static uint64_t hash_of_key(const std::vector<int64_t>& key) {
+  uint64_t hash = key.size();
+  for (const int64_t part : key) {
+    hash = (hash ^ static_cast<uint64_t>(part)) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  }
+  return hash | 1;
+}
+
+static void leave_group(std::byte* memory, size_t bytes) {
+  auto* head = reinterpret_cast<GroupHead*>(memory - sizeof(GroupHead));
+  if (head->left.fetch_sub(1, std::memory_order_acq_rel) == 1) madvise(head, bytes, MADV_REMOVE);
+}
+
+std::shared_ptr<MemoryGroup> ProcessWorld::group(const std::vector<int64_t>& key,
+                                                 const std::vector<int>& members,
+                                                 const std::string& name) {
+  const auto ranks = static_cast<int>(members.size());
+  const size_t bytes = sizeof(GroupHead) + MemoryGroup::bytes_for(ranks);
+  const uint64_t hash = hash_of_key(key);
+  GroupUnderWay made = {};
+  {
+    const SegmentLock lock(segment_, *this);
+    auto& entries = segment_.under_way;
+    auto found = std::find_if(entries.begin(), entries.end(),
+                              [&](const GroupUnderWay& entry) { return entry.key == hash; });
+    if (found == entries.end()) {
+      found = std::find_if(entries.begin(), entries.end(),
+                           [](const GroupUnderWay& entry) { return entry.key == 0; });
+      if (found == entries.end()) {
+        fail_call("subgroup", entries.size(), " groups wait for members that did not make them");
+      }
+      std::byte* memory = cut(bytes);
+      new (memory) GroupHead{ranks};
+      const int64_t id = key == kWholeWorld ? 0 : ++segment_.groups;
+      *found = {hash, id, static_cast<uint64_t>(memory - memory_->data()), 0};
+    }
+    made = *found;
+    if (++found->taken == ranks) *found = {};
+  }
+  std::byte* data = memory_->data() + made.offset + sizeof(GroupHead);
+  const std::shared_ptr<std::byte> memory(
+      data, [keep = memory_, bytes](std::byte* at) { leave_group(at, bytes); });
+  return std::make_shared<MemoryGroup>(shared_from_this(), made.id, members, name, memory, &heap_);
+}
+
+}  // namespace weft

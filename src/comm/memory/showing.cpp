@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/comm/memory/showing.h"
+
+#include <cstring>
+#include <memory>
+
+#include "src/comm/check.h"
+#include "src/comm/read_collective.h"
+#include "src/device/shared_heap.h"
+#include "src/kernels/copy/copy.h"
+
+namespace weft {
+
+void* Showing::hold(size_t bytes) {
+  // The allocator keeps the memory for the next call; fresh pages cost more than the copy.
+  Ref<Storage> memory = Storage::allocate(bytes);
+  if (!group_.heap->contains(memory->data())) {
+    SharedHeap* heap = group_.heap;
+    void* data = heap->allocate(bytes);
+    memory = Storage::wrap(data, bytes, cpu, [=] { heap->free(data, bytes); });
+  }
+  held_.push_back(std::move(memory));
+  return held_.back()->data();
+}
+
+/// The bytes that data of that size occupies in the slot's buffer: whole cache lines.
+static constexpr size_t room_for(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+void* Showing::place(size_t bytes) {
+  const size_t end = placed_ + room_for(bytes);
+  if (end > MemoryGroup::kRoom) return hold(bytes);
+  void* place = group_.room(rank_, sequence_) + placed_;
+  placed_ = end;
+  return place;
+}
+
+bool Showing::is_seen(const void* data) const { return !is_eager_ && group_.heap->contains(data); }
+
+const void* Showing::shared_bytes(const void* data, size_t bytes) {
+  if (bytes == 0 || is_seen(data)) return data;
+  void* copied = sequence_ > 0 ? place(bytes) : hold(bytes);
+  std::memcpy(copied, data, bytes);
+  return copied;
+}
+
+/// Copies an array to memory that the others see.
+template <class T>
+static std::span<const T> stored(std::span<const T> values, void* memory) {
+  std::uninitialized_copy(values.begin(), values.end(), static_cast<T*>(memory));
+  return {static_cast<const T*>(memory), values.size()};
+}
+
+static size_t bytes_of_elements(int64_t elements, DType dtype) {
+  return static_cast<size_t>(elements) * size_of(dtype);
+}
+
+bool Showing::fits_room(const Collective& call) const {
+  // The readers compare counts: a rank that sent other counts than expected must learn of it in
+  // this call.
+  if (call.kind == CollectiveKind::all_to_all) return false;
+  size_t bytes = room_for(sizeof(Collective)) + room_for(call.pieces.size_bytes());
+  for (const Piece& piece : call.pieces) {
+    if (piece.device != cpu || bytes > MemoryGroup::kRoom) return false;
+    const int64_t sent = sizes_of(call, piece, rank_).send;
+    bytes += room_for(bytes_of_elements(sent, piece.dtype)) + room_for(piece.counts.size_bytes());
+    if (call.kind == CollectiveKind::all_reduce) {
+      bytes += room_for(bytes_of_elements(sent, piece.recv_dtype));
+    }
+  }
+  return bytes <= MemoryGroup::kRoom;
+}
+
+bool Showing::fits_room(const Exchange& call) const {
+  size_t bytes = room_for(call.blocks.size_bytes());
+  for (const Block& block : call.blocks) {
+    if (block.device != cpu) return false;
+    bytes += room_for(bytes_of_elements(block.numel(), block.dtype));
+  }
+  return bytes <= MemoryGroup::kRoom;
+}
+
+/// The rank's own share of an all_reduce, which is reduced in the first phase and read in the
+/// second.
+const void* Showing::late_part(const Piece& piece) {
+  const ElementRange share = share_of(piece.counts[0], group_.size(), rank_);
+  if (share.count == 0 || is_seen(piece.recv)) return piece.recv;
+  const size_t before = bytes_of_elements(share.begin, piece.recv_dtype);
+  void* made = static_cast<std::byte*>(piece.recv) + before;
+  void* shown = place(bytes_of_elements(share.count, piece.recv_dtype));
+  late_.push_back({1, dense_block(made, piece.recv_dtype, {share.count}),
+                   dense_block(shown, piece.recv_dtype, {share.count})});
+  // The other ranks address the share by its position in the whole.
+  return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(shown) - before);
+}
+
+Piece Showing::shared_piece(const Collective& call, const Piece& piece) {
+  Piece shown = piece;
+  const int64_t sent = sizes_of(call, piece, rank_).send;
+  shown.send = shared_bytes(piece.send, bytes_of_elements(sent, piece.dtype));
+  if (call.kind == CollectiveKind::all_reduce) shown.recv = const_cast<void*>(late_part(piece));
+  shown.counts = stored(piece.counts, place(piece.counts.size_bytes()));
+  return shown;
+}
+
+bool Showing::needs_rounds(const Collective& call) const {
+  if (is_eager_ || rounds_of(call, group_.size()) == 1) return false;
+  for (const Piece& piece : call.pieces) {
+    if (sizes_of(call, piece, rank_).send > 0 && !is_seen(piece.send)) return true;
+    if (call.kind == CollectiveKind::all_reduce && !is_seen(piece.recv)) return true;
+  }
+  return false;
+}
+
+/// Stages a call in rounds.
+const void* Showing::staged(const Collective& call) {
+  stage_.emplace(call, group_.size(), rank_);
+  stage_->place_at(static_cast<std::byte*>(hold(stage_->bytes())));
+  stage_->fill(0);
+  phases_ = phases_of(call.kind);
+  auto* shown = new (place(sizeof(Collective))) Collective(call);
+  auto* pieces = static_cast<Piece*>(place(call.pieces.size_bytes()));
+  for (size_t i = 0; i < call.pieces.size(); ++i) {
+    new (pieces + i) Piece(call.pieces[i]);
+    pieces[i].counts = stored(call.pieces[i].counts, place(call.pieces[i].counts.size_bytes()));
+  }
+  stage_->lead_here(*shown, pieces);
+  shown->pieces = {pieces, call.pieces.size()};
+  shown->recv_counts = {};
+  return shown;
+}
+
+const void* Showing::shared(const Collective& call) {
+  if (needs_rounds(call)) return staged(call);
+  auto* shown = static_cast<Collective*>(place(sizeof(Collective)));
+  auto* pieces = static_cast<Piece*>(place(call.pieces.size_bytes()));
+  for (size_t i = 0; i < call.pieces.size(); ++i) {
+    new (pieces + i) Piece(shared_piece(call, call.pieces[i]));
+  }
+  new (shown) Collective(call);
+  shown->pieces = {pieces, call.pieces.size()};
+  shown->recv_counts = {};
+  return shown;
+}
+
+Block Showing::shared_block(const Block& block, int phase) {
+  const int64_t elements = block.numel();
+  if (elements == 0 || !block.data || is_seen(block.data)) return block;
+  void* copied = place(bytes_of_elements(elements, block.dtype));
+  Block shown = dense_block(copied, block.dtype, block.shape, block.device);
+  if (phase == 0) {
+    copy(shown, block);
+  } else {
+    late_.push_back({phase, block, shown});
+  }
+  return shown;
+}
+
+const void* Showing::shared(const Exchange& call) {
+  auto* blocks = static_cast<Block*>(place(call.blocks.size_bytes()));
+  for (size_t i = 0; i < call.blocks.size(); ++i) {
+    new (blocks + i) Block(shared_block(call.blocks[i], static_cast<int>(i)));
+  }
+  return blocks;
+}
+
+void Showing::next_round(int phase) {
+  if (phase % phases_ == 0) {
+    stage_->fill(phase / phases_);
+  } else {
+    stage_->fill_reduced(phase / phases_);
+  }
+}
+
+void Showing::copy_late(int phase) {
+  for (const Late& late : late_) {
+    if (late.phase == phase) copy(late.to, late.from);
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+
+#include "src/comm/transport.h"
+#include "src/comm/world.h"
+
+namespace weft {
+
+/// The world of a `run_ranks`, whose ranks are threads of this process.
+class ThreadsWorld final : public World, public std::enable_shared_from_this<ThreadsWorld> {
+ public:
+  static std::shared_ptr<ThreadsWorld> make(int ranks, std::chrono::milliseconds deadline);
+  /// The transports of the world communicator, one for each rank.
+  std::vector<std::shared_ptr<Transport>> ends();
+
+  /// Records that the body of `rank` threw `cause`.
+  void body_threw(int rank, const std::exception_ptr& cause);
+  void end(int rank) override;
+  /// Returns when all ranks have ended. Ends the process when a rank neither ends nor notices a
+  /// failure within the deadline and a grace time.
+  void await_all();
+  /// Throws the first failure, if there is one.
+  void rethrow() const;
+
+  std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
+                                     const std::vector<int>& members,
+                                     const std::string& name) override;
+  /// Releases groups that not all members joined.
+  void forget_groups() { groups_.clear(); }
+
+ private:
+  struct Shared {
+    explicit Shared(int count) : ranks(std::make_unique<RankState[]>(size_t(count))) {}
+    WorldState state;
+    std::unique_ptr<RankState[]> ranks;
+  };
+  struct GroupEntry {
+    std::shared_ptr<MemoryGroup> group;
+    int taken = 0;
+  };
+  ThreadsWorld(int ranks, std::chrono::milliseconds deadline, std::unique_ptr<Shared> shared);
+  std::shared_ptr<MemoryGroup> make_group(const std::vector<int>& members, const std::string& name);
+  void is_failing(const std::exception_ptr& cause) override;
+  [[noreturn]] void end_process(const std::unique_lock<std::mutex>& lock) const;
+
+  const std::unique_ptr<Shared> shared_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  int ended_count_ = 0;
+  bool is_failed_ = false;
+  std::exception_ptr cause_;
+  std::chrono::steady_clock::time_point failed_at_;
+  std::map<std::vector<int64_t>, GroupEntry> groups_;
+  int64_t next_group_ = 0;
+};
+
+}  // namespace weft

@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "src/cuda/products.h"
-
-namespace weft::cuda {
-
-bool is_described_by_cublaslt(const BatchedProduct&) { return false; }
-bool multiply_by_cublaslt(const BatchedProduct&, Device) { return false; }
-
-}  // namespace weft::cuda

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "weft/block.h"
+#include "weft/stream.h"
+
+namespace weft::cuda {
+
+using weft::current_stream;
+using weft::stream_for;
+using weft::StreamRole;
+
+/// True when this build has CUDA kernels and the block is on a GPU.
+#ifdef WEFT_WITH_CUDA
+inline bool on_cuda(const Block& block) { return block.device.kind == DeviceKind::cuda; }
+inline constexpr bool kWithCuda = true;
+#else
+inline constexpr bool on_cuda(const Block&) { return false; }
+inline constexpr bool kWithCuda = false;
+#endif
+
+}  // namespace weft::cuda

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+namespace weft::cuda::emulated {
+
+// Memory of emulated devices: host memory that only device work may access. Any other access ends
+// the process with a signal. Under the address sanitizer it is plain memory instead, checked for
+// overruns.
+
+void* allocate_device_memory(size_t bytes);
+void free_device_memory(void* data) noexcept;
+
+/// Lets the calling thread access the memory while an instance exists.
+class DeviceMemoryOpen {
+ public:
+  DeviceMemoryOpen();
+  ~DeviceMemoryOpen();
+  DeviceMemoryOpen(const DeviceMemoryOpen&) = delete;
+  DeviceMemoryOpen& operator=(const DeviceMemoryOpen&) = delete;
+};
+
+}  // namespace weft::cuda::emulated

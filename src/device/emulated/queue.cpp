@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/emulated/queue.h"
+
+#include <condition_variable>
+#include <cstdlib>
+#include <random>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace weft::cuda::emulated {
+
+namespace {
+
+/// All queues. The mutex serialises all work.
+struct Scheduler {
+  std::recursive_mutex mutex;
+  std::vector<std::weak_ptr<Queue>> queues;
+  /// The queue that is held back.
+  std::weak_ptr<Queue> held;
+  bool random = std::getenv("WEFT_EMULATED_SEED") != nullptr;
+  std::mt19937_64 numbers{random ? std::strtoull(std::getenv("WEFT_EMULATED_SEED"), nullptr, 10)
+                                 : 0};
+};
+
+Scheduler& scheduler() {
+  static auto* const one = new Scheduler;  // outlives the queues of threads that end late
+  return *one;
+}
+
+void run_next(Queue& queue) {
+  const Item item = std::move(queue.work.front());
+  queue.work.pop_front();
+  queue.running = true;
+  if (item.work) {
+    item.work();
+  } else {
+    run_until(item.awaited);
+  }
+  queue.running = false;
+  ++queue.done;
+}
+
+/// Runs work that need not wait for other queues; returns true when there was any.
+bool run_what_is_free(Queue& queue) {
+  bool ran = false;
+  while (!queue.running && !queue.work.empty()) {
+    const Item& next = queue.work.front();
+    if (!next.work && next.awaited.queue->done < next.awaited.count) break;
+    run_next(queue);
+    ran = true;
+  }
+  return ran;
+}
+
+void run_all_but(const std::shared_ptr<Queue>& held, const Scheduler& all) {
+  for (bool ran = true; ran;) {
+    ran = false;
+    for (const auto& weak : all.queues) {
+      const std::shared_ptr<Queue> queue = weak.lock();
+      if (queue && queue != held && run_what_is_free(*queue)) ran = true;
+    }
+  }
+}
+
+/// A thread that runs queues up to the requested marks.
+class DeviceThread {
+ public:
+  void ask(const Mark& mark) {
+    const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    asked_.push_back(mark);
+    changed_.notify_one();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return !asked_.empty(); });
+      const std::vector<Mark> marks = std::exchange(asked_, {});
+      lock.unlock();
+      for (const Mark& mark : marks) run_until(mark);
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Mark> asked_;
+  std::thread thread_;
+};
+
+/// Runs some of the pending work of a random queue.
+void run_some(Scheduler& all) {
+  const auto& chosen = all.queues[all.numbers() % all.queues.size()];
+  const std::shared_ptr<Queue> queue = chosen.lock();
+  if (!queue || queue->running) return;
+  for (uint64_t steps = all.numbers() % 4; steps > 0 && !queue->work.empty(); --steps) {
+    run_next(*queue);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Queue> make_queue() {
+  Scheduler& all = scheduler();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.queues, [](const auto& queue) { return queue.expired(); });
+  auto queue = std::make_shared<Queue>();
+  all.queues.push_back(queue);
+  return queue;
+}
+
+/// A recording in progress. Steps are kept in the order in which they were queued, which is a valid
+/// order to replay them.
+struct Recording {
+  uint64_t number = 0;
+  std::set<const Queue*> queues;
+  std::vector<Step> steps;
+};
+static thread_local Recording recording;
+
+static bool is_recorded(const std::shared_ptr<Queue>& queue) {
+  return recording.number != 0 && recording.queues.contains(queue.get());
+}
+
+void begin_recording(const std::shared_ptr<Queue>& queue) {
+  static std::atomic<uint64_t> recordings{0};
+  recording = {++recordings, {queue.get()}, {}};
+}
+
+void record(Step step) { recording.steps.push_back(std::move(step)); }
+
+std::vector<Step> end_recording() { return std::exchange(recording, {}).steps; }
+
+uint64_t recording_number() { return recording.number; }
+
+static thread_local bool queued_only = false;
+
+QueuedOnly::QueuedOnly() : before_(std::exchange(queued_only, true)) {}
+QueuedOnly::~QueuedOnly() { queued_only = before_; }
+
+static void enqueue_item(const std::shared_ptr<Queue>& queue, Item item) {
+  Scheduler& all = scheduler();
+  const std::lock_guard lock(all.mutex);
+  queue->work.push_back(std::move(item));
+  if (const auto held = all.held.lock()) {
+    run_all_but(held, all);
+  } else if (all.random && !queued_only) {
+    run_some(all);
+  }
+}
+
+void enqueue(const std::shared_ptr<Queue>& queue, std::function<void()> work) {
+  if (is_recorded(queue)) {
+    return record([work = std::move(work)](const auto& played) { enqueue(played, work); });
+  }
+  enqueue_item(queue, {std::move(work), {}});
+}
+
+void enqueue_wait(const std::shared_ptr<Queue>& queue, const Mark& mark) {
+  if (mark.recording != 0) {
+    if (mark.recording == recording.number) recording.queues.insert(queue.get());
+    return;
+  }
+  if (is_recorded(queue)) return;
+  enqueue_item(queue, {nullptr, mark});
+}
+
+void hold(const std::shared_ptr<Queue>& queue) {
+  const std::lock_guard lock(scheduler().mutex);
+  scheduler().held = queue;
+}
+
+Mark mark_of(const std::shared_ptr<Queue>& queue) {
+  if (is_recorded(queue)) return {queue, 0, recording.number};
+  const std::lock_guard lock(scheduler().mutex);
+  return {queue, queue->done + queue->work.size() + (queue->running ? 1 : 0)};
+}
+
+void run_until(const Mark& mark) {
+  const std::lock_guard lock(scheduler().mutex);
+  while (mark.queue->done < mark.count && !mark.queue->running) run_next(*mark.queue);
+}
+
+bool is_reached(const Mark& mark) {
+  // Never destroyed, so that it exists until the process ends.
+  static auto* const device = new DeviceThread;
+  if (mark.queue->done >= mark.count) return true;
+  device->ask(mark);
+  return false;
+}
+
+void run_all(const std::shared_ptr<Queue>& queue) { run_until(mark_of(queue)); }
+
+void run_all() {
+  Scheduler& all = scheduler();
+  const std::lock_guard lock(all.mutex);
+  for (const auto& queue : all.queues) {
+    if (const auto there = queue.lock()) run_all(there);
+  }
+}
+
+}  // namespace weft::cuda::emulated

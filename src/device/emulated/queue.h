@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace weft::cuda::emulated {
+
+// Streams of an emulated device. Queued work runs as late as possible: when the host synchronises,
+// or at random when the environment sets WEFT_EMULATED_SEED. A missing wait then gives wrong
+// results, as on a busy GPU. While one queue is held back, all others run as early as possible, so
+// that work which lacks a wait for the held queue runs too early.
+
+struct Queue;
+
+/// The work of a queue up to number `count`.
+struct Mark {
+  std::shared_ptr<Queue> queue = {};
+  uint64_t count = 0;
+  /// The recording that it belongs to; 0 for none.
+  uint64_t recording = 0;
+};
+
+/// A piece of work, or a wait for another queue.
+struct Item {
+  std::function<void()> work;
+  Mark awaited;
+};
+
+struct Queue {
+  std::deque<Item> work;
+  /// The number of items that have run, of all that were ever queued.
+  std::atomic<uint64_t> done{0};
+  bool running = false;
+};
+
+std::shared_ptr<Queue> make_queue();
+void enqueue(const std::shared_ptr<Queue>& queue, std::function<void()> work);
+/// Makes later work of the queue start after the mark.
+void enqueue_wait(const std::shared_ptr<Queue>& queue, const Mark& mark);
+/// Holds this queue back, and no other; null holds none.
+void hold(const std::shared_ptr<Queue>& queue);
+/// While an instance exists, queueing on the calling thread runs no work.
+class QueuedOnly {
+ public:
+  QueuedOnly();
+  ~QueuedOnly();
+  QueuedOnly(const QueuedOnly&) = delete;
+  QueuedOnly& operator=(const QueuedOnly&) = delete;
+
+ private:
+  bool before_;
+};
+/// Starts recording what the calling thread queues on this queue and on those that wait for it.
+void begin_recording(const std::shared_ptr<Queue>& queue);
+/// A step of a record; each replay calls it with the queue on which it is replayed.
+using Step = std::function<void(const std::shared_ptr<Queue>&)>;
+/// Adds a step to the calling thread's recording.
+void record(Step step);
+/// Ends the recording and returns its steps in order.
+std::vector<Step> end_recording();
+/// Returns the number of the calling thread's recording; 0 when there is none.
+uint64_t recording_number();
+Mark mark_of(const std::shared_ptr<Queue>& queue);
+/// Runs the queue's work up to the mark.
+void run_until(const Mark& mark);
+/// Returns true when that work is done. Otherwise it starts the work on a thread of the device,
+/// because a GPU makes progress even when nothing waits for it. Does not block.
+bool is_reached(const Mark& mark);
+/// Runs all work of the queue.
+void run_all(const std::shared_ptr<Queue>& queue);
+/// Runs the work of all queues.
+void run_all();
+
+}  // namespace weft::cuda::emulated

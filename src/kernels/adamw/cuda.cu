@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/adamw/cuda.h"
+
+#include "src/device/cuda/streams.h"
+#include "src/device/kernel/elements.h"
+#include "src/device/kernel/launch.h"
+#include "src/kernels/adamw/update_elements.h"
+#include "weft/error.h"
+
+namespace weft::cuda {
+
+namespace {
+
+/// Values that a step reads from device memory: the gradient's scale (1 without data), and the
+/// step's rates if given.
+struct StepNumbers {
+  const void* factor;
+  DType dtype;
+  const double* rates;
+
+  template <class C, class F>
+  WEFT_DEVICE F in(F f) const {
+    f.grad_factor = factor ? load_element<C>(factor, dtype, 0) : C(1);
+    if constexpr (requires { f.take_rates(rates); }) {
+      if (rates) f.take_rates(rates);
+    }
+    return f;
+  }
+};
+
+/// The arrays of a step: the parameter, its states, the gradient. A state without data starts from
+/// zero and is not stored.
+struct StepSide {
+  void* data;
+  DType dtype;
+};
+
+template <class C>
+WEFT_FN C load_side(const StepSide& side, int64_t i) {
+  return side.data ? load_element<C>(side.data, side.dtype, i) : C(0);
+}
+
+template <class C>
+WEFT_FN void store_side(const StepSide& side, int64_t i, C value) {
+  if (side.data) store_element(side.data, side.dtype, i, value);
+}
+
+/// kStates states of any dtype, one element at a time.
+template <class F, class C, int kStates>
+struct StepOfAny {
+  F f;
+  StepNumbers numbers;
+  int64_t elements;
+  StepSide parameter, states[kStates], grad;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    const F step = numbers.template in<C>(f);
+    for (int64_t i = lane.index; i < elements; i += lane.count) {
+      C p = load_side<C>(parameter, i), s[kStates];
+      for (int k = 0; k < kStates; ++k) s[k] = load_side<C>(states[k], i);
+      const C g = load_side<C>(grad, i);
+      if constexpr (kStates == 2) {
+        step(p, s[0], s[1], g);
+      } else {
+        step(p, s[0], g);
+      }
+      store_side(parameter, i, p);
+      for (int k = 0; k < kStates; ++k) store_side(states[k], i, s[k]);
+    }
+  }
+};
+
+/// Elements that a thread handles at a time: 16 bytes of bf16, twice 16 of f32.
+constexpr int kStepElements = 8;
+
+template <class T>
+struct alignas(16) StepVector {
+  T element[kStepElements];
+};
+
+/// The parameter, its states and the gradient have these types and are aligned to 16 bytes. A null
+/// state starts from zero and is not stored.
+template <class F, int kStates, class P, class S, class G>
+struct StepOfVectors {
+  F f;
+  StepNumbers numbers;
+  int64_t elements;
+  P* parameter;
+  S* states[kStates];
+  const G* grad;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    const F step = numbers.template in<float>(f);
+    const int64_t vectors = elements / kStepElements;
+    for (int64_t i = lane.index; i < vectors; i += lane.count) take_vector(step, i);
+    for (int64_t i = vectors * kStepElements + lane.index; i < elements; i += lane.count) {
+      S* at[kStates];
+      S none(0);
+      for (int k = 0; k < kStates; ++k) at[k] = states[k] ? states[k] + i : &none;
+      take(step, parameter[i], at, grad[i]);
+    }
+  }
+
+  WEFT_DEVICE void take_vector(const F& step, int64_t i) const {
+    StepVector<P> p = reinterpret_cast<const StepVector<P>*>(parameter)[i];
+    StepVector<S> s[kStates] = {};
+    for (int k = 0; k < kStates; ++k) {
+      if (states[k]) s[k] = reinterpret_cast<const StepVector<S>*>(states[k])[i];
+    }
+    const StepVector<G> g = reinterpret_cast<const StepVector<G>*>(grad)[i];
+    for (int j = 0; j < kStepElements; ++j) {
+      S* at[kStates];
+      for (int k = 0; k < kStates; ++k) at[k] = &s[k].element[j];
+      take(step, p.element[j], at, g.element[j]);
+    }
+    reinterpret_cast<StepVector<P>*>(parameter)[i] = p;
+    for (int k = 0; k < kStates; ++k) {
+      if (states[k]) reinterpret_cast<StepVector<S>*>(states[k])[i] = s[k];
+    }
+  }
+
+  WEFT_DEVICE static void take(const F& step, P& p, S* const* s, const G& g) {
+    float value = static_cast<float>(p), state[kStates];
+    for (int k = 0; k < kStates; ++k) state[k] = static_cast<float>(*s[k]);
+    if constexpr (kStates == 2) {
+      step(value, state[0], state[1], static_cast<float>(g));
+    } else {
+      step(value, state[0], static_cast<float>(g));
+    }
+    p = P(value);
+    for (int k = 0; k < kStates; ++k) *s[k] = S(state[k]);
+  }
+};
+
+}  // namespace
+
+static bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
+
+template <class F, int kStates, class P, class S, class G>
+static void launch_vectors(const F& f, const StepNumbers& numbers, int64_t elements,
+                           const Block* const* blocks, const Stream& stream) {
+  StepOfVectors<F, kStates, P, S, G> kernel{
+      f, numbers, elements, blocks[0]->as<P>(), {}, blocks[kStates + 1]->as<G>()};
+  for (int k = 0; k < kStates; ++k) kernel.states[k] = static_cast<S*>(blocks[1 + k]->data);
+  launch(kernel, (elements + kStepElements - 1) / kStepElements, stream);
+}
+
+/// Returns true when one of the vector kernels performed the step; `blocks` are the parameter, the
+/// states, the gradient.
+template <class F, int kStates>
+static bool step_by_vectors(const F& f, const StepNumbers& numbers, const Block* const* blocks,
+                            const Stream& stream) {
+  const int64_t elements = blocks[0]->numel();
+  const DType p = blocks[0]->dtype, g = blocks[kStates + 1]->dtype;
+  const DType s = blocks[1]->data ? blocks[1]->dtype : DType::f32;
+  for (int i = 0; i < kStates + 2; ++i) {
+    const bool is_state = i >= 1 && i <= kStates;
+    if (!is_aligned(blocks[i]->data) || (!is_state && !blocks[i]->data)) return false;
+    if (is_state && blocks[i]->data && blocks[i]->dtype != s) return false;
+  }
+  constexpr DType whole = DType::f32, half = DType::bf16;
+  if (p == whole && s == whole && g == whole) {
+    launch_vectors<F, kStates, float, float, float>(f, numbers, elements, blocks, stream);
+  } else if (p == whole && s == whole && g == half) {
+    launch_vectors<F, kStates, float, float, bfloat16>(f, numbers, elements, blocks, stream);
+  } else if (p == half && s == whole && g == half) {
+    launch_vectors<F, kStates, bfloat16, float, bfloat16>(f, numbers, elements, blocks, stream);
+  } else if (p == half && s == half && g == half) {
+    launch_vectors<F, kStates, bfloat16, bfloat16, bfloat16>(f, numbers, elements, blocks, stream);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+template <class F, class C, int kStates>
+static void take_step(const F& f, const Block* const* blocks, const Block* grad_factor,
+                      const Block* rates) {
+  const Block& parameter = *blocks[0];
+  if (grad_factor && grad_factor->device != parameter.device) {
+    fail("optimizer step: a parameter on ", parameter.device, " and its gradient's factor on ",
+         grad_factor->device);
+  }
+  const Stream stream = current_stream(parameter.device);
+  StepNumbers numbers{nullptr, DType::f32, rates ? rates->as<double>() : nullptr};
+  if (grad_factor) numbers.factor = grad_factor->data, numbers.dtype = grad_factor->dtype;
+  if constexpr (std::is_same_v<C, float>) {
+    if (step_by_vectors<F, kStates>(f, numbers, blocks, stream)) return;
+  }
+  const auto side = [](const Block& block) { return StepSide{block.data, block.dtype}; };
+  StepOfAny<F, C, kStates> kernel{
+      f, numbers, parameter.numel(), side(parameter), {}, side(*blocks[kStates + 1])};
+  for (int k = 0; k < kStates; ++k) kernel.states[k] = side(*blocks[1 + k]);
+  launch(kernel, kernel.elements, stream);
+}
+
+void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
+           const AdamWNumbers& options, const Block* grad_factor, const Block* rates) {
+  const Block* const blocks[] = {&parameter, &m, &v, &grad};
+  visit_compute_floating("adamw", parameter.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    take_step<AdamWElement<C>, C, 2>(element_of(options, C(1)), blocks, grad_factor, rates);
+  });
+}
+
+void sgd(const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
+         const Block* grad_factor) {
+  const Block* const blocks[] = {&parameter, &velocity, &grad};
+  visit_compute_floating("sgd", parameter.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    take_step<SgdElement<C>, C, 1>(element_of(options, C(1)), blocks, grad_factor, nullptr);
+  });
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/attention/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/base/numeric.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/attention/cuda.h"
+#include "src/kernels/attention/tiles.h"
+#include "weft/error.h"
+
+#ifdef WEFT_WITH_ONEDNN
+#include "src/kernels/matmul/onednn.h"
+#endif
+
+namespace weft {
+
+static void check_operand(const char* name, const Block& x, const Shape& shape, DType dtype) {
+  if (x.shape != shape) fail("attention: ", name, " is ", x.shape, ", expected ", shape);
+  if (x.dtype != dtype) fail("attention: ", name, " is ", x.dtype, ", expected ", dtype);
+  const int last = shape.ndim() - 1;
+  if (last == 3 && shape[last] > 1 && x.strides[last] != 1) {
+    fail("attention: the last dim of ", name, " must be dense, its stride is ", x.strides[last]);
+  }
+}
+
+static DType lse_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+static AttentionSizes checked_sizes(const Block& q, const Block& k, const Block& v,
+                                    const Block& out, const AttentionOptions& options) {
+  if (q.shape.ndim() != 4 || k.shape.ndim() != 4) {
+    fail("attention: q and k have dims batch, heads, sequence, head_dim, not ", q.shape, " and ",
+         k.shape);
+  }
+  if (!is_floating(q.dtype)) fail("attention: needs floating operands, not ", q.dtype);
+  if (q.device.kind != DeviceKind::cpu && !cuda::on_cuda(q)) {
+    fail("attention: no kernel on ", q.device);
+  }
+  if (q.shape[3] == 0) fail("attention: heads without elements: q is ", q.shape);
+  const int64_t heads = q.shape[1], kv_heads = k.shape[1];
+  if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0) {
+    fail("attention: ", heads, " query heads do not share ", kv_heads, " key heads evenly");
+  }
+  check_operand("q", q, q.shape, q.dtype);
+  check_operand("k", k, {q.shape[0], kv_heads, k.shape[2], q.shape[3]}, q.dtype);
+  check_operand("v", v, k.shape, q.dtype);
+  check_operand("out", out, q.shape, q.dtype);
+  const int64_t group = kv_heads == 0 ? 0 : heads / kv_heads;
+  const auto width = static_cast<double>(q.shape[3]);
+  AttentionSizes sizes{.batch = q.shape[0],
+                       .heads = heads,
+                       .kv_heads = kv_heads,
+                       .group = group,
+                       .queries = q.shape[2],
+                       .keys = k.shape[2],
+                       .width = q.shape[3],
+                       .scale = options.scale ? *options.scale : 1 / std::sqrt(width),
+                       .causal = options.causal,
+                       .offset = options.query_offset.value_or(k.shape[2] - q.shape[2]),
+                       .block_queries = 0};
+  sizes.block_queries = std::clamp<int64_t>(128 / std::max<int64_t>(group, 1), 16, 64);
+  sizes.block_queries = std::clamp<int64_t>(sizes.queries, 1, sizes.block_queries);
+  return sizes;
+}
+
+static std::optional<DType> products_asked_for;
+
+void multiply_attention_in(std::optional<DType> dtype) { products_asked_for = dtype; }
+
+static bool multiplies_in_bf16(DType dtype) {
+  if (dtype != DType::bf16) return false;
+  if (products_asked_for) return *products_asked_for == DType::bf16;
+#ifdef WEFT_WITH_ONEDNN
+  return has_bf16_instructions();
+#else
+  return false;
+#endif
+}
+
+void attention(const Block& q, const Block& k, const Block& v, const AttentionOptions& options,
+               const Block& out, const Block& lse) {
+  const AttentionSizes sizes = checked_sizes(q, k, v, out, options);
+  if (lse.data) {
+    check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, lse_dtype(q.dtype));
+  }
+  if (out.numel() == 0) return;
+  if (cuda::kWithCuda && cuda::on_cuda(q)) return cuda::attend(sizes, q, k, v, out, lse);
+  if (has_few_queries(sizes, q, k)) return attend_few(sizes, q, k, v, out, lse);
+  if (q.dtype == DType::f64) return attend<double>(sizes, q, k, v, out, lse);
+  if (multiplies_in_bf16(q.dtype)) return attend<float, bfloat16>(sizes, q, k, v, out, lse);
+  attend<float>(sizes, q, k, v, out, lse);
+}
+
+void attention_backward(const Block& q, const Block& k, const Block& v, const Block& out,
+                        const Block& lse, const Block& dout, const AttentionOptions& options,
+                        const Block& dq, const Block& dk, const Block& dv) {
+  const AttentionSizes sizes = checked_sizes(q, k, v, out, options);
+  check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, lse_dtype(q.dtype));
+  check_operand("dout", dout, q.shape, q.dtype);
+  check_operand("dq", dq, q.shape, q.dtype);
+  check_operand("dk", dk, k.shape, q.dtype);
+  check_operand("dv", dv, v.shape, q.dtype);
+  if (k.numel() == 0 && q.numel() == 0) return;
+  const AttentionGradients all{q, k, v, out, lse, dout, dq, dk, dv};
+  if (cuda::kWithCuda && cuda::on_cuda(q)) return cuda::attend_backward(sizes, all);
+  if (q.dtype == DType::f64) return attend_backward<double>(sizes, all);
+  if (multiplies_in_bf16(q.dtype)) return attend_backward<float, bfloat16>(sizes, all);
+  attend_backward<float>(sizes, all);
+}
+
+}  // namespace weft

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/base/numeric.h"
+#include "src/kernels/attention/tiles.h"
+#include "src/kernels/math/math.h"
+#include "src/kernels/matmul/scratch.h"
+#include "src/kernels/matmul/tasks.h"
+
+namespace weft {
+
+// With P = exp(scale * K Q^T - lse), transposed as in the forward, [keys, rows]:
+//   dV = P dO,  dP = V dO^T,  dS = P * (dP - rowsum(dO * O)),  dK = scale * dS Q,  dQ^T = scale *
+//   K^T dS.
+// Queries are packed times the scale; bf16 queries without it: scores and dK are scaled instead.
+// (FlashAttention-2, arXiv:2307.08691, algorithm 2.)
+
+/// One thread's memory. Per key head: the keys, their columns, the values and both gradients. Per
+/// block: queries and dO as rows and as columns, dQ, and two tiles.
+template <class T, class E>
+struct BackwardMemory {
+  E *keys, *key_columns, *values, *queries, *query_columns, *dout, *dout_columns;
+  T *dkeys, *dvalues, *dquery_columns, *lse, *delta, *scores, *dscores;
+  /// Copies of the tiles when E differs from T: probabilities, and gradients of scores.
+  E *p, *ds;
+
+  BackwardMemory(const AttentionSizes& s, Carver& memory) {
+    const int64_t of_keys = s.packed_keys() * s.width, of_block = s.block_rows() * s.width;
+    const int64_t tile = std::min(kTileKeys, s.packed_keys()) * s.block_rows();
+    for (E** each : {&keys, &key_columns, &values}) *each = memory.take<E>(of_keys);
+    for (E** each : {&queries, &query_columns, &dout, &dout_columns}) {
+      *each = memory.take<E>(of_block);
+    }
+    for (T** each : {&dkeys, &dvalues}) *each = memory.take<T>(of_keys);
+    dquery_columns = memory.take<T>(of_block);
+    for (T** each : {&lse, &delta}) *each = memory.take<T>(s.block_rows());
+    for (T** each : {&scores, &dscores}) *each = memory.take<T>(tile);
+    if constexpr (std::is_same_v<T, E>) {
+      p = scores, ds = dscores;
+    } else {
+      for (E** each : {&p, &ds}) *each = memory.take<E>(tile);
+    }
+  }
+};
+
+/// Packs the queries of a block (or an array of their shape) as rows [rows, width].
+template <class T>
+static void pack_query_rows(const AttentionSizes& sizes, const Block& x, int64_t batch,
+                            int64_t kv_head, const QueryBlock& block, T* to, double factor) {
+  for_group(sizes, x, batch, kv_head, block, [&](const Matrix& from, int64_t row) {
+    copy_matrix(from, block.count, sizes.width,
+                {to + row * sizes.width, tile_dtype<T>, sizes.width, 1}, factor);
+  });
+}
+
+/// Packs everything that a block's tiles read, except the keys.
+template <class T, class E>
+static void pack_block(const AttentionSizes& sizes, const AttentionGradients& x, int64_t batch,
+                       int64_t kv_head, const QueryBlock& block, const BackwardMemory<T, E>& m) {
+  const int64_t rows = block.rows;
+  const double scale = packed_scale<T, E>(sizes);
+  pack_query_rows(sizes, x.q, batch, kv_head, block, m.queries, scale);
+  pack_query_columns(sizes, x.q, batch, kv_head, block, m.query_columns, scale);
+  pack_query_rows(sizes, x.dout, batch, kv_head, block, m.dout, 1);
+  pack_query_columns(sizes, x.dout, batch, kv_head, block, m.dout_columns);
+  T* out = m.dquery_columns;  // not used yet
+  pack_query_columns(sizes, x.out, batch, kv_head, block, out);
+  std::fill_n(m.delta, rows, T(0));
+  for (int64_t d = 0; d < sizes.width; ++d) {
+    for (int64_t r = 0; r < rows; ++r) {
+      m.delta[r] += static_cast<T>(m.dout_columns[d * rows + r]) * out[d * rows + r];
+    }
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t head = kv_head * sizes.group + row / block.count;
+    const int64_t query = block.first + row % block.count;
+    m.lse[row] =
+        x.lse
+            .as<T>()[batch * x.lse.strides[0] + head * x.lse.strides[1] + query * x.lse.strides[2]];
+  }
+}
+
+template <class T>
+static void differentiate_scores(T* __restrict scores, T, T* __restrict dscores, T*, T*,
+                                 const T* __restrict lse, const T* __restrict delta, int64_t begin,
+                                 int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    scores[r] = exp(scores[r] - lse[r]);
+    dscores[r] = scores[r] * (dscores[r] - delta[r]);
+  }
+}
+
+static void differentiate_scores(const float* __restrict scores, float scale,
+                                 const float* __restrict dscores, bfloat16* __restrict p,
+                                 bfloat16* __restrict ds, const float* __restrict lse,
+                                 const float* __restrict delta, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    const float probability = exp(scores[r] * scale - lse[r]);
+    p[r] = bfloat16(probability);
+    ds[r] = bfloat16(probability * (dscores[r] - delta[r]));
+  }
+}
+
+/// Computes p, the probabilities of scores, and ds, their gradients from dscores; both are zero
+/// where a row does not see the key.
+template <class T, class E>
+static void differentiate_tile(const AttentionSizes& sizes, const QueryBlock& block, int64_t first,
+                               int64_t count, const BackwardMemory<T, E>& m) {
+  const T scale = missing_scale<T, E>(sizes);
+  for (int64_t key = 0; key < count; ++key) {
+    const int64_t at = key * block.rows;
+    for_seeing_rows(sizes, block, first + key, m.p + at, [](int64_t, int64_t) {});
+    for_seeing_rows(sizes, block, first + key, m.ds + at, [&](int64_t begin, int64_t end) {
+      differentiate_scores(m.scores + at, scale, m.dscores + at, m.p + at, m.ds + at, m.lse,
+                           m.delta, begin, end);
+    });
+  }
+}
+
+template <class T, class E>
+static void attend_block_backward(const AttentionSizes& sizes, const AttentionGradients& x,
+                                  int64_t batch, int64_t kv_head, const QueryBlock& block,
+                                  const BackwardMemory<T, E>& m) {
+  const int64_t rows = block.rows, width = sizes.width;
+  pack_block(sizes, x, batch, kv_head, block, m);
+  if (block.seen == 0) std::fill_n(m.dquery_columns, rows * width, T(0));
+  for_key_tiles(block.seen, [&](int64_t first, int64_t count) {
+    const int64_t at = first * width;
+    multiply_tiles(count, rows, width, m.keys + at, width, m.query_columns, m.scores, 0);
+    multiply_tiles(count, rows, width, m.values + at, width, m.dout_columns, m.dscores, 0);
+    differentiate_tile(sizes, block, first, count, m);
+    multiply_tiles(count, width, rows, m.p, rows, m.dout, m.dvalues + at, 1);
+    multiply_tiles(count, width, rows, m.ds, rows, m.queries, m.dkeys + at, 1);
+    const auto keys = key_columns(sizes, m.key_columns, first);
+    multiply_tiles(width, rows, count, keys.data, keys.row, m.ds, m.dquery_columns,
+                   first > 0 ? 1.0f : 0.0f);
+  });
+  for_group(sizes, x.dq, batch, kv_head, block, [&](const Matrix& to, int64_t row) {
+    copy_matrix({m.dquery_columns + row, tile_dtype<T>, 1, rows}, block.count, width, to,
+                sizes.scale);
+  });
+}
+
+/// Keys that no query sees get gradient zero.
+template <class T>
+static void store_key_gradient(const AttentionSizes& sizes, T* from, double factor,
+                               const Matrix& to) {
+  const int64_t packed = std::min(sizes.packed_keys(), sizes.keys);
+  copy_matrix({from, tile_dtype<T>, sizes.width, 1}, packed, sizes.width, to, factor);
+  const int64_t skipped = packed * to.row * static_cast<int64_t>(size_of(to.dtype));
+  T zero = 0;
+  copy_matrix({&zero, tile_dtype<T>, 0, 0}, sizes.keys - packed, sizes.width,
+              {static_cast<char*>(to.data) + skipped, to.dtype, to.row, to.column});
+}
+
+template <class T, class E>
+void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
+  const int threads = usable_threads();
+  Carver measure;
+  BackwardMemory<T, E>(sizes, measure);
+  Scratch scratch;
+  auto* all = scratch.take<std::byte>(static_cast<int64_t>(measure.taken()) * threads);
+  // One task sums all gradients of a key head, block after block, so that bits do not depend on the
+  // number of threads.
+  run_tasks(sizes.batch * sizes.kv_heads, threads, [&](int64_t task, int thread) {
+    const int64_t batch = task / sizes.kv_heads, kv_head = task % sizes.kv_heads;
+    Carver memory(all + static_cast<size_t>(thread) * measure.taken());
+    const BackwardMemory<T, E> m(sizes, memory);
+    pack_key_rows(sizes, head_matrix(x.k, batch, kv_head), m.keys);
+    pack_key_rows(sizes, head_matrix(x.v, batch, kv_head), m.values);
+    pack_key_columns(sizes, head_matrix(x.k, batch, kv_head), m.key_columns);
+    std::fill_n(m.dkeys, sizes.packed_keys() * sizes.width, T(0));
+    std::fill_n(m.dvalues, sizes.packed_keys() * sizes.width, T(0));
+    for (int64_t i = 0; i < sizes.blocks(); ++i) {
+      attend_block_backward(sizes, x, batch, kv_head, sizes.block(i), m);
+    }
+    const auto factor = static_cast<double>(missing_scale<T, E>(sizes));
+    store_key_gradient(sizes, m.dkeys, factor, head_matrix(x.dk, batch, kv_head));
+    store_key_gradient(sizes, m.dvalues, 1, head_matrix(x.dv, batch, kv_head));
+  });
+}
+
+template void attend_backward<float>(const AttentionSizes&, const AttentionGradients&);
+template void attend_backward<float, bfloat16>(const AttentionSizes&, const AttentionGradients&);
+template void attend_backward<double>(const AttentionSizes&, const AttentionGradients&);
+
+}  // namespace weft

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
+#include "src/base/numeric.h"
+#include "src/kernels/attention/tiles.h"
+#include "src/kernels/math/math.h"
+#include "src/kernels/matmul/scratch.h"
+#include "src/kernels/matmul/tasks.h"
+
+namespace weft {
+
+// All tiles are transposed: scores [keys, rows], results [width, rows]. Keys are then used without
+// repacking, maxima and sums of a row's scores run down columns (no sums across SIMD lanes), and
+// each product has dense operands, which oneDNN multiplies at 90 % of the peak, against 75 % with
+// one operand transposed.
+
+/// One thread's memory. Scores become probabilities in place, or separately in E.
+template <class T, class E>
+struct ForwardMemory {
+  E *keys, *values, *queries, *probabilities;
+  T *scores, *result, *max, *total, *factor;
+
+  ForwardMemory(const AttentionSizes& s, Carver& memory) {
+    const int64_t rows = s.block_rows(), of_keys = s.packed_keys() * s.width;
+    const int64_t tile = std::min(kTileKeys, s.packed_keys()) * rows;
+    keys = memory.take<E>(of_keys);
+    values = memory.take<E>(of_keys);
+    queries = memory.take<E>(rows * s.width);
+    result = memory.take<T>(rows * s.width);
+    for (T** each : {&max, &total, &factor}) *each = memory.take<T>(rows);
+    scores = memory.take<T>(tile);
+    if constexpr (std::is_same_v<T, E>) {
+      probabilities = scores;
+    } else {
+      probabilities = memory.take<E>(tile);
+    }
+  }
+};
+
+template <class T>
+static void raise_maxima(const T* scores, T scale, T* max, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    const T score = scores[r] * scale;
+    max[r] = score > max[r] ? score : max[r];
+  }
+}
+
+/// The same for four keys, so that the maxima are loaded once.
+template <class T>
+static void raise_maxima_by_four(const T* __restrict scores, T scale, T* __restrict max,
+                                 int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const T a = scores[r] * scale, b = scores[rows + r] * scale;
+    const T c = scores[2 * rows + r] * scale, d = scores[3 * rows + r] * scale;
+    const T ab = a > b ? a : b, cd = c > d ? c : d;
+    const T most = ab > cd ? ab : cd;
+    max[r] = most > max[r] ? most : max[r];
+  }
+}
+
+template <class T>
+static void exponentiate(T* scores, T, T*, const T* __restrict max, T* __restrict total,
+                         int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    scores[r] = exp(scores[r] - max[r]);
+    total[r] += scores[r];
+  }
+}
+
+static void exponentiate(const float* __restrict scores, float scale,
+                         bfloat16* __restrict probabilities, const float* __restrict max,
+                         float* __restrict total, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    const float p = exp(scores[r] * scale - max[r]);
+    total[r] += p;
+    probabilities[r] = bfloat16(p);
+  }
+}
+
+/// Replaces the scores of `count` keys from `first` on by exp(score - max) and updates maxima and
+/// totals of the tiles so far; `factor` is the scale for earlier totals and results.
+template <class T, class E>
+static void soften_tile(const AttentionSizes& sizes, const QueryBlock& block, int64_t first,
+                        int64_t count, const ForwardMemory<T, E>& m) {
+  const int64_t rows = block.rows;
+  const T scale = missing_scale<T, E>(sizes);
+  std::copy_n(m.max, rows, m.factor);
+  int64_t key = 0;
+  for (; key + 4 <= count && sizes.first_query(block, first + key + 3) == 0; key += 4) {
+    raise_maxima_by_four(m.scores + key * rows, scale, m.max, rows);
+  }
+  for (; key < count; ++key) {
+    T* scores = m.scores + key * rows;
+    for_seeing_rows(sizes, block, first + key, scores, [&](int64_t begin, int64_t end) {
+      raise_maxima(scores, scale, m.max, begin, end);
+    });
+  }
+  for (int64_t r = 0; r < rows && first > 0; ++r) {
+    m.factor[r] = m.factor[r] == m.max[r] ? T(1) : exp(m.factor[r] - m.max[r]);
+    m.total[r] *= m.factor[r];
+  }
+  for (key = 0; key < count; ++key) {
+    T* scores = m.scores + key * rows;
+    E* probabilities = m.probabilities + key * rows;
+    for_seeing_rows(sizes, block, first + key, probabilities, [&](int64_t begin, int64_t end) {
+      exponentiate(scores, scale, probabilities, m.max, m.total, begin, end);
+    });
+  }
+}
+
+template <class T>
+static void multiply_columns(T* matrix, int64_t width, int64_t rows, const T* factor) {
+  for (int64_t d = 0; d < width; ++d) {
+    for (int64_t r = 0; r < rows; ++r) matrix[d * rows + r] *= factor[r];
+  }
+}
+
+/// Computes the logsumexp of each row of `block` from its maximum and total.
+template <class T, class E>
+static void store_lse(const AttentionSizes& sizes, const QueryBlock& block, int64_t batch,
+                      int64_t kv_head, const ForwardMemory<T, E>& m, const Block& lse) {
+  for (int64_t row = 0; row < block.rows; ++row) {
+    const int64_t head = kv_head * sizes.group + row / block.count;
+    const int64_t query = block.first + row % block.count;
+    const int64_t at = batch * lse.strides[0] + head * lse.strides[1] + query * lse.strides[2];
+    lse.as<T>()[at] = m.max[row] + log(m.total[row]);  // -inf when no key is seen
+  }
+}
+
+template <class T, class E>
+static void attend_block(const AttentionSizes& sizes, const Block& q, const Block& out,
+                         const Block& lse, int64_t batch, int64_t kv_head, const QueryBlock& block,
+                         const ForwardMemory<T, E>& m) {
+  const int64_t rows = block.rows, width = sizes.width;
+  pack_query_columns(sizes, q, batch, kv_head, block, m.queries, packed_scale<T, E>(sizes));
+  // Finite, so that a tile with only scores of -inf becomes a tile of zeros.
+  std::fill_n(m.max, rows, std::numeric_limits<T>::lowest());
+  std::fill_n(m.total, rows, T(0));
+  if (block.seen == 0) std::fill_n(m.result, rows * width, T(0));
+  for_key_tiles(block.seen, [&](int64_t first, int64_t count) {
+    multiply_tiles(count, rows, width, m.keys + first * width, width, m.queries, m.scores, 0);
+    soften_tile(sizes, block, first, count, m);
+    if (first > 0) multiply_columns(m.result, width, rows, m.factor);
+    const auto values = key_columns(sizes, m.values, first);
+    multiply_tiles(width, rows, count, values.data, values.row, m.probabilities, m.result,
+                   first > 0 ? 1.0f : 0.0f);
+  });
+  if (lse.data) store_lse(sizes, block, batch, kv_head, m, lse);
+  for (int64_t r = 0; r < rows; ++r) m.factor[r] = m.total[r] > 0 ? 1 / m.total[r] : m.total[r];
+  multiply_columns(m.result, width, rows, m.factor);
+  for_group(sizes, out, batch, kv_head, block, [&](const Matrix& to, int64_t row) {
+    copy_matrix({m.result + row, tile_dtype<T>, 1, rows}, block.count, width, to);
+  });
+}
+
+template <class T, class E>
+void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
+            const Block& out, const Block& lse) {
+  const int threads = usable_threads();
+  const int64_t heads = sizes.batch * sizes.kv_heads;
+  // When there are few heads, each one's blocks are distributed over several tasks with their own
+  // copies of the keys.
+  const int64_t deals =
+      threads == 1 ? 1 : std::clamp<int64_t>(4 * threads / heads, 1, sizes.blocks());
+  Carver measure;
+  ForwardMemory<T, E>(sizes, measure);
+  Scratch scratch;
+  auto* all = scratch.take<std::byte>(static_cast<int64_t>(measure.taken()) * threads);
+  run_tasks(heads * deals, threads, [&](int64_t task, int thread) {
+    const int64_t head = task / deals, batch = head / sizes.kv_heads;
+    const int64_t kv_head = head % sizes.kv_heads;
+    Carver memory(all + static_cast<size_t>(thread) * measure.taken());
+    const ForwardMemory<T, E> m(sizes, memory);
+    pack_key_rows(sizes, head_matrix(k, batch, kv_head), m.keys);
+    pack_key_columns(sizes, head_matrix(v, batch, kv_head), m.values);
+    for (int64_t i = task % deals; i < sizes.blocks(); i += deals) {
+      attend_block(sizes, q, out, lse, batch, kv_head, sizes.block(i), m);
+    }
+  });
+}
+
+template void attend<float>(const AttentionSizes&, const Block&, const Block&, const Block&,
+                            const Block&, const Block&);
+template void attend<float, bfloat16>(const AttentionSizes&, const Block&, const Block&,
+                                      const Block&, const Block&, const Block&);
+template void attend<double>(const AttentionSizes&, const Block&, const Block&, const Block&,
+                             const Block&, const Block&);
+
+}  // namespace weft

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/attention/cuda.h"
+
+#include "src/device/cuda/streams.h"
+#include "src/kernels/attention/cuda_tiles.h"
+#include "src/kernels/attention/cudnn.h"
+#include "weft/error.h"
+#include "weft/storage.h"
+
+namespace weft::cuda {
+
+// With P = exp(scale * Q K^T - lse) and delta = rowsum(dO * O):
+//   dS = P * (dO V^T - delta),  dQ = scale * dS K,  dK = scale * dS^T Q,  dV = P^T dO.
+// One kernel owns rows of dQ, another rows of dK and dV: each adds in a fixed order, and none adds
+// to another's rows. (FlashAttention-2, arXiv:2307.08691, algorithm 2.)
+
+namespace {
+
+template <class C>
+struct BackwardSides {
+  AttentionSide q, k, v, out, dout, dq, dk, dv;
+  const C* lse;
+  int64_t lse_batch, lse_head, lse_row;
+  /// [batch, heads, queries], dense.
+  C* delta;
+
+  BackwardSides(const AttentionGradients& x, C* deltas)
+      : q(x.q),
+        k(x.k),
+        v(x.v),
+        out(x.out),
+        dout(x.dout),
+        dq(x.dq),
+        dk(x.dk),
+        dv(x.dv),
+        lse(x.lse.as<C>()),
+        lse_batch(x.lse.strides[0]),
+        lse_head(x.lse.strides[1]),
+        lse_row(x.lse.strides[2]),
+        delta(deltas) {}
+  WEFT_DEVICE C lse_of(int64_t batch, int64_t head, int64_t row) const {
+    return lse[batch * lse_batch + head * lse_head + row * lse_row];
+  }
+};
+
+/// Consecutive queries or keys of one head.
+struct Strip {
+  int64_t batch, head, first, count;
+};
+
+/// Returns how many keys from `first_key` on are visible to query `i` of a strip.
+WEFT_FN inline int64_t keys_after(const AttentionCall& call, const Strip& queries, int i,
+                                  int64_t first_key) {
+  return i < queries.count ? call.seen(queries.first + i) - first_key : 0;
+}
+
+/// Shared memory of a thread block: four operands, a tile of scores, two numbers per query.
+template <class C, class Tiles>
+struct BackwardMemory {
+  C *first, *second, *third, *fourth, *scores, *lse, *delta;
+
+  static constexpr size_t kBytes =
+      sizeof(C) * (4 * Tiles::kOperand + Tiles::kScores + 2 * Tiles::kTile);
+  WEFT_DEVICE explicit BackwardMemory(C* memory) {
+    first = memory;
+    second = first + Tiles::kOperand;
+    third = second + Tiles::kOperand;
+    fourth = third + Tiles::kOperand;
+    scores = fourth + Tiles::kOperand;
+    lse = scores + Tiles::kScores;
+    delta = lse + Tiles::kTile;
+  }
+};
+
+/// Each thread block computes delta and dQ of one tile of queries.
+template <class C, int kWidth>
+struct QueryGradients {
+  using Tiles = AttentionTiles<C, kWidth>;
+  using Memory = BackwardMemory<C, Tiles>;
+  static constexpr int kTile = Tiles::kTile;
+
+  AttentionCall call;
+  BackwardSides<C> x;
+  int64_t tiles;
+
+  WEFT_DEVICE Strip place(int64_t team) const {
+    const int64_t heads = call.batch * call.heads, tile = tiles - 1 - team / heads;
+    const int64_t first = tile * kTile, left = call.queries - first;
+    return {team % heads / call.heads, team % call.heads, first, left < kTile ? left : kTile};
+  }
+
+  template <class Team>
+  WEFT_DEVICE void operator()(const Team& team) const {
+    const Memory m(team.template shared<C>());
+    C *queries = m.first, *dout = m.second, *keys = m.third, *values = m.fourth;
+    const Strip mine = place(team.team());
+    const int64_t kv_head = mine.head / call.group, seen = call.seen(mine.first + mine.count - 1);
+    const int width = static_cast<int>(call.width);
+    const C scale = static_cast<C>(call.scale);
+    Tiles::load(team, queries, x.q, mine.batch, mine.head, mine.first, mine.count, width, scale);
+    Tiles::load(team, dout, x.dout, mine.batch, mine.head, mine.first, mine.count, width);
+    Tiles::load(team, values, x.out, mine.batch, mine.head, mine.first, mine.count, width);
+    find_deltas(team, m, mine);
+    typename Tiles::Result sums[kOwned] = {};
+    for (int64_t first = 0; first < seen; first += kTile) {
+      const int64_t count = seen - first < kTile ? seen - first : kTile;
+      Tiles::load(team, keys, x.k, mine.batch, kv_head, first, count, width);
+      Tiles::load(team, values, x.v, mine.batch, kv_head, first, count, width);
+      team.meet();
+      for (int o = 0; o < kOwned; ++o) {
+        const int owner = team.thread() + o * kAttentionThreads;
+        auto scores = Tiles::multiply_rows(owner, queries, keys);
+        const auto products = Tiles::multiply_rows(owner, dout, values);
+        differentiate(owner, m, mine, first, scores, products);
+        Tiles::put(owner, m.scores, scores);
+      }
+      team.meet();
+      for (int o = 0; o < kOwned; ++o) {
+        Tiles::add_product(team.thread() + o * kAttentionThreads, m.scores, keys, sums[o]);
+      }
+      team.meet();
+    }
+    for (int o = 0; o < kOwned; ++o) {
+      Tiles::store(team.thread() + o * kAttentionThreads, x.dq, mine.batch, mine.head, mine.first,
+                   mine.count, width, sums[o], scale);
+    }
+  }
+
+  /// Computes deltas from dout and from out, which occupies the memory that values use later.
+  template <class Team>
+  WEFT_DEVICE void find_deltas(const Team& team, const Memory& m, const Strip& mine) const {
+    team.meet();
+    for (int row = team.thread(); row < mine.count; row += team.threads()) {
+      const C *dout = m.second + row * Tiles::kRow, *out = m.fourth + row * Tiles::kRow;
+      C sum = C(0);
+      for (int column = 0; column < kWidth; ++column) sum += dout[column] * out[column];
+      const int64_t query = mine.first + row;
+      m.delta[row] = sum;
+      m.lse[row] = x.lse_of(mine.batch, mine.head, query);
+      x.delta[(mine.batch * call.heads + mine.head) * call.queries + query] = sum;
+    }
+    team.meet();
+  }
+
+  /// Replaces an owner's scores by their gradients.
+  WEFT_DEVICE void differentiate(int owner, const Memory& m, const Strip& mine, int64_t first_key,
+                                 typename Tiles::Scores& scores,
+                                 const typename Tiles::Scores& products) const {
+    WEFT_UNROLL
+    for (int i = 0; i < Tiles::kM; ++i) {
+      const int row = owner / kSide + i * kSide;
+      const int64_t keys = keys_after(call, mine, row, first_key);
+      const C lse = m.lse[row], delta = m.delta[row];
+      WEFT_UNROLL
+      for (int j = 0; j < Tiles::kM; ++j) {
+        const bool sees = owner % kSide + j * kSide < keys;
+        const C p = sees ? exp(scores.at[i][j] - lse) : C(0);
+        scores.at[i][j] = sees ? p * (products.at[i][j] - delta) : C(0);
+      }
+    }
+  }
+};
+
+/// Each thread block computes dK and dV of one tile of keys, from all queries of its heads.
+template <class C, int kWidth>
+struct KeyGradients {
+  using Tiles = AttentionTiles<C, kWidth>;
+  using Memory = BackwardMemory<C, Tiles>;
+  static constexpr int kTile = Tiles::kTile;
+
+  AttentionCall call;
+  BackwardSides<C> x;
+
+  WEFT_DEVICE Strip place(int64_t team) const {
+    const int64_t heads = call.batch * call.kv_heads, first = team / heads * kTile;
+    const int64_t left = call.keys - first;
+    return {team % heads / call.kv_heads, team % call.kv_heads, first, left < kTile ? left : kTile};
+  }
+
+  struct Sums {
+    typename Tiles::Result keys[kOwned], values[kOwned];
+  };
+
+  template <class Team>
+  WEFT_DEVICE void operator()(const Team& team) const {
+    const Memory m(team.template shared<C>());
+    const Strip mine = place(team.team());
+    const int width = static_cast<int>(call.width);
+    Tiles::load(team, m.first, x.k, mine.batch, mine.head, mine.first, mine.count, width);
+    Tiles::load(team, m.second, x.v, mine.batch, mine.head, mine.first, mine.count, width);
+    Sums sums = {};
+    for (int64_t g = 0; g < call.group; ++g) {
+      const int64_t head = mine.head * call.group + g;
+      for (int64_t first = call.first_query(mine.first) / kTile * kTile; first < call.queries;
+           first += kTile) {
+        const int64_t left = call.queries - first;
+        add(team, m, mine, {mine.batch, head, first, left < kTile ? left : kTile}, sums);
+      }
+    }
+    for (int o = 0; o < kOwned; ++o) {
+      const int owner = team.thread() + o * kAttentionThreads;
+      Tiles::store(owner, x.dk, mine.batch, mine.head, mine.first, mine.count, width, sums.keys[o],
+                   C(1));
+      Tiles::store(owner, x.dv, mine.batch, mine.head, mine.first, mine.count, width,
+                   sums.values[o], C(1));
+    }
+  }
+
+  /// Adds the contribution of the queries of a strip.
+  template <class Team>
+  WEFT_DEVICE void add(const Team& team, const Memory& m, const Strip& mine, const Strip& theirs,
+                       Sums& sums) const {
+    C *keys = m.first, *values = m.second, *queries = m.third, *dout = m.fourth;
+    load_queries(team, m, theirs);
+    team.meet();
+    typename Tiles::Scores gradients[kOwned];
+    for (int o = 0; o < kOwned; ++o) {
+      const int owner = team.thread() + o * kAttentionThreads;
+      auto scores = Tiles::multiply_rows(owner, keys, queries);
+      gradients[o] = Tiles::multiply_rows(owner, values, dout);
+      differentiate(owner, m, mine, theirs, scores, gradients[o]);
+      Tiles::put(owner, m.scores, scores);
+    }
+    team.meet();
+    for (int o = 0; o < kOwned; ++o) {
+      Tiles::add_product(team.thread() + o * kAttentionThreads, m.scores, dout, sums.values[o]);
+    }
+    team.meet();
+    for (int o = 0; o < kOwned; ++o) {
+      Tiles::put(team.thread() + o * kAttentionThreads, m.scores, gradients[o]);
+    }
+    team.meet();
+    for (int o = 0; o < kOwned; ++o) {
+      Tiles::add_product(team.thread() + o * kAttentionThreads, m.scores, queries, sums.keys[o]);
+    }
+    team.meet();
+  }
+
+  template <class Team>
+  WEFT_DEVICE void load_queries(const Team& team, const Memory& m, const Strip& theirs) const {
+    const int width = static_cast<int>(call.width);
+    Tiles::load(team, m.third, x.q, theirs.batch, theirs.head, theirs.first, theirs.count, width,
+                static_cast<C>(call.scale));
+    Tiles::load(team, m.fourth, x.dout, theirs.batch, theirs.head, theirs.first, theirs.count,
+                width);
+    const int64_t row = (theirs.batch * call.heads + theirs.head) * call.queries + theirs.first;
+    for (int i = team.thread(); i < theirs.count; i += team.threads()) {
+      m.lse[i] = x.lse_of(theirs.batch, theirs.head, theirs.first + i);
+      m.delta[i] = x.delta[row + i];
+    }
+  }
+
+  /// Replaces an owner's scores by probabilities and its products by the gradients of the scores.
+  WEFT_DEVICE void differentiate(int owner, const Memory& m, const Strip& mine, const Strip& theirs,
+                                 typename Tiles::Scores& scores,
+                                 typename Tiles::Scores& products) const {
+    WEFT_UNROLL
+    for (int j = 0; j < Tiles::kM; ++j) {
+      const int query = owner % kSide + j * kSide;
+      const int64_t keys = keys_after(call, theirs, query, mine.first);
+      const C lse = m.lse[query], delta = m.delta[query];
+      WEFT_UNROLL
+      for (int i = 0; i < Tiles::kM; ++i) {
+        const bool seen = owner / kSide + i * kSide < keys;
+        scores.at[i][j] = seen ? exp(scores.at[i][j] - lse) : C(0);
+        products.at[i][j] = seen ? scores.at[i][j] * (products.at[i][j] - delta) : C(0);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+template <class C>
+static void differentiate_in(const AttentionSizes& sizes, const AttentionGradients& x) {
+  const Stream stream = current_stream(x.q.device);
+  const auto rows = static_cast<size_t>(sizes.batch * sizes.heads * sizes.queries);
+  const Ref<Storage> deltas = Storage::allocate(rows * sizeof(C), x.q.device);
+  const BackwardSides<C> sides(x, rows > 0 ? static_cast<C*>(deltas->data()) : nullptr);
+  with_attention_tiles<C>(sizes.width, [&]<int kWidth>(AttentionTiles<C, kWidth>) {
+    using OfQueries = QueryGradients<C, kWidth>;
+    constexpr int kTile = OfQueries::kTile;
+    const int64_t query_tiles = (sizes.queries + kTile - 1) / kTile;
+    const int64_t key_tiles = (sizes.keys + kTile - 1) / kTile;
+    const AttentionCall call(sizes);
+    launch_teams<kAttentionThreads>(OfQueries{call, sides, query_tiles},
+                                    query_tiles * sizes.batch * sizes.heads,
+                                    OfQueries::Memory::kBytes, stream);
+    launch_teams<kAttentionThreads>(KeyGradients<C, kWidth>{call, sides},
+                                    key_tiles * sizes.batch * sizes.kv_heads,
+                                    OfQueries::Memory::kBytes, stream);
+  });
+}
+
+void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
+  if (attend_backward_by_cudnn(sizes, x)) return;
+  x.q.dtype == DType::f64 ? differentiate_in<double>(sizes, x) : differentiate_in<float>(sizes, x);
+}
+
+}  // namespace weft::cuda

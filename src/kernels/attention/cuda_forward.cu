@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
+#include "src/kernels/attention/cuda.h"
+
+#include "src/device/cuda/streams.h"
+#include "src/kernels/attention/cuda_tiles.h"
+#include "src/kernels/attention/cudnn.h"
+#include "weft/error.h"
+
+namespace weft::cuda {
+
+namespace {
+
+/// Destination of the queries' logsumexp; nothing is written when it has no data.
+template <class C>
+struct LseSide {
+  C* data;
+  int64_t batch, head, row;
+
+  explicit LseSide(const Block& block) : data(block.as<C>()), batch(0), head(0), row(0) {
+    if (!data) return;
+    batch = block.strides[0], head = block.strides[1], row = block.strides[2];
+  }
+  WEFT_DEVICE void store(int64_t b, int64_t h, int64_t r, C value) const {
+    if (data) data[b * batch + h * head + r * row] = value;
+  }
+};
+
+/// Each thread block processes one tile of queries against all visible keys. It keeps a running
+/// maximum and total per row, and rescales earlier sums when the maximum grows (online softmax).
+template <class C, int kWidth>
+struct AttendTile {
+  using Tiles = AttentionTiles<C, kWidth>;
+  static constexpr int kTile = Tiles::kTile;
+  /// Threads per row of scores, each of which handles every kParts-th score.
+  static constexpr int kParts = 4;
+
+  AttentionCall call;
+  AttentionSide q, k, v, out;
+  LseSide<C> lse;
+  int64_t tiles;
+
+  /// Shared memory of a thread block; keys and values alternate in one operand.
+  struct Memory {
+    C *queries, *keys, *scores, *max, *factor, *most, *total;
+
+    static constexpr size_t kBytes =
+        sizeof(C) * (2 * Tiles::kOperand + Tiles::kScores + (2 + 2 * kParts) * kTile);
+    WEFT_DEVICE explicit Memory(C* memory) {
+      queries = memory;
+      keys = queries + Tiles::kOperand;
+      scores = keys + Tiles::kOperand;
+      max = scores + Tiles::kScores;
+      factor = max + kTile;
+      most = factor + kTile;
+      total = most + kParts * kTile;
+    }
+  };
+
+  /// The rows and the head of a thread block. Tiles with many keys come first.
+  struct Place {
+    int64_t batch, head, first, count;
+  };
+  WEFT_DEVICE Place place(int64_t team) const {
+    const int64_t heads = call.batch * call.heads, tile = tiles - 1 - team / heads;
+    const int64_t first = tile * kTile, left = call.queries - first;
+    return {team % heads / call.heads, team % call.heads, first, left < kTile ? left : kTile};
+  }
+
+  template <class Team>
+  WEFT_DEVICE void operator()(const Team& team) const {
+    const Memory m(team.template shared<C>());
+    const Place at = place(team.team());
+    const int64_t kv_head = at.head / call.group, seen = call.seen(at.first + at.count - 1);
+    const int width = static_cast<int>(call.width);
+    Tiles::load(team, m.queries, q, at.batch, at.head, at.first, at.count, width,
+                static_cast<C>(call.scale));
+    begin_rows(team, m);
+    typename Tiles::Result sums[kOwned] = {};
+    for (int64_t first = 0; first < seen; first += kTile) {
+      const int64_t count = seen - first < kTile ? seen - first : kTile;
+      Tiles::load(team, m.keys, k, at.batch, kv_head, first, count, width);
+      team.meet();
+      for (int o = 0; o < kOwned; ++o) {
+        const int owner = team.thread() + o * kAttentionThreads;
+        Tiles::put(owner, m.scores, Tiles::multiply_rows(owner, m.queries, m.keys));
+      }
+      team.meet();
+      Tiles::load(team, m.keys, v, at.batch, kv_head, first, count, width);
+      soften(team, m, at, first);
+      for (int o = 0; o < kOwned; ++o) {
+        const int owner = team.thread() + o * kAttentionThreads;
+        shrink(owner, m.factor, sums[o]);
+        Tiles::add_product(owner, m.scores, m.keys, sums[o]);
+      }
+      team.meet();
+    }
+    end_rows(team, m, at);
+    for (int o = 0; o < kOwned; ++o) {
+      Tiles::store(team.thread() + o * kAttentionThreads, out, at.batch, at.head, at.first,
+                   at.count, width, sums[o], C(1), m.factor);
+    }
+  }
+
+  template <class Team>
+  WEFT_DEVICE static void begin_rows(const Team& team, const Memory& m) {
+    for (int i = team.thread(); i < kParts * kTile; i += team.threads()) m.total[i] = C(0);
+    for (int row = team.thread(); row < kTile; row += team.threads()) {
+      m.max[row] = -std::numeric_limits<C>::infinity();
+    }
+  }
+
+  /// Returns the number of the tile's keys that a row sees.
+  WEFT_DEVICE int visible(const Place& at, int row, int64_t first) const {
+    if (row >= at.count) return 0;
+    const int64_t seen = call.seen(at.first + row) - first;
+    return static_cast<int>(seen < 0 ? 0 : seen < kTile ? seen : kTile);
+  }
+
+  /// Replaces scores by exp(score - maximum), and by zero where a row does not see a key.
+  template <class Team>
+  WEFT_DEVICE void soften(const Team& team, const Memory& m, const Place& at, int64_t first) const {
+    for (int i = team.thread(); i < kParts * kTile; i += team.threads()) {
+      const int row = i / kParts, part = i % kParts, keys = visible(at, row, first);
+      const C* scores = m.scores + row * Tiles::kScoreRow;
+      C most = -std::numeric_limits<C>::infinity();
+      for (int key = part; key < keys; key += kParts) {
+        most = scores[key] > most ? scores[key] : most;
+      }
+      m.most[i] = most;
+    }
+    team.meet();
+    for (int row = team.thread(); row < kTile; row += team.threads()) {
+      const C before = m.max[row];
+      C max = before;
+      for (int part = 0; part < kParts; ++part) {
+        const C most = m.most[row * kParts + part];
+        max = most > max ? most : max;
+      }
+      m.max[row] = max;
+      m.factor[row] = before == max ? C(1) : exp(before - max);
+    }
+    team.meet();
+    for (int i = team.thread(); i < kParts * kTile; i += team.threads()) {
+      const int row = i / kParts, part = i % kParts, keys = visible(at, row, first);
+      C* scores = m.scores + row * Tiles::kScoreRow;
+      const C max = m.max[row];
+      C total = m.total[i] * m.factor[row];
+      for (int key = part; key < kTile; key += kParts) {
+        const C value = key < keys ? exp(scores[key] - max) : C(0);
+        scores[key] = value;
+        total += value;
+      }
+      m.total[i] = total;
+    }
+    team.meet();
+  }
+
+  WEFT_DEVICE static void shrink(int owner, const C* factors, typename Tiles::Result& sums) {
+    WEFT_UNROLL
+    for (int i = 0; i < Tiles::kM; ++i) {
+      const C factor = factors[owner / kSide + i * kSide];
+      WEFT_UNROLL
+      for (int c = 0; c < 4 * Tiles::kFours; ++c) sums.at[i][c] *= factor;
+    }
+  }
+
+  /// Writes the logsumexp of each row, and to `factor` the scale of its sums.
+  template <class Team>
+  WEFT_DEVICE void end_rows(const Team& team, const Memory& m, const Place& at) const {
+    team.meet();
+    for (int row = team.thread(); row < at.count; row += team.threads()) {
+      C total = C(0);
+      for (int part = 0; part < kParts; ++part) total += m.total[row * kParts + part];
+      m.factor[row] = total > 0 ? 1 / total : total;
+      // -inf when the row sees no key.
+      lse.store(at.batch, at.head, at.first + row, m.max[row] + log(total));
+    }
+    team.meet();
+  }
+};
+
+}  // namespace
+
+template <class C>
+static void attend_in(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
+                      const Block& out, const Block& lse) {
+  const Stream stream = current_stream(q.device);
+  with_attention_tiles<C>(sizes.width, [&]<int kWidth>(AttentionTiles<C, kWidth>) {
+    using Kernel = AttendTile<C, kWidth>;
+    const int64_t tiles = (sizes.queries + Kernel::kTile - 1) / Kernel::kTile;
+    const Kernel kernel{AttentionCall(sizes),
+                        AttentionSide(q),
+                        AttentionSide(k),
+                        AttentionSide(v),
+                        AttentionSide(out),
+                        LseSide<C>(lse),
+                        tiles};
+    launch_teams<kAttentionThreads>(kernel, tiles * sizes.batch * sizes.heads,
+                                    Kernel::Memory::kBytes, stream);
+  });
+}
+
+void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
+            const Block& out, const Block& lse) {
+  if (attend_by_cudnn(sizes, q, k, v, out, lse)) return;
+  q.dtype == DType::f64 ? attend_in<double>(sizes, q, k, v, out, lse)
+                        : attend_in<float>(sizes, q, k, v, out, lse);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/attention/cudnn_graphs.h"
+
+#include <cuda_runtime_api.h>
+#include <cudnn_frontend.h>
+
+#include <vector>
+
+#include "weft/error.h"
+
+namespace weft::cuda {
+
+namespace fe = cudnn_frontend;
+using fe::graph::Tensor_attributes;
+
+static constexpr int64_t kMostWidth = 128;
+/// Bytes per call; weft's custom kernels need no workspace.
+static constexpr int64_t kMostWorkspace = int64_t{2} << 30;
+
+bool suits_cudnn(const AttentionGraphSpec& spec) {
+  const int64_t width = spec.q.sizes[3];
+  const bool half = spec.dtype == DType::bf16 || spec.dtype == DType::f16;
+  return half && width % 8 == 0 && width <= kMostWidth;
+}
+
+static std::vector<int64_t> list_of(const std::array<int64_t, 4>& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+static Tensor_attributes described(const GraphTensor& tensor, AttentionTensor name) {
+  return Tensor_attributes()
+      .set_uid(name)
+      .set_dim(list_of(tensor.sizes))
+      .set_stride(list_of(tensor.strides));
+}
+
+/// One logsumexp per query: [batch, heads, sequence, 1], dense.
+static GraphTensor statistics_of(const AttentionGraphSpec& spec) {
+  const auto& [batch, heads, queries, width] = spec.q.sizes;
+  return {{batch, heads, queries, 1}, {heads * queries, queries, 1, 1}};
+}
+
+using GraphHandle = std::shared_ptr<fe::graph::Graph>;
+
+static void name_result(const std::shared_ptr<Tensor_attributes>& result, const GraphTensor& tensor,
+                        AttentionTensor name) {
+  result->set_output(true)
+      .set_uid(name)
+      .set_dim(list_of(tensor.sizes))
+      .set_stride(list_of(tensor.strides));
+}
+
+/// Aligns causal masks with the last query and the last key.
+template <class Options>
+static void mask(Options& options, const AttentionGraphSpec& spec) {
+  if (!spec.causal) return;
+  options.set_diagonal_band_right_bound(0).set_diagonal_alignment(
+      spec.q.sizes[2] == spec.k.sizes[2] ? fe::DiagonalAlignment_t::TOP_LEFT
+                                         : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
+}
+
+static void add_forward(fe::graph::Graph& graph, const AttentionGraphSpec& spec) {
+  auto options = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(spec.scale);
+  mask(options, spec);
+  auto [out, statistics] =
+      graph.sdpa(graph.tensor(described(spec.q, kQ)), graph.tensor(described(spec.k, kK)),
+                 graph.tensor(described(spec.v, kV)), options);
+  name_result(out, spec.out, kOut);
+  name_result(statistics, statistics_of(spec), kStatistics);
+  statistics->set_data_type(fe::DataType_t::FLOAT);
+}
+
+static void add_backward(fe::graph::Graph& graph, const AttentionGraphSpec& spec) {
+  auto options = fe::graph::SDPA_backward_attributes()
+                     .set_attn_scale(spec.scale)
+                     .set_deterministic_algorithm(spec.deterministic);
+  mask(options, spec);
+  auto statistics = graph.tensor(
+      described(statistics_of(spec), kStatistics).set_data_type(fe::DataType_t::FLOAT));
+  auto [dq, dk, dv] = graph.sdpa_backward(
+      graph.tensor(described(spec.q, kQ)), graph.tensor(described(spec.k, kK)),
+      graph.tensor(described(spec.v, kV)), graph.tensor(described(spec.out, kOut)),
+      graph.tensor(described(spec.dout, kDout)), statistics, options);
+  name_result(dq, spec.dq, kDq);
+  name_result(dk, spec.dk, kDk);
+  name_result(dv, spec.dv, kDv);
+}
+
+static GraphHandle attention_graph(const AttentionGraphSpec& spec) {
+  auto graph = std::make_shared<fe::graph::Graph>();
+  graph
+      ->set_io_data_type(spec.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16
+                                                   : fe::DataType_t::HALF)
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT)
+      .set_sm_version(spec.architecture);
+  spec.backward ? add_backward(*graph, spec) : add_forward(*graph, spec);
+  return graph;
+}
+
+static void check_graph(const char* call, fe::error_t error) {
+  if (error.is_bad()) fail_call(call, error.get_message());
+}
+
+AttentionGraph::AttentionGraph(const AttentionGraphSpec& spec, cudnnHandle_t handle) {
+  GraphHandle graph = attention_graph(spec);
+  int64_t bytes = 0;
+  const bool is_built = graph->build(handle, {fe::HeurMode_t::A}).is_good() &&
+                        graph->get_workspace_size(bytes).is_good();
+  cudaGetLastError();  // clears errors of the attempt, so that the next launch does not report them
+  if (!is_built || bytes > kMostWorkspace) return;
+  workspace_bytes_ = static_cast<size_t>(bytes);
+  graph_ = std::move(graph);
+}
+
+bool AttentionGraph::run(cudnnHandle_t handle, const AttentionMemory& memory, void* workspace) {
+  AttentionMemory tensors = memory;
+  if (graph_->execute(handle, tensors, workspace).is_bad()) {
+    cudaGetLastError();
+    graph_ = nullptr;
+  }
+  return has_engine();
+}
+
+/// Without the driver's library no engine can be built; cuDNN's error then names the candidates.
+static int64_t engines_named_in(const std::string& text) {
+  int64_t count = 0;
+  for (size_t at = text.find("engineId"); at != std::string::npos;
+       at = text.find("engineId", at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+int64_t engines_for(const AttentionGraphSpec& spec, const std::string& device_properties) {
+  const GraphHandle graph = attention_graph(spec);
+  auto properties = std::make_shared<fe::DeviceProperties>();
+  check_graph("cudnn device properties",
+              properties->deserialize({device_properties.begin(), device_properties.end()}));
+  graph->set_device_properties(properties);
+  check_graph("cudnn graph", graph->validate());
+  check_graph("cudnn operation graph", graph->build_operation_graph());
+  fe::error_t plans = graph->create_execution_plans({fe::HeurMode_t::A});
+  if (plans.is_good()) return graph->get_execution_plan_count();
+  const int64_t named = engines_named_in(plans.get_message());
+  if (named == 0) fail_call("cudnn plans", plans.get_message());
+  return named;
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cudnn.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "weft/dtype.h"
+
+namespace cudnn_frontend::graph {
+class Graph;
+}
+
+namespace weft::cuda {
+
+/// [batch, heads, sequence, width] as cuDNN sees it.
+struct GraphTensor {
+  std::array<int64_t, 4> sizes;
+  std::array<int64_t, 4> strides;
+};
+
+/// One attention as a graph: everything that its engine depends on.
+struct AttentionGraphSpec {
+  DType dtype;
+  GraphTensor q, k, v, out;
+  /// Gradients of out, q, k and v; unused in forward.
+  GraphTensor dout, dq, dk, dv;
+  float scale;
+  bool causal;
+  bool backward;
+  /// Backward accumulates in a fixed order, which needs a workspace of the size of the scores.
+  bool deterministic;
+  /// Compute capability of the device: 90 for Hopper.
+  int architecture;
+};
+
+/// Identifiers of a graph's tensors when it runs.
+enum AttentionTensor : int64_t { kQ = 1, kK, kV, kOut, kStatistics, kDout, kDq, kDk, kDv };
+using AttentionMemory = std::unordered_map<int64_t, void*>;
+
+/// Whether to try cuDNN: half precision, head widths that are multiples of 8 up to 128.
+bool suits_cudnn(const AttentionGraphSpec& spec);
+
+/// A graph with the best engine that cuDNN has for it.
+class AttentionGraph {
+ public:
+  /// Builds the graph for the device of `handle`; has no engine when cuDNN has none.
+  AttentionGraph(const AttentionGraphSpec& spec, cudnnHandle_t handle);
+  bool has_engine() const { return graph_ != nullptr; }
+  size_t workspace_bytes() const { return workspace_bytes_; }
+  /// Queues it on the handle's stream. Returns false, and drops the engine, when that fails.
+  bool run(cudnnHandle_t handle, const AttentionMemory& memory, void* workspace);
+
+ private:
+  std::shared_ptr<cudnn_frontend::graph::Graph> graph_;
+  size_t workspace_bytes_ = 0;
+};
+
+/// Returns how many engines cuDNN names for the graph on a device with those properties (cuDNN's
+/// JSON), for checks without a device. std::runtime_error with cuDNN's reason when there are none.
+int64_t engines_for(const AttentionGraphSpec& spec, const std::string& device_properties);
+
+}  // namespace weft::cuda

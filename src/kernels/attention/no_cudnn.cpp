@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/attention/cudnn.h"
+
+namespace weft::cuda {
+
+bool attend_by_cudnn(const AttentionSizes&, const Block&, const Block&, const Block&, const Block&,
+                     const Block&) {
+  return false;
+}
+
+bool attend_backward_by_cudnn(const AttentionSizes&, const AttentionGradients&) { return false; }
+
+}  // namespace weft::cuda

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "src/kernels/attention/attention.h"
+#include "src/kernels/matmul/product.h"
+
+namespace weft {
+
+/// Keys per tile of scores, and the multiple to which their number is rounded up, so that all
+/// sequence lengths share a few product shapes.
+inline constexpr int64_t kTileKeys = 512;
+inline constexpr int64_t kKeyStep = 64;
+
+constexpr int64_t whole_steps(int64_t keys) { return (keys + kKeyStep - 1) / kKeyStep * kKeyStep; }
+
+/// Consecutive queries of all heads that share a key head: row g * count + i is query first + i of
+/// the group's head g.
+struct QueryBlock {
+  int64_t first, count, rows;
+  /// Keys that the last query sees, the maximum over the block.
+  int64_t seen;
+};
+
+/// The sizes and options of one call.
+struct AttentionSizes {
+  int64_t batch, heads, kv_heads, group, queries, keys, width;
+  double scale;
+  bool causal;
+  int64_t offset;
+  /// Queries in a block.
+  int64_t block_queries;
+
+  int64_t blocks() const { return (queries + block_queries - 1) / block_queries; }
+  int64_t block_rows() const { return group * block_queries; }
+  /// Returns how many keys a query sees.
+  int64_t seen(int64_t query) const {
+    return causal ? std::clamp<int64_t>(offset + query + 1, 0, keys) : keys;
+  }
+  /// The number of keys that any query sees, rounded up to whole steps.
+  int64_t packed_keys() const { return queries == 0 ? 0 : whole_steps(seen(queries - 1)); }
+  QueryBlock block(int64_t index) const {
+    const int64_t first = index * block_queries;
+    const int64_t count = std::min(block_queries, queries - first);
+    return {first, count, group * count, seen(first + count - 1)};
+  }
+  /// The first query of `block` that sees key `key`, relative to the block; count if there is none.
+  int64_t first_query(const QueryBlock& block, int64_t key) const {
+    if (key >= keys) return block.count;
+    return causal ? std::clamp<int64_t>(key - offset - block.first, 0, block.count) : 0;
+  }
+};
+
+/// Calls f(first, count) for each tile of the first `seen` keys, rounded up to whole steps.
+template <class F>
+void for_key_tiles(int64_t seen, const F& f) {
+  for (int64_t first = 0; first < seen; first += kTileKeys) {
+    f(first, std::min(kTileKeys, whole_steps(seen - first)));
+  }
+}
+
+template <class T>
+inline constexpr DType tile_dtype = sizeof(T) == 8   ? DType::f64
+                                    : sizeof(T) == 4 ? DType::f32
+                                                     : DType::bf16;
+
+/// c = a @ b + beta * c; rows of a are `a_row` elements apart, rows of b and c are dense. E, the
+/// operands' type, is T or bf16.
+template <class E, class T>
+void multiply_tiles(int64_t m, int64_t n, int64_t k, E* a, int64_t a_row, E* b, T* c, float beta) {
+  multiply({.m = m,
+            .n = n,
+            .k = k,
+            .a = {a, tile_dtype<E>, a_row, 1},
+            .b = {b, tile_dtype<E>, n, 1},
+            .c = {c, tile_dtype<T>, n, 1},
+            .bias = nullptr,
+            .bias_dtype = tile_dtype<T>,
+            .beta = beta});
+}
+
+/// The factor applied to queries when they are packed, and the one applied to scores later: in bf16
+/// the scaled queries would be rounded.
+template <class T, class E>
+double packed_scale(const AttentionSizes& sizes) {
+  return std::is_same_v<T, E> ? sizes.scale : 1;
+}
+template <class T, class E>
+T missing_scale(const AttentionSizes& sizes) {
+  return std::is_same_v<T, E> ? T(1) : static_cast<T>(sizes.scale);
+}
+
+/// Splits a thread's memory into parts, each aligned to cache lines.
+class Carver {
+ public:
+  explicit Carver(void* memory = nullptr) : at_(reinterpret_cast<uintptr_t>(memory)) {}
+  template <class X>
+  X* take(int64_t count) {
+    auto* part = reinterpret_cast<X*>(at_);
+    at_ += (static_cast<size_t>(count) * sizeof(X) + 63) / 64 * 64;
+    return part;
+  }
+  /// Without memory: the bytes needed.
+  size_t taken() const { return at_; }
+
+ private:
+  uintptr_t at_;
+};
+
+/// Returns the matrix [sequence, width] of a batch element and head, from position `first` on.
+inline Matrix head_matrix(const Block& x, int64_t batch, int64_t head, int64_t first = 0) {
+  const int64_t offset = batch * x.strides[0] + head * x.strides[1] + first * x.strides[2];
+  void* data = static_cast<char*>(x.data) + offset * static_cast<int64_t>(size_of(x.dtype));
+  return {data, x.dtype, x.strides[2], x.strides[3]};
+}
+
+/// Calls f(matrix [count, width], first row of the block) for each head of the group.
+template <class F>
+void for_group(const AttentionSizes& sizes, const Block& x, int64_t batch, int64_t kv_head,
+               const QueryBlock& block, const F& f) {
+  for (int64_t g = 0; g < sizes.group; ++g) {
+    f(head_matrix(x, batch, kv_head * sizes.group + g, block.first), g * block.count);
+  }
+}
+
+/// Packs the queries of a block (or an array of their shape) as the columns of `to` [width, rows].
+template <class T>
+void pack_query_columns(const AttentionSizes& sizes, const Block& x, int64_t batch, int64_t kv_head,
+                        const QueryBlock& block, T* to, double factor = 1) {
+  for_group(sizes, x, batch, kv_head, block, [&](const Matrix& from, int64_t row) {
+    copy_matrix(from, block.count, sizes.width, {to + row, tile_dtype<T>, 1, block.rows}, factor);
+  });
+}
+
+/// Packs keys or values as rows, [packed keys, width], followed by zero rows, which contribute
+/// nothing.
+template <class T>
+void pack_key_rows(const AttentionSizes& sizes, const Matrix& x, T* to) {
+  const int64_t packed = sizes.packed_keys(), there = std::min(packed, sizes.keys);
+  copy_matrix(x, there, sizes.width, {to, tile_dtype<T>, sizes.width, 1});
+  std::fill(to + there * sizes.width, to + packed * sizes.width, T(0.0f));
+}
+
+/// Packs keys or values as columns, tile after tile, each [width, keys of the tile]; zero beyond
+/// the last key.
+template <class T>
+void pack_key_columns(const AttentionSizes& sizes, const Matrix& x, T* to) {
+  for_key_tiles(sizes.packed_keys(), [&](int64_t first, int64_t count) {
+    T* columns = to + first * sizes.width;
+    const int64_t there = std::clamp<int64_t>(sizes.keys - first, 0, count);
+    const int64_t skipped = first * x.row * static_cast<int64_t>(size_of(x.dtype));
+    const Matrix from{static_cast<char*>(x.data) + skipped, x.dtype, x.row, x.column};
+    copy_matrix(from, there, sizes.width, {columns, tile_dtype<T>, 1, count});
+    for (int64_t d = 0; there < count && d < sizes.width; ++d) {
+      std::fill(columns + d * count + there, columns + (d + 1) * count, T(0.0f));
+    }
+  });
+}
+
+/// The columns of a tile packed by pack_key_columns, `row` elements apart.
+template <class T>
+struct KeyColumns {
+  T* data;
+  int64_t row;
+};
+
+template <class T>
+KeyColumns<T> key_columns(const AttentionSizes& sizes, T* packed, int64_t first) {
+  return {packed + first * sizes.width, std::min(kTileKeys, sizes.packed_keys() - first)};
+}
+
+/// Calls f(row begin, row end) for the rows of `block` that see key `key`: once for all, or once
+/// per head. Sets the other rows to zero in `scores`.
+template <class T, class F>
+void for_seeing_rows(const AttentionSizes& sizes, const QueryBlock& block, int64_t key, T* scores,
+                     const F& f) {
+  const int64_t hidden = sizes.first_query(block, key);
+  if (hidden == 0) return f(0, block.rows);
+  for (int64_t row = 0; row < block.rows; row += block.count) {
+    std::fill(scores + row, scores + row + hidden, T(0.0f));
+    if (hidden < block.count) f(row + hidden, row + block.count);
+  }
+}
+
+/// The computations of attention.h in T: float for f32, bf16 and f16, double for f64. Products have
+/// operands of type E.
+template <class T, class E = T>
+void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
+            const Block& out, const Block& lse);
+
+/// Whether so few queries share each key head that reading the keys dominates the time.
+bool has_few_queries(const AttentionSizes& sizes, const Block& q, const Block& k);
+
+/// `attend` in float for that case.
+void attend_few(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
+                const Block& out, const Block& lse);
+
+/// Operands and results of the backward.
+struct AttentionGradients {
+  const Block &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
+};
+
+template <class T, class E = T>
+void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x);
+
+}  // namespace weft

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/copy/copy.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "src/base/parallel.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/copy/cuda.h"
+#include "src/kernels/iteration/iteration.h"
+#include "src/kernels/map/map.h"
+
+namespace weft {
+
+namespace {
+
+struct AddScaled {
+  double factor;
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a + b * T(factor);
+  }
+};
+
+struct AddPlain {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
+struct TimesFactor {
+  double factor;
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return a * T(factor);
+  }
+};
+
+}  // namespace
+
+/// Elements of a line that are copied at a time.
+static constexpr int64_t kCopyChunk = 16384;
+/// Tile of a transposition: the lines it reads, a power of two apart, must fit a cache set's ways.
+static constexpr int64_t kTileLines = 64, kTileLength = 8;
+
+template <class T>
+static void transpose_tile(const Line& to, int64_t to_step, const Line& from, int64_t lines,
+                           int64_t length) {
+  auto* out = static_cast<T*>(to.data);
+  const auto* in = static_cast<const T*>(from.data);
+  if (length == kTileLength) {
+    for (int64_t j = 0; j < lines; ++j) {
+      for (int64_t i = 0; i < kTileLength; ++i) out[j * to_step + i] = in[i * from.stride + j];
+    }
+  } else {
+    for (int64_t j = 0; j < lines; ++j) {
+      for (int64_t i = 0; i < length; ++i) out[j * to_step + i] = in[i * from.stride + j];
+    }
+  }
+}
+
+static void transpose_any(const Line& to, int64_t to_step, const Line& from, int64_t lines,
+                          int64_t length) {
+  switch (size_of(to.dtype)) {
+    case 1:
+      return transpose_tile<uint8_t>(to, to_step, from, lines, length);
+    case 2:
+      return transpose_tile<uint16_t>(to, to_step, from, lines, length);
+    case 4:
+      return transpose_tile<uint32_t>(to, to_step, from, lines, length);
+    default:
+      return transpose_tile<uint64_t>(to, to_step, from, lines, length);
+  }
+}
+
+/// `in` is contiguous along the dim before the inner one, `out` along the inner one.
+static void copy_transposed(const Iteration& loops) {
+  const int last = loops.ndim() - 1;
+  const int64_t lines = loops.size(last - 1), length = loops.size(last);
+  const int64_t planes = loops.outer() / lines;
+  const int64_t down = (lines + kTileLines - 1) / kTileLines;
+  const int64_t grain = grain_of(kTileLines * length);
+  parallel_for(planes * down, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t line = i % down * kTileLines;
+      const int64_t tile = std::min(kTileLines, lines - line);
+      for (int64_t j = 0; j < length; j += kTileLength) {
+        const int64_t outer = i / down * lines + line;
+        transpose_any(loops.line(0, outer, j), loops.stride(0, last - 1), loops.line(1, outer, j),
+                      tile, std::min(kTileLength, length - j));
+      }
+    }
+  });
+}
+
+static void copy_lines(const Iteration& loops) {
+  const LineConverter convert = line_converter(loops.block(0).dtype, loops.block(1).dtype);
+  const int64_t inner = loops.inner(), outer = loops.outer();
+  const int64_t across = (inner + kCopyChunk - 1) / kCopyChunk;
+  parallel_for(outer * across, grain_of(std::min(inner, kCopyChunk)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t j = 0; j < across; ++j) {
+                   // The items of [begin, end) that are part j of a line.
+                   const int64_t first = (begin - j + across - 1) / across,
+                                 last = (end - j + across - 1) / across;
+                   if (first >= last) continue;
+                   const int64_t start = j * kCopyChunk, n = std::min(kCopyChunk, inner - start);
+                   LineWalk walk(loops, first, start);
+                   for (int64_t i = first; i < last; ++i, walk.next()) {
+                     const Line &to = walk.line(0), &from = walk.line(1);
+                     convert(to.data, to.stride, from.data, from.stride, n);
+                   }
+                 }
+               });
+}
+
+void copy(const Block& out, const Block& in) {
+  if (cuda::kWithCuda && (cuda::on_cuda(out) || cuda::on_cuda(in))) return cuda::copy(out, in);
+  const Block* const blocks[] = {&out, &in};
+  const Iteration loops("copy", out.shape, blocks, 2);
+  if (loops.inner() * loops.outer() == 0) return;
+  if (out.dtype == in.dtype && loops.inner_stride(0) == 1 && loops.is_transposed(1)) {
+    copy_transposed(loops);
+  } else {
+    copy_lines(loops);
+  }
+}
+
+void fill(const Block& out, double value) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::fill(out, value);
+  alignas(8) std::byte element[8];
+  // A double cannot represent integers beyond 2^53.
+  if (compute_dtype(out.dtype) == DType::i64 && out.dtype != DType::boolean) {
+    store_element<int64_t>(out.dtype, element, static_cast<int64_t>(value));
+  } else {
+    store_element<double>(out.dtype, element, value);
+  }
+  copy(out, Block{element, out.dtype, out.device, {}, {}});
+}
+
+template <class C>
+static void fill_range_as(const Block& out, int dim, double start, double step) {
+  const int64_t n = out.shape[dim];
+  std::vector<C> values(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (std::is_same_v<C, int64_t>) {
+      values[static_cast<size_t>(i)] = static_cast<int64_t>(start) + static_cast<int64_t>(step) * i;
+    } else {
+      values[static_cast<size_t>(i)] = start + step * static_cast<double>(i);
+    }
+  }
+  Strides strides = Dims::filled(out.shape.ndim(), 0);
+  strides[dim] = 1;
+  copy(out, Block{values.data(), dtype_of<C>, out.device, out.shape, strides});
+}
+
+void fill_range(const Block& out, int dim, double start, double step) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::fill_range(out, dim, start, step);
+  if (is_floating(out.dtype)) return fill_range_as<double>(out, dim, start, step);
+  fill_range_as<int64_t>(out, dim, start, step);
+}
+
+void accumulate(const Block& out, const Block& in, double factor) {
+  if (factor == 1) return map(AddPlain{}, out, out, in);
+  map_floating(AddScaled{factor}, out, out, in);
+}
+
+void scale(const Block& out, double factor) { map_floating(TimesFactor{factor}, out, out); }
+
+}  // namespace weft

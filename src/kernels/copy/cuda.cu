@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/copy/cuda.h"
+
+#include "src/device/cuda/runtime.h"
+#include "src/device/cuda/staging.h"
+#include "src/device/cuda/streams.h"
+#include "src/device/kernel/elements.h"
+#include "src/device/kernel/launch.h"
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/iteration/iteration.h"
+#include "weft/storage.h"
+
+namespace weft::cuda {
+
+namespace {
+
+/// Converts elements through C, which holds every value of both dtypes.
+template <class C>
+struct ConvertKernel {
+  int64_t elements;
+  Nest<2> nest;
+  void* out;
+  DType out_dtype;
+  const void* in;
+  DType in_dtype;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    for (int64_t i = lane.index; i < elements; i += lane.count) {
+      const Offsets<2> at = nest.offsets(i);
+      store_element(out, out_dtype, at.of[0], load_element<C>(in, in_dtype, at.of[1]));
+    }
+  }
+};
+
+/// Copies elements of one size without conversion.
+template <class Word>
+struct MoveKernel {
+  int64_t elements;
+  Nest<2> nest;
+  Word* out;
+  const Word* in;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    for (int64_t i = lane.index; i < elements; i += lane.count) {
+      const Offsets<2> at = nest.offsets(i);
+      out[at.of[0]] = in[at.of[1]];
+    }
+  }
+};
+
+template <class C>
+struct FillKernel {
+  int64_t elements;
+  Nest<1> nest;
+  C value;
+  void* out;
+  DType dtype;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    for (int64_t i = lane.index; i < elements; i += lane.count) {
+      store_element(out, dtype, nest.offsets(i).of[0], value);
+    }
+  }
+};
+
+template <class C>
+struct RangeKernel {
+  int64_t elements;
+  Nest<1> nest;
+  /// The dim's stride in row-major order, and its size.
+  int64_t step_of_index, size;
+  double start, step;
+  void* out;
+  DType dtype;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    for (int64_t i = lane.index; i < elements; i += lane.count) {
+      const int64_t at = i / step_of_index % size;
+      const C value = static_cast<C>(start) + static_cast<C>(step) * static_cast<C>(at);
+      store_element(out, dtype, nest.offsets(i).of[0], value);
+    }
+  }
+};
+
+}  // namespace
+
+static Nest<2> nest_of(const Iteration& loops) {
+  Nest<2> nest;
+  nest.ndim = loops.ndim();
+  for (int d = 0; d < nest.ndim; ++d) {
+    nest.sizes[d] = loops.size(d);
+    nest.strides[0][d] = loops.stride(0, d);
+    nest.strides[1][d] = loops.stride(1, d);
+  }
+  return nest;
+}
+
+template <class Word>
+static void move(const Iteration& loops, const Stream& stream) {
+  const MoveKernel<Word> kernel{loops.inner() * loops.outer(), nest_of(loops),
+                                static_cast<Word*>(loops.block(0).data),
+                                static_cast<const Word*>(loops.block(1).data)};
+  launch(kernel, kernel.elements, stream);
+}
+
+template <class C>
+static void convert(const Iteration& loops, const Stream& stream) {
+  const Block &out = loops.block(0), &in = loops.block(1);
+  const ConvertKernel<C> kernel{
+      loops.inner() * loops.outer(), nest_of(loops), out.data, out.dtype, in.data, in.dtype};
+  launch(kernel, kernel.elements, stream);
+}
+
+/// Copies between blocks on one device.
+static void copy_here(const Block& out, const Block& in) {
+  const Block* const blocks[] = {&out, &in};
+  const Iteration loops("copy", out.shape, blocks, 2);
+  const int64_t elements = loops.inner() * loops.outer();
+  if (elements == 0) return;
+  const Stream stream = current_stream(out.device);
+  if (out.dtype != in.dtype) {
+    const bool integers = !is_floating(in.dtype);
+    if (integers) return convert<int64_t>(loops, stream);
+    return in.dtype == DType::f64 ? convert<double>(loops, stream) : convert<float>(loops, stream);
+  }
+  const size_t size = size_of(out.dtype);
+  if (loops.is_dense(0) && loops.is_dense(1)) {
+    return copy_on_devices(out.data, in.data, static_cast<size_t>(elements) * size, stream);
+  }
+  switch (size) {
+    case 1:
+      return move<uint8_t>(loops, stream);
+    case 2:
+      return move<uint16_t>(loops, stream);
+    case 4:
+      return move<uint32_t>(loops, stream);
+    default:
+      return move<uint64_t>(loops, stream);
+  }
+}
+
+namespace {
+
+/// New dense memory on a device, for the elements of a block.
+class DenseCopy {
+ public:
+  DenseCopy(const Shape& shape, DType dtype, Device device)
+      : memory_(Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), device)),
+        block_(dense_block(memory_->data(), dtype, shape, device)) {}
+  const Block& block() const { return block_; }
+
+ private:
+  Ref<Storage> memory_;
+  Block block_;
+};
+
+}  // namespace
+
+static bool lies_dense(const Block& block, const Block& like) {
+  return block.dtype == like.dtype && block.shape == like.shape && block.is_dense();
+}
+
+static void copy_from_host(const Block& out, const Block& in) {
+  if (!lies_dense(in, out)) {
+    const DenseCopy dense(out.shape, out.dtype, cpu);
+    weft::copy(dense.block(), in);
+    return copy_from_host(out, dense.block());
+  }
+  const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
+  const Stream stream = current_stream(out.device);
+  if (out.is_dense()) return send_to_device(out.data, in.data, bytes, stream);
+  const DenseCopy dense(out.shape, out.dtype, out.device);
+  send_to_device(dense.block().data, in.data, bytes, stream);
+  copy_here(out, dense.block());
+}
+
+static void copy_to_host_from(const Block& out, const Block& in) {
+  if (!lies_dense(in, out)) {
+    const DenseCopy dense(out.shape, out.dtype, in.device);
+    copy_here(dense.block(), in);
+    return copy_to_host_from(out, dense.block());
+  }
+  const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
+  const Stream stream = current_stream(in.device);
+  if (out.is_dense()) return read_from_device(out.data, in.data, bytes, stream);
+  const DenseCopy dense(out.shape, out.dtype, cpu);
+  read_from_device(dense.block().data, in.data, bytes, stream);
+  weft::copy(out, dense.block());
+}
+
+/// Copies across devices, on the receiving one's stream. Later work on `in` waits for it.
+static void copy_across(const Block& out, const Block& in) {
+  if (!lies_dense(in, out)) {
+    const DenseCopy dense(out.shape, out.dtype, in.device);
+    copy_here(dense.block(), in);
+    return copy_across(out, dense.block());
+  }
+  const Stream from = current_stream(in.device), stream = current_stream(out.device);
+  Event::record(from).wait(stream);
+  const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
+  if (out.is_dense()) {
+    copy_on_devices(out.data, in.data, bytes, stream);
+  } else {
+    const DenseCopy dense(out.shape, out.dtype, out.device);
+    copy_on_devices(dense.block().data, in.data, bytes, stream);
+    copy_here(out, dense.block());
+  }
+  Event::record(stream).wait(from);
+}
+
+void copy(const Block& out, const Block& in) {
+  if (out.numel() == 0) return;
+  if (out.device == in.device) return copy_here(out, in);
+  if (in.device.kind == DeviceKind::cpu) return copy_from_host(out, in);
+  if (out.device.kind == DeviceKind::cpu) return copy_to_host_from(out, in);
+  copy_across(out, in);
+}
+
+void transfer(const Block& out, const Block& in) {
+  if (out.numel() == 0) return;
+  const bool to_host = out.device.kind == DeviceKind::cpu;
+  const Block& host = to_host ? out : in;
+  const Block& there = to_host ? in : out;
+  const Stream stream = current_stream(there.device);
+  const auto bytes = static_cast<size_t>(host.numel()) * size_of(host.dtype);
+  if (there.dtype == host.dtype && there.is_dense()) {
+    return to_host ? copy_to_host(out.data, in.data, bytes, stream)
+                   : copy_to_device(out.data, in.data, bytes, stream);
+  }
+  const DenseCopy dense(host.shape, host.dtype, there.device);
+  if (to_host) {
+    copy_here(dense.block(), in);
+    copy_to_host(out.data, dense.block().data, bytes, stream);
+  } else {
+    copy_to_device(dense.block().data, in.data, bytes, stream);
+    copy_here(out, dense.block());
+  }
+}
+
+template <class C>
+static void fill_as(const Block& out, C value) {
+  const Block* const blocks[] = {&out};
+  const Iteration loops("fill", out.shape, blocks, 1);
+  FillKernel<C> kernel{loops.inner() * loops.outer(), {}, value, out.data, out.dtype};
+  kernel.nest.ndim = loops.ndim();
+  for (int d = 0; d < loops.ndim(); ++d) {
+    kernel.nest.sizes[d] = loops.size(d);
+    kernel.nest.strides[0][d] = loops.stride(0, d);
+  }
+  launch(kernel, kernel.elements, current_stream(out.device));
+}
+
+void fill(const Block& out, double value) {
+  const bool whole = compute_dtype(out.dtype) == DType::i64 && out.dtype != DType::boolean;
+  if (whole) return fill_as(out, static_cast<int64_t>(value));
+  fill_as(out, value);
+}
+
+template <class C>
+static void fill_range_as(const Block& out, int dim, double start, double step) {
+  RangeKernel<C> kernel{out.numel(), {}, 1, out.shape[dim], start, step, out.data, out.dtype};
+  kernel.nest.ndim = out.shape.ndim();
+  for (int d = 0; d < out.shape.ndim(); ++d) {
+    kernel.nest.sizes[d] = out.shape[d];
+    kernel.nest.strides[0][d] = out.strides[d];
+    if (d > dim) kernel.step_of_index *= out.shape[d];
+  }
+  launch(kernel, kernel.elements, current_stream(out.device));
+}
+
+void fill_range(const Block& out, int dim, double start, double step) {
+  if (is_floating(out.dtype)) return fill_range_as<double>(out, dim, start, step);
+  fill_range_as<int64_t>(out, dim, start, step);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/embedding/embedding.h"
+
+#include <vector>
+
+#include "src/base/parallel.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/embedding/cuda.h"
+#include "src/kernels/rows/rows.h"
+#include "weft/error.h"
+
+namespace weft {
+
+static void check_table(const char* what, const Block& table, const Rows& rows) {
+  if (table.shape.ndim() == 2 && table.shape[1] == rows.size()) return;
+  fail(what, ": a table of ", table.shape, " for rows of ", rows.size());
+}
+
+/// Returns row `index` of a table.
+static Line table_row(const Block& table, int64_t index) {
+  const int64_t bytes = index * table.strides[0] * static_cast<int64_t>(size_of(table.dtype));
+  return {table.dtype, table.as<char>() + bytes, table.strides[1]};
+}
+
+void gather_rows(const Block& out, const Block& table, const Block& ids, int64_t offset) {
+  if (cuda::kWithCuda && cuda::on_cuda(table)) return cuda::gather_rows(out, table, ids, offset);
+  const Rows rows(out, out.shape.ndim() - 1);
+  const Rows indices = Rows::values("embedding", ids, rows);
+  check_table("embedding", table, rows);
+  const int64_t n = rows.size();
+  const double zero = 0;
+  parallel_for(rows.count(), grain_of(n), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t index = RowValues<int64_t>(indices)[r] - offset;
+      const bool here = index >= 0 && index < table.shape[0];
+      const Line none{DType::f64, const_cast<double*>(&zero), 0};
+      convert_line(rows.line(r), here ? table_row(table, index) : none, n);
+    }
+  });
+}
+
+/// Returns indices into the table, -1 for ids outside it and for `skipped`.
+static std::vector<int64_t> table_indices(const Block& table, const Rows& ids, int64_t offset,
+                                          std::optional<int64_t> skipped) {
+  std::vector<int64_t> indices(static_cast<size_t>(ids.count()));
+  for (size_t r = 0; r < indices.size(); ++r) {
+    const int64_t id = RowValues<int64_t>(ids)[static_cast<int64_t>(r)], index = id - offset;
+    const bool here = index >= 0 && index < table.shape[0] && id != skipped;
+    indices[r] = here ? index : -1;
+  }
+  return indices;
+}
+
+/// Adds rows to a table of dense C. Each thread owns a range of columns, so the order of additions
+/// is fixed.
+template <class C>
+static void scatter_add(C* table, const Rows& rows, const std::vector<int64_t>& indices) {
+  const int64_t n = rows.size();
+  const int64_t grain = std::max<int64_t>(16, grain_of(rows.count()));
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+    std::vector<C> buffer;
+    for (size_t r = 0; r < indices.size(); ++r) {
+      if (indices[r] < 0) continue;
+      Line line = rows.line(static_cast<int64_t>(r));
+      const int64_t bytes = begin * line.stride * static_cast<int64_t>(size_of(line.dtype));
+      line.data = static_cast<char*>(line.data) + bytes;
+      const C* values = static_cast<const C*>(line.data);
+      if (line.dtype != dtype_of<C> || line.stride != 1) {
+        buffer.resize(static_cast<size_t>(end - begin));
+        load_line(buffer.data(), line, end - begin);
+        values = buffer.data();
+      }
+      C* to = table + indices[r] * n + begin;
+#pragma GCC ivdep
+      for (int64_t i = 0; i < end - begin; ++i) to[i] += values[i];
+    }
+  });
+}
+
+void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, int64_t offset,
+                      bool accumulates, std::optional<int64_t> skipped) {
+  if (cuda::kWithCuda && cuda::on_cuda(table)) {
+    return cuda::scatter_add_rows(table, rows, ids, offset, accumulates, skipped);
+  }
+  const Rows in(rows, rows.shape.ndim() - 1);
+  const Rows id_rows = Rows::values("embedding", ids, in);
+  check_table("embedding", table, in);
+  const std::vector<int64_t> indices = table_indices(table, id_rows, offset, skipped);
+  visit_compute_floating("embedding", table.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    if (table.dtype == dtype_of<C> && table.is_dense()) {
+      if (!accumulates) fill(table, 0);
+      return scatter_add(table.as<C>(), in, indices);
+    }
+    std::vector<C> sums(static_cast<size_t>(table.numel()));
+    scatter_add(sums.data(), in, indices);
+    const Block total = dense_block(sums.data(), dtype_of<C>, table.shape);
+    accumulates ? accumulate(table, total) : copy(table, total);
+  });
+}
+
+std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
+                                    std::optional<int64_t> allowed) {
+  if (cuda::kWithCuda && cuda::on_cuda(ids)) return cuda::find_outside(ids, low, high, allowed);
+  const Rows rows(ids, ids.shape.ndim());
+  for (int64_t r = 0; r < rows.count(); ++r) {
+    const int64_t id = RowValues<int64_t>(rows)[r];
+    if ((id < low || id >= high) && id != allowed) return id;
+  }
+  return {};
+}
+
+}  // namespace weft

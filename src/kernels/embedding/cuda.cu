@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/embedding/cuda.h"
+
+#include <limits>
+
+#include "src/device/cuda/capture.h"
+#include "src/kernels/copy/cuda.h"
+#include "src/kernels/reduce/cuda.h"
+#include "src/kernels/rows/device_rows.h"
+#include "src/kernels/rows/row_functors.h"
+#include "src/kernels/sort/cuda.h"
+#include "weft/error.h"
+#include "weft/storage.h"
+
+namespace weft::cuda {
+
+namespace {
+
+/// The rows that ids select in a table, and the block of rows they belong to.
+struct TableSides {
+  RowSide rows, table, ids;
+  int64_t count, size, table_rows, offset;
+};
+
+/// One thread per chunk of a row.
+template <class Line>
+struct GatherRows {
+  TableSides sides;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    const int64_t chunks = sides.size / Line::kN;
+    for (int64_t i = lane.index; i < sides.count * chunks; i += lane.count) {
+      const int64_t r = i / chunks, c = i - r * chunks;
+      const int64_t index = value_of<int64_t>(sides.ids, r) - sides.offset;
+      typename Line::Values values{};
+      if (index >= 0 && index < sides.table_rows) values = Line(sides.table, index).read(c);
+      Line(sides.rows, r).write(c, values);
+    }
+  }
+};
+
+// The rows are sorted by target, so that rows for one table row are a run. The sort is stable and
+// keeps the order of the ids.
+
+/// Computes the target of each row; skipped rows get the number of rows of the table.
+struct FindTargets {
+  TableSides sides;
+  bool skips;
+  int64_t skipped;
+  int64_t* targets;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    for (int64_t r = lane.index; r < sides.count; r += lane.count) {
+      const int64_t id = value_of<int64_t>(sides.ids, r), index = id - sides.offset;
+      const bool here = index >= 0 && index < sides.table_rows && !(skips && id == skipped);
+      targets[r] = here ? index : sides.table_rows;
+    }
+  }
+};
+
+/// Returns how many of n sorted numbers are at most `number`.
+WEFT_DEVICE int64_t count_up_to(const int64_t* sorted, int64_t n, int64_t number) {
+  int64_t low = 0;
+  while (n > 0) {
+    const int64_t half = n / 2;
+    const bool counts = sorted[low + half] <= number;
+    low = counts ? low + half + 1 : low;
+    n = counts ? n - half - 1 : half;
+  }
+  return low;
+}
+
+/// Rows that a thread loads before it adds them.
+constexpr int kRowsAhead = 8;
+
+/// table[target] += rows. A thread block handles a run of equal targets and a part of the columns;
+/// blocks whose row does not start a run exit.
+template <class Line>
+struct AddRuns {
+  TableSides sides;
+  /// The sorted targets, and the index of each one's row.
+  const int64_t *targets, *order;
+  bool accumulate, own;
+  /// Thread blocks that share a run.
+  int64_t parts;
+
+  template <class Team>
+  WEFT_DEVICE void operator()(const Team& team) const {
+    const int64_t first = team.team() / parts, part = team.team() % parts;
+    const int64_t target = targets[first];
+    if (target >= sides.table_rows || (first > 0 && targets[first - 1] == target)) return;
+    const int64_t end = first + count_up_to(targets + first, sides.count - first, target);
+    const int64_t chunks = sides.size / Line::kN, step = parts * team.threads();
+    for (int64_t c = part * team.threads() + team.thread(); c < chunks; c += step) {
+      add_column(target, first, end, c);
+    }
+  }
+
+  /// As on the CPU, sums for `own` tables start from the table's values; others add them last.
+  WEFT_DEVICE void add_column(int64_t target, int64_t first, int64_t end, int64_t c) const {
+    using Values = typename Line::Values;
+    const Line to(sides.table, target);
+    Values sum{};
+    if (accumulate && own) sum = to.read(c);
+    for (int64_t k = first; k < end; k += kRowsAhead) {
+      Values ahead[kRowsAhead];
+      for (int i = 0; i < kRowsAhead; ++i) {
+        if (k + i < end) ahead[i] = Line(sides.rows, order[k + i]).read(c);
+      }
+      for (int i = 0; i < kRowsAhead; ++i) {
+        if (k + i < end) sum = map_chunk(Sum<typename Line::C>{}, sum, ahead[i]);
+      }
+    }
+    if (accumulate && !own) sum = map_chunk(Sum<typename Line::C>{}, to.read(c), sum);
+    to.write(c, sum);
+  }
+};
+
+struct FindOutside {
+  int64_t count, low, high;
+  bool allows;
+  int64_t allowed;
+  RowSide ids;
+  /// The position of each id that is outside, otherwise the maximum.
+  int64_t* found;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    for (int64_t i = lane.index; i < count; i += lane.count) {
+      const int64_t id = value_of<int64_t>(ids, i);
+      const bool outside = (id < low || id >= high) && !(allows && id == allowed);
+      found[i] = outside ? i : std::numeric_limits<int64_t>::max();
+    }
+  }
+};
+
+/// n i64 values on a device.
+struct Numbers {
+  Ref<Storage> memory;
+  Block block;
+  Numbers(int64_t n, Device device)
+      : memory(Storage::allocate(static_cast<size_t>(n) * sizeof(int64_t), device)),
+        block(dense_block(memory->data(), DType::i64, {n}, device)) {}
+  int64_t* data() const { return block.as<int64_t>(); }
+};
+
+}  // namespace
+
+static TableSides table_sides(const Block& rows, const Block& table, const Block& ids,
+                              int64_t offset) {
+  const Rows counted(rows, rows.shape.ndim() - 1);
+  if (table.shape.ndim() != 2 || table.shape[1] != counted.size()) {
+    fail("embedding: a table of ", table.shape, " for rows of ", counted.size());
+  }
+  TableSides sides{RowSide(rows, rows.shape.ndim() - 1),
+                   RowSide(table, 1),
+                   value_side("embedding", ids, counted),
+                   counted.count(),
+                   counted.size(),
+                   table.shape[0],
+                   offset};
+  return sides;
+}
+
+template <class Line>
+static void gather(const TableSides& sides, const Stream& stream) {
+  launch(GatherRows<Line>{sides}, sides.count * (sides.size / Line::kN), stream);
+}
+
+void gather_rows(const Block& out, const Block& table, const Block& ids, int64_t offset) {
+  const TableSides sides = table_sides(out, table, ids, offset);
+  const Stream stream = current_stream(out.device);
+  if (!is_floating(table.dtype)) return gather<AnyLine<int64_t>>(sides, stream);
+  const RowPlan plan = plan_rows("embedding", out.device, sides.count, sides.size,
+                                 {&sides.table, &sides.rows}, {}, 0);
+  visit_lines(plan, [&](auto type) { gather<typename decltype(type)::type>(sides, stream); });
+}
+
+template <class Line>
+static void add_runs(const TableSides& sides, const Numbers& targets, const Numbers& order,
+                     bool accumulate, bool own, const Stream& stream) {
+  constexpr int kThreads = 128;
+  const int64_t chunks = sides.size / Line::kN;
+  const int64_t parts = std::clamp<int64_t>((chunks + kThreads - 1) / kThreads, 1, 64);
+  const AddRuns<Line> kernel{sides, targets.data(), order.data(), accumulate, own, parts};
+  launch_teams<kThreads>(kernel, sides.count * parts, 0, stream);
+}
+
+void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, int64_t offset,
+                      bool accumulate, std::optional<int64_t> skipped) {
+  const TableSides sides = table_sides(rows, table, ids, offset);
+  const RowPlan plan = plan_rows("embedding", table.device, sides.count, sides.size,
+                                 {&sides.table, &sides.rows}, {}, 0);
+  const bool own = table.dtype == compute_dtype(table.dtype) && table.is_dense();
+  if (!accumulate) cuda::fill(table, 0);
+  if (sides.count == 0 || sides.size == 0) return;
+  const Numbers found(sides.count, table.device), targets(sides.count, table.device);
+  const Numbers order(sides.count, table.device);
+  const FindTargets find{sides, skipped.has_value(), skipped.value_or(0), found.data()};
+  launch(find, sides.count, plan.stream);
+  cuda::sort_rows(&targets.block, order.block, found.block, false, 0);
+  visit_lines(plan, [&](auto type) {
+    add_runs<typename decltype(type)::type>(sides, targets, order, accumulate, own, plan.stream);
+  });
+}
+
+std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
+                                    std::optional<int64_t> allowed) {
+  const int64_t count = ids.numel();
+  // The host cannot read results during a capture.
+  if (count == 0 || is_capturing()) return {};
+  const Numbers found(count, ids.device), least(1, ids.device);
+  const RowSide side = RowSide(ids, ids.shape.ndim());
+  const FindOutside find{count, low,         high, allowed.has_value(), allowed.value_or(0),
+                         side,  found.data()};
+  launch(find, count, current_stream(ids.device));
+  cuda::reduce(Reduction::min, least.block, found.block, {0}, 1, false);
+  int64_t at = 0, id = 0;
+  cuda::copy(dense_block(&at, DType::i64, {1}), least.block);
+  if (at == std::numeric_limits<int64_t>::max()) return {};
+  const int64_t element = side.at(at);
+  void* const where = ids.as<char>() + element * static_cast<int64_t>(size_of(ids.dtype));
+  cuda::copy(dense_block(&id, DType::i64, {1}), dense_block(where, ids.dtype, {1}, ids.device));
+  return id;
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/iteration/lines.h"
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+#include <cstring>
+
+namespace weft {
+
+/// Stores bool as a byte: loops over bool do not vectorise.
+template <class T>
+using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+
+template <class To, class From>
+static Stored<To> converted(Stored<From> x) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return static_cast<Compute<From>>(x) != 0;
+  } else if constexpr (is_half<To>) {
+    return To(before_half(x));
+  } else if constexpr (is_half<From>) {
+    return static_cast<To>(static_cast<float>(x));
+  } else if constexpr (std::is_floating_point_v<From> && std::is_same_v<To, uint8_t>) {
+    return static_cast<To>(static_cast<int32_t>(x));
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+/// Converts dense elements with dedicated instructions, eight at a time; returns how many are done.
+template <class To, class From>
+static int64_t convert_halves(To* to, const From* from, int64_t n) {
+  int64_t i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= n; i += 8) {
+    if constexpr (std::is_same_v<From, float16> && std::is_same_v<To, float>) {
+      const auto* halves = reinterpret_cast<const __m128i*>(from + i);
+      _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(halves)));
+    } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float16>) {
+      const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), halves);
+    } else {
+      break;
+    }
+  }
+#endif
+  return i;
+}
+
+template <class To, class From>
+static void convert_elements(void* to_data, int64_t to_stride, const void* from_data,
+                             int64_t from_stride, int64_t n) {
+  if (n <= 0) return;
+  auto* to = static_cast<Stored<To>*>(to_data);
+  const auto* from = static_cast<const Stored<From>*>(from_data);
+  if (to_stride == 1 && from_stride == 1) {
+    if constexpr (std::is_same_v<To, From>) {
+      std::memmove(to, from, static_cast<size_t>(n) * sizeof(To));
+    } else {
+      int64_t i = convert_halves(to, from, n);
+#pragma GCC ivdep
+      for (; i < n; ++i) to[i] = converted<To, From>(from[i]);
+    }
+  } else if (to_stride == 1 && from_stride == 0) {
+    const Stored<To> value = converted<To, From>(from[0]);
+    for (int64_t i = 0; i < n; ++i) to[i] = value;
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i * to_stride] = converted<To, From>(from[i * from_stride]);
+  }
+}
+
+LineConverter line_converter(DType to, DType from) {
+  return visit(to, [&](auto target) -> LineConverter {
+    return visit(from, [](auto source) -> LineConverter {
+      return convert_elements<typename decltype(target)::type, typename decltype(source)::type>;
+    });
+  });
+}
+
+/// Calls move(j, i) for element i of each line j. Prefetches line 0's elements, which start at
+/// `at`, `stride` bytes apart, because each is on another cache line.
+template <class Move>
+static void for_side_by_side(int64_t lines, int64_t n, const void* at, int64_t stride,
+                             const Move& move) {
+  constexpr int64_t kAhead = 16;
+  const char* fetched = static_cast<const char*>(at) + kAhead * stride;
+  if (lines == kSideBySide) {
+    for (int64_t i = 0; i < n; ++i, fetched += stride) {
+      __builtin_prefetch(fetched);
+      for (int64_t j = 0; j < kSideBySide; ++j) move(j, i);
+    }
+  } else {
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < lines; ++j) move(j, i);
+    }
+  }
+}
+
+template <class C>
+void load_side_by_side(C* to, int64_t pitch, const Line& from, int64_t lines, int64_t n) {
+  visit(from.dtype, [&](auto type) {
+    using From = typename decltype(type)::type;
+    const auto* in = static_cast<const Stored<From>*>(from.data);
+    for_side_by_side(lines, n, in, from.stride * int64_t{sizeof(From)}, [&](int64_t j, int64_t i) {
+      to[j * pitch + i] = converted<C, From>(in[i * from.stride + j]);
+    });
+  });
+}
+
+template <class C>
+void store_side_by_side(const Line& to, const C* from, int64_t pitch, int64_t lines, int64_t n) {
+  visit(to.dtype, [&](auto type) {
+    using To = typename decltype(type)::type;
+    auto* out = static_cast<Stored<To>*>(to.data);
+    for_side_by_side(lines, n, out, to.stride * int64_t{sizeof(To)}, [&](int64_t j, int64_t i) {
+      out[i * to.stride + j] = converted<To, C>(from[j * pitch + i]);
+    });
+  });
+}
+
+template void load_side_by_side(float*, int64_t, const Line&, int64_t, int64_t);
+template void load_side_by_side(double*, int64_t, const Line&, int64_t, int64_t);
+template void load_side_by_side(int64_t*, int64_t, const Line&, int64_t, int64_t);
+template void store_side_by_side(const Line&, const float*, int64_t, int64_t, int64_t);
+template void store_side_by_side(const Line&, const double*, int64_t, int64_t, int64_t);
+template void store_side_by_side(const Line&, const int64_t*, int64_t, int64_t, int64_t);
+
+}  // namespace weft

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/map/map.h"
+
+#include <algorithm>
+
+#include "src/base/parallel.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/iteration/iteration.h"
+#include "src/kernels/map/cuda.h"
+
+namespace weft {
+
+/// Elements per call of a loop: converted or gathered data stays in the L1 cache.
+static constexpr int64_t kMapChunk = 1024;
+/// Inner lines shorter than this are gathered several at a time.
+static constexpr int64_t kShortLine = 256;
+static constexpr int kMaxMapBlocks = kMaxMapInputs + 2;
+static_assert(kMaxMapBlocks <= kMaxIterated);
+
+/// A map and the loop chosen for it. Blocks are the results, then the operands.
+struct Mapping {
+  MapLoop loop;
+  const void* functor;
+  const Block* blocks[kMaxMapBlocks];
+  /// The dtype in which the loop reads or writes each block.
+  DType loop_dtypes[kMaxMapBlocks];
+  int results, count;
+};
+
+DType map_dtype(const Block* const* ins, int operands, const Block& out) {
+  if (operands == 0) return compute_dtype(out.dtype);
+  bool floating = false;
+  for (int i = 0; i < operands; ++i) {
+    if (ins[i]->dtype == DType::f64) return DType::f64;
+    floating |= is_floating(ins[i]->dtype);
+  }
+  return floating ? DType::f32 : DType::i64;
+}
+
+static MapLoop loop_for(const char* what, const MapLoops& loops, DType dtype) {
+  if (dtype == DType::i64) {
+    if (!loops.on_cpu.i64) fail(what, ": the operands are integers; it needs floating ones");
+    return loops.on_cpu.i64;
+  }
+  if (!loops.on_cpu.f32) fail(what, ": the operands are ", dtype, "; it needs integers");
+  return dtype == DType::f64 ? loops.on_cpu.f64 : loops.on_cpu.f32;
+}
+
+/// Calls the loop on dense elements [begin, end) of all blocks, without buffers.
+static void run_dense(const Mapping& mapping, int64_t begin, int64_t end) {
+  void* pointers[kMaxMapBlocks];
+  for (int i = 0; i < mapping.count; ++i) {
+    const Block& block = *mapping.blocks[i];
+    pointers[i] =
+        static_cast<char*>(block.data) + begin * static_cast<int64_t>(size_of(block.dtype));
+  }
+  mapping.loop(mapping.functor, pointers, pointers + mapping.results, end - begin);
+}
+
+/// `length` elements of each of `lines` inner lines, for one call of the loop.
+struct MapChunk {
+  int64_t outer, inner, lines, length;
+};
+
+static bool is_direct(const Mapping& mapping, const Iteration& loops, int block,
+                      const MapChunk& chunk) {
+  if (mapping.blocks[block]->dtype != mapping.loop_dtypes[block]) return false;
+  if (chunk.lines == 1) return loops.inner_stride(block) == 1;
+  return chunk.length == loops.inner() && loops.is_dense(block);
+}
+
+/// Buffers of a chunk for blocks that are not dense or have another dtype than the loop.
+struct MapBuffers {
+  alignas(64) std::byte memory[kMaxMapBlocks][kMapChunk * sizeof(double)];
+  bool used[kMaxMapBlocks];
+
+  Line line(const Mapping& mapping, int block, int64_t element) {
+    const DType dtype = mapping.loop_dtypes[block];
+    return {dtype, memory[block] + element * static_cast<int64_t>(size_of(dtype))};
+  }
+};
+
+/// Moves a transposed block between its memory and `dense`, several adjacent lines at a time;
+/// returns false, with nothing done, when the chunk's lines are not adjacent.
+static bool move_side_by_side(const Iteration& loops, int block, const MapChunk& chunk,
+                              const Line& dense, bool stores) {
+  if (!loops.is_transposed(block) || chunk.lines == 1 || dense.dtype == DType::boolean) {
+    return false;
+  }
+  const int64_t plane = loops.size(loops.ndim() - 2);
+  if (chunk.outer % plane + chunk.lines > plane) return false;
+  visit_compute(dense.dtype, [&](auto type) {
+    auto* elements = static_cast<typename decltype(type)::type*>(dense.data);
+    for (int64_t j = 0; j < chunk.lines; j += kSideBySide, elements += kSideBySide * chunk.length) {
+      const Line line = loops.line(block, chunk.outer + j, chunk.inner);
+      const int64_t lines = std::min(kSideBySide, chunk.lines - j);
+      if (stores) {
+        store_side_by_side(line, elements, chunk.length, lines, chunk.length);
+      } else {
+        load_side_by_side(elements, chunk.length, line, lines, chunk.length);
+      }
+    }
+  });
+  return true;
+}
+
+/// Copies blocks [first, last) between their memory and the buffers.
+static void move_chunk(const Mapping& mapping, LineWalk walk, const MapChunk& chunk,
+                       MapBuffers& buffers, int first, int last) {
+  bool moved[kMaxMapBlocks];
+  for (int i = first; i < last; ++i) {
+    moved[i] =
+        !buffers.used[i] ||
+        move_side_by_side(walk.loops(), i, chunk, buffers.line(mapping, i, 0), i < mapping.results);
+  }
+  if (std::all_of(moved + first, moved + last, [](bool is) { return is; })) return;
+  for (int64_t j = 0; j < chunk.lines; ++j, walk.next()) {
+    for (int i = first; i < last; ++i) {
+      if (moved[i]) continue;
+      const Line dense = buffers.line(mapping, i, j * chunk.length);
+      if (i < mapping.results) {
+        convert_line(walk.line(i), dense, chunk.length);
+      } else {
+        convert_line(dense, walk.line(i), chunk.length);
+      }
+    }
+  }
+}
+
+/// Calls the loop on one chunk.
+static void run_chunk(const Mapping& mapping, const Iteration& loops, const MapChunk& chunk) {
+  MapBuffers buffers;
+  void* pointers[kMaxMapBlocks];
+  const LineWalk walk(loops, chunk.outer, chunk.inner);
+  for (int i = 0; i < mapping.count; ++i) {
+    buffers.used[i] = !is_direct(mapping, loops, i, chunk);
+    pointers[i] = buffers.used[i] ? buffers.memory[i] : walk.line(i).data;
+  }
+  move_chunk(mapping, walk, chunk, buffers, mapping.results, mapping.count);
+  mapping.loop(mapping.functor, pointers, pointers + mapping.results, chunk.lines * chunk.length);
+  move_chunk(mapping, walk, chunk, buffers, 0, mapping.results);
+}
+
+/// Chooses the lines and the length of chunks: several whole lines when they are short, adjacent
+/// lines when a block is transposed, otherwise one line.
+static MapChunk chunk_of(const Mapping& mapping, const Iteration& loops) {
+  const int64_t inner = loops.inner();
+  if (inner < kShortLine) return {0, 0, kMapChunk / inner, inner};
+  for (int i = 0; i < mapping.count; ++i) {
+    if (loops.is_transposed(i)) return {0, 0, kSideBySide, kMapChunk / kSideBySide};
+  }
+  return {0, 0, 1, kMapChunk};
+}
+
+static void run_strided(const char* what, const Mapping& mapping) {
+  const Iteration loops(what, mapping.blocks[0]->shape, mapping.blocks, mapping.count);
+  const int64_t inner = loops.inner(), outer = loops.outer();
+  if (inner * outer == 0) return;
+  const MapChunk whole = chunk_of(mapping, loops);
+  const int64_t across = (inner + whole.length - 1) / whole.length;
+  const int64_t down = (outer + whole.lines - 1) / whole.lines;
+  parallel_for(across * down, grain_of(whole.lines * whole.length),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   MapChunk chunk = whole;
+                   chunk.outer = i / across * whole.lines;
+                   chunk.inner = i % across * whole.length;
+                   chunk.lines = std::min(whole.lines, outer - chunk.outer);
+                   chunk.length = std::min(whole.length, inner - chunk.inner);
+                   run_chunk(mapping, loops, chunk);
+                 }
+               });
+}
+
+void run_map(const char* what, const MapLoops& loops, const void* functor, const Block* const* outs,
+             int results, const Block* const* ins, int operands) {
+  if (cuda::kWithCuda && cuda::on_cuda(*outs[0])) {
+    return cuda::run_map(what, loops, functor, outs, results, ins, operands);
+  }
+  const DType dtype = map_dtype(ins, operands, *outs[0]);
+  const DType result = loops.gives_bool ? DType::boolean : dtype;
+  Mapping mapping;
+  mapping.loop = loop_for(what, loops, dtype);
+  mapping.functor = functor;
+  mapping.results = results;
+  mapping.count = results + operands;
+  const Shape& shape = outs[0]->shape;
+  bool simple = true;
+  for (int i = 0; i < mapping.count; ++i) {
+    const Block& block = i < results ? *outs[i] : *ins[i - results];
+    mapping.blocks[i] = &block;
+    mapping.loop_dtypes[i] = i < results ? result : dtype;
+    if (i < results && block.shape != shape)
+      fail(what, ": results of ", shape, " and ", block.shape);
+    simple &= block.dtype == mapping.loop_dtypes[i] && block.shape == shape && block.is_dense();
+  }
+  if (!simple) return run_strided(what, mapping);
+  parallel_for(shape.product(), kParallelGrain,
+               [&](int64_t begin, int64_t end) { run_dense(mapping, begin, end); });
+}
+
+}  // namespace weft

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/map/cuda.h"
+
+#include "src/device/cuda/streams.h"
+#include "src/kernels/iteration/iteration.h"
+#include "weft/error.h"
+
+namespace weft::cuda {
+
+static MapLaunch launch_for(const char* what, const MapLoops& loops, DType dtype) {
+  if (dtype == DType::i64) {
+    if (!loops.on_cuda.i64) fail(what, ": the operands are integers; it needs floating ones");
+    return loops.on_cuda.i64;
+  }
+  if (!loops.on_cuda.f32) fail(what, ": the operands are ", dtype, "; it needs integers");
+  return dtype == DType::f64 ? loops.on_cuda.f64 : loops.on_cuda.f32;
+}
+
+static bool starts_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
+
+static DeviceMap device_map(const Iteration& loops, int results) {
+  DeviceMap map{};
+  map.ndim = loops.ndim();
+  map.elements = loops.inner() * loops.outer();
+  map.results = results;
+  map.count = loops.count();
+  map.dtype = loops.block(0).dtype;
+  map.uniform = true;
+  for (int d = 0; d < map.ndim; ++d) map.sizes[d] = loops.size(d);
+  for (int s = 0; s < map.count; ++s) {
+    const Block& block = loops.block(s);
+    map.sides[s].data = block.data;
+    map.sides[s].dtype = block.dtype;
+    for (int d = 0; d < map.ndim; ++d) map.sides[s].strides[d] = loops.stride(s, d);
+    map.uniform &= block.dtype == map.dtype && loops.is_dense(s) && starts_aligned(block.data);
+  }
+  return map;
+}
+
+void run_map(const char* what, const MapLoops& loops, const void* functor, const Block* const* outs,
+             int results, const Block* const* ins, int operands) {
+  const Block* blocks[kMaxMapSides];
+  for (int i = 0; i < results; ++i) blocks[i] = outs[i];
+  for (int i = 0; i < operands; ++i) blocks[results + i] = ins[i];
+  const Device device = outs[0]->device;
+  for (int i = 0; i < results + operands; ++i) {
+    if (blocks[i]->device == device) continue;
+    fail(what, ": blocks on ", device, " and on ", blocks[i]->device);
+  }
+  const MapLaunch launch = launch_for(what, loops, map_dtype(ins, operands, *outs[0]));
+  const Iteration iteration(what, outs[0]->shape, blocks, results + operands);
+  launch(functor, device_map(iteration, results), current_stream(device));
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+
+#include "src/base/numeric.h"
+#include "src/kernels/map/device_map.h"
+#include "weft/block.h"
+#include "weft/stream.h"
+
+// Kernels are compiled by nvcc, or by this compiler for the emulated device.
+#if defined(__CUDACC__) || defined(WEFT_CUDA_EMULATED)
+#define WEFT_COMPILES_KERNELS
+#include "src/kernels/map/cuda_kernel.h"
+#endif
+
+namespace weft {
+
+/// The two results of a functor for map_pair.
+template <class T>
+struct Pair {
+  T first, second;
+};
+
+/// A functor's loop over n dense elements of one compute type.
+using MapLoop = void (*)(const void* functor, void* const* out, const void* const* in, int64_t n);
+
+/// Queues a functor's kernel for one compute type.
+using MapLaunch = void (*)(const void* functor, const cuda::DeviceMap& map, const Stream& stream);
+
+/// A functor's loops by compute type; null for types it does not support.
+template <class Loop>
+struct LoopsByType {
+  Loop f32 = nullptr, f64 = nullptr, i64 = nullptr;
+};
+
+/// A functor as run_map sees it: its loops on the CPU, its kernels (none in builds without CUDA),
+/// and the dtypes of its results.
+struct MapLoops {
+  LoopsByType<MapLoop> on_cpu;
+  LoopsByType<MapLaunch> on_cuda;
+  /// The functor returns bool, whatever type it computes in.
+  bool gives_bool = false;
+};
+
+inline constexpr int kMaxMapInputs = 6;
+static_assert(kMaxMapInputs + 2 <= cuda::kMaxMapSides);
+
+/// Runs the loop for the operands' dtypes over all elements of the results, which have one shape;
+/// the operands broadcast to it (aligned from the right; missing dims have size 1).
+void run_map(const char* what, const MapLoops& loops, const void* functor, const Block* const* outs,
+             int results, const Block* const* ins, int operands);
+
+/// Returns the dtype that the operands are computed in: f32, f64 or i64.
+DType map_dtype(const Block* const* ins, int operands, const Block& out);
+
+inline namespace WEFT_COMPILER {
+
+template <class C, int>
+using Repeat = C;
+
+/// Results go to `out[0]` or, for a Pair, to `out[0]` and `out[1]`.
+template <class F, class C, int... kIn>
+void map_loop(const void* functor, void* const* out, const void* const* in, int64_t n) {
+  const F f = *static_cast<const F*>(functor);
+  using R = decltype(f(Repeat<C, kIn>()...));
+  if constexpr (std::is_same_v<R, Pair<C>>) {
+    auto* first = static_cast<C*>(out[0]);
+    auto* second = static_cast<C*>(out[1]);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+      const Pair<C> pair = f(static_cast<const C*>(in[kIn])[i]...);
+      first[i] = pair.first;
+      second[i] = pair.second;
+    }
+  } else {
+    auto* result = static_cast<R*>(out[0]);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) result[i] = f(static_cast<const C*>(in[kIn])[i]...);
+  }
+}
+
+/// The dtypes that a functor supports.
+enum class MapDomain { any, floating, integer };
+
+template <class F, MapDomain kDomain, int... kIn>
+MapLoops map_loops(std::integer_sequence<int, kIn...>) {
+  MapLoops loops;
+  if constexpr (kDomain != MapDomain::integer) {
+    loops.on_cpu.f32 = map_loop<F, float, kIn...>;
+    loops.on_cpu.f64 = map_loop<F, double, kIn...>;
+#ifdef WEFT_COMPILES_KERNELS
+    loops.on_cuda.f32 = cuda::launch_map<F, float, kIn...>;
+    loops.on_cuda.f64 = cuda::launch_map<F, double, kIn...>;
+#endif
+    loops.gives_bool =
+        std::is_same_v<decltype(std::declval<const F&>()(Repeat<float, kIn>()...)), bool>;
+  }
+  if constexpr (kDomain != MapDomain::floating) {
+    loops.on_cpu.i64 = map_loop<F, int64_t, kIn...>;
+#ifdef WEFT_COMPILES_KERNELS
+    loops.on_cuda.i64 = cuda::launch_map<F, int64_t, kIn...>;
+#endif
+  }
+  return loops;
+}
+
+template <MapDomain kDomain, class F, class... In>
+void map_with(const char* what, const F& f, const Block* const* outs, int results,
+              const In&... in) {
+  static_assert(sizeof...(In) <= kMaxMapInputs);
+  static_assert(std::is_trivially_copyable_v<F>, "a functor goes to devices as it is");
+  const Block* const ins[] = {&in...};
+  const MapLoops loops =
+      map_loops<F, kDomain>(std::make_integer_sequence<int, int{sizeof...(In)}>());
+  run_map(what, loops, &f, outs, results, ins, int{sizeof...(In)});
+}
+
+/// out[i] = f(in[i]...), element by element. `f` is a functor on scalars: a trivially copyable
+/// struct with `template <class T> WEFT_FN T operator()(T...) const` (or a bool result). It is
+/// called with float when the promoted dtype of the operands is f32, bf16 or f16, with double for
+/// f64, and with int64_t for integers and bool. Operands are converted to that type and broadcast
+/// to out's shape, the result is converted to out's dtype; any strides. `out` may be an operand, at
+/// the same address.
+template <class F, class... In>
+void map(const F& f, const Block& out, const In&... in) {
+  const Block* const outs[] = {&out};
+  map_with<MapDomain::any>("map", f, outs, 1, in...);
+}
+
+/// The same for functors that support floating dtypes only; std::invalid_argument for integers.
+template <class F, class... In>
+void map_floating(const F& f, const Block& out, const In&... in) {
+  const Block* const outs[] = {&out};
+  map_with<MapDomain::floating>("map", f, outs, 1, in...);
+}
+
+/// The same for functors that support integers only; std::invalid_argument for floating dtypes.
+template <class F, class... In>
+void map_integer(const F& f, const Block& out, const In&... in) {
+  const Block* const outs[] = {&out};
+  map_with<MapDomain::integer>("map", f, outs, 1, in...);
+}
+
+/// The same for functors of floating dtypes that return a Pair<T> of two results.
+template <class F, class... In>
+void map_pair(const F& f, const Block& first, const Block& second, const In&... in) {
+  const Block* const outs[] = {&first, &second};
+  map_with<MapDomain::floating>("map", f, outs, 2, in...);
+}
+
+}  // namespace WEFT_COMPILER
+}  // namespace weft

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "src/base/numeric.h"
+
+namespace weft {
+
+// Branch-free functions for kernels, so that loops over them vectorise. The float versions are
+// implemented here, with coefficients fitted to the least relative error; `ulp` is the greatest
+// error that tests measure, in units in the last place of the result. The double versions call the
+// C library. All are inlined even without optimisation: the linker would merge copies of one
+// function compiled with and without FMA contraction.
+#define WEFT_MATH [[gnu::always_inline]] WEFT_FN inline
+
+/// p * 2^n for n in [-252, 254]; p in [0.5, 2]. Multiplies by two factors, so that denormal results
+/// are rounded once.
+WEFT_MATH float times_power_of_two(float p, int32_t n) {
+  const int32_t half = n >> 1;
+  const float first = std::bit_cast<float>((half + 127) << 23);
+  const float second = std::bit_cast<float>((n - half + 127) << 23);
+  return p * first * second;
+}
+
+/// The integer nearest to x, for |x| < 2^22: the addition leaves it in the low bits of the word.
+struct NearestInteger {
+  float value;
+  int32_t n;
+};
+WEFT_MATH NearestInteger nearest_integer(float x) {
+  const float shifted = x + 0x1.8p23f;
+  return {shifted - 0x1.8p23f, std::bit_cast<int32_t>(shifted) - 0x4b400000};
+}
+
+/// 1 ulp.
+WEFT_MATH float exp(float x) {
+  // Results of 0 are handled separately: denormals on the way would cost a hundred cycles each.
+  const bool vanishes = x < -104.0f;
+  const float low = vanishes ? 0.0f : x;
+  const float clamped = low > 89.0f ? 89.0f : low;
+  const NearestInteger n = nearest_integer(clamped * 0x1.715476p0f);
+  const float r = (clamped - n.value * 0x1.62e4p-1f) - n.value * 0x1.7f7d1cp-20f;
+  float q = 0x1.6a4f28p-10f;
+  q = q * r + 0x1.123980p-7f;
+  q = q * r + 0x1.5558aep-5f;
+  q = q * r + 0x1.555492p-3f;
+  q = q * r + 0x1.fffffcp-2f;
+  const float value = times_power_of_two(1.0f + (r + r * r * q), n.n);
+  return vanishes ? 0.0f : value;
+}
+WEFT_MATH double exp(double x) { return ::exp(x); }
+
+/// 1 ulp.
+WEFT_MATH float log(float x) {
+  const bool denormal = x < 0x1p-126f;
+  const float normal = denormal ? x * 0x1p23f : x;
+  // Chooses the exponent so that the fraction lies in [sqrt(1/2), sqrt(2)).
+  const uint32_t bits = std::bit_cast<uint32_t>(normal) - 0x3f3504f3u;
+  const int32_t exponent = static_cast<int32_t>(bits) >> 23;
+  const float f = std::bit_cast<float>((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+  const float e = static_cast<float>(exponent - (denormal ? 23 : 0));
+  float p = 0x1.14760cp-4f;
+  p = p * f - 0x1.de02bcp-4f;
+  p = p * f + 0x1.e6bf3ap-4f;
+  p = p * f - 0x1.fc2886p-4f;
+  p = p * f + 0x1.233ba8p-3f;
+  p = p * f - 0x1.555c46p-3f;
+  p = p * f + 0x1.99a476p-3f;
+  p = p * f - 0x1.000006p-2f;
+  p = p * f + 0x1.555548p-2f;
+  const float square = f * f;
+  const float small = (p * f * square + e * 0x1.7f7d1cp-20f) - 0.5f * square;
+  const float finite = e * 0x1.62e4p-1f + (f + small);
+  const float positive = x > 0x1.fffffep127f ? x : finite;
+  const float not_zero = x > 0 ? positive : std::bit_cast<float>(0x7fc00000);
+  return x == 0 ? std::bit_cast<float>(0xff800000) : not_zero;
+}
+WEFT_MATH double log(double x) { return ::log(x); }
+
+/// 2.5 ulp.
+WEFT_MATH float sigmoid(float x) {
+  const float e = exp(x > 0 ? -x : x);
+  return (x > 0 ? 1.0f : e) / (1.0f + e);
+}
+WEFT_MATH double sigmoid(double x) {
+  const double e = ::exp(-std::fabs(x));
+  return (x > 0 ? 1.0 : e) / (1.0 + e);
+}
+
+/// 2 ulp.
+WEFT_MATH float tanh(float x) {
+  const float t = std::fabs(x);
+  const float large = 1.0f - 2.0f / (exp(2.0f * t) + 1.0f);
+  const float s = x * x;
+  float p = -0x1.99565ep-8f;
+  p = p * s + 0x1.58ec78p-6f;
+  p = p * s - 0x1.b91f20p-5f;
+  p = p * s + 0x1.110cf0p-3f;
+  p = p * s - 0x1.55554ap-2f;
+  const float small = t + t * s * p;
+  return std::copysign(t < 0.55f ? small : large, x);
+}
+WEFT_MATH double tanh(double x) { return ::tanh(x); }
+
+/// 2 ulp.
+WEFT_MATH float erf(float x) {
+  const float t = std::fabs(x);
+  const float s = x * x;
+  float p = -0x1.38f79ep-11f;
+  p = p * s + 0x1.46fa2cp-8f;
+  p = p * s - 0x1.b6817cp-6f;
+  p = p * s + 0x1.ce19e4p-4f;
+  p = p * s - 0x1.8126e4p-2f;
+  p = p * s + 0x1.06eba6p-3f;
+  const float small = t + t * p;
+  const float u = t > 4.0f ? 4.0f : t;
+  float q = 0x1.7f5b8cp-17f;
+  q = q * u - 0x1.548476p-12f;
+  q = q * u + 0x1.de754ep-9f;
+  q = q * u - 0x1.859754p-6f;
+  q = q * u + 0x1.b339c6p-4f;
+  q = q * u + 0x1.453104p-1f;
+  q = q * u + 0x1.20ef4cp0f;
+  const float large = 1.0f - exp(-q * u);
+  return std::copysign(t < 0.928f ? small : large, x);
+}
+WEFT_MATH double erf(double x) { return ::erf(x); }
+
+/// Sine or cosine of r + quadrant * pi / 2, |r| <= pi / 4.
+WEFT_MATH float sine_in_quadrant(float r, uint32_t quadrant) {
+  const float s = r * r;
+  float p = 0x1.7c3226p-19f;
+  p = p * s - 0x1.a0595ep-13f;
+  p = p * s + 0x1.111174p-7f;
+  p = p * s - 0x1.555556p-3f;
+  const float sine = r + r * s * p;
+  float q = 0x1.99e816p-16f;
+  q = q * s - 0x1.6c0c28p-10f;
+  q = q * s + 0x1.55554ap-5f;
+  const float cosine = 1.0f - 0.5f * s + s * s * q;
+  const float value = (quadrant & 1) ? cosine : sine;
+  return (quadrant & 2) ? -value : value;
+}
+
+/// x - n * pi / 2 and n, reduced in double; accurate enough for |x| <= 10^6.
+struct Quadrant {
+  float r;
+  uint32_t n;
+};
+WEFT_MATH Quadrant quadrant_of(float x) {
+  const double wide = static_cast<double>(x);
+  const double shifted = wide * 0x1.45f306dc9c883p-1 + 0x1.8p52;
+  const double n = shifted - 0x1.8p52;
+  const double r = (wide - n * 0x1.921fb544p0) - n * 0x1.0b4611a626331p-34;
+  return {static_cast<float>(r), static_cast<uint32_t>(std::bit_cast<uint64_t>(shifted))};
+}
+
+/// 2 ulp for |x| <= 10^6; NaN for infinities.
+WEFT_MATH float sin(float x) {
+  const Quadrant q = quadrant_of(x);
+  return sine_in_quadrant(q.r, q.n);
+}
+WEFT_MATH double sin(double x) { return ::sin(x); }
+
+/// 2 ulp for |x| <= 10^6; NaN for infinities.
+WEFT_MATH float cos(float x) {
+  const Quadrant q = quadrant_of(x);
+  return sine_in_quadrant(q.r, q.n + 1);
+}
+WEFT_MATH double cos(double x) { return ::cos(x); }
+
+/// log2 of a positive finite float, to 2^-44 relative.
+WEFT_MATH double log2_wide(float x) {
+  const int64_t bits = std::bit_cast<int64_t>(static_cast<double>(x)) - 0x3fe6a09e667f3bcd;
+  const double m = std::bit_cast<double>((bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd);
+  const double s = (m - 1.0) / (m + 1.0);
+  const double z = s * s;
+  double p = 0x1.21b0ef293ac89p-2;
+  p = p * z + 0x1.479555d2347dfp-2;
+  p = p * z + 0x1.a61a2eccc2c29p-2;
+  p = p * z + 0x1.2776c2933984cp-1;
+  p = p * z + 0x1.ec709dc53c6e0p-1;
+  p = p * z + 0x1.71547652b8251p+1;
+  return static_cast<double>(bits >> 52) + s * p;
+}
+
+/// 2^z, to 2^-34 relative, for |z| <= 1000.
+WEFT_MATH double exp2_wide(double z) {
+  const double shifted = z + 0x1.8p52;
+  const double f = z - (shifted - 0x1.8p52);
+  double p = 0x1.fe1772c057d9bp-17;
+  p = p * f + 0x1.446a1fac35de7p-13;
+  p = p * f + 0x1.5d8a7092abdbfp-10;
+  p = p * f + 0x1.3b29dc40f9d9cp-7;
+  p = p * f + 0x1.c6b08aaf2791fp-5;
+  p = p * f + 0x1.ebfbe0a4be68ep-3;
+  p = p * f + 0x1.62e42ff1162c4p-1;
+  p = p * f + 0x1.ffffffffabbcfp-1;
+  const int64_t n = std::bit_cast<int64_t>(shifted) - 0x4338000000000000;
+  return p * std::bit_cast<double>((n + 1023) << 52);
+}
+
+/// 1 ulp; special values as in C.
+WEFT_MATH float pow(float x, float y) {
+  constexpr float kInfinity = std::bit_cast<float>(0x7f800000);
+  const float magnitude = std::fabs(x);
+  const bool finite = magnitude > 0 && magnitude < kInfinity;
+  const double product = static_cast<double>(y) * log2_wide(finite ? magnitude : 1.0f);
+  const double low = product < -200.0 ? -200.0 : product;
+  const float power = static_cast<float>(exp2_wide(low > 200.0 ? 200.0 : low));
+  // Powers of zero and infinity, which have no finite logarithm.
+  const float grown = (magnitude == 0) == (y > 0) ? 0.0f : kInfinity;
+  const float edge = magnitude == magnitude ? grown : magnitude;
+  const float value = finite ? power : edge;
+  const float half = 0.5f * y;
+  const bool integer = y == std::trunc(y);
+  const bool odd = integer && half != std::trunc(half);
+  const bool negative = std::signbit(x);
+  const float signed_value = negative && odd ? -value : value;
+  const bool undefined = x < 0 && x > -kInfinity && !integer && std::fabs(y) < kInfinity;
+  const float known = undefined ? std::bit_cast<float>(0x7fc00000) : signed_value;
+  const float result = y != y ? y : known;
+  const bool one = y == 0 || x == 1.0f || (x == -1.0f && std::fabs(y) == kInfinity);
+  return one ? 1.0f : result;
+}
+WEFT_MATH double pow(double x, double y) { return ::pow(x, y); }
+
+/// Correctly rounded.
+WEFT_MATH float sqrt(float x) { return ::sqrtf(x); }
+WEFT_MATH double sqrt(double x) { return ::sqrt(x); }
+/// 1.5 ulp.
+WEFT_MATH float rsqrt(float x) { return 1.0f / ::sqrtf(x); }
+WEFT_MATH double rsqrt(double x) { return 1.0 / ::sqrt(x); }
+
+WEFT_MATH float abs(float x) { return std::fabs(x); }
+WEFT_MATH double abs(double x) { return std::fabs(x); }
+WEFT_MATH int64_t abs(int64_t x) { return x < 0 ? -x : x; }
+
+inline namespace WEFT_COMPILER {
+
+/// The greater of two values; NaN when either is NaN.
+template <class T>
+WEFT_MATH T maximum_of(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+
+/// The lesser of two values; NaN when either is NaN.
+template <class T>
+WEFT_MATH T minimum_of(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+
+}  // namespace WEFT_COMPILER
+
+#undef WEFT_MATH
+
+}  // namespace weft

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#include "src/kernels/math/math.h"
+
+namespace weft {
+
+// Scalar reductions: the result for no elements, the value of an element, and the combination of
+// two values.
+
+struct SumOf {
+  template <class T>
+  WEFT_FN static constexpr T identity() {
+    return T(0);
+  }
+  template <class T>
+  WEFT_FN static T element(T x) {
+    return x;
+  }
+  template <class T>
+  WEFT_FN static T combine(T a, T b) {
+    // Integers wrap.
+    if constexpr (std::is_same_v<T, int64_t>) {
+      return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+    } else {
+      return a + b;
+    }
+  }
+};
+
+struct SquaresOf : SumOf {
+  template <class T>
+  WEFT_FN static T element(T x) {
+    return x * x;
+  }
+};
+
+struct ProductOf : SumOf {
+  template <class T>
+  WEFT_FN static constexpr T identity() {
+    return T(1);
+  }
+  template <class T>
+  WEFT_FN static T combine(T a, T b) {
+    if constexpr (std::is_same_v<T, int64_t>) {
+      return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+
+struct GreatestOf : SumOf {
+  template <class T>
+  WEFT_FN static constexpr T identity() {
+    if constexpr (std::is_floating_point_v<T>) return -std::numeric_limits<T>::infinity();
+    return std::numeric_limits<T>::lowest();
+  }
+  template <class T>
+  WEFT_FN static T combine(T a, T b) {
+    return maximum_of(a, b);
+  }
+};
+
+struct LeastOf : SumOf {
+  template <class T>
+  WEFT_FN static constexpr T identity() {
+    if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::infinity();
+    return std::numeric_limits<T>::max();
+  }
+  template <class T>
+  WEFT_FN static T combine(T a, T b) {
+    return minimum_of(a, b);
+  }
+};
+
+/// Any is the maximum of zeros and ones, all is the minimum.
+struct AnyOf : SumOf {
+  template <class T>
+  WEFT_FN static T element(T x) {
+    return x != T(0) ? T(1) : T(0);
+  }
+  template <class T>
+  WEFT_FN static T combine(T a, T b) {
+    return a > b ? a : b;
+  }
+};
+
+struct AllOf : AnyOf {
+  template <class T>
+  WEFT_FN static constexpr T identity() {
+    return T(1);
+  }
+  template <class T>
+  WEFT_FN static T combine(T a, T b) {
+    return a < b ? a : b;
+  }
+};
+
+}  // namespace weft

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/matmul/cuda.h"
+
+#include "src/device/cuda/streams.h"
+#include "src/device/kernel/elements.h"
+#include "src/device/kernel/launch.h"
+
+namespace weft::cuda {
+
+namespace {
+
+/// One thread per element of the result.
+template <class C>
+struct PlainProduct {
+  BatchedProduct batch;
+  int64_t elements;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    const Product& p = batch.each;
+    for (int64_t i = lane.index; i < elements; i += lane.count) {
+      const int64_t n = i % p.n, m = i / p.n % p.m;
+      int64_t a = m * p.a.row, b = n * p.b.column, c = m * p.c.row + n * p.c.column;
+      int64_t index = i / (p.n * p.m);
+      for (int d = 0; d < batch.ndim; ++d) {
+        const int64_t at = index % batch.dims[d].size;
+        index /= batch.dims[d].size;
+        a += at * batch.dims[d].a;
+        b += at * batch.dims[d].b;
+        c += at * batch.dims[d].c;
+      }
+      C sum = C(0);
+      for (int64_t k = 0; k < p.k; ++k) {
+        sum = sum + load_element<C>(p.a.data, p.a.dtype, a + k * p.a.column) *
+                        load_element<C>(p.b.data, p.b.dtype, b + k * p.b.row);
+      }
+      if (p.bias) sum = sum + load_element<C>(p.bias, p.bias_dtype, n);
+      if (p.beta != 0) {
+        sum = sum + static_cast<C>(p.beta) * load_element<C>(p.c.data, p.c.dtype, c);
+      }
+      store_element(p.c.data, p.c.dtype, c, sum);
+    }
+  }
+};
+
+}  // namespace
+
+template <class C>
+static void multiply_plainly(const BatchedProduct& batch, const Stream& stream) {
+  const int64_t elements = batch.count() * batch.each.m * batch.each.n;
+  launch(PlainProduct<C>{batch, elements}, elements, stream);
+}
+
+void multiply(const BatchedProduct& batch, Device device) {
+  if (batch.count() * batch.each.m * batch.each.n == 0) return;
+  if (multiply_by_cublaslt(batch, device)) return;
+  const Stream stream = current_stream(device);
+  switch (compute_dtype(batch.each.a.dtype)) {
+    case DType::f32:
+      return multiply_plainly<float>(batch, stream);
+    case DType::f64:
+      return multiply_plainly<double>(batch, stream);
+    default:
+      return multiply_plainly<int64_t>(batch, stream);
+  }
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/kernels/matmul/batched_product.h"
+#include "weft/device.h"
+
+namespace weft::cuda {
+
+/// Queues the products on the current stream of `device`, which holds their memory: by cuBLASLt, or
+/// by a plain kernel when it has no algorithm for them (integers, unsupported strides).
+void multiply(const BatchedProduct& batch, Device device);
+
+/// Returns whether the products are for cuBLASLt, and creates its descriptors, for checks without a
+/// device. std::runtime_error when it rejects one.
+bool is_described_by_cublaslt(const BatchedProduct& batch);
+
+/// Computes them by cuBLASLt; returns false, with nothing queued, when it does not support them.
+bool multiply_by_cublaslt(const BatchedProduct& batch, Device device);
+
+}  // namespace weft::cuda

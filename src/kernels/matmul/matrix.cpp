@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/matmul/matrix.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "src/base/parallel.h"
+#include "src/kernels/matmul/element.h"
+
+namespace weft {
+
+#ifdef __AVX512F__
+static constexpr int kBlock = 16;
+#else
+static constexpr int kBlock = 8;
+#endif
+using BlockRow = float __attribute__((vector_size(kBlock * sizeof(float))));
+using BlockPick = int32_t __attribute__((vector_size(kBlock * sizeof(int32_t))));
+
+/// Rows kStep apart exchange the SIMD lanes whose index has, or lacks, that bit.
+template <int kStep, int... kLane>
+static void exchange_lanes(BlockRow* rows, std::integer_sequence<int, kLane...>) {
+  constexpr BlockPick low{((kLane & kStep) ? kBlock + kLane - kStep : kLane)...};
+  constexpr BlockPick high{((kLane & kStep) ? kBlock + kLane : kLane + kStep)...};
+  for (int i = 0; i < kBlock; ++i) {
+    if (i & kStep) continue;
+    const BlockRow first = rows[i], second = rows[i + kStep];
+    rows[i] = __builtin_shuffle(first, second, low);
+    rows[i + kStep] = __builtin_shuffle(first, second, high);
+  }
+}
+
+template <class From>
+static BlockRow load_row(const From* from, float factor) {
+  BlockRow row;
+  if constexpr (std::is_same_v<From, float>) {
+    std::memcpy(&row, from, sizeof row);
+    return row * factor;
+  } else {
+    alignas(64) float lanes[kBlock];
+    for (int j = 0; j < kBlock; ++j) lanes[j] = factor * element_as<float>(from[j]);
+    std::memcpy(&row, lanes, sizeof row);
+    return row;
+  }
+}
+
+template <class To>
+static void store_row(const BlockRow& row, To* to) {
+  if constexpr (std::is_same_v<To, float>) {
+    std::memcpy(to, &row, sizeof row);
+  } else {
+    alignas(64) float lanes[kBlock];
+    std::memcpy(lanes, &row, sizeof row);
+    for (int j = 0; j < kBlock; ++j) to[j] = element_as<To>(lanes[j]);
+  }
+}
+
+/// to[j][i] = factor * from[i][j] for kBlock x kBlock elements, in registers.
+template <class From, class To>
+static void transpose_block(const From* from, int64_t from_row, To* to, int64_t to_row,
+                            float factor) {
+  constexpr auto lanes = std::make_integer_sequence<int, kBlock>();
+  BlockRow rows[kBlock];
+  for (int i = 0; i < kBlock; ++i) rows[i] = load_row(from + i * from_row, factor);
+  exchange_lanes<1>(rows, lanes);
+  exchange_lanes<2>(rows, lanes);
+  exchange_lanes<4>(rows, lanes);
+  if constexpr (kBlock == 16) exchange_lanes<8>(rows, lanes);
+  for (int i = 0; i < kBlock; ++i) store_row(rows[i], to + i * to_row);
+}
+
+template <class T>
+inline constexpr bool fits_float = std::is_same_v<T, float> || is_half<T>;
+
+/// to[j][i] = factor * from[i][j]; rows of both are dense.
+template <class From, class To>
+static void transpose_rows(const From* from, int64_t from_row, int64_t rows, int64_t columns,
+                           To* to, int64_t to_row, Computed<From> factor) {
+  const bool in_blocks = fits_float<From> && fits_float<To>;
+  const int64_t whole_rows = in_blocks ? rows / kBlock * kBlock : 0;
+  const int64_t whole_columns = in_blocks ? columns / kBlock * kBlock : 0;
+  if constexpr (in_blocks) {
+    for (int64_t i = 0; i < whole_rows; i += kBlock) {
+      for (int64_t j = 0; j < whole_columns; j += kBlock) {
+        transpose_block(from + i * from_row + j, from_row, to + j * to_row + i, to_row, factor);
+      }
+    }
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) {
+      const auto x = element_as<Computed<From>>(from[i * from_row + j]);
+      to[j * to_row + i] = element_as<To>(static_cast<Computed<From>>(factor * x));
+    }
+  }
+}
+
+/// to[i][j] = factor * from[i][j]; rows of `to` are dense.
+template <class From, class To>
+static void copy_rows(const From* from, int64_t from_row, int64_t from_column, int64_t rows,
+                      int64_t columns, To* to, int64_t to_row, Computed<From> factor) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const From* source = from + i * from_row;
+    To* target = to + i * to_row;
+    if constexpr (std::is_same_v<From, To>) {
+      if (from_column == 1 && factor == 1) {
+        std::memcpy(target, source, static_cast<size_t>(columns) * sizeof(To));
+        continue;
+      }
+    }
+    if (from_column == 1) {
+      for (int64_t j = 0; j < columns; ++j) {
+        const auto x = element_as<Computed<From>>(source[j]);
+        target[j] = element_as<To>(static_cast<Computed<From>>(factor * x));
+      }
+    } else {
+      for (int64_t j = 0; j < columns; ++j) {
+        const auto x = element_as<Computed<From>>(source[j * from_column]);
+        target[j] = element_as<To>(static_cast<Computed<From>>(factor * x));
+      }
+    }
+  }
+}
+
+template <class From, class To>
+static void copy_elements(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to,
+                          double factor) {
+  const From* source = static_cast<const From*>(from.data);
+  To* target = static_cast<To*>(to.data);
+  const auto scale = factor_as<Computed<From>>(factor);
+  if (to.column == 1 && from.row == 1 && from.column != 1) {
+    transpose_rows(source, from.column, columns, rows, target, to.row, scale);
+  } else if (to.row == 1 && from.column == 1 && to.column != 1) {
+    transpose_rows(source, from.row, rows, columns, target, to.column, scale);
+  } else if (to.column == 1) {
+    copy_rows(source, from.row, from.column, rows, columns, target, to.row, scale);
+  } else if (to.row == 1) {
+    copy_rows(source, from.column, from.row, columns, rows, target, to.column, scale);
+  } else {
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < columns; ++j) {
+        copy_rows(source + i * from.row + j * from.column, 0, 0, 1, 1,
+                  target + i * to.row + j * to.column, 0, scale);
+      }
+    }
+  }
+}
+
+template <class From, class To>
+static constexpr bool kConvertible = std::is_same_v<From, To> ||
+                                     (is_floating_type<From> && is_floating_type<To>);
+
+/// Calls f(Type<From>, Type<To>) for two dtypes; the first must be convertible to the second.
+template <class F>
+static void visit_pair(DType from, DType to, const F& f) {
+  visit_element(from, [&]<class From>(Type<From>) {
+    visit_element(to, [&]<class To>(Type<To>) {
+      if constexpr (kConvertible<From, To>) {
+        f(Type<From>{}, Type<To>{});
+      } else {
+        fail("gemm: a product of ", from, " does not go into ", to);
+      }
+    });
+  });
+}
+
+void copy_matrix(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to,
+                 double factor) {
+  visit_pair(from.dtype, to.dtype, [&]<class From, class To>(Type<From>, Type<To>) {
+    if (rows * columns <= kParallelGrain) {
+      return copy_elements<From, To>(from, rows, columns, to, factor);
+    }
+    parallel_for(rows, grain_of(columns), [&](int64_t begin, int64_t end) {
+      const auto part = [&](const Matrix& x, auto* data) {
+        return Matrix{data + begin * x.row, x.dtype, x.row, x.column};
+      };
+      copy_elements<From, To>(part(from, static_cast<From*>(from.data)), end - begin, columns,
+                              part(to, static_cast<To*>(to.data)), factor);
+    });
+  });
+}
+
+void store_matrix(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to, float beta) {
+  if (beta == 0) return copy_matrix(from, rows, columns, to);
+  visit_pair(from.dtype, to.dtype, [&]<class From, class To>(Type<From>, Type<To>) {
+    const auto factor = factor_as<Computed<From>>(beta);
+    for (int64_t i = 0; i < rows; ++i) {
+      const From* source = static_cast<const From*>(from.data) + i * from.row;
+      To* target = static_cast<To*>(to.data) + i * to.row;
+      for (int64_t j = 0; j < columns; ++j) {
+        const auto old = element_as<Computed<From>>(target[j * to.column]);
+        const auto sum = element_as<Computed<From>>(source[j * from.column]) + factor * old;
+        target[j * to.column] = element_as<To>(static_cast<Computed<From>>(sum));
+      }
+    }
+  });
+}
+
+}  // namespace weft

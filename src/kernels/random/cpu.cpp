@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled without contraction to FMA: the bits must be those of every other device.
+#include "src/kernels/random/random.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "src/base/parallel.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/iteration/lines.h"
+#include "src/kernels/math/philox.h"
+#include "src/kernels/random/cuda.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+/// Counters per buffer, four words each; counts are rounded up to multiples of kCounterStep.
+constexpr int64_t kCounters = 256, kCounterStep = 16;
+/// Elements per buffer: whole cache lines, so that pieces stay aligned.
+constexpr int64_t kRandomChunk = 4 * (kCounters - kCounterStep);
+
+/// Words of consecutive counters: all first words, then all second words, and so on.
+struct Words {
+  alignas(64) uint32_t w[4][kCounters];
+
+  void fill(const RandomState& state, uint64_t first, int64_t count) {
+    const WordStream words(state.seed, state.stream);
+    for (int64_t i = 0; i < count; ++i) {
+      uint32_t c0, c1, c2, c3;
+      words(first + static_cast<uint64_t>(i), c0, c1, c2, c3);
+      w[0][i] = c0;
+      w[1][i] = c1;
+      w[2][i] = c2;
+      w[3][i] = c3;
+    }
+  }
+};
+
+/// Computes the values of `count` counters.
+template <class F>
+void draw(const F& f, const Words& words, int64_t count, float* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    for (int j = 0; j < 4; j += 2) {
+      f.pair(words.w[j][i], words.w[j + 1][i], out[4 * i + j], out[4 * i + j + 1]);
+    }
+  }
+}
+
+void check_box(const char* what, const Block& out, const Box& box, const Shape& shape) {
+  bool fits = out.shape == box.shape && box.shape.ndim() == shape.ndim();
+  for (int i = 0; fits && i < shape.ndim(); ++i) {
+    fits = box.offset[i] >= 0 && box.offset[i] + box.shape[i] <= shape[i];
+  }
+  if (!fits) {
+    fail(what, ": a block of ", out.shape, " for box ", box.offset, " + ", box.shape, " of ",
+         shape);
+  }
+}
+
+/// Calls store(position in the box, first word, n, words, count) for pieces of the box.
+template <class Store>
+void for_each_piece(const Box& box, const Shape& shape, const RandomState& state,
+                    const Store& store) {
+  const Runs runs(box, shape);
+  if (runs.count * runs.length == 0) return;
+  const int64_t across = (runs.length + kRandomChunk - 1) / kRandomChunk;
+  const int64_t grain = grain_of(8 * std::min(runs.length, kRandomChunk));
+  parallel_for(runs.count * across, grain, [&](int64_t begin, int64_t end) {
+    Words words;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t run = i / across, start = i % across * kRandomChunk;
+      const int64_t n = std::min(kRandomChunk, runs.length - start);
+      const int64_t element = runs.first(run) + start, skipped = element % 4;
+      const int64_t needed = (skipped + n + 3) / 4;
+      // Computes whole vectors; excess words are ignored.
+      const int64_t count =
+          std::min(kCounters, (needed + kCounterStep - 1) / kCounterStep * kCounterStep);
+      words.fill(state, static_cast<uint64_t>(element / 4), count);
+      store(run * runs.length + start, skipped, n, words, count);
+    }
+  });
+}
+
+/// Fills a dense block by applying a functor to words.
+template <class F>
+void fill_dense(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                const F& f) {
+  const LineConverter convert = line_converter(out.dtype, DType::f32);
+  const auto bytes = static_cast<int64_t>(size_of(out.dtype));
+  for_each_piece(
+      box, shape, state,
+      [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t count) {
+        alignas(64) float values[4 * kCounters];
+        draw(f, words, count, values);
+        convert(out.as<char>() + position * bytes, 1, values + skipped, 1, n);
+      });
+}
+
+void fill_dense(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                const Integers& f) {
+  const auto bytes = static_cast<int64_t>(size_of(out.dtype));
+  for_each_piece(box, shape, state,
+                 [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t) {
+                   int64_t values[4 * kCounters];
+                   for (int64_t i = skipped; i < skipped + n; ++i) {
+                     values[i] = f.at(words.w[i % 4][i / 4], words.w[i % 4 ^ 1][i / 4]);
+                   }
+                   store_line({out.dtype, out.as<char>() + position * bytes}, values + skipped, n);
+                 });
+}
+
+/// Calls f on a dense temporary block and copies the result to `out`.
+template <class F>
+void through_dense(const Block& out, const F& f) {
+  std::vector<std::byte> memory(static_cast<size_t>(out.numel()) * size_of(out.dtype));
+  const Block dense = dense_block(memory.data(), out.dtype, out.shape);
+  f(dense);
+  copy(out, dense);
+}
+
+template <class F>
+void fill_any(const char* what, const Block& out, const Box& box, const Shape& shape,
+              const RandomState& state, const F& f) {
+  check_box(what, out, box, shape);
+  if (cuda::kWithCuda && cuda::on_cuda(out)) {
+    return cuda::fill_random(out, box, shape, {state.seed, state.stream}, f);
+  }
+  if (out.is_dense()) return fill_dense(out, box, shape, state, f);
+  through_dense(out, [&](const Block& dense) { fill_dense(dense, box, shape, state, f); });
+}
+
+template <class C>
+void dropout_dense(const Block& out, const Block& in, const Box& box, const Shape& shape,
+                   const RandomState& state, const Bernoulli& kept) {
+  const auto from = static_cast<int64_t>(size_of(in.dtype));
+  const auto to = static_cast<int64_t>(size_of(out.dtype));
+  for_each_piece(
+      box, shape, state,
+      [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t count) {
+        alignas(64) float factors[4 * kCounters];
+        alignas(64) C values[4 * kCounters];
+        draw(kept, words, count, factors);
+        const Line source{in.dtype, in.as<char>() + position * from};
+        const Line target{out.dtype, out.as<char>() + position * to};
+        const bool reads = in.dtype == dtype_of<C>, writes = out.dtype == dtype_of<C>;
+        if (!reads) load_line(values, source, n);
+        const C* x = reads ? static_cast<const C*>(source.data) : values;
+        C* y = writes ? static_cast<C*>(target.data) : values;
+        const float* mine = factors + skipped;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) {
+          y[i] = Dropped<C>()(x[i], mine[i]);
+        }
+        if (!writes) store_line(target, values, n);
+      });
+}
+
+}  // namespace
+
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+  Philox{key[0], key[1]}(counter[0], counter[1], counter[2], counter[3]);
+  return counter;
+}
+
+void fill_uniform(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                  double low, double high) {
+  fill_any("uniform", out, box, shape, state, uniform_in(low, high, out.dtype));
+}
+
+void fill_integers(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                   int64_t low, int64_t high) {
+  const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  if (low >= high || span > uint64_t{1} << 32) {
+    fail("randint: ", low, " to ", high, ": there must be 1 to 2^32 numbers from the one to below ",
+         "the other");
+  }
+  fill_any("randint", out, box, shape, state, Integers{low, span});
+}
+
+void fill_normal(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                 double mean, double stddev) {
+  fill_any("normal", out, box, shape, state, normal_of(mean, stddev));
+}
+
+void fill_bernoulli(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                    double p) {
+  fill_any("bernoulli", out, box, shape, state, bernoulli_of(p));
+}
+
+void dropout(const Block& out, const Block& in, const Box& box, const Shape& shape,
+             const RandomState& state, double p) {
+  check_box("dropout", out, box, shape);
+  check_box("dropout", in, box, shape);
+  if (cuda::kWithCuda && cuda::on_cuda(out)) {
+    return cuda::dropout(out, in, box, shape, {state.seed, state.stream}, kept_by_dropout(p));
+  }
+  if (!out.is_dense()) {
+    return through_dense(out,
+                         [&](const Block& dense) { dropout(dense, in, box, shape, state, p); });
+  }
+  if (!in.is_dense()) {
+    // Copies into the result, which is then dropped in place.
+    copy(out, in);
+    return dropout(out, out, box, shape, state, p);
+  }
+  const Bernoulli kept = kept_by_dropout(p);
+  visit_compute_floating("dropout", in.dtype, [&](auto type) {
+    dropout_dense<typename decltype(type)::type>(out, in, box, shape, state, kept);
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "weft/block.h"
+#include "weft/context.h"
+
+namespace weft {
+
+// Element e of a tensor (its row-major index in the whole tensor) uses word e % 4 of Philox 4x32-10
+// with key `seed` and counter (e / 4, stream). Each function fills `out`, which holds slice `box`
+// of a tensor of `shape`, with the same bits as that slice of the whole tensor, on any mesh and
+// device. f64 gets the values of f32.
+
+/// Philox 4x32-10 of Salmon et al., SC 2011.
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+/// Uniform in [low, high), after rounding to the dtype of `out`.
+void fill_uniform(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                  double low, double high);
+
+/// Integers in [low, high); std::invalid_argument when these are more than 2^32 values.
+void fill_integers(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                   int64_t low, int64_t high);
+
+/// Normal, by the Box-Muller transform of words (0, 1) and (2, 3).
+void fill_normal(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                 double mean, double stddev);
+
+/// 1 with probability `p`, else 0.
+void fill_bernoulli(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                    double p);
+
+/// out = in / (1 - p) where fill_bernoulli(1 - p) gives 1, else 0: computes dropout and its
+/// gradient. `in` may be `out`.
+void dropout(const Block& out, const Block& in, const Box& box, const Shape& shape,
+             const RandomState& state, double p);
+
+}  // namespace weft

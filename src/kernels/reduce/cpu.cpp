@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/reduce/reduce.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "src/base/parallel.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/math/reducers.h"
+#include "src/kernels/reduce/cuda.h"
+#include "src/kernels/reduce/plan.h"
+#include "src/kernels/rows/rows.h"
+
+namespace weft {
+
+/// Elements loaded at a time when they are not dense C.
+static constexpr int64_t kReduceBuffer = 1024;
+/// Elements reduced at a time (in interleaved accumulators) when they are dense C.
+static constexpr int64_t kDenseAtOnce = 4096;
+/// A column sums this many rows, then this many such sums, before adding to its total.
+static constexpr int64_t kRowsAtOnce = 256;
+
+/// One reduction in one compute type.
+template <class C>
+struct ReduceLoops {
+  C identity;
+  /// The reduction of n elements.
+  C (*row)(const C* x, int64_t n);
+  /// Combines each sums[i] with element x[i].
+  void (*columns)(C* sums, const C* x, int64_t n);
+  /// Combines each sums[i] with the partial reduction part[i].
+  void (*merge)(C* sums, const C* part, int64_t n);
+};
+
+template <class R, class C>
+static C reduced_row(const C* x, int64_t n) {
+  return reduce_row<R, C>(n, AsItIs{}, x);
+}
+
+template <class R, class C>
+static void reduce_columns(C* sums, const C* x, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) sums[i] = R::combine(sums[i], R::element(x[i]));
+}
+
+template <class R, class C>
+static void merge_columns(C* sums, const C* part, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) sums[i] = R::combine(sums[i], part[i]);
+}
+
+template <class R, class C>
+static ReduceLoops<C> loops_of() {
+  return {R::template identity<C>(), reduced_row<R, C>, reduce_columns<R, C>, merge_columns<R, C>};
+}
+
+template <class C>
+static ReduceLoops<C> loops_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+      return loops_of<SumOf, C>();
+    case Reduction::product:
+      return loops_of<ProductOf, C>();
+    case Reduction::max:
+      return loops_of<GreatestOf, C>();
+    case Reduction::min:
+      return loops_of<LeastOf, C>();
+    case Reduction::sum_squares:
+      return loops_of<SquaresOf, C>();
+    case Reduction::any:
+      return loops_of<AnyOf, C>();
+    default:
+      return loops_of<AllOf, C>();
+  }
+}
+
+/// Returns `n` elements as dense C, through `buffer` when they are not.
+template <class C>
+static const C* dense_line(const Line& line, int64_t n, C* buffer) {
+  if (line.dtype == dtype_of<C> && line.stride == 1) return static_cast<const C*>(line.data);
+  load_line(buffer, line, n);
+  return buffer;
+}
+
+/// Merges parts of one reduction in pairs of equally many parts, so that rounding errors of sums
+/// grow with the logarithm of their number.
+template <class C>
+class PairwiseMerge {
+ public:
+  explicit PairwiseMerge(const ReduceLoops<C>& loops) : loops_(loops) {}
+
+  void add(C part) {
+    size_t level = 0;
+    for (uint64_t parts = count_++; parts & 1; parts >>= 1) merge(part, levels_[level++]);
+    levels_[level] = part;
+  }
+  C total() const {
+    C value = loops_.identity;
+    for (size_t level = 0; count_ >> level; ++level) {
+      if (count_ >> level & 1) merge(value, levels_[level]);
+    }
+    return value;
+  }
+
+ private:
+  /// Keeps the order in which the parts were added.
+  void merge(C& value, C before) const {
+    loops_.merge(&before, &value, 1);
+    value = before;
+  }
+
+  const ReduceLoops<C>& loops_;
+  uint64_t count_ = 0;
+  C levels_[64];
+};
+
+/// values[i] = the reduction of result i's elements in the task.
+template <class C>
+static void reduce_rows(const ReducePlan& plan, const ReduceLoops<C>& loops, const ReduceTask& task,
+                        C* values) {
+  C buffer[kReduceBuffer];
+  for (int64_t j = 0; j < task.width; ++j) {
+    PairwiseMerge<C> merged(loops);
+    plan.for_each_run(task, j, [&](Line run, int64_t length) {
+      const bool direct = run.dtype == dtype_of<C> && run.stride == 1;
+      const int64_t at_once = direct ? kDenseAtOnce : kReduceBuffer;
+      for (int64_t i = 0; i < length; i += at_once) {
+        const int64_t n = std::min(at_once, length - i);
+        merged.add(loops.row(dense_line(plan.moved(run, i), n, buffer), n));
+      }
+    });
+    values[j] = merged.total();
+  }
+}
+
+/// The same when neighbours belong to different results: row by row, all columns at once.
+template <class C>
+static void reduce_columns_of(const ReducePlan& plan, const ReduceLoops<C>& loops,
+                              const ReduceTask& task, C* values) {
+  C buffer[ReducePlan::kMaxWidth], sums[ReducePlan::kMaxWidth], many[ReducePlan::kMaxWidth];
+  for (C* all : {values, sums, many}) std::fill_n(all, task.width, loops.identity);
+  const auto move_up = [&](C* to, C* from) {
+    loops.merge(to, from, task.width);
+    std::fill_n(from, task.width, loops.identity);
+  };
+  int64_t rows = 0;
+  plan.for_each_run(task, 0, [&](Line run, int64_t length) {
+    for (int64_t i = 0; i < length; ++i) {
+      Line line = plan.moved(run, i);
+      line.stride = plan.column_stride();
+      loops.columns(sums, dense_line(line, task.width, buffer), task.width);
+      if (++rows % kRowsAtOnce != 0) continue;
+      move_up(many, sums);
+      if (rows % (kRowsAtOnce * kRowsAtOnce) == 0) move_up(values, many);
+    }
+  });
+  loops.merge(many, sums, task.width);
+  loops.merge(values, many, task.width);
+}
+
+template <class C>
+static void store_results(const Line& out, C* values, int64_t n, double factor, bool accumulate) {
+  if (factor != 1) {
+    for (int64_t i = 0; i < n; ++i) {
+      values[i] = static_cast<C>(static_cast<double>(values[i]) * factor);
+    }
+  }
+  if (accumulate) {
+    C before[ReducePlan::kMaxWidth];
+    load_line(before, out, n);
+    for (int64_t i = 0; i < n; ++i) values[i] += before[i];
+  }
+  store_line(out, values, n);
+}
+
+template <class C>
+static void run_reduction(const ReducePlan& plan, const ReduceLoops<C>& loops, double factor,
+                          bool accumulate) {
+  const int64_t parts = plan.parts(), width = plan.width();
+  const auto compute = [&](int64_t task, int64_t part, C* values) {
+    const ReduceTask range = plan.task(task, part);
+    plan.by_columns() ? reduce_columns_of(plan, loops, range, values)
+                      : reduce_rows(plan, loops, range, values);
+    return range;
+  };
+  if (parts == 1) {
+    parallel_for(plan.tasks(), grain_of(plan.task_elements()), [&](int64_t begin, int64_t end) {
+      C values[ReducePlan::kMaxWidth];
+      for (int64_t i = begin; i < end; ++i) {
+        const ReduceTask range = compute(i, 0, values);
+        store_results(plan.result(range), values, range.width, factor, accumulate);
+      }
+    });
+    return;
+  }
+  std::vector<C> partial(static_cast<size_t>(plan.tasks() * parts * width));
+  parallel_for(plan.tasks() * parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      compute(i / parts, i % parts, &partial[static_cast<size_t>(i * width)]);
+  });
+  for (int64_t i = 0; i < plan.tasks(); ++i) {
+    const ReduceTask range = plan.task(i, 0);
+    C* first = &partial[static_cast<size_t>(i * parts * width)];
+    for (int64_t part = 1; part < parts; ++part)
+      loops.merge(first, first + part * width, range.width);
+    store_results(plan.result(range), first, range.width, factor, accumulate);
+  }
+}
+
+/// Returns the lowest or greatest value of an integer dtype: the max or min of no elements.
+static double extreme_of(DType dtype, bool greatest) {
+  switch (dtype) {
+    case DType::i32:
+      return greatest ? 0x7fffffff : -0x1p31;
+    case DType::u8:
+      return greatest ? 255 : 0;
+    default:
+      return greatest ? 1 : 0;
+  }
+}
+
+void reduce(Reduction reduction, const Block& out, const Block& in, const Dims& dims, double factor,
+            bool accumulate) {
+  const bool extreme = reduction == Reduction::max || reduction == Reduction::min;
+  if (in.numel() == 0 && extreme && !is_floating(out.dtype) && out.dtype != DType::i64) {
+    return fill(out, extreme_of(out.dtype, reduction == Reduction::min));
+  }
+  if (cuda::kWithCuda && cuda::on_cuda(out)) {
+    return cuda::reduce(reduction, out, in, dims, factor, accumulate);
+  }
+  const ReducePlan plan(out, in, dims);
+  visit_compute(in.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    run_reduction(plan, loops_of<C>(reduction), factor, accumulate);
+  });
+}
+
+}  // namespace weft

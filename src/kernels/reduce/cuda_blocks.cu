@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/reduce/cuda_blocks.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "src/device/cuda/streams.h"
+#include "src/device/kernel/elements.h"
+#include "src/device/kernel/launch.h"
+#include "src/kernels/math/reducers.h"
+#include "weft/error.h"
+#include "weft/storage.h"
+
+namespace weft::cuda {
+
+namespace {
+
+/// The most that fit in a kernel's arguments.
+constexpr int kMostSources = 48;
+
+struct SourceSide {
+  const void* data;
+  int64_t strides[kMaxDims];
+};
+
+template <class R, class C>
+struct CombineSources {
+  int64_t elements;
+  int ndim, count;
+  int64_t sizes[kMaxDims], out_strides[kMaxDims];
+  SourceSide sources[kMostSources];
+  DType dtype;
+  void* out;
+  DType out_dtype;
+  /// The sum is divided by this number unless it is 0.
+  int divisor;
+  bool accumulate;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    for (int64_t i = lane.index; i < elements; i += lane.count) {
+      C value = load_element<C>(sources[0].data, dtype, offset(i, sources[0].strides));
+      for (int s = 1; s < count; ++s) {
+        value = R::combine(value,
+                           load_element<C>(sources[s].data, dtype, offset(i, sources[s].strides)));
+      }
+      if (divisor) value = value / static_cast<C>(divisor);
+      const int64_t at = offset(i, out_strides);
+      if (accumulate) value = SumOf::combine(load_element<C>(out, out_dtype, at), value);
+      store_element(out, out_dtype, at, value);
+    }
+  }
+
+  WEFT_DEVICE int64_t offset(int64_t index, const int64_t* strides) const {
+    int64_t result = 0;
+    for (int d = ndim - 1; d > 0; --d) {
+      const int64_t next = index / sizes[d];
+      result += (index - next * sizes[d]) * strides[d];
+      index = next;
+    }
+    return ndim > 0 ? result + index * strides[0] : 0;
+  }
+};
+
+}  // namespace
+
+/// Returns whether dims `d` and `d + 1` can be merged in all blocks.
+static bool merges(std::span<const Block> sources, const Block& out, int d) {
+  bool one_run = out.strides[d] == out.strides[d + 1] * out.shape[d + 1];
+  for (const Block& block : sources) {
+    one_run &= block.strides[d] == block.strides[d + 1] * block.shape[d + 1];
+  }
+  return one_run;
+}
+
+template <class R, class C>
+static void combine(std::span<const Block> sources, const Block& out, int divisor,
+                    bool accumulate) {
+  CombineSources<R, C> kernel{};
+  kernel.elements = out.numel();
+  kernel.count = static_cast<int>(sources.size());
+  kernel.dtype = sources[0].dtype;
+  kernel.out = out.data, kernel.out_dtype = out.dtype;
+  kernel.divisor = divisor, kernel.accumulate = accumulate;
+  for (size_t s = 0; s < sources.size(); ++s) kernel.sources[s].data = sources[s].data;
+  int64_t run = 1;
+  for (int d = 0; d < out.shape.ndim(); ++d) {
+    run *= out.shape[d];
+    if (d + 1 < out.shape.ndim() && merges(sources, out, d)) continue;
+    kernel.sizes[kernel.ndim] = run;
+    kernel.out_strides[kernel.ndim] = out.strides[d];
+    for (size_t s = 0; s < sources.size(); ++s) {
+      kernel.sources[s].strides[kernel.ndim] = sources[s].strides[d];
+    }
+    ++kernel.ndim;
+    run = 1;
+  }
+  launch(kernel, kernel.elements, current_stream(out.device));
+}
+
+template <class C>
+static void reduce_as(ReduceOp op, std::span<const Block> sources, const Block& out, int divisor,
+                      bool accumulate) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+      return combine<SumOf, C>(sources, out, divisor, accumulate);
+    case ReduceOp::max:
+      return combine<GreatestOf, C>(sources, out, 0, accumulate);
+    case ReduceOp::min:
+      return combine<LeastOf, C>(sources, out, 0, accumulate);
+  }
+}
+
+static void reduce_few(ReduceOp op, std::span<const Block> sources, const Block& out, int divisor,
+                       bool accumulate) {
+  switch (compute_dtype(sources[0].dtype)) {
+    case DType::f32:
+      return reduce_as<float>(op, sources, out, divisor, accumulate);
+    case DType::f64:
+      return reduce_as<double>(op, sources, out, divisor, accumulate);
+    default:
+      return reduce_as<int64_t>(op, sources, out, divisor, accumulate);
+  }
+}
+
+/// Reduces groups of neighbours first, into the compute type, then the groups' results.
+static void reduce_many(ReduceOp op, std::span<const Block> sources, const Block& out, int divisor,
+                        bool accumulate) {
+  const DType dtype = compute_dtype(sources[0].dtype);
+  const auto bytes = static_cast<size_t>(out.numel()) * size_of(dtype);
+  std::vector<Ref<Storage>> memory;
+  std::vector<Block> groups;
+  for (size_t first = 0; first < sources.size(); first += kMostSources) {
+    const size_t count = std::min<size_t>(kMostSources, sources.size() - first);
+    memory.push_back(Storage::allocate(bytes, out.device));
+    groups.push_back(dense_block(memory.back()->data(), dtype, out.shape, out.device));
+    reduce_few(op, sources.subspan(first, count), groups.back(), 0, false);
+  }
+  reduce_few(op, groups, out, divisor, accumulate);
+}
+
+void reduce_blocks(ReduceOp op, std::span<const Block> sources, const Block& out, bool accumulate) {
+  if (out.numel() == 0 || sources.empty()) return;
+  const int divisor = op == ReduceOp::avg ? static_cast<int>(sources.size()) : 0;
+  constexpr size_t most = size_t{kMostSources} * kMostSources;
+  if (sources.size() > most) {
+    fail("reduction: ", sources.size(), " ranks on ", out.device, "; at most ", most);
+  }
+  const bool few = sources.size() <= kMostSources;
+  (few ? reduce_few : reduce_many)(op, sources, out, divisor, accumulate);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "weft/block.h"
+
+namespace weft {
+
+/// Kinds of reduction. With no elements the results are 0, 1, the lowest value, the greatest value
+/// (so that empty shards combine correctly), 0, false, true.
+enum class Reduction : uint8_t { sum, product, max, min, sum_squares, any, all };
+
+/// out = factor * reduction of `in` over `dims` (not negative, each once, any order), + out when
+/// `accumulate`. `out` has in's shape with those dims of size 1, or without them. Floats accumulate
+/// in f32 (f64 for f64) in fixed accumulators and blocks that merge in pairs (columns in three
+/// stages), integers in i64: bits do not depend on the number of threads. NaN makes max and min
+/// NaN.
+void reduce(Reduction reduction, const Block& out, const Block& in, const Dims& dims,
+            double factor = 1, bool accumulate = false);
+
+/// out = index (i32 or i64) along `dim` of the greatest (`greatest`) or least element, plus
+/// `offset`; the first of equal ones, or of NaNs; -1 when there are no elements. `out` has in's
+/// shape without `dim`, or with size 1 there.
+void arg_reduce(const Block& out, const Block& in, int dim, bool greatest, int64_t offset = 0);
+
+/// out = first index along `dim`, plus `offset`, where `in` equals `value` (shaped as `out`; NaN
+/// equals NaN). Where there is none, the greatest value of out's dtype, so that a min over ranks
+/// yields the index.
+void index_of(const Block& out, const Block& in, const Block& value, int dim, int64_t offset = 0);
+
+}  // namespace weft

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "src/kernels/iteration/lines.h"
+#include "weft/block.h"
+
+namespace weft {
+
+/// A block viewed as rows along one dim, numbered in row-major order of the other dims.
+class Rows {
+ public:
+  Rows(const Block& block, int dim);
+  /// Views `block` as one value per row of `rows`: it has their dims, without the rows' own or with
+  /// size 1 there, or is one element for all rows.
+  static Rows values(const char* what, const Block& block, const Rows& rows);
+
+  DType dtype() const { return dtype_; }
+  int64_t count() const { return count_; }
+  int64_t size() const { return size_; }
+  Line line(int64_t row) const {
+    int64_t offset = 0;
+    for (int i = ndim_ - 1; i > 0; --i) {
+      const int64_t next = row / sizes_[static_cast<size_t>(i)];
+      offset += (row - next * sizes_[static_cast<size_t>(i)]) * strides_[static_cast<size_t>(i)];
+      row = next;
+    }
+    offset += row * strides_[0];
+    return {dtype_, data_ + offset * static_cast<int64_t>(size_of(dtype_)), stride_};
+  }
+  /// Returns how many rows from `row` on, before `end`, are adjacent (each starts one element after
+  /// the last); 1 when the next row is not.
+  int64_t side_by_side(int64_t row, int64_t end) const {
+    const auto last = static_cast<size_t>(ndim_ - 1);
+    if (strides_[last] != 1 || stride_ == 1) return 1;
+    return std::min(end - row, sizes_[last] - row % sizes_[last]);
+  }
+
+ private:
+  char* data_;
+  DType dtype_;
+  int ndim_ = 1;
+  int64_t count_ = 1, size_ = 1, stride_ = 1;
+  std::array<int64_t, kMaxDims> sizes_{1}, strides_{0};
+};
+
+/// Throws std::invalid_argument unless both have equally many rows of equal size.
+void check_rows(const char* what, const Rows& a, const Rows& b);
+
+inline namespace WEFT_COMPILER {
+
+/// One value per row, as C.
+template <class C>
+class RowValues {
+ public:
+  explicit RowValues(const Rows& rows) : rows_(rows) {}
+  C operator[](int64_t row) const { return load_element<C>(rows_.dtype(), rows_.line(row).data); }
+  void set(int64_t row, C value) const {
+    store_element<C>(rows_.dtype(), rows_.line(row).data, value);
+  }
+
+ private:
+  const Rows& rows_;
+};
+
+/// Dense memory for several rows, spaced so that they do not share cache sets.
+template <class C>
+class RowBuffer {
+ public:
+  explicit RowBuffer(const Rows& rows) : size_(rows.size()) {}
+  int64_t pitch() const { return size_ + 64 / static_cast<int64_t>(sizeof(C)); }
+  C* row(int64_t index) {
+    if (!memory_) {
+      const int64_t elements = kept_rows() * pitch();
+      memory_ = std::make_unique_for_overwrite<C[]>(static_cast<size_t>(elements));
+    }
+    return memory_.get() + index * pitch();
+  }
+  /// The number of rows that fit: fewer when they are very long.
+  int64_t kept_rows() const {
+    return std::clamp<int64_t>((int64_t{1} << 22) / std::max<int64_t>(size_, 1), 1, kSideBySide);
+  }
+
+ private:
+  int64_t size_;
+  std::unique_ptr<C[]> memory_;
+};
+
+/// Reads rows before `end` as dense C: in place when they are dense C, else through a buffer.
+template <class C>
+class RowReader {
+ public:
+  RowReader(const Rows& rows, int64_t end) : rows_(rows), buffer_(rows), range_end_(end) {}
+  const C* operator()(int64_t row) {
+    if (row >= begin_ && row < end_) return buffer_.row(row - begin_);
+    const Line line = rows_.line(row);
+    if (line.dtype == dtype_of<C> && line.stride == 1) return static_cast<const C*>(line.data);
+    begin_ = row;
+    end_ = row + rows_.side_by_side(row, std::min(range_end_, row + buffer_.kept_rows()));
+    C* first = buffer_.row(0);
+    if (end_ == row + 1) {
+      load_line(first, line, rows_.size());
+    } else {
+      load_side_by_side(first, buffer_.pitch(), line, end_ - begin_, rows_.size());
+    }
+    return first;
+  }
+
+ private:
+  const Rows& rows_;
+  RowBuffer<C> buffer_;
+  int64_t range_end_, begin_ = 0, end_ = 0;
+};
+
+/// Writes rows before `end`, one after the other, from dense C: `begin` returns where to write,
+/// `end` converts if needed, several rows at once when they are adjacent.
+template <class C>
+class RowWriter {
+ public:
+  RowWriter(const Rows& rows, int64_t end) : rows_(rows), buffer_(rows), range_end_(end) {}
+  C* begin(int64_t row) {
+    row_ = row;
+    if (row < end_) return buffer_.row(row - begin_);
+    line_ = rows_.line(row);
+    direct_ = line_.dtype == dtype_of<C> && line_.stride == 1;
+    if (direct_) return static_cast<C*>(line_.data);
+    begin_ = row;
+    end_ = row + rows_.side_by_side(row, std::min(range_end_, row + buffer_.kept_rows()));
+    return buffer_.row(0);
+  }
+  void end() {
+    if (direct_ || row_ + 1 < end_) return;
+    if (end_ == begin_ + 1) {
+      store_line(line_, buffer_.row(0), rows_.size());
+    } else {
+      store_side_by_side(line_, buffer_.row(0), buffer_.pitch(), end_ - begin_, rows_.size());
+    }
+  }
+
+ private:
+  const Rows& rows_;
+  RowBuffer<C> buffer_;
+  int64_t range_end_, begin_ = 0, end_ = 0, row_ = 0;
+  Line line_{};
+  bool direct_ = false;
+};
+
+/// Accumulators of a sum: enough to hide the latency of additions.
+template <class C>
+inline constexpr int kLanes = 128 / static_cast<int>(sizeof(C));
+
+/// Combines the reducer elements f(in[i]...), in fixed accumulators.
+template <class R, class C, class F, class... In>
+C reduce_row(int64_t n, const F& f, const In*... in) {
+  constexpr int kN = kLanes<C>;
+  C lanes[kN];
+  for (int l = 0; l < kN; ++l) lanes[l] = R::template identity<C>();
+  int64_t i = 0;
+  for (; i + kN <= n; i += kN) {
+    for (int l = 0; l < kN; ++l) lanes[l] = R::combine(lanes[l], R::element(f(in[i + l]...)));
+  }
+  for (int l = 0; i < n; ++i, ++l) lanes[l] = R::combine(lanes[l], R::element(f(in[i]...)));
+  for (int width = kN / 2; width > 0; width /= 2) {
+    for (int l = 0; l < width; ++l) lanes[l] = R::combine(lanes[l], lanes[l + width]);
+  }
+  return lanes[0];
+}
+
+struct AsItIs {
+  template <class T>
+  WEFT_FN T operator()(T x) const {
+    return x;
+  }
+};
+
+/// out[i] = f(in[i]...).
+template <class F, class C, class... In>
+void map_row(int64_t n, const F& f, C* out, const In*... in) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) out[i] = f(in[i]...);
+}
+
+}  // namespace WEFT_COMPILER
+}  // namespace weft

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/scan/scan.h"
+
+#include <optional>
+
+#include "src/base/parallel.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/math/reducers.h"
+#include "src/kernels/rows/rows.h"
+#include "src/kernels/scan/cuda.h"
+
+namespace weft {
+
+/// Not inlined: its total then went through an integer register each step, four times as slow.
+template <class R, class C>
+[[gnu::noinline]] static void scan_row(int64_t n, C* out, const C* in, C total, bool reverse) {
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t j = reverse ? n - 1 - i : i;
+    total = R::combine(total, in[j]);
+    out[j] = total;
+  }
+}
+
+template <class R>
+static void scan(const char* what, const Block& out, const Block& in, int dim, bool reverse,
+                 const Block* start) {
+  const Rows from(in, dim), to(out, dim);
+  check_rows(what, from, to);
+  std::optional<Rows> starts;
+  if (start) starts.emplace(Rows::values(what, *start, from));
+  const auto run = [&](auto type) {
+    using C = typename decltype(type)::type;
+    parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
+      RowReader<C> read(from, end);
+      RowWriter<C> write(to, end);
+      for (int64_t r = begin; r < end; ++r) {
+        const C first = starts ? RowValues<C>(*starts)[r] : R::template identity<C>();
+        scan_row<R>(from.size(), write.begin(r), read(r), first, reverse);
+        write.end();
+      }
+    });
+  };
+  is_floating(in.dtype) ? run(Type<double>{}) : run(Type<int64_t>{});
+}
+
+void cumulative_sum(const Block& out, const Block& in, int dim, bool reverse, const Block* start) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) {
+    return cuda::cumulative_sum(out, in, dim, reverse, start);
+  }
+  scan<SumOf>("cumulative_sum", out, in, dim, reverse, start);
+}
+
+void cumulative_product(const Block& out, const Block& in, int dim) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::cumulative_product(out, in, dim);
+  scan<ProductOf>("cumulative_product", out, in, dim, false, nullptr);
+}
+
+/// From the end, out[i] = dy[i] + x[i + 1] * out[i + 1]; then times the product of x before i.
+static void cumulative_gradient_row(int64_t n, double* out, const double* dy, const double* x) {
+  double after = 0;
+  for (int64_t i = n - 1; i >= 0; --i) {
+    out[i] = dy[i] + after;
+    after = x[i] * out[i];
+  }
+  double before = 1;
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] *= before;
+    before *= x[i];
+  }
+}
+
+void cumulative_product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
+  const Rows gradients(dy, dim), from(x, dim), to(out, dim);
+  check_rows("cumulative_product_gradient", from, to);
+  check_rows("cumulative_product_gradient", from, gradients);
+  if (cuda::kWithCuda && cuda::on_cuda(out)) {
+    return cuda::cumulative_product_gradient(out, dy, x, dim);
+  }
+  parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
+    RowReader<double> read_gradient(gradients, end), read(from, end);
+    RowWriter<double> write(to, end);
+    for (int64_t r = begin; r < end; ++r) {
+      cumulative_gradient_row(from.size(), write.begin(r), read_gradient(r), read(r));
+      write.end();
+    }
+  });
+}
+
+void product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
+  const Rows from(x, dim), to(out, dim);
+  check_rows("product_gradient", from, to);
+  const Rows gradients = Rows::values("product_gradient", dy, from);
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::product_gradient(out, dy, x, dim);
+  parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
+    RowReader<double> read(from, end);
+    RowWriter<double> write(to, end);
+    for (int64_t r = begin; r < end; ++r) {
+      const double* factors = read(r);
+      double* others = write.begin(r);
+      double before = RowValues<double>(gradients)[r], after = 1;
+      for (int64_t i = 0; i < from.size(); before *= factors[i++]) others[i] = before;
+      for (int64_t i = from.size() - 1; i >= 0; after *= factors[i--]) others[i] *= after;
+      write.end();
+    }
+  });
+}
+
+}  // namespace weft

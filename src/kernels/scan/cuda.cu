@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/scan/cuda.h"
+
+#include "src/base/numeric.h"
+#include "src/device/cuda/streams.h"
+#include "src/device/kernel/launch.h"
+#include "src/kernels/math/reducers.h"
+#include "src/kernels/rows/row_side.h"
+#include "weft/storage.h"
+
+namespace weft::cuda {
+
+namespace {
+
+constexpr int kScanThreads = 256;
+/// Neighbours that a thread of a block handles, one after the other.
+constexpr int kScanRun = 8;
+/// Rows up to this length, or this many rows of any length, get one thread each.
+constexpr int64_t kShortRow = 32, kManyRows = 1 << 14;
+
+// A scan defines the value of an element (`load`), how two values combine, the earlier first, and
+// how to store an element, given the scan before it, with and without the element (`store`).
+
+/// Running sums or products by R; `start` precedes all elements.
+template <class R, class C>
+struct RunningTotal {
+  using State = C;
+  RowSide in, out, start;
+
+  WEFT_DEVICE State first(int64_t row) const {
+    if (!start.data) return R::template identity<C>();
+    return load_element<C>(start.data, start.dtype, start.at(row));
+  }
+  WEFT_DEVICE State load(int64_t row, int64_t i) const {
+    return load_element<C>(in.data, in.dtype, in.at(row, i));
+  }
+  WEFT_DEVICE static State combine(const State& a, const State& b) { return R::combine(a, b); }
+  WEFT_DEVICE void store(int64_t row, int64_t i, const State&, const State& with) const {
+    store_element(out.data, out.dtype, out.at(row, i), with);
+  }
+};
+
+/// The map y -> add + times * y.
+struct Affine {
+  double add, times;
+};
+
+/// From the end, g[i] = dy[i] + x[i + 1] * g[i + 1].
+struct GradientBehind {
+  using State = Affine;
+  RowSide dy, x;
+  /// [rows, size], dense.
+  double* g;
+
+  WEFT_DEVICE State first(int64_t) const { return {0, 1}; }
+  WEFT_DEVICE State load(int64_t row, int64_t i) const {
+    const double times =
+        i + 1 < x.size ? load_element<double>(x.data, x.dtype, x.at(row, i + 1)) : 0;
+    return {load_element<double>(dy.data, dy.dtype, dy.at(row, i)), times};
+  }
+  WEFT_DEVICE static State combine(const State& a, const State& b) {
+    return {b.add + b.times * a.add, b.times * a.times};
+  }
+  WEFT_DEVICE void store(int64_t row, int64_t i, const State&, const State& with) const {
+    g[row * x.size + i] = with.add;
+  }
+};
+
+/// out[i] = factor[i] * the product of x before it; `factor` [rows, size] is dense.
+struct TimesProductBefore {
+  using State = double;
+  RowSide x, out;
+  const double* factor;
+
+  WEFT_DEVICE State first(int64_t) const { return 1; }
+  WEFT_DEVICE State load(int64_t row, int64_t i) const {
+    return load_element<double>(x.data, x.dtype, x.at(row, i));
+  }
+  WEFT_DEVICE static State combine(const State& a, const State& b) { return a * b; }
+  WEFT_DEVICE void store(int64_t row, int64_t i, const State& before, const State&) const {
+    store_element(out.data, out.dtype, out.at(row, i), before * factor[row * x.size + i]);
+  }
+};
+
+/// before[i] = dy times the product of x before it.
+struct ProductBefore {
+  using State = double;
+  RowSide x, dy;
+  double* before;
+
+  WEFT_DEVICE State first(int64_t row) const {
+    return load_element<double>(dy.data, dy.dtype, dy.at(row));
+  }
+  WEFT_DEVICE State load(int64_t row, int64_t i) const {
+    return load_element<double>(x.data, x.dtype, x.at(row, i));
+  }
+  WEFT_DEVICE static State combine(const State& a, const State& b) { return a * b; }
+  WEFT_DEVICE void store(int64_t row, int64_t i, const State& without, const State&) const {
+    before[row * x.size + i] = without;
+  }
+};
+
+/// One thread per row.
+template <class Scan>
+struct ScanByThread {
+  Scan scan;
+  int64_t rows, size;
+  bool reverse;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    for (int64_t row = lane.index; row < rows; row += lane.count) {
+      typename Scan::State before = scan.first(row);
+      for (int64_t i = 0; i < size; ++i) {
+        const int64_t j = reverse ? size - 1 - i : i;
+        const typename Scan::State with = Scan::combine(before, scan.load(row, j));
+        scan.store(row, j, before, with);
+        before = with;
+      }
+    }
+  }
+};
+
+/// One thread block per row; each thread handles kScanRun neighbours at a time.
+template <class Scan>
+struct ScanByTeam {
+  using State = typename Scan::State;
+  Scan scan;
+  int64_t size;
+  bool reverse;
+
+  /// Shared memory for a tile's elements, padded so that threads' runs start in different banks,
+  /// and for the totals of the threads, twice.
+  static constexpr int kPlaces = kScanThreads * (kScanRun + 1);
+  static constexpr size_t kBytes = sizeof(State) * (kPlaces + 2 * kScanThreads + 1);
+  WEFT_FN static int place(int i) { return i + i / kScanRun; }
+
+  template <class Team>
+  WEFT_DEVICE void operator()(const Team& team) const {
+    State* elements = team.template shared<State>();
+    State *totals = elements + kPlaces, *carried = totals + 2 * kScanThreads;
+    const int64_t row = team.team(), tile = int64_t{team.threads()} * kScanRun;
+    State before = scan.first(row);
+    for (int64_t first = 0; first < size; first += tile) {
+      const int count = static_cast<int>(size - first < tile ? size - first : tile);
+      for (int i = team.thread(); i < count; i += team.threads()) {
+        elements[place(i)] = scan.load(row, index(first + i));
+      }
+      team.meet();
+      before = scan_tile(team, elements, totals, carried, count, before);
+      for (int i = team.thread(); i < count; i += team.threads()) {
+        const State own = scan.load(row, index(first + i)), without = elements[place(i)];
+        scan.store(row, index(first + i), without, Scan::combine(without, own));
+      }
+      team.meet();
+    }
+  }
+
+  WEFT_DEVICE int64_t index(int64_t i) const { return reverse ? size - 1 - i : i; }
+
+  /// Replaces elements by the scan before them; returns the scan before the next tile.
+  template <class Team>
+  WEFT_DEVICE static State scan_tile(const Team& team, State* elements, State* totals,
+                                     State* carried, int count, const State& before) {
+    const int begin = team.thread() * kScanRun;
+    const int end = begin + kScanRun < count ? begin + kScanRun : count;
+    const int runs = (count + kScanRun - 1) / kScanRun;
+    if (begin < count) {
+      State total = elements[place(begin)];
+      for (int i = begin + 1; i < end; ++i) total = Scan::combine(total, elements[place(i)]);
+      totals[team.thread()] = total;
+    }
+    team.meet();
+    State *from = totals, *to = totals + kScanThreads;
+    for (int distance = 1; distance < runs; distance *= 2) {
+      if (team.thread() < runs) {
+        const State own = from[team.thread()];
+        to[team.thread()] =
+            team.thread() >= distance ? Scan::combine(from[team.thread() - distance], own) : own;
+      }
+      team.meet();
+      State* const other = from;
+      from = to, to = other;
+    }
+    if (begin < count) {
+      State sum = team.thread() > 0 ? Scan::combine(before, from[team.thread() - 1]) : before;
+      for (int i = begin; i < end; ++i) {
+        const State next = Scan::combine(sum, elements[place(i)]);
+        elements[place(i)] = sum;
+        sum = next;
+      }
+      if (end == count) *carried = sum;
+    }
+    team.meet();
+    return *carried;
+  }
+};
+
+}  // namespace
+
+template <class Scan>
+static void run_scan(const Scan& scan, const RowSide& rows, bool reverse, const Stream& stream) {
+  if (rows.count == 0 || rows.size == 0) return;
+  const bool neighbours = rows.stride != 1 && rows.count >= kManyRows;
+  if (rows.size <= kShortRow || neighbours) {
+    return launch(ScanByThread<Scan>{scan, rows.count, rows.size, reverse}, rows.count, stream);
+  }
+  launch_teams<kScanThreads>(ScanByTeam<Scan>{scan, rows.size, reverse}, rows.count,
+                             ScanByTeam<Scan>::kBytes, stream);
+}
+
+template <class R>
+static void run_total(const Block& out, const Block& in, int dim, bool reverse,
+                      const Block* start) {
+  const RowSide from(in, dim), to(out, dim);
+  RowSide first = start ? RowSide::values(*start, from.count) : from;
+  if (!start) first.data = nullptr;
+  const Stream stream = current_stream(out.device);
+  if (is_floating(in.dtype)) {
+    run_scan(RunningTotal<R, double>{from, to, first}, from, reverse, stream);
+  } else {
+    run_scan(RunningTotal<R, int64_t>{from, to, first}, from, reverse, stream);
+  }
+}
+
+void cumulative_sum(const Block& out, const Block& in, int dim, bool reverse, const Block* start) {
+  run_total<SumOf>(out, in, dim, reverse, start);
+}
+
+void cumulative_product(const Block& out, const Block& in, int dim) {
+  run_total<ProductOf>(out, in, dim, false, nullptr);
+}
+
+static Ref<Storage> doubles_for(const RowSide& rows, Device device) {
+  return Storage::allocate(static_cast<size_t>(rows.count * rows.size) * sizeof(double), device);
+}
+
+void cumulative_product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
+  const RowSide gradients(dy, dim), from(x, dim), to(out, dim);
+  if (from.count * from.size == 0) return;
+  const Stream stream = current_stream(out.device);
+  const Ref<Storage> memory = doubles_for(from, out.device);
+  auto* behind = static_cast<double*>(memory->data());
+  run_scan(GradientBehind{gradients, from, behind}, from, true, stream);
+  run_scan(TimesProductBefore{from, to, behind}, from, false, stream);
+}
+
+void product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
+  const RowSide from(x, dim), to(out, dim);
+  if (from.count * from.size == 0) return;
+  const Stream stream = current_stream(out.device);
+  const Ref<Storage> memory = doubles_for(from, out.device);
+  auto* before = static_cast<double*>(memory->data());
+  run_scan(ProductBefore{from, RowSide::values(dy, from.count), before}, from, false, stream);
+  run_scan(TimesProductBefore{from, to, before}, from, true, stream);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/sort/sort.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+#include <vector>
+
+#include "src/base/parallel.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/rows/rows.h"
+#include "src/kernels/sort/cuda.h"
+#include "weft/error.h"
+
+namespace weft {
+
+/// Compares elements a and b of a row: NaN is the greatest; equal elements keep their order.
+template <class C>
+struct ComesBefore {
+  const C* x;
+  bool descending;
+
+  bool less(C a, C b) const { return a < b || (a == a && b != b); }
+  bool operator()(int64_t a, int64_t b) const {
+    const C first = x[a], second = x[b];
+    if (descending ? less(second, first) : less(first, second)) return true;
+    if (descending ? less(first, second) : less(second, first)) return false;
+    return a < b;
+  }
+};
+
+/// Maps x to an integer with the same order; all NaNs become the greatest, both zeros the same.
+static uint32_t ordered_bits(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x == 0 ? 0.0f : x);
+  const uint32_t ordered = bits >> 31 ? ~bits : bits | 0x80000000u;
+  return x == x ? ordered : 0xffffffffu;
+}
+
+/// Stable radix sort by the upper 32 bits. `other` is scratch of the same size.
+static void sort_keys(std::vector<uint64_t>& keys, std::vector<uint64_t>& other) {
+  constexpr int kBytes = 4, kValues = 256;
+  std::array<std::array<size_t, kValues>, kBytes> starts{};
+  const auto byte_of = [](uint64_t key, int byte) { return key >> (32 + 8 * byte) & 0xff; };
+  for (uint64_t key : keys) {
+    for (int byte = 0; byte < kBytes; ++byte) ++starts[byte][byte_of(key, byte)];
+  }
+  for (int byte = 0; byte < kBytes; ++byte) {
+    auto& places = starts[byte];
+    if (places[byte_of(keys[0], byte)] == keys.size()) continue;  // all keys have the same byte
+    std::exclusive_scan(places.begin(), places.end(), places.begin(), size_t{0});
+    for (uint64_t key : keys) other[places[byte_of(key, byte)]++] = key;
+    keys.swap(other);
+  }
+}
+
+/// Rows shorter than this sort faster by comparisons than by radix sort.
+static constexpr size_t kShortRow = 64;
+
+/// Writes the first k indices of a row's sorted elements to `order`.
+template <class C>
+class RowOrder {
+ public:
+  RowOrder(int64_t n, bool descending) : order(static_cast<size_t>(n)), descending_(descending) {
+    by_keys_ = std::is_same_v<C, float> && order.size() >= kShortRow && n <= 0xffffffff;
+    if (by_keys_) keys_.resize(order.size()), other_.resize(order.size());
+  }
+
+  void sort(const C* x, int64_t k) {
+    if (by_keys_) return sort_by_keys(x);
+    std::iota(order.begin(), order.end(), int64_t{0});
+    const ComesBefore<C> before{x, descending_};
+    if (k == static_cast<int64_t>(order.size())) {
+      std::sort(order.begin(), order.end(), before);
+    } else {
+      std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+    }
+  }
+
+  std::vector<int64_t> order;
+
+ private:
+  /// For floats, packs the value and the index into one integer.
+  void sort_by_keys(const C* x) {
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      const uint32_t bits = ordered_bits(static_cast<float>(x[i]));
+      keys_[i] = static_cast<uint64_t>(descending_ ? ~bits : bits) << 32 | i;
+    }
+    sort_keys(keys_, other_);
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      order[i] = static_cast<int64_t>(keys_[i] & 0xffffffffu);
+    }
+  }
+
+  bool descending_, by_keys_;
+  std::vector<uint64_t> keys_, other_;
+};
+
+template <class C>
+static void sort_rows_as(const Rows* values, const Rows& indices, const Rows& in, bool descending,
+                         int64_t offset) {
+  const int64_t n = in.size(), k = indices.size();
+  parallel_for(in.count(), grain_of(n * 16), [&](int64_t begin, int64_t end) {
+    RowReader<C> read(in, end);
+    RowWriter<C> write(values ? *values : in, end);
+    RowWriter<int64_t> write_indices(indices, end);
+    RowOrder<C> row(n, descending);
+    const std::vector<int64_t>& order = row.order;
+    for (int64_t r = begin; r < end; ++r) {
+      const C* x = read(r);
+      row.sort(x, k);
+      int64_t* index = write_indices.begin(r);
+      for (int64_t i = 0; i < k; ++i) index[i] = order[static_cast<size_t>(i)] + offset;
+      write_indices.end();
+      if (!values) continue;
+      C* sorted = write.begin(r);
+      for (int64_t i = 0; i < k; ++i) sorted[i] = x[order[static_cast<size_t>(i)]];
+      write.end();
+    }
+  });
+}
+
+void sort_rows(const Block& values, const Block& indices, const Block& in, bool descending,
+               int64_t offset) {
+  const int last = in.shape.ndim() - 1;
+  const Rows from(in, last), to(values, last), where(indices, last);
+  check_rows("sort_rows", to, where);
+  if (from.count() != to.count() || to.size() > from.size()) {
+    fail("sort_rows: results of ", values.shape, " from ", in.shape);
+  }
+  if (cuda::kWithCuda && cuda::on_cuda(in)) {
+    return cuda::sort_rows(&values, indices, in, descending, offset);
+  }
+  visit_compute(in.dtype, [&](auto type) {
+    sort_rows_as<typename decltype(type)::type>(&to, where, from, descending, offset);
+  });
+}
+
+void argsort_rows(const Block& indices, const Block& in, bool descending) {
+  const int last = in.shape.ndim() - 1;
+  const Rows from(in, last), where(indices, last);
+  check_rows("argsort_rows", from, where);
+  if (cuda::kWithCuda && cuda::on_cuda(in)) {
+    return cuda::sort_rows(nullptr, indices, in, descending, 0);
+  }
+  visit_compute(in.dtype, [&](auto type) {
+    sort_rows_as<typename decltype(type)::type>(nullptr, where, from, descending, 0);
+  });
+}
+
+}  // namespace weft

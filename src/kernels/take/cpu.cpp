@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/take/take.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "src/base/numeric.h"
+#include "src/base/parallel.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/take/cuda.h"
+#include "weft/error.h"
+
+namespace weft {
+
+namespace {
+
+/// Columns that one task adds.
+constexpr int64_t kAddedColumns = 256;
+/// Indices checked together before looking for the first invalid one.
+constexpr int64_t kCheckedIndices = 1024;
+
+/// Calls f with a pointer of the indices' type.
+template <class F>
+void with_typed(const Block& indices, const F& f) {
+  if (indices.dtype == DType::i32) return f(indices.as<int32_t>());
+  if (indices.dtype == DType::i64) return f(indices.as<int64_t>());
+  fail("take: indices are i32 or i64, not ", indices.dtype);
+}
+
+/// Calls f(o, i) for `rows` [begin, end) of [outer, n].
+template <class F>
+void for_each_row(int64_t begin, int64_t end, int64_t n, const F& f) {
+  for (int64_t row = begin, o = row / n, i = row % n; row < end; ++row) {
+    f(o, i);
+    if (++i < n) continue;
+    i = 0;
+    ++o;
+  }
+}
+
+/// Both blocks viewed as [outer, size or n, inner]. Each slice [inner] has one index when `slices`,
+/// otherwise each element has its own.
+struct Taking {
+  int64_t outer = 1, size, n, inner = 1;
+  bool slices;
+  const Block& indices;
+
+  Taking(const Block& whole, const Block& taken, const Block& where, int dim)
+      : size(whole.shape[dim]), n(taken.shape[dim]), indices(where) {
+    for (int d = 0; d < dim; ++d) outer *= taken.shape[d];
+    for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
+    slices = where.shape.ndim() == 1 && where.shape[0] == n;
+    if (!slices && where.shape != taken.shape) {
+      fail("take: indices ", where.shape, " for ", taken.shape, " along dim ", dim);
+    }
+  }
+
+  /// Calls f with the indices as a function of (o, i, k).
+  template <class F>
+  void with_indices(const F& f) const {
+    with_typed(indices, [&](const auto* data) {
+      f([this, data](int64_t o, int64_t i, int64_t k) {
+        const auto index = static_cast<int64_t>(data[slices ? i : (o * n + i) * inner + k]);
+        return index < 0 ? index + size : index;
+      });
+    });
+  }
+};
+
+template <class Bits>
+void take_elements(const Taking& t, void* out, const void* in) {
+  auto* to = static_cast<Bits*>(out);
+  const auto* from = static_cast<const Bits*>(in);
+  t.with_indices([&](const auto& index) {
+    parallel_for(t.outer * t.n, grain_of(t.inner), [&](int64_t begin, int64_t end) {
+      for_each_row(begin, end, t.n, [&](int64_t o, int64_t i) {
+        Bits* row = to + (o * t.n + i) * t.inner;
+        for (int64_t k = 0; k < t.inner; ++k) {
+          row[k] = from[(o * t.size + index(o, i, k)) * t.inner + k];
+        }
+      });
+    });
+  });
+}
+
+void take_slices(const Taking& t, char* out, const char* in, int64_t bytes) {
+  t.with_indices([&](const auto& index) {
+    parallel_for(t.outer * t.n, grain_of(t.inner), [&](int64_t begin, int64_t end) {
+      for_each_row(begin, end, t.n, [&](int64_t o, int64_t i) {
+        std::memcpy(out + (o * t.n + i) * bytes, in + (o * t.size + index(o, i, 0)) * bytes,
+                    static_cast<size_t>(bytes));
+      });
+    });
+  });
+}
+
+/// Only one thread adds to any element of `sums`.
+template <class C, class T>
+void add_elements(const Taking& t, C* sums, const T* in) {
+  const int64_t chunks = (t.inner + kAddedColumns - 1) / kAddedColumns;
+  const int64_t grain = grain_of(t.n * std::min(t.inner, kAddedColumns));
+  t.with_indices([&](const auto& index) {
+    parallel_for(t.outer * chunks, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t o = task / chunks, first = task % chunks * kAddedColumns;
+        const int64_t last = std::min(t.inner, first + kAddedColumns);
+        for (int64_t i = 0; i < t.n; ++i) {
+          for (int64_t k = first; k < last; ++k) {
+            sums[(o * t.size + index(o, i, k)) * t.inner + k] +=
+                static_cast<C>(in[(o * t.n + i) * t.inner + k]);
+          }
+        }
+      }
+    });
+  });
+}
+
+}  // namespace
+
+std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
+  if (cuda::kWithCuda && cuda::on_cuda(indices)) return cuda::find_index_outside(indices, size);
+  std::optional<int64_t> found;
+  with_typed(indices, [&](const auto* data) {
+    const int64_t count = indices.numel();
+    const auto is_outside = [&](int64_t i) { return (data[i] < -size) | (data[i] >= size); };
+    for (int64_t first = 0; first < count && !found; first += kCheckedIndices) {
+      const int64_t last = std::min(count, first + kCheckedIndices);
+      bool any = false;
+      for (int64_t i = first; i < last; ++i) any |= is_outside(i);
+      for (int64_t i = first; any && i < last && !found; ++i) {
+        if (is_outside(i)) found = data[i];
+      }
+    }
+  });
+  return found;
+}
+
+void take_along(const Block& out, const Block& in, const Block& indices, int dim) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::take_along(out, in, indices, dim);
+  const Taking t(in, out, indices, dim);
+  if (out.numel() == 0) return;
+  const auto bytes = static_cast<int64_t>(size_of(in.dtype));
+  if (t.slices && t.inner > 1) {
+    return take_slices(t, out.as<char>(), in.as<char>(), t.inner * bytes);
+  }
+  switch (bytes) {
+    case 1:
+      return take_elements<uint8_t>(t, out.data, in.data);
+    case 2:
+      return take_elements<uint16_t>(t, out.data, in.data);
+    case 4:
+      return take_elements<uint32_t>(t, out.data, in.data);
+    default:
+      return take_elements<uint64_t>(t, out.data, in.data);
+  }
+}
+
+void add_along(const Block& out, const Block& in, const Block& indices, int dim) {
+  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::add_along(out, in, indices, dim);
+  const Taking t(out, in, indices, dim);
+  visit(in.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    using C = Compute<T>;
+    if (out.dtype == dtype_of<C>) {
+      fill(out, 0);
+      return add_elements(t, out.as<C>(), in.as<T>());
+    }
+    std::vector<C> sums(static_cast<size_t>(out.numel()));
+    add_elements(t, sums.data(), in.as<T>());
+    copy(out, dense_block(sums.data(), dtype_of<C>, out.shape));
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/take/cuda.h"
+
+#include "src/device/cuda/capture.h"
+#include "src/device/cuda/streams.h"
+#include "src/device/kernel/elements.h"
+#include "src/device/kernel/launch.h"
+#include "src/kernels/copy/cuda.h"
+#include "src/kernels/sort/cuda.h"
+#include "weft/error.h"
+#include "weft/storage.h"
+
+namespace weft::cuda {
+
+namespace {
+
+constexpr int kSearchThreads = 256;
+constexpr int64_t kSearchTeams = 264;
+/// Elements of 16 bytes, copied in one access.
+struct alignas(16) Bytes16 {
+  uint64_t half[2];
+};
+
+/// Quotient and remainder of i / by, faster when both are small.
+struct Divided {
+  int64_t quotient, rest;
+
+  WEFT_FN Divided(int64_t i, int64_t by) {
+    if (static_cast<uint64_t>(i | by) >> 32 == 0) {
+      const auto q = static_cast<uint32_t>(i) / static_cast<uint32_t>(by);
+      quotient = q;
+      rest = static_cast<uint32_t>(i) - q * static_cast<uint32_t>(by);
+    } else {
+      quotient = i / by;
+      rest = i - quotient * by;
+    }
+  }
+};
+
+/// Both blocks viewed as [outer, size or n, inner]. Each slice [inner] has one index when `slices`,
+/// otherwise each element has its own.
+struct DeviceTaking {
+  int64_t outer = 1, size, n, inner = 1;
+  bool slices;
+  const void* indices;
+  DType dtype;
+
+  DeviceTaking(const Block& whole, const Block& taken, const Block& where, int dim)
+      : size(whole.shape[dim]), n(taken.shape[dim]), indices(where.data), dtype(where.dtype) {
+    for (int d = 0; d < dim; ++d) outer *= taken.shape[d];
+    for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
+    slices = where.shape.ndim() == 1 && where.shape[0] == n;
+    if (!slices && where.shape != taken.shape) {
+      fail("take: indices ", where.shape, " for ", taken.shape, " along dim ", dim);
+    }
+    if (dtype != DType::i32 && dtype != DType::i64) {
+      fail("take: indices are i32 or i64, not ", dtype);
+    }
+  }
+  /// Returns index number `at`, converted to be at least 0.
+  WEFT_FN int64_t index(int64_t at) const {
+    const int64_t given = dtype == DType::i32 ? static_cast<const int32_t*>(indices)[at]
+                                              : static_cast<const int64_t*>(indices)[at];
+    return given < 0 ? given + size : given;
+  }
+};
+
+template <class Word>
+struct TakeWords {
+  DeviceTaking taking;
+  Word* out;
+  const Word* in;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    const int64_t count = taking.outer * taking.n * taking.inner;
+    for (int64_t i = lane.index; i < count; i += lane.count) {
+      const Divided slice(i, taking.inner), place(slice.quotient, taking.n);
+      const int64_t index = taking.index(taking.slices ? place.rest : i);
+      out[i] = in[(place.quotient * taking.size + index) * taking.inner + slice.rest];
+    }
+  }
+};
+
+/// Copies the indices, made non-negative: as [n], or per element as [outer, inner, n].
+struct ListIndices {
+  DeviceTaking taking;
+  int64_t lists;
+  int64_t* to;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    for (int64_t i = lane.index; i < lists * taking.n; i += lane.count) {
+      const Divided list(i, taking.n), column(list.quotient, taking.inner);
+      const int64_t at = (column.quotient * taking.n + list.rest) * taking.inner + column.rest;
+      to[i] = taking.index(taking.slices ? i : at);
+    }
+  }
+};
+
+/// A list's sorted indices determine which elements of a column are added where, and in which
+/// order. The thread with the first of several equal indices adds all of them.
+template <class C>
+struct AddListed {
+  DeviceTaking taking;
+  const int64_t *sorted, *order;
+  void* out;
+  DType out_dtype;
+  const void* in;
+  DType in_dtype;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    const int64_t n = taking.n, inner = taking.inner;
+    for (int64_t i = lane.index; i < taking.outer * n * inner; i += lane.count) {
+      const Divided slice(i, inner), place(slice.quotient, n);
+      const int64_t list = taking.slices ? 0 : place.quotient * inner + slice.rest;
+      const int64_t *mine = sorted + list * n, *from = order + list * n;
+      const int64_t first = place.rest, target = mine[first];
+      if (first > 0 && mine[first - 1] == target) continue;
+      C sum = C(0);
+      for (int64_t j = first; j < n && mine[j] == target; ++j) {
+        const int64_t at = (place.quotient * n + from[j]) * inner + slice.rest;
+        sum = sum + load_element<C>(in, in_dtype, at);
+      }
+      store_element(out, out_dtype, (place.quotient * taking.size + target) * inner + slice.rest,
+                    sum);
+    }
+  }
+};
+
+struct Least {
+  WEFT_FN static int64_t combine(int64_t a, int64_t b) { return a < b ? a : b; }
+};
+
+/// Stores, for each thread block, its first position of an index out of range, or `count`.
+struct SearchOutside {
+  DeviceTaking taking;
+  int64_t count;
+  int64_t* places;
+
+  template <class Team>
+  WEFT_DEVICE void operator()(const Team& team) const {
+    int64_t place = count;
+    for (int64_t i = team.team() * team.threads() + team.thread(); i < count && place == count;
+         i += team.teams() * team.threads()) {
+      // taking.index has already added `size` to negative indices.
+      const int64_t index = taking.index(i);
+      if (index < 0 || index >= taking.size) place = i;
+    }
+    place = team.template reduce<Least>(place);
+    if (team.thread() == 0) places[team.team()] = place;
+  }
+};
+
+/// Writes whether an index is out of range, and the index.
+struct TellOutside {
+  DeviceTaking taking;
+  int64_t count, teams;
+  const int64_t* places;
+  int64_t* result;
+
+  WEFT_DEVICE void operator()(const Lane& lane) const {
+    if (lane.index != 0) return;
+    int64_t place = count;
+    for (int64_t i = 0; i < teams; ++i) place = Least::combine(place, places[i]);
+    result[0] = place < count ? 1 : 0;
+    if (place == count) return;
+    result[1] = taking.dtype == DType::i32 ? static_cast<const int32_t*>(taking.indices)[place]
+                                           : static_cast<const int64_t*>(taking.indices)[place];
+  }
+};
+
+}  // namespace
+
+/// Allocates i64 values on a device.
+static Ref<Storage> whole_numbers(int64_t count, Device device) {
+  return Storage::allocate(static_cast<size_t>(count) * sizeof(int64_t), device);
+}
+
+std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
+  const int64_t count = indices.numel();
+  // The host cannot read results during a capture.
+  if (count == 0 || is_capturing()) return std::nullopt;
+  const Block flat = dense_block(indices.data, indices.dtype, {count}, indices.device);
+  DeviceTaking taking(flat, flat, flat, 0);
+  taking.size = size;
+  const int64_t wanted = (count + kSearchThreads - 1) / kSearchThreads;
+  const int64_t teams = wanted < kSearchTeams ? wanted : kSearchTeams;
+  const Ref<Storage> memory = whole_numbers(2 + teams, indices.device);
+  auto* result = static_cast<int64_t*>(memory->data());
+  const Stream stream = current_stream(indices.device);
+  launch_teams<kSearchThreads>(SearchOutside{taking, count, result + 2}, teams, 0, stream);
+  launch(TellOutside{taking, count, teams, result + 2, result}, 1, stream);
+  int64_t told[2] = {0, 0};
+  cuda::copy(dense_block(told, DType::i64, {2}),
+             dense_block(result, DType::i64, {2}, indices.device));
+  return told[0] != 0 ? std::optional(told[1]) : std::nullopt;
+}
+
+template <class Word>
+static void take_words(const DeviceTaking& taking, const Block& out, const Block& in) {
+  launch(TakeWords<Word>{taking, out.as<Word>(), in.as<Word>()},
+         taking.outer * taking.n * taking.inner, current_stream(out.device));
+}
+
+void take_along(const Block& out, const Block& in, const Block& indices, int dim) {
+  DeviceTaking taking(in, out, indices, dim);
+  if (out.numel() == 0) return;
+  const auto bytes = static_cast<int64_t>(size_of(in.dtype));
+  const auto addresses =
+      reinterpret_cast<uintptr_t>(out.data) | reinterpret_cast<uintptr_t>(in.data);
+  if (taking.slices && taking.inner * bytes % 16 == 0 && addresses % 16 == 0) {
+    taking.inner = taking.inner * bytes / 16;
+    return take_words<Bytes16>(taking, out, in);
+  }
+  switch (bytes) {
+    case 1:
+      return take_words<uint8_t>(taking, out, in);
+    case 2:
+      return take_words<uint16_t>(taking, out, in);
+    case 4:
+      return take_words<uint32_t>(taking, out, in);
+    default:
+      return take_words<uint64_t>(taking, out, in);
+  }
+}
+
+void add_along(const Block& out, const Block& in, const Block& indices, int dim) {
+  const DeviceTaking taking(out, in, indices, dim);
+  if (out.numel() == 0) return;
+  cuda::fill(out, 0);
+  if (in.numel() == 0) return;
+  const Device device = out.device;
+  const int64_t lists = taking.slices ? 1 : taking.outer * taking.inner;
+  const int64_t count = lists * taking.n;
+  const Ref<Storage> memory = whole_numbers(3 * count, device);
+  auto* listed = static_cast<int64_t*>(memory->data());
+  const auto block = [&](int64_t* data) {
+    return dense_block(data, DType::i64, {lists, taking.n}, device);
+  };
+  const Block sorted = block(listed + count), order = block(listed + 2 * count);
+  const Stream stream = current_stream(device);
+  launch(ListIndices{taking, lists, listed}, count, stream);
+  cuda::sort_rows(&sorted, order, block(listed), false, 0);
+  visit_compute(in.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    launch(AddListed<C>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data, out.dtype,
+                        in.data, in.dtype},
+           in.numel(), stream);
+  });
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "weft/block.h"
+
+namespace weft {
+
+// Blocks are dense. `indices` (i32 or i64) are [n], or have the shape of the block with n elements
+// along `dim`; negative ones count from the end. All must be in range.
+
+/// Returns the first index that is not in [-size, size); nothing when there is none.
+std::optional<int64_t> find_index_outside(const Block& indices, int64_t size);
+
+/// out[..., i, ...] = in[..., indices[i], ...], or in[..., indices[..., i, ...], ...].
+void take_along(const Block& out, const Block& in, const Block& indices, int dim);
+
+/// The inverse: out[..., indices[i], ...] += in[..., i, ...], from zeros, in the order of i. Floats
+/// accumulate in f32 (f64 for f64), integers in i64.
+void add_along(const Block& out, const Block& in, const Block& indices, int dim);
+
+}  // namespace weft

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "src/comm/flight/record.h"
+#include "src/comm/memory/process_world.h"
+#include "src/comm/memory/rendezvous.h"
+#include "src/comm/memory/threads_world.h"
+#include "src/comm/waiter.h"
+#include "src/device/memory.h"
+#include "src/device/shared_heap.h"
+#include "src/launch/launched.h"
+#include "src/launch/rank_threads.h"
+#include "weft/communicator.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/extend/descriptor.h"
+#include "weft/extend/end_on_thread.h"
+#include "weft/ranks.h"
+#include "weft/storage.h"
+
+#ifdef WEFT_WITH_CUDA
+#include "src/comm/nccl/nccl_transport.h"
+#endif
+#ifdef WEFT_WITH_MPI
+#include "src/comm/mpi/engine.h"
+#include "src/comm/mpi/mpi_transport.h"
+#include "src/launch/mpi_job.h"
+#endif
+
+namespace weft {
+
+namespace {
+
+/// What makes this process a rank. It lasts as long as the process: tensors may outlive `main`.
+struct Connection {
+  Communicator world;
+  std::shared_ptr<World> shared;
+  std::unique_ptr<SharedHeap> heap;
+  std::vector<std::shared_ptr<SharedMemory>> heaps;
+  int rank = 0;
+  /// Who started the processes.
+  std::string by;
+#ifdef WEFT_WITH_MPI
+  /// Where ranks are on several hosts.
+  std::shared_ptr<MpiEngine> mpi;
+#endif
+};
+
+}  // namespace
+
+static Connection* connection = nullptr;
+static std::terminate_handler terminate_before = nullptr;
+
+static void end_rank() {
+  if (!connection) return;
+  connection->shared->end_for_good(connection->rank);
+#ifdef WEFT_WITH_MPI
+  if (connection->mpi) connection->mpi->end();
+#endif
+}
+
+/// Its memory is not there to be taken down; nobody looks at it again.
+[[gnu::used]] static Connection* connection_of_parent = nullptr;
+
+/// A child of this process is no rank, and has none of the shared memory.
+static void forget_connection() {
+  connection_of_parent = std::exchange(connection, nullptr);
+  SharedHeap::lose();
+  Heap::forget_kept();
+}
+
+/// Tells all ranks that this one threw.
+static void tell_exception(const std::exception_ptr& cause) {
+  connection->shared->threw(connection->rank, cause);
+#ifdef WEFT_WITH_MPI
+  if (!connection->mpi) return;
+  const MpiEngine::Lock lock = connection->mpi->lock();
+  connection->mpi->poll();  // which tells the other hosts
+#endif
+}
+
+/// An exception that nobody catches is told to the other ranks.
+[[noreturn]] static void end_by_exception() {
+  const std::exception_ptr cause = std::current_exception();
+  if (cause && connection) {
+    tell_exception(cause);
+    write_flight_record(text_of(cause));
+  }
+  terminate_before();
+  std::abort();
+}
+
+/// Who fails because of another rank lets that one end first: launchers report who ended first.
+static void let_the_cause_end_first() {
+  const WorldFailure failure = connection->shared->failure();
+  const int cause = failure.rank >= 0 ? failure.rank : failure.found_by;
+  if (cause < 0 || cause == connection->rank || failure.was_late) return;
+  Waiter waiter(0);
+  while (!connection->shared->is_gone(cause) && waiter.waited() < std::chrono::milliseconds(500)) {
+    waiter.pause();
+  }
+  // Its files are closed; the launcher is told a moment later.
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
+static std::unique_ptr<Connection> connected_alone(const RunOptions& options) {
+  auto made = std::make_unique<Connection>();
+  const auto world = ThreadsWorld::make(1, options.deadline);
+  made->world = Communicator(world->ends()[0]);
+  made->shared = world;
+  return made;
+}
+
+/// Makes the processes of this host see each other's memory; `here`: their ranks.
+static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembers& members,
+                                               const Launched& launched, std::vector<int> here,
+                                               const RunOptions& options) {
+  HostMemory memory = meet(members, ProcessWorld::kSegmentBytes, options.deadline);
+  made.heap = std::make_unique<SharedHeap>(memory.heaps[static_cast<size_t>(members.index)]);
+  made.heaps = std::move(memory.heaps);
+  made.rank = launched.rank;
+  made.by = launched.by;
+  auto world = ProcessWorld::make(launched.rank, launched.size, std::move(here), options.deadline,
+                                  memory.segment, *made.heap);
+  made.shared = world;
+  // What was kept before lies where the others do not see it.
+  release_cached_memory();
+  SharedHeap::set_of_process(made.heap.get());
+  return world;
+}
+
+/// Memory of GPUs is exchanged too, where this build can.
+static std::shared_ptr<Transport> with_gpus(std::shared_ptr<Transport> host) {
+#ifdef WEFT_WITH_CUDA
+  return with_nccl(std::move(host));
+#else
+  return host;
+#endif
+}
+
+static std::unique_ptr<Connection> connected_on_host(const Launched& launched,
+                                                     const RunOptions& options) {
+  auto made = std::make_unique<Connection>();
+  std::vector<int> ranks(static_cast<size_t>(launched.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const HostMembers members{launched.job, launched.local_rank, launched.local_size,
+                            build_in_words()};
+  const auto world = join_host(*made, members, launched, std::move(ranks), options);
+  made->world = Communicator(with_gpus(world->world_end()));
+  return made;
+}
+
+#ifdef WEFT_WITH_MPI
+static std::unique_ptr<Connection> connected_by_mpi(const Launched& launched,
+                                                    const RunOptions& options) {
+  auto made = std::make_unique<Connection>();
+  const MpiJob job = join_mpi_job(launched, build_in_words(), options.deadline);
+  const auto own = std::find(job.here.begin(), job.here.end(), launched.rank);
+  // Containers that share a network are hosts of their own, and meet under names of their own.
+  const HostMembers members{concat(launched.job, '.', job.here.front()),
+                            static_cast<int>(own - job.here.begin()),
+                            static_cast<int>(job.here.size()), build_in_words()};
+  job.engine->attach(join_host(*made, members, launched, job.here, options));
+  made->mpi = job.engine;
+  made->world = Communicator(with_gpus(mpi_world(job.engine, job.hosts)));
+  return made;
+}
+#endif
+
+static std::unique_ptr<Connection> new_connection(const RunOptions& options) {
+  const Launched launched = launched_from_environment();
+  if (launched.size == 1) return connected_alone(options);
+  if (launched.local_size == launched.size) return connected_on_host(launched, options);
+#ifdef WEFT_WITH_MPI
+  return connected_by_mpi(launched, options);
+#else
+  fail_call("connect", "the ", launched.size, " ranks of ", launched.by,
+            " are on several hosts, and this build has no MPI; build with Open MPI, or start all "
+            "ranks on one host");
+#endif
+}
+
+int launched_ranks() {
+  return connection ? connection->world.size() : launched_from_environment().size;
+}
+
+std::string launched_by() { return launched_from_environment().by; }
+
+LocalRank launched_local_rank() {
+  const Launched launched = launched_from_environment();
+  return {launched.local_rank, launched.local_size};
+}
+
+/// Threads of a rank that shares this host with the others of its job.
+static int threads_here(const RunOptions& options) {
+  const int ranks = std::max(1, static_cast<int>(connection->heaps.size()));
+  return threads_of_rank(ranks, options);
+}
+
+Communicator connect(const RunOptions& options) {
+  if (connection) {
+    // Who ended the run before goes on.
+    connection->shared->begin_run();
+    return connection->world;
+  }
+  check_options("connect", options);
+  open_standard_descriptors();
+  connection = new_connection(options).release();
+  become_rank(Context::current(), threads_here(options), options);
+  Context::current().flight = new_flight_record(connection->rank, connection->world.size());
+  terminate_before = std::set_terminate(end_by_exception);
+  std::atexit(end_rank);
+  pthread_atfork(nullptr, nullptr, forget_connection);
+  // Ranks that mpirun started would go on without it.
+  if (connection->by == "mpirun") prctl(PR_SET_PDEATHSIG, SIGTERM);
+  return connection->world;
+}
+
+static void run_connected(const std::function<void(Communicator)>& body,
+                          const RunOptions& options) {
+  const bool is_first = !connection;
+  const Communicator world = connect(options);
+  if (!is_first) become_rank(Context::current(), threads_here(options), options);
+  try {
+    body(world);
+    end_departed();
+  } catch (...) {
+    const std::exception_ptr cause = std::current_exception();
+    tell_exception(cause);
+    write_flight_record(text_of(cause));
+    let_the_cause_end_first();
+    throw;
+  }
+  connection->shared->end(connection->rank);
+}
+
+void run_world(int ranks, const std::function<void(Communicator)>& body,
+               const RunOptions& options) {
+  const int launched = launched_ranks();
+  if (launched == 1) return run_ranks(ranks, body, options);
+  if (ranks > 1 && ranks != launched) {
+    fail("run_world: ", ranks, " ranks, but this process is one of a job of ", launched);
+  }
+  run_connected(body, options);
+}
+
+}  // namespace weft

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/launch.h"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "src/comm/world.h"
+#include "src/launch/child.h"
+#include "src/launch/input.h"
+#include "src/launch/rank.h"
+#include "src/launch/signals.h"
+#include "weft/error.h"
+#include "weft/extend/descriptor.h"
+#include "weft/ranks.h"
+
+namespace weft {
+
+using LaunchClock = LaunchRank::Clock;
+
+/// For the others to end by themselves when one has failed, then from SIGTERM to SIGKILL.
+static constexpr std::chrono::milliseconds kOwnEnd{2000}, kLastSignal{1000};
+/// Between two looks at a terminal that others read, and at what exited ranks left running.
+static constexpr std::chrono::milliseconds kLook{100};
+static constexpr int kTimedOut = 124, kNotStarted = 127, kIncompleteOutput = 1;
+
+std::string new_job() {
+  uint64_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != sizeof random) {
+    random = static_cast<uint64_t>(LaunchClock::now().time_since_epoch().count());
+  }
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(random));
+  return concat(::getuid(), '-', ::getpid(), '-', text);
+}
+
+namespace {
+
+/// The processes of one launch, from start to end.
+class LaunchedJob {
+ public:
+  LaunchedJob(const std::vector<std::string>& command, const LaunchOptions& options)
+      : command_(command),
+        options_(options),
+        job_(options.job.empty() ? new_job() : options.job),
+        out_(options.out),
+        err_(options.err) {}
+  ~LaunchedJob();
+
+  LaunchReport run();
+
+ private:
+  /// How far the ranks are told to end.
+  enum class Ending { none, by_itself, terminated, killed };
+
+  void start(int rank);
+  std::vector<std::pair<std::string, std::string>> variables(int rank) const;
+  void look_at_ranks();
+  void ended(int rank, const RankExit& how);
+  void fail_first(int code, int rank, std::string cause);
+  void take_signals();
+  void stop_until_continued();
+  void end_ranks();
+  void begin(Ending ending, std::chrono::milliseconds next);
+  void send_all(int signal) const;
+  int milliseconds_to_wait() const;
+  void wait_for_news();
+  /// Readers of the launcher may be slow.
+  void write_rest();
+  bool all_gone() const;
+  bool has_timeout() const { return options_.timeout.count() > 0 && !timed_out_; }
+  double seconds() const;
+
+  const std::vector<std::string>& command_;
+  const LaunchOptions& options_;
+  const std::string job_;
+  LaunchSignals signals_;
+  LaunchInput input_;
+  LineSink out_, err_;
+  std::vector<LaunchRank> ranks_;
+  LaunchClock::time_point started_ = LaunchClock::now();
+  LaunchReport report_;
+  Ending ending_ = Ending::none;
+  LaunchClock::time_point next_ending_{};
+  bool timed_out_ = false;
+  /// The last signal passed on that ends a program, or 0.
+  int told_to_end_ = 0;
+  /// Who reads the output is not waited for any more.
+  bool gives_up_ = false;
+};
+
+}  // namespace
+
+/// When it is left by an exception.
+LaunchedJob::~LaunchedJob() {
+  send_all(SIGKILL);
+  for (LaunchRank& rank : ranks_) {
+    rank.out().close();
+    rank.err().close();
+    RankExit how;
+    while (!rank.is_gone()) {
+      if (!rank.look(how) && !rank.has_exited()) ::usleep(1000);
+      rank.clear_away(true);
+    }
+  }
+}
+
+double LaunchedJob::seconds() const {
+  return std::chrono::duration<double>(LaunchClock::now() - started_).count();
+}
+
+static std::string in_tenths(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", seconds);
+  return text;
+}
+
+std::vector<std::pair<std::string, std::string>> LaunchedJob::variables(int rank) const {
+  std::vector<std::pair<std::string, std::string>> all = options_.environment;
+  const std::string number = std::to_string(rank), size = std::to_string(options_.ranks);
+  all.insert(all.end(), {{"WEFT_RANK", number},
+                         {"WEFT_WORLD_SIZE", size},
+                         {"WEFT_LOCAL_RANK", number},
+                         {"WEFT_LOCAL_WORLD_SIZE", size},
+                         {"WEFT_JOB", job_}});
+  const int cores = std::max(1, available_cores() / options_.ranks);
+  const std::pair<std::string, std::string> defaults[] = {
+      {"OMP_WAIT_POLICY", "passive"}, {"OMP_NUM_THREADS", std::to_string(cores)}};
+  for (const auto& variable : defaults) {
+    const auto is_given = [&](const auto& other) { return other.first == variable.first; };
+    if (::getenv(variable.first.c_str()) || std::any_of(all.begin(), all.end(), is_given)) continue;
+    all.push_back(variable);
+  }
+  return all;
+}
+
+void LaunchedJob::start(int rank) {
+  const LaunchPipe out = new_pipe(), err = new_pipe();
+  const std::string prefix = options_.prefix ? concat('[', rank, "] ") : "";
+  const bool ends_last = options_.prefix || options_.ranks > 1;
+  make_nonblocking(out.read);
+  make_nonblocking(err.read);
+  RankOutput writes(out.read, out_, prefix, ends_last), errors(err.read, err_, prefix, ends_last);
+  const auto close_ends = [&] {
+    ::close(out.write);
+    ::close(err.write);
+  };
+  try {
+    const LaunchChild child{command_, environment_with(variables(rank)),
+                            rank == 0 ? input_.for_child() : -1, out.write, err.write};
+    ranks_.emplace_back(rank, start_child(child, signals_), writes, errors);
+  } catch (...) {
+    close_ends();
+    writes.close();
+    errors.close();
+    throw;
+  }
+  close_ends();
+}
+
+LaunchReport LaunchedJob::run() {
+  ranks_.reserve(static_cast<size_t>(options_.ranks));
+  try {
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      start(rank);
+      input_.close_for_child();
+    }
+  } catch (const std::runtime_error& error) {
+    fail_first(kNotStarted, static_cast<int>(ranks_.size()), error.what());
+    begin(Ending::by_itself, std::chrono::milliseconds(0));
+  }
+  while (!all_gone()) {
+    wait_for_news();
+    take_signals();
+    look_at_ranks();
+    end_ranks();
+  }
+  write_rest();
+  for (const LineSink* sink : {&out_, &err_}) {
+    if (sink->error() == 0) continue;
+    fail_first(kIncompleteOutput, -1,
+               concat(sink == &out_ ? "stdout" : "stderr",
+                      ": the output of the ranks is incomplete: ", std::strerror(sink->error())));
+  }
+  return std::move(report_);
+}
+
+bool LaunchedJob::all_gone() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.is_gone(); });
+}
+
+void LaunchedJob::fail_first(int code, int rank, std::string cause) {
+  if (report_.code == 0) report_ = {code, rank, std::move(cause)};
+}
+
+/// When there is something to do though nothing comes; poll's timeout.
+int LaunchedJob::milliseconds_to_wait() const {
+  LaunchClock::time_point until = LaunchClock::time_point::max();
+  const auto looks = [](const LaunchRank& rank) { return rank.has_exited() && !rank.is_gone(); };
+  if (input_.is_in_background() || std::any_of(ranks_.begin(), ranks_.end(), looks)) {
+    until = LaunchClock::now() + kLook;
+  }
+  if (ending_ != Ending::none && ending_ != Ending::killed) until = std::min(until, next_ending_);
+  if (has_timeout()) until = std::min(until, started_ + options_.timeout);
+  if (until == LaunchClock::time_point::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - LaunchClock::now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 60'000));
+}
+
+void LaunchedJob::wait_for_news() {
+  std::vector<pollfd> all{{signals_.descriptor(), POLLIN, 0},
+                          {input_.descriptor(), input_.events(), 0}};
+  for (const LineSink* sink : {&out_, &err_}) {
+    all.push_back({sink->is_empty() ? -1 : sink->descriptor(), POLLOUT, 0});
+  }
+  const size_t before = all.size();
+  for (LaunchRank& rank : ranks_) {
+    all.push_back({rank.out().descriptor(), POLLIN, 0});
+    all.push_back({rank.err().descriptor(), POLLIN, 0});
+  }
+  if (::poll(all.data(), all.size(), milliseconds_to_wait()) <= 0) return;
+  if (all[1].revents) input_.pass_on();
+  out_.write();
+  err_.write();
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (all[before + 2 * i].revents) ranks_[i].out().read();
+    if (all[before + 2 * i + 1].revents) ranks_[i].err().read();
+  }
+}
+
+void LaunchedJob::look_at_ranks() {
+  // Of several that are found together, one that was killed is the cause rather than one that
+  // noticed it.
+  std::optional<std::pair<int, RankExit>> first;
+  for (LaunchRank& rank : ranks_) {
+    RankExit how;
+    if (rank.look(how) && how.code != 0 && (!first || how.signal > first->second.signal)) {
+      first = {rank.rank(), how};
+    }
+  }
+  if (first) ended(first->first, first->second);
+  for (LaunchRank& rank : ranks_) rank.clear_away(gives_up_);
+}
+
+void LaunchedJob::ended(int rank, const RankExit& how) {
+  if (told_to_end_ != 0 && how.is_from(told_to_end_)) {
+    // As told: the others take the time that they need.
+    return fail_first(
+        how.code, rank,
+        concat("ended by ", name_of_signal(told_to_end_), " after ", in_tenths(seconds())));
+  }
+  fail_first(how.code, rank,
+             concat("rank ", rank, ' ', how.in_words(), " after ", in_tenths(seconds())));
+  if (ending_ == Ending::none) begin(Ending::by_itself, kOwnEnd);
+}
+
+void LaunchedJob::send_all(int signal) const {
+  for (const LaunchRank& rank : ranks_) rank.send(signal);
+}
+
+void LaunchedJob::take_signals() {
+  for (const int signal : signals_.take()) {
+    if (signal == SIGTSTP) {
+      stop_until_continued();
+      continue;
+    }
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+      told_to_end_ = signal;
+      const auto has_exited = [](const LaunchRank& rank) { return rank.has_exited(); };
+      if (std::all_of(ranks_.begin(), ranks_.end(), has_exited)) gives_up_ = true;
+    }
+    send_all(signal);
+  }
+}
+
+void LaunchedJob::stop_until_continued() {
+  send_all(SIGTSTP);
+  ::raise(SIGSTOP);
+  send_all(SIGCONT);
+}
+
+void LaunchedJob::begin(Ending ending, std::chrono::milliseconds next) {
+  ending_ = ending;
+  next_ending_ = LaunchClock::now() + next;
+}
+
+void LaunchedJob::end_ranks() {
+  const auto now = LaunchClock::now();
+  if (has_timeout() && now >= started_ + options_.timeout) {
+    timed_out_ = true;
+    const double limit = std::chrono::duration<double>(options_.timeout).count();
+    fail_first(kTimedOut, -1, concat("ended all ranks: the timeout of ", limit, " s passed"));
+    if (ending_ < Ending::terminated) begin(Ending::by_itself, std::chrono::milliseconds(0));
+  }
+  if (ending_ == Ending::none || ending_ == Ending::killed || now < next_ending_) return;
+  if (ending_ == Ending::by_itself) {
+    send_all(SIGTERM);
+    // A stopped process gets no signal but that and SIGKILL.
+    send_all(SIGCONT);
+    begin(Ending::terminated, kLastSignal);
+  } else {
+    send_all(SIGKILL);
+    ending_ = Ending::killed;
+    gives_up_ |= timed_out_;
+  }
+}
+
+void LaunchedJob::write_rest() {
+  for (LineSink* sink : {&out_, &err_}) {
+    while (!sink->is_empty() && !gives_up_) {
+      pollfd all[] = {{sink->descriptor(), POLLOUT, 0}, {signals_.descriptor(), POLLIN, 0}};
+      ::poll(all, 2, milliseconds_to_wait());
+      take_signals();
+      end_ranks();
+      sink->write();
+    }
+    sink->write();
+  }
+}
+
+LaunchReport launch(const std::vector<std::string>& command, const LaunchOptions& options) {
+  if (command.empty() || command[0].empty()) fail("launch: no program is named");
+  if (options.ranks < 1 || options.ranks > kMostLocalRanks) {
+    fail("launch: the number of ranks is ", options.ranks, ", expected 1 to ", kMostLocalRanks);
+  }
+  if (options.timeout.count() < 0) {
+    fail("launch: the timeout is ", options.timeout.count(), " ms; it must not be negative");
+  }
+  open_standard_descriptors();
+  return LaunchedJob(command, options).run();
+}
+
+}  // namespace weft

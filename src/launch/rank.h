@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+
+#include "src/launch/output.h"
+
+namespace weft {
+
+/// Reads the stdout or stderr of one rank.
+class RankOutput {
+ public:
+  RankOutput(int descriptor, LineSink& sink, std::string prefix, bool ends_last)
+      : descriptor_(descriptor), sink_(sink), lines_(sink, std::move(prefix), ends_last) {}
+
+  /// Reads what is available, unless the sink is full.
+  void read();
+  void close();
+  bool is_open() const { return descriptor_ >= 0; }
+  /// The last read found nothing.
+  bool is_quiet() const { return quiet_; }
+  void look_again() { quiet_ = false; }
+  /// The descriptor to poll; -1 while the sink is full.
+  int descriptor() const { return sink_.is_full() ? -1 : descriptor_; }
+
+ private:
+  int descriptor_;
+  LineSink& sink_;
+  LineSplitter lines_;
+  bool quiet_ = false;
+};
+
+/// How a process ended.
+struct RankExit {
+  /// Its exit code, or 128 + the signal that killed it.
+  int code = 0;
+  int signal = 0;
+  bool dumped_core = false;
+
+  /// "exited with code 3", "was killed by SIGSEGV (core dumped)".
+  std::string in_words() const;
+  /// Returns true when it ended as a process does that was sent that signal.
+  bool is_from(int sent) const { return code == 128 + sent; }
+};
+
+/// One process of a launch.
+class LaunchRank {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  LaunchRank(int rank, pid_t pid, RankOutput out, RankOutput err)
+      : rank_(rank), pid_(pid), out_(std::move(out)), err_(std::move(err)) {}
+
+  int rank() const { return rank_; }
+  RankOutput& out() { return out_; }
+  RankOutput& err() { return err_; }
+  bool has_exited() const { return exited_; }
+  /// The process has exited, its output is read, and no process of its group is left.
+  bool is_gone() const { return pid_ < 0; }
+
+  /// Sends a signal to the process and all that it started.
+  void send(int signal) const;
+  /// Returns true once, when the process has exited, and sets `how`.
+  bool look(RankExit& how);
+  /// Reads the rest of the output of an exited process, then ends the processes that it left
+  /// running. Waits for the readers of its output unless `gives_up`, and briefly for processes that
+  /// still hold it.
+  void clear_away(bool gives_up);
+
+ private:
+  int rank_;
+  pid_t pid_;
+  RankOutput out_, err_;
+  bool exited_ = false;
+  Clock::time_point exited_at_{};
+};
+
+}  // namespace weft

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "src/comm/flight/record.h"
+#include "src/comm/memory/threads_world.h"
+#include "src/device/context_scope.h"
+#include "src/launch/rank_threads.h"
+#include "weft/communicator.h"
+#include "weft/context.h"
+#include "weft/extend/descriptor.h"
+#include "weft/extend/end_on_thread.h"
+#include "weft/ranks.h"
+
+#ifdef WEFT_WITH_OPENMP
+#include <omp.h>
+#endif
+
+namespace weft {
+
+/// Threads that the system does not give end the process from within OpenMP.
+static constexpr int kMostThreads = 1024;
+/// So that a time from now is one.
+static constexpr std::chrono::milliseconds kLongestDeadline = std::chrono::hours(24 * 3653);
+
+void check_options(const char* what, const RunOptions& options) {
+  if (options.deadline.count() <= 0) {
+    fail(what, ": the deadline is ", options.deadline.count(), " ms; it must be positive");
+  }
+  if (options.deadline > kLongestDeadline) {
+    fail(what, ": the deadline is ", options.deadline.count(), " ms; at most ten years, ",
+         kLongestDeadline.count());
+  }
+  if (options.threads_per_rank < 0 || options.threads_per_rank > kMostThreads) {
+    fail(what, ": ", options.threads_per_rank, " threads a rank; 0 shares the cores, and ",
+         kMostThreads, " are the most");
+  }
+}
+
+int threads_of_rank(int ranks, const RunOptions& options) {
+  if (options.threads_per_rank > 0) return options.threads_per_rank;
+  return std::max(1, available_cores() / ranks);
+}
+
+void become_rank(Context& context, int wanted_threads, const RunOptions& options) {
+  const int threads = usable_by_caller(wanted_threads);
+#ifdef WEFT_WITH_OPENMP
+  omp_set_num_threads(threads);
+#endif
+  context.threads = threads;
+  context.random = {options.seed, 0};
+  context.checks_equality = options.checks_equality;
+}
+
+/// With the rank's context in place.
+static void run_body(ThreadsWorld& world, std::shared_ptr<Transport> transport,
+                     const std::function<void(Communicator)>& body) {
+  const int rank = transport->rank();
+  try {
+    body(Communicator(std::move(transport)));
+    end_departed();
+  } catch (...) {
+    world.body_threw(rank, std::current_exception());
+    write_flight_record(text_of(std::current_exception()));
+  }
+}
+
+/// The life of one rank's thread.
+static void run_rank(ThreadsWorld& world, std::shared_ptr<Transport> transport, int threads,
+                     const RunOptions& options, const std::function<void(Communicator)>& body) {
+  const int rank = transport->rank();
+  try {
+    Context context;
+    become_rank(context, threads, options);
+    context.flight = new_flight_record(rank, world.ranks());
+    const ContextScope scope(context);
+    run_body(world, std::move(transport), body);
+  } catch (...) {
+    world.body_threw(rank, std::current_exception());
+  }
+  world.end(rank);
+}
+
+void run_ranks(int ranks, const std::function<void(Communicator)>& body,
+               const RunOptions& options) {
+  if (ranks < 1 || ranks > kMostLocalRanks) {
+    fail("run_ranks: the number of ranks is ", ranks, ", expected 1 to ", kMostLocalRanks);
+  }
+  check_options("run_ranks", options);
+  open_standard_descriptors();
+  const auto world = ThreadsWorld::make(ranks, options.deadline);
+  const int threads_per_rank = threads_of_rank(ranks, options);
+  std::vector<std::thread> threads;
+  for (auto& end : world->ends()) {
+    const int rank = end->rank();
+    try {
+      threads.emplace_back(run_rank, std::ref(*world), std::move(end), threads_per_rank,
+                           std::cref(options), std::cref(body));
+    } catch (...) {  // the system has no thread left
+      world->body_threw(rank, std::current_exception());
+      world->end(rank);
+    }
+  }
+  world->await_all();
+  for (std::thread& thread : threads) thread.join();
+  world->forget_groups();
+  world->rethrow();
+}
+
+}  // namespace weft
