@@ -278,16 +278,17 @@ void Lease::keep_alive() {
 }
 
 void Lease::check() const {
-  const int64_t newest = newest_lease_in(directory_);
-  const Holder holder = parsed_holder(newest == 0 ? "" : read_lease(path_of(newest)));
-  if (newest == number_ && holder.tag == tag_) return;
-  if (newest <= number_) {
-    fail_call("save", "the lease ", path_of(number_),
-              " was removed; this run stops, because another "
-              "may save to the directory");
+  // Two looks: a directory that is read while a newer lease replaces ours may show neither.
+  for (int look = 0; look < 2; ++look) {
+    const int64_t newest = newest_lease_in(directory_);
+    const Holder holder = parsed_holder(newest == 0 ? "" : read_lease(path_of(newest)));
+    if (newest == number_ && holder.tag == tag_) return;
+    if (newest <= number_) continue;
+    fail_call("save", "the lease of ", directory_, " was taken over by ", in_words(holder),
+              "; this run stops, so that the two do not mix");
   }
-  fail_call("save", "the lease of ", directory_, " was taken over by ", in_words(holder),
-            "; this run stops, so that the two do not mix");
+  fail_call("save", "the lease ", path_of(number_),
+            " was removed; this run stops, because another may save to the directory");
 }
 
 }  // namespace weft
