@@ -27,12 +27,12 @@ if(WEFT_CUDA STREQUAL "ON")
     add_library(cudnn_frontend INTERFACE)
     # Graphs as JSON, which weft does not write, would double their compile time.
     target_compile_definitions(cudnn_frontend INTERFACE WEFT_WITH_CUDNN
+      $<$<COMPILE_LANGUAGE:CXX>:NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING>
       $<$<COMPILE_LANGUAGE:CXX>:CUDNN_FRONTEND_SKIP_JSON_LIB>)
     # Not for nvcc, which does not need it: a path within the clone would keep other clones from
     # using its cached kernels.
     target_include_directories(cudnn_frontend SYSTEM INTERFACE
       ${CUDNN_INCLUDE_DIR} $<$<COMPILE_LANGUAGE:CXX>:${CUDNN_FRONTEND_INCLUDE_DIR}>)
-    target_link_libraries(cudnn_frontend INTERFACE ${CUDNN_LIBRARY} CUDA::nvrtc ${CMAKE_DL_LIBS})
   else()
     message(STATUS "cuDNN or its front end is not there: attention by weft's own kernels "
       "(CUDNN_INCLUDE_DIR, CUDNN_LIBRARY, CUDNN_FRONTEND_INCLUDE_DIR)")
@@ -45,7 +45,6 @@ if(WEFT_CUDA STREQUAL "ON")
   if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
     add_library(nccl INTERFACE)
     target_include_directories(nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
-    target_link_libraries(nccl INTERFACE ${NCCL_LIBRARY})
   else()
     message(STATUS "NCCL is not there: ranks on GPUs are threads of one process "
       "(NCCL_INCLUDE_DIR, NCCL_LIBRARY)")

@@ -91,3 +91,17 @@ function(weft_floor name)
     UNITY_BUILD "${WEFT_UNITY}" UNITY_BUILD_BATCH_SIZE 8)
   target_link_libraries(weft_${name} PRIVATE weft_build)
 endfunction()
+
+# weft_loads(target NAME library source): the source loads the shared library when it first needs it
+# (src/base/loaded_library.h), by WEFT_<NAME>_FILE, or else from WEFT_<NAME>_DIRECTORY.
+function(weft_loads target name library source)
+  execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${library}
+    OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT text MATCHES "SONAME +([^ \n]+)")
+    message(FATAL_ERROR "${library} is not a shared library with a SONAME")
+  endif()
+  set(file ${CMAKE_MATCH_1})
+  get_filename_component(directory ${library} DIRECTORY)
+  set_property(SOURCE ${source} TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_DEFINITIONS
+    WEFT_${name}_FILE="${file}" WEFT_${name}_DIRECTORY="${directory}")
+endfunction()

@@ -11,6 +11,8 @@
 
 namespace weft {
 
+constinit const LoadedLibrary kMpiLibrary(WEFT_MPI_FILE, WEFT_MPI_DIRECTORY, true);
+
 /// Sets variables that Open MPI reads at startup, unless the user has set them.
 static void set_knobs() {
   // With single copy, a receiver reads the sender's memory even after the sender has aborted.

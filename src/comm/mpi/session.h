@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// MPI's own C++ interface was removed from the standard and does not compile without warnings.
-#define OMPI_SKIP_MPICXX
-#define MPICH_SKIP_MPICXX
-#include <mpi.h>
-
 #include <chrono>
 
+#include "src/comm/mpi/library.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -6,14 +6,35 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "src/base/loaded_library.h"
 #include "src/device/cuda/runtime.h"
 #include "weft/error.h"
 
-static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 26, 0),
-              "communicators that do not block, and launch in the order of their calls");
+/// Communicators that do not block, and launch in the order of their calls.
+static constexpr int kOldestVersion = NCCL_VERSION(2, 26, 0);
+static_assert(NCCL_VERSION_CODE >= kOldestVersion);
 static_assert(sizeof(ncclUniqueId) == sizeof(weft::nccl::UniqueId));
 
 namespace weft::nccl {
+
+static constinit const LoadedLibrary kLibrary(WEFT_NCCL_FILE, WEFT_NCCL_DIRECTORY);
+WEFT_LOADED(kLibrary, ncclAllGather);
+WEFT_LOADED(kLibrary, ncclAllReduce);
+WEFT_LOADED(kLibrary, ncclBroadcast);
+WEFT_LOADED(kLibrary, ncclCommAbort);
+WEFT_LOADED(kLibrary, ncclCommDestroy);
+WEFT_LOADED(kLibrary, ncclCommFinalize);
+WEFT_LOADED(kLibrary, ncclCommGetAsyncError);
+WEFT_LOADED(kLibrary, ncclCommInitRankConfig);
+WEFT_LOADED(kLibrary, ncclGetErrorString);
+WEFT_LOADED(kLibrary, ncclGetLastError);
+WEFT_LOADED(kLibrary, ncclGetUniqueId);
+WEFT_LOADED(kLibrary, ncclGroupEnd);
+WEFT_LOADED(kLibrary, ncclGroupStart);
+WEFT_LOADED(kLibrary, ncclRecv);
+WEFT_LOADED(kLibrary, ncclReduceScatter);
+WEFT_LOADED(kLibrary, ncclSend);
+WEFT_LOADED(kLibrary, ncclGetVersion);
 
 static ncclComm_t comm_of(void* communicator) { return static_cast<ncclComm_t>(communicator); }
 
@@ -28,7 +49,16 @@ static void check_nccl(const char* call, ncclResult_t result, ncclComm_t comm = 
   fail_call(call, in_words(result, comm));
 }
 
-bool is_present() { return true; }
+bool is_present() { return kLibrary.can_be_loaded(); }
+
+/// The process may have loaded another version before weft needed one.
+static void check_version() {
+  int version = 0;
+  check_nccl("ncclGetVersion", ncclGetVersion(&version));
+  if (version < kOldestVersion) {
+    fail_call("ncclGetVersion", "NCCL ", version, " is loaded; expected at least ", kOldestVersion);
+  }
+}
 
 /// Sets variables that NCCL reads at its first use, unless the user has set them.
 static void set_nccl_knobs() {
@@ -39,6 +69,7 @@ static void set_nccl_knobs() {
 }
 
 UniqueId new_id() {
+  check_version();
   set_nccl_knobs();
   ncclUniqueId made;
   check_nccl("ncclGetUniqueId", ncclGetUniqueId(&made));
@@ -48,6 +79,7 @@ UniqueId new_id() {
 }
 
 void* begin(int ranks, const UniqueId& id, int rank, int device) {
+  check_version();
   set_nccl_knobs();
   cuda::use_device(device);
   ncclUniqueId given;

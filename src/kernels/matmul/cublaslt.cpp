@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "src/base/loaded_library.h"
 #include "src/device/cuda/checked.h"
 #include "src/device/cuda/streams.h"
 #include "src/kernels/matmul/cuda.h"
@@ -14,6 +15,22 @@
 #include "weft/storage.h"
 
 namespace weft::cuda {
+
+static constinit const LoadedLibrary kLibrary(WEFT_CUBLASLT_FILE, WEFT_CUBLASLT_DIRECTORY);
+WEFT_LOADED(kLibrary, cublasLtCreate);
+WEFT_LOADED(kLibrary, cublasLtDestroy);
+WEFT_LOADED(kLibrary, cublasLtGetStatusName);
+WEFT_LOADED(kLibrary, cublasLtMatmul);
+WEFT_LOADED(kLibrary, cublasLtMatmulAlgoGetHeuristic);
+WEFT_LOADED(kLibrary, cublasLtMatmulDescCreate);
+WEFT_LOADED(kLibrary, cublasLtMatmulDescDestroy);
+WEFT_LOADED(kLibrary, cublasLtMatmulDescSetAttribute);
+WEFT_LOADED(kLibrary, cublasLtMatmulPreferenceCreate);
+WEFT_LOADED(kLibrary, cublasLtMatmulPreferenceDestroy);
+WEFT_LOADED(kLibrary, cublasLtMatmulPreferenceSetAttribute);
+WEFT_LOADED(kLibrary, cublasLtMatrixLayoutCreate);
+WEFT_LOADED(kLibrary, cublasLtMatrixLayoutDestroy);
+WEFT_LOADED(kLibrary, cublasLtMatrixLayoutSetAttribute);
 
 static void check(const char* call, cublasStatus_t status) {
   if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
