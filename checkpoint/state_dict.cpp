@@ -25,6 +25,10 @@ StateDict state_dict(const Module& module) {
   return state;
 }
 
+static std::string rate_key(size_t group) {
+  return group == 0 ? "learning_rate" : concat("learning_rate.", group);
+}
+
 StateDict state_dict(Optimizer& optimizer) {
   StateDict state;
   const std::vector<std::string> moments = optimizer.moments();
@@ -38,7 +42,9 @@ StateDict state_dict(Optimizer& optimizer) {
            "; give it those of one module that holds both");
     }
   }
-  state.numbers.emplace("learning_rate", std::bit_cast<int64_t>(optimizer.learning_rate()));
+  for (size_t group = 0; group < optimizer.groups(); ++group) {
+    state.numbers.emplace(rate_key(group), std::bit_cast<int64_t>(optimizer.learning_rate(group)));
+  }
   return state;
 }
 
@@ -121,8 +127,11 @@ static void take_optimizer_numbers(Optimizer& optimizer,
     const auto steps = numbers.find(concat(optimizer.parameters()[i].name(), ".steps"));
     if (steps != numbers.end()) optimizer.set_steps(i, steps->second);
   }
-  const auto rate = numbers.find("learning_rate");
-  if (rate != numbers.end()) optimizer.set_learning_rate(std::bit_cast<double>(rate->second));
+  for (size_t group = 0; group < optimizer.groups(); ++group) {
+    const auto rate = numbers.find(rate_key(group));
+    if (rate == numbers.end()) continue;
+    optimizer.set_learning_rate(group, std::bit_cast<double>(rate->second));
+  }
 }
 
 void load_state_dict(Module& module, const StateDict& from) {

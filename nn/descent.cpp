@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "nn/groups.h"
 #include "weft/error.h"
 #include "weft/ops/updates.h"
 #include "weft/optimizers.h"
 
 namespace weft {
 
-static std::vector<bool> decaying(const std::vector<NamedParameter>& parameters,
-                                  const DecayPredicate& decays) {
-  std::vector<bool> result;
-  for (const NamedParameter& named : parameters) result.push_back(!decays || decays(named));
-  return result;
+AdamW::AdamW(std::vector<ParameterGroup<AdamWOptions>> groups)
+    : Optimizer(parameters_of(groups), each(groups, &AdamWOptions::learning_rate)),
+      options_(options_of(groups)),
+      decays_(decaying(*this, options_)) {
+  for (const auto& [rate, beta1, beta2, eps, decay, predicate, moments_are, offload] : options_) {
+    check_adam("adamw", rate, beta1, beta2, eps, decay);
+    if (!is_floating(moments_are)) fail("adamw: moments of ", moments_are, "; a floating dtype");
+  }
+  check_equal_in_groups("adamw", "moments", options_, &AdamWOptions::moments);
+  check_equal_in_groups("adamw", "offload", options_, &AdamWOptions::offload);
 }
 
-AdamW::AdamW(std::vector<NamedParameter> given, AdamWOptions options)
-    : Optimizer(std::move(given), options.learning_rate),
-      options_(std::move(options)),
-      decays_(decaying(parameters(), options_.decays)) {
-  const auto [rate, beta1, beta2, eps, decay, predicate, moments_are, offload] = options_;
-  if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1)) {
-    fail("adamw: the betas ", beta1, " and ", beta2, " are not both in [0, 1)");
-  }
-  if (!(rate >= 0) || !(eps >= 0) || !(decay >= 0)) {
-    fail("adamw: the learning rate ", rate, ", eps ", eps, " or weight decay ", decay,
-         " is negative");
-  }
-  if (!is_floating(moments_are)) fail("adamw: moments of ", moments_are, "; a floating dtype");
+std::vector<Hyperparameter> hyperparameters(AdamWOptions& options) { return adam_numbers(options); }
+
+std::vector<Hyperparameter> AdamW::numbers(size_t group) {
+  return weft::hyperparameters(options_[group]);
 }
 
 AdamWStep AdamW::numbers_of(size_t parameter, int64_t step) const {
-  return {.learning_rate = learning_rate(),
-          .beta1 = options_.beta1,
-          .beta2 = options_.beta2,
-          .eps = options_.eps,
-          .weight_decay = decays_[parameter] ? options_.weight_decay : 0,
+  const AdamWOptions& options = options_[group_of(parameter)];
+  return {.learning_rate = learning_rate(group_of(parameter)),
+          .beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .eps = options.eps,
+          .weight_decay = decays_[parameter] ? options.weight_decay : 0,
           .step = step};
 }
 
@@ -45,25 +45,44 @@ std::vector<double> AdamW::rates(size_t parameter, int64_t step) const {
   return adamw_rates(numbers_of(parameter, step));
 }
 
-SGD::SGD(std::vector<NamedParameter> given, SGDOptions options)
-    : Optimizer(std::move(given), options.learning_rate),
-      options_(std::move(options)),
-      decays_(decaying(parameters(), options_.decays)) {
-  if (!(options_.learning_rate >= 0) || !(options_.momentum >= 0) ||
-      !(options_.weight_decay >= 0)) {
-    fail("sgd: the learning rate ", options_.learning_rate, ", momentum ", options_.momentum,
-         " or weight decay ", options_.weight_decay, " is negative");
+SGD::SGD(std::vector<ParameterGroup<SGDOptions>> groups)
+    : Optimizer(parameters_of(groups), each(groups, &SGDOptions::learning_rate)),
+      options_(options_of(groups)),
+      decays_(decaying(*this, options_)) {
+  for (const SGDOptions& options : options_) {
+    if (!(options.learning_rate >= 0) || !(options.momentum >= 0) || !(options.weight_decay >= 0)) {
+      fail("sgd: the learning rate ", options.learning_rate, ", momentum ", options.momentum,
+           " or weight decay ", options.weight_decay, " is negative");
+    }
+    if (options.nesterov && options.momentum == 0) {
+      fail("sgd: nesterov with momentum 0, expected a momentum above 0");
+    }
   }
+  check_equal_in_groups("sgd", "offload", options_, &SGDOptions::offload);
+}
+
+std::vector<Hyperparameter> hyperparameters(SGDOptions& options) {
+  return {{"lr", &options.learning_rate},
+          {"momentum", &options.momentum},
+          {"weight_decay", &options.weight_decay}};
+}
+
+std::vector<Hyperparameter> SGD::numbers(size_t group) {
+  return weft::hyperparameters(options_[group]);
 }
 
 std::vector<std::string> SGD::moments() const {
-  return options_.momentum == 0 ? std::vector<std::string>{} : std::vector<std::string>{"velocity"};
+  const bool any = std::any_of(options_.begin(), options_.end(),
+                               [](const SGDOptions& options) { return options.momentum != 0; });
+  return any ? std::vector<std::string>{"velocity"} : std::vector<std::string>{};
 }
 
 void SGD::update(const Update& update) {
-  const Tensor velocity = update.state.empty() ? Tensor() : update.state[0];
-  sgd_(update.value, velocity, update.gradient, update.gradient_scale, learning_rate(),
-       options_.momentum, decays_[update.parameter] ? options_.weight_decay : 0);
+  const SGDOptions& options = options_[group_of(update.parameter)];
+  const bool has_velocity = !update.state.empty() && options.momentum != 0;
+  sgd_(update.value, has_velocity ? update.state[0] : Tensor(), update.gradient,
+       update.gradient_scale, learning_rate(group_of(update.parameter)), options.momentum,
+       decays_[update.parameter] ? options.weight_decay : 0, options.nesterov);
 }
 
 }  // namespace weft

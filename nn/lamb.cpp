@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "nn/groups.h"
 #include "nn/squares.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -12,36 +13,37 @@
 
 namespace weft {
 
-Lamb::Lamb(std::vector<NamedParameter> given, LambOptions options)
-    : Optimizer(std::move(given), options.learning_rate), options_(std::move(options)) {
-  for (const NamedParameter& named : parameters()) {
-    decays_.push_back(!options_.decays || options_.decays(named));
+Lamb::Lamb(std::vector<ParameterGroup<LambOptions>> groups)
+    : Optimizer(parameters_of(groups), each(groups, &LambOptions::learning_rate)),
+      options_(options_of(groups)),
+      decays_(decaying(*this, options_)) {
+  for (const auto& [rate, beta1, beta2, eps, decay, predicate] : options_) {
+    check_adam("lamb", rate, beta1, beta2, eps, decay);
   }
-  const auto [rate, beta1, beta2, eps, decay, predicate] = options_;
-  if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1)) {
-    fail("lamb: the betas ", beta1, " and ", beta2, " are not both in [0, 1)");
-  }
-  if (!(rate >= 0) || !(eps >= 0) || !(decay >= 0)) {
-    fail("lamb: the learning rate ", rate, ", eps ", eps, " or weight decay ", decay,
-         " is negative");
-  }
+}
+
+std::vector<Hyperparameter> hyperparameters(LambOptions& options) { return adam_numbers(options); }
+
+std::vector<Hyperparameter> Lamb::numbers(size_t group) {
+  return weft::hyperparameters(options_[group]);
 }
 
 void Lamb::update(const Update& update) { update_all({&update, 1}); }
 
 /// Returns -u of a parameter's local part and updates its moments: an AdamW step from zero.
 Tensor Lamb::direction(const Update& update) const {
+  const LambOptions& options = options_[group_of(update.parameter)];
   const DType dtype = update.value.dtype() == f64 ? f64 : f32;
   const Tensor direction =
       zeros(update.value.shape(), {.dtype = dtype, .device = update.value.device()});
   adamw_(direction, update.state[0], update.state[1], update.gradient, update.gradient_scale,
          {.learning_rate = 1,
-          .beta1 = options_.beta1,
-          .beta2 = options_.beta2,
-          .eps = options_.eps,
+          .beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .eps = options.eps,
           .weight_decay = 0,
           .step = update.step});
-  const double decay = decays_[update.parameter] ? options_.weight_decay : 0;
+  const double decay = decays_[update.parameter] ? options.weight_decay : 0;
   if (decay != 0) {
     add_scaled_(direction, update.value, ones({}, {.device = direction.device()}), -decay);
   }
@@ -94,7 +96,8 @@ void Lamb::update_all(std::span<const Update> updates) {
   const Tensor ratios = trust_ratios(squares);
   for (size_t i = 0; i < updates.size(); ++i) {
     const auto at = static_cast<int64_t>(updates[i].parameter);
-    add_scaled_(updates[i].value, directions[i], slice(ratios, 0, at, at + 1), learning_rate());
+    add_scaled_(updates[i].value, directions[i], slice(ratios, 0, at, at + 1),
+                learning_rate(group_of(updates[i].parameter)));
   }
 }
 

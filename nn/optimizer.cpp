@@ -33,11 +33,16 @@ struct ParameterRuns {
 
 Optimizer::~Optimizer() = default;
 
-Optimizer::Optimizer(std::vector<NamedParameter> parameters, double learning_rate)
-    : parameters_(std::move(parameters)),
-      learning_rate_(learning_rate),
-      runs_(std::make_unique<ParameterRuns>()) {
-  std::erase_if(parameters_, [](const auto& named) { return !named.parameter->is_trainable(); });
+Optimizer::Optimizer(std::vector<std::vector<NamedParameter>> groups,
+                     std::vector<double> learning_rates)
+    : learning_rates_(std::move(learning_rates)), runs_(std::make_unique<ParameterRuns>()) {
+  for (size_t group = 0; group < groups.size(); ++group) {
+    for (NamedParameter& named : groups[group]) {
+      if (!named.parameter->is_trainable()) continue;
+      parameters_.push_back(std::move(named));
+      group_of_.push_back(group);
+    }
+  }
   if (parameters_.empty()) fail("optimizer: none of the parameters is trainable");
   std::set<const Parameter*> seen;
   for (const NamedParameter& named : parameters_) {
@@ -46,6 +51,32 @@ Optimizer::Optimizer(std::vector<NamedParameter> parameters, double learning_rat
     }
   }
   steps_.resize(parameters_.size());
+}
+
+void Optimizer::check_group(size_t group) const {
+  if (group >= groups()) fail("optimizer: there is no group ", group, " of ", groups());
+}
+
+std::vector<Hyperparameter> Optimizer::hyperparameters(size_t group) {
+  check_group(group);
+  std::vector<Hyperparameter> all = numbers(group);
+  std::erase_if(all, [](const Hyperparameter& number) { return number.name == "lr"; });
+  all.insert(all.begin(), {"lr", &learning_rates_[group]});
+  return all;
+}
+
+double Optimizer::learning_rate(size_t group) const {
+  check_group(group);
+  return learning_rates_[group];
+}
+
+void Optimizer::set_learning_rate(size_t group, double learning_rate) {
+  check_group(group);
+  learning_rates_[group] = learning_rate;
+}
+
+void Optimizer::set_learning_rate(double learning_rate) {
+  learning_rates_.assign(groups(), learning_rate);
 }
 
 void Optimizer::zero_grad() {
@@ -162,7 +193,8 @@ void Optimizer::find_runs(const std::vector<size_t>& with_gradient) {
   std::vector<const Tensors*> lists{&runs_->values, &runs_->gradients};
   for (const Tensors& moment : runs_->state) lists.push_back(&moment);
   runs_->runs = adjacent_runs(lists, with_gradient, [this](size_t before, size_t after) {
-    return steps_[before] == steps_[after] && kind_of(before) == kind_of(after);
+    return steps_[before] == steps_[after] && group_of_[before] == group_of_[after] &&
+           kind_of(before) == kind_of(after);
   });
   runs_->with_gradient = with_gradient;
 }
@@ -232,11 +264,13 @@ void Optimizer::record(std::vector<Update>& updates, const std::vector<size_t>& 
     update.rates = tensor_in(all.storage(), static_cast<int64_t>(i) * each, {each}, f64);
   }
   Graph::recording()->before_each_play(
-      [this, all, updated, runs = runs_->runs, recorded = learning_rate_] {
+      [this, all, updated, runs = runs_->runs, recorded = learning_rates_] {
         if (all) {
           fill_rates(all, runs);
-        } else if (learning_rate_ != recorded) {
-          fail("optimizer: the learning rate is ", learning_rate_, " but ", recorded,
+        }
+        for (size_t group = 0; !all && group < groups(); ++group) {
+          if (learning_rates_[group] == recorded[group]) continue;
+          fail("optimizer: the learning rate is ", learning_rates_[group], " but ", recorded[group],
                " in the graph's record");
         }
         count(updated);

@@ -67,20 +67,24 @@ static const Op adamw_by_rates_op = list({
                  .high = 2}},
 });
 
-/// operands: parameter, velocity, gradient, gradient scale; values: rate, momentum, decay.
+/// operands: parameter, velocity, gradient, gradient scale; values: rate, momentum, decay,
+/// nesterov.
 static const Op sgd_momentum_op = list({
     .name = "sgd_momentum_",
     .rule = "..., ..., ..., . ->",
     .forward =
         [](const Call& c) {
           sgd(c.in(0), c.in(1), DenseBlock::of(c.in(2)),
-              {.learning_rate = c.value(0), .momentum = c.value(1), .weight_decay = c.value(2)},
+              {.learning_rate = c.value(0),
+               .momentum = c.value(1),
+               .weight_decay = c.value(2),
+               .nesterov = c.value(3) != 0},
               &c.in(3));
         },
     .writes = {0, 1},
     .differentiable = false,
     .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}, {}},
-                 .attributes = {.values = {0.1, 0.9, 0.01}}}},
+                 .attributes = {.values = {0.1, 0.9, 0.01, 1}}}},
 });
 
 /// The same without momentum: operands parameter, gradient, gradient scale.
@@ -165,8 +169,8 @@ std::vector<double> adamw_rates(const AdamWStep& step) {
 }
 
 void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradient,
-          const Tensor& gradient_scale, double learning_rate, double momentum,
-          double weight_decay) {
+          const Tensor& gradient_scale, double learning_rate, double momentum, double weight_decay,
+          bool nesterov) {
   check_shapes("sgd_", parameter, gradient, "the gradient");
   if (velocity) check_shapes("sgd_", parameter, velocity, "the velocity");
   if (!velocity && momentum != 0) fail("sgd_: momentum ", momentum, " needs a velocity");
@@ -174,7 +178,7 @@ void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradien
   const Tensor scale = factor_of("sgd_", gradient_scale);
   if (velocity) {
     sgd_momentum_op({parameter, velocity, gradient, scale},
-                    {.values = {learning_rate, momentum, weight_decay}});
+                    {.values = {learning_rate, momentum, weight_decay, nesterov ? 1.0 : 0.0}});
   } else {
     sgd_op({parameter, gradient, scale}, {.values = {learning_rate, weight_decay}});
   }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/optimizers.h"
 
+#include <algorithm>
+#include <map>
+
 #include "python/bindings/callable.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "python/bindings/pickling.h"
 #include "weft/error.h"
+#include "weft/ops/elementwise.h"
 
 namespace weft::python {
 
@@ -17,11 +21,177 @@ static DecayPredicate predicate_of(const py::object& given) {
   };
 }
 
+namespace {
+
+/// Numbers of a group, by name.
+using Numbers = std::vector<std::pair<std::string, double>>;
+
+/// An optimizer whose update is written in Python.
+class WrittenOptimizer : public Optimizer {
+ public:
+  WrittenOptimizer(const std::vector<ParameterGroup<Numbers>>& groups,
+                   const std::vector<double>& learning_rates, std::vector<std::string> moments)
+      : Optimizer(parameters_of(groups), learning_rates), moments_(std::move(moments)) {
+    for (const auto& group : groups) numbers_.push_back(group.options);
+  }
+  std::vector<std::string> moments() const override { return moments_; }
+
+ protected:
+  void update(const Update& update) override {
+    const Tensor gradient = update.gradient * update.gradient_scale;
+    const Locked lock;
+    const py::function written = py::get_override(static_cast<const Optimizer*>(this), "update");
+    if (!written) fail("optimizer: its class has no update(value, gradient, state, step, options)");
+    const size_t group = group_of(update.parameter);
+    py::dict options(py::arg("lr") = learning_rate(group));
+    for (const auto& [name, value] : numbers_[group]) options[name.c_str()] = value;
+    written(update.value, gradient, update.state, update.step, options);
+  }
+  int kind_of(size_t) const override { return 0; }
+  std::vector<Hyperparameter> numbers(size_t group) override {
+    std::vector<Hyperparameter> all;
+    for (auto& [name, value] : numbers_[group]) all.push_back({name, &value});
+    return all;
+  }
+
+ private:
+  static std::vector<std::vector<NamedParameter>> parameters_of(
+      const std::vector<ParameterGroup<Numbers>>& groups) {
+    std::vector<std::vector<NamedParameter>> all;
+    for (const auto& group : groups) all.push_back(group.parameters);
+    return all;
+  }
+
+  std::vector<Numbers> numbers_;
+  const std::vector<std::string> moments_;
+};
+
+}  // namespace
+
+/// Returns the groups that Python gives: a module, parameters, or dicts with "params" and options,
+/// each of which `set(options, name, value)` takes if it returns true.
+template <class Options, class Set>
+static std::vector<ParameterGroup<Options>> groups_of(const py::object& given,
+                                                      const Options& defaults, const Set& set) {
+  if (!py::isinstance<py::sequence>(given) || py::len(given) == 0 ||
+      !py::isinstance<py::dict>(given[py::int_(0)])) {
+    return {{named_parameters_of(given), defaults}};
+  }
+  std::vector<ParameterGroup<Options>> groups;
+  for (const py::handle item : given) {
+    if (!py::isinstance<py::dict>(item) || !item.contains("params")) {
+      throw py::type_error(concat("parameters: group ", groups.size(),
+                                  " is no dict with a list of parameters as \"params\""));
+    }
+    ParameterGroup<Options> group{named_parameters_of(item["params"]), defaults};
+    for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(item)) {
+      const auto name = py::cast<std::string>(key);
+      if (name == "params" || set(group.options, name, value)) continue;
+      fail("parameters: group ", groups.size(), " has the option ", in_quotes(name),
+           ", which this optimizer does not have");
+    }
+    // Parameters without names are counted over all groups.
+    size_t before = 0;
+    for (const auto& earlier : groups) before += earlier.parameters.size();
+    for (size_t i = 0; i < group.parameters.size(); ++i) {
+      std::vector<std::string>& names = group.parameters[i].names;
+      if (names[0] == concat(i)) names[0] = concat(before + i);
+    }
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+static bool set_among(const std::vector<Hyperparameter>& numbers, std::string_view name,
+                      double value) {
+  for (const Hyperparameter& number : numbers) {
+    if (number.name != name) continue;
+    *number.value = value;
+    return true;
+  }
+  return false;
+}
+
+/// Sets an option of AdamW, SGD or Lamb by its name in PyTorch.
+template <class Options>
+static bool set_option(Options& options, const std::string& name, const py::handle& value) {
+  if constexpr (requires { options.beta1; }) {
+    if (name == "betas") {
+      std::tie(options.beta1, options.beta2) = value.cast<std::pair<double, double>>();
+      return true;
+    }
+  }
+  if constexpr (requires { options.nesterov; }) {
+    if (name == "nesterov") {
+      options.nesterov = value.cast<bool>();
+      return true;
+    }
+  }
+  return set_among(hyperparameters(options), name, value.cast<double>());
+}
+
+template <class Options>
+static std::vector<ParameterGroup<Options>> groups_of(const py::object& given,
+                                                      const Options& defaults) {
+  return groups_of(given, defaults, set_option<Options>);
+}
+
+static std::unique_ptr<WrittenOptimizer> written_optimizer(
+    const py::object& parameters, const std::map<std::string, double>& options,
+    std::vector<std::string> moments) {
+  if (!options.contains("lr")) fail("optimizer: the options have no \"lr\"");
+  auto groups = groups_of(parameters, Numbers(options.begin(), options.end()),
+                          [](Numbers& numbers, const std::string& name, const py::handle& value) {
+                            const auto found = std::find_if(
+                                numbers.begin(), numbers.end(),
+                                [&](const auto& number) { return number.first == name; });
+                            if (found == numbers.end()) return false;
+                            found->second = value.cast<double>();
+                            return true;
+                          });
+  std::vector<double> rates;
+  for (auto& group : groups) {
+    const auto rate = std::find_if(group.options.begin(), group.options.end(),
+                                   [](const auto& number) { return number.first == "lr"; });
+    rates.push_back(rate->second);
+    group.options.erase(rate);
+  }
+  return std::make_unique<WrittenOptimizer>(groups, rates, std::move(moments));
+}
+
+/// Of each group: its parameters' numbers, and its hyperparameters.
+static py::list groups_of_numbers(Optimizer& o) {
+  py::list groups;
+  for (size_t group = 0; group < o.groups(); ++group) {
+    py::list parameters;
+    for (size_t i = 0; i < o.parameters().size(); ++i) {
+      if (o.group_of(i) == group) parameters.append(o.parameters()[i].parameter);
+    }
+    py::dict numbers;
+    for (const Hyperparameter& number : o.hyperparameters(group)) {
+      numbers[py::str(std::string(number.name))] = *number.value;
+    }
+    groups.append(py::make_tuple(parameters, numbers));
+  }
+  return groups;
+}
+
+static bool set_number(Optimizer& o, size_t group, const std::string& name, double value) {
+  return set_among(o.hyperparameters(group), name, value);
+}
+
 static void bind_base(py::module_& m) {
-  py::class_<Optimizer> bound(
+  py::class_<Optimizer, WrittenOptimizer> bound(
       m, "Optimizer",
-      "Changes parameters by their gradients. It holds their slots, so they may "
-      "be sharded, gathered or loaded meanwhile");
+      "Changes parameters by their gradients. It holds their slots, so they may be sharded, "
+      "gathered or loaded meanwhile. A class derived from it defines update(value, gradient, "
+      "state, step, options), which changes `value` and the tensors of `state`, zeros at first, in "
+      "place. Each is the flat part of one or several parameters that this rank holds; `step` "
+      "counts from 1, and `options` is a dict of the numbers of their group");
+  bound.def(py::init(&written_optimizer), py::arg("parameters"), py::arg("options"), py::kw_only(),
+            py::arg("moments") = std::vector<std::string>(),
+            "parameters: as AdamW takes them. options: numbers by name, with an \"lr\"; groups may "
+            "have others of these names. moments: the names of the tensors in `state`");
   refuse_to_pickle(bound,
                    "an Optimizer is neither pickled nor copied; make another one and "
                    "load_state_dict() into it what weft.state_dict() gives");
@@ -43,8 +213,13 @@ static void bind_base(py::module_& m) {
             o.zero_grad();
           },
           Released(), py::arg("set_to_none") = true, "Clears the gradients of its parameters")
-      .def_property("lr", &Optimizer::learning_rate, &Optimizer::set_learning_rate,
-                    "The learning rate")
+      .def_property(
+          "lr", [](const Optimizer& o) { return o.learning_rate(); },
+          [](Optimizer& o, double rate) { o.set_learning_rate(rate); },
+          "The learning rate of the first group; setting it sets that of all")
+      .def_property_readonly("_groups", &groups_of_numbers)
+      .def("_set", &set_number)
+      .def("_set_steps", &Optimizer::set_steps)
       .def_property_readonly(
           "names",
           [](const Optimizer& o) {
@@ -82,46 +257,48 @@ static void bind_kinds(py::module_& m) {
                                "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)")
       .def(py::init([](const py::object& parameters, double lr, Betas betas, double eps,
                        double weight_decay, const py::object& decays, DType moments, bool offload) {
-             return std::make_unique<AdamW>(named_parameters_of(parameters),
-                                            AdamWOptions{.learning_rate = lr,
-                                                         .beta1 = betas.first,
-                                                         .beta2 = betas.second,
-                                                         .eps = eps,
-                                                         .weight_decay = weight_decay,
-                                                         .decays = predicate_of(decays),
-                                                         .moments = moments,
-                                                         .offload = offload});
+             return std::make_unique<AdamW>(
+                 groups_of(parameters, AdamWOptions{.learning_rate = lr,
+                                                    .beta1 = betas.first,
+                                                    .beta2 = betas.second,
+                                                    .eps = eps,
+                                                    .weight_decay = weight_decay,
+                                                    .decays = predicate_of(decays),
+                                                    .moments = moments,
+                                                    .offload = offload}));
            }),
            py::arg("parameters"), py::arg("lr") = 1e-3, py::arg("betas") = Betas(0.9, 0.999),
            py::arg("eps") = 1e-8, py::arg("weight_decay") = 0.01, py::kw_only(),
            py::arg("decays") = py::none(), py::arg("moments") = DType::f32,
            py::arg("offload") = false,
-           "parameters: a module, its named_parameters() or parameters(). decays(name, parameter) "
-           "says which decay (all unless given); `moments` is the dtype of m and v; "
-           "`offload`: they rest in pinned memory of the host");
-  py::class_<SGD, Optimizer>(m, "SGD", "Gradient descent, with momentum")
+           "parameters: a module, its named_parameters() or parameters(), or a list of groups, "
+           "dicts with \"params\" and the options that differ from those given here. decays(name, "
+           "parameter) returns whether weight decay applies (to all unless given). moments: the "
+           "dtype of m and v. offload: keeps them in pinned memory of the host");
+  py::class_<SGD, Optimizer>(m, "SGD", "Stochastic gradient descent, with momentum")
       .def(py::init([](const py::object& parameters, double lr, double momentum,
-                       double weight_decay, const py::object& decays, bool offload) {
-             return std::make_unique<SGD>(named_parameters_of(parameters),
-                                          SGDOptions{.learning_rate = lr,
-                                                     .momentum = momentum,
-                                                     .weight_decay = weight_decay,
-                                                     .decays = predicate_of(decays),
-                                                     .offload = offload});
+                       double weight_decay, bool nesterov, const py::object& decays, bool offload) {
+             return std::make_unique<SGD>(
+                 groups_of(parameters, SGDOptions{.learning_rate = lr,
+                                                  .momentum = momentum,
+                                                  .weight_decay = weight_decay,
+                                                  .nesterov = nesterov,
+                                                  .decays = predicate_of(decays),
+                                                  .offload = offload}));
            }),
            py::arg("parameters"), py::arg("lr") = 1e-2, py::arg("momentum") = 0.0,
-           py::arg("weight_decay") = 0.0, py::kw_only(), py::arg("decays") = py::none(),
-           py::arg("offload") = false);
+           py::arg("weight_decay") = 0.0, py::arg("nesterov") = false, py::kw_only(),
+           py::arg("decays") = py::none(), py::arg("offload") = false);
   py::class_<Lamb, Optimizer>(m, "Lamb", "Layer-wise adapted Adam (You et al., 2020)")
       .def(py::init([](const py::object& parameters, double lr, Betas betas, double eps,
                        double weight_decay, const py::object& decays) {
-             return std::make_unique<Lamb>(named_parameters_of(parameters),
-                                           LambOptions{.learning_rate = lr,
-                                                       .beta1 = betas.first,
-                                                       .beta2 = betas.second,
-                                                       .eps = eps,
-                                                       .weight_decay = weight_decay,
-                                                       .decays = predicate_of(decays)});
+             return std::make_unique<Lamb>(
+                 groups_of(parameters, LambOptions{.learning_rate = lr,
+                                                   .beta1 = betas.first,
+                                                   .beta2 = betas.second,
+                                                   .eps = eps,
+                                                   .weight_decay = weight_decay,
+                                                   .decays = predicate_of(decays)}));
            }),
            py::arg("parameters"), py::arg("lr") = 1e-3, py::arg("betas") = Betas(0.9, 0.999),
            py::arg("eps") = 1e-6, py::arg("weight_decay") = 0.01, py::kw_only(),

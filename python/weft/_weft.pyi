@@ -1739,13 +1739,33 @@ class Llama(Module):
         ...
 class Optimizer:
     """
-    Changes parameters by their gradients. It holds their slots, so they may be sharded, gathered or loaded meanwhile
+    Changes parameters by their gradients. It holds their slots, so they may be sharded, gathered or loaded meanwhile. A class derived from it defines update(value, gradient, state, step, options), which changes `value` and the tensors of `state`, zeros at first, in place. Each is the flat part of one or several parameters that this rank holds; `step` counts from 1, and `options` is a dict of the numbers of their group
     """
+    def __init__(self, parameters: typing.Any, options: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex], *, moments: collections.abc.Sequence[str] = []) -> None:
+        """
+        parameters: as AdamW takes them. options: numbers by name, with an "lr"; groups may have others of these names. moments: the names of the tensors in `state`
+        """
     def __reduce_ex__(self, arg0: typing.Any) -> typing.Any:
         ...
+    def _set(self, arg0: typing.SupportsInt | typing.SupportsIndex, arg1: str, arg2: typing.SupportsFloat | typing.SupportsIndex) -> builtins.bool:
+        ...
+    def _set_steps(self, arg0: typing.SupportsInt | typing.SupportsIndex, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def load_state_dict(self, state_dict):
+        """
+        Takes what `state_dict()` returned, or that of the same optimizer of PyTorch.
+        """
     def state(self, parameter: typing.SupportsInt | typing.SupportsIndex) -> list[Tensor]:
         """
         What it remembers of parameter number `parameter`, in its layout: a tensor for each of `moments`. Change them in place only
+        """
+    def state_dict(self):
+        """
+        {"state": {number: {"step": ..., moment: tensor}}, "param_groups": [...]}, as PyTorch's.
+        
+            Parameters are numbered in the order of the groups, as are those of `names`.
+            `weft.state_dict(optimizer)` has names instead, and is what checkpoints contain.
+            
         """
     def step(self, gradient_scale: Tensor | None = None) -> None:
         """
@@ -1760,9 +1780,12 @@ class Optimizer:
         Clears the gradients of its parameters
         """
     @property
+    def _groups(self) -> list:
+        ...
+    @property
     def lr(self) -> float:
         """
-        The learning rate
+        The learning rate of the first group; setting it sets that of all
         """
     @lr.setter
     def lr(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None:
@@ -1780,7 +1803,7 @@ class Optimizer:
     @property
     def param_groups(self):
         """
-        One group of all parameters, whose "lr" can be set.
+        The groups of parameters, as PyTorch's: mappings whose numbers can be set.
         """
 class AdamW(Optimizer):
     """
@@ -1788,13 +1811,13 @@ class AdamW(Optimizer):
     """
     def __init__(self, parameters: typing.Any, lr: typing.SupportsFloat | typing.SupportsIndex = 0.001, betas: tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = (0.9, 0.999), eps: typing.SupportsFloat | typing.SupportsIndex = 1e-08, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.01, *, decays: typing.Any = None, moments: DType | str = ..., offload: builtins.bool = False) -> None:
         """
-        parameters: a module, its named_parameters() or parameters(). decays(name, parameter) says which decay (all unless given); `moments` is the dtype of m and v; `offload`: they rest in pinned memory of the host
+        parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts with "params" and the options that differ from those given here. decays(name, parameter) returns whether weight decay applies (to all unless given). moments: the dtype of m and v. offload: keeps them in pinned memory of the host
         """
 class SGD(Optimizer):
     """
-    Gradient descent, with momentum
+    Stochastic gradient descent, with momentum
     """
-    def __init__(self, parameters: typing.Any, lr: typing.SupportsFloat | typing.SupportsIndex = 0.01, momentum: typing.SupportsFloat | typing.SupportsIndex = 0.0, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.0, *, decays: typing.Any = None, offload: builtins.bool = False) -> None:
+    def __init__(self, parameters: typing.Any, lr: typing.SupportsFloat | typing.SupportsIndex = 0.01, momentum: typing.SupportsFloat | typing.SupportsIndex = 0.0, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.0, nesterov: builtins.bool = False, *, decays: typing.Any = None, offload: builtins.bool = False) -> None:
         ...
 class Lamb(Optimizer):
     """

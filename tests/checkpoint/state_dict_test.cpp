@@ -58,6 +58,21 @@ TEST(StateDict, LoadingItselfChangesNothing) {
   });
 }
 
+TEST(StateDict, HoldsTheLearningRateOfEachGroup) {
+  const Linear one(2, 3), other(2, 3);
+  const auto groups = [&](double first, double second) {
+    return std::vector<ParameterGroup<SGDOptions>>{
+        {{{{"a"}, one.parameters()[0]}}, {.learning_rate = first}},
+        {{{{"b"}, other.parameters()[0]}}, {.learning_rate = second}}};
+  };
+  SGD from(groups(0.5, 0.25)), to(groups(1, 1));
+  load_state_dict(to, state_dict(from));
+  EXPECT_EQ(to.learning_rate(0), 0.5);
+  EXPECT_EQ(to.learning_rate(1), 0.25);
+  SGD whole({{{"a"}, one.parameters()[0]}, {{"b"}, other.parameters()[0]}});
+  EXPECT_EQ(load_common_keys(whole, state_dict(from)), (SkippedKeys{{}, {"learning_rate.1"}}));
+}
+
 TEST(StateDict, TakesATiedParameterByAnyName) {
   Sequential model;
   auto first = std::make_shared<Linear>(3, 3), second = std::make_shared<Linear>(3, 3);

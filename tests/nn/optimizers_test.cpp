@@ -9,6 +9,7 @@
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/communicator.h"
+#include "weft/error.h"
 #include "weft/layers.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
@@ -133,6 +134,84 @@ TEST(Optimizers, DecaysWhatThePredicateSays) {
   optimizer.step();
   expect_near(p, {0.95, 1.9});
   expect_near(q, {1, 2});
+}
+
+// The numbers are those of torch.optim with the same groups, in f64.
+
+TEST(Optimizers, GroupsOfAdamWHaveTheirOptions) {
+  const auto p = vector_parameter("p", kP), q = vector_parameter("q", kQ);
+  AdamW optimizer({{{p}, {.learning_rate = 0.1, .weight_decay = 0.5}},
+                   {{q}, {.learning_rate = 0.02, .beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0}}});
+  EXPECT_EQ(optimizer.groups(), 2);
+  EXPECT_EQ(optimizer.group_of(1), 1);
+  EXPECT_EQ(optimizer.learning_rate(1), 0.02);
+  three_steps(
+      optimizer, p, q,
+      {{{0.37500001, -1.087500005, 1.800000003, 0.0}, {1.0, -3.0}},
+       {{0.412200357, -0.986178191, 1.613481803, -0.07441263}, {0.98, -2.98}},
+       {{0.395433856, -0.982114345, 1.569663956, -0.156537203}, {0.961433557, -2.975715437}}});
+}
+
+TEST(Optimizers, GroupsOfSgdHaveTheirOptions) {
+  const auto p = vector_parameter("p", kP), q = vector_parameter("q", kQ);
+  SGD optimizer({{{p}, {.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}},
+                 {{q}, {.learning_rate = 0.02, .weight_decay = 0.1}}});
+  three_steps(optimizer, p, q,
+              {{{0.481, -1.212, 1.943, 0.0}, {1.0, -3.0}},
+               {{0.5489, -1.2053, 1.8047, -0.00019}, {0.958, -2.984}},
+               {{0.52651, -1.28977, 2.11423, -0.000461}, {0.936084, -2.983032}}});
+}
+
+TEST(Optimizers, AGroupsNumbersCanBeSet) {
+  const auto p = vector_parameter("p", {1, 2}), q = vector_parameter("q", {1, 2});
+  SGD optimizer({{{p}, {.learning_rate = 0.5}}, {{q}, {.learning_rate = 0.25}}});
+  for (const Hyperparameter& number : optimizer.hyperparameters(1)) {
+    if (number.name == "weight_decay") *number.value = 2;
+  }
+  optimizer.set_learning_rate(0, 1);
+  give_gradient(p, {1, 1});
+  give_gradient(q, {1, 1});
+  optimizer.step();
+  expect_near(p, {0, 1});
+  expect_near(q, {0.25, 0.75});
+}
+
+/// Neighbours in memory with different options are updated by calls of their own.
+TEST(Optimizers, AdjacentParametersOfTwoGroups) {
+  const Tensor values = ones({4}), gradients = ones({4});
+  std::vector<NamedParameter> named;
+  for (int64_t i = 0; i < 2; ++i) {
+    named.push_back(named_parameter(concat(i), tensor_in(values.storage(), 2 * i, {2}, f32)));
+    named.back().parameter->value().set_grad(tensor_in(gradients.storage(), 2 * i, {2}, f32));
+  }
+  SGD optimizer({{{named[0]}, {.learning_rate = 1}}, {{named[1]}, {.learning_rate = 2}}});
+  optimizer.step();
+  expect_near(named[0], {0, 0});
+  expect_near(named[1], {-1, -1});
+}
+
+TEST(Optimizers, RefuseGroupsThatDoNotFit) {
+  const auto p = vector_parameter("p", {1, 2}), q = vector_parameter("q", {1, 2});
+  const auto error_of = [&](auto make) {
+    try {
+      make();
+    } catch (const std::invalid_argument& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error_of([&] {
+              AdamW({{{p}, {.moments = bf16}}, {{q}, {}}});
+            }),
+            "adamw: moments is f32 in group 1, expected bf16, that of group 0");
+  EXPECT_EQ(error_of([&] { SGD({p}, {.nesterov = true}); }),
+            "sgd: nesterov with momentum 0, expected a momentum above 0");
+  EXPECT_EQ(error_of([&] {
+              AdamW({{{p}, {}}, {{p}, {}}});
+            }),
+            "optimizer: parameter p is there twice, and would be updated twice");
+  EXPECT_EQ(error_of([&] { SGD({p}).set_learning_rate(1, 0.5); }),
+            "optimizer: there is no group 1 of 1");
 }
 
 TEST(Optimizers, TheRateMayChangeAndTheGradientBeScaled) {

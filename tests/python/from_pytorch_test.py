@@ -206,8 +206,8 @@ def test_optimizers_take_pytorchs_arguments():
     for group in optimizer.param_groups:
         group["lr"] *= 0.5
     assert optimizer.lr == 5e-3 and len(optimizer.param_groups) == 1
-    with pytest.raises(ValueError, match="'lr' can be changed"):
-        optimizer.param_groups[0]["betas"] = (0, 0)
+    optimizer.param_groups[0]["betas"] = (0.5, 0.9)
+    assert optimizer.param_groups[0]["betas"] == (0.5, 0.9)
     with pytest.raises(ValueError, match="weight_decay 0.1 would be added"):
         optim.Adam(model, weight_decay=0.1)
 

@@ -32,10 +32,11 @@ WEFT_API void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v,
 WEFT_API std::vector<double> adamw_rates(const AdamWStep& step);
 
 /// With g = gradient * gradient_scale + weight_decay * parameter: velocity = momentum * velocity +
-/// g, parameter -= lr * velocity. Without momentum, `velocity` may be empty.
+/// g, parameter -= lr * velocity; with `nesterov`, parameter -= lr * (g + momentum * velocity).
+/// Without momentum, `velocity` may be empty.
 WEFT_API void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradient,
                    const Tensor& gradient_scale, double learning_rate, double momentum,
-                   double weight_decay);
+                   double weight_decay, bool nesterov = false);
 
 /// a *= b, where b has one element.
 WEFT_API void scale_(const Tensor& a, const Tensor& b);

@@ -36,6 +36,8 @@ struct Sgd {
   double learning_rate = 1e-3;
   double momentum = 0;
   double weight_decay = 0;
+  /// Steps along the gradient plus momentum times the new velocity (Sutskever et al., 2013).
+  bool nesterov = false;
 };
 
 /// The same for SGD. `velocity` starts at zeros; it has no data when momentum is 0.

@@ -26,13 +26,14 @@ struct AdamWElement {
 
 template <class C>
 struct SgdElement {
-  C rate, momentum, decay, grad_factor;
+  /// The step is of_gradient times the gradient plus of_velocity times the new velocity.
+  C rate, momentum, decay, of_gradient, of_velocity, grad_factor;
 
   /// Without momentum `velocity` just receives the gradient.
   WEFT_FN void operator()(C& p, C& velocity, C g) const {
     const C gradient = g * grad_factor + p * decay;
     velocity = velocity * momentum + gradient;
-    p = p - rate * velocity;
+    p = p - rate * (velocity * of_velocity + gradient * of_gradient);
   }
 };
 
@@ -52,8 +53,12 @@ AdamWElement<C> element_of(const AdamWNumbers& options, C grad_factor) {
 
 template <class C>
 SgdElement<C> element_of(const Sgd& options, C grad_factor) {
-  return {static_cast<C>(options.learning_rate), static_cast<C>(options.momentum),
-          static_cast<C>(options.weight_decay), grad_factor};
+  return {static_cast<C>(options.learning_rate),
+          static_cast<C>(options.momentum),
+          static_cast<C>(options.weight_decay),
+          static_cast<C>(options.nesterov),
+          static_cast<C>(options.nesterov ? options.momentum : 1),
+          grad_factor};
 }
 
 }  // namespace WEFT_COMPILER

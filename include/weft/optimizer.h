@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weft/export.h"
+#include "weft/module.h"
+#include "weft/ops/updates.h"
+
+namespace weft {
+
+struct ParameterRuns;
+
+/// Parameters that an optimizer updates with options of their own.
+template <class Options>
+struct ParameterGroup {
+  std::vector<NamedParameter> parameters;
+  Options options = {};
+};
+
+/// A number that the steps of one group of parameters use, such as "weight_decay".
+struct Hyperparameter {
+  std::string_view name;
+  double* value;
+};
+
+/// Updates the parameters of a module from their gradients. It holds the Parameter slots, so their
+/// tensors may be loaded or gathered between steps, and sharded before the first one. Parameters
+/// whose local values, gradients and state are adjacent in memory are updated by one call.
+class WEFT_API Optimizer {
+ public:
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+  virtual ~Optimizer();
+
+  /// Performs one update with the gradients times `gradient_scale` (one element, f32; empty means
+  /// 1). Parameters without a gradient are unchanged. std::invalid_argument when no parameter has
+  /// one, or a gradient has another layout than its parameter. A step that a Graph records runs at
+  /// each replay, with the current learning rate (SGD throws if it has changed).
+  void step(const Tensor& gradient_scale = {});
+  void zero_grad();
+
+  /// Groups of parameters, numbered from 0 in the order in which they were given.
+  size_t groups() const { return learning_rates_.size(); }
+  size_t group_of(size_t parameter) const { return group_of_[parameter]; }
+  /// The numbers of a group, the first of which is the learning rate, "lr". Setting one changes the
+  /// next steps.
+  std::vector<Hyperparameter> hyperparameters(size_t group);
+  double learning_rate(size_t group = 0) const;
+  /// Sets that of all groups, or of one.
+  void set_learning_rate(double learning_rate);
+  void set_learning_rate(size_t group, double learning_rate);
+
+  /// The trainable parameters among those given.
+  const std::vector<NamedParameter>& parameters() const { return parameters_; }
+  /// State of a parameter, in the parameter's layout: tensors named by `moments()`. Made, as zeros,
+  /// by the first call or step; change it in place only.
+  const Tensors& state(size_t parameter);
+  virtual std::vector<std::string> moments() const = 0;
+  /// Number of updates that a parameter has had.
+  int64_t steps(size_t parameter) const { return steps_[parameter]; }
+  void set_steps(size_t parameter, int64_t steps);
+
+ protected:
+  /// With a learning rate a group.
+  Optimizer(std::vector<std::vector<NamedParameter>> groups, std::vector<double> learning_rates);
+
+  /// The update of one run of adjacent parameters, as flat local tensors.
+  struct Update {
+    Tensor value;
+    Tensor gradient;
+    Tensors state;
+    Tensor gradient_scale;
+    /// Index of a parameter of the run: all are of one group, with equal `steps` and `kind_of`.
+    size_t parameter;
+    /// Number of this update, counted from 1.
+    int64_t step;
+    /// Set when a graph records the update: the result of `rates`, f64, to be read when the kernel
+    /// runs.
+    Tensor rates = {};
+  };
+  virtual void update(const Update& update) = 0;
+  /// Performs all updates of one step; a rank may have none.
+  virtual void update_all(std::span<const Update> updates);
+  /// The numbers of a group; one called "lr" is not used.
+  virtual std::vector<Hyperparameter> numbers(size_t) { return {}; }
+  /// Only parameters of the same group and kind are updated by one call.
+  virtual int kind_of(size_t parameter) const = 0;
+  /// Dtype of the state, except that of f64 parameters, which is f64.
+  virtual DType moment_dtype() const { return f32; }
+  /// Returns the numbers that differ from one update of a parameter to the next, for updates that a
+  /// Graph records and replays; {} when only the learning rate can change. The default throws
+  /// std::invalid_argument: steps of such an optimizer cannot be recorded.
+  virtual std::vector<double> rates(size_t parameter, int64_t step) const;
+  /// Keeps the state in pinned host memory.
+  virtual bool offloads() const { return false; }
+
+ private:
+  void make_state();
+  void find_runs(const std::vector<size_t>& with_gradient);
+  Update update_of_run(size_t run, const Tensor& gradient_scale);
+  void count(const std::vector<size_t>& updated);
+  void record(std::vector<Update>& updates, const std::vector<size_t>& updated);
+  void fill_rates(const Tensor& all, const std::vector<std::vector<size_t>>& runs) const;
+  Device device_of(const Update& update) const;
+  void update_by_parts(Device device, const Update& update);
+
+  void check_group(size_t group) const;
+
+  std::vector<double> learning_rates_;
+  std::vector<NamedParameter> parameters_;
+  std::vector<size_t> group_of_;
+  std::vector<int64_t> steps_;
+  std::vector<Tensors> state_;
+  std::unique_ptr<ParameterRuns> runs_;
+};
+
+}  // namespace weft
