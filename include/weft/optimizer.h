@@ -10,7 +10,6 @@
 
 #include "weft/export.h"
 #include "weft/module.h"
-#include "weft/ops/updates.h"
 
 namespace weft {
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/ops/updates.h"
 #include "weft/optimizer.h"
 
 namespace weft {
