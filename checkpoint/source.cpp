@@ -212,6 +212,10 @@ std::unique_ptr<CheckpointSource> open_source(const std::string& path) {
   if (!names.names.empty()) return std::make_unique<SavedSource>(path, names);
   const bool is_model = fs::exists(path + "/model.safetensors", ignored) ||
                         fs::exists(path + "/model.safetensors.index.json", ignored);
+  if (!is_model && !list_checkpoints(path).empty()) {
+    fail("load: ", path, " holds several checkpoints, expected one; ",
+         "newest_complete_checkpoint(world, path) chooses the newest for all ranks alike");
+  }
   if (is_model || names.strangers.empty()) return open_model(path);
   return open_shards(path, names.strangers);
 }

@@ -48,7 +48,8 @@ static void add_readers(CLI::App& ckpt, CkptOptions& o) {
       "Exit codes: 0 all complete, 1 one is not, 2 wrong usage.");
 
   CLI::App* diff = add_command(ckpt, o, "diff", "Compare two checkpoints tensor by tensor");
-  diff->add_option("A", o.path, "A checkpoint")->required();
+  diff->add_option("A", o.path, "A checkpoint, or a run's directory (the newest complete one)")
+      ->required();
   diff->add_option("B", o.other, "Another, of any world")->required();
   add_threads(diff, o, "Threads that read (default: the cores)");
   takes_number(diff->add_option("--tolerance", o.tolerance,

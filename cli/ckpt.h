@@ -40,6 +40,9 @@ int reshard_checkpoint(const CkptOptions& options);
 int export_checkpoint(const CkptOptions& options);
 int import_checkpoint(const CkptOptions& options);
 
+/// One checkpoint: what was named, or the newest complete one of a run's directory.
+std::string one_checkpoint(const std::string& path);
+
 /// Tells on stderr what `contents` cannot say for sure.
 void print_note(const std::string& path, const CheckpointContents& contents);
 

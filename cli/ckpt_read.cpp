@@ -27,6 +27,13 @@ static std::vector<std::string> checkpoints_at(const std::string& path) {
   return found.empty() ? std::vector<std::string>{path} : found;
 }
 
+std::string one_checkpoint(const std::string& path) {
+  std::error_code ignored;
+  const bool several =
+      std::filesystem::is_directory(path, ignored) && !list_checkpoints(path).empty();
+  return several ? complete_checkpoint(path) : path;
+}
+
 static void print_report(const std::string& path, const CheckpointReport& report) {
   std::printf("%-10s %s", std::string(name_of(report.verdict)).c_str(), printable(path).c_str());
   if (report.ranks > 0) {
@@ -177,7 +184,10 @@ static Tensor zeros_for(const CheckpointContents::Entry& entry, const DeviceMesh
   return empty(entry.shape, {.dtype = entry.dtype, .sharding = Sharding(mesh, placements)});
 }
 
-int compare_checkpoints(const CkptOptions& options) {
+int compare_checkpoints(const CkptOptions& given) {
+  CkptOptions options = given;
+  options.path = one_checkpoint(given.path);
+  options.other = one_checkpoint(given.other);
   const CheckpointContents a = checkpoint_contents(options.path);
   const CheckpointContents b = checkpoint_contents(options.other);
   int64_t differences = 0, bytes = 0;

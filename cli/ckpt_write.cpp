@@ -9,6 +9,7 @@
 #include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
+#include "cli/weights.h"
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
@@ -18,14 +19,6 @@
 #include "weft/ranks.h"
 
 namespace weft::cli {
-
-/// One checkpoint: what was named, or the newest complete one of a run's directory.
-static std::string one_checkpoint(const std::string& path) {
-  std::error_code ignored;
-  const bool several =
-      std::filesystem::is_directory(path, ignored) && !list_checkpoints(path).empty();
-  return several ? complete_checkpoint(path) : path;
-}
 
 /// Each process has chosen by itself; another checkpoint may have been completed meanwhile.
 static void check_same_checkpoint(const Communicator& world, const std::string& own) {
@@ -58,9 +51,10 @@ static StateDict state_for(const CheckpointContents& contents, const DeviceMesh&
   return state;
 }
 
-/// Loads on `options.ranks` ranks and saves again with keys that begin with `prefix`.
-static int copy_checkpoint(const CkptOptions& options, const char* what,
-                           const std::string& prefix) {
+/// Loads on `options.ranks` ranks and saves again with keys that begin with `prefix`, and with
+/// `numbers` beside those that are there.
+static int copy_checkpoint(const CkptOptions& options, const char* what, const std::string& prefix,
+                           const std::map<std::string, int64_t>& numbers = {}) {
   outlive_readers();
   const std::string from = one_checkpoint(options.path);
   const CheckpointContents contents = checkpoint_contents(from);
@@ -77,6 +71,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what,
     load(from, state);
     int64_t own = 0;
     StateDict renamed{.tensors = {}, .numbers = state.numbers};
+    renamed.numbers.insert(numbers.begin(), numbers.end());
     for (const auto& [name, tensor] : state.tensors) {
       own += tensor.local().numel() * static_cast<int64_t>(size_of(tensor.dtype()));
       renamed.tensors.emplace(concat(prefix, name), tensor);
@@ -104,8 +99,31 @@ int reshard_checkpoint(const CkptOptions& options) {
   return copy_checkpoint(options, "reshard", "");
 }
 
+/// The numbers of the config.json beside the tensors, by which `train` and `sample` know the model.
+static std::map<std::string, int64_t> imported_config(const std::string& path) {
+  namespace fs = std::filesystem;
+  const std::string directory =
+      fs::is_directory(path) ? path : fs::path(path).parent_path().string();
+  try {
+    if (is_hugging_face(directory)) return numbers_of(llama_config(directory));
+    if (is_first_process()) {
+      std::fprintf(stderr,
+                   "weft: warning: %s has no config.json; weft train and weft sample cannot use "
+                   "what is imported\n",
+                   printable(directory).c_str());
+    }
+  } catch (const std::invalid_argument& error) {
+    if (is_first_process()) {
+      std::fprintf(stderr,
+                   "weft: warning: weft train and weft sample cannot use what is imported: %s\n",
+                   escaped(error.what()).c_str());
+    }
+  }
+  return {};
+}
+
 int import_checkpoint(const CkptOptions& options) {
-  return copy_checkpoint(options, "import", options.prefix);
+  return copy_checkpoint(options, "import", options.prefix, imported_config(options.path));
 }
 
 /// The dtype that all tensors of the model have, in PyTorch's words; "" when there is none such.

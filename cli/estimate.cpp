@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/machine.h"
 #include "cli/numbers.h"
@@ -36,13 +38,60 @@ CLI::App* add_estimate(CLI::App& program, EstimateOptions& o) {
       ->add_option("--machine", o.machine,
                    "this (measured now, ranks as threads), h100, h200 or a100")
       ->capture_default_str();
+  estimate
+      ->add_option("--compare", o.compare,
+                   "Strategies, as full_shard,hsdp,zero2: a line each instead of the details")
+      ->delimiter(',');
+  estimate->add_flag("--json", o.json, "Print one JSON object (with --compare, an array)");
   estimate->add_flag("--schedule", o.schedule, "Print what is gathered, computed and freed when");
   return estimate;
 }
 
+namespace {
+
+/// The estimate of one strategy.
+struct Estimate {
+  ParallelOptions options;
+  int ranks;
+  Machine machine;
+  StepCost cost;
+  StepSeconds seconds;
+  double tokens_per_second;
+  /// Model FLOPs utilization: the fraction of the peak of all ranks. The peak is that of the data
+  /// sheet, or else what products reach on this machine.
+  double mfu;
+
+  bool fits() const {
+    return machine.memory == 0 || static_cast<double>(cost.peak_bytes()) <= machine.memory;
+  }
+  int64_t received(std::optional<bool> across_hosts = {}) const {
+    int64_t bytes = 0;
+    for (const AxisCost& axis : cost.traffic) {
+      if (!across_hosts || axis.crosses_hosts == *across_hosts) bytes += axis.bytes;
+    }
+    return bytes;
+  }
+};
+
+}  // namespace
+
+static Estimate estimated(const Communicator& world, const LlamaConfig& config,
+                          const ParallelOptions& options, const Machine& machine,
+                          int ranks_per_host) {
+  Estimate e{
+      options, world.size(), machine, step_cost(world, config, options, ranks_per_host), {}, 0, 0};
+  e.seconds = step_seconds(e.cost, machine);
+  e.tokens_per_second = static_cast<double>(options.batch * options.seq) / e.seconds.total;
+  std::string device = machine.name;
+  std::transform(device.begin(), device.end(), device.begin(), ::toupper);
+  const double peak = peak_operations(device, options.dtype).value_or(machine.operations);
+  e.mfu = e.tokens_per_second * training_operations_a_token(config, options.seq) / peak / e.ranks;
+  return e;
+}
+
 /// "12.3 MB".
 static std::string in_words(double amount, const char* unit) {
-  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P"};
+  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E", "Z"};
   size_t prefix = 0;
   while (amount >= 1000 && prefix + 1 < std::size(kPrefixes)) {
     amount /= 1000;
@@ -53,16 +102,53 @@ static std::string in_words(double amount, const char* unit) {
   return concat(text, " ", kPrefixes[prefix], unit);
 }
 
-static void print_memory(const StepCost& cost) {
-  std::printf("memory of a rank, bytes\n");
+static std::string bytes_in_words(int64_t bytes) {
+  return in_words(static_cast<double>(bytes), "B");
+}
+
+static nlohmann::ordered_json in_json(const Estimate& e) {
+  nlohmann::ordered_json json{{"model", e.options.model}, {"mesh", e.options.mesh},
+                              {"ranks", e.ranks},         {"strategy", e.options.strategy},
+                              {"dtype", e.options.dtype}, {"batch", e.options.batch},
+                              {"seq", e.options.seq},     {"machine", e.machine.name},
+                              {"fits", e.fits()},         {"peak_bytes", e.cost.peak_bytes()}};
   for (int i = 0; i < kPurposes; ++i) {
-    const int64_t bytes = cost.memory[static_cast<size_t>(i)];
-    if (bytes == 0) continue;
-    std::printf("  %-14s %16lld  %s\n", std::string(name_of(static_cast<Purpose>(i))).c_str(),
-                static_cast<long long>(bytes), in_words(static_cast<double>(bytes), "B").c_str());
+    json["peak_bytes_of"][std::string(name_of(static_cast<Purpose>(i)))] =
+        e.cost.memory[static_cast<size_t>(i)];
   }
-  std::printf("  %-14s %16lld  %s\n", "together", static_cast<long long>(cost.peak_bytes()),
-              in_words(static_cast<double>(cost.peak_bytes()), "B").c_str());
+  json["traffic"] = nlohmann::ordered_json::array();
+  for (const AxisCost& axis : e.cost.traffic) {
+    json["traffic"].push_back({{"axes", axis.axes},
+                               {"of", axis.of},
+                               {"crosses_hosts", axis.crosses_hosts},
+                               {"bytes", axis.bytes},
+                               {"collectives", axis.collectives}});
+  }
+  json["flop"] = e.cost.operations();
+  json["seconds"] = {{"compute", e.seconds.compute},
+                     {"communication", e.seconds.communication},
+                     {"total", e.seconds.total}};
+  json["tokens_per_second"] = e.tokens_per_second;
+  json["mfu"] = e.mfu;
+  return json;
+}
+
+static void print_memory(const Estimate& e) {
+  std::printf("memory of a rank, bytes\n");
+  const auto print = [](std::string_view name, int64_t bytes) {
+    std::printf("  %-14s %16lld  %s\n", std::string(name).c_str(), static_cast<long long>(bytes),
+                bytes_in_words(bytes).c_str());
+  };
+  for (int i = 0; i < kPurposes; ++i) {
+    const int64_t bytes = e.cost.memory[static_cast<size_t>(i)];
+    if (bytes != 0) print(name_of(static_cast<Purpose>(i)), bytes);
+  }
+  print("together", e.cost.peak_bytes());
+  if (e.fits()) return;
+  std::printf(
+      "  that does NOT fit into the %s of one %s; shard over more ranks, give each fewer "
+      "rows, or try --activation-checkpointing full\n",
+      in_words(e.machine.memory, "B").c_str(), e.machine.name.c_str());
 }
 
 static void print_traffic(const StepCost& cost) {
@@ -71,22 +157,41 @@ static void print_traffic(const StepCost& cost) {
     if (axis.bytes == 0) continue;
     std::printf("  over %-12s %-14s %16lld  %s of %s\n", axis.axes.c_str(),
                 axis.crosses_hosts ? "across hosts" : "within a host",
-                static_cast<long long>(axis.bytes),
-                in_words(static_cast<double>(axis.bytes), "B").c_str(), axis.of);
+                static_cast<long long>(axis.bytes), bytes_in_words(axis.bytes).c_str(), axis.of);
   }
 }
 
-static void print_time(const StepCost& cost, const Machine& machine, double tokens, int ranks) {
-  const StepSeconds seconds = step_seconds(cost, machine);
-  const double rate = cost.operations() / seconds.total;
-  std::printf("time of a step on %s: %.4g s\n", machine.name.c_str(), seconds.total);
+static void print_time(const Estimate& e) {
+  const StepSeconds& seconds = e.seconds;
+  std::printf("time of a step on %s: %.4g s\n", e.machine.name.c_str(), seconds.total);
   std::printf("  computing %.4g s: %s in products at %s/s\n", seconds.compute,
-              in_words(cost.operations(), "op").c_str(),
-              in_words(machine.operations, "op").c_str());
+              in_words(e.cost.operations(), "FLOP").c_str(),
+              in_words(e.machine.operations, "FLOP").c_str());
   std::printf("  communicating %.4g s, of which %.4g s are hidden\n", seconds.communication,
               seconds.compute + seconds.communication - seconds.total);
-  std::printf("  %.5g tokens/s in all, %.5g a rank; %s/s a rank in products\n",
-              tokens / seconds.total, tokens / seconds.total / ranks, in_words(rate, "op").c_str());
+  std::printf("  %.5g tokens/s in all, %.5g a rank; %s/s a rank in products, MFU %.1f %%\n",
+              e.tokens_per_second, e.tokens_per_second / e.ranks,
+              in_words(e.cost.operations() / seconds.total, "FLOP").c_str(), 100 * e.mfu);
+}
+
+static void print_heading(const ParallelOptions& options, const DeviceMesh& mesh,
+                          const std::string& strategies) {
+  std::printf("%s on %s, %d ranks, %s, %s; %lld rows of %lld tokens a step\n",
+              printable(options.model).c_str(), concat(mesh).c_str(), mesh.size(),
+              strategies.c_str(), options.dtype.c_str(), static_cast<long long>(options.batch),
+              static_cast<long long>(options.seq));
+}
+
+static void print_comparison(const std::vector<Estimate>& all) {
+  std::printf("%-12s %12s %14s %14s %10s %12s %7s\n", "strategy", "memory", "within hosts",
+              "across hosts", "step", "tokens/s", "MFU");
+  for (const Estimate& e : all) {
+    std::printf("%-12s %12s %14s %14s %8.4g s %12.5g %5.1f %%%s\n", e.options.strategy.c_str(),
+                bytes_in_words(e.cost.peak_bytes()).c_str(),
+                bytes_in_words(e.received(false)).c_str(), bytes_in_words(e.received(true)).c_str(),
+                e.seconds.total, e.tokens_per_second, 100 * e.mfu,
+                e.fits() ? "" : "  does NOT fit");
+  }
 }
 
 /// Keeps the step's numbers of bytes within 64 bits.
@@ -102,8 +207,16 @@ static void check_size(const LlamaConfig& config, const ParallelOptions& options
 }
 
 void estimate(EstimateOptions o) {
-  const int ranks = complete(o.parallel, o.world, kMostRanksEstimated, "--world");
+  const bool compares = !o.compare.empty();
+  if (!compares) o.compare = {o.parallel.strategy};
   if (o.parallel.model.empty()) o.parallel.model = "tiny";
+  std::vector<ParallelOptions> all;
+  int ranks = 0;
+  for (const std::string& strategy : o.compare) {
+    all.push_back(o.parallel);
+    all.back().strategy = strategy;
+    ranks = complete(all.back(), o.world, kMostRanksEstimated, "--world");
+  }
   if (o.rank >= ranks) {
     fail("--rank is ", o.rank, ", expected a whole number from 0 to ", ranks - 1);
   }
@@ -112,22 +225,23 @@ void estimate(EstimateOptions o) {
   check_size(config, o.parallel);
   const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
   const Communicator world = fake_world(o.rank, ranks, o.ranks_per_host, !machine.overlaps);
-  const DeviceMesh mesh(world, parsed_axes(o.parallel.mesh));
-  std::printf("%s on %s, %d ranks, %s, %s; %lld rows of %lld tokens a step\n",
-              printable(o.parallel.model).c_str(), concat(mesh).c_str(), ranks,
-              o.parallel.strategy.c_str(), o.parallel.dtype.c_str(),
-              static_cast<long long>(o.parallel.batch), static_cast<long long>(o.parallel.seq));
-  const StepCost cost = step_cost(world, config, o.parallel, o.ranks_per_host);
-  print_memory(cost);
-  if (machine.memory > 0 && static_cast<double>(cost.peak_bytes()) > machine.memory) {
-    std::printf(
-        "  that does NOT fit into the %s of one %s; shard over more ranks, give each fewer "
-        "rows, or try --activation-checkpointing full\n",
-        in_words(machine.memory, "B").c_str(), machine.name.c_str());
+  std::vector<Estimate> estimates;
+  auto json = nlohmann::ordered_json::array();
+  for (const ParallelOptions& options : all) {
+    estimates.push_back(estimated(world, config, options, machine, o.ranks_per_host));
+    json.push_back(in_json(estimates.back()));
   }
-  print_traffic(cost);
-  print_time(cost, machine, static_cast<double>(o.parallel.batch * o.parallel.seq), ranks);
-  if (o.schedule) std::fputs(step_schedule(world, config, o.parallel).c_str(), stdout);
+  const DeviceMesh mesh(world, parsed_axes(all[0].mesh));
+  if (o.json) {
+    std::printf("%s\n", (compares ? json : json[0]).dump(2).c_str());
+    return;
+  }
+  print_heading(all[0], mesh, compares ? "compared" : all[0].strategy);
+  if (compares) return print_comparison(estimates);
+  print_memory(estimates[0]);
+  print_traffic(estimates[0].cost);
+  print_time(estimates[0]);
+  if (o.schedule) std::fputs(step_schedule(world, config, all[0]).c_str(), stdout);
 }
 
 }  // namespace weft::cli

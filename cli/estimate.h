@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/parallel_llama.h"
 
@@ -14,6 +15,9 @@ struct EstimateOptions {
   int rank = 0;
   int ranks_per_host = 8;
   std::string machine = "this";
+  /// Strategies; empty: that of `parallel` alone, in detail.
+  std::vector<std::string> compare = {};
+  bool json = false;
   bool schedule = false;
 };
 

@@ -19,6 +19,7 @@
 #include "cli/ranks.h"
 #include "cli/run_description.h"
 #include "cli/used_tokens.h"
+#include "cli/weights.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
@@ -157,7 +158,11 @@ RunSaver::~RunSaver() = default;
 
 RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llama& model,
                    Optimizer& optimizer, UsedTokens& used)
-    : options_(options), world_(world), run_(std::make_unique<RunDescription>()), used_(used) {
+    : options_(options),
+      world_(world),
+      model_(model),
+      run_(std::make_unique<RunDescription>()),
+      used_(used) {
   state_.add("model", model);
   state_.add("optimizer", optimizer);
   state_.add("random", Context::current().random);
@@ -200,12 +205,22 @@ static int64_t greatest(const Communicator& world, int64_t own) {
 /// True when `mine` is so on any rank.
 static bool is_on_any(const Communicator& world, bool mine) { return greatest(world, mine) != 0; }
 
+/// Of a model that has no steps to go on from.
+void RunSaver::take_weights(const std::string& path) {
+  load_weights(model_, path);
+  if (world_.rank() != 0) return;
+  std::fprintf(stderr, "weft: %s holds weights only; the run starts with them at step 1\n",
+               printable(path).c_str());
+}
+
 void RunSaver::take_up() {
+  if (is_hugging_face(options_.resume)) return take_weights(options_.resume);
   std::string path;
   std::set<std::string> suspects;
   for (;;) {
     path = chosen_checkpoint(options_.resume, world_, suspects, true);
     if (path.empty()) break;
+    if (!checkpoint_contents(path).numbers.contains("step/value")) return take_weights(path);
     std::exception_ptr error;
     saved_.clear();
     try {

@@ -79,6 +79,7 @@ class RunSaver {
   void add_description(const std::string& part);
   void check_resumed(const std::string& path);
   void take_up();
+  void take_weights(const std::string& path);
   void check_again() const;
   bool is_stopping();
   bool is_saved();
@@ -87,6 +88,7 @@ class RunSaver {
 
   const ResumeOptions& options_;
   Communicator world_;
+  Llama& model_;
   int64_t step_ = 0;
   std::unique_ptr<RunDescription> run_;
   UsedTokens& used_;

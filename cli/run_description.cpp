@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "cli/digest.h"
+#include "cli/weights.h"
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
@@ -171,7 +172,7 @@ WarmupCosine schedule_of(const TrainOptions& options) {
   return {options.learning_rate, warmup, options.steps, options.learning_rate / 10};
 }
 
-static void add_model(const LlamaConfig& config, RunDescription& run) {
+void add_model(const LlamaConfig& config, RunDescription& run) {
   const std::pair<const char*, int64_t> sizes[] = {{"dim", config.dim},
                                                    {"layers", config.layers},
                                                    {"heads", config.heads},
@@ -232,10 +233,7 @@ std::vector<RunItem> digests_of_files(const TrainOptions& options, const TokenSt
                                 {"data names", Digest{digest_of_names(paths, options.data)},
                                  Resumed::noted, "the contents are the same"}};
   if (options.init.empty()) return items;
-  std::vector<std::string> files;
-  const TensorFiles weights(options.init);
-  for (const SafetensorsFile& file : weights.files()) files.push_back(file.path());
-  items.push_back({"init", Digest{digest_of(files)}});
+  items.push_back({"init", Digest{digest_of(files_of_weights(options.init))}});
   return items;
 }
 
@@ -244,7 +242,8 @@ LlamaConfig saved_config(const std::string& checkpoint) {
   const auto number = [&](const std::string& name) {
     const auto found = contents.numbers.find("config/" + name);
     if (found == contents.numbers.end()) {
-      fail(checkpoint, " says nothing of the model's ", name, "; was it saved by weft train?");
+      fail(checkpoint, " says nothing of the model's ", name,
+           "; import it again from a directory with its config.json");
     }
     return found->second;
   };

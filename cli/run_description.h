@@ -69,6 +69,9 @@ std::vector<std::string> changes_that_can_be_allowed();
 AdamWOptions adamw_options(const TrainOptions& options);
 WarmupCosine schedule_of(const TrainOptions& options);
 
+/// Adds the numbers of a model's config.
+void add_model(const LlamaConfig& config, RunDescription& run);
+
 /// Describes a training run on `data`, without the digests of files.
 RunDescription described(const TrainOptions& options, const LlamaConfig& config,
                          const TokenStream& data);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <random>
 
 #include "cli/decode.h"
@@ -14,6 +15,8 @@
 #include "cli/resume.h"
 #include "cli/run_description.h"
 #include "cli/sample.h"
+#include "cli/token_stream.h"
+#include "cli/weights.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/ranks.h"
@@ -26,7 +29,10 @@ using ServeClock = std::chrono::steady_clock;
 CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
   CLI::App* sample = program.add_subcommand("sample", "Continue a text by a model that was saved");
   sample->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  sample->add_option("--resume", o.resume, "What train --save wrote to, or one checkpoint")
+  sample
+      ->add_option("DIR,--resume", o.model,
+                   "A run (its newest complete checkpoint), a checkpoint, an import, or a Hugging "
+                   "Face Llama")
       ->required()
       ->type_name("DIR");
   sample->add_option("--prompt", o.prompt, "Text that is continued; its bytes are the tokens")
@@ -53,7 +59,7 @@ CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
               0, kMostThreads);
   sample->footer(
       "Keys and values are kept by layer, cut with the heads. Tokens/s counts what is added.\n"
-      "Example: weft sample --resume runs/tiny --prompt \"The \" --ranks 2");
+      "Example: weft sample runs/tiny --prompt \"The \" --ranks 2");
   return sample;
 }
 
@@ -81,9 +87,11 @@ static void print_token(int64_t token) {
 
 /// One rank's part.
 static void serve_rank(const ServeOptions& options, const Communicator& world) {
-  const std::string path = chosen_checkpoint(options.resume, world);
-  if (path.empty()) fail("--resume ", options.resume, " has no complete checkpoint");
-  const LlamaConfig config = saved_config(path);
+  const std::string path =
+      is_hugging_face(options.model) ? options.model : chosen_checkpoint(options.model, world);
+  if (path.empty()) fail("sample: ", options.model, " has no complete checkpoint");
+  const LlamaConfig config = config_of_weights(path);
+  if (world.rank() == 0) warn_of_bytes(config.vocabulary);
   const std::vector<int64_t> prompt = tokens_of(options.prompt, config.vocabulary);
   const int64_t context =
       std::min(config.max_sequence, static_cast<int64_t>(prompt.size()) + options.tokens);
@@ -91,13 +99,7 @@ static void serve_rank(const ServeOptions& options, const Communicator& world) {
   Llama model(config);
   parallelize(model, mesh["tp"], llama_styles(config));
   model.materialize(device_of_rank(options.device, world.rank()));
-  StateDict weights;
-  for (const auto& [name, tensor] : state_dict(model).tensors) {
-    weights.tensors.emplace(concat("model/", name), tensor);
-  }
-  const SkippedKeys skipped = load_common_keys(path, weights);
-  if (!skipped.missing.empty()) fail(path, " lacks ", in_quotes(skipped.missing[0]));
-
+  load_weights(model, path);
   if (launched_ranks() > 1) check_replicas(model);
   const bool first = world.rank() == 0;
   Decoder decoder(model, mesh, context);
@@ -127,6 +129,9 @@ static void serve_rank(const ServeOptions& options, const Communicator& world) {
 
 void serve(const ServeOptions& options) {
   if (options.prompt.empty()) fail("--prompt is empty; at least one byte");
+  if (!std::filesystem::is_directory(options.model)) {
+    fail("sample: ", options.model, " is not a directory");
+  }
   if (options.device == "meta") fail("--device meta computes nothing; cpu or cuda");
   check_available(device_named(options.device));
   run_world(job_ranks(options.ranks, "--ranks"),

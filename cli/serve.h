@@ -12,7 +12,8 @@ namespace weft::cli {
 
 /// What `weft sample` is told.
 struct ServeOptions {
-  std::string resume;
+  /// A directory: see weights_in.
+  std::string model;
   std::string prompt;
   int ranks = 1;
   std::string device = "cpu";

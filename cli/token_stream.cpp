@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <filesystem>
 #include <string_view>
 
@@ -186,6 +187,16 @@ void TokenStream::copy(int64_t from, std::span<int64_t> into) const {
     into = into.subspan(count);
     from += static_cast<int64_t>(count);
   }
+}
+
+void warn_of_bytes(int64_t vocabulary) {
+  // "small" has 4096.
+  if (vocabulary <= 4096) return;
+  std::fprintf(
+      stderr,
+      "weft: warning: the bytes of the text are the tokens, but the model has %lld tokens, "
+      "which a tokenizer made\n",
+      static_cast<long long>(vocabulary));
 }
 
 }  // namespace weft::cli

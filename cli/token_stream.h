@@ -29,6 +29,8 @@ class TokenStream {
   int64_t size() const { return size_; }
   /// Number of files they come from.
   int64_t files() const { return static_cast<int64_t>(paths_.size()); }
+  /// Whether the tokens are the bytes of text.
+  bool is_text() const { return parts_[0].width == 1; }
   /// Those files, in the order of their tokens.
   const std::vector<std::string>& paths() const { return paths_; }
   /// Fills `into` with the tokens from `from` on. std::invalid_argument where there are fewer,
@@ -61,5 +63,8 @@ class TokenStream {
   int64_t size_ = 0;
   std::vector<std::string> paths_;
 };
+
+/// Warns on stderr when a model whose tokens are bytes has many more tokens than there are bytes.
+void warn_of_bytes(int64_t vocabulary);
 
 }  // namespace weft::cli

@@ -19,6 +19,7 @@
 #include "cli/sample.h"
 #include "cli/train_options.h"
 #include "cli/used_tokens.h"
+#include "cli/weights.h"
 #include "weft/autograd.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
@@ -66,7 +67,7 @@ class Training {
     }
     llama_.shard();
     model_.materialize(device_);
-    if (!options.init.empty()) load_hugging_face(model_, options.init);
+    if (!options.init.empty()) load_weights(model_, options.init);
     AdamWOptions adamw = adamw_options(options);
     adamw.offload = llama_.offloads("state");
     optimizer_.emplace(model_.named_parameters(), adamw);
@@ -341,12 +342,16 @@ class Training {
 
 /// Of --model or --init; without either, of the checkpoint that --resume goes on from.
 static LlamaConfig config_of(const TrainOptions& options) {
+  if (options.parallel.model.empty() && !options.init.empty()) {
+    return config_of_weights(options.init);
+  }
   const std::string& resume = options.checkpoints.resume;
   std::error_code ignored;
   const bool goes_on =
       options.parallel.model.empty() && std::filesystem::is_directory(resume, ignored);
+  if (goes_on && is_hugging_face(resume)) return llama_config(resume);
   const std::string checkpoint = goes_on ? complete_checkpoint(resume, {}, true) : "";
-  if (!checkpoint.empty()) return saved_config(checkpoint);
+  if (!checkpoint.empty()) return config_of_weights(checkpoint);
   return llama_config(options.parallel.model.empty() ? "tiny" : options.parallel.model);
 }
 
@@ -357,6 +362,7 @@ void train(const TrainOptions& options) {
   config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
   TokenData data(options.data, {config.vocabulary, options.parallel.batch, options.parallel.seq},
                  options.seed);
+  if (data.stream().is_text() && is_first_process()) warn_of_bytes(config.vocabulary);
   for (char byte : options.prompt) {
     if ((byte & 0xff) < config.vocabulary) continue;
     fail("--prompt: byte ", byte & 0xff, " is no token of the model's ", config.vocabulary);

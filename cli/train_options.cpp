@@ -7,6 +7,7 @@
 
 #include "cli/numbers.h"
 #include "cli/ranks.h"
+#include "cli/weights.h"
 #include "weft/error.h"
 #include "weft/ranks.h"
 
@@ -62,7 +63,7 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
   add_parallel_flags(*train, o.parallel);
   train
       ->add_option("--init", o.init,
-                   "Directory of a Hugging Face Llama whose weights to start from")
+                   "Weights to start from: a Hugging Face Llama, a run, a checkpoint or an import")
       ->type_name("DIR");
   takes_whole(
       train->add_option(
@@ -128,7 +129,7 @@ void complete(TrainOptions& o) {
   if (o.device == "meta") fail("--device meta computes nothing; see weft estimate");
   check_available(device_named(o.device));
   complete(o.checkpoints);
-  if (o.parallel.model.empty()) o.parallel.model = o.init;
+  if (!o.init.empty()) o.init = weights_in("--init", o.init);
   const char* flag = launched_ranks() > 1 ? "the job's number of processes" : "--ranks";
   const int most = std::max(kMostLocalRanks, launched_ranks());
   o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), most, flag);

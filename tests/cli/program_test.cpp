@@ -119,6 +119,41 @@ TEST_F(Program, EstimatesWorldsThatAreNotThere) {
   }
 }
 
+TEST_F(Program, ComparesStrategies) {
+  const std::string flags = "--model small --mesh replicate=64,shard=8 --batch 512 --machine h100";
+  const Outcome table = run("estimate " + flags + " --compare full_shard,hsdp");
+  EXPECT_EQ(table.code, 0) << table.text;
+  for (const char* part : {"strategy", "full_shard ", "hsdp ", "MFU", "tokens/s"}) {
+    EXPECT_NE(table.text.find(part), std::string::npos) << part << "\n" << table.text;
+  }
+  const auto both =
+      nlohmann::json::parse(run("estimate " + flags + " --compare full_shard,hsdp --json").text);
+  ASSERT_EQ(both.size(), 2u);
+  const auto one = nlohmann::json::parse(run("estimate " + flags + " --strategy hsdp --json").text);
+  EXPECT_EQ(both[1], one);
+  EXPECT_EQ(one["ranks"], 512);
+  EXPECT_EQ(one["fits"], true);
+  // 6 FLOP a parameter and token, and attention, of the data sheet's 66.9 TFLOP/s.
+  EXPECT_GT(one["mfu"], 0);
+  EXPECT_LT(one["mfu"], 1);
+  EXPECT_GT(one["peak_bytes"], one["peak_bytes_of"]["parameters"]);
+  expect_usage_error("estimate --compare full_shard,full", "name is \"full\"");
+}
+
+TEST_F(Program, WarnsOfBytesInAVocabularyOfATokenizer) {
+  const Outcome few = run(small("--model tiny"));
+  EXPECT_EQ(few.text.find("warning"), std::string::npos) << few.text;
+  scratch_.write("many/config.json",
+                 R"({"model_type": "llama", "hidden_size": 8, "intermediate_size": 8,
+                     "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
+                     "vocab_size": 5000, "rms_norm_eps": 1e-5, "max_position_embeddings": 64})");
+  const Outcome many = run(small("--model " + scratch_.path("many")));
+  EXPECT_EQ(many.code, 0) << many.text;
+  EXPECT_NE(many.text.find("the bytes of the text are the tokens, but the model has 5000 tokens"),
+            std::string::npos)
+      << many.text;
+}
+
 TEST_F(Program, RefusesDevicesThatAreNotThere) {
   for (const char* name : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:0,1", "CUDA"}) {
     expect_usage_error(small(concat("--device ", name)), concat("device: there is no \"", name));

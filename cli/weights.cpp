@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/weights.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/resume.h"
+#include "cli/run_description.h"
+#include "weft/error.h"
+#include "weft/hugging_face.h"
+#include "weft/safetensors.h"
+#include "weft/state_dict.h"
+
+namespace weft::cli {
+
+namespace fs = std::filesystem;
+
+bool is_hugging_face(const std::string& directory) {
+  std::error_code ignored;
+  return fs::exists(fs::path(directory) / "config.json", ignored);
+}
+
+std::string weights_in(const std::string& flag, const std::string& directory) {
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored)) fail(flag, ' ', directory, " is not a directory");
+  if (is_hugging_face(directory)) return directory;
+  const std::string checkpoint = complete_checkpoint(directory);
+  if (!checkpoint.empty()) return checkpoint;
+  fail(flag, ' ', directory,
+       " has no weights, expected a complete checkpoint, or config.json and .safetensors files");
+}
+
+LlamaConfig config_of_weights(const std::string& weights) {
+  return is_hugging_face(weights) ? llama_config(weights) : saved_config(weights);
+}
+
+std::vector<std::string> files_of_weights(const std::string& weights) {
+  std::vector<std::string> files;
+  if (is_hugging_face(weights)) {
+    const TensorFiles tensors(weights);
+    for (const SafetensorsFile& file : tensors.files()) files.push_back(file.path());
+    return files;
+  }
+  for (const auto& entry : fs::directory_iterator(weights)) {
+    if (entry.is_regular_file()) files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void load_weights(Llama& model, const std::string& weights) {
+  if (is_hugging_face(weights)) return load_hugging_face(model, weights);
+  StateDict state;
+  for (const auto& [name, tensor] : state_dict(model).tensors) {
+    state.tensors.emplace(concat("model/", name), tensor);
+  }
+  const SkippedKeys skipped = load_common_keys(weights, state);
+  if (!skipped.missing.empty()) fail(weights, " has no tensor ", in_quotes(skipped.missing[0]));
+}
+
+std::map<std::string, int64_t> numbers_of(const LlamaConfig& config) {
+  RunDescription run;
+  add_model(config, run);
+  return run.numbers();
+}
+
+}  // namespace weft::cli
