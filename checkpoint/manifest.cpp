@@ -6,6 +6,12 @@
 
 namespace weft {
 
+std::vector<int> SavedSharding::sizes() const {
+  std::vector<int> sizes;
+  for (const MeshAxis& axis : axes) sizes.push_back(axis.size);
+  return sizes;
+}
+
 std::string file_name_of(int rank, int ranks) {
   char name[64];
   std::snprintf(name, sizeof name, "rank-%05d-of-%05d.safetensors", rank, ranks);

@@ -15,15 +15,16 @@ static std::vector<int64_t> content_of_box(const Box& box) {
   return content;
 }
 
-static std::shared_ptr<const Partition> partition_of(const Cuts& cuts, const Shape& shape,
-                                                     int ranks) {
+static std::shared_ptr<const Partition> partition_of(const SavedSharding& sharding,
+                                                     const Shape& shape, int ranks) {
   auto partition = std::make_shared<Partition>();
   partition->box_of_rank.assign(static_cast<size_t>(ranks), -1);
   const bool is_empty = shape.product() == 0;
   std::map<std::vector<int64_t>, int> numbers;
+  const std::vector<int> sizes = sharding.sizes();
   for (int rank = 0; rank < ranks; ++rank) {
-    Box box{Dims::filled(shape.ndim(), 0), shape};
-    if (!cuts.axes.empty() && !is_empty) box = box_of(cuts, shape, rank);
+    const Box box = is_empty ? Box{Dims::filled(shape.ndim(), 0), shape}
+                             : box_of(sharding.pattern, sizes, shape, rank);
     if (!is_empty && box.shape.product() == 0) continue;
     const auto [at, is_new] =
         numbers.try_emplace(content_of_box(box), static_cast<int>(partition->boxes.size()));

@@ -162,10 +162,10 @@ class SavedSource final : public CheckpointSource {
     }
   }
 
-  std::vector<Part> parts(const std::string& name, const Box& wanted) const override {
+  std::vector<StoredBox> stored_boxes(const std::string& name, const Box& wanted) const override {
     const size_t tensor = numbers_of_tensors_.at(name);
     const std::vector<Box>& boxes = world_->ownership().boxes_of(tensor);
-    std::vector<Part> parts;
+    std::vector<StoredBox> parts;
     for (size_t box = 0; box < boxes.size(); ++box) {
       if (overlap(boxes[box], wanted).shape.product() == 0) continue;
       parts.push_back({static_cast<size_t>(world_->ownership().owner(tensor, box)), boxes[box]});

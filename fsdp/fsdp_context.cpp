@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <iostream>
 
-#include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/tape.h"
 #include "weft/graph.h"
 #include "weft/trace.h"
 
@@ -198,7 +198,7 @@ void FsdpContext::begin_backward() {
   if (running_ && !training_) abandon();
   if (!running_) begin_unrecorded_step();
   backward_begun_ = true;
-  // Only a checkpoint may have held the model, and have released it during backward.
+  // Only a recomputation may have held the model, and have released it during backward.
   weft::after_backward([held = weak_from_this()](bool failed) {
     if (const auto context = held.lock()) {
       failed ? context->abandon() : context->finalize_backward();

@@ -24,26 +24,12 @@ ParamTypes types_of(const MixedPrecision& precision, DType declared) {
 Sharding layout_for(const Roles& roles, const Sharding& before, int dim, size_t count,
                     Placement rest, Placement replicas) {
   const DeviceMesh root = roles.mesh.root();
-  std::vector<Placement> at(static_cast<size_t>(root.ndim()));
-  for (int axis = 0; axis < before.axes(); ++axis) at[static_cast<size_t>(axis)] = before[axis];
-  std::vector<std::vector<std::string>> orders(kMaxDims);
-  for (int d = 0; d < kMaxDims; ++d) {
-    for (const int axis : before.axes_cutting(d)) {
-      orders[static_cast<size_t>(d)].push_back(root.axis_name(axis));
-    }
-  }
+  Pattern pattern = before ? before.pattern() : Pattern(root.ndim());
   for (size_t i = 0; i < roles.sharded.size(); ++i) {
-    at[static_cast<size_t>(root.axis(roles.sharded[i]))] = i < count ? Placement(Shard(dim)) : rest;
-    if (i < count) orders[static_cast<size_t>(dim)].push_back(roles.sharded[i]);
+    pattern.set(root.axis(roles.sharded[i]), i < count ? Placement(Shard(dim)) : rest);
   }
-  for (const std::string& axis : roles.replicas)
-    at[static_cast<size_t>(root.axis(axis))] = replicas;
-  Placements placements{std::span<const Placement>(at)};
-  for (int d = 0; d < kMaxDims; ++d) {
-    const auto& order = orders[static_cast<size_t>(d)];
-    if (order.size() > 1) placements = placements.cut_in_order(d, order);
-  }
-  return Sharding(root, placements);
+  for (const std::string& axis : roles.replicas) pattern.set(root.axis(axis), replicas);
+  return Sharding::of(root, pattern);
 }
 
 int64_t Region::before(int rank) const {
@@ -57,10 +43,7 @@ std::vector<int64_t> parts_of(int64_t n, std::span<const int> sizes) {
   for (const int size : sizes) {
     std::vector<int64_t> finer;
     for (const int64_t part : parts) {
-      const int64_t most = (part + size - 1) / size;
-      for (int i = 0; i < size; ++i) {
-        finer.push_back(std::min(part, (i + 1) * most) - std::min(part, i * most));
-      }
+      for (int i = 0; i < size; ++i) finer.push_back(chunk_of(part, size, i).length);
     }
     parts = std::move(finer);
   }

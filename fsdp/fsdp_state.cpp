@@ -5,6 +5,8 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/module_sharder.h"
+#include "weft/extend/tape.h"
 #include "weft/ops/elementwise.h"
 
 namespace weft::fsdp {
@@ -42,7 +44,7 @@ FsdpState::FsdpState(Roles roles, const FullyShardOptions& options)
 std::shared_ptr<FsdpContext> FsdpState::context() const { return locked(context_); }
 
 void FsdpState::adopt(NamedParameter parameter) {
-  parameter.parameter->set_lazy_init([held = weak_from_this()] {
+  ModuleSharder::set_lazy_init(*parameter.parameter, [held = weak_from_this()] {
     const auto state = held.lock();
     if (const auto context = state ? state->find_context() : nullptr) context->lazy_init();
   });
@@ -122,8 +124,9 @@ Tensors FsdpState::post_backward(const Tensors& gradients) {
 void FsdpState::add_hooks(Module& module) {
   group_->set_sink_maker(
       [held = weak_from_this()](size_t i) { return std::make_shared<Sink>(held, i); });
-  module.add_materializer([this](Device device) { materialize(device); });
-  module.enclose(
+  ModuleSharder::add_materializer(module, [this](Device device) { materialize(device); });
+  ModuleSharder::enclose(
+      module,
       {.before = [this](const Tensors& inputs) { return pre_forward(inputs); },
        .after = [this](const Tensors&, const Tensors& outputs) { return post_forward(outputs); }});
 }

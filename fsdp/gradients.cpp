@@ -5,6 +5,7 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/tape.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 

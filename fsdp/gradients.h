@@ -6,7 +6,7 @@
 
 #include "fsdp/buffers.h"
 #include "fsdp/fsdp_param.h"
-#include "weft/autograd.h"
+#include "weft/extend/tape.h"
 
 namespace weft::fsdp {
 

@@ -6,6 +6,8 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/module_sharder.h"
+#include "weft/extend/tape.h"
 #include "weft/ops/factories.h"
 
 namespace weft::fsdp {
@@ -87,7 +89,7 @@ std::string ParamGroup::path_of(const NamedParameter& named) const {
 
 /// Undoes a `build` that threw.
 void ParamGroup::drop_params() {
-  for (const auto& param : params_) param->parameter->set_used({});
+  for (const auto& param : params_) ModuleSharder::set_used(*param->parameter, {});
   params_.clear();
   levels_.clear();
   gradients_ = Gradients(roles_, options_.bucket_bytes, options_.offload.gradients);
@@ -101,7 +103,7 @@ bool ParamGroup::build() {
   drop_params();
   for (const Adopted& adopted : parameters_) {
     check(adopted.named);
-    if (!adopted.named.parameter->has_used()) continue;
+    if (!ModuleSharder::has_used(*adopted.named.parameter)) continue;
     fail("fully_shard: parameter ", path_of(adopted.named),
          " is sharded with another module already; shard inner modules before outer ones, and all "
          "before the first forward");
@@ -240,9 +242,9 @@ void ParamGroup::make_unsharded(size_t i) {
   param.unsharded = local_in(memory, 0, param.shape, dtype, layout);
   if (param.trainable) {
     param.unsharded.set_requires_grad(true);
-    param.unsharded.set_gradient_sink(sink_maker_(i));
+    set_gradient_sink(param.unsharded, sink_maker_(i));
   }
-  param.parameter->set_used(param.unsharded);
+  ModuleSharder::set_used(*param.parameter, param.unsharded);
 }
 
 Tensor ParamGroup::slice_of(const FsdpParam& param) const {
@@ -265,9 +267,9 @@ void ParamGroup::copy_value(FsdpParam& param) {
 
 /// Makes the slice the parameter's value.
 void ParamGroup::show_slice(FsdpParam& param) {
-  param.parameter->lay_out(slice_of(param));
+  ModuleSharder::lay_out(*param.parameter, slice_of(param));
   if (param.trainable) {
-    param.parameter->value().set_gradient_sink(std::make_shared<Refusal>(param.name));
+    set_gradient_sink(param.parameter->value(), std::make_shared<Refusal>(param.name));
   }
 }
 
@@ -327,7 +329,7 @@ void ParamGroup::wait_for_unshard() {
     const size_t offset =
         levels_.empty() ? params_[i]->slice_offset : levels_.back().region(i).offset;
     unsharded.bind(static_cast<char*>(memory->data()) + offset);
-    if (!levels_.empty()) params_[i]->parameter->used_is_of(slices_->version());
+    if (!levels_.empty()) ModuleSharder::used_is_of(*params_[i]->parameter, slices_->version());
   }
 }
 

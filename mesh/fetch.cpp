@@ -4,6 +4,7 @@
 #include "src/comm/transport.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 #include "weft/storage.h"
 
 namespace weft {
@@ -50,12 +51,12 @@ static uint64_t content_of(const Layout& from, std::span<const Box> wishes) {
 static void fetch_by_sending(const Communicator& group, const std::vector<int>& members,
                              const Layout& from, const Block& in, std::span<const Box> wishes,
                              const Box& wanted, const Block& out) {
-  Parts send, recv;
+  PackedBoxes send, recv;
   for (size_t m = 0; m < members.size(); ++m) {
     send.add(relative(overlap(from.box, wishes[m]), from.box));
     recv.add(relative(overlap(from.box_of(members[m]), wanted), wanted));
   }
-  auto bytes_of = [&](const Parts& parts) {
+  auto bytes_of = [&](const PackedBoxes& parts) {
     return static_cast<size_t>(parts.total) * size_of(from.dtype);
   };
   Ref<Storage> sent = Storage::allocate(bytes_of(send), in.device);
@@ -81,7 +82,7 @@ void fetch(const Ref<Layout>& from, const Block& in, const std::function<Box(int
   if (out.device.kind == DeviceKind::meta) return;
   if (!from->grid) return fetch_here(*from, in, wanted_of(0), out);
   MeshGrid& grid = *from->grid;
-  Axes axes = cutting_axes(grid, from->sharding.body()->pattern);
+  Axes axes = cutting_axes(grid, from->sharding.pattern());
   Box wanted = wanted_of(grid.rank());
   if (out.shape != wanted.shape || in.shape != from->box.shape) {
     fail("fetch: a block ", in.shape, " of ", *from, " and a result ", out.shape, " for a wish of ",

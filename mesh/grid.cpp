@@ -2,6 +2,7 @@
 #include "mesh/grid.h"
 
 #include "src/comm/transport.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -98,27 +99,15 @@ bool MeshGrid::crosses_hosts(const Axes& axes) const {
   return crosses;
 }
 
-static std::vector<std::vector<int>> cutting_of(const Pattern& pattern) {
-  std::vector<std::vector<int>> cutting;
-  for (int axis = 0; axis < pattern.axes(); ++axis) {
-    if (!pattern[axis].is_shard()) continue;
-    auto dim = static_cast<size_t>(pattern[axis].dim());
-    if (cutting.size() <= dim) cutting.resize(dim + 1);
-    Axes order = pattern.cutting(pattern[axis].dim());
-    cutting[dim].assign(order.begin(), order.end());
-  }
-  return cutting;
-}
-
 const ShardingBody* MeshGrid::intern(const Pattern& pattern) {
   std::unique_ptr<ShardingBody>& entry = shardings_[pattern];
   if (!entry) {
     std::span<const Placement> placements = pattern.placements();
     bool replicated = std::all_of(placements.begin(), placements.end(),
                                   [](const Placement& at) { return at.is_replicate(); });
-    entry = std::make_unique<ShardingBody>(
-        ShardingBody{this, pattern, mixed(hash_, hash_of(pattern)), pattern.has_partial(),
-                     replicated, cutting_of(pattern)});
+    entry =
+        std::make_unique<ShardingBody>(ShardingBody{this, pattern, mixed(hash_, hash_of(pattern)),
+                                                    !pattern.partial_axes().empty(), replicated});
   }
   return entry.get();
 }

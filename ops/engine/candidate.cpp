@@ -116,7 +116,7 @@ class Combiner {
   void find_orders() {
     orders_.assign(binding_.factors.size(), {});
     for (size_t f = 0; f < orders_.size(); ++f) {
-      std::vector<int> cutting;
+      Axes cutting;
       for (int a = 0; a < mesh_.ndim(); ++a) {
         const AxisChoice& axis = axes_[static_cast<size_t>(a)];
         if (axis.kind == AxisChoice::Kind::cut && axis.factor == static_cast<int>(f))
@@ -126,14 +126,14 @@ class Combiner {
     }
   }
 
-  std::vector<int> present_order(int factor, const std::vector<int>& cutting) const {
+  Axes present_order(int factor, const Axes& cutting) const {
     for (size_t i = 0; i < binding_.operands.size(); ++i) {
       const BoundArray& array = binding_.operands[i];
       for (size_t d = 0; d < array.size(); ++d) {
         if (!contains(array[d], factor)) continue;
-        std::vector<int> order;
+        Axes order;
         for (int axis : query_.operands[i]->sharding.axes_cutting(static_cast<int>(d))) {
-          if (contains(cutting, axis)) order.push_back(axis);
+          if (cutting.contains(axis)) order.push_back(axis);
         }
         if (order.size() == cutting.size()) return order;
       }
@@ -237,31 +237,22 @@ class Combiner {
       if (partial && partial->op() != placement.op()) return std::nullopt;
       partial = &placement;
     }
-    Placements stated{std::span<const Placement>(placements)};
-    for (size_t d = 0; d < array.size(); ++d) {
-      std::vector<int> order = order_of(array[d], static_cast<int>(d), placements, given);
-      if (!coincides(array[d], order)) return std::nullopt;
-      if (order.size() < 2) continue;
-      std::vector<std::string> names;
-      for (int axis : order) names.push_back(mesh_.axis_name(axis));
-      stated = stated.cut_in_order(static_cast<int>(d), std::move(names));
+    Pattern pattern = given && *given ? given->pattern() : Pattern(mesh_.ndim());
+    for (int axis = 0; axis < mesh_.ndim(); ++axis) {
+      const Placement& placement = placements[static_cast<size_t>(axis)];
+      if (!(pattern[axis] == placement)) pattern.set(axis, placement);
     }
-    return Sharding(mesh_, stated);
+    for (size_t d = 0; d < array.size(); ++d) {
+      const auto dim = static_cast<int>(d);
+      const Axes order = given ? pattern.cutting(dim) : order_of(array[d]);
+      if (!coincides(array[d], order)) return std::nullopt;
+      if (order.size() > 1) pattern.set_order(dim, order);
+    }
+    return Sharding::of(mesh_, pattern);
   }
 
-  std::vector<int> order_of(const Binding::BoundDim& dim, int index,
-                            const std::vector<Placement>& placements, const Sharding* given) const {
-    if (given) {
-      std::vector<int> order;
-      for (int axis : given->axes_cutting(index)) {
-        if (placements[static_cast<size_t>(axis)].is_shard(index)) order.push_back(axis);
-      }
-      for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-        bool cuts = placements[static_cast<size_t>(axis)].is_shard(index);
-        if (cuts && !contains(order, axis)) order.push_back(axis);
-      }
-      return order;
-    }
+  /// The axes that cut the first cut factor of a dim, in their order.
+  Axes order_of(const Binding::BoundDim& dim) const {
     for (int factor : dim) {
       if (!orders_[static_cast<size_t>(factor)].empty())
         return orders_[static_cast<size_t>(factor)];
@@ -269,7 +260,7 @@ class Combiner {
     return {};
   }
 
-  bool coincides(const Binding::BoundDim& dim, const std::vector<int>& order) const {
+  bool coincides(const Binding::BoundDim& dim, const Axes& order) const {
     if (dim.size() < 2 || order.empty()) return true;
     size_t at = 0;
     while (orders_[static_cast<size_t>(dim[at])].empty()) ++at;
@@ -287,7 +278,7 @@ class Combiner {
   const Binding& binding_;
   const DeviceMesh& mesh_;
   std::span<const AxisChoice> axes_;
-  std::vector<std::vector<int>> orders_;
+  std::vector<Axes> orders_;
 };
 
 }  // namespace

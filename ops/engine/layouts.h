@@ -19,7 +19,4 @@ Sharding reduced_sharding(const Sharding& sharding);
 /// Partial(sum) if each rank knows the whole: their addends are 0.
 bool counts_here(const Sharding& sharding);
 
-/// Tensor::redistribute to a sharding of its mesh, cut order included; recorded.
-Tensor redistributed(const Tensor& tensor, const Sharding& target);
-
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include "tests/support/scratch.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/layers.h"
 #include "weft/llama.h"
 #include "weft/mesh.h"
@@ -122,9 +123,9 @@ TEST(Module, SomeHooksEncloseAllOthers) {
   Times module(1);
   std::string order;
   module.add_hooks(writing(order, 'a'));
-  module.enclose(writing(order, 'x'));
+  ModuleSharder::enclose(module, writing(order, 'x'));
   module.add_hooks(writing(order, 'b'));
-  module.enclose(writing(order, 'y'));
+  ModuleSharder::enclose(module, writing(order, 'y'));
   module(full({}, 0));
   EXPECT_EQ(order, "yxabABXY");
 }
@@ -351,9 +352,9 @@ TEST(Module, ASlotKeepsItsShape) {
             "set_value: a tensor [3, 2] does not fit a parameter [2, 3]");
   EXPECT_EQ(error_of([&] { parameter.set_value({}); }),
             "set_value: no tensor for a parameter [2, 3]");
-  parameter.set_used(full({2, 3}, 5));
+  ModuleSharder::set_used(parameter, full({2, 3}, 5));
   EXPECT_EQ(parameter.tensor().to_vector<float>()[0], 5);
-  parameter.set_used({});
+  ModuleSharder::set_used(parameter, {});
   EXPECT_EQ(parameter.tensor().device(), meta);
 }
 
