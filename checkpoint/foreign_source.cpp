@@ -3,6 +3,9 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/filter.hpp>
+#include <range/v3/view/transform.hpp>
 #include <set>
 
 #include "checkpoint/coverage.h"
@@ -51,11 +54,10 @@ class ShardSource final : public CheckpointSource {
   }
 
   std::vector<StoredBox> stored_boxes(const std::string& name, const Box& wanted) const override {
-    std::vector<StoredBox> found;
-    for (const StoredBox& part : boxes_.at(name)) {
-      if (overlap(part.box, wanted).shape.product() > 0) found.push_back(part);
-    }
-    return found;
+    return boxes_.at(name) | ranges::views::filter([&](const StoredBox& stored) {
+             return overlap(stored.box, wanted).shape.product() > 0;
+           }) |
+           ranges::to<std::vector>();
   }
 
  protected:
@@ -140,8 +142,8 @@ void ShardSource::infer_shapes() {
              " has more bytes than 64 bits count");
       }
     }
-    std::vector<Box> boxes;
-    for (const StoredBox& part : boxes_[name]) boxes.push_back(part.box);
+    const auto boxes =
+        boxes_[name] | ranges::views::transform(&StoredBox::box) | ranges::to<std::vector>();
     check_covers_once(concat(path(), ": tensor ", in_quotes(name)),
                       {Dims::filled(entry.shape.ndim(), 0), entry.shape}, boxes);
   }

@@ -3,13 +3,13 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/transform.hpp>
 
 namespace weft {
 
 std::vector<int> SavedSharding::sizes() const {
-  std::vector<int> sizes;
-  for (const MeshAxis& axis : axes) sizes.push_back(axis.size);
-  return sizes;
+  return axes | ranges::views::transform(&MeshAxis::size) | ranges::to<std::vector>();
 }
 
 std::string file_name_of(int rank, int ranks) {

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <iostream>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/transform.hpp>
 
 #include "weft/context.h"
 #include "weft/error.h"
@@ -13,12 +16,8 @@
 namespace weft::fsdp {
 
 static ParamGroups groups_of(const FsdpStates& states) {
-  ParamGroups groups;
-  for (const auto& state : states) {
-    state->group()->index = groups.size();
-    groups.push_back(state->group());
-  }
-  return groups;
+  for (const auto& [i, state] : ranges::views::enumerate(states)) state->group()->index = i;
+  return states | ranges::views::transform(&FsdpState::group) | ranges::to<ParamGroups>();
 }
 
 FsdpContext::FsdpContext(FsdpStates states)

@@ -2,6 +2,9 @@
 #include "fsdp/fsdp_state.h"
 
 #include <optional>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/filter.hpp>
+#include <range/v3/view/transform.hpp>
 
 #include "weft/context.h"
 #include "weft/error.h"
@@ -62,9 +65,8 @@ void FsdpState::materialize(Device device) {
 
 template <class F>
 static Tensors transformed(const Tensors& tensors, const F& f) {
-  Tensors results;
-  for (const Tensor& tensor : tensors) results.push_back(tensor ? f(tensor) : tensor);
-  return results;
+  return tensors | ranges::views::transform([&](const Tensor& x) { return x ? f(x) : x; }) |
+         ranges::to<std::vector>();
 }
 
 /// Casts the floating tensors to `dtype`, if there is one.
@@ -78,15 +80,13 @@ static Tensors cast_all(const Tensors& tensors, const std::optional<DType>& dtyp
 /// when backward has their gradients.
 static Tensors hooked(Tensors tensors, BackwardFunction function) {
   if (!Context::current().grad_enabled) return tensors;
-  Tensors wanted;
-  for (const Tensor& tensor : tensors) {
-    if (tensor && tensor.requires_grad()) wanted.push_back(tensor);
-  }
+  const auto requires_grad = [](const Tensor& x) { return x && x.requires_grad(); };
+  const Tensors wanted = tensors | ranges::views::filter(requires_grad) | ranges::to<std::vector>();
   if (wanted.empty()) return tensors;
   const Tensors recorded = record("fully_shard", wanted, wanted, std::move(function));
   auto next = recorded.begin();
   for (Tensor& tensor : tensors) {
-    if (tensor && tensor.requires_grad()) tensor = *next++;
+    if (requires_grad(tensor)) tensor = *next++;
   }
   return tensors;
 }

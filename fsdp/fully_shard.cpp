@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iostream>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/transform.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include "fsdp/fsdp_state.h"
 #include "weft/context.h"
@@ -165,11 +169,12 @@ NoSync::NoSync(Module& model, bool holds) : model_(model) {
 NoSync::~NoSync() { ModuleSharder::attachment<FsdpContext>(model_)->set_syncs(before_); }
 
 static FullyShardBytes bytes_of(FsdpContext& context, int micro_steps) {
-  std::vector<StepKind> steps;
-  for (int i = 0; i < micro_steps; ++i) {
-    steps.push_back({.sync = i + 1 == micro_steps, .updated = i == 0});
-  }
-  const fsdp::Schedule schedule = context.schedule(steps);
+  const auto step = [&](int i) {
+    return StepKind{.sync = i + 1 == micro_steps, .updated = i == 0};
+  };
+  const fsdp::Schedule schedule =
+      context.schedule(ranges::views::ints(0, micro_steps) | ranges::views::transform(step) |
+                       ranges::to<std::vector>());
   FullyShardBytes bytes{.buffers = schedule.buffer_bytes,
                         .received = schedule.received,
                         .by_axes = schedule.by_axes,
@@ -192,8 +197,8 @@ FullyShardBytes predicted_bytes(Module& model, int micro_steps) {
   const int64_t more = micro_steps - kDifferent;
   bytes.received += (bytes.received - before.received) * more;
   bytes.copied += (bytes.copied - before.copied) * more;
-  for (size_t i = 0; i < bytes.by_axes.size(); ++i) {
-    bytes.by_axes[i].bytes += (bytes.by_axes[i].bytes - before.by_axes[i].bytes) * more;
+  for (auto&& [now, then] : ranges::views::zip(bytes.by_axes, before.by_axes)) {
+    now.bytes += (now.bytes - then.bytes) * more;
   }
   return bytes;
 }

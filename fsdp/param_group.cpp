@@ -2,6 +2,7 @@
 #include "fsdp/param_group.h"
 
 #include <algorithm>
+#include <range/v3/view/enumerate.hpp>
 #include <utility>
 
 #include "weft/context.h"
@@ -121,10 +122,10 @@ bool ParamGroup::build() {
   if (has_values) set_device(params_[0]->parameter->value().device());
   slices_ = declared ? Storage::unbound(slice_bytes_, cpu, concat("slices of ", name_))
                      : allocate_slices();
-  for (size_t i = 0; i < params_.size(); ++i) {
-    keep_value(*params_[i]);
-    if (slices_->is_bound()) copy_value(*params_[i]);
-    show_slice(*params_[i]);
+  for (const auto& [i, param] : ranges::views::enumerate(params_)) {
+    keep_value(*param);
+    if (slices_->is_bound()) copy_value(*param);
+    show_slice(*param);
     make_unsharded(i);
   }
   built_ = true;
@@ -158,14 +159,14 @@ void ParamGroup::make_levels() {
         before, roles_.keeps_gathered || before.size == 1 ? Lifetime::update : Lifetime::step);
   }
   if (use.size > 1 || (offloads && levels_.empty())) levels_.emplace_back(use, Lifetime::use);
-  for (size_t i = 0; i < levels_.size(); ++i) {
-    const bool top = i + 1 == levels_.size();
+  for (Level& level : levels_) {
+    const bool top = &level == &levels_.back();
     for (const auto& param : params_) {
       Shape shape = param->unsharded_shape;
       int64_t& length = shape[param->dim];
       if (!top) length = parts_of(length, use.sizes)[static_cast<size_t>(use.rank)];
       const ParamTypes& types = param->types;
-      levels_[i].add(shape, param->dim, top ? types.compute : types.gather, types.gather);
+      level.add(shape, param->dim, top ? types.compute : types.gather, types.gather);
     }
   }
 }
@@ -289,9 +290,9 @@ void ParamGroup::materialize(Device device) {
   set_device(device);
   for (auto& param : params_) keep_value(*param);
   slices_ = allocate_slices();
-  for (size_t i = 0; i < params_.size(); ++i) {
-    if (device.kind != DeviceKind::meta) copy_value(*params_[i]);
-    show_slice(*params_[i]);
+  for (const auto& [i, param] : ranges::views::enumerate(params_)) {
+    if (device.kind != DeviceKind::meta) copy_value(*param);
+    show_slice(*param);
     make_unsharded(i);
   }
 }
@@ -309,10 +310,10 @@ void ParamGroup::unshard(size_t level, BufferPool& pool) {
   }
   std::vector<Level::Source> sources;
   if (level > 0) levels_[level - 1].wait_for_unshard();
-  for (size_t i = 0; i < params_.size(); ++i) {
-    const FsdpParam& param = *params_[i];
-    sources.push_back(level > 0 ? levels_[level - 1].source(i)
-                                : Level::Source{slices_, param.slice_offset, param.types.storage});
+  for (const auto& [i, param] : ranges::views::enumerate(params_)) {
+    sources.push_back(level > 0
+                          ? levels_[level - 1].source(i)
+                          : Level::Source{slices_, param->slice_offset, param->types.storage});
   }
   levels_[level].unshard(sources, pool);
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <range/v3/view/zip.hpp>
+
 #include "mesh/program.h"
 #include "mesh/search.h"
 #include "src/comm/transport.h"
@@ -52,9 +54,9 @@ static void fetch_by_sending(const Communicator& group, const std::vector<int>& 
                              const Layout& from, const Block& in, std::span<const Box> wishes,
                              const Box& wanted, const Block& out) {
   PackedBoxes send, recv;
-  for (size_t m = 0; m < members.size(); ++m) {
-    send.add(relative(overlap(from.box, wishes[m]), from.box));
-    recv.add(relative(overlap(from.box_of(members[m]), wanted), wanted));
+  for (const auto& [member, wish] : ranges::views::zip(members, wishes)) {
+    send.add(relative(overlap(from.box, wish), from.box));
+    recv.add(relative(overlap(from.box_of(member), wanted), wanted));
   }
   auto bytes_of = [&](const PackedBoxes& parts) {
     return static_cast<size_t>(parts.total) * size_of(from.dtype);

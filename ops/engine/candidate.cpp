@@ -182,22 +182,24 @@ class Combiner {
   }
 
   std::optional<Sharding> operand_sharding(size_t operand) const {
-    std::vector<Placement> placements;
-    for (const AxisChoice& axis : axes_) placements.push_back(operand_placement(operand, axis));
-    return checked(binding_.operands[operand], placements);
+    Pattern pattern(mesh_.ndim());
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      pattern.set(a, operand_placement(operand, axes_[static_cast<size_t>(a)]));
+    }
+    return checked(binding_.operands[operand], pattern);
   }
 
   /// Fetched dims keep their sharding on axes without another role.
   std::optional<Sharding> fetched_sharding(size_t operand) const {
-    std::vector<Placement> placements;
-    const Sharding& given = query_.operands[operand]->sharding;
+    Pattern pattern = query_.operands[operand]->sharding.pattern();
     for (int a = 0; a < mesh_.ndim(); ++a) {
-      Placement placement = operand_placement(operand, axes_[static_cast<size_t>(a)]);
-      bool stays = placement.is_replicate() && given[a].is_shard() &&
-                   is_fetched_dim(operand, given[a].dim());
-      placements.push_back(stays ? given[a] : placement);
+      const Placement given = pattern[a];
+      const Placement placement = operand_placement(operand, axes_[static_cast<size_t>(a)]);
+      const bool stays =
+          placement.is_replicate() && given.is_shard() && is_fetched_dim(operand, given.dim());
+      if (!stays && placement != given) pattern.set(a, placement);
     }
-    return checked(binding_.operands[operand], placements, &given);
+    return checked(binding_.operands[operand], pattern, true);
   }
 
   bool is_fetched_dim(size_t operand, int dim) const {
@@ -206,17 +208,13 @@ class Combiner {
   }
 
   std::optional<Sharding> result_sharding(const BoundArray& array, bool stage) const {
-    std::vector<Placement> placements;
-    for (const AxisChoice& axis : axes_) {
-      if (axis.kind == AxisChoice::Kind::partial) {
-        placements.push_back(Partial{axis.op});
-      } else if (axis.kind == AxisChoice::Kind::whole) {
-        placements.push_back(Replicate());
-      } else {
-        placements.push_back(cut_result(array, axis.factor, stage));
-      }
+    Pattern pattern(mesh_.ndim());
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      const AxisChoice& axis = axes_[static_cast<size_t>(a)];
+      if (axis.kind == AxisChoice::Kind::partial) pattern.set(a, Partial{axis.op});
+      if (axis.kind == AxisChoice::Kind::cut) pattern.set(a, cut_result(array, axis.factor, stage));
     }
-    return checked(array, placements);
+    return checked(array, pattern);
   }
 
   /// Placement of a result, or of a stage after its reduction, on an axis that cuts `factor`.
@@ -229,22 +227,16 @@ class Combiner {
   }
 
   /// Returns nullopt for Partials of two kinds, or for merged dims cut off their boundaries.
-  std::optional<Sharding> checked(const BoundArray& array, const std::vector<Placement>& placements,
-                                  const Sharding* given = nullptr) const {
-    const Placement* partial = nullptr;
-    for (const Placement& placement : placements) {
-      if (!placement.is_partial()) continue;
-      if (partial && partial->op() != placement.op()) return std::nullopt;
-      partial = &placement;
-    }
-    Pattern pattern = given && *given ? given->pattern() : Pattern(mesh_.ndim());
-    for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-      const Placement& placement = placements[static_cast<size_t>(axis)];
-      if (!(pattern[axis] == placement)) pattern.set(axis, placement);
+  /// Orders the cuts as the factors are cut, unless `ordered`.
+  std::optional<Sharding> checked(const BoundArray& array, Pattern pattern,
+                                  bool ordered = false) const {
+    const Axes partial = pattern.partial_axes();
+    for (int axis : partial) {
+      if (pattern[axis] != pattern[partial[0]]) return std::nullopt;
     }
     for (size_t d = 0; d < array.size(); ++d) {
       const auto dim = static_cast<int>(d);
-      const Axes order = given ? pattern.cutting(dim) : order_of(array[d]);
+      const Axes order = ordered ? pattern.cutting(dim) : order_of(array[d]);
       if (!coincides(array[d], order)) return std::nullopt;
       if (order.size() > 1) pattern.set_order(dim, order);
     }

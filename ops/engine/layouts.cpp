@@ -3,15 +3,6 @@
 
 namespace weft {
 
-Sharding with_placements(const Sharding& like, std::span<const Placement> placements) {
-  Pattern pattern = like.pattern();
-  for (int axis = 0; axis < pattern.axes(); ++axis) {
-    const Placement& placement = placements[static_cast<size_t>(axis)];
-    if (!(pattern[axis] == placement)) pattern.set(axis, placement);
-  }
-  return Sharding::of(like.mesh(), pattern);
-}
-
 Sharding reduced_sharding(const Sharding& sharding) {
   Pattern pattern = sharding.pattern();
   for (const int axis : pattern.partial_axes()) pattern.set(axis, Replicate());

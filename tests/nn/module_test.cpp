@@ -360,13 +360,8 @@ TEST(Module, ASlotKeepsItsShape) {
 
 /// All weights of a small Llama, sharded by rows when a mesh is given.
 static std::vector<std::vector<float>> initial_weights(const DeviceMesh& mesh) {
-  LlamaConfig config{.dim = 12,
-                     .layers = 2,
-                     .heads = 3,
-                     .kv_heads = 1,
-                     .head_dim = 4,
-                     .ffn = 17,
-                     .vocabulary = 23};
+  // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary
+  const LlamaConfig config{12, 2, 3, 1, 4, 17, 23};
   Llama llama(config);
   for (const ParameterPtr& parameter : llama.parameters()) {
     if (!mesh) break;

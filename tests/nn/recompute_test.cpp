@@ -68,15 +68,11 @@ TEST(Recompute, GivesTheSameBitsWithDropout) {
 
 static std::vector<std::vector<float>> llama_gradients(bool recompute) {
   manual_seed(5);
-  Llama llama({.dim = 12,
-               .layers = 3,
-               .heads = 3,
-               .kv_heads = 1,
-               .head_dim = 4,
-               .ffn = 17,
-               .vocabulary = 23,
-               .tied = true,
-               .deviation = 0.3});
+  // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary
+  LlamaConfig config{12, 3, 3, 1, 4, 17, 23};
+  config.tied = true;
+  config.deviation = 0.3;
+  Llama llama(config);
   llama.materialize();
   for (Module* block : llama.blocks()) block->set_recompute(recompute);
   const Tensor ids = cast(uniform({3, 8}, 0, 23), i64);
