@@ -79,12 +79,13 @@ Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements)
 
 Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements, int ndim) {
   if (!mesh) fail("sharding: this rank is not in the mesh");
+  MeshGrid& grid = mesh.body()->grid();
   const std::vector<Placement>& by_position = placements.by_position();
   if (by_position.size() > static_cast<size_t>(mesh.ndim())) {
     fail("sharding: ", by_position.size(), " placements for the ", mesh.ndim(),
          mesh.ndim() == 1 ? " axis of " : " axes of ", mesh);
   }
-  Pattern pattern(mesh.body()->grid().ndim());
+  Pattern pattern(grid.ndim());
   for (size_t i = 0; i < by_position.size(); ++i) {
     pattern.set(mesh.root_axis(static_cast<int>(i)), counted(by_position[i], ndim));
   }
@@ -94,7 +95,8 @@ Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements, int ndi
     const int dim = counted(Shard{order.dim}, ndim).dim();
     cut_in_stated_order(pattern, mesh, {dim, order.axes});
   }
-  *this = of(mesh, pattern);
+  check_partials(pattern, mesh);
+  body_ = grid.intern(pattern);
 }
 
 Sharding Sharding::of(const DeviceMesh& mesh, const Pattern& pattern) {

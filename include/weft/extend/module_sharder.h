@@ -15,8 +15,8 @@ class WEFT_API ModuleAttachment {
   virtual ~ModuleAttachment() = default;
 };
 
-/// What code that shards modules, such as `fully_shard` and `parallelize`, does to them and to
-/// their parameters.
+/// The changes that `fully_shard`, `parallelize` and other code that shards modules make to modules
+/// and their parameters.
 struct WEFT_API ModuleSharder {
   /// Replaces the value by another layout of it, without marking it as initialized.
   static void lay_out(Parameter& parameter, Tensor value) { parameter.lay_out(std::move(value)); }
