@@ -8,6 +8,7 @@
 #include "weft/autograd.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/fsdp.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
@@ -51,7 +52,7 @@ class PlainUpdater final : public Updater {
     for (const ParameterPtr& parameter : model.parameters()) {
       const Tensor weight = parameter->value();
       const Tensor used = weight.to(DType::bf16).detach().set_requires_grad();
-      parameter->set_used(used);
+      ModuleSharder::set_used(*parameter, used);
       slots_.push_back({weight, used, zeros_like(weight), zeros_like(weight)});
     }
     one_ = ones({}, {.device = slots_[0].weight.device()});

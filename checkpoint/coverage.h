@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/extend/cuts.h"
+#include "weft/extend/pattern.h"
 
 namespace weft {
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/slice.hpp>
 #include <set>
 
 #include "checkpoint/file_writer.h"
@@ -97,12 +98,12 @@ class ExportPlan {
   }
 
   void name_files() {
-    for (size_t i = 0; i < files.size(); ++i) {
+    for (auto&& [i, file] : ranges::views::enumerate(files)) {
       char name[64] = "model.safetensors";
       if (files.size() > 1) {
         std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, files.size());
       }
-      files[i].name = name;
+      file.name = name;
     }
   }
 
@@ -257,8 +258,7 @@ static void write_units(const ExportPlan& plan, const CheckpointSource& source,
   // Neighbouring rows to one rank: each reads its own part of the files.
   const size_t first = plan.units.size() * rank / ranks;
   const size_t last = plan.units.size() * (rank + 1) / ranks;
-  for (size_t i = first; i < last; ++i) {
-    const ExportUnit& unit = plan.units[i];
+  for (const ExportUnit& unit : plan.units | ranges::views::slice(first, last)) {
     read_wishes(source, {{unit.key, unit.box, bytes}});
     files[unit.file]->write(unit.offset, {bytes, static_cast<size_t>(unit.bytes)});
     written += unit.bytes;

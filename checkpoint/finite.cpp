@@ -42,18 +42,18 @@ static int64_t non_finite_in(std::span<const std::byte> bytes, DType dtype) {
 
 FiniteCheck::FiniteCheck(const RankFiles& files, int rank) {
   for (const RankFiles::Entry& entry : files.entries(rank)) {
-    parts_.push_back({entry.offset + entry.bytes, files.manifest().tensors[entry.tensor].dtype,
-                      static_cast<int64_t>(entry.tensor)});
+    tensors_.push_back({entry.offset + entry.bytes, files.manifest().tensors[entry.tensor].dtype,
+                        static_cast<int64_t>(entry.tensor)});
   }
 }
 
 void FiniteCheck::add(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    while (parts_[part_].end == at_) ++part_;
-    const Part& part = parts_[part_];
-    const auto piece = bytes.first(std::min(static_cast<size_t>(part.end - at_), bytes.size()));
-    const int64_t count = non_finite_in(piece, part.dtype);
-    if (count > 0) found_.add({count, part.tensor});
+    while (tensors_[current_].end == at_) ++current_;
+    const TensorData& tensor = tensors_[current_];
+    const auto piece = bytes.first(std::min(static_cast<size_t>(tensor.end - at_), bytes.size()));
+    const int64_t count = non_finite_in(piece, tensor.dtype);
+    if (count > 0) found_.add({count, tensor.tensor});
     at_ += static_cast<int64_t>(piece.size());
     bytes = bytes.subspan(piece.size());
   }

@@ -20,15 +20,15 @@ class FiniteCheck {
   const NonFinite& found() const { return found_; }
 
  private:
-  struct Part {
+  struct TensorData {
     /// Where it ends in the data.
     int64_t end;
     DType dtype;
     int64_t tensor;
   };
 
-  std::vector<Part> parts_;
-  size_t part_ = 0;
+  std::vector<TensorData> tensors_;
+  size_t current_ = 0;
   int64_t at_ = 0;
   NonFinite found_;
 };

@@ -3,6 +3,9 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/filter.hpp>
+#include <range/v3/view/transform.hpp>
 #include <set>
 
 #include "checkpoint/coverage.h"
@@ -50,12 +53,11 @@ class ShardSource final : public CheckpointSource {
     infer_shapes();
   }
 
-  std::vector<Part> parts(const std::string& name, const Box& wanted) const override {
-    std::vector<Part> found;
-    for (const Part& part : parts_.at(name)) {
-      if (overlap(part.box, wanted).shape.product() > 0) found.push_back(part);
-    }
-    return found;
+  std::vector<StoredBox> stored_boxes(const std::string& name, const Box& wanted) const override {
+    return boxes_.at(name) | ranges::views::filter([&](const StoredBox& stored) {
+             return overlap(stored.box, wanted).shape.product() > 0;
+           }) |
+           ranges::to<std::vector>();
   }
 
  protected:
@@ -72,7 +74,7 @@ class ShardSource final : public CheckpointSource {
 
   /// Paths: there may be more files than a process may have open.
   std::vector<std::string> files_;
-  std::map<std::string, std::vector<Part>> parts_;
+  std::map<std::string, std::vector<StoredBox>> boxes_;
 };
 
 Dims ShardSource::offset_of(const std::string& path, const nlohmann::json& info,
@@ -123,7 +125,7 @@ void ShardSource::add_part(const SafetensorsEntry& entry, const Box& box) {
          ' ', entry.shape, " but ", known->second.dtype, " of ", known->second.shape.ndim(),
          " dims in another file");
   }
-  parts_[entry.name].push_back({file, box});
+  boxes_[entry.name].push_back({file, box});
 }
 
 void ShardSource::infer_shapes() {
@@ -131,7 +133,7 @@ void ShardSource::infer_shapes() {
     auto bound = static_cast<int64_t>(size_of(entry.dtype));
     for (int dim = 0; dim < entry.shape.ndim(); ++dim) {
       int64_t end = 0;
-      for (const Part& part : parts_[name]) {
+      for (const StoredBox& part : boxes_[name]) {
         end = std::max(end, part.box.offset[dim] + part.box.shape[dim]);
       }
       entry.shape[dim] = end;
@@ -140,8 +142,8 @@ void ShardSource::infer_shapes() {
              " has more bytes than 64 bits count");
       }
     }
-    std::vector<Box> boxes;
-    for (const Part& part : parts_[name]) boxes.push_back(part.box);
+    const auto boxes =
+        boxes_[name] | ranges::views::transform(&StoredBox::box) | ranges::to<std::vector>();
     check_covers_once(concat(path(), ": tensor ", in_quotes(name)),
                       {Dims::filled(entry.shape.ndim(), 0), entry.shape}, boxes);
   }

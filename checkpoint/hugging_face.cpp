@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/hugging_face.h"
 
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/drop.hpp>
+#include <range/v3/view/filter.hpp>
+#include <range/v3/view/zip.hpp>
 #include <set>
 #include <vector>
 
@@ -12,12 +16,13 @@
 
 namespace weft {
 
+namespace views = ranges::views;
+
 /// The names under which `files` holds the parameter: one, or several of a tied one.
 static std::vector<std::string> names_there(const NamedParameter& named, const TensorFiles& files) {
-  std::vector<std::string> there;
-  for (const std::string& name : named.names) {
-    if (files.contains(name)) there.push_back(name);
-  }
+  auto there = named.names |
+               views::filter([&](const std::string& name) { return files.contains(name); }) |
+               ranges::to<std::vector>();
   if (there.empty()) {
     fail("load_hugging_face: ", files.path(), " holds no tensor ", in_quotes(named.name()),
          named.names.size() > 1 ? " (or another name of that tied parameter)" : "");
@@ -42,10 +47,11 @@ static void check_fits(const NamedParameter& named, const std::string& name,
 static bool is_left_out(const std::string& name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
 static void check_all_known(const TensorFiles& files, const std::set<std::string>& known) {
-  std::vector<std::string> unknown;
-  for (const std::string& name : files.names()) {
-    if (!known.contains(name) && !is_left_out(name)) unknown.push_back(name);
-  }
+  const std::vector<std::string> names = files.names();
+  const auto is_unknown = [&](const std::string& name) {
+    return !known.contains(name) && !is_left_out(name);
+  };
+  const auto unknown = names | views::filter(is_unknown) | ranges::to<std::vector>();
   if (unknown.empty()) return;
   fail("load_hugging_face: ", files.path(), " holds tensor ", in_quotes(unknown[0]),
        unknown.size() > 1 ? concat(" and ", unknown.size() - 1, " others") : "",
@@ -76,9 +82,9 @@ static void check_equal(const Parameter& parameter, const TensorFiles& files,
                         const std::vector<std::string>& names) {
   const Box box = parameter.value().box();
   const Tensor first = read_part(files, names[0], box);
-  for (size_t i = 1; i < names.size(); ++i) {
-    check_tied(concat("load_hugging_face: ", files.path()), names[0], first, names[i],
-               read_part(files, names[i], box));
+  for (const std::string& name : names | views::drop(1)) {
+    check_tied(concat("load_hugging_face: ", files.path()), names[0], first, name,
+               read_part(files, name, box));
   }
 }
 
@@ -97,10 +103,9 @@ void load_hugging_face(Module& model, const std::string& path) {
   check_all_known(files, known);
   model.materialize();
   NoGrad no_grad;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter& parameter = *parameters[i].parameter;
-    if (sources[i].size() > 1) check_equal(parameter, files, sources[i]);
-    fill(parameter, files, sources[i][0]);
+  for (const auto& [named, names] : views::zip(parameters, sources)) {
+    if (names.size() > 1) check_equal(*named.parameter, files, names);
+    fill(*named.parameter, files, names[0]);
   }
 }
 

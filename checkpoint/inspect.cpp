@@ -4,6 +4,10 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/join.hpp>
+#include <range/v3/view/map.hpp>
+#include <range/v3/view/take.hpp>
 
 #include "checkpoint/blocks.h"
 #include "checkpoint/parallel_reads.h"
@@ -33,9 +37,7 @@ class DataCheck {
     const int threads = std::clamp(options_.threads, 1, ranks());
     work_in_threads(static_cast<size_t>(threads), [this](size_t) { read_files(); });
     if (failure_) std::rethrow_exception(failure_);
-    std::vector<BadFile> bad;
-    for (const auto& [rank, error] : bad_) bad.push_back(error);
-    return bad;
+    return bad_ | ranges::views::values | ranges::to<std::vector>();
   }
 
  private:
@@ -88,8 +90,8 @@ class DataCheck {
 
 static std::string some_of(const std::vector<std::string>& names) {
   constexpr size_t most = 3;
-  std::string text;
-  for (size_t i = 0; i < std::min(most, names.size()); ++i) text += (i ? ", " : "") + names[i];
+  auto text = names | ranges::views::take(most) | ranges::views::join(std::string(", ")) |
+              ranges::to<std::string>();
   if (names.size() > most) text += concat(" and ", names.size() - most, " more");
   return text;
 }

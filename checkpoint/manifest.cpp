@@ -3,8 +3,14 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/transform.hpp>
 
 namespace weft {
+
+std::vector<int> SavedSharding::sizes() const {
+  return axes | ranges::views::transform(&MeshAxis::size) | ranges::to<std::vector>();
+}
 
 std::string file_name_of(int rank, int ranks) {
   char name[64];

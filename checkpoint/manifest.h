@@ -6,10 +6,21 @@
 #include <string>
 #include <vector>
 
-#include "weft/extend/cuts.h"
+#include "weft/extend/pattern.h"
+#include "weft/mesh.h"
 #include "weft/state_dict.h"
 
 namespace weft {
+
+/// The sharding of saved tensors, over a mesh that need not exist in this process. Without axes,
+/// each rank holds the whole tensor.
+struct SavedSharding {
+  std::vector<MeshAxis> axes;
+  Pattern pattern;
+  bool operator==(const SavedSharding&) const = default;
+
+  std::vector<int> sizes() const;
+};
 
 /// A tensor of a saved world: `layout` numbers the manifest's layouts.
 struct SavedTensor {
@@ -31,7 +42,7 @@ struct Manifest {
   int64_t step = 0;
   /// Of the run: 16 hexadecimal digits.
   std::string generation;
-  std::vector<Cuts> layouts;
+  std::vector<SavedSharding> layouts;
   /// In the order of their bytes in a file: larger elements first, then by name.
   std::vector<SavedTensor> tensors;
   std::map<std::string, int64_t> numbers;

@@ -13,16 +13,26 @@ using ManifestJson = nlohmann::ordered_json;
 
 static constexpr int kMostRanks = 1 << 20;
 
-static ManifestJson json_of(const Cuts& cuts) {
-  ManifestJson axes = ManifestJson::array(), placements = ManifestJson::array();
-  for (const MeshAxis& axis : cuts.axes) axes.push_back({axis.name, axis.size});
-  for (const Placement& placement : cuts.placements) placements.push_back(placement.dim());
-  return {{"axes", axes}, {"dims", placements}, {"cutting", cuts.cutting}};
+/// "cutting" lists, for each dim up to the last one that is cut, the axes that cut it.
+static ManifestJson json_of(const SavedSharding& sharding) {
+  ManifestJson axes = ManifestJson::array(), dims = ManifestJson::array();
+  for (const MeshAxis& axis : sharding.axes) axes.push_back({axis.name, axis.size});
+  int end = 0;
+  for (const Placement& placement : sharding.pattern.placements()) {
+    dims.push_back(placement.dim());
+    end = std::max(end, placement.dim() + 1);
+  }
+  std::vector<std::vector<int>> cutting;
+  for (int dim = 0; dim < end; ++dim) {
+    const Axes order = sharding.pattern.cutting(dim);
+    cutting.emplace_back(order.begin(), order.end());
+  }
+  return {{"axes", axes}, {"dims", dims}, {"cutting", cutting}};
 }
 
 std::string text_of(const Manifest& manifest) {
   ManifestJson layouts = ManifestJson::array(), tensors = ManifestJson::array();
-  for (const Cuts& cuts : manifest.layouts) layouts.push_back(json_of(cuts));
+  for (const SavedSharding& layout : manifest.layouts) layouts.push_back(json_of(layout));
   for (const SavedTensor& tensor : manifest.tensors) {
     const std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.end());
     tensors.push_back({tensor.name, safetensors_name_of(tensor.dtype), shape, tensor.layout});
@@ -64,35 +74,66 @@ class ManifestParser {
     }
     return number;
   }
-  Cuts cuts(const ManifestJson& json) const;
+  SavedSharding sharding(const ManifestJson& json) const;
+  Pattern pattern(const ManifestJson& json, const std::vector<MeshAxis>& axes) const;
   SavedTensor tensor(const ManifestJson& json, const Manifest& manifest) const;
   void check_layout(const Manifest& manifest, const SavedTensor& tensor) const;
 
   const std::string& source_;
 };
 
-Cuts ManifestParser::cuts(const ManifestJson& json) const {
+SavedSharding ManifestParser::sharding(const ManifestJson& json) const {
   if (!json.is_object()) refuse("has a layout that is no object");
-  Cuts cuts;
+  SavedSharding sharding;
+  int64_t ranks = 1;
   for (const auto& axis : member(json, "axes", "array")) {
     if (!axis.is_array() || axis.size() != 2 || !axis[0].is_string()) {
       refuse("has an axis that is no name and size");
     }
-    cuts.axes.push_back({axis[0].get<std::string>(),
-                         static_cast<int>(whole(axis[1], "an axis' size", 1, kMostRanks))});
+    const int64_t size = whole(axis[1], "an axis' size", 1, kMostRanks / ranks);
+    sharding.axes.push_back({axis[0].get<std::string>(), static_cast<int>(size)});
+    ranks *= size;
   }
-  for (const auto& dim : member(json, "dims", "array")) {
-    const auto value = static_cast<int>(whole(dim, "a dim", -1, kMaxDims - 1));
-    cuts.placements.push_back(value < 0 ? Placement(Replicate()) : Placement(Shard{value}));
+  sharding.pattern = pattern(json, sharding.axes);
+  return sharding;
+}
+
+/// Makes the pattern from "cutting", and compares it with "dims".
+Pattern ManifestParser::pattern(const ManifestJson& json, const std::vector<MeshAxis>& axes) const {
+  const ManifestJson &dims = member(json, "dims", "array"),
+                     &cutting = member(json, "cutting", "array");
+  if (dims.size() != axes.size() || axes.size() > kMaxAxes || cutting.size() > kMaxDims) {
+    refuse("has ", dims.size(), " placements for ", axes.size(), " axes; at most ", kMaxAxes,
+           " axes, with a placement each");
   }
-  for (const auto& order : member(json, "cutting", "array")) {
-    if (!order.is_array()) refuse("has an order of cuts that is no list");
-    auto& axes = cuts.cutting.emplace_back();
-    for (const auto& axis : order) {
-      axes.push_back(static_cast<int>(whole(axis, "an axis", 0, kMaxDims)));
+  const auto count = static_cast<int>(axes.size());
+  Pattern pattern(count);
+  Axes named;
+  int twice = -1;
+  for (int dim = 0; dim < static_cast<int>(cutting.size()); ++dim) {
+    const ManifestJson& listed = cutting[static_cast<size_t>(dim)];
+    if (!listed.is_array()) refuse("has an order of cuts that is no list");
+    Axes order;
+    for (const auto& one : listed) {
+      const auto axis = static_cast<int>(whole(one, "an axis", 0, kMaxDims));
+      if (axis >= count) refuse("has a cut by axis ", axis, " of ", count);
+      if (named.contains(axis)) {
+        twice = axis;
+        continue;
+      }
+      named.push_back(axis);
+      order.push_back(axis);
     }
+    pattern.set_order(dim, order);
   }
-  return cuts;
+  for (int axis = 0; axis < count; ++axis) {
+    const auto at = static_cast<size_t>(axis);
+    const int64_t dim = whole(dims[at], "a dim", -1, kMaxDims - 1);
+    if (dim == pattern[axis].dim() && axis != twice) continue;
+    refuse("has an order of cuts that does not name axis ", in_quotes(axes[at].name),
+           " once, for dim ", dim);
+  }
+  return pattern;
 }
 
 static DType dtype_of_saved(const std::string& source, const std::string& name,
@@ -125,11 +166,16 @@ SavedTensor ManifestParser::tensor(const ManifestJson& json, const Manifest& man
 }
 
 void ManifestParser::check_layout(const Manifest& manifest, const SavedTensor& tensor) const {
-  const Cuts& cuts = manifest.layouts[tensor.layout];
-  check_cuts(concat("checkpoint: ", source_, ": tensor ", in_quotes(tensor.name)), cuts,
-             tensor.shape.ndim());
-  if (!cuts.axes.empty() && cuts.ranks() != manifest.ranks) {
-    refuse("lays tensor ", in_quotes(tensor.name), " over ", cuts.ranks(), " of ", manifest.ranks,
+  const SavedSharding& sharding = manifest.layouts[tensor.layout];
+  for (const Placement& placement : sharding.pattern.placements()) {
+    if (placement.dim() < tensor.shape.ndim()) continue;
+    refuse("has placement ", placement, " of a tensor of ", tensor.shape.ndim(), " dims, ",
+           in_quotes(tensor.name));
+  }
+  int ranks = 1;
+  for (const int size : sharding.sizes()) ranks *= size;
+  if (!sharding.axes.empty() && ranks != manifest.ranks) {
+    refuse("lays tensor ", in_quotes(tensor.name), " over ", ranks, " of ", manifest.ranks,
            " ranks");
   }
 }
@@ -148,7 +194,7 @@ Manifest ManifestParser::parse(const std::string& text) {
   manifest.ranks =
       static_cast<int>(whole(member(json, "ranks", "number"), "its ranks", 1, kMostRanks));
   for (const auto& layout : member(json, "layouts", "array")) {
-    manifest.layouts.push_back(cuts(layout));
+    manifest.layouts.push_back(sharding(layout));
   }
   std::set<std::string> names;
   int64_t bytes = 0;

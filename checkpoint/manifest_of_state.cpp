@@ -7,11 +7,17 @@
 
 namespace weft {
 
-static size_t layout_number(Manifest& manifest, const Cuts& cuts) {
-  std::vector<Cuts>& layouts = manifest.layouts;
-  const auto found = std::find(layouts.begin(), layouts.end(), cuts);
+static size_t layout_number(Manifest& manifest, const Sharding& sharding) {
+  SavedSharding saved;
+  if (sharding) saved.pattern = sharding.pattern();
+  const DeviceMesh mesh = sharding.mesh();
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    saved.axes.push_back({mesh.axis_name(axis), mesh.axis_size(axis)});
+  }
+  std::vector<SavedSharding>& layouts = manifest.layouts;
+  const auto found = std::find(layouts.begin(), layouts.end(), saved);
   const auto number = static_cast<size_t>(found - layouts.begin());
-  if (number == layouts.size()) layouts.push_back(cuts);
+  if (number == layouts.size()) layouts.push_back(std::move(saved));
   return number;
 }
 
@@ -57,7 +63,7 @@ Manifest manifest_of(const StateDict& state, int ranks, int64_t step,
   }
   for (const auto& [name, tensor] : state.tensors) {
     check_can_be_saved(name, tensor, ranks);
-    const size_t layout = layout_number(manifest, cuts_of(tensor.sharding()));
+    const size_t layout = layout_number(manifest, tensor.sharding());
     manifest.tensors.push_back({name, tensor.dtype(), tensor.shape(), layout});
   }
   std::stable_sort(manifest.tensors.begin(), manifest.tensors.end(),

@@ -4,10 +4,16 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/filter.hpp>
+#include <range/v3/view/indices.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include "weft/error.h"
 
 namespace weft {
+
+namespace views = ranges::views;
 
 static std::vector<int64_t> content_of_box(const Box& box) {
   std::vector<int64_t> content(box.offset.begin(), box.offset.end());
@@ -15,15 +21,16 @@ static std::vector<int64_t> content_of_box(const Box& box) {
   return content;
 }
 
-static std::shared_ptr<const Partition> partition_of(const Cuts& cuts, const Shape& shape,
-                                                     int ranks) {
+static std::shared_ptr<const Partition> partition_of(const SavedSharding& sharding,
+                                                     const Shape& shape, int ranks) {
   auto partition = std::make_shared<Partition>();
   partition->box_of_rank.assign(static_cast<size_t>(ranks), -1);
   const bool is_empty = shape.product() == 0;
   std::map<std::vector<int64_t>, int> numbers;
+  const std::vector<int> sizes = sharding.sizes();
   for (int rank = 0; rank < ranks; ++rank) {
-    Box box{Dims::filled(shape.ndim(), 0), shape};
-    if (!cuts.axes.empty() && !is_empty) box = box_of(cuts, shape, rank);
+    const Box box = is_empty ? Box{Dims::filled(shape.ndim(), 0), shape}
+                             : box_of(sharding.pattern, sizes, shape, rank);
     if (!is_empty && box.shape.product() == 0) continue;
     const auto [at, is_new] =
         numbers.try_emplace(content_of_box(box), static_cast<int>(partition->boxes.size()));
@@ -75,37 +82,31 @@ Ownership::Ownership(const Manifest& manifest) {
 }
 
 void Ownership::give_single_holders(const Manifest& manifest) {
-  for (size_t i = 0; i < partitions_.size(); ++i) {
-    const Partition& partition = *partitions_[i];
-    for (size_t box = 0; box < partition.boxes.size(); ++box) {
-      if (partition.holders[box].size() > 1) continue;
-      bytes_[static_cast<size_t>(partition.holders[box][0])] +=
-          bytes_of_box(partition.boxes[box], manifest.tensors[i].dtype);
+  for (const auto& [partition, tensor] : views::zip(partitions_, manifest.tensors)) {
+    for (const auto& [box, holders] : views::zip(partition->boxes, partition->holders)) {
+      if (holders.size() > 1) continue;
+      bytes_[static_cast<size_t>(holders[0])] += bytes_of_box(box, tensor.dtype);
     }
   }
 }
 
 void Ownership::give_shared(const Manifest& manifest) {
-  std::vector<size_t> shared;
-  for (size_t i = 0; i < partitions_.size(); ++i) {
-    if (is_shared(*partitions_[i])) shared.push_back(i);
-  }
+  auto shared = views::indices(partitions_.size()) |
+                views::filter([&](size_t i) { return is_shared(*partitions_[i]); }) |
+                ranges::to<std::vector>();
   const auto first_bytes = [&](size_t i) {
     return bytes_of_box(partitions_[i]->boxes[0], manifest.tensors[i].dtype);
   };
   std::stable_sort(shared.begin(), shared.end(),
                    [&](size_t a, size_t b) { return first_bytes(a) > first_bytes(b); });
   for (size_t i : shared) {
-    const Partition& partition = *partitions_[i];
-    for (size_t box = 0; box < partition.boxes.size(); ++box) {
-      const auto& holders = partition.holders[box];
+    for (const auto& [box, holders] : views::zip(partitions_[i]->boxes, partitions_[i]->holders)) {
       const int owner = *std::min_element(holders.begin(), holders.end(), [&](int a, int b) {
         return bytes_[static_cast<size_t>(a)] < bytes_[static_cast<size_t>(b)];
       });
       owners_[i].push_back(owner);
       if (holders.size() == 1) continue;
-      bytes_[static_cast<size_t>(owner)] +=
-          bytes_of_box(partition.boxes[box], manifest.tensors[i].dtype);
+      bytes_[static_cast<size_t>(owner)] += bytes_of_box(box, manifest.tensors[i].dtype);
     }
   }
 }

@@ -2,6 +2,7 @@
 #include "checkpoint/read_box.h"
 
 #include <cstring>
+#include <range/v3/numeric/inner_product.hpp>
 #include <vector>
 
 namespace weft {
@@ -63,8 +64,7 @@ void read_box_of_file(const File& file, const SafetensorsEntry& entry, const Box
     --outer;
     run *= box.shape[outer];
   }
-  int64_t start = 0;
-  for (int dim = 0; dim < box.offset.ndim(); ++dim) start += box.offset[dim] * strides[dim];
+  const int64_t start = ranges::inner_product(box.offset, strides, int64_t{0});
   RunReader reader(file, run * element, into);
   Dims index = Dims::filled(outer, 0);
   while (true) {

@@ -188,7 +188,7 @@ class FileReader {
 }  // namespace
 
 static FilePart file_part(const OpenedFile& file, const Wish& wish,
-                          const CheckpointSource::Part& part, DType dtype) {
+                          const CheckpointSource::StoredBox& part, DType dtype) {
   const SafetensorsEntry* entry = file.tensors.find(wish.name);
   if (!entry || entry->dtype != dtype || !(entry->shape == part.box.shape)) {
     fail("checkpoint: ", file.file.path(), " does not hold ", part.box.shape, ' ', dtype,
@@ -200,10 +200,10 @@ static FilePart file_part(const OpenedFile& file, const Wish& wish,
 }
 
 void read_wishes(const CheckpointSource& source, const std::vector<Wish>& wishes) {
-  std::map<size_t, std::vector<std::pair<const Wish*, CheckpointSource::Part>>> by_file;
+  std::map<size_t, std::vector<std::pair<const Wish*, CheckpointSource::StoredBox>>> by_file;
   for (const Wish& wish : wishes) {
     std::vector<Box> boxes;
-    for (const CheckpointSource::Part& part : source.parts(wish.name, wish.box)) {
+    for (const CheckpointSource::StoredBox& part : source.stored_boxes(wish.name, wish.box)) {
       boxes.push_back(overlap(part.box, wish.box));
       by_file[part.file].emplace_back(&wish, part);
     }

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "weft/dtype.h"
-#include "weft/extend/cuts.h"
+#include "weft/extend/pattern.h"
 
 namespace weft {
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <range/v3/view/enumerate.hpp>
 
 #include "checkpoint/foreign_source.h"
 #include "weft/error.h"
@@ -155,22 +156,21 @@ class SavedSource final : public CheckpointSource {
     const std::string wrong = wrong_name(path, manifest);
     if (!wrong.empty()) throw BadFile(Verdict::mixed, wrong, {});
     numbers_ = manifest.numbers;
-    for (size_t i = 0; i < manifest.tensors.size(); ++i) {
-      const SavedTensor& tensor = manifest.tensors[i];
+    for (const auto& [i, tensor] : ranges::views::enumerate(manifest.tensors)) {
       tensors_.emplace(tensor.name, Entry{tensor.dtype, tensor.shape});
       numbers_of_tensors_.emplace(tensor.name, i);
     }
   }
 
-  std::vector<Part> parts(const std::string& name, const Box& wanted) const override {
+  std::vector<StoredBox> stored_boxes(const std::string& name, const Box& wanted) const override {
     const size_t tensor = numbers_of_tensors_.at(name);
-    const std::vector<Box>& boxes = world_->ownership().boxes_of(tensor);
-    std::vector<Part> parts;
-    for (size_t box = 0; box < boxes.size(); ++box) {
-      if (overlap(boxes[box], wanted).shape.product() == 0) continue;
-      parts.push_back({static_cast<size_t>(world_->ownership().owner(tensor, box)), boxes[box]});
+    const Ownership& ownership = world_->ownership();
+    std::vector<StoredBox> stored;
+    for (const auto& [i, box] : ranges::views::enumerate(ownership.boxes_of(tensor))) {
+      if (overlap(box, wanted).shape.product() == 0) continue;
+      stored.push_back({static_cast<size_t>(ownership.owner(tensor, i)), box});
     }
-    return parts;
+    return stored;
   }
 
  protected:

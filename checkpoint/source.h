@@ -12,8 +12,8 @@
 
 #include "checkpoint/rank_file.h"
 #include "weft/checkpoint.h"
-#include "weft/extend/cuts.h"
 #include "weft/extend/file.h"
+#include "weft/extend/pattern.h"
 #include "weft/safetensors.h"
 
 namespace weft {
@@ -70,7 +70,7 @@ class CheckpointSource {
     DType dtype;
     Shape shape;
   };
-  struct Part {
+  struct StoredBox {
     size_t file;
     Box box;
   };
@@ -80,8 +80,8 @@ class CheckpointSource {
   const std::map<std::string, int64_t>& numbers() const { return numbers_; }
   /// As CheckpointContents says.
   const std::string& note() const { return note_; }
-  /// Parts that hold elements of `wanted`.
-  virtual std::vector<Part> parts(const std::string& name, const Box& wanted) const = 0;
+  /// The boxes that hold elements of `wanted`.
+  virtual std::vector<StoredBox> stored_boxes(const std::string& name, const Box& wanted) const = 0;
   /// Opens it, and keeps the last few open.
   std::shared_ptr<const OpenedFile> file(size_t number) const;
   const std::string& path() const { return path_; }

@@ -8,6 +8,7 @@
 #include "checkpoint/tied.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -19,7 +20,7 @@ StateDict state_dict(const Module& module) {
       fail("state_dict: parameter ", in_quotes(named.name()),
            " has no memory; call materialize first");
     }
-    named.parameter->lazy_init();
+    ModuleSharder::lazy_init(*named.parameter);
     state.tensors.emplace(named.name(), named.parameter->value());
   }
   return state;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/map.hpp>
 
 #include "weft/error.h"
 #include "weft/extend/json.h"
@@ -81,9 +83,7 @@ void TensorFiles::open_index(const std::string& index) {
 }
 
 std::vector<std::string> TensorFiles::names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, place] : places_) names.push_back(name);
-  return names;
+  return places_ | ranges::views::keys | ranges::to<std::vector>();
 }
 
 const TensorFiles::Place& TensorFiles::place(std::string_view name) const {

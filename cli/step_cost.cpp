@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "weft/autograd.h"
+#include "weft/extend/tape.h"
 #include "weft/ops.h"
 
 namespace weft::cli {
@@ -63,9 +64,11 @@ static void use_gathered(ParallelLlama& llama, const ParallelOptions& options) {
       if (llama.rows()[axis].is_shard()) sums[static_cast<size_t>(axis)] = Partial();
     }
     parameter->set_value(empty(value.shape(), {dtype, meta, sharding}));
-    parameter->value().set_gradient_sink(std::make_shared<MetaSink>(
-        empty(value.shape(),
-              {DType::f32, meta, Sharding(mesh, Placements(std::span<const Placement>(sums)))})));
+    set_gradient_sink(
+        parameter->value(),
+        std::make_shared<MetaSink>(empty(
+            value.shape(),
+            {DType::f32, meta, Sharding(mesh, Placements(std::span<const Placement>(sums)))})));
   }
 }
 

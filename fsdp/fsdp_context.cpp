@@ -3,22 +3,21 @@
 
 #include <algorithm>
 #include <iostream>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/transform.hpp>
 
-#include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/tape.h"
 #include "weft/graph.h"
 #include "weft/trace.h"
 
 namespace weft::fsdp {
 
 static ParamGroups groups_of(const FsdpStates& states) {
-  ParamGroups groups;
-  for (const auto& state : states) {
-    state->group()->index = groups.size();
-    groups.push_back(state->group());
-  }
-  return groups;
+  for (const auto& [i, state] : ranges::views::enumerate(states)) state->group()->index = i;
+  return states | ranges::views::transform(&FsdpState::group) | ranges::to<ParamGroups>();
 }
 
 FsdpContext::FsdpContext(FsdpStates states)
@@ -198,7 +197,7 @@ void FsdpContext::begin_backward() {
   if (running_ && !training_) abandon();
   if (!running_) begin_unrecorded_step();
   backward_begun_ = true;
-  // Only a checkpoint may have held the model, and have released it during backward.
+  // Only a recomputation may have held the model, and have released it during backward.
   weft::after_backward([held = weak_from_this()](bool failed) {
     if (const auto context = held.lock()) {
       failed ? context->abandon() : context->finalize_backward();

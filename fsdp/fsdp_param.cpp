@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/fsdp_param.h"
 
-#include <algorithm>
-#include <numeric>
+#include <functional>
+#include <range/v3/numeric/accumulate.hpp>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/drop.hpp>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/take.hpp>
+#include <range/v3/view/transform.hpp>
 
 #include "weft/context.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/shapes.h"
 
 namespace weft::fsdp {
+
+namespace views = ranges::views;
 
 ParamTypes types_of(const MixedPrecision& precision, DType declared) {
   if (!is_floating(declared)) return {declared, declared, declared, declared, declared};
@@ -24,30 +32,16 @@ ParamTypes types_of(const MixedPrecision& precision, DType declared) {
 Sharding layout_for(const Roles& roles, const Sharding& before, int dim, size_t count,
                     Placement rest, Placement replicas) {
   const DeviceMesh root = roles.mesh.root();
-  std::vector<Placement> at(static_cast<size_t>(root.ndim()));
-  for (int axis = 0; axis < before.axes(); ++axis) at[static_cast<size_t>(axis)] = before[axis];
-  std::vector<std::vector<std::string>> orders(kMaxDims);
-  for (int d = 0; d < kMaxDims; ++d) {
-    for (const int axis : before.axes_cutting(d)) {
-      orders[static_cast<size_t>(d)].push_back(root.axis_name(axis));
-    }
-  }
+  Pattern pattern = before ? before.pattern() : Pattern(root.ndim());
   for (size_t i = 0; i < roles.sharded.size(); ++i) {
-    at[static_cast<size_t>(root.axis(roles.sharded[i]))] = i < count ? Placement(Shard(dim)) : rest;
-    if (i < count) orders[static_cast<size_t>(dim)].push_back(roles.sharded[i]);
+    pattern.set(root.axis(roles.sharded[i]), i < count ? Placement(Shard(dim)) : rest);
   }
-  for (const std::string& axis : roles.replicas)
-    at[static_cast<size_t>(root.axis(axis))] = replicas;
-  Placements placements{std::span<const Placement>(at)};
-  for (int d = 0; d < kMaxDims; ++d) {
-    const auto& order = orders[static_cast<size_t>(d)];
-    if (order.size() > 1) placements = placements.cut_in_order(d, order);
-  }
-  return Sharding(root, placements);
+  for (const std::string& axis : roles.replicas) pattern.set(root.axis(axis), replicas);
+  return Sharding::of(root, pattern);
 }
 
 int64_t Region::before(int rank) const {
-  return std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
+  return ranges::accumulate(counts | views::take(rank), int64_t{0});
 }
 
 size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -55,14 +49,11 @@ size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 std::vector<int64_t> parts_of(int64_t n, std::span<const int> sizes) {
   std::vector<int64_t> parts{n};
   for (const int size : sizes) {
-    std::vector<int64_t> finer;
-    for (const int64_t part : parts) {
-      const int64_t most = (part + size - 1) / size;
-      for (int i = 0; i < size; ++i) {
-        finer.push_back(std::min(part, (i + 1) * most) - std::min(part, i * most));
-      }
-    }
-    parts = std::move(finer);
+    parts = views::cartesian_product(parts, views::ints(0, size)) |
+            views::transform([&](const auto& at) {
+              return chunk_of(std::get<0>(at), size, std::get<1>(at)).length;
+            }) |
+            ranges::to<std::vector>();
   }
   return parts;
 }
@@ -72,12 +63,12 @@ Region region_of(const Shape& shape, int dim, DType dtype, DType wire, const Axi
   Region region{
       .shape = shape, .dim = dim, .dtype = dtype, .wire = wire, .lengths = {}, .counts = {}};
   if (group.size == 1) region.wire = dtype;
-  int64_t outer = 1, row = 1;
-  for (int d = 0; d < dim; ++d) outer *= shape[d];
-  for (int d = dim + 1; d < shape.ndim(); ++d) row *= shape[d];
+  const auto outer = ranges::accumulate(shape | views::take(dim), int64_t{1}, std::multiplies());
+  const auto row = ranges::accumulate(shape | views::drop(dim + 1), outer, std::multiplies());
   region.lengths = group.size == 1 ? std::vector<int64_t>{shape.ndim() ? shape[dim] : 1}
                                    : parts_of(shape[dim], group.sizes);
-  for (const int64_t length : region.lengths) region.counts.push_back(outer * row * length);
+  region.counts = region.lengths | views::transform([&](int64_t length) { return row * length; }) |
+                  ranges::to<std::vector>();
   region.packs = group.size > 1 && (outer > 1 || region.wire != dtype);
   region.offset = end;
   end += padded(static_cast<size_t>(region.bytes()));

@@ -2,9 +2,14 @@
 #include "fsdp/fsdp_state.h"
 
 #include <optional>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/filter.hpp>
+#include <range/v3/view/transform.hpp>
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/module_sharder.h"
+#include "weft/extend/tape.h"
 #include "weft/ops/elementwise.h"
 
 namespace weft::fsdp {
@@ -42,7 +47,7 @@ FsdpState::FsdpState(Roles roles, const FullyShardOptions& options)
 std::shared_ptr<FsdpContext> FsdpState::context() const { return locked(context_); }
 
 void FsdpState::adopt(NamedParameter parameter) {
-  parameter.parameter->set_lazy_init([held = weak_from_this()] {
+  ModuleSharder::set_lazy_init(*parameter.parameter, [held = weak_from_this()] {
     const auto state = held.lock();
     if (const auto context = state ? state->find_context() : nullptr) context->lazy_init();
   });
@@ -60,9 +65,8 @@ void FsdpState::materialize(Device device) {
 
 template <class F>
 static Tensors transformed(const Tensors& tensors, const F& f) {
-  Tensors results;
-  for (const Tensor& tensor : tensors) results.push_back(tensor ? f(tensor) : tensor);
-  return results;
+  return tensors | ranges::views::transform([&](const Tensor& x) { return x ? f(x) : x; }) |
+         ranges::to<std::vector>();
 }
 
 /// Casts the floating tensors to `dtype`, if there is one.
@@ -76,15 +80,13 @@ static Tensors cast_all(const Tensors& tensors, const std::optional<DType>& dtyp
 /// when backward has their gradients.
 static Tensors hooked(Tensors tensors, BackwardFunction function) {
   if (!Context::current().grad_enabled) return tensors;
-  Tensors wanted;
-  for (const Tensor& tensor : tensors) {
-    if (tensor && tensor.requires_grad()) wanted.push_back(tensor);
-  }
+  const auto requires_grad = [](const Tensor& x) { return x && x.requires_grad(); };
+  const Tensors wanted = tensors | ranges::views::filter(requires_grad) | ranges::to<std::vector>();
   if (wanted.empty()) return tensors;
   const Tensors recorded = record("fully_shard", wanted, wanted, std::move(function));
   auto next = recorded.begin();
   for (Tensor& tensor : tensors) {
-    if (tensor && tensor.requires_grad()) tensor = *next++;
+    if (requires_grad(tensor)) tensor = *next++;
   }
   return tensors;
 }
@@ -122,8 +124,9 @@ Tensors FsdpState::post_backward(const Tensors& gradients) {
 void FsdpState::add_hooks(Module& module) {
   group_->set_sink_maker(
       [held = weak_from_this()](size_t i) { return std::make_shared<Sink>(held, i); });
-  module.add_materializer([this](Device device) { materialize(device); });
-  module.enclose(
+  ModuleSharder::add_materializer(module, [this](Device device) { materialize(device); });
+  ModuleSharder::enclose(
+      module,
       {.before = [this](const Tensors& inputs) { return pre_forward(inputs); },
        .after = [this](const Tensors&, const Tensors& outputs) { return post_forward(outputs); }});
 }

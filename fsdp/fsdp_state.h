@@ -8,6 +8,7 @@
 #include "fsdp/buffers.h"
 #include "fsdp/param_group.h"
 #include "fsdp/scheduler.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/module.h"
 
 namespace weft::fsdp {

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iostream>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/transform.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include "fsdp/fsdp_state.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -19,7 +24,7 @@ static FsdpStates states_below(Module& module) {
   FsdpStates states;
   for (const auto& [name, child] : module.named_modules()) {
     if (child == &module) continue;
-    if (auto state = child->attachment<FsdpState>()) {
+    if (auto state = ModuleSharder::attachment<FsdpState>(*child)) {
       state->group()->set_name(name);
       states.push_back(std::move(state));
     }
@@ -81,13 +86,14 @@ static void replicate(Parameter& parameter, const DeviceMesh& mesh, const MixedP
   const NoGrad no_grad;
   if (!parameter.is_materialized()) {
     const Sharding before = parameter.value().sharding();
-    parameter.lay_out(
+    ModuleSharder::lay_out(
+        parameter,
         empty(parameter.shape(), {dtype, meta, before ? before : Sharding(mesh.root(), {})}));
     return;
   }
   Tensor value = parameter.value().detach();
   if (!value.is_sharded()) value = distribute(value, mesh.root(), {});
-  parameter.lay_out(value.to(dtype).detach());
+  ModuleSharder::lay_out(parameter, value.to(dtype).detach());
 }
 
 /// Finds the parameters that the module ignores or shards, and checks them all before it changes
@@ -120,7 +126,8 @@ static void adopt_parameters(Module& module, const DeviceMesh& mesh,
 
 void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions& options) {
   if (!mesh) fail("fully_shard: this rank is not in the mesh");
-  if (module.attachment<FsdpState>()) fail("fully_shard: the module is sharded already");
+  if (ModuleSharder::attachment<FsdpState>(module))
+    fail("fully_shard: the module is sharded already");
   if (options.prefetch < 0) {
     fail("fully_shard: prefetch must be at least 0, got ", options.prefetch);
   }
@@ -137,14 +144,14 @@ void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions
   ParamGroup::end_departed();
   auto state = std::make_shared<FsdpState>(std::move(roles), options);
   adopt_parameters(module, mesh, options, states, *state);
-  module.attach(state);
+  ModuleSharder::attach(module, state);
   state->add_hooks(module);
   states.push_back(std::move(state));
-  module.attach(FsdpContext::make(std::move(states)));
+  ModuleSharder::attach(module, FsdpContext::make(std::move(states)));
 }
 
 static FsdpContext& built_context(const char* what, Module& model) {
-  const auto context = model.attachment<FsdpContext>();
+  const auto context = ModuleSharder::attachment<FsdpContext>(model);
   if (!context) fail(what, ": the model is not sharded; call fully_shard on it first");
   if (!context->is_current()) {
     fail(what, ": the module is part of a sharded model, expected its outermost sharded module");
@@ -159,14 +166,15 @@ NoSync::NoSync(Module& model, bool holds) : model_(model) {
   if (holds) context.set_syncs(false);
 }
 
-NoSync::~NoSync() { model_.attachment<FsdpContext>()->set_syncs(before_); }
+NoSync::~NoSync() { ModuleSharder::attachment<FsdpContext>(model_)->set_syncs(before_); }
 
 static FullyShardBytes bytes_of(FsdpContext& context, int micro_steps) {
-  std::vector<StepKind> steps;
-  for (int i = 0; i < micro_steps; ++i) {
-    steps.push_back({.sync = i + 1 == micro_steps, .updated = i == 0});
-  }
-  const fsdp::Schedule schedule = context.schedule(steps);
+  const auto step = [&](int i) {
+    return StepKind{.sync = i + 1 == micro_steps, .updated = i == 0};
+  };
+  const fsdp::Schedule schedule =
+      context.schedule(ranges::views::ints(0, micro_steps) | ranges::views::transform(step) |
+                       ranges::to<std::vector>());
   FullyShardBytes bytes{.buffers = schedule.buffer_bytes,
                         .received = schedule.received,
                         .by_axes = schedule.by_axes,
@@ -189,8 +197,8 @@ FullyShardBytes predicted_bytes(Module& model, int micro_steps) {
   const int64_t more = micro_steps - kDifferent;
   bytes.received += (bytes.received - before.received) * more;
   bytes.copied += (bytes.copied - before.copied) * more;
-  for (size_t i = 0; i < bytes.by_axes.size(); ++i) {
-    bytes.by_axes[i].bytes += (bytes.by_axes[i].bytes - before.by_axes[i].bytes) * more;
+  for (auto&& [now, then] : ranges::views::zip(bytes.by_axes, before.by_axes)) {
+    now.bytes += (now.bytes - then.bytes) * more;
   }
   return bytes;
 }

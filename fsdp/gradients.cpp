@@ -2,13 +2,20 @@
 #include "fsdp/gradients.h"
 
 #include <algorithm>
+#include <functional>
+#include <range/v3/numeric/accumulate.hpp>
+#include <range/v3/view/filter.hpp>
+#include <range/v3/view/reverse.hpp>
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/tape.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 
 namespace weft::fsdp {
+
+namespace views = ranges::views;
 
 /// A reduction over this rank alone, which only copies the gradients to the host.
 static Reduction reduction_alone(const Roles& roles) {
@@ -74,13 +81,13 @@ void Gradients::cut_into_buckets() {
   const bool cuts = !reductions_.empty() && !reductions_[0].scatters;
   int64_t bytes = 0;
   int bucket = 0;
-  for (auto grad = grads_.rbegin(); grad != grads_.rend(); ++grad) {
+  for (Grad& grad : views::reverse(grads_)) {
     if (cuts && bytes >= bucket_bytes_) {
       ++bucket;
       bytes = 0;
     }
-    grad->bucket = bucket;
-    bytes += grad->unsharded.bytes();
+    grad.bucket = bucket;
+    bytes += grad.unsharded.bytes();
   }
   buckets_.resize(static_cast<size_t>(bucket) + 1);
 }
@@ -195,9 +202,7 @@ int Gradients::pre_accumulate_grad(size_t i) {
     return -1;
   }
   // The other gradients may get contributions too. The end of backward completes those that do not.
-  for (Grad& other : grads_) {
-    if (other.bucket == grad.bucket) expect(other);
-  }
+  for (Grad& other : grads_ | views::filter(is_in(grad.bucket))) expect(other);
   return grad.bucket;
 }
 
@@ -210,8 +215,7 @@ int Gradients::post_accumulate_grad(size_t i) {
 
 void Gradients::finalize(int bucket, bool sync) {
   const bool waits = !reductions_.empty() && reductions_[0].at_sync && !sync;
-  for (Grad& grad : grads_) {
-    if (grad.bucket != bucket) continue;
+  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
     const bool written = grad.progress == Progress::written || grad.progress == Progress::complete;
     if (!written && !holds_earlier(grad) && device_.kind != DeviceKind::meta) {
       const NoGrad no_grad;
@@ -278,8 +282,7 @@ int64_t Gradients::traffic(int bucket, size_t step) const {
              (run - share) * static_cast<int64_t>(size_of(received));
     run = 0;
   };
-  for (const Grad& grad : grads_) {
-    if (grad.bucket != bucket) continue;
+  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
     const DType rests = grad.param->types.accumulate;
     const Region& from = step == 0 ? grad.unsharded : grad.middle;
     if (reduction.scatters) {
@@ -299,13 +302,11 @@ int64_t Gradients::traffic(int bucket, size_t step) const {
 }
 
 int64_t Gradients::copied(size_t step) const {
-  int64_t bytes = 0;
-  if (!reductions_[step].scatters) return bytes;
-  for (const Grad& grad : grads_) {
+  if (!reductions_[step].scatters) return 0;
+  return ranges::accumulate(grads_, int64_t{0}, std::plus(), [&](const Grad& grad) {
     const Region& from = step == 0 ? grad.unsharded : grad.middle;
-    bytes += from.packs ? from.bytes() : 0;
-  }
-  return bytes;
+    return from.packs ? from.bytes() : 0;
+  });
 }
 
 }  // namespace weft::fsdp

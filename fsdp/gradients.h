@@ -6,7 +6,7 @@
 
 #include "fsdp/buffers.h"
 #include "fsdp/fsdp_param.h"
-#include "weft/autograd.h"
+#include "weft/extend/tape.h"
 
 namespace weft::fsdp {
 
@@ -107,6 +107,9 @@ class Gradients {
     Work work;
   };
 
+  static auto is_in(int bucket) {
+    return [bucket](const Grad& grad) { return grad.bucket == bucket; };
+  }
   static bool is_over(const Grad& grad) { return grad.progress >= Progress::complete; }
   Bucket& bucket_at(int index) { return buckets_[static_cast<size_t>(index)]; }
   void expect(Grad& grad);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/level.h"
 
+#include <functional>
+#include <range/v3/numeric/accumulate.hpp>
+#include <range/v3/view/zip.hpp>
+
 #include "weft/context.h"
 #include "weft/ops/factories.h"
 
@@ -22,9 +26,7 @@ void Level::unshard(const std::vector<Source>& sources, BufferPool& pool) {
   const NoGrad no_grad;
   auto* base = static_cast<char*>(memory_->data());
   std::vector<Piece> pieces;
-  for (size_t i = 0; i < regions_.size(); ++i) {
-    const Region& region = regions_[i];
-    const Source& source = sources[i];
+  for (const auto& [region, source] : ranges::views::zip(regions_, sources)) {
     const int64_t own = region.counts[static_cast<size_t>(ranks_.rank)];
     const size_t place =
         region.start() + static_cast<size_t>(region.before(ranks_.rank)) * size_of(region.wire);
@@ -71,19 +73,16 @@ void Level::drop() {
 }
 
 int64_t Level::traffic() const {
-  int64_t bytes = 0;
-  if (ranks_.size == 1) return bytes;
-  for (const Region& region : regions_) {
+  if (ranks_.size == 1) return 0;
+  return ranges::accumulate(regions_, int64_t{0}, std::plus(), [&](const Region& region) {
     const int64_t own = region.counts[static_cast<size_t>(ranks_.rank)];
-    bytes += (region.elements() - own) * static_cast<int64_t>(size_of(region.wire));
-  }
-  return bytes;
+    return (region.elements() - own) * static_cast<int64_t>(size_of(region.wire));
+  });
 }
 
 int64_t Level::copied() const {
-  int64_t bytes = 0;
-  for (const Region& region : regions_) bytes += region.packs ? region.bytes() : 0;
-  return bytes;
+  return ranges::accumulate(regions_, int64_t{0}, std::plus(),
+                            [](const Region& region) { return region.packs ? region.bytes() : 0; });
 }
 
 }  // namespace weft::fsdp

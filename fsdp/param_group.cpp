@@ -2,10 +2,13 @@
 #include "fsdp/param_group.h"
 
 #include <algorithm>
+#include <range/v3/view/enumerate.hpp>
 #include <utility>
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/module_sharder.h"
+#include "weft/extend/tape.h"
 #include "weft/ops/factories.h"
 
 namespace weft::fsdp {
@@ -87,7 +90,7 @@ std::string ParamGroup::path_of(const NamedParameter& named) const {
 
 /// Undoes a `build` that threw.
 void ParamGroup::drop_params() {
-  for (const auto& param : params_) param->parameter->set_used({});
+  for (const auto& param : params_) ModuleSharder::set_used(*param->parameter, {});
   params_.clear();
   levels_.clear();
   gradients_ = Gradients(roles_, options_.bucket_bytes, options_.offload.gradients);
@@ -101,7 +104,7 @@ bool ParamGroup::build() {
   drop_params();
   for (const Adopted& adopted : parameters_) {
     check(adopted.named);
-    if (!adopted.named.parameter->has_used()) continue;
+    if (!ModuleSharder::has_used(*adopted.named.parameter)) continue;
     fail("fully_shard: parameter ", path_of(adopted.named),
          " is sharded with another module already; shard inner modules before outer ones, and all "
          "before the first forward");
@@ -119,10 +122,10 @@ bool ParamGroup::build() {
   if (has_values) set_device(params_[0]->parameter->value().device());
   slices_ = declared ? Storage::unbound(slice_bytes_, cpu, concat("slices of ", name_))
                      : allocate_slices();
-  for (size_t i = 0; i < params_.size(); ++i) {
-    keep_value(*params_[i]);
-    if (slices_->is_bound()) copy_value(*params_[i]);
-    show_slice(*params_[i]);
+  for (const auto& [i, param] : ranges::views::enumerate(params_)) {
+    keep_value(*param);
+    if (slices_->is_bound()) copy_value(*param);
+    show_slice(*param);
     make_unsharded(i);
   }
   built_ = true;
@@ -156,14 +159,14 @@ void ParamGroup::make_levels() {
         before, roles_.keeps_gathered || before.size == 1 ? Lifetime::update : Lifetime::step);
   }
   if (use.size > 1 || (offloads && levels_.empty())) levels_.emplace_back(use, Lifetime::use);
-  for (size_t i = 0; i < levels_.size(); ++i) {
-    const bool top = i + 1 == levels_.size();
+  for (Level& level : levels_) {
+    const bool top = &level == &levels_.back();
     for (const auto& param : params_) {
       Shape shape = param->unsharded_shape;
       int64_t& length = shape[param->dim];
       if (!top) length = parts_of(length, use.sizes)[static_cast<size_t>(use.rank)];
       const ParamTypes& types = param->types;
-      levels_[i].add(shape, param->dim, top ? types.compute : types.gather, types.gather);
+      level.add(shape, param->dim, top ? types.compute : types.gather, types.gather);
     }
   }
 }
@@ -240,9 +243,9 @@ void ParamGroup::make_unsharded(size_t i) {
   param.unsharded = local_in(memory, 0, param.shape, dtype, layout);
   if (param.trainable) {
     param.unsharded.set_requires_grad(true);
-    param.unsharded.set_gradient_sink(sink_maker_(i));
+    set_gradient_sink(param.unsharded, sink_maker_(i));
   }
-  param.parameter->set_used(param.unsharded);
+  ModuleSharder::set_used(*param.parameter, param.unsharded);
 }
 
 Tensor ParamGroup::slice_of(const FsdpParam& param) const {
@@ -265,9 +268,9 @@ void ParamGroup::copy_value(FsdpParam& param) {
 
 /// Makes the slice the parameter's value.
 void ParamGroup::show_slice(FsdpParam& param) {
-  param.parameter->lay_out(slice_of(param));
+  ModuleSharder::lay_out(*param.parameter, slice_of(param));
   if (param.trainable) {
-    param.parameter->value().set_gradient_sink(std::make_shared<Refusal>(param.name));
+    set_gradient_sink(param.parameter->value(), std::make_shared<Refusal>(param.name));
   }
 }
 
@@ -287,9 +290,9 @@ void ParamGroup::materialize(Device device) {
   set_device(device);
   for (auto& param : params_) keep_value(*param);
   slices_ = allocate_slices();
-  for (size_t i = 0; i < params_.size(); ++i) {
-    if (device.kind != DeviceKind::meta) copy_value(*params_[i]);
-    show_slice(*params_[i]);
+  for (const auto& [i, param] : ranges::views::enumerate(params_)) {
+    if (device.kind != DeviceKind::meta) copy_value(*param);
+    show_slice(*param);
     make_unsharded(i);
   }
 }
@@ -307,10 +310,10 @@ void ParamGroup::unshard(size_t level, BufferPool& pool) {
   }
   std::vector<Level::Source> sources;
   if (level > 0) levels_[level - 1].wait_for_unshard();
-  for (size_t i = 0; i < params_.size(); ++i) {
-    const FsdpParam& param = *params_[i];
-    sources.push_back(level > 0 ? levels_[level - 1].source(i)
-                                : Level::Source{slices_, param.slice_offset, param.types.storage});
+  for (const auto& [i, param] : ranges::views::enumerate(params_)) {
+    sources.push_back(level > 0
+                          ? levels_[level - 1].source(i)
+                          : Level::Source{slices_, param->slice_offset, param->types.storage});
   }
   levels_[level].unshard(sources, pool);
 }
@@ -327,7 +330,7 @@ void ParamGroup::wait_for_unshard() {
     const size_t offset =
         levels_.empty() ? params_[i]->slice_offset : levels_.back().region(i).offset;
     unsharded.bind(static_cast<char*>(memory->data()) + offset);
-    if (!levels_.empty()) params_[i]->parameter->used_is_of(slices_->version());
+    if (!levels_.empty()) ModuleSharder::used_is_of(*params_[i]->parameter, slices_->version());
   }
 }
 

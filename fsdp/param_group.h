@@ -10,6 +10,7 @@
 #include "fsdp/level.h"
 #include "weft/error.h"
 #include "weft/extend/end_on_thread.h"
+#include "weft/extend/tape.h"
 
 namespace weft::fsdp {
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <range/v3/view/filter.hpp>
 #include <utility>
 
 #include "fsdp/gradients.h"
@@ -7,6 +8,8 @@
 #include "weft/ops/factories.h"
 
 namespace weft::fsdp {
+
+namespace views = ranges::views;
 
 /// True if this rank's final sum counts: only the first replica adds to a sum over all replicas.
 bool Gradients::counts_here(const Grad& grad) const {
@@ -34,16 +37,16 @@ Tensor Gradients::sum_of(const Grad& grad) const {
 void Gradients::copy_sums_to_device(int bucket) {
   if (!on_host_ || std::exchange(bucket_at(bucket).landed, true)) return;
   const NoGrad no_grad;
-  for (const Grad& grad : grads_) {
-    if (grad.bucket == bucket && grad.sum != Sum::none) transfer_(sum_of(grad), final_of(grad));
+  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
+    if (grad.sum != Sum::none) transfer_(sum_of(grad), final_of(grad));
   }
 }
 
 void Gradients::copy_sums_to_host(int bucket) {
   if (!std::exchange(bucket_at(bucket).landed, false)) return;
   const NoGrad no_grad;
-  for (const Grad& grad : grads_) {
-    if (grad.bucket == bucket) transfer_(final_of(grad), sum_of(grad));
+  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
+    transfer_(final_of(grad), sum_of(grad));
   }
 }
 
@@ -73,8 +76,7 @@ Piece Gradients::scattered(Grad& grad, size_t step) {
 /// The pieces of an all-reduce from the buffer to sums of another dtype. An earlier sum is added
 /// afterwards: sending it again would round it.
 void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
-  for (Grad& grad : grads_) {
-    if (grad.bucket != bucket) continue;
+  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
     const DType dtype = grad.param->types.accumulate;
     counts_.push_back(grad.unsharded.elements());
     pieces.push_back({.send = static_cast<char*>(buffer_->data()) + grad.unsharded.offset,
@@ -97,8 +99,7 @@ void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
 
 /// The pieces of an all-reduce of the final sums; adjacent sums share a piece.
 void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
-  for (Grad& grad : grads_) {
-    if (grad.bucket != bucket) continue;
+  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
     grad.sum = Sum::of_replicas;
     const DType dtype = grad.param->types.accumulate;
     char* data = sums() + grad.offset;

@@ -2,6 +2,14 @@
 #include "fsdp/strategy.h"
 
 #include <algorithm>
+#include <functional>
+#include <range/v3/numeric/accumulate.hpp>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/drop.hpp>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/join.hpp>
+#include <range/v3/view/map.hpp>
+#include <range/v3/view/transform.hpp>
 
 #include "weft/error.h"
 
@@ -28,16 +36,18 @@ Strategy Strategy::named(std::string_view name) {
 
 namespace weft::fsdp {
 
+namespace views = ranges::views;
+
 static AxisGroup group_of(const DeviceMesh& mesh, const std::vector<std::string>& names) {
   AxisGroup group;
-  std::vector<std::string_view> views(names.begin(), names.end());
-  for (const std::string& name : names) {
-    group.axes += concat(group.axes.empty() ? "" : "+", name);
-    group.sizes.push_back(mesh.axis_size(mesh.axis(name)));
-    group.size *= group.sizes.back();
-  }
+  group.axes = names | views::join('+') | ranges::to<std::string>();
+  group.sizes =
+      names | views::transform([&](const auto& name) { return mesh.axis_size(mesh.axis(name)); }) |
+      ranges::to<std::vector>();
+  group.size = ranges::accumulate(group.sizes, 1, std::multiplies());
   if (group.size == 1) return group;
-  group.communicator = mesh.view(views).communicator();
+  group.communicator =
+      mesh.view(names | ranges::to<std::vector<std::string_view>>()).communicator();
   group.rank = group.communicator.rank();
   return group;
 }
@@ -90,10 +100,10 @@ static size_t leading(const std::vector<std::pair<std::string, StrategyRow>>& ax
                       Placement StrategyRow::*what, const DeviceMesh& mesh) {
   size_t count = 0;
   while (count < axes.size() && (axes[count].second.*what).is_shard()) ++count;
-  for (size_t i = count; i < axes.size(); ++i) {
-    if (!(axes[i].second.*what).is_shard()) continue;
-    fail("fully_shard: axes ", in_quotes(axes[i].first), " and ", in_quotes(axes[count].first),
-         " of ", mesh, " need opposite orders of sharding for parameters and for gradients");
+  for (const auto& [name, row] : axes | views::drop(count)) {
+    if (!(row.*what).is_shard()) continue;
+    fail("fully_shard: axes ", in_quotes(name), " and ", in_quotes(axes[count].first), " of ", mesh,
+         " need opposite orders of sharding for parameters and for gradients");
   }
   return count;
 }
@@ -102,25 +112,25 @@ Roles roles_of(const DeviceMesh& mesh, const Strategy& strategy, const Reshard& 
   Roles roles{.mesh = mesh, .sharded = {}, .replicas = {}};
   std::vector<StrategyRow> rows = rows_of(mesh, strategy);
   std::vector<std::pair<std::string, StrategyRow>> axes;
-  for (size_t i = 0; i < rows.size(); ++i) {
+  for (const auto& [i, row] : views::enumerate(rows)) {
     const std::string& name = mesh.axis_name(static_cast<int>(i));
-    if (!rows[i].state.is_shard()) {
+    if (!row.state.is_shard()) {
       roles.replicas.push_back(name);
       continue;
     }
-    if (axes.empty()) roles.dim = rows[i].state.dim();
-    if (rows[i].state.dim() != roles.dim) {
-      fail("fully_shard: shard dimension of axis ", in_quotes(name), " is ", rows[i].state.dim(),
+    if (axes.empty()) roles.dim = row.state.dim();
+    if (row.state.dim() != roles.dim) {
+      fail("fully_shard: shard dimension of axis ", in_quotes(name), " is ", row.state.dim(),
            ", expected ", roles.dim, " as of axis ", in_quotes(axes[0].first));
     }
-    axes.emplace_back(name, rows[i]);
+    axes.emplace_back(name, row);
   }
   const bool to_axis = !reshard.axis().empty();
   std::stable_sort(axes.begin(), axes.end(), [&](const auto& a, const auto& b) {
     const int more = depth_of(a.second) - depth_of(b.second);
     return more != 0 ? more < 0 : to_axis && a.first == reshard.axis() && b.first != a.first;
   });
-  for (const auto& [name, row] : axes) roles.sharded.push_back(name);
+  roles.sharded = axes | views::keys | ranges::to<std::vector>();
   roles.at_use = leading(axes, &StrategyRow::parameter, mesh);
   roles.each_step = leading(axes, &StrategyRow::gradient, mesh);
   if (!to_axis) return roles;

@@ -22,74 +22,76 @@ struct CacheStatistics {
 template <class T>
 class Cache {
  public:
-  explicit Cache(size_t capacity) : capacity_(capacity), slots_(capacity * 2) {}
+  explicit Cache(size_t capacity) : capacity_(capacity), entries_(capacity * 2) {}
 
   template <class Matches>
   T* find(uint64_t hash, Matches matches) {
-    for (size_t at = first(hash); slots_[at].entry; at = next(at)) {
-      Slot& slot = slots_[at];
-      if (slot.hash != hash || !matches(*slot.entry)) continue;
-      slot.found = true;
+    for (size_t at = first(hash); entries_[at].value; at = next(at)) {
+      Entry& entry = entries_[at];
+      if (entry.hash != hash || !matches(*entry.value)) continue;
+      entry.found = true;
       ++statistics_.hits;
-      return slot.entry.get();
+      return entry.value.get();
     }
     ++statistics_.misses;
     return nullptr;
   }
 
-  void insert(uint64_t hash, Ref<T> entry) {
+  void insert(uint64_t hash, Ref<T> value) {
     if (static_cast<size_t>(statistics_.entries) >= capacity_) sweep();
-    place({hash, std::move(entry), true});
+    place({hash, std::move(value), true});
   }
 
   void clear() {
-    std::vector<Slot> dropped(slots_.size());
-    dropped.swap(slots_);
+    std::vector<Entry> dropped(entries_.size());
+    dropped.swap(entries_);
     statistics_.entries = 0;
   }
 
   const CacheStatistics& statistics() const { return statistics_; }
 
  private:
-  struct Slot {
+  struct Entry {
     uint64_t hash = 0;
-    Ref<T> entry;
+    Ref<T> value;
     bool found = false;
   };
 
-  size_t first(uint64_t hash) const { return (hash * 0x9e3779b97f4a7c15ull >> 20) % slots_.size(); }
-  size_t next(size_t at) const { return at + 1 == slots_.size() ? 0 : at + 1; }
+  size_t first(uint64_t hash) const {
+    return (hash * 0x9e3779b97f4a7c15ull >> 20) % entries_.size();
+  }
+  size_t next(size_t at) const { return at + 1 == entries_.size() ? 0 : at + 1; }
 
-  void place(Slot slot) {
-    size_t at = first(slot.hash);
-    while (slots_[at].entry) at = next(at);
-    slots_[at] = std::move(slot);
+  void place(Entry entry) {
+    size_t at = first(entry.hash);
+    while (entries_[at].value) at = next(at);
+    entries_[at] = std::move(entry);
     ++statistics_.entries;
   }
 
   /// Drops entries that were not found since the last sweep; if those are too few, all that have no
   /// other owner.
   void sweep() {
-    size_t kept = drop([](const Slot& slot) { return !slot.found; });
-    if (kept * 4 > capacity_ * 3) kept = drop([](const Slot&) { return true; });
+    size_t kept = drop([](const Entry& entry) { return !entry.found; });
+    if (kept * 4 > capacity_ * 3) kept = drop([](const Entry&) { return true; });
     if (kept * 4 > capacity_ * 3) {
       capacity_ *= 2;
       rehash(capacity_ * 2);
     } else {
-      rehash(slots_.size());
+      rehash(entries_.size());
     }
   }
 
   template <class Unwanted>
   size_t drop(Unwanted unwanted) {
     size_t kept = 0;
-    for (Slot& slot : slots_) {
-      if (!slot.entry) continue;
-      if (slot.entry->use_count() == 1 && unwanted(slot)) {
-        slot.entry = {};
+    for (Entry& entry : entries_) {
+      if (!entry.value) continue;
+      if (entry.value->use_count() == 1 && unwanted(entry)) {
+        entry.value = {};
         ++statistics_.evictions;
       } else {
-        slot.found = false;
+        entry.found = false;
         ++kept;
       }
     }
@@ -97,16 +99,16 @@ class Cache {
   }
 
   void rehash(size_t size) {
-    std::vector<Slot> before(size);
-    before.swap(slots_);
+    std::vector<Entry> before(size);
+    before.swap(entries_);
     statistics_.entries = 0;
-    for (Slot& slot : before) {
-      if (slot.entry) place(std::move(slot));
+    for (Entry& entry : before) {
+      if (entry.value) place(std::move(entry));
     }
   }
 
   size_t capacity_;
-  std::vector<Slot> slots_;
+  std::vector<Entry> entries_;
   CacheStatistics statistics_;
 };
 

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
+#include <functional>
+#include <range/v3/algorithm/all_of.hpp>
+#include <range/v3/algorithm/any_of.hpp>
+#include <range/v3/numeric/accumulate.hpp>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/take.hpp>
 
 #include "mesh/mesh_body.h"
 #include "mesh/search.h"
 #include "src/comm/transport.h"
 
 namespace weft {
+
+namespace views = ranges::views;
 
 using Kind = PlanStep::Kind;
 
@@ -50,39 +58,35 @@ Axes talking_axes(const MeshGrid& grid, const Pattern& from, const Pattern& to) 
 
 bool counts_elsewhere(const Pattern& from, const Pattern& to, const Coordinates& coordinates) {
   const Placement sum = Partial{ReduceOp::sum};
-  for (int axis = 0; axis < from.axes(); ++axis) {
-    bool made = to[axis] == sum && from[axis] != sum && !from[axis].is_shard();
-    if (made && coordinates[static_cast<size_t>(axis)] != 0) return true;
-  }
-  return false;
+  return ranges::any_of(views::ints(0, from.axes()), [&](int axis) {
+    const bool made = to[axis] == sum && from[axis] != sum && !from[axis].is_shard();
+    return made && coordinates[static_cast<size_t>(axis)] != 0;
+  });
 }
 
 bool makes_sums(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
   const Placement sum = Partial{ReduceOp::sum};
-  for (int axis = 0; axis < from.axes(); ++axis) {
-    if (grid.size(axis) > 1 && to[axis] == sum && from[axis] != sum) return true;
-  }
-  return false;
+  return ranges::any_of(views::ints(0, from.axes()), [&](int axis) {
+    return grid.size(axis) > 1 && to[axis] == sum && from[axis] != sum;
+  });
 }
 
 /// True when a Shard becomes a Partial(sum): a rank reads only the slices at its own coordinates.
 static bool embeds(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
   const Placement sum = Partial{ReduceOp::sum};
-  for (int axis = 0; axis < from.axes(); ++axis) {
-    if (grid.size(axis) > 1 && from[axis].is_shard() && to[axis] == sum) return true;
-  }
-  return false;
+  return ranges::any_of(views::ints(0, from.axes()), [&](int axis) {
+    return grid.size(axis) > 1 && from[axis].is_shard() && to[axis] == sum;
+  });
 }
 
 static int64_t elements_of_members(const MeshGrid& grid, const Shape& shape, const Pattern& from,
                                    const PlanEdge& edge, const Box& result,
                                    const Coordinates& coordinates) {
-  int64_t elements = 0;
-  for (int rank : grid.members(edge.axes, coordinates)) {
-    Box held = box_in(grid, shape, from, grid.coordinates_of(rank));
-    elements += overlap(held, result).shape.product();
-  }
-  return elements;
+  return ranges::accumulate(grid.members(edge.axes, coordinates), int64_t{0}, std::plus(),
+                            [&](int rank) {
+                              const Box held = box_in(grid, shape, from, grid.coordinates_of(rank));
+                              return overlap(held, result).shape.product();
+                            });
 }
 
 /// Elements that a rank reads from others in an exchange: its box from each rank that it reduces
@@ -96,10 +100,9 @@ static int64_t read_elements(const MeshGrid& grid, const Shape& shape, const Pat
   if (embeds(grid, from, to)) {
     return elements_of_members(grid, shape, from, edge, result, coordinates) - held;
   }
-  int64_t sources = 1;
-  for (int axis : edge.axes) {
-    if (from[axis].is_partial()) sources *= grid.size(axis);
-  }
+  const int64_t sources = ranges::accumulate(edge.axes, 1, std::multiplies(), [&](int axis) {
+    return from[axis].is_partial() ? grid.size(axis) : 1;
+  });
   return sources * result.shape.product() - held;
 }
 
@@ -145,14 +148,9 @@ int64_t received_bytes(const MeshGrid& grid, const Shape& shape, const PlanState
 
 /// True when boxes cut from `whole` along `axes` are contiguous in it, one after the other.
 static bool lie_in_order(const Pattern& pattern, const Axes& axes, const Shape& whole) {
-  int dim = pattern[axes[0]].dim();
-  for (int axis : axes) {
-    if (pattern[axis].dim() != dim) return false;
-  }
-  for (int before = 0; before < dim; ++before) {
-    if (whole[before] != 1) return false;
-  }
-  return true;
+  const int dim = pattern[axes[0]].dim();
+  return ranges::all_of(axes, [&](int axis) { return pattern[axis].dim() == dim; }) &&
+         ranges::all_of(whole | views::take(dim), [](int64_t size) { return size == 1; });
 }
 
 int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,

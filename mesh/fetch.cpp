@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <range/v3/view/zip.hpp>
+
 #include "mesh/program.h"
 #include "mesh/search.h"
 #include "src/comm/transport.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 #include "weft/storage.h"
 
 namespace weft {
@@ -50,12 +53,12 @@ static uint64_t content_of(const Layout& from, std::span<const Box> wishes) {
 static void fetch_by_sending(const Communicator& group, const std::vector<int>& members,
                              const Layout& from, const Block& in, std::span<const Box> wishes,
                              const Box& wanted, const Block& out) {
-  Parts send, recv;
-  for (size_t m = 0; m < members.size(); ++m) {
-    send.add(relative(overlap(from.box, wishes[m]), from.box));
-    recv.add(relative(overlap(from.box_of(members[m]), wanted), wanted));
+  PackedBoxes send, recv;
+  for (const auto& [member, wish] : ranges::views::zip(members, wishes)) {
+    send.add(relative(overlap(from.box, wish), from.box));
+    recv.add(relative(overlap(from.box_of(member), wanted), wanted));
   }
-  auto bytes_of = [&](const Parts& parts) {
+  auto bytes_of = [&](const PackedBoxes& parts) {
     return static_cast<size_t>(parts.total) * size_of(from.dtype);
   };
   Ref<Storage> sent = Storage::allocate(bytes_of(send), in.device);
@@ -81,7 +84,7 @@ void fetch(const Ref<Layout>& from, const Block& in, const std::function<Box(int
   if (out.device.kind == DeviceKind::meta) return;
   if (!from->grid) return fetch_here(*from, in, wanted_of(0), out);
   MeshGrid& grid = *from->grid;
-  Axes axes = cutting_axes(grid, from->sharding.body()->pattern);
+  Axes axes = cutting_axes(grid, from->sharding.pattern());
   Box wanted = wanted_of(grid.rank());
   if (out.shape != wanted.shape || in.shape != from->box.shape) {
     fail("fetch: a block ", in.shape, " of ", *from, " and a result ", out.shape, " for a wish of ",

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/grid.h"
 
+#include <functional>
+#include <range/v3/numeric/accumulate.hpp>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/transform.hpp>
+
 #include "src/comm/transport.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
+
+namespace views = ranges::views;
 
 MeshGrid::MeshGrid(Communicator ranks, std::vector<MeshAxis> axes, const CostModel& costs)
     : ranks_(std::move(ranks)), axes_(std::move(axes)), rank_(ranks_.rank()), costs_(costs) {
@@ -19,16 +29,14 @@ MeshGrid::MeshGrid(Communicator ranks, std::vector<MeshAxis> axes, const CostMod
   coordinates_ = coordinates_of(rank_);
   in_memory_ = ranks_.transport()->in_memory(DeviceKind::cpu);
   in_gpu_memory_ = ranks_.transport()->in_memory(DeviceKind::cuda);
-  for (int rank = 0; rank < ranks_.size(); ++rank) {
-    hosts_.push_back(ranks_.transport()->host_of(rank));
-  }
+  hosts_ = views::ints(0, ranks_.size()) |
+           views::transform([&](int rank) { return ranks_.transport()->host_of(rank); }) |
+           ranges::to<std::vector>();
   for (int axis = 0; axis < ndim(); ++axis) group({axis});
 }
 
 int MeshGrid::size(const Axes& axes) const {
-  int size = 1;
-  for (int axis : axes) size *= this->size(axis);
-  return size;
+  return ranges::accumulate(axes, 1, std::multiplies(), [&](int axis) { return size(axis); });
 }
 
 Coordinates MeshGrid::coordinates_of(int rank) const {
@@ -50,13 +58,11 @@ std::vector<int> MeshGrid::members(const Axes& axes, const Coordinates& coordina
   for (int axis : axes) first[static_cast<size_t>(axis)] = 0;
   std::vector<int> members{rank_at(first)};
   for (int axis : axes) {
-    std::vector<int> finer;
-    for (int base : members) {
-      for (int i = 0; i < size(axis); ++i) {
-        finer.push_back(base + i * strides_[static_cast<size_t>(axis)]);
-      }
-    }
-    members = std::move(finer);
+    const int stride = strides_[static_cast<size_t>(axis)];
+    members = views::cartesian_product(members, views::ints(0, size(axis))) |
+              views::transform(
+                  [&](const auto& at) { return std::get<0>(at) + std::get<1>(at) * stride; }) |
+              ranges::to<std::vector>();
   }
   return members;
 }
@@ -98,27 +104,15 @@ bool MeshGrid::crosses_hosts(const Axes& axes) const {
   return crosses;
 }
 
-static std::vector<std::vector<int>> cutting_of(const Pattern& pattern) {
-  std::vector<std::vector<int>> cutting;
-  for (int axis = 0; axis < pattern.axes(); ++axis) {
-    if (!pattern[axis].is_shard()) continue;
-    auto dim = static_cast<size_t>(pattern[axis].dim());
-    if (cutting.size() <= dim) cutting.resize(dim + 1);
-    Axes order = pattern.cutting(pattern[axis].dim());
-    cutting[dim].assign(order.begin(), order.end());
-  }
-  return cutting;
-}
-
 const ShardingBody* MeshGrid::intern(const Pattern& pattern) {
   std::unique_ptr<ShardingBody>& entry = shardings_[pattern];
   if (!entry) {
     std::span<const Placement> placements = pattern.placements();
     bool replicated = std::all_of(placements.begin(), placements.end(),
                                   [](const Placement& at) { return at.is_replicate(); });
-    entry = std::make_unique<ShardingBody>(
-        ShardingBody{this, pattern, mixed(hash_, hash_of(pattern)), pattern.has_partial(),
-                     replicated, cutting_of(pattern)});
+    entry =
+        std::make_unique<ShardingBody>(ShardingBody{this, pattern, mixed(hash_, hash_of(pattern)),
+                                                    !pattern.partial_axes().empty(), replicated});
   }
   return entry.get();
 }

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "mesh/pattern.h"
+#include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 
 namespace weft {
@@ -40,9 +40,6 @@ struct ShardingBody {
   uint64_t hash;
   bool has_partial;
   bool is_replicated;
-  /// cutting[dim]: the axes that cut the dim, outermost first. Dims after the last cut one are
-  /// missing.
-  std::vector<std::vector<int>> cutting;
 };
 
 /// The ranks of a mesh in their grid: coordinates, groups along axes, link costs, and the interned

@@ -5,6 +5,7 @@
 
 #include "mesh/mesh_body.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -12,12 +13,7 @@ void Layout::destroy(Layout* layout) { delete layout; }
 
 Box Layout::box_of(int rank) const {
   if (!grid) return box;
-  return weft::box_of(sharding.body()->pattern, grid->sizes(), shape, grid->coordinates_of(rank));
-}
-
-Box box_at(const Sharding& sharding, const Shape& shape, std::span<const int> coordinates) {
-  if (!sharding) return {Dims::filled(shape.ndim(), 0), shape};
-  return box_of(sharding.body()->pattern, sharding.body()->grid->sizes(), shape, coordinates);
+  return weft::box_of(sharding.pattern(), grid->sizes(), shape, rank);
 }
 
 static void check_dims(const Sharding& sharding, const Shape& shape) {
@@ -40,11 +36,10 @@ static Ref<Layout> make_layout(const Sharding& sharding, const Shape& shape, DTy
   layout->dtype = dtype;
   layout->sharding = sharding;
   layout->hash = hash;
+  layout->box = {Dims::filled(shape.ndim(), 0), shape};
   if (sharding) {
     layout->grid = sharding.body()->grid->shared_from_this();
-    layout->box = box_at(sharding, shape, layout->grid->coordinates());
-  } else {
-    layout->box = box_at(sharding, shape, {});
+    layout->box = layout->box_of(layout->grid->rank());
   }
   layout->local_strides = dense_strides(layout->box.shape);
   return layout;

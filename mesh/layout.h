@@ -42,17 +42,6 @@ class Layout final : public RefCounted {
 /// rank's own cache. std::invalid_argument when a Shard names a dim that the shape does not have.
 Ref<Layout> layout_of(const Sharding& sharding, const Shape& shape, DType dtype);
 
-/// Returns the part of `shape` at the mesh coordinates `coordinates` (one per axis).
-Box box_at(const Sharding& sharding, const Shape& shape, std::span<const int> coordinates);
-
-/// Chunk `index` of `size` elements cut into `parts`: {offset, length}. Chunks have ceil(size /
-/// parts) elements, the last ones fewer or none (torch.chunk).
-struct Chunk {
-  int64_t offset;
-  int64_t length;
-};
-Chunk chunk_of(int64_t size, int parts, int index);
-
 /// "[4, 8] f32 mesh(dp=2, tp=2)[S(0), R]".
 std::ostream& operator<<(std::ostream& out, const Layout& layout);
 

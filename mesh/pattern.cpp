@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mesh/pattern.h"
+#include "weft/extend/pattern.h"
 
-#include "mesh/layout.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -22,11 +22,6 @@ bool Pattern::is_innermost(int axis) const {
     if ((*this)[other].is_shard((*this)[axis].dim()) && depth(other) > depth(axis)) return false;
   }
   return (*this)[axis].is_shard();
-}
-
-bool Pattern::has_partial() const {
-  return std::any_of(placements_.begin(), placements_.begin() + axes_,
-                     [](const Placement& placement) { return placement.is_partial(); });
 }
 
 Axes Pattern::partial_axes() const {
@@ -70,12 +65,6 @@ uint64_t hash_of(const Pattern& pattern) {
   return hash;
 }
 
-Chunk chunk_of(int64_t size, int parts, int index) {
-  int64_t length = (size + parts - 1) / parts;
-  int64_t begin = std::min(size, length * index);
-  return {begin, std::min(length, size - begin)};
-}
-
 Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
            std::span<const int> coordinates) {
   Box box{Dims::filled(shape.ndim(), 0), shape};
@@ -92,6 +81,14 @@ Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shap
     }
   }
   return box;
+}
+
+Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape, int rank) {
+  Coordinates coordinates{};
+  for (size_t axis = sizes.size(); axis-- > 0; rank /= sizes[axis]) {
+    coordinates[axis] = rank % sizes[axis];
+  }
+  return box_of(pattern, sizes, shape, coordinates);
 }
 
 Box overlap(const Box& a, const Box& b) {

@@ -8,6 +8,7 @@
 #include "mesh/search.h"
 #include "src/comm/reduce.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -109,8 +110,8 @@ static Ref<Plan> make_plan(const Ref<Layout>& from, const Ref<Layout>& to,
   if (from == to || !to->sharding) return plan;
   MeshGrid& grid = *to->grid;
   PlanProblem problem{grid, to->shape, {}, {}, options};
-  problem.from = {without_trivial_axes(grid, from->sharding.body()->pattern), from->dtype};
-  problem.to = {without_trivial_axes(grid, to->sharding.body()->pattern), to->dtype};
+  problem.from = {without_trivial_axes(grid, from->sharding.pattern()), from->dtype};
+  problem.to = {without_trivial_axes(grid, to->sharding.pattern()), to->dtype};
   // An empty tensor needs no steps.
   if (to->shape.product() != 0) build_steps(*plan, problem);
   if (plan->steps.empty()) {
@@ -161,8 +162,8 @@ const Plan& plan_on(DeviceKind device, const Plan& plan) {
 std::optional<Box> local_part(const Plan& plan) {
   if (plan.steps.empty()) return Box{Dims::filled(plan.to->shape.ndim(), 0), plan.to->box.shape};
   if (plan.steps.size() > 1 || plan.steps[0].kind != Kind::local) return std::nullopt;
-  const Pattern& from = plan.from->sharding.body()->pattern;
-  const Pattern& to = plan.to->sharding.body()->pattern;
+  const Pattern& from = plan.from->sharding.pattern();
+  const Pattern& to = plan.to->sharding.pattern();
   if (makes_sums(*plan.to->grid, from, to)) return std::nullopt;
   if (plan.to->box.shape.product() == 0)
     return Box{Dims::filled(plan.to->shape.ndim(), 0), plan.to->box.shape};

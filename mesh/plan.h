@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "mesh/axes.h"
 #include "mesh/layout.h"
 #include "weft/device.h"
+#include "weft/extend/pattern.h"
 
 namespace weft {
 

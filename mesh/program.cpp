@@ -4,6 +4,7 @@
 #include "mesh/mesh_body.h"
 #include "mesh/search.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -20,8 +21,8 @@ static std::vector<BoxRead> reads_from(const MeshGrid& grid, const Layout& from,
   std::vector<BoxRead> reads;
   std::vector<Box> held;
   for (size_t m = 0; m < members.size(); ++m) {
-    Box box = box_of(from.sharding.body()->pattern, grid.sizes(), from.shape,
-                     grid.coordinates_of(members[m]));
+    Box box =
+        box_of(from.sharding.pattern(), grid.sizes(), from.shape, grid.coordinates_of(members[m]));
     Box both = overlap(wanted, box);
     if (both.shape.product() == 0) continue;
     BoxRead::Source source{static_cast<int>(m), relative(both, box).offset};
@@ -38,8 +39,8 @@ static std::vector<BoxRead> reads_from(const MeshGrid& grid, const Layout& from,
 
 static ReadProgram read_program(const MeshGrid& grid, const PlanStep& step,
                                 const std::vector<int>& members) {
-  const Pattern& from = step.from->sharding.body()->pattern;
-  const Pattern& to = step.to->sharding.body()->pattern;
+  const Pattern& from = step.from->sharding.pattern();
+  const Pattern& to = step.to->sharding.pattern();
   ReadProgram program{
       .self = index_of(members, grid.rank()), .zeroed = makes_sums(grid, from, to), .reads = {}};
   if (counts_elsewhere(from, to, grid.coordinates())) return program;
@@ -55,14 +56,14 @@ ReadProgram reads_of(const MeshGrid& grid, const Layout& from, const Axes& axes,
           .reads = reads_from(grid, from, members, wanted, wanted)};
 }
 
-void Parts::add(const Box& box) {
+void PackedBoxes::add(const Box& box) {
   boxes.push_back(box);
   counts.push_back(box.shape.product());
   total += counts.back();
 }
 
 /// True when the boxes, in that order, are contiguous and fill a dense block of that shape.
-static bool is_in_place(const Parts& parts, const Shape& block) {
+static bool is_in_place(const PackedBoxes& parts, const Shape& block) {
   if (parts.total != block.product()) return false;
   Strides strides = dense_strides(block);
   int64_t next = 0;
@@ -126,8 +127,8 @@ bool is_made_in_result(const Plan& plan, size_t i) {
   bool is_one = step.kind == Kind::exchange && last.kind == Kind::exchange &&
                 step.axes == last.axes && step.to->dtype == last.to->dtype;
   if (!is_one || step.to->box.shape.product() == 0) return false;
-  const Pattern& from = last.from->sharding.body()->pattern;
-  const Pattern& to = last.to->sharding.body()->pattern;
+  const Pattern& from = last.from->sharding.pattern();
+  const Pattern& to = last.to->sharding.pattern();
   bool reduces = std::any_of(last.axes.begin(), last.axes.end(),
                              [&](int axis) { return from[axis].is_partial(); });
   return !reduces && !makes_sums(*last.to->grid, from, to) && contains(last.to->box, step.to->box);

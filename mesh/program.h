@@ -32,8 +32,8 @@ struct ReadProgram {
   std::vector<BoxRead> reads;
 };
 
-/// Parts of a block that are sent to, or received from, the members of a group, in their order.
-struct Parts {
+/// Boxes of a block that are sent to, or received from, the members of a group, in their order.
+struct PackedBoxes {
   void add(const Box& box);
 
   std::vector<Box> boxes;
@@ -47,8 +47,8 @@ struct Parts {
 struct StepProgram {
   Communicator group;
   ReadProgram read;
-  Parts send;
-  Parts recv;
+  PackedBoxes send;
+  PackedBoxes recv;
 };
 
 /// The steps of a plan, worked out for this rank.
@@ -80,7 +80,7 @@ void reduce_blocks(ReduceOp op, std::span<const Block> sources, const Block& out
 
 /// `pack` copies the boxes of `in` into `memory`, dense and one after the other; `unpack` copies
 /// back.
-void pack(const Block& in, const Parts& parts, void* memory);
-void unpack(const void* memory, const Parts& parts, const Block& out);
+void pack(const Block& in, const PackedBoxes& parts, void* memory);
+void unpack(const void* memory, const PackedBoxes& parts, const Block& out);
 
 }  // namespace weft

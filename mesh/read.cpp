@@ -147,7 +147,7 @@ int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const Bloc
   return bytes;
 }
 
-void pack(const Block& in, const Parts& parts, void* memory) {
+void pack(const Block& in, const PackedBoxes& parts, void* memory) {
   auto* next = static_cast<char*>(memory);
   for (const Box& box : parts.boxes) {
     Block part = in.part(box);
@@ -157,7 +157,7 @@ void pack(const Block& in, const Parts& parts, void* memory) {
   }
 }
 
-void unpack(const void* memory, const Parts& parts, const Block& out) {
+void unpack(const void* memory, const PackedBoxes& parts, const Block& out) {
   auto* next = static_cast<char*>(const_cast<void*>(memory));
   for (const Box& box : parts.boxes) {
     Block part = out.part(box);

@@ -4,6 +4,7 @@
 #include "src/comm/transport.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 #include "weft/storage.h"
 
 namespace weft {
@@ -141,7 +142,7 @@ class PlanRun {
     return dense;
   }
 
-  const void* packed(const Block& in, const Parts& parts) {
+  const void* packed(const Block& in, const PackedBoxes& parts) {
     if (parts.in_place && in.is_dense()) return in.data;
     void* memory = scratch_.memory(parts.total, in.dtype, in.device);
     pack(in, parts, memory);

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 

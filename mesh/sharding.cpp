@@ -99,10 +99,17 @@ Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements, int ndi
   body_ = grid.intern(pattern);
 }
 
+Sharding Sharding::of(const DeviceMesh& mesh, const Pattern& pattern) {
+  check_partials(pattern, mesh);
+  return Sharding(mesh.body()->grid().intern(pattern));
+}
+
 DeviceMesh Sharding::mesh() const {
   if (!body_) return {};
   return DeviceMesh(shared_body_of(*this));
 }
+
+const Pattern& Sharding::pattern() const { return body_->pattern; }
 
 int Sharding::axes() const { return body_ ? body_->pattern.axes() : 0; }
 
@@ -113,10 +120,7 @@ std::span<const Placement> Sharding::placements() const {
   return body_->pattern.placements();
 }
 
-std::span<const int> Sharding::axes_cutting(int dim) const {
-  if (!body_ || dim < 0 || static_cast<size_t>(dim) >= body_->cutting.size()) return {};
-  return body_->cutting[static_cast<size_t>(dim)];
-}
+Axes Sharding::axes_cutting(int dim) const { return body_ ? pattern().cutting(dim) : Axes(); }
 
 bool Sharding::has_partial() const { return body_ && body_->has_partial; }
 
@@ -139,10 +143,10 @@ std::ostream& print_placements(std::ostream& out, const Sharding& sharding) {
   out << '[';
   for (int axis = 0; axis < sharding.axes(); ++axis) out << (axis ? ", " : "") << sharding[axis];
   for (int dim = 0; dim < kMaxDims; ++dim) {
-    std::span<const int> order = sharding.axes_cutting(dim);
+    const Axes order = sharding.axes_cutting(dim);
     if (std::is_sorted(order.begin(), order.end())) continue;
     out << "; dim " << dim << " by ";
-    for (size_t i = 0; i < order.size(); ++i) {
+    for (int i = 0; i < order.size(); ++i) {
       out << (i ? ", " : "") << grid.axes()[static_cast<size_t>(order[i])].name;
     }
   }

@@ -206,24 +206,9 @@ static LlamaConfig config_in(const std::string& path) {
 
 LlamaConfig llama_config(const std::string& source) {
   namespace fs = std::filesystem;
-  if (source == "tiny") {
-    return {.dim = 256,
-            .layers = 4,
-            .heads = 4,
-            .kv_heads = 2,
-            .head_dim = 64,
-            .ffn = 704,
-            .vocabulary = 256};
-  }
-  if (source == "small") {
-    return {.dim = 512,
-            .layers = 8,
-            .heads = 8,
-            .kv_heads = 4,
-            .head_dim = 64,
-            .ffn = 1408,
-            .vocabulary = 4096};
-  }
+  // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary
+  if (source == "tiny") return {256, 4, 4, 2, 64, 704, 256};
+  if (source == "small") return {512, 8, 8, 4, 64, 1408, 4096};
   std::error_code ignored;
   if (fs::is_directory(source, ignored))
     return config_in((fs::path(source) / "config.json").string());

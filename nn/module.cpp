@@ -53,10 +53,6 @@ HookHandle Module::add_hooks(ModuleHooks hooks) {
   return {hooks_, hooks_->back()};
 }
 
-void Module::enclose(ModuleHooks hooks) {
-  enclosing_.push_back(std::make_shared<const ModuleHooks>(std::move(hooks)));
-}
-
 void HookHandle::remove() {
   const auto list = list_.lock();
   const auto own = own_.lock();

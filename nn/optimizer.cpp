@@ -7,6 +7,7 @@
 #include "nn/offloaded_update.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/graph.h"
 #include "weft/ops/factories.h"
 #include "weft/optimizers.h"
@@ -145,7 +146,7 @@ void Optimizer::make_state() {
     if (!named.parameter->is_materialized()) {
       fail("optimizer: parameter ", named.name(), " has no memory; call materialize first");
     }
-    named.parameter->lazy_init();
+    ModuleSharder::lazy_init(*named.parameter);
     values.push_back(named.parameter->value());
     const Device used = named.parameter->device();
     const bool pinned = offloads() && used.kind == DeviceKind::cuda;

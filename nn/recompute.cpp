@@ -1,113 +1,120 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <optional>
-#include <vector>
+#include <memory>
 
+#include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/tape.h"
 #include "weft/module.h"
-#include "weft/storage.h"
 
 namespace weft {
 
 namespace {
 
-/// The state of a module and all below it that a forward uses, besides its inputs.
-class FoundInModule {
- public:
-  explicit FoundInModule(const Module& module) { visit(module); }
-
-  /// Throws std::invalid_argument naming a parameter that has changed since `before`.
-  void check_values(const FoundInModule& before, const Module& module) const;
-  bool trains_as(const FoundInModule& other) const { return training_ == other.training_; }
-  /// Sets the mode of the module and all below it to the recorded one.
-  void set_training(Module& module) const {
-    size_t next = 0;
-    set_training(module, next);
-  }
-
- private:
-  struct Value {
-    const Parameter* parameter;
-    Ref<Storage> storage;
-    uint64_t version;
-    bool operator==(const Value& other) const {
-      return storage.get() == other.storage.get() && version == other.version;
-    }
-  };
-
-  void visit(const Module& module) {
-    training_.push_back(module.is_training());
-    for (const auto& [name, parameter] : module.own_parameters()) {
-      const Ref<Storage>& storage = parameter->value().storage();
-      values_.push_back({parameter.get(), storage, storage->version()});
-    }
-    for (const auto& [name, child] : module.children()) visit(*child);
-  }
-  /// Sets parents before children, because setting a parent also sets its children.
-  void set_training(Module& module, size_t& next) const {
-    const bool training = training_[next++];
-    if (module.is_training() != training) module.set_training(training);
-    for (const auto& [name, child] : module.children()) set_training(*child, next);
-  }
-
-  std::vector<bool> training_;
-  std::vector<Value> values_;
+/// A run of `function` that backward repeats: its inputs and the context it ran in.
+struct RepeatedRun {
+  std::function<Tensors(const Tensors&)> function;
+  Tensors inputs;
+  std::vector<uint64_t> versions;
+  RandomState random;
+  Traffic traffic;
 };
 
-void FoundInModule::check_values(const FoundInModule& before, const Module& module) const {
-  if (training_.size() != before.training_.size() || values_.size() != before.values_.size()) {
-    fail("checkpoint: the module that backward computes again has got other parts since");
-  }
-  for (size_t i = 0; i < values_.size(); ++i) {
-    if (values_[i] == before.values_[i]) continue;
-    for (const NamedParameter& named : module.named_parameters()) {
-      if (named.parameter.get() != values_[i].parameter) continue;
-      fail("checkpoint: parameter ", in_quotes(named.name()), " ", named.parameter->shape(),
-           " is needed for the second run but was changed since; call backward before it changes");
-    }
-  }
-}
-
-/// Runs the second forward in the training mode of the first one.
-class TrainingScope {
+/// Restores the context of the first run, with recording enabled, for its lifetime.
+class RepeatScope {
  public:
-  TrainingScope(Module& module, const FoundInModule& now, const FoundInModule& then)
-      : module_(module), now_(now), differs_(!now.trains_as(then)) {
-    if (differs_) then.set_training(module_);
+  explicit RepeatScope(const RepeatedRun& run)
+      : traffic_(run.traffic),
+        random_(Context::current().random),
+        grad_enabled_(Context::current().grad_enabled) {
+    Context::current().random = run.random;
+    Context::current().grad_enabled = true;
   }
-  ~TrainingScope() {
-    if (differs_) now_.set_training(module_);
+  ~RepeatScope() {
+    Context::current().random = random_;
+    Context::current().grad_enabled = grad_enabled_;
   }
-  TrainingScope(const TrainingScope&) = delete;
-  TrainingScope& operator=(const TrainingScope&) = delete;
+  RepeatScope(const RepeatScope&) = delete;
+  RepeatScope& operator=(const RepeatScope&) = delete;
 
  private:
-  Module& module_;
-  const FoundInModule& now_;
-  const bool differs_;
+  TrafficScope traffic_;
+  RandomState random_;
+  bool grad_enabled_;
 };
 
 }  // namespace
 
-Tensors Module::run_forward(const Tensors& inputs,
-                            const std::function<Tensors(const Tensors&)>& forward) {
-  if (!recompute_ || !Context::current().grad_enabled) return forward(inputs);
-  const auto first = std::make_shared<std::optional<FoundInModule>>();
-  return checkpoint(
-      [this, first, kept = forward, life = std::weak_ptr(life_)](const Tensors& given) {
-        if (life.expired()) fail("checkpoint: the module that backward computes again is gone");
-        if (!*first) {
-          Tensors outputs = kept(given);
-          // Only now, because the very first forward may be what lays out the parameters.
-          first->emplace(*this);
-          return outputs;
-        }
-        const FoundInModule now(*this);
-        now.check_values(**first, *this);
-        const TrainingScope scope(*this, now, **first);
-        return kept(given);
-      },
-      inputs);
+/// Returns `input` as the start of the repeated run's tape. Its gradient is stored in `caught`
+/// without a copy, which a leaf would make.
+static Tensor repeated_input(const Tensor& input, size_t i,
+                             const std::shared_ptr<Tensors>& caught) {
+  if (!input || !input.requires_grad()) return input;
+  return record("recompute input", {}, {input}, [i, caught](const Tensors& gradients) {
+    (*caught)[i] = gradients[0];
+    return Tensors();
+  })[0];
+}
+
+static Tensors repeat(const RepeatedRun& run, const std::shared_ptr<Tensors>& caught) {
+  RepeatScope scope(run);
+  Tensors inputs;
+  for (size_t i = 0; i < run.inputs.size(); ++i) {
+    const Tensor& input = run.inputs[i];
+    if (input && input.storage()->version() != run.versions[i]) {
+      fail("recompute: input ", i, " ", input.shape(),
+           " is needed for the second run but was changed in place since");
+    }
+    inputs.push_back(repeated_input(input, i, caught));
+  }
+  return run.function(inputs);
+}
+
+/// Outputs without gradients, such as indices, are passed on unrecorded.
+static bool is_differentiable(const Tensor& output) {
+  return output && is_floating(output.dtype());
+}
+
+static Tensors gradients_of_repeated(const RepeatedRun& run, const Tensors& gradients) {
+  auto caught = std::make_shared<Tensors>(run.inputs.size());
+  Tensors outputs = repeat(run, caught);
+  std::erase_if(outputs, [](const Tensor& output) { return !is_differentiable(output); });
+  if (outputs.size() != gradients.size()) {
+    fail("recompute: the second run gives ", outputs.size(), " tensors, the first gave ",
+         gradients.size());
+  }
+  Tensors roots, given;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!gradients[i] || !outputs[i].requires_grad()) continue;
+    roots.push_back(outputs[i]);
+    given.push_back(gradients[i]);
+  }
+  if (!roots.empty()) backward(roots, given);
+  return std::move(*caught);
+}
+
+Tensors recompute(const std::function<Tensors(const Tensors&)>& function, const Tensors& inputs) {
+  const Context& context = Context::current();
+  if (!context.grad_enabled) return function(inputs);
+  RepeatedRun run{function, inputs, {}, context.random, context.traffic};
+  for (const Tensor& input : inputs) {
+    run.versions.push_back(input ? input.storage()->version() : 0);
+  }
+  Tensors outputs;
+  {
+    NoGrad no_grad;
+    outputs = function(inputs);
+  }
+  Tensors recorded;
+  std::copy_if(outputs.begin(), outputs.end(), std::back_inserter(recorded), is_differentiable);
+  recorded = record("recompute", inputs, recorded, [run = std::move(run)](const Tensors& given) {
+    return gradients_of_repeated(run, given);
+  });
+  auto next = recorded.begin();
+  for (Tensor& output : outputs) {
+    if (is_differentiable(output)) output = *next++;
+  }
+  return outputs;
 }
 
 }  // namespace weft

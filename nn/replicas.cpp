@@ -7,6 +7,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
 #include "weft/ops/factories.h"
@@ -92,7 +93,7 @@ void check_replicas(const Module& module) {
       fail("check_replicas: parameter ", in_quotes(named.name()),
            " has no memory; call materialize first");
     }
-    named.parameter->lazy_init();
+    ModuleSharder::lazy_init(*named.parameter);
     const Sharding sharding = named.parameter->value().sharding();
     if (!sharding || sharding.mesh().size() == 1) continue;
     auto found = std::ranges::find_if(

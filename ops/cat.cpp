@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "mesh/pattern.h"
 #include "ops/dim_names.h"
 #include "ops/engine/fetch.h"
 #include "ops/engine/op_body.h"
 #include "ops/promotion.h"
 #include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
+#include "weft/extend/pattern.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {

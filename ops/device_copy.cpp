@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/autograd.h"
 #include "weft/error.h"
+#include "weft/extend/tape.h"
 
 namespace weft {
 

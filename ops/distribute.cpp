@@ -8,8 +8,8 @@
 #include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/autograd.h"
 #include "weft/error.h"
+#include "weft/extend/tape.h"
 
 namespace weft {
 

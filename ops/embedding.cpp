@@ -34,12 +34,12 @@ static const Op embedding_backward_op = list({
 /// Returns a byte for each row of the weight, sharded like the weight's rows.
 static Tensor rows_made(const Grad& g) {
   TensorOptions options{.dtype = u8, .device = g.grad().device()};
-  if (Sharding weight = g.in_sharding(0)) {
-    std::vector<Placement> placements;
-    for (const Placement& placement : weight.placements()) {
-      placements.push_back(placement.is_shard(0) ? placement : Placement(Replicate()));
+  if (const Sharding weight = g.in_sharding(0)) {
+    Pattern rows = weight.pattern();
+    for (int axis = 0; axis < rows.axes(); ++axis) {
+      if (!rows[axis].is_shard(0)) rows.set(axis, Replicate());
     }
-    options.sharding = with_placements(weight, placements);
+    options.sharding = Sharding::of(weight.mesh(), rows);
   }
   return empty({g.in_shape(0)[0]}, options);
 }

@@ -5,6 +5,7 @@
 #include "tp/paths.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/extend/movements.h"
 #include "weft/ops/factories.h"
 #include "weft/tensor_parallel.h"
@@ -32,7 +33,7 @@ class WithoutMemory {
     }
   }
   ~WithoutMemory() {
-    for (Parameter* parameter : replaced_) parameter->set_used({});
+    for (Parameter* parameter : replaced_) ModuleSharder::set_used(*parameter, {});
     Context::current().random = random_;
   }
   WithoutMemory(const WithoutMemory&) = delete;
@@ -40,7 +41,7 @@ class WithoutMemory {
 
  private:
   /// True if code that shards the parameter has set the tensor in use.
-  static bool is_gathered(const Parameter& parameter) { return parameter.has_used(); }
+  static bool is_gathered(const Parameter& parameter) { return ModuleSharder::has_used(parameter); }
   static bool has_no_memory(const Parameter& parameter) {
     return parameter.device().kind == DeviceKind::meta;
   }
@@ -52,7 +53,7 @@ class WithoutMemory {
         parameter.shape(),
         {.dtype = parameter.dtype(), .device = meta, .sharding = parameter.value().sharding()});
     if (parameter.is_trainable()) stand_in.set_requires_grad();
-    parameter.set_used(std::move(stand_in));
+    ModuleSharder::set_used(parameter, std::move(stand_in));
   }
 
   std::set<Parameter*> replaced_;

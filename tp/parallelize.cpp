@@ -6,6 +6,7 @@
 #include "tp/styles.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -79,7 +80,7 @@ static StatedPlacements stated_placements(const std::vector<StyledModule>& style
 static void check_unsharded(const NamedParameter& named, const DeviceMesh& axis) {
   const Parameter& parameter = *named.parameter;
   const Sharding sharding = parameter.value().sharding();
-  if (!sharding && !parameter.has_used()) return;
+  if (!sharding && !ModuleSharder::has_used(parameter)) return;
   const bool here = sharding && sharding.mesh() == axis.root();
   if (here && sharding[axis.root_axis(0)].is_shard()) {
     fail("parallelize: parameter ", named.name(), " is sharded over ", axis.axis_name(0),
@@ -122,18 +123,9 @@ static Tensor brought_along(const Tensor& tensor, const DeviceMesh& axis, const 
          placement);
   }
   if (sharding[number] == placement && !target.states_gradient) return tensor;
-  std::vector<Placement> placements(sharding.placements().begin(), sharding.placements().end());
-  placements[static_cast<size_t>(number)] = placement;
-  Placements stated{std::span<const Placement>(placements)};
-  for (int d = 0; d < tensor.ndim(); ++d) {
-    std::vector<std::string> order;
-    for (int cutting : sharding.axes_cutting(d)) {
-      if (cutting != number) order.push_back(axis.root().axis_name(cutting));
-    }
-    if (placement.is_shard(d)) order.push_back(axis.axis_name(0));
-    if (order.size() > 1) stated = stated.cut_in_order(d, std::move(order));
-  }
-  return tensor.redistribute(stated);
+  Pattern pattern = sharding.pattern();
+  pattern.set(number, placement);
+  return redistributed(tensor, Sharding::of(axis.root(), pattern));
 }
 
 static Tensors all_brought_along(const Tensors& tensors, const DeviceMesh& axis,
@@ -178,8 +170,9 @@ void parallelize(Module& module, const DeviceMesh& axis, const std::vector<Modul
   for (const NamedParameter& named : parameters) check_unsharded(named, axis);
   for (const NamedParameter& named : parameters) {
     const Placement placement = stated[named.parameter.get()].placement;
-    named.parameter->lay_out(laid_out(
-        named.parameter->value(), Sharding(axis, {placement}, named.parameter->shape().ndim())));
+    ModuleSharder::lay_out(*named.parameter,
+                           laid_out(named.parameter->value(),
+                                    Sharding(axis, {placement}, named.parameter->shape().ndim())));
   }
   for (const StyledModule& at : styled) add_layout_hooks(at, axis);
 }

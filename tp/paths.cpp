@@ -2,12 +2,20 @@
 #include "tp/paths.h"
 
 #include <algorithm>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/filter.hpp>
+#include <range/v3/view/indices.hpp>
+#include <range/v3/view/join.hpp>
+#include <range/v3/view/take.hpp>
+#include <range/v3/view/transform.hpp>
 #include <set>
 #include <string_view>
 
 #include "weft/error.h"
 
 namespace weft::tp {
+
+namespace views = ranges::views;
 
 /// Number of close paths in an error message.
 static constexpr size_t kClosePaths = 3;
@@ -45,8 +53,7 @@ bool matches(const std::string& pattern, const std::string& path) {
 
 /// The least number of letters to insert, delete or replace (Levenshtein, 1966).
 static size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  auto row = views::indices(b.size() + 1) | ranges::to<std::vector>();
   for (size_t i = 1; i <= a.size(); ++i) {
     size_t diagonal = std::exchange(row[0], i);
     for (size_t j = 1; j <= b.size(); ++j) {
@@ -60,12 +67,9 @@ static size_t distance(const std::string& a, const std::string& b) {
 
 /// Replaces numbers by `*`, so that the layers of a model count as one.
 static std::string general_path(const std::string& path) {
-  std::string general;
-  for (const std::string& part : parts_of(path)) {
-    general += general.empty() ? "" : ".";
-    general += is_number(part) ? "*" : part;
-  }
-  return general;
+  const auto general = [](const std::string& part) { return is_number(part) ? "*" : part; };
+  const std::vector<std::string> parts = parts_of(path);
+  return parts | views::transform(general) | views::join('.') | ranges::to<std::string>();
 }
 
 static std::string close_paths(const NamedModules& modules, const std::string& pattern) {
@@ -75,21 +79,16 @@ static std::string close_paths(const NamedModules& modules, const std::string& p
     const std::string general = general_path(path);
     by_distance.emplace(distance(general_path(pattern), general), general);
   }
-  std::string list;
-  size_t named = 0;
-  for (const auto& [letters, path] : by_distance) {
-    if (named++ == kClosePaths) break;
-    list += list.empty() ? "; the closest are " : ", ";
-    list += in_quotes(path);
-  }
-  return list;
+  if (by_distance.empty()) return "";
+  const auto name = [](const auto& close) { return in_quotes(close.second); };
+  return concat("; the closest are ", by_distance | views::take(kClosePaths) |
+                                          views::transform(name) | views::join(std::string(", ")) |
+                                          ranges::to<std::string>());
 }
 
 NamedModules matching(const NamedModules& modules, const std::string& pattern) {
-  NamedModules found;
-  for (const auto& named : modules) {
-    if (matches(pattern, named.first)) found.push_back(named);
-  }
+  const auto is_match = [&](const auto& named) { return matches(pattern, named.first); };
+  auto found = modules | views::filter(is_match) | ranges::to<NamedModules>();
   if (found.empty()) {
     fail("parallelize: ", in_quotes(pattern), " matches no module", close_paths(modules, pattern));
   }

@@ -2,6 +2,8 @@
 #include "tp/styles.h"
 
 #include <algorithm>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/transform.hpp>
 
 #include "weft/error.h"
 #include "weft/layers.h"
@@ -22,11 +24,10 @@ static Layer layer_of(const char* style, const std::string& path, const Module& 
 }
 
 static std::vector<Target> targets(const std::vector<AxisLayout>& layouts, bool states_gradient) {
-  std::vector<Target> result;
-  for (const AxisLayout& layout : layouts) {
-    result.push_back({.layout = layout, .states_gradient = states_gradient});
-  }
-  return result;
+  return layouts | ranges::views::transform([&](const AxisLayout& layout) {
+           return Target{.layout = layout, .states_gradient = states_gradient};
+         }) |
+         ranges::to<std::vector>();
 }
 
 static ModuleLayouts resolved(const Colwise& style, const std::string& path, const Module& module) {

@@ -33,12 +33,6 @@ class WEFT_API HookHandle {
   std::weak_ptr<const ModuleHooks> own_;
 };
 
-/// Data that other parts of the library keep with a module.
-class WEFT_API ModuleAttachment {
- public:
-  virtual ~ModuleAttachment() = default;
-};
-
 /// A part of a model: named parameters, named children, a forward. Calls run the hooks around it.
 class WEFT_API Module {
  public:
@@ -76,25 +70,6 @@ class WEFT_API Module {
   /// Adds hooks. Hooks run in the order in which they were added, both before and after forward. A
   /// hook may add others; their `before` runs from the next call on.
   HookHandle add_hooks(ModuleHooks hooks);
-  /// Adds hooks that run outside those of `add_hooks`, whenever those are added: for code that
-  /// unshards parameters before forward and reshards them afterwards.
-  void enclose(ModuleHooks hooks);
-  /// Runs in `materialize` before it allocates: code that shards parameters allocates them here.
-  void add_materializer(std::function<void(Device)> make) {
-    materializers_.push_back(std::move(make));
-  }
-  /// Keeps `attachment` for the module's lifetime.
-  void attach(std::shared_ptr<ModuleAttachment> attachment) {
-    attachments_.push_back(std::move(attachment));
-  }
-  /// Returns the first attachment of type T, or null.
-  template <class T>
-  std::shared_ptr<T> attachment() const {
-    for (const auto& attachment : attachments_) {
-      if (auto found = std::dynamic_pointer_cast<T>(attachment)) return found;
-    }
-    return nullptr;
-  }
 
   /// Replaces own parameter `name` by one of the same shape (a tie).
   void set_parameter(const std::string& name, ParameterPtr parameter);
@@ -131,6 +106,7 @@ class WEFT_API Module {
   }
 
  private:
+  friend struct ModuleSharder;
   [[noreturn]] void fail_used(size_t i) const;
   Tensors run_forward(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward);
   void check_new_name(const std::string& name) const;
@@ -141,7 +117,7 @@ class WEFT_API Module {
   std::shared_ptr<HookList> hooks_ = std::make_shared<HookList>();
   HookList enclosing_;
   std::vector<std::function<void(Device)>> materializers_;
-  std::vector<std::shared_ptr<ModuleAttachment>> attachments_;
+  std::vector<std::shared_ptr<class ModuleAttachment>> attachments_;
   /// Expires with the module.
   std::shared_ptr<const bool> life_ = std::make_shared<bool>(true);
   bool recompute_ = false;
@@ -152,8 +128,8 @@ class WEFT_API Module {
 /// time. Both runs get the same random numbers; everything else that `function` uses must be
 /// unchanged (a module that recomputes checks this). std::invalid_argument in backward when an
 /// input was changed in place.
-WEFT_API Tensors checkpoint(const std::function<Tensors(const Tensors&)>& function,
-                            const Tensors& inputs);
+WEFT_API Tensors recompute(const std::function<Tensors(const Tensors&)>& function,
+                           const Tensors& inputs);
 
 /// Compares the parameters that several ranks of a mesh hold alike (all of them under ddp, those of
 /// norms under tensor parallelism), by hash: one all-reduce for each axis of a mesh, and one pass

@@ -47,26 +47,9 @@ class WEFT_API Parameter {
 
   /// Replaces the value; the shape stays. A value with memory counts as initialized: `materialize`
   /// leaves it unchanged. The parameter shares the elements of `value` (clone it to keep both
-  /// apart), except that it copies them when forward uses another tensor (set_used) or when they
+  /// apart), except that it copies them when forward uses another tensor or when they
   /// are not dense. `value` itself does not become a leaf.
   void set_value(Tensor value);
-  /// Replaces the value by another layout of it, without marking it as initialized.
-  void lay_out(Tensor value);
-  /// Sets the tensor that forward uses instead of the value; an empty one restores the value.
-  void set_used(Tensor used) {
-    used_ = std::move(used);
-    used_version_ = {};
-  }
-  bool has_used() const { return static_cast<bool>(used_); }
-  /// States that the tensor in use was made from the value at that version of its storage.
-  void used_is_of(uint64_t version) { used_version_ = version; }
-  /// Sets a function that gives the value its final layout, if it does not have it yet.
-  void set_lazy_init(std::function<void()> init) { lazy_init_ = std::move(init); }
-  /// Runs that function, for code that makes tensors with the layout of the value.
-  void lazy_init() const {
-    if (lazy_init_) lazy_init_();
-  }
-
   bool is_materialized() const;
   /// Allocates a declared parameter that has no memory yet and sets its initial values. Has no
   /// effect the second time.
@@ -76,9 +59,13 @@ class WEFT_API Parameter {
   void set_initializer(Initializer initializer) { initializer_ = std::move(initializer); }
 
  private:
+  friend struct ModuleSharder;
   [[noreturn]] void fail_stale() const;
+  void lay_out(Tensor value);
 
   Tensor value_;
+  /// The tensor that forward uses instead of the value, if there is one, and the version of the
+  /// value's storage that it was made from.
   Tensor used_;
   std::optional<uint64_t> used_version_;
   Initializer initializer_;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "weft/export.h"
+#include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 #include "weft/placement.h"
 
@@ -26,6 +27,9 @@ class WEFT_API Sharding {
   /// The same for a tensor of `ndim` dims; negative dims count from the end.
   Sharding(const DeviceMesh& mesh, const Placements& placements, int ndim);
 
+  /// Puts `pattern` on all axes of the root mesh; std::invalid_argument for Partials of two kinds.
+  static Sharding of(const DeviceMesh& mesh, const Pattern& pattern);
+
   explicit operator bool() const { return body_ != nullptr; }
   bool operator==(const Sharding&) const = default;
 
@@ -35,12 +39,14 @@ class WEFT_API Sharding {
   const Placement& operator[](int axis) const;
   std::span<const Placement> placements() const;
   /// Root axes that cut `dim`, outermost first.
-  std::span<const int> axes_cutting(int dim) const;
+  Axes axes_cutting(int dim) const;
   /// True when some axis is Partial.
   bool has_partial() const;
   /// True when each rank holds the whole tensor.
   bool is_replicated() const;
 
+  /// The placements and orders as a value without a mesh. Requires a sharding that is not empty.
+  const Pattern& pattern() const;
   const ShardingBody* body() const { return body_; }
 
  private:

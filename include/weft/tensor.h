@@ -18,7 +18,6 @@ namespace weft {
 
 class Layout;
 struct TensorBody;
-class GradientSink;
 class Tensor;
 using Tensors = std::vector<Tensor>;
 
@@ -89,8 +88,6 @@ class WEFT_API Tensor {
   /// The gradient of a leaf after backward; an empty tensor before.
   Tensor grad() const;
   void set_grad(Tensor grad) const;
-  /// Sends the gradient of a leaf to `sink` instead of `grad()`.
-  void set_gradient_sink(std::shared_ptr<GradientSink> sink) const;
   /// The same elements, not connected to the tape.
   Tensor detach() const;
   /// Computes the gradients of all leaves that this one-element tensor depends on.
@@ -102,6 +99,9 @@ class WEFT_API Tensor {
   Ref<TensorBody> body_;
 };
 
+/// Returns the same values laid out as `target`, a sharding over the tensor's mesh, such as that of
+/// another tensor; otherwise as Tensor::redistribute.
+WEFT_API Tensor redistributed(const Tensor& tensor, const Sharding& target);
 /// Shards a tensor that each rank holds whole: each rank takes its slice locally.
 WEFT_API Tensor distribute(const Tensor& whole, const DeviceMesh& mesh,
                            const Placements& placements);

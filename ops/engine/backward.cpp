@@ -8,6 +8,7 @@
 #include "ops/engine/op_node.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
+#include "weft/extend/tape.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/reductions.h"

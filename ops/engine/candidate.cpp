@@ -116,7 +116,7 @@ class Combiner {
   void find_orders() {
     orders_.assign(binding_.factors.size(), {});
     for (size_t f = 0; f < orders_.size(); ++f) {
-      std::vector<int> cutting;
+      Axes cutting;
       for (int a = 0; a < mesh_.ndim(); ++a) {
         const AxisChoice& axis = axes_[static_cast<size_t>(a)];
         if (axis.kind == AxisChoice::Kind::cut && axis.factor == static_cast<int>(f))
@@ -126,14 +126,14 @@ class Combiner {
     }
   }
 
-  std::vector<int> present_order(int factor, const std::vector<int>& cutting) const {
+  Axes present_order(int factor, const Axes& cutting) const {
     for (size_t i = 0; i < binding_.operands.size(); ++i) {
       const BoundArray& array = binding_.operands[i];
       for (size_t d = 0; d < array.size(); ++d) {
         if (!contains(array[d], factor)) continue;
-        std::vector<int> order;
+        Axes order;
         for (int axis : query_.operands[i]->sharding.axes_cutting(static_cast<int>(d))) {
-          if (contains(cutting, axis)) order.push_back(axis);
+          if (cutting.contains(axis)) order.push_back(axis);
         }
         if (order.size() == cutting.size()) return order;
       }
@@ -182,22 +182,24 @@ class Combiner {
   }
 
   std::optional<Sharding> operand_sharding(size_t operand) const {
-    std::vector<Placement> placements;
-    for (const AxisChoice& axis : axes_) placements.push_back(operand_placement(operand, axis));
-    return checked(binding_.operands[operand], placements);
+    Pattern pattern(mesh_.ndim());
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      pattern.set(a, operand_placement(operand, axes_[static_cast<size_t>(a)]));
+    }
+    return checked(binding_.operands[operand], pattern);
   }
 
   /// Fetched dims keep their sharding on axes without another role.
   std::optional<Sharding> fetched_sharding(size_t operand) const {
-    std::vector<Placement> placements;
-    const Sharding& given = query_.operands[operand]->sharding;
+    Pattern pattern = query_.operands[operand]->sharding.pattern();
     for (int a = 0; a < mesh_.ndim(); ++a) {
-      Placement placement = operand_placement(operand, axes_[static_cast<size_t>(a)]);
-      bool stays = placement.is_replicate() && given[a].is_shard() &&
-                   is_fetched_dim(operand, given[a].dim());
-      placements.push_back(stays ? given[a] : placement);
+      const Placement given = pattern[a];
+      const Placement placement = operand_placement(operand, axes_[static_cast<size_t>(a)]);
+      const bool stays =
+          placement.is_replicate() && given.is_shard() && is_fetched_dim(operand, given.dim());
+      if (!stays && placement != given) pattern.set(a, placement);
     }
-    return checked(binding_.operands[operand], placements, &given);
+    return checked(binding_.operands[operand], pattern, true);
   }
 
   bool is_fetched_dim(size_t operand, int dim) const {
@@ -206,17 +208,13 @@ class Combiner {
   }
 
   std::optional<Sharding> result_sharding(const BoundArray& array, bool stage) const {
-    std::vector<Placement> placements;
-    for (const AxisChoice& axis : axes_) {
-      if (axis.kind == AxisChoice::Kind::partial) {
-        placements.push_back(Partial{axis.op});
-      } else if (axis.kind == AxisChoice::Kind::whole) {
-        placements.push_back(Replicate());
-      } else {
-        placements.push_back(cut_result(array, axis.factor, stage));
-      }
+    Pattern pattern(mesh_.ndim());
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      const AxisChoice& axis = axes_[static_cast<size_t>(a)];
+      if (axis.kind == AxisChoice::Kind::partial) pattern.set(a, Partial{axis.op});
+      if (axis.kind == AxisChoice::Kind::cut) pattern.set(a, cut_result(array, axis.factor, stage));
     }
-    return checked(array, placements);
+    return checked(array, pattern);
   }
 
   /// Placement of a result, or of a stage after its reduction, on an axis that cuts `factor`.
@@ -229,39 +227,24 @@ class Combiner {
   }
 
   /// Returns nullopt for Partials of two kinds, or for merged dims cut off their boundaries.
-  std::optional<Sharding> checked(const BoundArray& array, const std::vector<Placement>& placements,
-                                  const Sharding* given = nullptr) const {
-    const Placement* partial = nullptr;
-    for (const Placement& placement : placements) {
-      if (!placement.is_partial()) continue;
-      if (partial && partial->op() != placement.op()) return std::nullopt;
-      partial = &placement;
+  /// Orders the cuts as the factors are cut, unless `ordered`.
+  std::optional<Sharding> checked(const BoundArray& array, Pattern pattern,
+                                  bool ordered = false) const {
+    const Axes partial = pattern.partial_axes();
+    for (int axis : partial) {
+      if (pattern[axis] != pattern[partial[0]]) return std::nullopt;
     }
-    Placements stated{std::span<const Placement>(placements)};
     for (size_t d = 0; d < array.size(); ++d) {
-      std::vector<int> order = order_of(array[d], static_cast<int>(d), placements, given);
+      const auto dim = static_cast<int>(d);
+      const Axes order = ordered ? pattern.cutting(dim) : order_of(array[d]);
       if (!coincides(array[d], order)) return std::nullopt;
-      if (order.size() < 2) continue;
-      std::vector<std::string> names;
-      for (int axis : order) names.push_back(mesh_.axis_name(axis));
-      stated = stated.cut_in_order(static_cast<int>(d), std::move(names));
+      if (order.size() > 1) pattern.set_order(dim, order);
     }
-    return Sharding(mesh_, stated);
+    return Sharding::of(mesh_, pattern);
   }
 
-  std::vector<int> order_of(const Binding::BoundDim& dim, int index,
-                            const std::vector<Placement>& placements, const Sharding* given) const {
-    if (given) {
-      std::vector<int> order;
-      for (int axis : given->axes_cutting(index)) {
-        if (placements[static_cast<size_t>(axis)].is_shard(index)) order.push_back(axis);
-      }
-      for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-        bool cuts = placements[static_cast<size_t>(axis)].is_shard(index);
-        if (cuts && !contains(order, axis)) order.push_back(axis);
-      }
-      return order;
-    }
+  /// The axes that cut the first cut factor of a dim, in their order.
+  Axes order_of(const Binding::BoundDim& dim) const {
     for (int factor : dim) {
       if (!orders_[static_cast<size_t>(factor)].empty())
         return orders_[static_cast<size_t>(factor)];
@@ -269,7 +252,7 @@ class Combiner {
     return {};
   }
 
-  bool coincides(const Binding::BoundDim& dim, const std::vector<int>& order) const {
+  bool coincides(const Binding::BoundDim& dim, const Axes& order) const {
     if (dim.size() < 2 || order.empty()) return true;
     size_t at = 0;
     while (orders_[static_cast<size_t>(dim[at])].empty()) ++at;
@@ -287,7 +270,7 @@ class Combiner {
   const Binding& binding_;
   const DeviceMesh& mesh_;
   std::span<const AxisChoice> axes_;
-  std::vector<std::vector<int>> orders_;
+  std::vector<Axes> orders_;
 };
 
 }  // namespace

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "mesh/pattern.h"
 #include "mesh/plan.h"
+#include "weft/extend/pattern.h"
 
 namespace weft {
 

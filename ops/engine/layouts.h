@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "weft/sharding.h"
 #include "weft/tensor.h"
 
 namespace weft {
-
-/// Returns `placements`, one per root axis, over the mesh of `like`. Axes that cut the same dim do
-/// so in the order of `like` where it has one.
-Sharding with_placements(const Sharding& like, std::span<const Placement> placements);
 
 /// Returns `sharding` with every Partial made Replicate.
 Sharding reduced_sharding(const Sharding& sharding);
@@ -18,8 +12,5 @@ Sharding reduced_sharding(const Sharding& sharding);
 /// True if this rank's part contributes to the whole. False on all but the first ranks of a
 /// Partial(sum) if each rank knows the whole: their addends are 0.
 bool counts_here(const Sharding& sharding);
-
-/// Tensor::redistribute to a sharding of its mesh, cut order included; recorded.
-Tensor redistributed(const Tensor& tensor, const Sharding& target);
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include "ops/engine/backward_run.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
+#include "weft/extend/tape.h"
 
 namespace weft {
 

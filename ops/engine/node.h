@@ -7,9 +7,9 @@
 #include <string>
 
 #include "mesh/layout.h"
-#include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/extend/ref.h"
+#include "weft/extend/tape.h"
 
 namespace weft {
 

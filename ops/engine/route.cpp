@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "mesh/pattern.h"
 #include "ops/engine/candidate.h"
 #include "ops/engine/choose.h"
 #include "ops/engine/fetch.h"
@@ -11,6 +10,7 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/engine/work_log.h"
 #include "weft/error.h"
+#include "weft/extend/pattern.h"
 
 namespace weft {
 
@@ -199,23 +199,12 @@ class Router {
 
   /// A stage's result is Partial on the axes that cut a factor of operand 0 that the stage lacks.
   Sharding partial_over_cuts(const DeviceMesh& mesh, const Choice& choice, size_t stage) const {
-    std::vector<Placement> placements(choice.stages[stage].placements().begin(),
-                                      choice.stages[stage].placements().end());
+    Pattern pattern = choice.stages[stage].pattern();
     for (int axis = 0; axis < mesh.ndim(); ++axis) {
-      const Placement& used = choice.operands[0][axis];
-      auto& placement = placements[static_cast<size_t>(axis)];
-      if (!used.is_shard() || !placement.is_replicate()) continue;
-      placement = Partial{op_.spec.stages[stage].reduce};
+      if (!choice.operands[0][axis].is_shard() || !pattern[axis].is_replicate()) continue;
+      pattern.set(axis, Partial{op_.spec.stages[stage].reduce});
     }
-    Placements stated{std::span<const Placement>(placements)};
-    for (int d = 0; d < binding_.stage_shapes[stage].ndim(); ++d) {
-      auto order = choice.stages[stage].axes_cutting(d);
-      if (order.size() < 2) continue;
-      std::vector<std::string> names;
-      for (int axis : order) names.push_back(mesh.axis_name(axis));
-      stated = stated.cut_in_order(d, std::move(names));
-    }
-    return Sharding(mesh, stated);
+    return Sharding::of(mesh, pattern);
   }
 
   const OpBody& op_;

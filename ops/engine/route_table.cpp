@@ -3,6 +3,7 @@
 #include "ops/engine/engine.h"
 #include "ops/engine/route.h"
 #include "ops/engine/tensor_body.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -11,14 +12,9 @@ static constexpr size_t kRouteSlots = 4096;
 
 RouteTable::RouteTable() : slots_(kRouteSlots) {}
 
-static uint64_t mix(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
-  return hash ^ (hash >> 32);
-}
-
 static uint64_t hash_of(uint32_t op, const Dims& structure) {
-  uint64_t hash = mix(op, static_cast<uint64_t>(structure.ndim()));
-  for (int64_t value : structure) hash = mix(hash, static_cast<uint64_t>(value));
+  uint64_t hash = mixed(op, static_cast<uint64_t>(structure.ndim()));
+  for (int64_t value : structure) hash = mixed(hash, static_cast<uint64_t>(value));
   return hash;
 }
 
@@ -35,7 +31,7 @@ static bool fits(const Route& route, uint32_t op, const Dims& structure,
 
 Route* RouteTable::find(uint32_t op, const Dims& structure, std::span<const Tensor> operands) {
   uint64_t hash = hash_of(op, structure);
-  for (const Tensor& operand : operands) hash = mix(hash, address(layout_of(operand).get()));
+  for (const Tensor& operand : operands) hash = mixed(hash, address(layout_of(operand).get()));
   for (size_t at = slot_of(hash); slots_[at].route; at = slot_of(at + 1)) {
     if (slots_[at].hash != hash) continue;
     Route* route = slots_[at].route.get();
@@ -47,7 +43,7 @@ Route* RouteTable::find(uint32_t op, const Dims& structure, std::span<const Tens
 void RouteTable::insert(Ref<Route> route) {
   uint64_t hash = hash_of(route->op, route->structure);
   for (const OperandRoute& operand : route->operands)
-    hash = mix(hash, address(operand.given.get()));
+    hash = mixed(hash, address(operand.given.get()));
   size_t at = slot_of(hash);
   while (slots_[at].route) at = slot_of(at + 1);
   slots_[at] = {hash, std::move(route)};

@@ -6,6 +6,7 @@
 #include "src/kernels/copy/copy.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
+#include "weft/extend/tape.h"
 
 namespace weft {
 
@@ -161,8 +162,8 @@ void Tensor::set_grad(Tensor grad) const {
   leaf_of("set_grad", *this).set_gradient(std::move(grad));
 }
 
-void Tensor::set_gradient_sink(std::shared_ptr<GradientSink> sink) const {
-  leaf_of("set_gradient_sink", *this).sink = std::move(sink);
+void set_gradient_sink(const Tensor& leaf, std::shared_ptr<GradientSink> sink) {
+  leaf_of("set_gradient_sink", leaf).sink = std::move(sink);
 }
 
 void Tensor::backward() const {

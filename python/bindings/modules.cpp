@@ -321,16 +321,16 @@ void bind_modules(py::module_& m) {
   bind_members(module);
   bind_tree(module);
   m.def(
-      "checkpoint",
+      "recompute",
       [](const py::function& function, const py::args& given) {
         const Tensors inputs = inputs_of(given);
         const auto run = [kept = Callable(function)](const Tensors& again) {
           const Locked lock;
           py::tuple arguments(again.size());
           for (size_t i = 0; i < again.size(); ++i) arguments[i] = again[i];
-          return tensors_of("checkpoint", kept.function()(*arguments));
+          return tensors_of("recompute", kept.function()(*arguments));
         };
-        return one_or_all(released([&] { return checkpoint(run, inputs); }));
+        return one_or_all(released([&] { return recompute(run, inputs); }));
       },
       py::arg("function"),
       "Runs function(*tensors) without recording it, and again, recorded, in backward: memory for "

@@ -12,7 +12,7 @@
 #include "python/bindings/whole_numbers.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
-#include "weft/extend/cuts.h"
+#include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
 #include "weft/ops/elementwise.h"
@@ -54,10 +54,13 @@ static Tensor redistributed(const Tensor& x, const py::object& first, const py::
 
 /// No communication: all of it follows from the layout.
 static std::vector<std::pair<Shape, Shape>> boxes_of(const Tensor& x) {
-  const Cuts cuts = cuts_of(x.sharding());
+  if (!x.is_sharded()) return {{x.box().offset, x.box().shape}};
+  const DeviceMesh mesh = x.sharding().mesh();
+  std::vector<int> sizes;
+  for (int axis = 0; axis < mesh.ndim(); ++axis) sizes.push_back(mesh.axis_size(axis));
   std::vector<std::pair<Shape, Shape>> boxes;
-  for (int rank = 0; rank < cuts.ranks(); ++rank) {
-    const Box box = box_of(cuts, x.shape(), rank);
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const Box box = box_of(x.sharding().pattern(), sizes, x.shape(), rank);
     boxes.emplace_back(box.offset, box.shape);
   }
   return boxes;

@@ -16,12 +16,20 @@ namespace {
 
 const std::string kGeneration = "0123456789abcdef";
 
-Cuts fully_sharded(int ranks) { return {{{"dp", ranks}}, {Shard(0)}, {{0}}}; }
-Cuts hybrid(int replicas, int shards) {
-  return {{{"replica", replicas}, {"shard", shards}}, {Replicate(), Shard(0)}, {{1}}};
+/// `dim` is cut by the axes of `order`, outermost first; other axes replicate.
+SavedSharding sharded(std::vector<MeshAxis> axes, int dim, const Axes& order) {
+  SavedSharding sharding{std::move(axes), {}};
+  sharding.pattern = Pattern(static_cast<int>(sharding.axes.size()));
+  sharding.pattern.set_order(dim, order);
+  return sharding;
+}
+SavedSharding fully_sharded(int ranks) { return sharded({{"dp", ranks}}, 0, {0}); }
+SavedSharding hybrid(int replicas, int shards) {
+  return sharded({{"replica", replicas}, {"shard", shards}}, 0, {1});
 }
 
-Manifest manifest_with(int ranks, std::vector<Cuts> layouts, std::vector<SavedTensor> tensors) {
+Manifest manifest_with(int ranks, std::vector<SavedSharding> layouts,
+                       std::vector<SavedTensor> tensors) {
   return {.ranks = ranks,
           .step = 3,
           .generation = kGeneration,
@@ -57,9 +65,9 @@ std::vector<SavedTensor> large_llama(size_t layout) {
 }
 
 TEST(Manifest, SurvivesItsText) {
-  Cuts ordered{{{"a", 2}, {"b", 3}}, {Shard(1), Shard(1)}, {{}, {1, 0}}};
+  const SavedSharding ordered = sharded({{"a", 2}, {"b", 3}}, 1, {1, 0});
   Manifest manifest = manifest_with(
-      6, {Cuts{}, ordered},
+      6, {SavedSharding{}, ordered},
       {{"w \"quoted\" \n", f64, {4, 9}, 1}, {"scalar", bf16, {}, 0}, {"none", boolean, {0}, 0}});
   manifest.numbers = {{"least", INT64_MIN}, {"most", INT64_MAX}};
   EXPECT_EQ(parsed_manifest("here", text_of(manifest)), manifest);
@@ -88,10 +96,10 @@ TEST(Manifest, NamesFilesByRankAndWorld) {
 }
 
 TEST(Manifest, IsWrittenFor4096RanksInUnderASecond) {
-  const std::vector<Cuts> worlds = {
-      fully_sharded(4096), hybrid(8, 512), {{{"dp", 4096}}, {Replicate()}, {}}};
-  for (const Cuts& cuts : worlds) {
-    const Manifest manifest = manifest_with(4096, {cuts}, large_llama(0));
+  const std::vector<SavedSharding> worlds = {fully_sharded(4096), hybrid(8, 512),
+                                             sharded({{"dp", 4096}}, 0, {})};
+  for (const SavedSharding& sharding : worlds) {
+    const Manifest manifest = manifest_with(4096, {sharding}, large_llama(0));
     // Of the processor: the machine may be busy with other tests.
     const std::clock_t started = std::clock();
     const RankFiles files(manifest);
@@ -105,7 +113,7 @@ TEST(Manifest, IsWrittenFor4096RanksInUnderASecond) {
     EXPECT_EQ(names, 4096u * 31);
     EXPECT_EQ(bytes, int64_t{70553706496} * 3 * 4);
 #ifdef NDEBUG
-    EXPECT_LT(seconds, 1.0) << cuts.axes.size();
+    EXPECT_LT(seconds, 1.0) << sharding.axes.size();
 #endif
   }
 }
@@ -114,8 +122,9 @@ TEST(Manifest, GivesEachElementOneOwnerAndBalances) {
   const std::vector<SavedTensor> tensors = {{"a", f32, {64, 3}, 0}, {"b", f32, {5, 64}, 0},
                                             {"c", bf16, {7}, 0},    {"d", f32, {128, 2}, 0},
                                             {"e", f32, {0, 3}, 0},  {"f", f32, {}, 1}};
-  for (const Cuts& cuts : {fully_sharded(6), hybrid(3, 2), hybrid(2, 3), hybrid(6, 1)}) {
-    const Manifest manifest = manifest_with(6, {cuts, Cuts{}}, tensors);
+  for (const SavedSharding& sharding :
+       {fully_sharded(6), hybrid(3, 2), hybrid(2, 3), hybrid(6, 1)}) {
+    const Manifest manifest = manifest_with(6, {sharding, SavedSharding{}}, tensors);
     const Ownership ownership(manifest);
     for (size_t i = 0; i < tensors.size(); ++i) {
       std::vector<Box> boxes;
@@ -130,7 +139,7 @@ TEST(Manifest, GivesEachElementOneOwnerAndBalances) {
   // 24 equal tensors, whole on each of 6 ranks: 4 each.
   std::vector<SavedTensor> equal;
   for (int i = 0; i < 24; ++i) equal.push_back({std::to_string(i), f32, {10}, 0});
-  const Ownership ownership(manifest_with(6, {Cuts{}}, equal));
+  const Ownership ownership(manifest_with(6, {SavedSharding{}}, equal));
   for (int rank = 0; rank < 6; ++rank) EXPECT_EQ(ownership.bytes_of(rank), 160);
 }
 
@@ -173,7 +182,8 @@ TEST(Manifest, RejectsWhatNobodyWroteInOneSentence) {
       {"[\"dp\",4]", "[\"dp\",0]", "says \"0\" as an axis' size"},
       {"[\"dp\",4]", "[\"dp\"]", "has an axis that is no name and size"},
       {"[\"dp\",4]", "[\"dp\",4],[\"tp\",2]", "1 placements for 2 axes"},
-      {"\"dims\":[0]", "\"dims\":[2]", "placement S(2) of a tensor of 2 dims"},
+      {"\"dims\":[0],\"cutting\":[[0]]", "\"dims\":[2],\"cutting\":[[],[],[0]]",
+       "placement S(2) of a tensor of 2 dims"},
       {"\"dims\":[0]", "\"dims\":[9]", "says \"9\" as a dim"},
       {"\"dims\":[0]", "\"dims\":[1]", "does not name axis \"dp\""},
       {"\"cutting\":[[0]]", "\"cutting\":[[0,0]]", "does not name axis \"dp\""},
@@ -203,12 +213,12 @@ TEST(Manifest, RejectsWhatNobodyWroteInOneSentence) {
     EXPECT_NE(error.find(one.message), error.npos) << one.to << ": " << error;
   }
   EXPECT_NE(error_of([&] {
-              Ownership(manifest_with(1 << 20, {Cuts{}}, large_llama(0)));
+              Ownership(manifest_with(1 << 20, {SavedSharding{}}, large_llama(0)));
             }).find("parts are planned"),
             std::string::npos);
   const std::vector<SavedTensor> shapes{{"a", f32, {1}, 0}, {"b", f32, {2}, 0}, {"c", f32, {3}, 0},
                                         {"d", f32, {4}, 0}, {"e", f32, {5}, 0}, {"f", f32, {6}, 0}};
-  EXPECT_EQ(error_of([&] { Ownership(manifest_with(1 << 20, {Cuts{}}, shapes)); }),
+  EXPECT_EQ(error_of([&] { Ownership(manifest_with(1 << 20, {SavedSharding{}}, shapes)); }),
             "checkpoint: tensors of 5 or more shapes and layouts on 1048576 ranks; at most 4194304 "
             "parts of different ones are planned");
 }

@@ -30,20 +30,20 @@ class Twice final : public Module {
   }
   Linear& shared() { return *layers_[1]; }
   /// Recomputes module "last" or "first" in backward.
-  bool checkpoints_last = false, checkpoints_first = false;
+  bool recomputes_last = false, recomputes_first = false;
 
  protected:
   Tensors forward(const Tensors& inputs) override {
-    Tensor x = tanh(run(*layers_[0], inputs[0], checkpoints_first));
+    Tensor x = tanh(run(*layers_[0], inputs[0], recomputes_first));
     x = tanh((*layers_[1])(x));
     x = tanh((*layers_[1])(x));
-    return {run(*layers_[2], x, checkpoints_last)};
+    return {run(*layers_[2], x, recomputes_last)};
   }
 
  private:
-  static Tensor run(Linear& layer, const Tensor& x, bool checkpoints) {
-    if (!checkpoints) return layer(x);
-    return checkpoint([&](const Tensors& inputs) { return layer(inputs); }, {x})[0];
+  static Tensor run(Linear& layer, const Tensor& x, bool recomputes) {
+    if (!recomputes) return layer(x);
+    return recompute([&](const Tensors& inputs) { return layer(inputs); }, {x})[0];
   }
 
   std::vector<std::shared_ptr<Linear>> layers_;
@@ -55,7 +55,7 @@ struct Usage {
   bool tied = false;
   /// The shared layer is recomputed in backward.
   bool recomputes = false;
-  bool checkpoints_last = false, checkpoints_first = false;
+  bool recomputes_last = false, recomputes_first = false;
   /// The loss has a penalty on the first weight; `penalty_alone`: the penalty has a separate
   /// backward after the step's.
   bool penalty = false, penalty_alone = false;
@@ -73,8 +73,8 @@ Values gradients_of(const Usage& run, const DeviceMesh& mesh, const FullyShardOp
   if (options) fully_shard(model, mesh, *options);
   model.materialize();
   model.shared().set_recompute(run.recomputes);
-  model.checkpoints_last = run.checkpoints_last;
-  model.checkpoints_first = run.checkpoints_first;
+  model.recomputes_last = run.recomputes_last;
+  model.recomputes_first = run.recomputes_first;
   std::vector<double> values;
   for (int i = 0; i < 7 * 5; ++i) values.push_back(0.3 * ((i * 7) % 11) - 1);
   Tensor x = from_values(values, {7, 5});
@@ -164,13 +164,13 @@ TEST(Gradients, HoldATieAcrossACheckpoint) {
   for (bool recomputes : {false, true}) {
     for (bool last : {false, true}) {
       Usage run{.name = "tied", .tied = true, .recomputes = recomputes};
-      (last ? run.checkpoints_last : run.checkpoints_first) = true;
+      (last ? run.recomputes_last : run.recomputes_first) = true;
       expect_those_of_a_plain_model(run, presets());
     }
   }
 }
 
-/// One weight, used three times, the last time within a checkpoint: it is read after its group's
+/// One weight, used three times, the last time within a recomputation: it is read after its group's
 /// gradients seemed complete.
 class Thrice final : public Module {
  public:
@@ -179,8 +179,7 @@ class Thrice final : public Module {
  protected:
   Tensors forward(const Tensors& inputs) override {
     const Tensor x = tanh(linear(inputs[0], weight_->tensor()));
-    return checkpoint([this](const Tensors& again) { return Tensors{apply(again[0])}; },
-                      {apply(x)});
+    return recompute([this](const Tensors& again) { return Tensors{apply(again[0])}; }, {apply(x)});
   }
 
  private:

@@ -12,14 +12,8 @@ namespace weft {
 
 /// No size is divisible by 2, 3 or 4.
 inline LlamaConfig little_llama(bool tied = false) {
-  LlamaConfig config;
-  config.dim = 24;
-  config.layers = 3;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = 6;
-  config.ffn = 22;
-  config.vocabulary = 37;
+  // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary
+  LlamaConfig config{24, 3, 4, 2, 6, 22, 37};
   config.deviation = 0.2;
   config.tied = tied;
   return config;

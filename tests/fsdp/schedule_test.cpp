@@ -8,6 +8,7 @@
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/tape.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
 #include "weft/ops.h"

@@ -127,13 +127,6 @@ TEST(Layout, ChunksAreThoseOfTorch) {
   EXPECT_EQ(chunk_of(0, 3, 1).length, 0);
 }
 
-TEST(Layout, BoxAtTakesCoordinates) {
-  DeviceMesh mesh(fake_world(0, 4), {{"a", 2}, {"b", 2}});
-  const int coordinates[] = {1, 0};
-  Box box = box_at(Sharding(mesh, {Shard(0), Shard(1)}), {5, 7}, coordinates);
-  EXPECT_EQ(box, (Box{{3, 0}, {2, 4}}));
-}
-
 TEST(Layout, IsOneEntryOfTheCache) {
   DeviceMesh mesh(fake_world(0, 4), {{"a", 4}});
   Sharding sharding(mesh, {Shard(0)});

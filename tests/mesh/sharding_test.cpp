@@ -67,8 +67,8 @@ TEST(Sharding, OrderOfTheCuts) {
   EXPECT_FALSE(plain == turned);
   EXPECT_EQ(plain, Sharding(mesh, both.cut_in_order(0, {"dp", "tp"})));
   EXPECT_EQ(plain, Sharding(mesh, {{"tp", Shard(0)}, {"dp", Shard(0)}}));
-  std::span<const int> order = turned.axes_cutting(0);
-  EXPECT_EQ(std::vector<int>(order.begin(), order.end()), (std::vector<int>{1, 0}));
+  EXPECT_EQ(turned.axes_cutting(0), (Axes{1, 0}));
+  EXPECT_EQ(Sharding::of(mesh, turned.pattern()), turned);
   EXPECT_TRUE(turned.axes_cutting(1).empty());
   EXPECT_EQ(Sharding(mesh, Placements{Shard(1)}.cut_in_order(1, {"dp"})),
             Sharding(mesh, {Shard(1)}));

@@ -61,18 +61,10 @@ TEST(Llama, ReadsAHuggingFaceConfig) {
     "intermediate_size": 96, "vocab_size": 1000, "rms_norm_eps": 1e-6, "rope_theta": 500000,
     "max_position_embeddings": 8192, "tie_word_embeddings": true, "initializer_range": 0.1,
     "rope_scaling": null, "hidden_act": "silu", "attention_bias": false, "bos_token_id": 1})");
-  const LlamaConfig expected{.dim = 64,
-                             .layers = 3,
-                             .heads = 8,
-                             .kv_heads = 2,
-                             .head_dim = 8,
-                             .ffn = 96,
-                             .vocabulary = 1000,
-                             .max_sequence = 8192,
-                             .rope_theta = 500000,
-                             .norm_eps = 1e-6,
-                             .tied = true,
-                             .deviation = 0.1};
+  // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary, max_sequence, rope_theta, norm_eps
+  LlamaConfig expected{64, 3, 8, 2, 8, 96, 1000, 8192, 500000, 1e-6};
+  expected.tied = true;
+  expected.deviation = 0.1;
   EXPECT_EQ(llama_config(path), expected);
   EXPECT_EQ(llama_config(scratch.root()), expected);
 }

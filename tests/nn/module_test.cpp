@@ -9,6 +9,7 @@
 #include "tests/support/scratch.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/layers.h"
 #include "weft/llama.h"
 #include "weft/mesh.h"
@@ -122,9 +123,9 @@ TEST(Module, SomeHooksEncloseAllOthers) {
   Times module(1);
   std::string order;
   module.add_hooks(writing(order, 'a'));
-  module.enclose(writing(order, 'x'));
+  ModuleSharder::enclose(module, writing(order, 'x'));
   module.add_hooks(writing(order, 'b'));
-  module.enclose(writing(order, 'y'));
+  ModuleSharder::enclose(module, writing(order, 'y'));
   module(full({}, 0));
   EXPECT_EQ(order, "yxabABXY");
 }
@@ -351,21 +352,16 @@ TEST(Module, ASlotKeepsItsShape) {
             "set_value: a tensor [3, 2] does not fit a parameter [2, 3]");
   EXPECT_EQ(error_of([&] { parameter.set_value({}); }),
             "set_value: no tensor for a parameter [2, 3]");
-  parameter.set_used(full({2, 3}, 5));
+  ModuleSharder::set_used(parameter, full({2, 3}, 5));
   EXPECT_EQ(parameter.tensor().to_vector<float>()[0], 5);
-  parameter.set_used({});
+  ModuleSharder::set_used(parameter, {});
   EXPECT_EQ(parameter.tensor().device(), meta);
 }
 
 /// All weights of a small Llama, sharded by rows when a mesh is given.
 static std::vector<std::vector<float>> initial_weights(const DeviceMesh& mesh) {
-  LlamaConfig config{.dim = 12,
-                     .layers = 2,
-                     .heads = 3,
-                     .kv_heads = 1,
-                     .head_dim = 4,
-                     .ffn = 17,
-                     .vocabulary = 23};
+  // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary
+  const LlamaConfig config{12, 2, 3, 1, 4, 17, 23};
   Llama llama(config);
   for (const ParameterPtr& parameter : llama.parameters()) {
     if (!mesh) break;

@@ -68,15 +68,11 @@ TEST(Recompute, GivesTheSameBitsWithDropout) {
 
 static std::vector<std::vector<float>> llama_gradients(bool recompute) {
   manual_seed(5);
-  Llama llama({.dim = 12,
-               .layers = 3,
-               .heads = 3,
-               .kv_heads = 1,
-               .head_dim = 4,
-               .ffn = 17,
-               .vocabulary = 23,
-               .tied = true,
-               .deviation = 0.3});
+  // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary
+  LlamaConfig config{12, 3, 3, 1, 4, 17, 23};
+  config.tied = true;
+  config.deviation = 0.3;
+  Llama llama(config);
   llama.materialize();
   for (Module* block : llama.blocks()) block->set_recompute(recompute);
   const Tensor ids = cast(uniform({3, 8}, 0, 23), i64);
@@ -123,10 +119,10 @@ TEST(Recompute, RefusesAnInputThatWasChanged) {
   Tensor x = ones({3});
   const Tensor other = ones({3}).set_requires_grad();
   const auto run = [](const Tensors& in) { return Tensors{in[0] * in[1]}; };
-  const Tensor y = sum(checkpoint(run, {x, other})[0]);
+  const Tensor y = sum(recompute(run, {x, other})[0]);
   fill_(x, 2);
   EXPECT_EQ(error_of([&] { y.backward(); }),
-            "checkpoint: input 0 [3] is needed for the second run but was changed in place since");
+            "recompute: input 0 [3] is needed for the second run but was changed in place since");
 }
 
 TEST(Recompute, PassesNoGradientWhereNoneIsWanted) {
@@ -134,7 +130,7 @@ TEST(Recompute, PassesNoGradientWhereNoneIsWanted) {
   Tensor weight = ones({2, 4});
   weight.set_requires_grad();
   const auto run = [](const Tensors& in) { return Tensors{embedding(in[0], in[1]), in[0] * 2}; };
-  const Tensors outputs = checkpoint(run, {weight, ids});
+  const Tensors outputs = recompute(run, {weight, ids});
   sum(outputs[0]).backward();
   EXPECT_EQ(weight.grad().to_vector<float>(), (std::vector<float>{1, 1, 1, 1, 2, 2, 2, 2}));
 }
@@ -148,7 +144,7 @@ TEST(Recompute, SaysThatAModuleIsGone) {
     loss = sum(layer(ones({1, 2})));
   }
   EXPECT_EQ(error_of([&] { loss.backward(); }),
-            "checkpoint: the module that backward computes again is gone");
+            "recompute: the module that backward computes again is gone");
 }
 
 /// A module whose second output is undefined.
@@ -184,7 +180,7 @@ TEST(Recompute, ParametersThatChangedAreNamed) {
     fill_(noisy.module("linear").parameters()[0]->value(), 2);
   }
   EXPECT_EQ(error_of([&] { loss.backward(); }),
-            "checkpoint: parameter \"linear.weight\" [5, 5] is needed for the second run but was "
+            "recompute: parameter \"linear.weight\" [5, 5] is needed for the second run but was "
             "changed since; call backward before it changes");
 }
 

@@ -6,6 +6,7 @@
 #include "tests/support/scratch.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/layers.h"
 #include "weft/module.h"
 
@@ -22,7 +23,8 @@ class TwoLayers final : public Module {
     int i = 0;
     for (const ParameterPtr& parameter : parameters()) {
       const Sharding& sharding = shardings[i++];
-      parameter->lay_out(empty(parameter->shape(), {parameter->dtype(), meta, sharding}));
+      ModuleSharder::lay_out(*parameter,
+                             empty(parameter->shape(), {parameter->dtype(), meta, sharding}));
     }
     materialize();
   }

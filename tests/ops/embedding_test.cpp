@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/ops/agreement.h"
 #include "tests/support/scratch.h"
+#include "weft/extend/tape.h"
 #include "weft/ranks.h"
 
 namespace weft {
@@ -76,7 +77,7 @@ TEST(Embedding, WritesItsGradientWhereItBelongs) {
   Tensor weight = ones({4, 2}), ids = Array{{3}, {1, 3, 1}, i64}.on();
   auto sink = std::make_shared<CountingSink>(weight.shape());
   weight.set_requires_grad();
-  weight.set_gradient_sink(sink);
+  set_gradient_sink(weight, sink);
   const int64_t in_place = engine_statistics().gradients_in_place;
   const int64_t copies = engine_statistics().gradient_copies;
   for (int pass = 0; pass < 2; ++pass) sum(embedding(weight, ids)).backward();

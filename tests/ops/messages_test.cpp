@@ -5,6 +5,7 @@
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/extend/op.h"
+#include "weft/extend/tape.h"
 
 namespace weft {
 

@@ -8,6 +8,7 @@
 #include "weft/autograd.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
+#include "weft/extend/tape.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
 
@@ -128,7 +129,7 @@ TEST(Numbers, TakenThroughATransposedViewHaveTheirGradient) {
   const auto backward_to = [&](const std::shared_ptr<Place>& place) {
     Tensor leaf = arange(0, 12, 1).reshape({4, 3});
     leaf.set_requires_grad(true);
-    if (place) leaf.set_gradient_sink(place);
+    if (place) set_gradient_sink(leaf, place);
     sum(mul(take(transpose(leaf, 0, 1), ids, 0), arange(1, 13, 1).reshape({3, 4}))).backward();
     return leaf.grad();
   };

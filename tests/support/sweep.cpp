@@ -126,8 +126,7 @@ bool is_gradient_sharding(const Sharding& gradient, const Sharding& leaf) {
     if (!(gradient[axis] == expected)) return false;
   }
   for (int d = 0; d < kMaxDims; ++d) {
-    std::span<const int> a = gradient.axes_cutting(d), b = leaf.axes_cutting(d);
-    if (!std::equal(a.begin(), a.end(), b.begin(), b.end())) return false;
+    if (!(gradient.axes_cutting(d) == leaf.axes_cutting(d))) return false;
   }
   return true;
 }

@@ -268,13 +268,13 @@ class RuleReader {
       auto cutting = std::count_if(roles.begin(), roles.end(),
                                    [&](const AxisRole& role) { return role.factor == f; });
       if (cutting < 2) continue;
-      std::span<const int> first;
+      Axes first;
       for (size_t i = 0; i < operands_.size(); ++i) {
         int dim = dim_of(i, f);
         if (dim < 0) continue;
-        std::span<const int> order = operands_[i].axes_cutting(dim);
+        const Axes order = operands_[i].axes_cutting(dim);
         if (first.empty()) first = order;
-        if (!std::equal(order.begin(), order.end(), first.begin(), first.end())) return false;
+        if (!(order == first)) return false;
       }
     }
     return true;

@@ -5,6 +5,7 @@
 #include "tests/support/scratch.h"
 #include "tests/tp/little_llama.h"
 #include "weft/error.h"
+#include "weft/extend/module_sharder.h"
 
 namespace weft {
 namespace {
@@ -160,7 +161,7 @@ TEST(Explain, NamesWhatItCannotRun) {
     EXPECT_EQ(error_of([&] { explain(laid.model, [] { return ones({}); }); }),
               "explain: the loss is computed on cpu; give the model tensors on meta");
     Parameter& parameter = *laid.model.parameters()[0];
-    parameter.set_used(zeros(parameter.shape()));
+    ModuleSharder::set_used(parameter, zeros(parameter.shape()));
     EXPECT_EQ(error_of([&] { laid.planned(); }),
               "explain: parameter \"model.embed_tokens.weight\" is used otherwise than it rests; "
               "explain the model before fully_shard, or without memory: materialize(meta)");

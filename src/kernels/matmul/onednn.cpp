@@ -11,6 +11,7 @@
 #include "src/kernels/matmul/scratch.h"
 #include "src/kernels/matmul/tasks.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -48,10 +49,7 @@ static uint64_t hash_of(const PrimitiveKey& key) {
   std::array<uint64_t, 8> words;
   std::memcpy(words.data(), &key, sizeof key);
   uint64_t hash = 0;
-  for (const uint64_t word : words) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 32;
-  }
+  for (const uint64_t word : words) hash = mixed(hash, word);
   return hash;
 }
 

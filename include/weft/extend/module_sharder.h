@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "weft/module.h"
+
+namespace weft {
+
+/// Data that code which shards a module keeps with it.
+class WEFT_API ModuleAttachment {
+ public:
+  virtual ~ModuleAttachment() = default;
+};
+
+/// The changes that `fully_shard`, `parallelize` and other code that shards modules make to modules
+/// and their parameters.
+struct WEFT_API ModuleSharder {
+  /// Replaces the value by another layout of it, without marking it as initialized.
+  static void lay_out(Parameter& parameter, Tensor value) { parameter.lay_out(std::move(value)); }
+  /// Sets the tensor that forward uses instead of the value; an empty one restores the value.
+  static void set_used(Parameter& parameter, Tensor used) {
+    parameter.used_ = std::move(used);
+    parameter.used_version_ = {};
+  }
+  static bool has_used(const Parameter& parameter) { return static_cast<bool>(parameter.used_); }
+  /// States that the tensor in use was made from the value at that version of its storage.
+  static void used_is_of(Parameter& parameter, uint64_t version) {
+    parameter.used_version_ = version;
+  }
+  /// Sets a function that gives the value its final layout, if it does not have it yet.
+  static void set_lazy_init(Parameter& parameter, std::function<void()> init) {
+    parameter.lazy_init_ = std::move(init);
+  }
+  /// Runs that function, for code that makes tensors with the layout of the value.
+  static void lazy_init(const Parameter& parameter) {
+    if (parameter.lazy_init_) parameter.lazy_init_();
+  }
+
+  /// Adds hooks that run outside those of `add_hooks`, whenever those are added: for code that
+  /// unshards parameters before forward and reshards them afterwards.
+  static void enclose(Module& module, ModuleHooks hooks) {
+    module.enclosing_.push_back(std::make_shared<const ModuleHooks>(std::move(hooks)));
+  }
+  /// `make` runs in `materialize` before it allocates: code that shards parameters allocates them.
+  static void add_materializer(Module& module, std::function<void(Device)> make) {
+    module.materializers_.push_back(std::move(make));
+  }
+  /// Keeps `attachment` for the module's lifetime.
+  static void attach(Module& module, std::shared_ptr<ModuleAttachment> attachment) {
+    module.attachments_.push_back(std::move(attachment));
+  }
+  /// Returns the first attachment of type T, or null.
+  template <class T>
+  static std::shared_ptr<T> attachment(const Module& module) {
+    for (const auto& attachment : module.attachments_) {
+      if (auto found = std::dynamic_pointer_cast<T>(attachment)) return found;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace weft

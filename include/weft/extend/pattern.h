@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+
+#include "weft/block.h"
+#include "weft/export.h"
+#include "weft/placement.h"
+
+namespace weft {
+
+/// The maximum number of axes of a mesh.
+inline constexpr int kMaxAxes = 8;
+
+/// A position in a mesh: one coordinate per axis.
+using Coordinates = std::array<int, kMaxAxes>;
+
+/// A short ordered list of different axes of a mesh, stored inline.
+class Axes {
+ public:
+  Axes() = default;
+  Axes(std::initializer_list<int> axes) {
+    for (int axis : axes) push_back(axis);
+  }
+
+  void push_back(int axis) { values_[count_++] = static_cast<int8_t>(axis); }
+  int size() const { return count_; }
+  bool empty() const { return count_ == 0; }
+  int operator[](int i) const { return values_[static_cast<size_t>(i)]; }
+  int back() const { return values_[count_ - size_t{1}]; }
+  const int8_t* begin() const { return values_.data(); }
+  const int8_t* end() const { return values_.data() + count_; }
+  bool contains(int axis) const { return std::find(begin(), end(), axis) != end(); }
+  /// A bit mask with one bit per axis.
+  unsigned mask() const {
+    unsigned mask = 0;
+    for (int axis : *this) mask |= 1u << axis;
+    return mask;
+  }
+  bool operator==(const Axes&) const = default;
+
+ private:
+  std::array<int8_t, kMaxAxes> values_{};
+  uint8_t count_ = 0;
+};
+
+/// The content of a sharding as a value: a placement per axis and, for axes that cut the same dim,
+/// their order. It belongs to no mesh: the planner searches over patterns, and a checkpoint stores
+/// them.
+class WEFT_API Pattern {
+ public:
+  Pattern() = default;
+  /// Replicates on all axes.
+  explicit Pattern(int axes) : axes_(static_cast<uint8_t>(axes)) {}
+
+  int axes() const { return axes_; }
+  const Placement& operator[](int axis) const { return placements_[static_cast<size_t>(axis)]; }
+  std::span<const Placement> placements() const { return {placements_.data(), axes_}; }
+  /// For a Shard: how many axes cut its dim before this one.
+  int depth(int axis) const { return depth_[static_cast<size_t>(axis)]; }
+  /// Axes that cut `dim`, outermost first.
+  Axes cutting(int dim) const;
+  bool is_innermost(int axis) const;
+  /// The axes that are Partial, in mesh order.
+  Axes partial_axes() const;
+
+  /// Makes a Shard the innermost cut of its dim. Axes inside the axis' former cut move outwards.
+  void set(int axis, Placement placement);
+  /// Makes `axes`, outermost first, the axes that cut `dim`.
+  void set_order(int dim, const Axes& axes);
+
+  bool operator==(const Pattern&) const = default;
+
+ private:
+  std::array<Placement, kMaxAxes> placements_{};
+  std::array<uint8_t, kMaxAxes> depth_{};
+  uint8_t axes_ = 0;
+};
+
+/// Returns a hash of the content; equal on all ranks.
+uint64_t hash_of(const Pattern& pattern);
+
+/// Part `index` of `size` elements cut into `parts`, as torch.chunk cuts: parts have ceil(size /
+/// parts) elements, the last ones fewer or none.
+struct Chunk {
+  int64_t offset;
+  int64_t length;
+};
+inline Chunk chunk_of(int64_t size, int parts, int index) {
+  const int64_t length = (size + parts - 1) / parts;
+  const int64_t begin = std::min(size, length * index);
+  return {begin, std::min(length, size - begin)};
+}
+
+/// Returns the part of `shape` at `coordinates` of a mesh with axes of these sizes.
+WEFT_API Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
+                    std::span<const int> coordinates);
+/// The same for rank `rank`; the last axis varies fastest.
+WEFT_API Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
+                    int rank);
+
+/// Returns the intersection of two boxes.
+WEFT_API Box overlap(const Box& a, const Box& b);
+/// Returns `box` relative to the first element of `frame`.
+WEFT_API Box relative(const Box& box, const Box& frame);
+/// True when `outer` contains every element of `inner`.
+WEFT_API bool contains(const Box& outer, const Box& inner);
+
+}  // namespace weft
