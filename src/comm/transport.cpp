@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "src/comm/world.h"
+
 namespace weft {
 
 std::shared_ptr<Transport> Transport::split(int color, int key, std::string name) {
@@ -25,6 +27,11 @@ std::shared_ptr<Transport> Transport::split(int color, int key, std::string name
     return asked[static_cast<size_t>(a)][1] < asked[static_cast<size_t>(b)][1];
   });
   return subgroup(ranks, std::move(name));
+}
+
+void Transport::abort(const std::string& reason) {
+  const int who = world_ranks()[static_cast<size_t>(rank_)];
+  world()->abort({who, who, concat("rank ", who, " gave up: ", reason)});
 }
 
 }  // namespace weft

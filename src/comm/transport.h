@@ -112,7 +112,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
   virtual std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) = 0;
 
   /// Ends the waits of all ranks of the world with a CommError that says `reason`.
-  virtual void abort(const std::string& reason) = 0;
+  virtual void abort(const std::string& reason);
 
   /// The state shared by the ranks that fail together; null in a simulated world.
   virtual World* world() const { return nullptr; }

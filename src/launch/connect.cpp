@@ -105,10 +105,7 @@ static void let_the_cause_end_first() {
   const WorldFailure failure = connection->shared->failure();
   const int cause = failure.rank >= 0 ? failure.rank : failure.found_by;
   if (cause < 0 || cause == connection->rank || failure.was_late) return;
-  Waiter waiter(0);
-  while (!connection->shared->is_gone(cause) && waiter.waited() < std::chrono::milliseconds(500)) {
-    waiter.pause();
-  }
+  wait_until(0, std::chrono::milliseconds(500), [&] { return connection->shared->is_gone(cause); });
   // Its files are closed; the launcher is told a moment later.
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }

@@ -30,10 +30,6 @@ std::string MessageWork::words() const {
   return message_in_words(call);
 }
 
-std::string MessageWork::title() const {
-  return concat(group().name, ": message ", number(), ": ", words());
-}
-
 SendWork::SendWork(MemoryTransport& transport, const Collective& call)
     : MessageWork(transport, call),
       showing_(group(), rank(), 0),
@@ -113,11 +109,7 @@ bool RecvWork::advance() {
   if (fits) copy_elements(piece_, piece_.recv, letter->data, count_);
   const uint64_t taken = letter->stage.load(std::memory_order_relaxed);
   letter->stage.store(taken - Letter::kTaken + Letter::kReceived, std::memory_order_release);
-  if (!fits) {
-    fail_with(
-        concat(title(), ": ", group().rank_in_words(other_), " sent (", dtype, ", [", sent, "])"),
-        other_);
-  }
+  if (!fits) fail_message(other_, dtype, sent);
   const int64_t bytes = count_ * static_cast<int64_t>(size_of(piece_.dtype));
   transport_.add_received(bytes);
   flight().received(bytes);

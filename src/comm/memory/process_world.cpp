@@ -50,17 +50,14 @@ struct alignas(64) GroupHead {
 class SegmentLock {
  public:
   SegmentLock(WorldSegment& segment, const World& world) : segment_(segment) {
-    Waiter waiter(world.spins());
-    while (segment_.lock.exchange(1, std::memory_order_acquire) != 0) {
-      if (!waiter.pause()) continue;
-      if (world.is_aborted()) {
-        const WorldFailure failure = world.failure();
-        throw CommError(concat("subgroup: given up: ", failure.text), failure.rank, "subgroup", 0);
-      }
-      if (waiter.waited() > world.deadline()) {
-        throw CommError("world: the table of groups stayed locked; a rank died with it", -1,
-                        "subgroup", 0);
-      }
+    const bool is_held = wait_until(world.spins(), world.deadline(), [&] {
+      if (segment_.lock.exchange(1, std::memory_order_acquire) == 0) return true;
+      if (world.is_aborted()) throw world.echo("subgroup", "subgroup", 0);
+      return false;
+    });
+    if (!is_held) {
+      throw CommError("world: the table of groups stayed locked; a rank died with it", -1,
+                      "subgroup", 0);
     }
   }
   ~SegmentLock() { segment_.lock.store(0, std::memory_order_release); }
@@ -216,7 +213,8 @@ std::shared_ptr<MemoryGroup> ProcessWorld::group(const std::vector<int64_t>& key
   std::byte* data = memory_->data() + made.offset + sizeof(GroupHead);
   const std::shared_ptr<std::byte> memory(
       data, [keep = memory_, bytes](std::byte* at) { leave_group(at, bytes); });
-  return std::make_shared<MemoryGroup>(shared_from_this(), made.id, members, name, memory, &heap_);
+  return std::make_shared<MemoryGroup>(
+      shared_from_this(), Members{static_cast<uint64_t>(made.id), members, name}, memory, &heap_);
 }
 
 }  // namespace weft

@@ -45,7 +45,7 @@ static std::shared_ptr<std::byte> zeros(size_t bytes) {
 std::shared_ptr<MemoryGroup> ThreadsWorld::make_group(const std::vector<int>& members,
                                                       const std::string& name) {
   const size_t bytes = MemoryGroup::bytes_for(static_cast<int>(members.size()));
-  return std::make_shared<MemoryGroup>(shared_from_this(), next_group_++, members, name,
+  return std::make_shared<MemoryGroup>(shared_from_this(), Members{next_group_++, members, name},
                                        zeros(bytes));
 }
 

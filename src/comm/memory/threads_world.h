@@ -55,7 +55,7 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
   std::exception_ptr cause_;
   std::chrono::steady_clock::time_point failed_at_;
   std::map<std::vector<int64_t>, GroupEntry> groups_;
-  int64_t next_group_ = 0;
+  uint64_t next_group_ = 0;
 };
 
 }  // namespace weft

@@ -70,12 +70,6 @@ void MpiEngine::add_work() {
   if (asleep_) changed_.notify_all();
 }
 
-bool MpiEngine::advance(const MpiWork& work) {
-  const Lock lock(mutex_);
-  if (!work.is_done()) poll();
-  return work.is_done();
-}
-
 void MpiEngine::run() {
   Lock lock(mutex_);
   while (!stopping_) {
@@ -223,11 +217,6 @@ std::vector<MpiEngine::Partial>& MpiEngine::bootstrap(uint64_t round) {
   return parts;
 }
 
-static void sleep_between_looks(std::chrono::steady_clock::duration waited) {
-  const auto longest = std::chrono::milliseconds(1);
-  std::this_thread::sleep_for(std::min<std::chrono::steady_clock::duration>(waited / 32, longest));
-}
-
 std::vector<std::string> MpiEngine::all_gather(std::string_view own,
                                                std::chrono::milliseconds deadline) {
   uint64_t round = 0;
@@ -249,30 +238,25 @@ std::vector<std::string> MpiEngine::all_gather(std::string_view own,
       sent += part.size();
     } while (sent < own.size());
   }
-  const auto begin = std::chrono::steady_clock::now();
-  while (true) {
-    const auto waited = std::chrono::steady_clock::now() - begin;
-    {
-      const Lock lock(mutex_);
-      poll();
-      std::vector<Partial>& parts = bootstrap(round);
-      const auto is_whole = [](const Partial& part) {
-        return part.bytes == static_cast<int64_t>(part.text.size());
-      };
-      if (std::all_of(parts.begin(), parts.end(), is_whole)) {
-        std::vector<std::string> texts;
-        for (Partial& part : parts) texts.push_back(std::move(part.text));
-        bootstraps_.erase(round);
-        return texts;
-      }
-      if (waited > deadline) check_bootstrap(parts, deadline);
+  std::vector<std::string> texts;
+  const bool has_all = wait_until(0, deadline, [&] {
+    const Lock lock(mutex_);
+    poll();
+    std::vector<Partial>& parts = bootstrap(round);
+    for (const Partial& part : parts) {
+      if (part.bytes != static_cast<int64_t>(part.text.size())) return false;
     }
-    sleep_between_looks(waited);
-  }
+    for (Partial& part : parts) texts.push_back(std::move(part.text));
+    bootstraps_.erase(round);
+    return true;
+  });
+  if (!has_all) fail_late(round, deadline);
+  return texts;
 }
 
-void MpiEngine::check_bootstrap(const std::vector<Partial>& parts,
-                                std::chrono::milliseconds deadline) {
+void MpiEngine::fail_late(uint64_t round, std::chrono::milliseconds deadline) {
+  const Lock lock(mutex_);
+  const std::vector<Partial>& parts = bootstrap(round);
   std::string missing;
   int first = -1;
   for (int r = 0; r < size_; ++r) {
@@ -311,14 +295,13 @@ void MpiEngine::end() {
     }
   }
   // No deadline: nothing waits for this rank, and others may still have much to do.
-  const auto begin = std::chrono::steady_clock::now();
-  for (bool over = false; !over;) {
-    sleep_between_looks(std::chrono::steady_clock::now() - begin);
+  wait_until(0, std::chrono::nanoseconds::max(), [&] {
     const Lock lock(mutex_);
     poll();
-    over = silent_ || (all_have_ended() && mail_->all_left());
+    const bool is_over = silent_ || (all_have_ended() && mail_->all_left());
     look_for_the_dead();
-  }
+    return is_over;
+  });
   stop_thread();
   termination_.reset();
   if (silent_) return std::this_thread::sleep_for(kLinger);

@@ -65,8 +65,6 @@ class MpiEngine {
    private:
     MpiEngine& engine_;
   };
-  /// Advances all works; returns true when `work` is done. Takes the lock.
-  bool advance(const MpiWork& work);
   /// True while large data is in transit.
   bool is_moving() const { return moving_.load(std::memory_order_relaxed); }
   /// The caller of this and all following functions holds the lock. Advances all works.
@@ -100,7 +98,7 @@ class MpiEngine {
   void take_failure(const MpiHeader& header, MpiPayload payload);
   void tell_failure();
   std::vector<Partial>& bootstrap(uint64_t round);
-  void check_bootstrap(const std::vector<Partial>& parts, std::chrono::milliseconds deadline);
+  [[noreturn]] void fail_late(uint64_t round, std::chrono::milliseconds deadline);
   bool all_have_ended() const;
   void look_for_the_dead();
   void stop_thread();

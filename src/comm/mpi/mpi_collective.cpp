@@ -76,14 +76,7 @@ void MpiCollective::compare_signatures() {
   // All ranks compare with the first rank, so that all report the same error.
   const Signature& first = peer(0).signature;
   for (int r = 1; r < size(); ++r) {
-    const Signature& second = peer(r).signature;
-    if (second.hash == first.hash) continue;
-    const std::string words = in_words(first);
-    const std::string other = in_words(second);
-    fail_with(concat(prefix(), group().rank_in_words(0), " called ", words, " but ",
-                     group().rank_in_words(r), " called ", other,
-                     words == other ? " with other contents" : ""),
-              r);
+    if (peer(r).signature.hash != first.hash) fail_unequal(first, r, peer(r).signature);
   }
 }
 
@@ -94,9 +87,8 @@ void MpiCollective::compare_counts() {
         is_other(r) ? peer(r).elements : stored_.call().pieces[0].counts[static_cast<size_t>(r)];
     const int64_t expected = stored_.call().recv_counts[static_cast<size_t>(r)];
     if (sent == expected) continue;
-    fail_with(concat(title(), ": ", group().rank_in_words(r), " sends ", sent, " elements to rank ",
-                     rank(), ", which expects ", expected),
-              r);
+    fail_with(
+        concat(title(), ": ", group().in_words(r), counts_in_words(sent, rank(), expected)), r);
   }
 }
 
@@ -157,25 +149,15 @@ void MpiCollective::leave() noexcept {
   engine().routing().leave({MpiAddress::Kind::collective, group().id, number(), 0}, *this);
 }
 
-std::vector<int> MpiCollective::silent() const {
+std::vector<int> MpiCollective::late() const {
   std::vector<int> ranks;
   for (int r = 0; r < size(); ++r) {
-    if (is_other(r) && !peer(r).came) ranks.push_back(r);
-  }
-  return ranks;
-}
-
-std::vector<int> MpiCollective::slow() const {
-  std::vector<int> ranks;
-  for (int r = 0; r < size() && begun_; ++r) {
     if (!is_other(r)) continue;
-    if (peer(r).owes_results || !streams_.is_done_with(group().world_rank(r))) ranks.push_back(r);
+    const bool is_done = begun_ ? !peer(r).owes_results && streams_.is_done_with(group().world_rank(r))
+                                : peer(r).came;
+    if (!is_done) ranks.push_back(r);
   }
   return ranks;
-}
-
-std::string MpiCollective::prefix() const {
-  return concat(group().name, ": collective ", number(), ": ");
 }
 
 }  // namespace weft

@@ -11,11 +11,6 @@
 
 namespace weft {
 
-std::string MpiGroup::rank_in_words(int rank) const {
-  if (id == 0) return concat("rank ", rank);
-  return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
-}
-
 MpiTransport::MpiTransport(std::shared_ptr<MpiEngine> engine, MpiGroup group, int rank,
                            std::vector<int> hosts)
     : Transport(rank, static_cast<int>(group.world_ranks.size()), group.name),
@@ -88,8 +83,7 @@ std::shared_ptr<Transport> MpiTransport::subgroup(std::span<const int> ranks, st
 }
 
 void MpiTransport::abort(const std::string& reason) {
-  const int who = group_.world_rank(rank_);
-  engine_->world().abort({who, who, concat("rank ", who, " gave up: ", reason)});
+  Transport::abort(reason);
   const MpiEngine::Lock lock = engine_->lock();
   engine_->poll();  // notifies the other processes
 }
