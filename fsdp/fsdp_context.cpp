@@ -2,13 +2,13 @@
 #include "fsdp/fsdp_state.h"
 
 #include <algorithm>
-#include <iostream>
 
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/graph.h"
 #include "weft/trace.h"
+#include "weft/warnings.h"
 
 namespace weft::fsdp {
 
@@ -160,8 +160,8 @@ void FsdpContext::follow(const StepEvent& event) {
     }
     recording.diverged = true;
     if (!event.group->is_first_rank()) return;
-    std::cerr << concat("fully_shard: ", event.group->title(), " ran in a different order than in ",
-                        "the previous step; this step runs without prefetch\n");
+    warn("fully_shard: ", event.group->title(),
+         " ran in a different order than in the previous step; this step runs without prefetch");
   }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <iostream>
 
 #include "fsdp/fsdp_state.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
+#include "weft/warnings.h"
 
 namespace weft {
 
@@ -68,8 +68,8 @@ static void adopt(const FsdpStates& below, const NamedParameter& named, FsdpStat
     moved = true;
   }
   if (moved && state.group()->is_first_rank()) {
-    std::cerr << concat("fully_shard: parameter ", named.names[0], " is also ", named.names[1],
-                        ", so it is sharded with their common ancestor\n");
+    warn("fully_shard: parameter ", named.names[0], " is also ", named.names[1],
+         ", so it is sharded with their common ancestor");
   }
   state.adopt(named);
 }

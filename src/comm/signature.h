@@ -26,6 +26,7 @@ struct Signature {
   std::array<int64_t, 8> shown{};
   std::array<char, 80> words{};
 };
+static_assert(sizeof(Signature) % sizeof(uint64_t) == 0);
 
 /// Fills `into`; fields that this kind of call does not use keep their values.
 void sign(const Collective& call, Signature& into);

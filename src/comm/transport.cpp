@@ -29,6 +29,20 @@ std::shared_ptr<Transport> Transport::split(int color, int key, std::string name
   return subgroup(ranks, std::move(name));
 }
 
+void Transport::exchange(const Exchange&, ExchangeReader&) {
+  fail("exchange: the ranks of ", name_, " do not see each other's memory");
+}
+
+Work Transport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
+  exchange(call, *reader);
+  return {};
+}
+
+int Transport::index_among(std::span<const int> ranks) const {
+  const auto own = std::find(ranks.begin(), ranks.end(), rank_);
+  return own == ranks.end() ? -1 : static_cast<int>(own - ranks.begin());
+}
+
 void Transport::abort(const std::string& reason) {
   const int who = world_ranks()[static_cast<size_t>(rank_)];
   world()->abort({who, who, concat("rank ", who, " gave up: ", reason)});

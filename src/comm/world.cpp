@@ -58,6 +58,15 @@ void World::await_abort() {
   state_.aborted.store(1, std::memory_order_seq_cst);
 }
 
+static std::atomic<void (*)(const std::string&)> process_end{nullptr};
+
+void end_process_by(void (*end)(const std::string& why)) { process_end = end; }
+
+void end_process(const std::string& why) {
+  if (const auto end = process_end.load()) end(why);
+  std::terminate();
+}
+
 std::string text_of(const std::exception_ptr& cause) {
   try {
     std::rethrow_exception(cause);

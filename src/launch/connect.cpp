@@ -23,7 +23,6 @@
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
 #include "weft/extend/end_on_thread.h"
 #include "weft/ranks.h"
 #include "weft/storage.h"
@@ -211,7 +210,7 @@ Communicator connect(const RunOptions& options) {
     return connection->world;
   }
   check_options("connect", options);
-  open_standard_descriptors();
+  prepare_process();
   connection = new_connection(options).release();
   become_rank(Context::current(), threads_here(options), options);
   Context::current().flight = new_flight_record(connection->rank, connection->world.size());

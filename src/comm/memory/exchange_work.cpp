@@ -3,7 +3,6 @@
 
 #include "src/comm/check.h"
 #include "src/comm/read_collective.h"
-#include "weft/context.h"
 
 namespace weft {
 
@@ -44,9 +43,7 @@ void ExchangeWork::publish(const Call& call) {
   // In an aborted world nothing is posted: this call would fail, and other ranks may still read
   // what the slot holds of an earlier call.
   if (!group().world->is_aborted()) post(showing_.show(call));
-  if (FlightRecord* record = Context::current().flight.get()) {
-    flight() = record->begin(group().name, slot_.signature, sequence());
-  }
+  record(slot_.signature);
 }
 
 void ExchangeWork::post(const void* shown) {
@@ -156,8 +153,7 @@ int64_t ExchangeWork::read_peers(int phase) {
     return bytes;
   } catch (const PeerMismatch& mismatch) {
     slot_.reading.store(0, std::memory_order_release);
-    fail_with(concat(title(), ": ", group().in_words(mismatch.rank), mismatch.text),
-              mismatch.rank);
+    fail_with(concat(title(), ": ", group().in_words(mismatch.rank), mismatch.text), mismatch.rank);
   } catch (...) {
     slot_.reading.store(0, std::memory_order_release);
     throw;

@@ -109,14 +109,13 @@ Work MemoryTransport::start_exchange(const Exchange& call, std::unique_ptr<Excha
 std::shared_ptr<Transport> MemoryTransport::subgroup(std::span<const int> ranks, std::string name) {
   std::vector<int64_t> key{static_cast<int64_t>(group_->id)};
   std::vector<int> members;
-  int own = -1;
   for (const int rank : ranks) {
-    if (rank == rank_) own = static_cast<int>(members.size());
     members.push_back(group_->world_rank(rank));
     key.push_back(rank);
   }
   key.push_back(subgroups_[key]++);
-  return std::make_shared<MemoryTransport>(group_->world->group(key, members, name), own);
+  return std::make_shared<MemoryTransport>(group_->world->group(key, members, name),
+                                           index_among(ranks));
 }
 
 }  // namespace weft

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "src/comm/read_collective.h"
-#include "weft/context.h"
 
 namespace weft {
 
@@ -17,9 +16,7 @@ MessageWork::MessageWork(MemoryTransport& transport, const Collective& call)
       count_(call.pieces[0].counts[0]),
       kind_(call.kind),
       keep_(transport.shared_from_this()) {
-  if (FlightRecord* record = Context::current().flight.get()) {
-    flight() = record->begin_message(group().name, call, number());
-  }
+  record_message(call);
 }
 
 std::string MessageWork::words() const {

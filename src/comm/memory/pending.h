@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/comm/memory/memory_group.h"
-#include "src/comm/waitable.h"
+#include "src/comm/wait/waitable.h"
 
 namespace weft {
 

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "src/comm/memory/memory_transport.h"
@@ -123,11 +121,8 @@ std::shared_ptr<Transport> ProcessWorld::world_end() {
 }
 
 void ProcessWorld::is_stuck(int rank) const {
-  std::fprintf(stderr,
-               "weft: rank %d ends, because rank %d still reads its memory %lld ms after: %s\n",
-               rank_, rank, static_cast<long long>(patience().count()), failure().text.c_str());
-  std::fflush(stderr);
-  std::_Exit(1);
+  end_process(concat("rank ", rank_, " ends, because rank ", rank, " still reads its memory ",
+                     patience().count(), " ms after: ", failure().text));
 }
 
 bool ProcessWorld::shares_memory(std::span<const int> ranks) const {

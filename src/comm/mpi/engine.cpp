@@ -144,7 +144,7 @@ void MpiEngine::poll() noexcept {
 void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
   switch (header.topic) {
     case MpiTopic::bootstrap: {
-      Partial& part = bootstrap(header.sequence)[static_cast<size_t>(from)];
+      Bootstrap& part = bootstrap(header.sequence)[static_cast<size_t>(from)];
       part.bytes = header.elements;
       part.text.append(reinterpret_cast<const char*>(payload.data()), payload.size());
       return;
@@ -192,17 +192,9 @@ void MpiEngine::send(int to, const MpiHeader& header, MpiPayload words, const Mp
   if (!silent_) mail_->send(to, header, words, data);
 }
 
-void MpiEngine::send_bulk(const MpiSegment& segment, int to, int tag, MpiWork& owner,
-                          uint64_t token) {
+void MpiEngine::transfer(const MpiTransfer& transfer, MpiWork& owner, uint64_t token) {
   if (silent_) return;
-  bulk_->send(segment, to, tag, owner, token);
-  moving_.store(true, std::memory_order_relaxed);
-}
-
-void MpiEngine::receive_bulk(const MpiSegment& segment, int from, int tag, MpiWork& owner,
-                             uint64_t token) {
-  if (silent_) return;
-  bulk_->receive(segment, from, tag, owner, token);
+  bulk_->start(transfer, owner, token);
   moving_.store(true, std::memory_order_relaxed);
 }
 
@@ -211,8 +203,8 @@ int MpiEngine::new_tags() {
   return (next_tag_ += 2) - 2;
 }
 
-std::vector<MpiEngine::Partial>& MpiEngine::bootstrap(uint64_t round) {
-  std::vector<Partial>& parts = bootstraps_[round];
+std::vector<MpiEngine::Bootstrap>& MpiEngine::bootstrap(uint64_t round) {
+  std::vector<Bootstrap>& parts = bootstraps_[round];
   parts.resize(static_cast<size_t>(size_));
   return parts;
 }
@@ -242,11 +234,11 @@ std::vector<std::string> MpiEngine::all_gather(std::string_view own,
   const bool has_all = wait_until(0, deadline, [&] {
     const Lock lock(mutex_);
     poll();
-    std::vector<Partial>& parts = bootstrap(round);
-    for (const Partial& part : parts) {
+    std::vector<Bootstrap>& parts = bootstrap(round);
+    for (const Bootstrap& part : parts) {
       if (part.bytes != static_cast<int64_t>(part.text.size())) return false;
     }
-    for (Partial& part : parts) texts.push_back(std::move(part.text));
+    for (Bootstrap& part : parts) texts.push_back(std::move(part.text));
     bootstraps_.erase(round);
     return true;
   });
@@ -256,7 +248,7 @@ std::vector<std::string> MpiEngine::all_gather(std::string_view own,
 
 void MpiEngine::fail_late(uint64_t round, std::chrono::milliseconds deadline) {
   const Lock lock(mutex_);
-  const std::vector<Partial>& parts = bootstrap(round);
+  const std::vector<Bootstrap>& parts = bootstrap(round);
   std::string missing;
   int first = -1;
   for (int r = 0; r < size_; ++r) {

@@ -6,7 +6,6 @@
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/parts.h"
 #include "src/comm/signature.h"
-#include "weft/context.h"
 
 namespace weft {
 
@@ -17,9 +16,7 @@ MpiMessage::MpiMessage(MpiTransport& transport, const Collective& call, uint64_t
       count_(call.pieces[0].counts[0]) {
   piece_.counts = {&count_, 1};
   call_.pieces = {&piece_, 1};
-  if (FlightRecord* record = Context::current().flight.get()) {
-    flight() = record->begin_message(group().name, call_, number);
-  }
+  record_message(call_);
 }
 
 void MpiMessage::stream(bool sends, int tag) {

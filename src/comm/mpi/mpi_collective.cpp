@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "src/comm/mpi/engine.h"
-#include "weft/context.h"
+#include "src/comm/received.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -16,9 +16,7 @@ MpiCollective::MpiCollective(MpiTransport& transport, const Collective& call, ui
       peers_(static_cast<size_t>(transport.size())) {
   sign(stored_.call(), signature_);
   if (parts_.reduces()) own_ranges_ = parts_.ranges(transport.rank());
-  if (FlightRecord* record = Context::current().flight.get()) {
-    flight() = record->begin(group().name, signature_, number());
-  }
+  record(signature_);
 }
 
 void MpiCollective::post() {
@@ -64,7 +62,7 @@ void MpiCollective::begin() {
   if (stored_.call().kind == CollectiveKind::all_to_all) compare_counts();
   begun_ = true;
   flight().started();
-  add_received(parts_.received_bytes());
+  add_received(received_bytes(stored_.call(), rank(), size()));
   if (!parts_.reduces()) copy_own_parts();
   for (int step = 1; step < size(); ++step) move_parts((rank() + step) % size());
   if (parts_.reduces()) begin_reduction();
@@ -87,8 +85,8 @@ void MpiCollective::compare_counts() {
         is_other(r) ? peer(r).elements : stored_.call().pieces[0].counts[static_cast<size_t>(r)];
     const int64_t expected = stored_.call().recv_counts[static_cast<size_t>(r)];
     if (sent == expected) continue;
-    fail_with(
-        concat(title(), ": ", group().in_words(r), counts_in_words(sent, rank(), expected)), r);
+    fail_with(concat(title(), ": ", group().in_words(r), counts_in_words(sent, rank(), expected)),
+              r);
   }
 }
 
@@ -153,8 +151,9 @@ std::vector<int> MpiCollective::late() const {
   std::vector<int> ranks;
   for (int r = 0; r < size(); ++r) {
     if (!is_other(r)) continue;
-    const bool is_done = begun_ ? !peer(r).owes_results && streams_.is_done_with(group().world_rank(r))
-                                : peer(r).came;
+    const bool is_done = begun_
+                             ? !peer(r).owes_results && streams_.is_done_with(group().world_rank(r))
+                             : peer(r).came;
     if (!is_done) ranks.push_back(r);
   }
   return ranks;

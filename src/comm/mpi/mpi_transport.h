@@ -25,9 +25,6 @@ class MpiTransport final : public Transport {
   int host_of(int rank) const override { return hosts_[static_cast<size_t>(rank)]; }
   bool in_memory(DeviceKind) const override { return false; }
   Work start(const Collective& call) override;
-  /// Not supported: throws std::invalid_argument.
-  void exchange(const Exchange& call, ExchangeReader& reader) override;
-  Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
   void abort(const std::string& reason) override;
   World* world() const override;

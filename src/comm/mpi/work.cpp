@@ -87,7 +87,8 @@ std::string MpiWork::departure(int rank) const {
   const MpiEngine::Lock lock = engine().lock();
   if (has_begun()) return "";
   // Its messages arrive before its end message, or soon after its process has exited.
-  if (waited() > kLongestWay && world().is_gone(world_rank)) return world().end_in_words(world_rank);
+  if (waited() > kLongestWay && world().is_gone(world_rank))
+    return world().end_in_words(world_rank);
   return engine().has_ended(world_rank) ? "ended" : "";
 }
 

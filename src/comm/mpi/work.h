@@ -8,7 +8,7 @@
 
 #include "src/comm/mpi/mpi_transport.h"
 #include "src/comm/mpi/routing.h"
-#include "src/comm/waitable.h"
+#include "src/comm/wait/waitable.h"
 
 namespace weft {
 

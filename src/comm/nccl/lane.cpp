@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "src/comm/waitable.h"
+#include "src/comm/wait/waitable.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/staging.h"
 
@@ -128,9 +128,9 @@ void NcclLane::queue(const NcclCallName& call, std::span<const nccl::Move> moves
   await(call);
 }
 
-void NcclLane::queued(const std::shared_ptr<void>& event) {
+void NcclLane::queued(const Event& event) {
   const std::lock_guard lock(mutex_);
-  for (auto call = under_way_.rbegin(); call != under_way_.rend() && !call->event; ++call) {
+  for (auto call = under_way_.rbegin(); call != under_way_.rend() && call->event.empty(); ++call) {
     call->event = event;
   }
 }
@@ -191,7 +191,7 @@ void NcclLane::look() noexcept {
 void NcclLane::look_at_front(Clock::time_point now) {
   while (!under_way_.empty()) {
     const UnderWay& front = under_way_.front();
-    if (front.event && cuda::event_done(front.event.get())) {
+    if (!front.event.empty() && front.event.is_reached()) {
       pass(now);
       continue;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/waitable.h"
+#include "src/comm/wait/waitable.h"
 
 #include <algorithm>
 
@@ -186,9 +186,8 @@ void Waitable::throw_echo() const {
 }
 
 void Waitable::fail_with(const std::string& text, int at_fault, bool was_late) const {
-  throw world_.failed(
-      {members_.world_rank(rank_), members_.world_rank(at_fault), text, was_late}, words(),
-      number());
+  throw world_.failed({members_.world_rank(rank_), members_.world_rank(at_fault), text, was_late},
+                      words(), number());
 }
 
 void Waitable::fail_unequal(const Signature& first, int rank, const Signature& other) const {

@@ -10,6 +10,7 @@
 #include "src/comm/waiter.h"
 #include "src/comm/work_state.h"
 #include "src/comm/world.h"
+#include "weft/context.h"
 
 namespace weft {
 
@@ -68,6 +69,18 @@ class Waitable : public Work::State {
   [[noreturn]] void fail_unequal(const Signature& first, int rank, const Signature& other) const;
   /// Fails because `rank` sent a message of another dtype or size.
   [[noreturn]] void fail_message(int rank, DType dtype, int64_t count) const;
+
+  /// Adds the call to the rank's flight record, if it keeps one.
+  void record(const Signature& call) {
+    if (FlightRecord* kept = Context::current().flight.get()) {
+      flight_ = kept->begin(members_.name, call, number());
+    }
+  }
+  void record_message(const Collective& call) {
+    if (FlightRecord* kept = Context::current().flight.get()) {
+      flight_ = kept->begin_message(members_.name, call, number());
+    }
+  }
 
   World& world() const { return world_; }
   int rank() const { return rank_; }
