@@ -62,9 +62,9 @@ static std::atomic<void (*)(const std::string&)> process_end{nullptr};
 
 void end_process_by(void (*end)(const std::string& why)) { process_end = end; }
 
-void end_process(const std::string& why) {
+void end_process(const std::string& why) noexcept {
   if (const auto end = process_end.load()) end(why);
-  std::terminate();
+  throw_runtime_error(why);  // ends the process, and the system's handler prints the text
 }
 
 std::string text_of(const std::exception_ptr& cause) {

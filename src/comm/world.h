@@ -158,7 +158,7 @@ class World {
 /// Sets how this process ends when one of its threads cannot be stopped: `end` reports why, and
 /// does not return.
 void end_process_by(void (*end)(const std::string& why));
-[[noreturn]] void end_process(const std::string& why);
+[[noreturn]] void end_process(const std::string& why) noexcept;
 
 /// The message of an exception.
 std::string text_of(const std::exception_ptr& cause);

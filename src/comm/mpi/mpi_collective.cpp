@@ -98,14 +98,13 @@ void MpiCollective::copy_own_parts() {
   read_collective({stored_.call(), rank(), 0, published});
 }
 
-void MpiCollective::add_stream(bool sends, int r, int tag, MpiSegments segments) {
-  const size_t all = segments.size();
+void MpiCollective::add_stream(bool sends, int r, int tag, MpiSegments segments, size_t allowed) {
   streams_.add(engine(), *this,
                {.sends = sends,
                 .peer = group().world_rank(r),
                 .tag = tag,
                 .segments = std::move(segments),
-                .allowed = all});
+                .allowed = allowed});
 }
 
 void copy_to_segments(const std::vector<std::byte>& data, const MpiSegments& segments) {

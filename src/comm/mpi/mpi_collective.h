@@ -48,7 +48,8 @@ class MpiCollective final : public MpiWork {
   void compare_counts();
   void copy_own_parts();
   void move_parts(int r);
-  void add_stream(bool sends, int r, int tag, MpiSegments segments);
+  /// Only the first `allowed` segments may be posted at first.
+  void add_stream(bool sends, int r, int tag, MpiSegments segments, size_t allowed = SIZE_MAX);
 
   void begin_reduction();
   void await_blocks();

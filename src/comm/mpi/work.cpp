@@ -92,6 +92,12 @@ std::string MpiWork::departure(int rank) const {
   return engine().has_ended(world_rank) ? "ended" : "";
 }
 
+/// A rank that has called may end before its transfers have arrived here.
+bool MpiWork::heeds_departures() const {
+  const MpiEngine::Lock lock = engine().lock();
+  return !has_begun();
+}
+
 std::chrono::milliseconds MpiWork::grace(const std::vector<int>&) const {
   return std::min<std::chrono::milliseconds>(world().deadline() / 4, kOthersFirst);
 }

@@ -60,6 +60,7 @@ class MpiWork : public Waitable {
   std::vector<int> missing() const final;
   const char* missed(int) const final { return has_begun() ? "finish it" : uncalled(); }
   std::string departure(int rank) const final;
+  bool heeds_departures() const final;
   std::chrono::milliseconds grace(const std::vector<int>& ranks) const final;
   void retreat() noexcept final;
 

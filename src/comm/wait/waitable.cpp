@@ -19,6 +19,7 @@ Waitable::Waitable(World& world, const Members& group, int rank, uint64_t sequen
       exceptions_(std::uncaught_exceptions()) {}
 
 void Waitable::link() noexcept {
+  linked_ = true;
   next_ = linked_first;
   if (next_) next_->previous_ = this;
   linked_first = this;
@@ -110,7 +111,7 @@ void Waitable::advance_linked(const Waitable* except) noexcept {
 void Waitable::look_around() {
   try {
     world_.is_waiting(members_.world_rank(rank_));
-    if (waiter_.shares_core()) world_.keep_apart(members_.world_rank(rank_));
+    if (linked_ && waiter_.shares_core()) world_.keep_apart(members_.world_rank(rank_));
     // Calls that completed on the failing rank complete here, too: they precede the failure.
     if (world_.is_aborted() && !(done_ = advance())) throw_echo();
     if (!done_) check_missing_ranks();
@@ -121,6 +122,8 @@ void Waitable::look_around() {
 }
 
 void Waitable::check_missing_ranks() {
+  const std::chrono::milliseconds deadline = world_.deadline();
+  if (waited() <= deadline && !heeds_departures()) return;
   const std::vector<int> ranks = missing();
   for (const int rank : ranks) {
     const std::string gone = departure(rank);
@@ -134,7 +137,6 @@ void Waitable::check_missing_ranks() {
         concat(title(), ": ", members_.in_words(rank), " ", gone, " and did not ", missed(rank)),
         rank);
   }
-  const std::chrono::milliseconds deadline = world_.deadline();
   if (ranks.empty() || waited() <= deadline || waited() <= deadline + grace(ranks)) return;
   fail_with(concat(title(), ": ", in_words(ranks, concat(" within ", deadline.count(), " ms"))),
             ranks.front(), true);

@@ -47,6 +47,8 @@ class Waitable : public Work::State {
   virtual const char* missed(int rank) const = 0;
   /// How a missing rank went away ("ended"); empty while it may still come.
   virtual std::string departure(int rank) const;
+  /// False when the missing ranks are only awaited until the deadline, whether they go away or not.
+  virtual bool heeds_departures() const { return true; }
   /// How long after the deadline these missing ranks, or ranks that wait for them, may fail first.
   virtual std::chrono::milliseconds grace(const std::vector<int>& ranks) const;
   /// Returns when no other rank uses this one's memory for this call. Called after an abort.
@@ -111,6 +113,7 @@ class Waitable : public Work::State {
   FlightOperation flight_;
   bool done_ = false;
   bool advancing_ = false;
+  bool linked_ = false;
   int exceptions_;
   std::exception_ptr error_ = {};
   Waitable* previous_ = nullptr;
