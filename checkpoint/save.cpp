@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -17,6 +16,7 @@
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/storage.h"
+#include "weft/warnings.h"
 
 namespace weft {
 
@@ -105,10 +105,6 @@ struct CheckpointSaver::Plans {
   std::set<std::string> known;
 };
 
-static void warn_on_stderr(const std::string& sentence) {
-  std::fprintf(stderr, "weft: %s\n", sentence.c_str());
-}
-
 CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& directory,
                                  const CheckpointOptions& options)
     : world_(world), directory_(directory), options_(options), plans_(std::make_unique<Plans>()) {
@@ -117,7 +113,7 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
   if (!(options.lease_seconds >= 0.001 && options.lease_seconds <= 86400)) {
     fail("checkpoint: lease_seconds is ", options.lease_seconds, ", expected 0.001 to 86400");
   }
-  if (!options_.warn) options_.warn = warn_on_stderr;
+  if (!options_.warn) options_.warn = give_warning;
   const std::chrono::milliseconds lifetime(static_cast<int64_t>(options.lease_seconds * 1000));
   std::set<std::string> earlier;
   std::shared_ptr<const Lease> lease;

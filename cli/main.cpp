@@ -19,6 +19,7 @@
 #include "cli/train_options.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"
+#include "weft/warnings.h"
 
 namespace weft::cli {
 
@@ -92,6 +93,9 @@ static int flushed(int code) {
 
 int main(int argc, char** argv) {
   weft::open_standard_descriptors();
+  weft::set_warning_handler([](const std::string& sentence) {
+    std::cerr << weft::concat("weft: ", weft::escaped(sentence), '\n');
+  });
   weft::cli::note_flags(argc, argv);
   // Asks for flight records; a run that keeps none goes on. `weft run` only passes it on.
   const char* folder = std::getenv("WEFT_FLIGHT");

@@ -194,7 +194,7 @@ RunDescription described(const TrainOptions& options, const LlamaConfig& config,
   const ParallelOptions& parallel = options.parallel;
   const AdamWOptions adamw = adamw_options(options);
   const WarmupCosine schedule = schedule_of(options);
-  const bool deterministic = options.deterministic || reduces_in_rank_order();
+  const bool deterministic = options.deterministic || uses_deterministic_algorithms();
   RunDescription run;
   add_model(config, run);
   const auto allowed = [&](const char* name, auto value) {

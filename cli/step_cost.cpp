@@ -73,7 +73,7 @@ static void use_gathered(ParallelLlama& llama, const ParallelOptions& options) {
 }
 
 /// Adds what the log has, so many times.
-static void add_movements(const MovementLog& log, int64_t times, StepCost& cost) {
+static void add_movements(const OpLog& log, int64_t times, StepCost& cost) {
   for (const Movement& movement : log.movements) {
     for (const MovementStep& step : movement.steps) {
       AxisCost& over = cost_over(cost, step.axes, "activations");
@@ -87,8 +87,7 @@ static void add_movements(const MovementLog& log, int64_t times, StepCost& cost)
 static void add_micro_steps(ParallelLlama& llama, const ParallelOptions& options, StepCost& cost) {
   const TensorOptions integers{DType::i64, meta, llama.rows()};
   const Shape shape{llama.micro_batch(), options.seq};
-  MovementLog movements;
-  WorkLog work;
+  OpLog log;
   reset_peak_memory(DeviceKind::meta);
   {
     PurposeScope purpose(Purpose::activations);
@@ -99,8 +98,8 @@ static void add_micro_steps(ParallelLlama& llama, const ParallelOptions& options
   }
   const auto activations = static_cast<size_t>(Purpose::activations);
   cost.memory[activations] = memory_statistics(DeviceKind::meta).by_purpose[activations].peak;
-  add_movements(movements, options.accumulate, cost);
-  cost.work = work.ops;
+  add_movements(log, options.accumulate, cost);
+  cost.work = log.work;
   for (OpWork& op : cost.work) {
     op.calls *= options.accumulate;
     op.operations *= static_cast<double>(options.accumulate);
@@ -113,9 +112,9 @@ static void add_norm(ParallelLlama& llama, StepCost& cost) {
   const DeviceMesh& mesh = llama.mesh();
   const std::vector<Placement> sums(static_cast<size_t>(mesh.ndim()), Partial());
   const Sharding addends(mesh, Placements(std::span<const Placement>(sums)));
-  MovementLog movements;
+  OpLog log;
   empty({}, {DType::f64, meta, addends}).full_tensor();
-  add_movements(movements, 1, cost);
+  add_movements(log, 1, cost);
 }
 
 /// What FSDP owns and moves, and the optimizer's state.

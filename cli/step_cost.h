@@ -7,8 +7,7 @@
 
 #include "cli/machine.h"
 #include "cli/parallel_llama.h"
-#include "weft/extend/movements.h"
-#include "weft/extend/work_log.h"
+#include "weft/extend/op_log.h"
 #include "weft/fsdp.h"
 #include "weft/storage.h"
 

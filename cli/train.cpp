@@ -62,8 +62,7 @@ class Training {
         device_(device_of_rank(options.device, world.rank())),
         peak_rate_(peak_rate(options, config, device_, world.size())) {
     if (options.deterministic) {
-      reduce_in_rank_order(true);
-      Context::current().deterministic = true;
+      use_deterministic_algorithms(true);
     }
     llama_.shard();
     model_.materialize(device_);

@@ -2,7 +2,6 @@
 #include "fsdp/fsdp_state.h"
 
 #include <algorithm>
-#include <iostream>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/transform.hpp>
@@ -12,6 +11,7 @@
 #include "weft/extend/tape.h"
 #include "weft/graph.h"
 #include "weft/trace.h"
+#include "weft/warnings.h"
 
 namespace weft::fsdp {
 
@@ -159,8 +159,8 @@ void FsdpContext::follow(const StepEvent& event) {
     }
     recording.diverged = true;
     if (!event.group->is_first_rank()) return;
-    std::cerr << concat("fully_shard: ", event.group->title(), " ran in a different order than in ",
-                        "the previous step; this step runs without prefetch\n");
+    warn("fully_shard: ", event.group->title(),
+         " ran in a different order than in the previous step; this step runs without prefetch");
   }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <iostream>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/iota.hpp>
 #include <range/v3/view/transform.hpp>
@@ -11,6 +10,7 @@
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/ops/factories.h"
+#include "weft/warnings.h"
 
 namespace weft {
 
@@ -73,8 +73,8 @@ static void adopt(const FsdpStates& below, const NamedParameter& named, FsdpStat
     moved = true;
   }
   if (moved && state.group()->is_first_rank()) {
-    std::cerr << concat("fully_shard: parameter ", named.names[0], " is also ", named.names[1],
-                        ", so it is sharded with their common ancestor\n");
+    warn("fully_shard: parameter ", named.names[0], " is also ", named.names[1],
+         ", so it is sharded with their common ancestor");
   }
   state.adopt(named);
 }

@@ -10,6 +10,8 @@
 
 namespace weft {
 
+class RouteTable;
+
 /// Counters of a mesh's tables.
 struct MeshStatistics {
   CacheStatistics layouts;
@@ -32,7 +34,7 @@ class MeshBody : public std::enable_shared_from_this<MeshBody> {
   Cache<Layout> layouts;
   Cache<Plan> plans;
   /// The routes of op calls; ops/ stores them here.
-  std::shared_ptr<void> routes;
+  std::shared_ptr<RouteTable> routes;
 
  private:
   std::shared_ptr<MeshGrid> grid_;

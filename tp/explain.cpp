@@ -6,7 +6,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"
-#include "weft/extend/movements.h"
+#include "weft/extend/op_log.h"
 #include "weft/ops/factories.h"
 #include "weft/tensor_parallel.h"
 
@@ -71,7 +71,7 @@ struct LayerText {
 
 }  // namespace
 
-static std::vector<PlannedCollective> collectives_of(const MovementLog& log,
+static std::vector<PlannedCollective> collectives_of(const OpLog& log,
                                                      const tp::NamedModules& modules) {
   std::map<const void*, std::string> paths;
   for (const auto& [path, module] : modules) paths[module] = path;
@@ -92,7 +92,7 @@ std::vector<PlannedCollective> planned_collectives(Module& model,
                                                    const std::function<Tensor()>& loss) {
   const tp::NamedModules modules = model.named_modules();
   WithoutMemory parameters(modules);
-  MovementLog log;
+  OpLog log;
   const Tensor result = loss();
   if (result.device().kind != DeviceKind::meta) {
     fail("explain: the loss is computed on ", result.device(), "; give the model tensors on meta");

@@ -12,7 +12,7 @@
 
 #include "weft/dtype.h"
 #include "weft/export.h"
-#include "weft/placement.h"
+#include "weft/reduce_op.h"
 #include "weft/stream.h"
 
 namespace weft {
@@ -128,13 +128,6 @@ class WEFT_API Communicator {
 /// Throws std::invalid_argument on all ranks, with the text of the first rank that gives one; does
 /// nothing when all texts are empty. Collective: for checks that only some ranks fail.
 WEFT_API void fail_on_all_ranks(const Communicator& ranks, const std::string& mistake);
-
-/// Sets whether ranks that are processes reduce GPU memory by messages instead of NCCL's
-/// reductions: in rank order, with sums of bf16 and f16 in f32. The bits then equal those of ranks
-/// that are threads and do not depend on NCCL; NCCL is faster. Off unless the environment sets
-/// WEFT_NCCL_DETERMINISTIC=1. Must be equal on all ranks of a job.
-WEFT_API void reduce_in_rank_order(bool on);
-WEFT_API bool reduces_in_rank_order();
 
 /// A communicator of `size` ranks of which only `rank` is there: collectives move nothing and cost
 /// nothing but count the bytes that would come; own parts are copied. `ranks_per_host` tells

@@ -10,6 +10,7 @@
 namespace weft {
 
 class FlightRecord;
+struct Engine;
 
 /// Which implicit traffic an op may cause: any, only what moves no bytes, or none at all (an op
 /// whose operands are not laid out for it throws).
@@ -34,15 +35,12 @@ struct WEFT_API Context {
   /// Check, by a collective, what is said to be equal on all ranks (the values given to
   /// distribute).
   bool checks_equality = false;
-  /// The same bits in each run on GPUs too: cuDNN's gradient of attention then adds up in one
-  /// order, which is slower and takes memory. See `reduce_in_rank_order` for what processes add up.
-  bool deterministic = false;
   /// What runs now, by its address: a module in its forward, or in the gradient of it. For reports.
   const void* scope = nullptr;
   /// The rank's last collectives, where something asks for them.
   std::shared_ptr<FlightRecord> flight;
-  /// What the floors above keep for the rank (route tables, caches), by floor.
-  std::shared_ptr<void> ops;
+  /// The state of the ops' engine on the rank.
+  std::shared_ptr<Engine> engine;
 
   static Context& current() {
     Context* context = current_;
@@ -94,6 +92,14 @@ class WEFT_API TrafficScope {
  private:
   Traffic before_;
 };
+
+/// Sets whether GPUs compute the same bits in each run, for this process: cuDNN adds up the
+/// gradient of attention in one order, which takes memory, and ranks that are processes reduce GPU
+/// memory by messages instead of NCCL's reductions, in rank order, with sums of bf16 and f16 in
+/// f32, so that the bits equal those of ranks that are threads. Both are slower. Off unless the
+/// environment sets WEFT_DETERMINISTIC=1. Must be equal on all ranks of a job.
+WEFT_API void use_deterministic_algorithms(bool on);
+WEFT_API bool uses_deterministic_algorithms();
 
 /// Random numbers of the calling rank start again from `seed`; call it with one seed on all ranks.
 WEFT_API void manual_seed(uint64_t seed);

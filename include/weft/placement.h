@@ -10,11 +10,9 @@
 #include <vector>
 
 #include "weft/export.h"
+#include "weft/reduce_op.h"
 
 namespace weft {
-
-/// How values of several ranks are combined. `avg` is the sum divided by the number of ranks.
-enum class ReduceOp : uint8_t { sum, avg, max, min };
 
 /// Each device along the axis holds the whole tensor.
 struct Replicate {
@@ -107,7 +105,5 @@ class WEFT_API Placements {
 
 /// "R", "S(0)", "P(sum)".
 WEFT_API std::ostream& operator<<(std::ostream& out, const Placement& placement);
-WEFT_API std::string_view name_of(ReduceOp op);
-WEFT_API std::ostream& operator<<(std::ostream& out, ReduceOp op);
 
 }  // namespace weft

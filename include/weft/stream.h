@@ -55,6 +55,8 @@ class WEFT_API Event {
   void synchronize() const;
   /// The same for destructors: a device error is reported by its next call instead.
   void synchronize_quietly() const noexcept;
+  /// Returns true when this point is reached.
+  bool is_reached() const;
   bool empty() const { return handle_ == nullptr; }
 
  private:

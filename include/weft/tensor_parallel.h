@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "weft/export.h"
-#include "weft/extend/movements.h"
+#include "weft/extend/op_log.h"
 #include "weft/llama.h"
 #include "weft/mesh.h"
 #include "weft/module.h"

@@ -8,7 +8,6 @@
 #include "ops/engine/op_node.h"
 #include "ops/engine/overlap.h"
 #include "ops/engine/trace_recorder.h"
-#include "ops/engine/work_log.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 
@@ -85,7 +84,7 @@ static void add_fetched(Running& run, const OperandRoute& operand, const Tensor&
     run.fetched.add(Tensor());
     return;
   }
-  if (MovementLog* log = Engine::current().log) [[unlikely]]
+  if (OpLog* log = Engine::current().log) [[unlikely]]
     log_fetch(*log, run.op.spec.name, *operand.used, operand.fetched_bytes);
   Tensor slice = new_tensor(layout_of(Sharding(), operand.box.shape, used.dtype()), run.device);
   if (run.device.kind != DeviceKind::meta) {
@@ -145,7 +144,7 @@ static void return_writes(Running& run) {
 static void compute(Running& run) {
   if (run.device.kind != DeviceKind::meta) {
     run.op.spec.forward(Call(run.call));
-  } else if (WorkLog* log = Engine::current().work) {
+  } else if (OpLog* log = Engine::current().log) {
     log_work(*log, run.op, run.route, run.call);
   }
 }

@@ -8,15 +8,15 @@ namespace weft {
 
 static Engine& made_engine(Context& context) {
   auto engine = std::make_shared<Engine>();
-  context.ops = engine;
+  context.engine = engine;
   return *engine;
 }
 
 Engine& Engine::current() {
   Context& context = Context::current();
-  if (!context.ops) [[unlikely]]
+  if (!context.engine) [[unlikely]]
     return made_engine(context);
-  return *static_cast<Engine*>(context.ops.get());
+  return *context.engine;
 }
 
 const EngineStatistics& engine_statistics() { return Engine::current().statistics; }
@@ -52,7 +52,7 @@ void count_implicit(const std::string& what, int64_t bytes) {
 }
 
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& what) {
-  if (MovementLog* log = Engine::current().log) [[unlikely]]
+  if (OpLog* log = Engine::current().log) [[unlikely]]
     log_plan(*log, what, *plan);
   const TensorBody& body = *tensor.body();
   if (std::optional<Box> part = local_part(*plan)) {

@@ -7,12 +7,13 @@
 #include "mesh/plan.h"
 #include "ops/engine/route.h"
 #include "weft/autograd.h"
-#include "weft/extend/movements.h"
-#include "weft/extend/work_log.h"
+#include "weft/extend/op_log.h"
 
 namespace weft {
 
 class TraceRecorder;
+struct CallBody;
+struct OpBody;
 
 /// The engine's state on one rank.
 struct Engine {
@@ -22,8 +23,7 @@ struct Engine {
     int64_t bytes = 0;
   };
   std::map<std::string, Moved> implicit;
-  MovementLog* log = nullptr;
-  WorkLog* work = nullptr;
+  OpLog* log = nullptr;
   TraceRecorder* trace = nullptr;
   /// Routes of calls without a mesh.
   RouteTable local_routes;
@@ -37,8 +37,10 @@ Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan,
                 const std::string& what = "redistribute");
 
 /// Adds a redistribution to the log if it crosses ranks: a plan, or a fetch of `bytes` from `from`.
-void log_plan(MovementLog& log, const std::string& what, const Plan& plan);
-void log_fetch(MovementLog& log, const std::string& what, const Layout& from, int64_t bytes);
+void log_plan(OpLog& log, const std::string& what, const Plan& plan);
+void log_fetch(OpLog& log, const std::string& what, const Layout& from, int64_t bytes);
+/// Adds a call that is not executed.
+void log_work(OpLog& log, const OpBody& op, const Route& route, const CallBody& call);
 
 /// Throws when the context's traffic policy forbids the movement. `what` names the op.
 void check_policy(const std::string& what, bool moves, bool communicates);

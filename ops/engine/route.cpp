@@ -8,11 +8,39 @@
 #include "ops/engine/fetch.h"
 #include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
-#include "ops/engine/work_log.h"
 #include "weft/error.h"
 #include "weft/extend/pattern.h"
 
 namespace weft {
+
+/// Reduces the sizes of factors to those that this part shows.
+static void see_factors(std::span<const Binding::BoundDim> dims, const Shape& local,
+                        std::vector<int64_t>& sizes) {
+  for (size_t d = 0; d < dims.size(); ++d) {
+    // Only the first factor of merged dims can be cut; the others are whole.
+    if (dims[d].empty()) continue;
+    int64_t& size = sizes[static_cast<size_t>(dims[d][0])];
+    int64_t inner = 1;
+    for (size_t f = 1; f < dims[d].size(); ++f) inner *= sizes[static_cast<size_t>(dims[d][f])];
+    size = std::min(size, local[static_cast<int>(d)] / std::max<int64_t>(1, inner));
+  }
+}
+
+/// The number of combinations of the indices of all factors on this rank.
+static double factor_combinations(const Binding& binding, std::span<const Ref<Layout>> operands,
+                                  std::span<const Ref<Layout>> results) {
+  std::vector<int64_t> sizes;
+  for (const auto& factor : binding.factors) sizes.push_back(factor.size);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    see_factors(binding.operands[i], operands[i]->box.shape, sizes);
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    see_factors(binding.results[i], results[i]->box.shape, sizes);
+  }
+  double product = 1;
+  for (int64_t size : sizes) product *= static_cast<double>(std::max<int64_t>(0, size));
+  return product;
+}
 
 namespace {
 

@@ -54,10 +54,10 @@ RouteTable& routes_for(std::span<const Tensor> operands) {
   for (const Tensor& operand : operands) {
     const Sharding& sharding = layout_of(operand)->sharding;
     if (!sharding) continue;
-    std::shared_ptr<void>& routes = body_of(sharding).routes;
+    std::shared_ptr<RouteTable>& routes = body_of(sharding).routes;
     if (!routes) [[unlikely]]
       routes = std::make_shared<RouteTable>();
-    return *static_cast<RouteTable*>(routes.get());
+    return *routes;
   }
   return Engine::current().local_routes;
 }

@@ -56,7 +56,7 @@ StreamTimes::Mark TraceRecorder::mark(const Stream& stream) {
 void TraceRecorder::ended(const FlightCopy& operation) {
   begun_.erase(operation.number);
   if (const auto queued = queued_.find(operation.number); queued != queued_.end()) {
-    streams_.rename(queued->second, concat(name_of(operation.kind), ' ',
+    streams_.rename(queued->second, concat(name_of(operation.call.kind), ' ',
                                            operation.communicator.data(), ' ', operation.sequence));
     queued_.erase(queued);
   }
@@ -176,24 +176,19 @@ static void write_timed(const TraceRecorder& recorder, const TickScale& scale, i
 
 static void write_collectives(const TraceRecorder& recorder, const TickScale& scale,
                               int64_t to_wall, TraceEvents& events) {
-  std::vector<TraceTimes> times;
+  std::vector<TraceCollective> all;
   for (const FlightCopy& one : recorder.collectives()) {
-    times.push_back({scale.steady(one.posted) + to_wall, scale.steady(one.ended) + to_wall});
+    const int64_t posted = scale.steady(one.posted);
+    all.push_back({.kind = std::string(name_of(one.call.kind)),
+                   .communicator = one.communicator.data(),
+                   .words = one.in_words(),
+                   .state = std::string(name_of(one.state)),
+                   .sequence = one.sequence,
+                   .bytes = one.bytes,
+                   .times = {posted + to_wall, scale.steady(one.ended) + to_wall},
+                   .waited = one.started ? scale.steady(one.started) - posted : -1});
   }
-  const std::vector<int> lanes = lanes_for(times);
-  const int most = lanes.empty() ? -1 : *std::max_element(lanes.begin(), lanes.end());
-  for (int lane = 0; lane <= most; ++lane) {
-    events.name_lane(kFirstCollectivesLane + lane, "collectives");
-  }
-  for (size_t i = 0; i < times.size(); ++i) {
-    const FlightCopy& one = recorder.collectives()[i];
-    const int64_t waited = one.started ? scale.steady(one.started) - scale.steady(one.posted) : -1;
-    events.add(
-        kFirstCollectivesLane + lanes[i], "collective", name_of(one.kind), times[i],
-        concat("\"bytes\":", one.bytes, ",\"communicator\":", json_quoted(one.communicator.data()),
-               ",\"sequence\":", one.sequence, ",\"call\":", json_quoted(one.in_words()),
-               ",\"state\":\"", name_of(one.state), "\",\"waited_ns\":", waited));
-  }
+  events.add_collectives(kFirstCollectivesLane, all);
 }
 
 static std::string name_of_stream(const StreamStretch& stretch) {

@@ -18,4 +18,16 @@ Callable::Callable(py::function function)
         drop(object);
       }) {}
 
+std::function<void(const std::string&)> receiver(py::function function, const char* where) {
+  return [kept = Callable(std::move(function)), where](const std::string& sentence) {
+    if (is_ending()) return;
+    const Locked lock;
+    try {
+      kept(sentence);
+    } catch (py::error_already_set& raised) {
+      raised.discard_as_unraisable(where);
+    }
+  };
+}
+
 }  // namespace weft::python

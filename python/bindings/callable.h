@@ -3,7 +3,9 @@
 
 #include <pybind11/pybind11.h>
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 namespace weft::python {
@@ -26,6 +28,10 @@ class Callable {
  private:
   std::shared_ptr<py::function> function_;
 };
+
+/// Calls a function with each sentence, on any thread. What it raises is reported as unraisable, in
+/// `where`.
+std::function<void(const std::string&)> receiver(py::function function, const char* where);
 
 /// Releases a reference on any thread; does nothing once the interpreter is ending.
 void drop(PyObject* object);

@@ -37,14 +37,7 @@ static void bind_saver(py::module_& m) {
                                        .refuse_non_finite = refuse_non_finite,
                                        .lease_seconds = lease_seconds};
              if (!warn.is_none()) {
-               options.warn = [kept = Callable(py::function(warn))](const std::string& sentence) {
-                 const Locked lock;
-                 try {
-                   kept(sentence);
-                 } catch (py::error_already_set& raised) {
-                   raised.discard_as_unraisable("warn of a CheckpointSaver");
-                 }
-               };
+               options.warn = receiver(py::function(warn), "warn of a CheckpointSaver");
              }
              return released([&] { return new CheckpointSaver(world, directory, options); });
            }),

@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/callable.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/rank_run.h"
 #include "weft/error.h"
+#include "weft/warnings.h"
 
 namespace weft::python {
 
@@ -86,6 +88,8 @@ static void bind_state(py::module_& m) {
 }
 
 void bind_context(py::module_& m) {
+  set_warning_handler(
+      receiver(py::module_::import("warnings").attr("warn"), "warnings.warn called by weft"));
   constexpr double kDeadline = 600;
   bind_state(m);
   m.def(

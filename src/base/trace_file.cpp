@@ -72,6 +72,22 @@ void TraceEvents::add(int lane, std::string_view category, std::string_view name
                   ",\"args\":{", arguments, "}}");
 }
 
+void TraceEvents::add_collectives(int first_lane, std::span<const TraceCollective> all) {
+  std::vector<TraceTimes> times;
+  for (const TraceCollective& one : all) times.push_back(one.times);
+  const std::vector<int> lanes = lanes_for(times);
+  const int most = lanes.empty() ? -1 : *std::max_element(lanes.begin(), lanes.end());
+  for (int lane = 0; lane <= most; ++lane) name_lane(first_lane + lane, "collectives");
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    const TraceCollective& one = all[i];
+    add(first_lane + lanes[i], one.is_finished ? "collective" : "collective,unfinished", one.kind,
+        one.times,
+        concat("\"bytes\":", one.bytes, ",\"communicator\":", json_quoted(one.communicator),
+               ",\"sequence\":", one.sequence, ",\"call\":", json_quoted(one.words),
+               ",\"state\":", json_quoted(one.state), ",\"waited_ns\":", one.waited));
+  }
+}
+
 std::string trace_tail(std::string_view notes) {
   return concat("\n],\"otherData\":{", notes, "}}\n");
 }

@@ -15,6 +15,16 @@ struct TraceTimes {
   int64_t end;
 };
 
+/// A collective or message of one rank. `waited`: nanoseconds until all ranks had called, or -1.
+struct TraceCollective {
+  std::string kind, communicator, words, state;
+  uint64_t sequence;
+  int64_t bytes;
+  TraceTimes times;
+  int64_t waited;
+  bool is_finished = true;
+};
+
 /// Assigns a lane, from 0, to each interval: as few as possible, without overlaps in a lane.
 std::vector<int> lanes_for(std::span<const TraceTimes> all);
 
@@ -30,6 +40,8 @@ class TraceEvents {
   /// `arguments`: the members of a JSON object.
   void add(int lane, std::string_view category, std::string_view name, TraceTimes times,
            std::string_view arguments);
+  /// Adds collectives, in as many lanes from `first_lane` on as overlap.
+  void add_collectives(int first_lane, std::span<const TraceCollective> all);
   /// The events, separated by commas, one per line.
   const std::string& text() const { return text_; }
 

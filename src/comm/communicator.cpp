@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <string_view>
 
 #include "src/comm/absent_peers.h"
 #include "src/comm/check.h"
@@ -46,17 +44,6 @@ void Work::wait() {
 }
 
 bool Work::test() { return !state_ || state_->test(); }
-
-static std::atomic<bool>& in_rank_order() {
-  static std::atomic<bool> on{[] {
-    const char* asked = std::getenv("WEFT_NCCL_DETERMINISTIC");
-    return asked && std::string_view(asked) == "1";
-  }()};
-  return on;
-}
-
-void reduce_in_rank_order(bool on) { in_rank_order() = on; }
-bool reduces_in_rank_order() { return in_rank_order(); }
 
 static Transport& transport_of(const std::shared_ptr<Transport>& transport) {
   if (!transport) fail("communicator: this rank is not in the group");

@@ -24,11 +24,6 @@ void FakeTransport::exchange(const Exchange& call, ExchangeReader& reader) {
   traffic_.bytes += run_with_absent_peers(call, reader, rank_, shown_);
 }
 
-Work FakeTransport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
-  exchange(call, *reader);
-  return {};
-}
-
 std::shared_ptr<Transport> FakeTransport::split(int, int, std::string) {
   fail("split: the colors of the other ranks of ", name_,
        " are not known, because they are not there; use subgroup");
@@ -36,12 +31,9 @@ std::shared_ptr<Transport> FakeTransport::split(int, int, std::string) {
 
 std::shared_ptr<Transport> FakeTransport::subgroup(std::span<const int> ranks, std::string name) {
   std::vector<int> hosts;
-  int own = 0;
-  for (const int rank : ranks) {
-    if (rank == rank_) own = static_cast<int>(hosts.size());
-    hosts.push_back(host_of(rank));
-  }
-  return std::make_shared<FakeTransport>(own, std::move(hosts), in_memory_, std::move(name));
+  for (const int rank : ranks) hosts.push_back(host_of(rank));
+  return std::make_shared<FakeTransport>(index_among(ranks), std::move(hosts), in_memory_,
+                                         std::move(name));
 }
 
 void FakeTransport::abort(const std::string& reason) {

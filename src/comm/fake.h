@@ -20,7 +20,6 @@ class FakeTransport final : public Transport {
   bool in_memory(DeviceKind) const override { return in_memory_; }
   Work start(const Collective& call) override;
   void exchange(const Exchange& call, ExchangeReader& reader) override;
-  Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;
   std::shared_ptr<Transport> split(int color, int key, std::string name) override;
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
   void abort(const std::string& reason) override;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/read_collective.h"
+#include "src/comm/signature.h"
 
 namespace weft {
 
@@ -59,9 +60,7 @@ int64_t read_scatter(const CollectiveRead& read) {
 static void check_sent(const Collective& peer, int from, int rank, int64_t expected) {
   const int64_t sent = peer.pieces[0].counts[static_cast<size_t>(rank)];
   if (sent == expected) return;
-  throw PeerMismatch{from, " sends " + std::to_string(sent) + " elements to rank " +
-                               std::to_string(rank) + ", which expects " +
-                               std::to_string(expected)};
+  throw PeerMismatch{from, counts_in_words(sent, rank, expected)};
 }
 
 int64_t read_all_to_all(const CollectiveRead& read) {

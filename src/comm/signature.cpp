@@ -105,6 +105,17 @@ std::string in_words(const Signature& signature) {
   return out.str();
 }
 
+std::string unequal_in_words(const std::string& first_rank, const std::string& first,
+                             const std::string& other_rank, const std::string& other,
+                             const char* difference) {
+  return concat(first_rank, " called ", first, " but ", other_rank, " called ", other,
+                first == other ? concat(' ', difference) : "");
+}
+
+std::string counts_in_words(int64_t sent, int to, int64_t expected) {
+  return concat(" sends ", sent, " elements to rank ", to, ", which expects ", expected);
+}
+
 std::string message_in_words(const Collective& call) {
   return concat(name_of(call.kind), '(', call.pieces[0].dtype, ", [", call.pieces[0].counts[0],
                 call.kind == CollectiveKind::send ? "], to rank " : "], from rank ", call.root,

@@ -26,6 +26,7 @@ struct Signature {
   std::array<int64_t, 8> shown{};
   std::array<char, 80> words{};
 };
+static_assert(sizeof(Signature) % sizeof(uint64_t) == 0);
 
 /// Fills `into`; fields that this kind of call does not use keep their values.
 void sign(const Collective& call, Signature& into);
@@ -33,6 +34,13 @@ void sign(const Exchange& call, Signature& into);
 
 /// "all_reduce(sum, f32, [16])".
 std::string in_words(const Signature& signature);
+
+/// "rank 0 called X but rank 1 called Y"; with `difference` when both are described alike.
+std::string unequal_in_words(const std::string& first_rank, const std::string& first,
+                             const std::string& other_rank, const std::string& other,
+                             const char* difference);
+/// " sends 3 elements to rank 1, which expects 4".
+std::string counts_in_words(int64_t sent, int to, int64_t expected);
 
 /// "send(f32, [8], to rank 2, tag 0)".
 std::string message_in_words(const Collective& call);

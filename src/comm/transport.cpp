@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "src/comm/world.h"
+
 namespace weft {
 
 std::shared_ptr<Transport> Transport::split(int color, int key, std::string name) {
@@ -25,6 +27,25 @@ std::shared_ptr<Transport> Transport::split(int color, int key, std::string name
     return asked[static_cast<size_t>(a)][1] < asked[static_cast<size_t>(b)][1];
   });
   return subgroup(ranks, std::move(name));
+}
+
+void Transport::exchange(const Exchange&, ExchangeReader&) {
+  fail("exchange: the ranks of ", name_, " do not see each other's memory");
+}
+
+Work Transport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
+  exchange(call, *reader);
+  return {};
+}
+
+int Transport::index_among(std::span<const int> ranks) const {
+  const auto own = std::find(ranks.begin(), ranks.end(), rank_);
+  return own == ranks.end() ? -1 : static_cast<int>(own - ranks.begin());
+}
+
+void Transport::abort(const std::string& reason) {
+  const int who = world_ranks()[static_cast<size_t>(rank_)];
+  world()->abort({who, who, concat("rank ", who, " gave up: ", reason)});
 }
 
 }  // namespace weft

@@ -99,11 +99,11 @@ class Transport : public std::enable_shared_from_this<Transport> {
   /// `start` and `wait`.
   virtual void run(const Collective& call) { start(call).wait(); }
 
-  /// Runs an exchange to its end. Only where `in_memory`.
-  virtual void exchange(const Exchange& call, ExchangeReader& reader) = 0;
+  /// Runs an exchange to its end. std::invalid_argument where not `in_memory`.
+  virtual void exchange(const Exchange& call, ExchangeReader& reader);
   /// Starts an exchange. The data that `call` points to must live until the Work is done, which
   /// keeps the reader.
-  virtual Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) = 0;
+  virtual Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader);
 
   /// Makes the groups of equal `color`, ordered by (key, rank); null for a negative color.
   /// Collective.
@@ -112,7 +112,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
   virtual std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) = 0;
 
   /// Ends the waits of all ranks of the world with a CommError that says `reason`.
-  virtual void abort(const std::string& reason) = 0;
+  virtual void abort(const std::string& reason);
 
   /// The state shared by the ranks that fail together; null in a simulated world.
   virtual World* world() const { return nullptr; }
@@ -122,6 +122,8 @@ class Transport : public std::enable_shared_from_this<Transport> {
  protected:
   Transport(int rank, int size, std::string name)
       : rank_(rank), size_(size), name_(std::move(name)) {}
+  /// The index of this rank among `ranks` of the group, or -1.
+  int index_among(std::span<const int> ranks) const;
 
   int rank_;
   int size_;

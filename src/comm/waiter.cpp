@@ -27,7 +27,7 @@ void Waiter::look_at_clock() {
 
 void Waiter::give_way() {
   look_at_clock();
-  if (waited_ < kYieldsOnly) {
+  if (only_yields_ || waited_ < kYieldsOnly) {
     const std::chrono::nanoseconds before = waited_;
     sched_yield();
     look_at_clock();

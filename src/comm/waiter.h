@@ -25,6 +25,11 @@ class Waiter {
     give_way();
     return true;
   }
+  /// While on, the waits do not spin and never sleep: large data moves only while both ends poll.
+  void only_yield(bool on) {
+    if (on) spins_left_ = 0;
+    only_yields_ = on;
+  }
   /// Counts the time between two polls of a thread that does other work in between.
   void look_at_clock();
   /// The time waited since the first look at the clock; a gap of over a second counts as one
@@ -40,7 +45,18 @@ class Waiter {
   std::chrono::steady_clock::time_point last_look_{};
   std::chrono::nanoseconds waited_{0};
   bool shares_core_ = false;
+  bool only_yields_ = false;
 };
+
+/// Polls until `is_done()`; returns false when that takes longer than `limit`.
+template <class IsDone>
+bool wait_until(int spins, std::chrono::nanoseconds limit, IsDone&& is_done) {
+  Waiter waiter(spins);
+  while (!is_done()) {
+    if (waiter.pause() && waiter.waited() > limit) return false;
+  }
+  return true;
+}
 
 /// Moves the calling thread, number `index` of `count`, to its own core when there are enough for
 /// all; the system may move it again. Does nothing with fewer cores, or within 100 ms of the last

@@ -22,6 +22,11 @@ static int spins_for(bool is_crowded) { return is_crowded ? 20 : 2000; }
 /// How long to wait for the text of a failure; a rank that dies while writing it leaves none.
 static constexpr std::chrono::milliseconds kLongestClaim{500};
 
+std::string Members::in_words(int rank) const {
+  if (id == 0) return concat("rank ", rank);
+  return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
+}
+
 World::World(int ranks, std::chrono::milliseconds deadline, int sharing, WorldState& state,
              RankState* rank_states)
     : ranks_(ranks),
@@ -49,11 +54,17 @@ void World::abort(const WorldFailure& failure, const std::exception_ptr& cause) 
 /// Waits while another rank writes its failure. The world must be aborted before this rank gives
 /// up: the others check that before they read its memory.
 void World::await_abort() {
-  Waiter waiter(spins_);
-  while (!is_aborted() && waiter.waited() < kLongestClaim) {
-    if (waiter.pause()) waiter.look_at_clock();
-  }
+  wait_until(spins_, kLongestClaim, [&] { return is_aborted(); });
   state_.aborted.store(1, std::memory_order_seq_cst);
+}
+
+static std::atomic<void (*)(const std::string&)> process_end{nullptr};
+
+void end_process_by(void (*end)(const std::string& why)) { process_end = end; }
+
+void end_process(const std::string& why) noexcept {
+  if (const auto end = process_end.load()) end(why);
+  throw_runtime_error(why);  // ends the process, and the system's handler prints the text
 }
 
 std::string text_of(const std::exception_ptr& cause) {
@@ -69,6 +80,17 @@ std::string text_of(const std::exception_ptr& cause) {
 void World::threw(int rank, const std::exception_ptr& cause) {
   if (is_aborted()) return;
   abort({rank, rank, concat("rank ", rank, " threw: ", text_of(cause))}, cause);
+}
+
+CommError World::failed(const WorldFailure& failure, std::string operation, uint64_t number) {
+  CommError error(failure.text, failure.rank, std::move(operation), number);
+  abort(failure, std::make_exception_ptr(error));
+  return error;
+}
+
+CommError World::echo(const std::string& title, std::string operation, uint64_t number) const {
+  const WorldFailure cause = failure();
+  return {concat(title, ": given up: ", cause.text), cause.rank, std::move(operation), number};
 }
 
 WorldFailure World::failure() const {

@@ -17,6 +17,19 @@ namespace weft {
 
 class MemoryGroup;
 
+/// The ranks of a group, as numbers of its world.
+struct Members {
+  /// Unique among the groups of a world; 0 is the world.
+  uint64_t id = 0;
+  std::vector<int> world_ranks = {};
+  std::string name = {};
+
+  int size() const { return static_cast<int>(world_ranks.size()); }
+  int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
+  /// "rank 1", or "rank 1 (rank 5 of the world)" in a group other than the world.
+  std::string in_words(int rank) const;
+};
+
 /// The number of cores that this process may use.
 int available_cores();
 
@@ -76,6 +89,10 @@ class World {
   /// Aborts the world because a call of `rank` threw `cause`; ignored in a world that has failed
   /// already.
   void threw(int rank, const std::exception_ptr& cause);
+  /// Aborts the world with the failure of a call and returns the error to throw.
+  CommError failed(const WorldFailure& failure, std::string operation, uint64_t number);
+  /// The error of a call that ends because the world has failed: "<title>: given up: <failure>".
+  CommError echo(const std::string& title, std::string operation, uint64_t number) const;
   /// The failure of an aborted world.
   WorldFailure failure() const;
 
@@ -137,6 +154,11 @@ class World {
   WorldState& state_;
   RankState* rank_states_;
 };
+
+/// Sets how this process ends when one of its threads cannot be stopped: `end` reports why, and
+/// does not return.
+void end_process_by(void (*end)(const std::string& why));
+[[noreturn]] void end_process(const std::string& why) noexcept;
 
 /// The message of an exception.
 std::string text_of(const std::exception_ptr& cause);

@@ -3,6 +3,10 @@
 
 #include <pthread.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <string_view>
+
 #ifdef WEFT_WITH_OPENMP
 #include <omp.h>
 #endif
@@ -42,6 +46,17 @@ Context& Context::of_thread() {
   static thread_local DefaultContext made;
   return made.context;
 }
+
+static std::atomic<bool>& is_deterministic() {
+  static std::atomic<bool> on{[] {
+    const char* asked = std::getenv("WEFT_DETERMINISTIC");
+    return asked && std::string_view(asked) == "1";
+  }()};
+  return on;
+}
+
+void use_deterministic_algorithms(bool on) { is_deterministic() = on; }
+bool uses_deterministic_algorithms() { return is_deterministic(); }
 
 void manual_seed(uint64_t seed) { Context::current().random = {seed, 0}; }
 

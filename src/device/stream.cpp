@@ -70,6 +70,8 @@ void Event::wait(const Stream& stream) const {
   }
 }
 
+bool Event::is_reached() const { return !handle_ || cuda::event_done(handle_.get()); }
+
 void Event::synchronize() const {
   if (!handle_) return;
   if (cuda::is_capturing()) {

@@ -23,7 +23,6 @@
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
 #include "weft/extend/end_on_thread.h"
 #include "weft/ranks.h"
 #include "weft/storage.h"
@@ -105,10 +104,7 @@ static void let_the_cause_end_first() {
   const WorldFailure failure = connection->shared->failure();
   const int cause = failure.rank >= 0 ? failure.rank : failure.found_by;
   if (cause < 0 || cause == connection->rank || failure.was_late) return;
-  Waiter waiter(0);
-  while (!connection->shared->is_gone(cause) && waiter.waited() < std::chrono::milliseconds(500)) {
-    waiter.pause();
-  }
+  wait_until(0, std::chrono::milliseconds(500), [&] { return connection->shared->is_gone(cause); });
   // Its files are closed; the launcher is told a moment later.
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
@@ -214,7 +210,7 @@ Communicator connect(const RunOptions& options) {
     return connection->world;
   }
   check_options("connect", options);
-  open_standard_descriptors();
+  prepare_process();
   connection = new_connection(options).release();
   become_rank(Context::current(), threads_here(options), options);
   Context::current().flight = new_flight_record(connection->rank, connection->world.size());

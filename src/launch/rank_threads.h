@@ -9,6 +9,10 @@ namespace weft {
 /// Throws std::invalid_argument naming `what` for invalid options.
 void check_options(const char* what, const RunOptions& options);
 
+/// Opens the standard descriptors, and ends the process with code 1 where a thread of it cannot be
+/// stopped.
+void prepare_process();
+
 /// The number of kernel threads for each of `ranks` ranks that share this machine's cores.
 int threads_of_rank(int ranks, const RunOptions& options);
 

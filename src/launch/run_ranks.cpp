@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -36,6 +38,18 @@ void check_options(const char* what, const RunOptions& options) {
     fail(what, ": ", options.threads_per_rank, " threads a rank; 0 shares the cores, and ",
          kMostThreads, " are the most");
   }
+}
+
+/// The process goes at once: nothing else of the library writes to a stream or ends a process.
+static void end_now(const std::string& why) {
+  std::fprintf(stderr, "weft: %s\n", why.c_str());
+  std::fflush(stderr);
+  std::_Exit(1);
+}
+
+void prepare_process() {
+  open_standard_descriptors();
+  end_process_by(end_now);
 }
 
 int threads_of_rank(int ranks, const RunOptions& options) {
@@ -88,7 +102,7 @@ void run_ranks(int ranks, const std::function<void(Communicator)>& body,
     fail("run_ranks: the number of ranks is ", ranks, ", expected 1 to ", kMostLocalRanks);
   }
   check_options("run_ranks", options);
-  open_standard_descriptors();
+  prepare_process();
   const auto world = ThreadsWorld::make(ranks, options.deadline);
   const int threads_per_rank = threads_of_rank(ranks, options);
   std::vector<std::thread> threads;

@@ -14,6 +14,7 @@
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/staging.h"
 #include "weft/communicator.h"
+#include "weft/context.h"
 #include "weft/ranks.h"
 #include "weft/storage.h"
 #endif
@@ -177,9 +178,9 @@ void run_on_nccl(int ranks, const std::function<void(Communicator)>& body) {
 }
 
 void run_on_nccl_in_rank_order(int ranks, const std::function<void(Communicator)>& body) {
-  reduce_in_rank_order(true);
+  use_deterministic_algorithms(true);
   run_on_nccl(ranks, body);
-  reduce_in_rank_order(false);
+  use_deterministic_algorithms(false);
 }
 
 #else

@@ -34,7 +34,6 @@ TEST(RunRanks, EachRankHasAThreadAndAContextOfItsOwn) {
         EXPECT_EQ(context.threads, 1);
         manual_seed(static_cast<uint64_t>(world.rank()));
         context.random.stream = 3;
-        context.ops = std::make_shared<int>(world.rank());
         world.barrier();
         EXPECT_EQ(Context::current().random, (RandomState{static_cast<uint64_t>(world.rank()), 3}));
         const std::lock_guard lock(mutex);
@@ -44,6 +43,14 @@ TEST(RunRanks, EachRankHasAThreadAndAContextOfItsOwn) {
       {.threads_per_rank = 1, .seed = 11});
   EXPECT_EQ(contexts.size(), 4u);
   EXPECT_EQ(threads.size(), 4u);
+}
+
+TEST(RunRanks, ShareOneSwitchForDeterminism) {
+  EXPECT_FALSE(uses_deterministic_algorithms());
+  use_deterministic_algorithms(true);
+  run_ranks(2, [](Communicator) { EXPECT_TRUE(uses_deterministic_algorithms()); });
+  use_deterministic_algorithms(false);
+  EXPECT_FALSE(uses_deterministic_algorithms());
 }
 
 TEST(RunRanks, CoresAreSharedUnlessSaidOtherwise) {

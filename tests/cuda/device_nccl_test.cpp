@@ -15,6 +15,7 @@
 #include "tests/comm/nccl_backend.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/graph_steps.h"
+#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
@@ -102,10 +103,10 @@ static std::vector<float> reductions(const Communicator& world, Device device, D
   return results;
 }
 
-/// Sets reduce_in_rank_order for a scope.
+/// Sets use_deterministic_algorithms for a scope.
 struct InRankOrder {
-  InRankOrder() { reduce_in_rank_order(true); }
-  ~InRankOrder() { reduce_in_rank_order(false); }
+  InRankOrder() { use_deterministic_algorithms(true); }
+  ~InRankOrder() { use_deterministic_algorithms(false); }
 };
 
 TEST_F(DeviceNccl, InRankOrderBitsAreThoseOfThreads) {

@@ -16,6 +16,7 @@
 #include "tests/comm/backends.h"
 #include "tests/comm/nccl_backend.h"
 #include "weft/communicator.h"
+#include "weft/context.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
@@ -145,7 +146,7 @@ static void compare_redistributions(const Communicator& world) {
 static void run_rank(const Communicator& world) {
   if (cuda::device_count() < world.size()) let_ranks_share_a_gpu(world.rank());
   for (const bool in_rank_order : {false, true}) {
-    reduce_in_rank_order(in_rank_order);
+    use_deterministic_algorithms(in_rank_order);
     for (const DType dtype : kAllDTypes) compare_reductions(world, dtype);
   }
   for (const DType dtype : kAllDTypes) compare_copies(world, dtype);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tests/support/collected_warnings.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/communicator.h"
@@ -96,6 +97,7 @@ std::vector<std::vector<float>> gradients_in_order(Chain& chain, const DeviceMes
 TEST(Schedule, SurvivesAnotherOrderAndUnusedUnits) {
   for (int ranks : {1, 2, 3}) {
     std::vector<std::vector<std::vector<float>>> fresh, kept;
+    const CollectedWarnings warnings;
     run_ranks(ranks, [&](Communicator world) {
       DeviceMesh mesh(world, {{"dp", world.size()}});
       Chain chain(3);
@@ -107,6 +109,11 @@ TEST(Schedule, SurvivesAnotherOrderAndUnusedUnits) {
         if (world.rank() == 0) kept.push_back(gradients);
       }
     });
+    EXPECT_FALSE(warnings.sentences().empty());
+    for (const std::string& sentence : warnings.sentences()) {
+      EXPECT_NE(sentence.find("ran in a different order than in the previous step"), sentence.npos)
+          << sentence;
+    }
     run_ranks(1, [&](Communicator world) {
       for (const auto& order :
            std::vector<std::vector<int>>{{0, 1, 2}, {2, 0, 1}, {0, 2}, {1, 1, 0}}) {
@@ -130,6 +137,7 @@ TEST(Schedule, SurvivesAnotherOrderAndUnusedUnits) {
 /// A weight that two sharded layers share belongs to their common ancestor.
 TEST(Schedule, MovesTiesToTheCommonAncestor) {
   std::vector<std::vector<float>> gradients[2];
+  const CollectedWarnings warnings;
   for (int ranks : {1, 3}) {
     run_ranks(ranks, [&](Communicator world) {
       DeviceMesh mesh(world, {{"dp", world.size()}});
@@ -143,6 +151,10 @@ TEST(Schedule, MovesTiesToTheCommonAncestor) {
       }
     });
   }
+  const std::string moved =
+      "fully_shard: parameter layer0.weight is also layer2.weight, so it is sharded with their "
+      "common ancestor";
+  EXPECT_EQ(warnings.sentences(), (std::multiset<std::string>{moved, moved}));
   ASSERT_EQ(gradients[0].size(), gradients[1].size());
   for (size_t p = 0; p < gradients[0].size(); ++p) {
     for (size_t j = 0; j < gradients[0][p].size(); ++j) {

@@ -33,7 +33,7 @@ TEST(MpiFlight, RecordsWhatGoesOverMpi) {
       EXPECT_STREQ(all[i].communicator.data(), "world");
       EXPECT_GE(all[i].ended, all[i].posted);
       if (i % 2 == 0) {
-        EXPECT_EQ(all[i].kind, CollectiveKind::all_gather);
+        EXPECT_EQ(all[i].call.kind, CollectiveKind::all_gather);
         EXPECT_EQ(all[i].bytes, bytes);
         EXPECT_GE(all[i].started, all[i].posted);
         EXPECT_GE(all[i].ended, all[i].started);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/extend/movements.h"
+#include "weft/extend/op_log.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 /// "op kind over axes" of each step, prefixed with "-" in backward.
-std::vector<std::string> words_of(const MovementLog& log) {
+std::vector<std::string> words_of(const OpLog& log) {
   std::vector<std::string> words;
   for (const Movement& movement : log.movements) {
     for (const MovementStep& step : movement.steps) {
@@ -22,7 +22,7 @@ std::vector<std::string> words_of(const MovementLog& log) {
   return words;
 }
 
-int64_t bytes_of(const MovementLog& log) {
+int64_t bytes_of(const OpLog& log) {
   int64_t bytes = 0;
   for (const Movement& movement : log.movements) {
     for (const MovementStep& step : movement.steps) bytes += step.bytes;
@@ -46,7 +46,7 @@ void move_things(const DeviceMesh& mesh, Device device) {
 TEST(Movements, AreLoggedToTheByte) {
   for (int ranks : {1, 2, 3}) {
     on_mesh({{"x", ranks}}, [](const DeviceMesh& mesh) {
-      MovementLog log;
+      OpLog log;
       const int64_t received = bytes_received(mesh, [&] { move_things(mesh, cpu); });
       EXPECT_EQ(received, bytes_of(log));
       EXPECT_EQ(log.movements.empty(), mesh.size() == 1);
@@ -59,11 +59,11 @@ TEST(Movements, AreLoggedWithoutMemory) {
   on_mesh({{"x", 3}}, [](const DeviceMesh& mesh) {
     std::vector<std::string> words;
     {
-      MovementLog log;
+      OpLog log;
       move_things(mesh, cpu);
       words = words_of(log);
     }
-    MovementLog log;
+    OpLog log;
     EXPECT_EQ(bytes_received(mesh, [&] { move_things(mesh, meta); }), 0);
     EXPECT_EQ(words_of(log), words);
   });
@@ -72,7 +72,7 @@ TEST(Movements, AreLoggedWithoutMemory) {
 TEST(Movements, SayWhoAskedAndWhatRan) {
   const DeviceMesh mesh(fake_world(0, 2, 8, false), {{"x", 2}});
   const int first = 0, second = 0;
-  MovementLog log;
+  OpLog log;
   Tensor x = zeros({4, 6}, {.sharding = Sharding(mesh, {Shard(0)})});
   x.set_requires_grad();
   Tensor whole, weighted;
@@ -115,8 +115,8 @@ TEST(Movements, GradientsComeBackWhereRedistributeSays) {
 }
 
 TEST(Movements, OneLogAtATime) {
-  MovementLog log;
-  EXPECT_EQ(error_of([] { MovementLog second; }), "movement log: the rank has one already");
+  OpLog log;
+  EXPECT_EQ(error_of([] { OpLog second; }), "op log: the rank has one already");
 }
 
 }  // namespace

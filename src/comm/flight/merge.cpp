@@ -51,34 +51,25 @@ struct FlightField {
   }
 };
 
-struct FlightedOperation {
-  std::string communicator, kind, words, state;
-  int64_t sequence, bytes;
-  /// Wall time.
-  TraceTimes times;
-  int64_t waited;
-  bool is_finished;
-};
-
 /// One rank's file.
 struct FlightFile {
   std::string path;
   int rank = 0, ranks = 0;
   std::string host, reason;
   int64_t forgotten = 0;
-  std::vector<FlightedOperation> operations;
+  std::vector<TraceCollective> operations;
 };
 
 }  // namespace
 
 /// `to_wall`: wall time minus the clock's; `written`: when the record was, by that clock.
-static FlightedOperation operation_of(const FlightField& field, int64_t to_wall, int64_t written) {
-  FlightedOperation one;
+static TraceCollective operation_of(const FlightField& field, int64_t to_wall, int64_t written) {
+  TraceCollective one;
   one.communicator = field.text("communicator");
   one.kind = field.text("kind");
   one.words = field.text("words");
   one.state = field.text("state");
-  one.sequence = field.number("sequence", 0, INT64_MAX);
+  one.sequence = static_cast<uint64_t>(field.number("sequence", 0, INT64_MAX));
   one.bytes = field.number("bytes", 0, INT64_MAX);
   const int64_t posted = field.number("posted", 0, kLatestFlight);
   const int64_t started = field.time("started"), ended = field.time("ended");
@@ -86,6 +77,7 @@ static FlightedOperation operation_of(const FlightField& field, int64_t to_wall,
   const int64_t end = std::max(posted, one.is_finished ? ended : written);
   one.times = {posted + to_wall, end + to_wall};
   one.waited = started < 0 ? -1 : started - posted;
+  if (one.state != "done") one.kind += concat(" (", one.state, ')');
   return one;
 }
 
@@ -131,20 +123,7 @@ static void check_ranks(const std::vector<FlightFile>& files) {
 static std::string events_of(const FlightFile& file, int64_t origin) {
   TraceEvents events(file.rank, origin);
   events.name_process(concat(file.host, "; ", file.reason));
-  std::vector<TraceTimes> times;
-  for (const FlightedOperation& one : file.operations) times.push_back(one.times);
-  const std::vector<int> lanes = lanes_for(times);
-  const int most = lanes.empty() ? -1 : *std::max_element(lanes.begin(), lanes.end());
-  for (int lane = 0; lane <= most; ++lane) events.name_lane(lane, "collectives");
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    const FlightedOperation& one = file.operations[i];
-    const char* category = one.is_finished ? "collective" : "collective,unfinished";
-    events.add(lanes[i], category,
-               one.state == "done" ? one.kind : concat(one.kind, " (", one.state, ')'), one.times,
-               concat("\"bytes\":", one.bytes, ",\"communicator\":", json_quoted(one.communicator),
-                      ",\"sequence\":", one.sequence, ",\"call\":", json_quoted(one.words),
-                      ",\"state\":", json_quoted(one.state), ",\"waited_ns\":", one.waited));
-  }
+  events.add_collectives(0, file.operations);
   return events.text();
 }
 
@@ -172,7 +151,7 @@ FlightSummary merge_flight_records(const std::vector<std::string>& files, const 
   FlightSummary summary;
   int64_t first = INT64_MAX, last = INT64_MIN;
   for (const FlightFile& file : all) {
-    for (const FlightedOperation& one : file.operations) {
+    for (const TraceCollective& one : file.operations) {
       ++summary.operations;
       summary.unfinished += !one.is_finished;
       first = std::min(first, one.times.begin);

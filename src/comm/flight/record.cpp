@@ -21,36 +21,10 @@ static bool is_message(CollectiveKind kind) {
 }
 
 std::string FlightCopy::in_words() const {
-  if (is_message(kind)) {
-    const int64_t count = elements;
-    const Piece piece{.dtype = dtype, .counts = {&count, 1}};
-    Collective call{.kind = kind, .root = root, .tag = pieces};
-    call.pieces = {&piece, 1};
-    return message_in_words(call);
-  }
-  Signature signature{.kind = kind,
-                      .op = op,
-                      .dtype = dtype,
-                      .recv_dtype = recv_dtype,
-                      .root = root,
-                      .pieces = pieces,
-                      .counts = counts,
-                      .elements = elements};
-  if (kind == CollectiveKind::exchange) {
-    std::memcpy(signature.words.data(), text.data(), signature.words.size() - 1);
-  } else {
-    std::memcpy(signature.shown.data(), text.data(), sizeof signature.shown);
-  }
-  return weft::in_words(signature);
-}
-
-static uint64_t packed(CollectiveKind kind, ReduceOp op, DType dtype, DType recv_dtype) {
-  return static_cast<uint64_t>(kind) | static_cast<uint64_t>(op) << 8 |
-         static_cast<uint64_t>(dtype) << 16 | static_cast<uint64_t>(recv_dtype) << 24;
-}
-
-static uint64_t packed(int32_t first, int32_t second) {
-  return static_cast<uint32_t>(first) | static_cast<uint64_t>(static_cast<uint32_t>(second)) << 32;
+  if (!is_message(call.kind)) return weft::in_words(call);
+  const Piece piece{.dtype = call.dtype, .counts = {&call.elements, 1}};
+  return message_in_words(
+      {.kind = call.kind, .root = call.root, .tag = call.pieces, .pieces = {&piece, 1}});
 }
 
 template <size_t N>
@@ -60,35 +34,26 @@ static void store(std::array<std::atomic<uint64_t>, N>& into, const void* from, 
   for (size_t i = 0; i < N; ++i) into[i].store(words[i], std::memory_order_relaxed);
 }
 
-template <class Entry>
-static void begin_entry(Entry& entry, std::string_view communicator, uint64_t sequence) {
-  entry.number.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  entry.sequence.store(sequence, std::memory_order_relaxed);
-  entry.posted.store(ticks_now(), std::memory_order_relaxed);
-  for (auto* time : {&entry.started, &entry.ended, &entry.bytes}) {
-    time->store(0, std::memory_order_relaxed);
-  }
-  entry.state.store(static_cast<uint64_t>(FlightState::posted), std::memory_order_relaxed);
-  // The last byte stays 0.
-  store(entry.communicator, communicator.data(), std::min<size_t>(communicator.size(), 31));
+template <size_t N>
+static void load(void* into, const std::array<std::atomic<uint64_t>, N>& from) {
+  std::array<uint64_t, N> words;
+  for (size_t i = 0; i < N; ++i) words[i] = from[i].load(std::memory_order_relaxed);
+  std::memcpy(into, words.data(), sizeof words);
 }
 
 FlightOperation FlightRecord::begin(std::string_view communicator, const Signature& signature,
                                     uint64_t sequence) {
   const uint64_t number = count_.load(std::memory_order_relaxed) + 1;
   Entry& to = entry(number);
-  begin_entry(to, communicator, sequence);
-  to.elements.store(signature.elements, std::memory_order_relaxed);
-  to.what.store(packed(signature.kind, signature.op, signature.dtype, signature.recv_dtype),
-                std::memory_order_relaxed);
-  to.who.store(packed(signature.root, signature.pieces), std::memory_order_relaxed);
-  to.counts.store(static_cast<uint32_t>(signature.counts), std::memory_order_relaxed);
-  if (signature.kind == CollectiveKind::exchange) {
-    store(to.text, signature.words.data(), signature.words.size());
-  } else {
-    store(to.text, signature.shown.data(), sizeof signature.shown);
-  }
+  to.number.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  to.sequence.store(sequence, std::memory_order_relaxed);
+  to.posted.store(ticks_now(), std::memory_order_relaxed);
+  for (auto* time : {&to.started, &to.ended, &to.bytes}) time->store(0, std::memory_order_relaxed);
+  to.state.store(static_cast<uint64_t>(FlightState::posted), std::memory_order_relaxed);
+  store(to.call, &signature, sizeof signature);
+  // The last byte stays 0.
+  store(to.communicator, communicator.data(), std::min<size_t>(communicator.size(), 31));
   to.number.store(number, std::memory_order_release);
   count_.store(number, std::memory_order_release);
   return {*this, number};
@@ -96,17 +61,14 @@ FlightOperation FlightRecord::begin(std::string_view communicator, const Signatu
 
 FlightOperation FlightRecord::begin_message(std::string_view communicator, const Collective& call,
                                             uint64_t sequence) {
-  const uint64_t number = count_.load(std::memory_order_relaxed) + 1;
-  Entry& to = entry(number);
-  begin_entry(to, communicator, sequence);
-  const DType dtype = call.pieces[0].dtype;
-  to.elements.store(call.pieces[0].counts[0], std::memory_order_relaxed);
-  to.what.store(packed(call.kind, call.op, dtype, dtype), std::memory_order_relaxed);
-  to.who.store(packed(call.root, call.tag), std::memory_order_relaxed);
-  to.counts.store(0, std::memory_order_relaxed);
-  to.number.store(number, std::memory_order_release);
-  count_.store(number, std::memory_order_release);
-  return {*this, number};
+  const Piece& piece = call.pieces[0];
+  return begin(communicator,
+               {.kind = call.kind,
+                .dtype = piece.dtype,
+                .root = call.root,
+                .pieces = call.tag,
+                .elements = piece.counts[0]},
+               sequence);
 }
 
 /// False when it is not there, or is overwritten meanwhile.
@@ -122,19 +84,8 @@ bool FlightRecord::copy(uint64_t number, FlightCopy& into) const {
   into.started = get(from.started);
   into.ended = get(from.ended);
   into.bytes = get(from.bytes);
-  into.elements = get(from.elements);
-  const uint64_t what = get(from.what), who = get(from.who);
-  into.kind = static_cast<CollectiveKind>(what & 0xff);
-  into.op = static_cast<ReduceOp>(what >> 8 & 0xff);
-  into.dtype = static_cast<DType>(what >> 16 & 0xff);
-  into.recv_dtype = static_cast<DType>(what >> 24 & 0xff);
-  into.root = static_cast<int32_t>(static_cast<uint32_t>(who));
-  into.pieces = static_cast<int32_t>(who >> 32);
-  into.counts = static_cast<int32_t>(get(from.counts));
-  for (size_t i = 0; i < into.text.size(); ++i) into.text[i] = get(from.text[i]);
-  std::array<uint64_t, 4> name;
-  for (size_t i = 0; i < name.size(); ++i) name[i] = get(from.communicator[i]);
-  std::memcpy(into.communicator.data(), name.data(), sizeof name);
+  load(&into.call, from.call);
+  load(into.communicator.data(), from.communicator);
   std::atomic_thread_fence(std::memory_order_acquire);
   return get(from.number) == number;
 }
@@ -160,7 +111,7 @@ static nlohmann::ordered_json in_json(const FlightCopy& operation, const TickSca
     return ticks ? nlohmann::ordered_json(scale.steady(ticks)) : nlohmann::ordered_json(nullptr);
   };
   return {{"number", operation.number},         {"communicator", operation.communicator.data()},
-          {"sequence", operation.sequence},     {"kind", name_of(operation.kind)},
+          {"sequence", operation.sequence},     {"kind", name_of(operation.call.kind)},
           {"words", operation.in_words()},      {"state", name_of(operation.state)},
           {"bytes", operation.bytes},           {"posted", time(operation.posted)},
           {"started", time(operation.started)}, {"ended", time(operation.ended)}};

@@ -28,15 +28,8 @@ struct FlightCopy {
   /// Bytes received from other ranks so far.
   int64_t bytes = 0;
   FlightState state = FlightState::posted;
-  CollectiveKind kind = CollectiveKind::barrier;
-  ReduceOp op = ReduceOp::sum;
-  DType dtype = DType::f32, recv_dtype = DType::f32;
-  /// The root, or the other rank of a message.
-  int32_t root = 0;
-  int32_t pieces = 0, counts = 0;
-  int64_t elements = 0;
-  /// The name of an exchange, or the first counts of a collective.
-  std::array<uint64_t, 10> text{};
+  /// Of a message, `root` is the other rank and `pieces` the tag.
+  Signature call;
   /// The name of the communicator, truncated to 31 characters.
   std::array<char, 32> communicator{};
 
@@ -120,10 +113,9 @@ class FlightRecord : public std::enable_shared_from_this<FlightRecord> {
   struct Entry {
     std::atomic<uint64_t> number{0};
     std::atomic<uint64_t> sequence{0};
-    std::atomic<int64_t> posted{0}, started{0}, ended{0}, bytes{0}, elements{0};
-    /// State, kind, op, dtype, recv_dtype; root, pieces; counts.
-    std::atomic<uint64_t> state{0}, what{0}, who{0}, counts{0};
-    std::array<std::atomic<uint64_t>, 10> text{};
+    std::atomic<int64_t> posted{0}, started{0}, ended{0}, bytes{0};
+    std::atomic<uint64_t> state{0};
+    std::array<std::atomic<uint64_t>, sizeof(Signature) / 8> call{};
     std::array<std::atomic<uint64_t>, 4> communicator{};
   };
   Entry& entry(uint64_t number) { return entries_[number % kEntries]; }

@@ -58,8 +58,8 @@ void ExchangeOrder::await_others(int point) {
 
 void ExchangeOrder::check_reach(int other, Device device) const {
   if (cuda::open_memory(device_.index, device.index)) return;
-  fail(group_.name, ": ", device_, " of ", group_.rank_in_words(rank_), " cannot read ", device,
-       " of ", group_.rank_in_words(other), "; make each rank a process (weft run)");
+  fail(group_.name, ": ", device_, " of ", group_.in_words(rank_), " cannot read ", device, " of ",
+       group_.in_words(other), "; make each rank a process (weft run)");
 }
 
 void ExchangeOrder::posted() { mark(0); }

@@ -3,7 +3,6 @@
 
 #include "src/comm/check.h"
 #include "src/comm/read_collective.h"
-#include "weft/context.h"
 
 namespace weft {
 
@@ -44,9 +43,7 @@ void ExchangeWork::publish(const Call& call) {
   // In an aborted world nothing is posted: this call would fail, and other ranks may still read
   // what the slot holds of an earlier call.
   if (!group().world->is_aborted()) post(showing_.show(call));
-  if (FlightRecord* record = Context::current().flight.get()) {
-    flight() = record->begin(group().name, slot_.signature, sequence());
-  }
+  record(slot_.signature);
 }
 
 void ExchangeWork::post(const void* shown) {
@@ -108,17 +105,8 @@ void ExchangeWork::compare_signatures() {
     const uint64_t end = stage(kStages);
     if (slot.stage.load(std::memory_order_acquire) >= end) continue;
     if (first.stage.load(std::memory_order_acquire) >= end) continue;
-    fail_diverged(r);
+    fail_unequal(first.signature, r, slot.signature);
   }
-}
-
-void ExchangeWork::fail_diverged(int other) {
-  const std::string first = in_words(group().slot(0, sequence()).signature);
-  const std::string second = in_words(group().slot(other, sequence()).signature);
-  fail_with(concat(prefix(), group().rank_in_words(0), " called ", first, " but ",
-                   group().rank_in_words(other), " called ", second,
-                   first == second ? " with other contents" : ""),
-            other);
 }
 
 /// Returns false when the world has been aborted, because the others' memory may be gone.
@@ -165,8 +153,7 @@ int64_t ExchangeWork::read_peers(int phase) {
     return bytes;
   } catch (const PeerMismatch& mismatch) {
     slot_.reading.store(0, std::memory_order_release);
-    fail_with(concat(title(), ": ", group().rank_in_words(mismatch.rank), mismatch.text),
-              mismatch.rank);
+    fail_with(concat(title(), ": ", group().in_words(mismatch.rank), mismatch.text), mismatch.rank);
   } catch (...) {
     slot_.reading.store(0, std::memory_order_release);
     throw;
@@ -180,13 +167,7 @@ const char* ExchangeWork::missed(int rank) const {
   return now < stage(kPosted) ? "call it" : "finish it";
 }
 
-std::string ExchangeWork::words() const { return in_words(slot_.signature); }
-
-std::string ExchangeWork::prefix() const {
-  return concat(group().name, ": collective ", sequence(), ": ");
-}
-
-std::string ExchangeWork::title() const { return prefix() + words(); }
+std::string ExchangeWork::words() const { return weft::in_words(slot_.signature); }
 
 void ExchangeWork::retreat() noexcept {
   for (int r = 0; r < group().size(); ++r) {

@@ -26,7 +26,6 @@ class ExchangeWork : public PendingWork {
   std::vector<int> missing() const final;
   const char* missed(int rank) const final;
   std::string words() const final;
-  std::string title() const final;
   void retreat() noexcept final;
   void joined() final { order_.join(); }
 
@@ -40,13 +39,11 @@ class ExchangeWork : public PendingWork {
   bool all_have_come();
   void begin_reading();
   void compare_signatures();
-  [[noreturn]] void fail_diverged(int other);
   bool may_read();
   bool read_next_phase();
   int64_t read_peers(int phase);
   /// The published pointer of each rank.
   std::span<const void* const> shown();
-  std::string prefix() const;
 
   MemoryTransport& transport_;
   ExchangeReader* reader_;

@@ -53,7 +53,7 @@ struct SlotEvents {
 
 /// The state shared by the members of a group that see each other's memory. Each rank's collective
 /// `s` uses its slot s % kSlots.
-class MemoryGroup {
+class MemoryGroup : public Members {
  public:
   /// The most collectives of one group that a rank can have pending.
   static constexpr uint64_t kSlots = 32;
@@ -67,12 +67,10 @@ class MemoryGroup {
   }
   /// `memory`: aligned to 64 bytes, zeros when the first member joins. `heap`: the memory of this
   /// process that the others have mapped; null where ranks are threads, which share all memory.
-  MemoryGroup(std::shared_ptr<World> world_, int64_t id_, std::vector<int> members,
-              std::string name_, std::shared_ptr<std::byte> memory, SharedHeap* heap_ = nullptr)
-      : world(std::move(world_)),
-        id(id_),
-        world_ranks(std::move(members)),
-        name(std::move(name_)),
+  MemoryGroup(std::shared_ptr<World> world_, Members members, std::shared_ptr<std::byte> memory,
+              SharedHeap* heap_ = nullptr)
+      : Members(std::move(members)),
+        world(std::move(world_)),
         heap(heap_),
         memory_(std::move(memory)),
         events_(cuda::kWithCuda && !heap_ ? world_ranks.size() * kSlots : 0) {}
@@ -80,7 +78,6 @@ class MemoryGroup {
   MemoryGroup& operator=(const MemoryGroup&) = delete;
   ~MemoryGroup();
 
-  int size() const { return static_cast<int>(world_ranks.size()); }
   Slot& slot(int rank, uint64_t sequence) const {
     return reinterpret_cast<Slot*>(memory_.get())[place(rank, sequence)];
   }
@@ -109,14 +106,8 @@ class MemoryGroup {
     }
     return ranks;
   }
-  int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
-  /// "rank 1", or "rank 1 (rank 5 of the world)" in a group other than the world.
-  std::string rank_in_words(int rank) const;
 
   const std::shared_ptr<World> world;
-  const int64_t id;
-  const std::vector<int> world_ranks;
-  const std::string name;
   SharedHeap* const heap;
 
  private:

@@ -7,11 +7,6 @@
 
 namespace weft {
 
-std::string MemoryGroup::rank_in_words(int rank) const {
-  if (id == 0) return concat("rank ", rank);
-  return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
-}
-
 /// Keeps a transport alive. As the first base it is destroyed after all else of an object.
 struct KeptTransport {
   std::shared_ptr<Transport> kept;
@@ -54,10 +49,7 @@ class ReadersWork final : public PendingWork {
   const char* missed(int) const override { return "finish it"; }
   void retreat() noexcept override {}
   std::string words() const override {
-    return in_words(group().slot(rank(), sequence()).signature);
-  }
-  std::string title() const override {
-    return concat(group().name, ": collective ", sequence(), ": ", words());
+    return weft::in_words(group().slot(rank(), sequence()).signature);
   }
 
   const uint64_t stage_;
@@ -73,7 +65,7 @@ uint64_t MemoryTransport::next_collective() {
   ++traffic_.collectives;
   const uint64_t sequence = ++collectives_;
   if (sequence > MemoryGroup::kSlots) {
-    PendingWork* user = PendingWork::find(*group_, sequence - MemoryGroup::kSlots);
+    Waitable* user = Waitable::find(*group_, sequence - MemoryGroup::kSlots);
     if (user) user->wait_quietly();
     await_readers(sequence - MemoryGroup::kSlots);
   }
@@ -115,21 +107,15 @@ Work MemoryTransport::start_exchange(const Exchange& call, std::unique_ptr<Excha
 }
 
 std::shared_ptr<Transport> MemoryTransport::subgroup(std::span<const int> ranks, std::string name) {
-  std::vector<int64_t> key{group_->id};
+  std::vector<int64_t> key{static_cast<int64_t>(group_->id)};
   std::vector<int> members;
-  int own = -1;
   for (const int rank : ranks) {
-    if (rank == rank_) own = static_cast<int>(members.size());
     members.push_back(group_->world_rank(rank));
     key.push_back(rank);
   }
   key.push_back(subgroups_[key]++);
-  return std::make_shared<MemoryTransport>(group_->world->group(key, members, name), own);
-}
-
-void MemoryTransport::abort(const std::string& reason) {
-  const int who = group_->world_rank(rank_);
-  group_->world->abort({who, who, concat("rank ", who, " gave up: ", reason)});
+  return std::make_shared<MemoryTransport>(group_->world->group(key, members, name),
+                                           index_among(ranks));
 }
 
 }  // namespace weft

@@ -35,7 +35,6 @@ class MemoryTransport final : public Transport {
   void exchange(const Exchange& call, ExchangeReader& reader) override;
   Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
-  void abort(const std::string& reason) override;
   World* world() const override { return group_->world.get(); }
   std::span<const int> world_ranks() const override { return group_->world_ranks; }
 

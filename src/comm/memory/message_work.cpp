@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "src/comm/read_collective.h"
-#include "weft/context.h"
 
 namespace weft {
 
@@ -17,9 +16,7 @@ MessageWork::MessageWork(MemoryTransport& transport, const Collective& call)
       count_(call.pieces[0].counts[0]),
       kind_(call.kind),
       keep_(transport.shared_from_this()) {
-  if (FlightRecord* record = Context::current().flight.get()) {
-    flight() = record->begin_message(group().name, call, number());
-  }
+  record_message(call);
 }
 
 std::string MessageWork::words() const {
@@ -28,10 +25,6 @@ std::string MessageWork::words() const {
   Collective call{.kind = kind_, .root = other_, .tag = tag_};
   call.pieces = {&piece, 1};
   return message_in_words(call);
-}
-
-std::string MessageWork::title() const {
-  return concat(group().name, ": message ", number(), ": ", words());
 }
 
 SendWork::SendWork(MemoryTransport& transport, const Collective& call)
@@ -113,11 +106,7 @@ bool RecvWork::advance() {
   if (fits) copy_elements(piece_, piece_.recv, letter->data, count_);
   const uint64_t taken = letter->stage.load(std::memory_order_relaxed);
   letter->stage.store(taken - Letter::kTaken + Letter::kReceived, std::memory_order_release);
-  if (!fits) {
-    fail_with(
-        concat(title(), ": ", group().rank_in_words(other_), " sent (", dtype, ", [", sent, "])"),
-        other_);
-  }
+  if (!fits) fail_message(other_, dtype, sent);
   const int64_t bytes = count_ * static_cast<int64_t>(size_of(piece_.dtype));
   transport_.add_received(bytes);
   flight().received(bytes);

@@ -19,7 +19,6 @@ class MessageWork : public PendingWork {
 
  protected:
   std::string words() const final;
-  std::string title() const final;
 
   MemoryTransport& transport_;
   const int other_;

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "src/comm/memory/memory_transport.h"
@@ -50,17 +48,14 @@ struct alignas(64) GroupHead {
 class SegmentLock {
  public:
   SegmentLock(WorldSegment& segment, const World& world) : segment_(segment) {
-    Waiter waiter(world.spins());
-    while (segment_.lock.exchange(1, std::memory_order_acquire) != 0) {
-      if (!waiter.pause()) continue;
-      if (world.is_aborted()) {
-        const WorldFailure failure = world.failure();
-        throw CommError(concat("subgroup: given up: ", failure.text), failure.rank, "subgroup", 0);
-      }
-      if (waiter.waited() > world.deadline()) {
-        throw CommError("world: the table of groups stayed locked; a rank died with it", -1,
-                        "subgroup", 0);
-      }
+    const bool is_held = wait_until(world.spins(), world.deadline(), [&] {
+      if (segment_.lock.exchange(1, std::memory_order_acquire) == 0) return true;
+      if (world.is_aborted()) throw world.echo("subgroup", "subgroup", 0);
+      return false;
+    });
+    if (!is_held) {
+      throw CommError("world: the table of groups stayed locked; a rank died with it", -1,
+                      "subgroup", 0);
     }
   }
   ~SegmentLock() { segment_.lock.store(0, std::memory_order_release); }
@@ -126,11 +121,8 @@ std::shared_ptr<Transport> ProcessWorld::world_end() {
 }
 
 void ProcessWorld::is_stuck(int rank) const {
-  std::fprintf(stderr,
-               "weft: rank %d ends, because rank %d still reads its memory %lld ms after: %s\n",
-               rank_, rank, static_cast<long long>(patience().count()), failure().text.c_str());
-  std::fflush(stderr);
-  std::_Exit(1);
+  end_process(concat("rank ", rank_, " ends, because rank ", rank, " still reads its memory ",
+                     patience().count(), " ms after: ", failure().text));
 }
 
 bool ProcessWorld::shares_memory(std::span<const int> ranks) const {
@@ -216,7 +208,8 @@ std::shared_ptr<MemoryGroup> ProcessWorld::group(const std::vector<int64_t>& key
   std::byte* data = memory_->data() + made.offset + sizeof(GroupHead);
   const std::shared_ptr<std::byte> memory(
       data, [keep = memory_, bytes](std::byte* at) { leave_group(at, bytes); });
-  return std::make_shared<MemoryGroup>(shared_from_this(), made.id, members, name, memory, &heap_);
+  return std::make_shared<MemoryGroup>(
+      shared_from_this(), Members{static_cast<uint64_t>(made.id), members, name}, memory, &heap_);
 }
 
 }  // namespace weft

@@ -18,8 +18,8 @@
 #include <thread>
 #include <utility>
 
-#include "weft/error.h"
 #include "weft/extend/descriptor.h"
+#include "weft/warnings.h"
 
 namespace weft {
 
@@ -136,38 +136,40 @@ static Descriptor connected_to(const std::string& name) {
   return made;
 }
 
-static constexpr size_t kMostDescriptors = SharedMemory::kMaxRegions + 1;
+/// A greeting as the system sends it, with room for descriptors.
+struct GreetingMessage {
+  static constexpr size_t kMostDescriptors = SharedMemory::kMaxRegions + 1;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> room{};
+  iovec part;
+  msghdr head = {};
+
+  explicit GreetingMessage(Greeting& greeting) : part{&greeting, sizeof greeting} {
+    head.msg_iov = &part;
+    head.msg_iovlen = 1;
+    head.msg_control = room.data();
+    head.msg_controllen = room.size();
+  }
+};
 
 static void send_greeting(int to, Greeting greeting, const std::vector<int>& descriptors) {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> room{};
-  iovec part{&greeting, sizeof greeting};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (!descriptors.empty()) {
-    const size_t bytes = descriptors.size() * sizeof(int);
-    message.msg_control = room.data();
-    message.msg_controllen = CMSG_SPACE(bytes);
-    cmsghdr* head = CMSG_FIRSTHDR(&message);
+  GreetingMessage message(greeting);
+  const size_t bytes = descriptors.size() * sizeof(int);
+  message.head.msg_controllen = descriptors.empty() ? 0 : CMSG_SPACE(bytes);
+  if (cmsghdr* head = CMSG_FIRSTHDR(&message.head)) {
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(bytes);
     std::memcpy(CMSG_DATA(head), descriptors.data(), bytes);
   }
-  if (sendmsg(to, &message, MSG_NOSIGNAL) < 0) fail_call("sendmsg", std::strerror(errno));
+  if (sendmsg(to, &message.head, MSG_NOSIGNAL) < 0) fail_call("sendmsg", std::strerror(errno));
 }
 
 /// False when the other end is closed.
 static bool receive_greeting(int from, Greeting& greeting, std::vector<Descriptor>& descriptors) {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> room{};
-  iovec part{&greeting, sizeof greeting};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = room.data();
-  message.msg_controllen = room.size();
-  const ssize_t got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
-  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
+  GreetingMessage message(greeting);
+  const ssize_t got = recvmsg(from, &message.head, MSG_CMSG_CLOEXEC);
+  for (cmsghdr* head = CMSG_FIRSTHDR(&message.head); head;
+       head = CMSG_NXTHDR(&message.head, head)) {
     if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
     const size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (size_t i = 0; i < count; ++i) {
@@ -176,7 +178,7 @@ static bool receive_greeting(int from, Greeting& greeting, std::vector<Descripto
       descriptors.emplace_back(above_standard(descriptor));
     }
   }
-  if (got >= 0 && (message.msg_flags & MSG_CTRUNC)) {
+  if (got >= 0 && (message.head.msg_flags & MSG_CTRUNC)) {
     fail_call("recvmsg", "this process may open no more files (ulimit -n)");
   }
   greeting.text.back() = '\0';
@@ -222,8 +224,7 @@ class Host {
       if (await_readable(socket_.get(), std::min(until_, tells_at_))) {
         come += let_in(wrong);
       } else if (tells_at_ < until_) {
-        std::fprintf(stderr, "weft: waiting for the processes %s of %d on this host\n",
-                     missing().c_str(), members_.count);
+        warn("waiting for the processes ", missing(), " of ", members_.count, " on this host");
         tells_at_ = until_;
       } else {
         wrong = concat("the processes ", missing(), " of ", members_.count,

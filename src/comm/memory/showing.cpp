@@ -98,7 +98,6 @@ Piece Showing::shared_piece(const Collective& call, const Piece& piece) {
   const int64_t sent = sizes_of(call, piece, rank_).send;
   shown.send = shared_bytes(piece.send, bytes_of_elements(sent, piece.dtype));
   if (call.kind == CollectiveKind::all_reduce) shown.recv = const_cast<void*>(late_part(piece));
-  shown.counts = stored(piece.counts, place(piece.counts.size_bytes()));
   return shown;
 }
 
@@ -111,32 +110,22 @@ bool Showing::needs_rounds(const Collective& call) const {
   return false;
 }
 
-/// Stages a call in rounds.
-const void* Showing::staged(const Collective& call) {
-  stage_.emplace(call, group_.size(), rank_);
-  stage_->place_at(static_cast<std::byte*>(hold(stage_->bytes())));
-  stage_->fill(0);
-  phases_ = phases_of(call.kind);
+const void* Showing::shared(const Collective& call) {
   auto* shown = new (place(sizeof(Collective))) Collective(call);
   auto* pieces = static_cast<Piece*>(place(call.pieces.size_bytes()));
+  const bool in_rounds = needs_rounds(call);
   for (size_t i = 0; i < call.pieces.size(); ++i) {
-    new (pieces + i) Piece(call.pieces[i]);
-    pieces[i].counts = stored(call.pieces[i].counts, place(call.pieces[i].counts.size_bytes()));
+    const Piece& piece = call.pieces[i];
+    new (pieces + i) Piece(in_rounds ? piece : shared_piece(call, piece));
+    pieces[i].counts = stored(piece.counts, place(piece.counts.size_bytes()));
   }
-  stage_->lead_here(*shown, pieces);
-  shown->pieces = {pieces, call.pieces.size()};
-  shown->recv_counts = {};
-  return shown;
-}
-
-const void* Showing::shared(const Collective& call) {
-  if (needs_rounds(call)) return staged(call);
-  auto* shown = static_cast<Collective*>(place(sizeof(Collective)));
-  auto* pieces = static_cast<Piece*>(place(call.pieces.size_bytes()));
-  for (size_t i = 0; i < call.pieces.size(); ++i) {
-    new (pieces + i) Piece(shared_piece(call, call.pieces[i]));
+  if (in_rounds) {
+    stage_.emplace(call, group_.size(), rank_);
+    stage_->place_at(static_cast<std::byte*>(hold(stage_->bytes())));
+    stage_->fill(0);
+    stage_->lead_here(*shown, pieces);
+    phases_ = phases_of(call.kind);
   }
-  new (shown) Collective(call);
   shown->pieces = {pieces, call.pieces.size()};
   shown->recv_counts = {};
   return shown;

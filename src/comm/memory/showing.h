@@ -67,7 +67,6 @@ class Showing {
   Piece shared_piece(const Collective& call, const Piece& piece);
   const void* late_part(const Piece& piece);
   bool needs_rounds(const Collective& call) const;
-  const void* staged(const Collective& call);
   void next_round(int phase);
   /// Allocates memory that the others see, for the life of this object.
   void* hold(size_t bytes);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/memory/threads_world.h"
 
-#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 
@@ -45,7 +44,7 @@ static std::shared_ptr<std::byte> zeros(size_t bytes) {
 std::shared_ptr<MemoryGroup> ThreadsWorld::make_group(const std::vector<int>& members,
                                                       const std::string& name) {
   const size_t bytes = MemoryGroup::bytes_for(static_cast<int>(members.size()));
-  return std::make_shared<MemoryGroup>(shared_from_this(), next_group_++, members, name,
+  return std::make_shared<MemoryGroup>(shared_from_this(), Members{next_group_++, members, name},
                                        zeros(bytes));
 }
 
@@ -89,19 +88,17 @@ void ThreadsWorld::await_all() {
   changed_.wait(lock, [&] { return all_ended() || is_failed_; });
   if (all_ended()) return;
   const auto left = shared_->state.was_late ? kGrace : deadline() + kGrace;
-  if (!changed_.wait_until(lock, failed_at_ + left, all_ended)) end_process(lock);
+  if (!changed_.wait_until(lock, failed_at_ + left, all_ended)) end_late(lock);
 }
 
-void ThreadsWorld::end_process(const std::unique_lock<std::mutex>&) const {
+void ThreadsWorld::end_late(const std::unique_lock<std::mutex>&) const {
   std::string late;
   for (int rank = 0; rank < ranks(); ++rank) {
     if (!has_ended(rank)) late += concat(late.empty() ? "" : ", ", rank);
   }
-  std::fprintf(stderr,
-               "weft: ending the process, because rank %s neither ended nor noticed that %s\n",
-               late.c_str(), failure().text.c_str());
   write_flight_records(failure().text);
-  std::_Exit(1);
+  end_process(concat("ending the process, because rank ", late, " neither ended nor noticed that ",
+                     failure().text));
 }
 
 void ThreadsWorld::rethrow() const {

@@ -45,7 +45,7 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
   ThreadsWorld(int ranks, std::chrono::milliseconds deadline, std::unique_ptr<Shared> shared);
   std::shared_ptr<MemoryGroup> make_group(const std::vector<int>& members, const std::string& name);
   void is_failing(const std::exception_ptr& cause) override;
-  [[noreturn]] void end_process(const std::unique_lock<std::mutex>& lock) const;
+  [[noreturn]] void end_late(const std::unique_lock<std::mutex>& lock) const;
 
   const std::unique_ptr<Shared> shared_;
   mutable std::mutex mutex_;
@@ -55,7 +55,7 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
   std::exception_ptr cause_;
   std::chrono::steady_clock::time_point failed_at_;
   std::map<std::vector<int64_t>, GroupEntry> groups_;
-  int64_t next_group_ = 0;
+  uint64_t next_group_ = 0;
 };
 
 }  // namespace weft

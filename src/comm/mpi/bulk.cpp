@@ -5,21 +5,15 @@
 
 namespace weft {
 
-void MpiBulk::send(const MpiSegment& segment, int to, int tag, MpiWork& owner, uint64_t token) {
+void MpiBulk::start(const MpiTransfer& transfer, MpiWork& owner, uint64_t token) {
+  const auto [sends, segment, peer, tag] = transfer;
+  const auto bytes = static_cast<int>(segment.bytes);
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(
-      MPI_Isend(segment.data, static_cast<int>(segment.bytes), MPI_BYTE, to, tag, comm_, &request),
-      "MPI_Isend");
-  requests_.push_back(request);
-  owners_.push_back({&owner, token});
-}
-
-void MpiBulk::receive(const MpiSegment& segment, int from, int tag, MpiWork& owner,
-                      uint64_t token) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Irecv(segment.data, static_cast<int>(segment.bytes), MPI_BYTE, from, tag, comm_,
-                      &request),
-            "MPI_Irecv");
+  if (sends) {
+    check_mpi(MPI_Isend(segment.data, bytes, MPI_BYTE, peer, tag, comm_, &request), "MPI_Isend");
+  } else {
+    check_mpi(MPI_Irecv(segment.data, bytes, MPI_BYTE, peer, tag, comm_, &request), "MPI_Irecv");
+  }
   requests_.push_back(request);
   owners_.push_back({&owner, token});
 }

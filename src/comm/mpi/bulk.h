@@ -17,8 +17,7 @@ class MpiBulk {
   MpiBulk(const MpiBulk&) = delete;
   MpiBulk& operator=(const MpiBulk&) = delete;
 
-  void send(const MpiSegment& segment, int to, int tag, MpiWork& owner, uint64_t token);
-  void receive(const MpiSegment& segment, int from, int tag, MpiWork& owner, uint64_t token);
+  void start(const MpiTransfer& transfer, MpiWork& owner, uint64_t token);
   bool is_empty() const { return requests_.empty(); }
 
   /// Calls `ended(owner, token)` for each completed transfer; that may start others.

@@ -70,12 +70,6 @@ void MpiEngine::add_work() {
   if (asleep_) changed_.notify_all();
 }
 
-bool MpiEngine::advance(const MpiWork& work) {
-  const Lock lock(mutex_);
-  if (!work.is_done()) poll();
-  return work.is_done();
-}
-
 void MpiEngine::run() {
   Lock lock(mutex_);
   while (!stopping_) {
@@ -150,7 +144,7 @@ void MpiEngine::poll() noexcept {
 void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
   switch (header.topic) {
     case MpiTopic::bootstrap: {
-      Partial& part = bootstrap(header.sequence)[static_cast<size_t>(from)];
+      Bootstrap& part = bootstrap(header.sequence)[static_cast<size_t>(from)];
       part.bytes = header.elements;
       part.text.append(reinterpret_cast<const char*>(payload.data()), payload.size());
       return;
@@ -198,17 +192,9 @@ void MpiEngine::send(int to, const MpiHeader& header, MpiPayload words, const Mp
   if (!silent_) mail_->send(to, header, words, data);
 }
 
-void MpiEngine::send_bulk(const MpiSegment& segment, int to, int tag, MpiWork& owner,
-                          uint64_t token) {
+void MpiEngine::transfer(const MpiTransfer& transfer, MpiWork& owner, uint64_t token) {
   if (silent_) return;
-  bulk_->send(segment, to, tag, owner, token);
-  moving_.store(true, std::memory_order_relaxed);
-}
-
-void MpiEngine::receive_bulk(const MpiSegment& segment, int from, int tag, MpiWork& owner,
-                             uint64_t token) {
-  if (silent_) return;
-  bulk_->receive(segment, from, tag, owner, token);
+  bulk_->start(transfer, owner, token);
   moving_.store(true, std::memory_order_relaxed);
 }
 
@@ -217,15 +203,10 @@ int MpiEngine::new_tags() {
   return (next_tag_ += 2) - 2;
 }
 
-std::vector<MpiEngine::Partial>& MpiEngine::bootstrap(uint64_t round) {
-  std::vector<Partial>& parts = bootstraps_[round];
+std::vector<MpiEngine::Bootstrap>& MpiEngine::bootstrap(uint64_t round) {
+  std::vector<Bootstrap>& parts = bootstraps_[round];
   parts.resize(static_cast<size_t>(size_));
   return parts;
-}
-
-static void sleep_between_looks(std::chrono::steady_clock::duration waited) {
-  const auto longest = std::chrono::milliseconds(1);
-  std::this_thread::sleep_for(std::min<std::chrono::steady_clock::duration>(waited / 32, longest));
 }
 
 std::vector<std::string> MpiEngine::all_gather(std::string_view own,
@@ -249,30 +230,25 @@ std::vector<std::string> MpiEngine::all_gather(std::string_view own,
       sent += part.size();
     } while (sent < own.size());
   }
-  const auto begin = std::chrono::steady_clock::now();
-  while (true) {
-    const auto waited = std::chrono::steady_clock::now() - begin;
-    {
-      const Lock lock(mutex_);
-      poll();
-      std::vector<Partial>& parts = bootstrap(round);
-      const auto is_whole = [](const Partial& part) {
-        return part.bytes == static_cast<int64_t>(part.text.size());
-      };
-      if (std::all_of(parts.begin(), parts.end(), is_whole)) {
-        std::vector<std::string> texts;
-        for (Partial& part : parts) texts.push_back(std::move(part.text));
-        bootstraps_.erase(round);
-        return texts;
-      }
-      if (waited > deadline) check_bootstrap(parts, deadline);
+  std::vector<std::string> texts;
+  const bool has_all = wait_until(0, deadline, [&] {
+    const Lock lock(mutex_);
+    poll();
+    std::vector<Bootstrap>& parts = bootstrap(round);
+    for (const Bootstrap& part : parts) {
+      if (part.bytes != static_cast<int64_t>(part.text.size())) return false;
     }
-    sleep_between_looks(waited);
-  }
+    for (Bootstrap& part : parts) texts.push_back(std::move(part.text));
+    bootstraps_.erase(round);
+    return true;
+  });
+  if (!has_all) fail_late(round, deadline);
+  return texts;
 }
 
-void MpiEngine::check_bootstrap(const std::vector<Partial>& parts,
-                                std::chrono::milliseconds deadline) {
+void MpiEngine::fail_late(uint64_t round, std::chrono::milliseconds deadline) {
+  const Lock lock(mutex_);
+  const std::vector<Bootstrap>& parts = bootstrap(round);
   std::string missing;
   int first = -1;
   for (int r = 0; r < size_; ++r) {
@@ -311,14 +287,13 @@ void MpiEngine::end() {
     }
   }
   // No deadline: nothing waits for this rank, and others may still have much to do.
-  const auto begin = std::chrono::steady_clock::now();
-  for (bool over = false; !over;) {
-    sleep_between_looks(std::chrono::steady_clock::now() - begin);
+  wait_until(0, std::chrono::nanoseconds::max(), [&] {
     const Lock lock(mutex_);
     poll();
-    over = silent_ || (all_have_ended() && mail_->all_left());
+    const bool is_over = silent_ || (all_have_ended() && mail_->all_left());
     look_for_the_dead();
-  }
+    return is_over;
+  });
   stop_thread();
   termination_.reset();
   if (silent_) return std::this_thread::sleep_for(kLinger);

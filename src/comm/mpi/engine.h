@@ -65,8 +65,6 @@ class MpiEngine {
    private:
     MpiEngine& engine_;
   };
-  /// Advances all works; returns true when `work` is done. Takes the lock.
-  bool advance(const MpiWork& work);
   /// True while large data is in transit.
   bool is_moving() const { return moving_.load(std::memory_order_relaxed); }
   /// The caller of this and all following functions holds the lock. Advances all works.
@@ -77,8 +75,7 @@ class MpiEngine {
   bool has_ended(int rank) const { return ended_[static_cast<size_t>(rank)] != 0; }
   /// Sends a short message, which is copied.
   void send(int to, const MpiHeader& header, MpiPayload words = {}, const MpiSegments& data = {});
-  void send_bulk(const MpiSegment& segment, int to, int tag, MpiWork& owner, uint64_t token);
-  void receive_bulk(const MpiSegment& segment, int from, int tag, MpiWork& owner, uint64_t token);
+  void transfer(const MpiTransfer& transfer, MpiWork& owner, uint64_t token);
   MpiRouting& routing() { return routing_; }
   /// Returns the first of two tags that are unique for this rank as a receiver.
   int new_tags();
@@ -86,7 +83,7 @@ class MpiEngine {
 
  private:
   /// The part of one process's string that has arrived.
-  struct Partial {
+  struct Bootstrap {
     std::string text;
     int64_t bytes = -1;
   };
@@ -99,8 +96,8 @@ class MpiEngine {
   void take(int from, const MpiHeader& header, MpiPayload payload);
   void take_failure(const MpiHeader& header, MpiPayload payload);
   void tell_failure();
-  std::vector<Partial>& bootstrap(uint64_t round);
-  void check_bootstrap(const std::vector<Partial>& parts, std::chrono::milliseconds deadline);
+  std::vector<Bootstrap>& bootstrap(uint64_t round);
+  [[noreturn]] void fail_late(uint64_t round, std::chrono::milliseconds deadline);
   bool all_have_ended() const;
   void look_for_the_dead();
   void stop_thread();
@@ -118,7 +115,7 @@ class MpiEngine {
   std::optional<WorldFailure> early_failure_;
   MpiRouting routing_;
   std::vector<uint8_t> ended_;
-  std::map<uint64_t, std::vector<Partial>> bootstraps_;
+  std::map<uint64_t, std::vector<Bootstrap>> bootstraps_;
   uint64_t bootstrap_rounds_ = 0;
   int greatest_tag_;
   int next_tag_ = 1;

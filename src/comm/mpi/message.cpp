@@ -6,20 +6,17 @@
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/parts.h"
 #include "src/comm/signature.h"
-#include "weft/context.h"
 
 namespace weft {
 
 MpiMessage::MpiMessage(MpiTransport& transport, const Collective& call, uint64_t number)
-    : MpiWork(transport, number),
+    : MpiWork(transport, kMessage | number),
       call_(call),
       piece_(call.pieces[0]),
       count_(call.pieces[0].counts[0]) {
   piece_.counts = {&count_, 1};
   call_.pieces = {&piece_, 1};
-  if (FlightRecord* record = Context::current().flight.get()) {
-    flight() = record->begin_message(group().name, call_, number);
-  }
+  record_message(call_);
 }
 
 void MpiMessage::stream(bool sends, int tag) {
@@ -35,22 +32,6 @@ void MpiMessage::stream(bool sends, int tag) {
 void MpiMessage::moved(uint64_t token) {
   streams_.ended(engine(), *this, token);
   if (streams_.all_done()) finish();
-}
-
-std::vector<int> MpiMessage::silent() const {
-  if (answered_) return {};
-  return {other()};
-}
-
-std::vector<int> MpiMessage::slow() const {
-  if (!answered_) return {};
-  return {other()};
-}
-
-std::string MpiMessage::words() const { return message_in_words(call_); }
-
-std::string MpiMessage::prefix() const {
-  return concat(group().name, ": message ", number(), ": ");
 }
 
 void MpiMessage::leave() noexcept { engine().routing().leave(address_, *this); }
@@ -84,9 +65,7 @@ void MpiRecv::post() {
 void MpiRecv::take(const MpiHeader& header, MpiPayload payload) {
   answered_ = true;
   if (header.elements != count_ || header.dtype != piece_.dtype) {
-    fail_with(concat(title(), ": ", group().rank_in_words(other()), " sent (", header.dtype, ", [",
-                     header.elements, "])"),
-              other());
+    fail_message(other(), header.dtype, header.elements);
   }
   add_received(bytes());
   MpiHeader answer{.topic = MpiTopic::taken, .from = rank(), .group = group().id};

@@ -16,10 +16,9 @@ class MpiMessage : public MpiWork {
 
  protected:
   void moved(uint64_t token) final;
-  std::vector<int> silent() const final;
-  std::vector<int> slow() const final;
-  std::string words() const final;
-  std::string prefix() const final;
+  bool has_begun() const final { return answered_; }
+  std::vector<int> late() const final { return {other()}; }
+  std::string words() const final { return message_in_words(call_); }
   void leave() noexcept final;
 
   int other() const { return call_.root; }
@@ -45,7 +44,7 @@ class MpiSend final : public MpiMessage {
  private:
   void post() override;
   void take(const MpiHeader& header, MpiPayload payload) override;
-  const char* missed() const override { return "receive it"; }
+  const char* uncalled() const override { return "receive it"; }
 };
 
 class MpiRecv final : public MpiMessage {
@@ -55,7 +54,7 @@ class MpiRecv final : public MpiMessage {
  private:
   void post() override;
   void take(const MpiHeader& header, MpiPayload payload) override;
-  const char* missed() const override { return "send it"; }
+  const char* uncalled() const override { return "send it"; }
 };
 
 }  // namespace weft

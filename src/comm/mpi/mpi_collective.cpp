@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "src/comm/mpi/engine.h"
-#include "weft/context.h"
+#include "src/comm/received.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -16,9 +16,7 @@ MpiCollective::MpiCollective(MpiTransport& transport, const Collective& call, ui
       peers_(static_cast<size_t>(transport.size())) {
   sign(stored_.call(), signature_);
   if (parts_.reduces()) own_ranges_ = parts_.ranges(transport.rank());
-  if (FlightRecord* record = Context::current().flight.get()) {
-    flight() = record->begin(group().name, signature_, number());
-  }
+  record(signature_);
 }
 
 void MpiCollective::post() {
@@ -64,7 +62,7 @@ void MpiCollective::begin() {
   if (stored_.call().kind == CollectiveKind::all_to_all) compare_counts();
   begun_ = true;
   flight().started();
-  add_received(parts_.received_bytes());
+  add_received(received_bytes(stored_.call(), rank(), size()));
   if (!parts_.reduces()) copy_own_parts();
   for (int step = 1; step < size(); ++step) move_parts((rank() + step) % size());
   if (parts_.reduces()) begin_reduction();
@@ -76,14 +74,7 @@ void MpiCollective::compare_signatures() {
   // All ranks compare with the first rank, so that all report the same error.
   const Signature& first = peer(0).signature;
   for (int r = 1; r < size(); ++r) {
-    const Signature& second = peer(r).signature;
-    if (second.hash == first.hash) continue;
-    const std::string words = in_words(first);
-    const std::string other = in_words(second);
-    fail_with(concat(prefix(), group().rank_in_words(0), " called ", words, " but ",
-                     group().rank_in_words(r), " called ", other,
-                     words == other ? " with other contents" : ""),
-              r);
+    if (peer(r).signature.hash != first.hash) fail_unequal(first, r, peer(r).signature);
   }
 }
 
@@ -94,8 +85,7 @@ void MpiCollective::compare_counts() {
         is_other(r) ? peer(r).elements : stored_.call().pieces[0].counts[static_cast<size_t>(r)];
     const int64_t expected = stored_.call().recv_counts[static_cast<size_t>(r)];
     if (sent == expected) continue;
-    fail_with(concat(title(), ": ", group().rank_in_words(r), " sends ", sent, " elements to rank ",
-                     rank(), ", which expects ", expected),
+    fail_with(concat(title(), ": ", group().in_words(r), counts_in_words(sent, rank(), expected)),
               r);
   }
 }
@@ -108,14 +98,13 @@ void MpiCollective::copy_own_parts() {
   read_collective({stored_.call(), rank(), 0, published});
 }
 
-void MpiCollective::add_stream(bool sends, int r, int tag, MpiSegments segments) {
-  const size_t all = segments.size();
+void MpiCollective::add_stream(bool sends, int r, int tag, MpiSegments segments, size_t allowed) {
   streams_.add(engine(), *this,
                {.sends = sends,
                 .peer = group().world_rank(r),
                 .tag = tag,
                 .segments = std::move(segments),
-                .allowed = all});
+                .allowed = allowed});
 }
 
 void copy_to_segments(const std::vector<std::byte>& data, const MpiSegments& segments) {
@@ -157,25 +146,16 @@ void MpiCollective::leave() noexcept {
   engine().routing().leave({MpiAddress::Kind::collective, group().id, number(), 0}, *this);
 }
 
-std::vector<int> MpiCollective::silent() const {
+std::vector<int> MpiCollective::late() const {
   std::vector<int> ranks;
   for (int r = 0; r < size(); ++r) {
-    if (is_other(r) && !peer(r).came) ranks.push_back(r);
-  }
-  return ranks;
-}
-
-std::vector<int> MpiCollective::slow() const {
-  std::vector<int> ranks;
-  for (int r = 0; r < size() && begun_; ++r) {
     if (!is_other(r)) continue;
-    if (peer(r).owes_results || !streams_.is_done_with(group().world_rank(r))) ranks.push_back(r);
+    const bool is_done = begun_
+                             ? !peer(r).owes_results && streams_.is_done_with(group().world_rank(r))
+                             : peer(r).came;
+    if (!is_done) ranks.push_back(r);
   }
   return ranks;
-}
-
-std::string MpiCollective::prefix() const {
-  return concat(group().name, ": collective ", number(), ": ");
 }
 
 }  // namespace weft

@@ -38,18 +38,18 @@ class MpiCollective final : public MpiWork {
   void take(const MpiHeader& header, MpiPayload payload) override;
   void moved(uint64_t token) override;
   void leave() noexcept override;
-  std::vector<int> silent() const override;
-  std::vector<int> slow() const override;
-  const char* missed() const override { return "call it"; }
-  std::string words() const override { return in_words(signature_); }
-  std::string prefix() const override;
+  bool has_begun() const override { return begun_; }
+  std::vector<int> late() const override;
+  const char* uncalled() const override { return "call it"; }
+  std::string words() const override { return weft::in_words(signature_); }
 
   void begin();
   void compare_signatures();
   void compare_counts();
   void copy_own_parts();
   void move_parts(int r);
-  void add_stream(bool sends, int r, int tag, MpiSegments segments);
+  /// Only the first `allowed` segments may be posted at first.
+  void add_stream(bool sends, int r, int tag, MpiSegments segments, size_t allowed = SIZE_MAX);
 
   void begin_reduction();
   void await_blocks();

@@ -32,12 +32,7 @@ void MpiCollective::await_blocks() {
     for (size_t i = 0; i < own_ranges_.size(); ++i) {
       segments.push_back({scratch_of(i, r), parts_.source(own_ranges_[i]).bytes});
     }
-    streams_.add(engine(), *this,
-                 {.sends = false,
-                  .peer = group().world_rank(r),
-                  .tag = tag_,
-                  .segments = std::move(segments),
-                  .allowed = in_flight});
+    add_stream(false, r, tag_, std::move(segments), in_flight);
   }
 }
 
@@ -105,12 +100,7 @@ void MpiCollective::exchange_results() {
     result_stream_count_ = static_cast<size_t>(size() - 1);
     for (int step = 1; step < size(); ++step) {
       const int r = (rank() + step) % size();
-      streams_.add(engine(), *this,
-                   {.sends = true,
-                    .peer = group().world_rank(r),
-                    .tag = peer(r).tag + 1,
-                    .segments = own,
-                    .allowed = 0});
+      add_stream(true, r, peer(r).tag + 1, own, 0);
     }
   }
   for (int r = 0; r < size(); ++r) {

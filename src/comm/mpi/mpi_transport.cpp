@@ -11,11 +11,6 @@
 
 namespace weft {
 
-std::string MpiGroup::rank_in_words(int rank) const {
-  if (id == 0) return concat("rank ", rank);
-  return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
-}
-
 MpiTransport::MpiTransport(std::shared_ptr<MpiEngine> engine, MpiGroup group, int rank,
                            std::vector<int> hosts)
     : Transport(rank, static_cast<int>(group.world_ranks.size()), group.name),
@@ -47,15 +42,6 @@ Work MpiTransport::start(const Collective& call) {
   }
 }
 
-void MpiTransport::exchange(const Exchange&, ExchangeReader&) {
-  fail("exchange: the ranks of ", name_, " do not see each other's memory");
-}
-
-Work MpiTransport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
-  exchange(call, *reader);
-  return {};
-}
-
 /// Hash step, good enough that the groups of a process do not collide by chance.
 static uint64_t mixed(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) + 0x9e3779b97f4a7c15u;
@@ -70,9 +56,8 @@ static constexpr int64_t kMadeByMpi = -2;
 std::shared_ptr<Transport> MpiTransport::subgroup(std::span<const int> ranks, std::string name) {
   MpiGroup group{.id = mixed(group_.id, ranks.size()), .name = std::move(name)};
   std::vector<int> hosts;
-  int own = -1;
+  const int own = index_among(ranks);
   for (const int rank : ranks) {
-    if (rank == rank_) own = static_cast<int>(hosts.size());
     group.world_ranks.push_back(group_.world_rank(rank));
     group.id = mixed(group.id, static_cast<uint64_t>(rank));
     hosts.push_back(host_of(rank));
@@ -88,8 +73,7 @@ std::shared_ptr<Transport> MpiTransport::subgroup(std::span<const int> ranks, st
 }
 
 void MpiTransport::abort(const std::string& reason) {
-  const int who = group_.world_rank(rank_);
-  engine_->world().abort({who, who, concat("rank ", who, " gave up: ", reason)});
+  Transport::abort(reason);
   const MpiEngine::Lock lock = engine_->lock();
   engine_->poll();  // notifies the other processes
 }

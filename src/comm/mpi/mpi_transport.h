@@ -13,17 +13,8 @@ namespace weft {
 
 class MpiEngine;
 
-/// Properties of a group of processes that its members agree on.
-struct MpiGroup {
-  /// Unique among all groups that share a member with it; 0 is the world.
-  uint64_t id = 0;
-  std::vector<int> world_ranks = {};
-  std::string name = {};
-
-  int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
-  /// "rank 1"; in a group that is not the world "rank 1 (rank 5 of the world)".
-  std::string rank_in_words(int rank) const;
-};
+/// The ranks of a group of processes.
+using MpiGroup = Members;
 
 /// One rank's end of a group whose ranks are processes on any hosts; they communicate by MPI.
 class MpiTransport final : public Transport {
@@ -34,9 +25,6 @@ class MpiTransport final : public Transport {
   int host_of(int rank) const override { return hosts_[static_cast<size_t>(rank)]; }
   bool in_memory(DeviceKind) const override { return false; }
   Work start(const Collective& call) override;
-  /// Not supported: throws std::invalid_argument.
-  void exchange(const Exchange& call, ExchangeReader& reader) override;
-  Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
   void abort(const std::string& reason) override;
   World* world() const override;

@@ -94,91 +94,47 @@ MpiSegments MpiParts::results(int r) const {
   return segments;
 }
 
+/// Whether a collective that reduces nothing moves data from one rank to another.
+static bool moves(const Collective& call, int from, int to) {
+  switch (call.kind) {
+    case CollectiveKind::broadcast:
+    case CollectiveKind::scatter:
+      return from == call.root;
+    case CollectiveKind::gather:
+      return to == call.root;
+    default:
+      return true;
+  }
+}
+
 MpiSegments MpiParts::to(int r) const {
   MpiSegments segments;
   if (reduces_) {
     for (const PieceRange& range : ranges(r)) segments.push_back(source(range));
     return segments;
   }
+  if (!moves(call_, rank_, r)) return segments;
+  const bool is_cut = sends_all_parts(call_.kind);
   for (const Piece& piece : call_.pieces) {
-    const auto count_of_rank = [&](int q) { return piece.counts[static_cast<size_t>(q)]; };
-    const auto add = [&](int64_t begin, int64_t count) {
-      add_segment(segments, piece.send, begin, count, piece.dtype);
-    };
-    switch (call_.kind) {
-      case CollectiveKind::broadcast:
-        if (rank_ == call_.root) add(0, piece.counts[0]);
-        break;
-      case CollectiveKind::all_gather:
-        add(0, count_of_rank(rank_));
-        break;
-      case CollectiveKind::gather:
-        if (r == call_.root) add(0, count_of_rank(rank_));
-        break;
-      case CollectiveKind::scatter:
-        if (rank_ == call_.root) add(part_offset(piece.counts, r), count_of_rank(r));
-        break;
-      case CollectiveKind::all_to_all:
-        add(part_offset(piece.counts, r), count_of_rank(r));
-        break;
-      default:
-        break;
-    }
+    add_segment(segments, piece.send, is_cut ? part_offset(piece.counts, r) : 0,
+                part_of(call_, piece, size_, is_cut ? r : rank_), piece.dtype);
   }
   return segments;
 }
 
 MpiSegments MpiParts::from(int r) const {
   MpiSegments segments;
-  if (reduces_) return segments;
+  if (reduces_ || !moves(call_, r, rank_)) return segments;
+  const bool is_scatter = call_.kind == CollectiveKind::scatter;
+  const bool is_one_part = is_scatter || call_.kind == CollectiveKind::broadcast;
   for (const Piece& piece : call_.pieces) {
-    const auto add = [&](int64_t begin, int64_t count) {
-      add_segment(segments, piece.recv, begin, count, piece.dtype);
-    };
-    const auto add_part = [&](std::span<const int64_t> counts) {
-      add(part_offset(counts, r), counts[static_cast<size_t>(r)]);
-    };
-    switch (call_.kind) {
-      case CollectiveKind::broadcast:
-        if (r == call_.root) add(0, piece.counts[0]);
-        break;
-      case CollectiveKind::all_gather:
-        add_part(piece.counts);
-        break;
-      case CollectiveKind::gather:
-        if (rank_ == call_.root) add_part(piece.counts);
-        break;
-      case CollectiveKind::scatter:
-        if (r == call_.root) add(0, piece.counts[static_cast<size_t>(rank_)]);
-        break;
-      case CollectiveKind::all_to_all:
-        add_part(call_.recv_counts);
-        break;
-      default:
-        break;
-    }
+    const bool is_all_to_all = call_.kind == CollectiveKind::all_to_all;
+    const std::span<const int64_t> counts = is_all_to_all ? call_.recv_counts : piece.counts;
+    const int64_t count = is_all_to_all ? counts[static_cast<size_t>(r)]
+                                        : part_of(call_, piece, size_, is_scatter ? rank_ : r);
+    add_segment(segments, piece.recv, is_one_part ? 0 : part_offset(counts, r), count, piece.dtype);
   }
   return segments;
-}
-
-int64_t MpiParts::received_bytes() const {
-  int64_t bytes = 0;
-  for (int r = 0; r < size_; ++r) {
-    if (r == rank_) continue;
-    for (const MpiSegment& segment : from(r)) bytes += segment.bytes;
-  }
-  if (!reduces_) return bytes;
-  for (size_t i = 0; i < call_.pieces.size(); ++i) {
-    const Piece& piece = call_.pieces[i];
-    if (call_.kind == CollectiveKind::reduce_scatter) {
-      bytes += (size_ - 1) * source(share(i, rank_)).bytes;
-      continue;
-    }
-    const int64_t own = share_of(piece.counts[0], size_, rank_).count;
-    bytes += (size_ - 1) * own * static_cast<int64_t>(size_of(piece.dtype)) +
-             (piece.counts[0] - own) * static_cast<int64_t>(size_of(piece.recv_dtype));
-  }
-  return bytes;
 }
 
 }  // namespace weft

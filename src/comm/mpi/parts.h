@@ -51,9 +51,6 @@ class MpiParts {
   /// Returns the memory of the results that rank r computes.
   MpiSegments results(int r) const;
 
-  /// Bytes received from other ranks, counted the same way on every kind of interconnect.
-  int64_t received_bytes() const;
-
  private:
   PieceRange share(size_t piece, int r) const;
 

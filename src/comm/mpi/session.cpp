@@ -2,7 +2,6 @@
 #include "src/comm/mpi/session.h"
 
 #include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -33,12 +32,10 @@ static void end_late_start(std::stop_token stop, std::chrono::milliseconds deadl
   if (stop.stop_requested()) return;
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   if (!rank) rank = std::getenv("PMIX_RANK");
-  std::fprintf(stderr,
-               "weft: connect: MPI did not begin within %lld ms on rank %s: another rank "
-               "did not come, or the hosts do not reach each other (mpirun --mca "
-               "btl_tcp_if_include NETWORK says by which network)\n",
-               static_cast<long long>(deadline.count()), rank ? rank : "(unknown)");
-  std::_Exit(1);
+  end_process(concat("connect: MPI did not begin within ", deadline.count(), " ms on rank ",
+                     rank ? rank : "(unknown)",
+                     ": another rank did not come, or the hosts do not reach each other (mpirun "
+                     "--mca btl_tcp_if_include NETWORK says by which network)"));
 }
 
 MpiSession::MpiSession(std::chrono::milliseconds deadline) {

@@ -21,13 +21,8 @@ void MpiStreams::pump(MpiEngine& engine, MpiWork& owner, size_t number) {
   MpiStream& stream = streams_[number];
   const size_t end = std::min({stream.allowed, stream.segments.size(), stream.done + kInFlight});
   for (; stream.posted < end; ++stream.posted) {
-    const MpiSegment& segment = stream.segments[stream.posted];
-    const uint64_t token = number << 40 | stream.posted;
-    if (stream.sends) {
-      engine.send_bulk(segment, stream.peer, stream.tag, owner, token);
-    } else {
-      engine.receive_bulk(segment, stream.peer, stream.tag, owner, token);
-    }
+    engine.transfer({stream.sends, stream.segments[stream.posted], stream.peer, stream.tag}, owner,
+                    number << 40 | stream.posted);
   }
 }
 

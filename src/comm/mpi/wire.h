@@ -56,6 +56,14 @@ struct MpiSegment {
 };
 using MpiSegments = std::vector<MpiSegment>;
 
+/// One message of user memory to or from `peer`, a rank of the world.
+struct MpiTransfer {
+  bool sends;
+  MpiSegment segment;
+  int peer;
+  int tag;
+};
+
 /// Data of up to this many bytes is sent along with a short message.
 inline constexpr int64_t kMpiShortBytes = 8192;
 /// Capacity of a short message.

@@ -29,10 +29,8 @@ std::vector<uint64_t> NcclAgreement::gathered(std::span<const uint64_t> own) con
 
 void NcclAgreement::fail(const NcclCallName& call, int at_fault, const std::string& text) {
   const int world_rank = host_->world_ranks()[static_cast<size_t>(at_fault)];
-  const CommError error(text, world_rank, in_words(call.signature), call.number);
   const int found_by = host_->world_ranks()[static_cast<size_t>(host_->rank())];
-  host_->world()->abort({found_by, world_rank, error.what()}, std::make_exception_ptr(error));
-  throw error;
+  throw host_->world()->failed({found_by, world_rank, text}, in_words(call.signature), call.number);
 }
 
 void NcclAgreement::compare_counts(const NcclCallName& call, std::span<const int64_t> sent,
@@ -47,8 +45,9 @@ void NcclAgreement::compare_counts(const NcclCallName& call, std::span<const int
       const uint64_t expects = all[to * 2 * ranks + ranks + from];
       if (sends == expects) continue;
       fail(call, static_cast<int>(from),
-           concat(call.title(), ": rank ", from, " sends ", sends, " elements to rank ", to,
-                  ", which expects ", expects));
+           concat(call.title(), ": rank ", from,
+                  counts_in_words(static_cast<int64_t>(sends), static_cast<int>(to),
+                                  static_cast<int64_t>(expects))));
     }
   }
 }
@@ -84,9 +83,9 @@ void NcclAgreement::fail_diverged() {
       const std::string zero = words_of_rank(0, own);
       const std::string other = words_of_rank(static_cast<int>(r), own);
       fail(call, static_cast<int>(r),
-           concat(call.group, ": nccl call number ", number, ": rank 0 called ", zero, " but rank ",
-                  r, " called ", other,
-                  zero == other ? " on another stream or in another way" : ""));
+           concat(call.group, ": nccl call number ", number, ": ",
+                  unequal_in_words("rank 0", zero, concat("rank ", r), other,
+                                   "on another stream or in another way")));
     }
   }
   throw CommError(concat(host_->name(), ": ranks differ in what they called before"), -1, "",

@@ -5,8 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "src/comm/memory/pending.h"
-#include "src/comm/waiter.h"
+#include "src/comm/wait/waitable.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/staging.h"
 
@@ -90,12 +89,12 @@ bool NcclLane::finish_in_time() {
       std::min<std::chrono::nanoseconds>(kLongestEnd, world_.deadline());
   try {
     nccl::finish(communicator_);
-    Waiter waiter(world_.spins());
-    while (waiter.waited() < most && !world_.is_aborted()) {
-      const nccl::Status status = nccl::status(communicator_);
-      if (status.is_ready || !status.error.empty()) return status.is_ready;
-      if (waiter.pause()) waiter.look_at_clock();
-    }
+    nccl::Status status;
+    wait_until(world_.spins(), most, [&] {
+      status = nccl::status(communicator_);
+      return status.is_ready || !status.error.empty() || world_.is_aborted();
+    });
+    return status.is_ready;
   } catch (const std::exception&) {  // the driver may have shut down before
   }
   return false;
@@ -129,9 +128,9 @@ void NcclLane::queue(const NcclCallName& call, std::span<const nccl::Move> moves
   await(call);
 }
 
-void NcclLane::queued(const std::shared_ptr<void>& event) {
+void NcclLane::queued(const Event& event) {
   const std::lock_guard lock(mutex_);
-  for (auto call = under_way_.rbegin(); call != under_way_.rend() && !call->event; ++call) {
+  for (auto call = under_way_.rbegin(); call != under_way_.rend() && call->event.empty(); ++call) {
     call->event = event;
   }
 }
@@ -149,29 +148,24 @@ void NcclLane::check_results() {
 /// Throws the lane's failure or the world's; when it returns, there is a communicator.
 void NcclLane::check_locked(const NcclCallName& call) const {
   if (failure_) std::rethrow_exception(failure_);
-  if (!world_.is_aborted()) return;
-  const WorldFailure failure = world_.failure();
-  throw CommError(concat(call.title(), ": given up: ", failure.text), failure.rank,
-                  in_words(call.signature), call.number);
+  if (world_.is_aborted()) throw world_.echo(call.title(), in_words(call.signature), call.number);
 }
 
 void NcclLane::await(const NcclCallName& call) {
-  Waiter waiter(world_.spins());
-  while (true) {
+  const auto is_ready = [&] {
     {
       const std::lock_guard lock(mutex_);
       check_locked(call);
       const nccl::Status status = nccl::status(communicator_);
-      if (status.is_ready) return;
-      if (!status.error.empty()) {
-        fail(call, concat(": ", status.error), false);
-      } else if (waiter.waited() > world_.deadline()) {
-        fail_late(call);
-      }
+      if (status.is_ready) return true;
+      if (!status.error.empty()) fail(call, concat(": ", status.error), false);
     }
-    if (!waiter.pause()) continue;
-    waiter.look_at_clock();
-    PendingWork::advance_all();
+    Waitable::advance_linked();
+    return false;
+  };
+  while (!wait_until(world_.spins(), world_.deadline(), is_ready)) {
+    const std::lock_guard lock(mutex_);
+    fail_late(call);
   }
 }
 
@@ -197,7 +191,7 @@ void NcclLane::look() noexcept {
 void NcclLane::look_at_front(Clock::time_point now) {
   while (!under_way_.empty()) {
     const UnderWay& front = under_way_.front();
-    if (front.event && cuda::event_done(front.event.get())) {
+    if (!front.event.empty() && front.event.is_reached()) {
       pass(now);
       continue;
     }
@@ -233,9 +227,8 @@ void NcclLane::fail_late(const NcclCallName& call) {
 
 void NcclLane::fail(const NcclCallName& call, const std::string& why, bool was_late) {
   const int own = group_.world_ranks()[static_cast<size_t>(group_.rank())];
-  const CommError error(call.title() + why, -1, in_words(call.signature), call.number);
-  failure_ = std::make_exception_ptr(error);
-  world_.abort({own, -1, error.what(), was_late}, failure_);
+  failure_ = std::make_exception_ptr(world_.failed({own, -1, call.title() + why, was_late},
+                                                   in_words(call.signature), call.number));
   end_at_once();
 }
 

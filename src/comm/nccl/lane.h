@@ -50,7 +50,7 @@ class NcclLane final : private Watched {
   /// Queues a part of the call. CommError when that fails.
   void queue(const NcclCallName& call, std::span<const nccl::Move> moves, const Stream& stream);
   /// Marks all started calls as queued; they are done when `event` is reached.
-  void queued(const std::shared_ptr<void>& event);
+  void queued(const Event& event);
   /// Throws CommError when the lane is unusable or the world has failed.
   void check(const NcclCallName& call);
 
@@ -58,8 +58,8 @@ class NcclLane final : private Watched {
   struct UnderWay {
     NcclCallName call;
     std::chrono::steady_clock::time_point since;
-    /// Null until the call is queued.
-    std::shared_ptr<void> event = {};
+    /// Empty until the call is queued.
+    Event event = {};
   };
 
   /// Throws CommError when a call on the calling thread's lanes was aborted: its results are

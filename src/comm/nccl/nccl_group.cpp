@@ -9,7 +9,7 @@
 
 #include "src/comm/flight/record.h"
 #include "src/comm/nccl/program.h"
-#include "src/comm/nccl/received.h"
+#include "src/comm/received.h"
 #include "src/comm/work_state.h"
 #include "src/device/cuda/capture.h"
 #include "src/device/cuda/runtime.h"
@@ -26,7 +26,7 @@ namespace {
 class NcclWork final : public Work::State {
  public:
   NcclWork(std::shared_ptr<Transport> host, std::shared_ptr<NcclLane> lane, NcclCallName call,
-           const Stream& stream, std::shared_ptr<void> event, std::optional<FlightOperation> flight)
+           const Stream& stream, Event event, std::optional<FlightOperation> flight)
       : host_(std::move(host)),
         lane_(std::move(lane)),
         call_(std::move(call)),
@@ -45,7 +45,7 @@ class NcclWork final : public Work::State {
 
   bool test() override {
     lane_->check(call_);
-    return cuda::event_done(event_.get());
+    return event_.is_reached();
   }
 
   void drop() noexcept override {
@@ -64,14 +64,14 @@ class NcclWork final : public Work::State {
   void join() {
     is_joined_ = true;
     const Stream now = current_stream(stream_.device);
-    if (now.handle != stream_.handle) cuda::wait_event(now, event_.get());
+    if (now.handle != stream_.handle) event_.wait(now);
   }
 
   const std::shared_ptr<Transport> host_;
   const std::shared_ptr<NcclLane> lane_;
   const NcclCallName call_;
   const Stream stream_;
-  const std::shared_ptr<void> event_;
+  const Event event_;
   /// Recorded in a graph: not in progress itself.
   const bool is_recorded_;
   FlightOperation flight_;
@@ -151,7 +151,7 @@ std::shared_ptr<NcclLane> NcclGroup::lane_for(const Stream& stream, int role,
 
 void NcclGroup::queue(const Collective& call, const NcclCallName& name, NcclLane& lane,
                       const Stream& stream) {
-  const bool in_rank_order = reduces_in_rank_order();
+  const bool in_rank_order = uses_deterministic_algorithms();
   const NcclProgram program = program_of(call, host_->rank(), host_->size(), in_rank_order);
   for (const NcclRound& round : program.rounds) {
     lane.queue(name, round.moves, stream);
@@ -162,7 +162,7 @@ void NcclGroup::queue(const Collective& call, const NcclCallName& name, NcclLane
 /// Encodes how a call is carried out, which must be the same on all ranks.
 static uint64_t way_of(int role, bool is_recorded) {
   return static_cast<uint64_t>(role) << 2 | (is_recorded ? 2 : 0) |
-         (reduces_in_rank_order() ? 1 : 0);
+         (uses_deterministic_algorithms() ? 1 : 0);
 }
 
 /// When the two ranks of a pair differ, NCCL would hang or read wrong elements.
@@ -191,7 +191,7 @@ Work NcclGroup::record(const Collective& call, Graph& graph) {
   queue(call, name, *lane->second, stream);
   recorded->calls.push_back(
       {name, way_of(role, true), lane->second, received_bytes(call, host_->rank(), host_->size())});
-  const std::shared_ptr<void> event(cuda::create_event(stream), cuda::destroy_event);
+  const Event event = Event::record(stream);
   return Work(std::make_unique<NcclWork>(host_, lane->second, name, stream, event, std::nullopt));
 }
 
@@ -206,8 +206,7 @@ std::shared_ptr<RecordedCalls> NcclGroup::recorded_by(Graph& graph) {
   recorded_ = recorded;
   graph.around_each_play([recorded] { recorded->group->begin_again(*recorded); },
                          [recorded, device = graph.device()] {
-                           const std::shared_ptr<void> event(
-                               cuda::create_event(current_stream(device)), cuda::destroy_event);
+                           const Event event = Event::record(current_stream(device));
                            for (const RecordedCall& call : recorded->calls) {
                              call.lane->queued(event);
                            }
@@ -257,7 +256,7 @@ Work NcclGroup::start_here(const Collective& call) {
   flight.begins_on(stream);
   queue(call, name, *lane, stream);
   flight.ends_on(stream);
-  const std::shared_ptr<void> event(cuda::create_event(stream), cuda::destroy_event);
+  const Event event = Event::record(stream);
   lane->queued(event);
   const int64_t bytes = received_bytes(call, host_->rank(), host_->size());
   received_ += bytes;

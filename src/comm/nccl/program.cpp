@@ -63,26 +63,15 @@ class Writer {
     }
   }
 
-  void add(const Move& move) {
-    if (move.count > 0) program_.rounds[0].moves.push_back(move);
+  void message(size_t round, const Move& move) {
+    if (move.count > 0) program_.rounds[round].moves.push_back(move);
   }
+  void add(const Move& move) { message(0, move); }
   void send(size_t round, int to, const void* data, int64_t count, DType dtype) {
-    if (count == 0) return;
-    program_.rounds[round].moves.push_back({.kind = Kind::send,
-                                            .send = data,
-                                            .recv = nullptr,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .root = to});
+    message(round, {Kind::send, data, nullptr, count, dtype, ReduceOp::sum, to});
   }
   void recv(size_t round, int from, void* data, int64_t count, DType dtype) {
-    if (count == 0) return;
-    program_.rounds[round].moves.push_back({.kind = Kind::recv,
-                                            .send = nullptr,
-                                            .recv = data,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .root = from});
+    message(round, {Kind::recv, nullptr, data, count, dtype, ReduceOp::sum, from});
   }
   void copy(const Piece& piece, void* to, const void* from, int64_t count) {
     if (count == 0 || to == from) return;

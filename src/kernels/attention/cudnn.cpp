@@ -191,7 +191,7 @@ bool attend_backward_by_cudnn(const AttentionSizes& sizes, const AttentionGradie
   }
   if (!suits_cudnn(spec) || !has_mask(sizes) || !are_for_cudnn(sizes, x.lse)) return false;
   spec.backward = true;
-  spec.deterministic = Context::current().deterministic;
+  spec.deterministic = uses_deterministic_algorithms();
   spec.dout = tensor_of(x.dout), spec.dq = tensor_of(x.dq);
   spec.dk = tensor_of(x.dk), spec.dv = tensor_of(x.dv);
   return run(spec, current_stream(x.q.device),

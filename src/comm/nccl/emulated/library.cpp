@@ -33,7 +33,7 @@ namespace {
 std::atomic<bool> hangs_next{false}, fails_next{false};
 
 /// One rank's part in a meeting.
-struct Part {
+struct Side {
   int rank;
   Move move;
   /// The work that its stream had queued when it called.
@@ -45,21 +45,21 @@ struct Part {
 
 /// A move that ranks do together: all of a collective, or a message's sender and receiver.
 struct Meeting {
-  explicit Meeting(size_t ranks) : parts(ranks) {}
-  std::vector<std::unique_ptr<Part>> parts;
+  explicit Meeting(size_t ranks) : sides(ranks) {}
+  std::vector<std::unique_ptr<Side>> sides;
   bool hangs = false;
 
   bool is_complete() const {
-    return std::all_of(parts.begin(), parts.end(),
+    return std::all_of(sides.begin(), sides.end(),
                        [](const auto& part) { return part != nullptr; });
   }
   bool is_read() const {
-    return std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part->read; });
+    return std::all_of(sides.begin(), sides.end(), [](const auto& part) { return part->read; });
   }
   /// Whether all ranks make the same call; if not, NCCL would hang or compute wrong results.
   bool agrees() const {
-    const Move& first = parts[0]->move;
-    return std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
+    const Move& first = sides[0]->move;
+    return std::all_of(sides.begin(), sides.end(), [&](const auto& part) {
       const Move& move = part->move;
       const bool is_message = first.kind == Move::Kind::send;
       return (is_message || (move.kind == first.kind && move.root == first.root)) &&
@@ -88,7 +88,7 @@ struct End {
   std::string error = {};
   /// The moves being queued, and how far they are.
   std::shared_ptr<Queue> queue = {};
-  std::vector<std::pair<std::shared_ptr<Meeting>, Part*>> moves = {};
+  std::vector<std::pair<std::shared_ptr<Meeting>, Side*>> moves = {};
   bool has_read = false;
 };
 
@@ -105,50 +105,50 @@ Rendezvous& rendezvous() {
 
 size_t bytes_of(const Move& move) { return static_cast<size_t>(move.count) * size_of(move.dtype); }
 
-const std::byte* sent_by(const Part& part, size_t offset = 0) {
+const std::byte* sent_by(const Side& part, size_t offset = 0) {
   return static_cast<const std::byte*>(part.move.send) + offset;
 }
 
 /// Reduces in reverse rank order, because NCCL's order differs from weft's too.
-void reduce_parts(const Meeting& meeting, size_t offset, Part& own) {
+void reduce_sides(const Meeting& meeting, size_t offset, Side& own) {
   std::vector<const void*> sources;
-  for (auto part = meeting.parts.rbegin(); part != meeting.parts.rend(); ++part) {
+  for (auto part = meeting.sides.rbegin(); part != meeting.sides.rend(); ++part) {
     sources.push_back(sent_by(**part, offset));
   }
   const ReduceInto into{own.staged.data(), own.move.dtype, false, cpu};
   reduce_n(own.move.op, own.move.dtype, sources, into, own.move.count);
 }
 
-void copy_into(Part& own, size_t offset, const Part& from) {
+void copy_into(Side& own, size_t offset, const Side& from) {
   std::memcpy(own.staged.data() + offset, from.move.send, bytes_of(from.move));
 }
 
 /// Copies the data that this rank reads aside: others may overwrite it once all have read.
-void stage(const Meeting& meeting, Part& own) {
+void stage(const Meeting& meeting, Side& own) {
   const DeviceMemoryOpen open;
   const size_t bytes = bytes_of(own.move);
   const auto rank = static_cast<size_t>(own.rank);
-  own.staged.resize(own.move.kind == Move::Kind::all_gather ? bytes * meeting.parts.size() : bytes);
+  own.staged.resize(own.move.kind == Move::Kind::all_gather ? bytes * meeting.sides.size() : bytes);
   switch (own.move.kind) {
     case Move::Kind::all_gather:
-      for (size_t r = 0; r < meeting.parts.size(); ++r) {
-        copy_into(own, r * bytes, *meeting.parts[r]);
+      for (size_t r = 0; r < meeting.sides.size(); ++r) {
+        copy_into(own, r * bytes, *meeting.sides[r]);
       }
       break;
     case Move::Kind::reduce_scatter:
-      return reduce_parts(meeting, rank * bytes, own);
+      return reduce_sides(meeting, rank * bytes, own);
     case Move::Kind::all_reduce:
-      return reduce_parts(meeting, 0, own);
+      return reduce_sides(meeting, 0, own);
     case Move::Kind::broadcast:
-      return copy_into(own, 0, *meeting.parts[static_cast<size_t>(own.move.root)]);
+      return copy_into(own, 0, *meeting.sides[static_cast<size_t>(own.move.root)]);
     case Move::Kind::recv:
-      return copy_into(own, 0, *meeting.parts[0]);
+      return copy_into(own, 0, *meeting.sides[0]);
     case Move::Kind::send:
       own.staged.clear();
   }
 }
 
-void deliver(const Part& own) {
+void deliver(const Side& own) {
   const DeviceMemoryOpen open;
   if (!own.staged.empty()) std::memcpy(own.move.recv, own.staged.data(), own.staged.size());
 }
@@ -180,9 +180,9 @@ std::shared_ptr<Meeting> meeting_for(End& end, const Move& move) {
   const auto place = ranks == 2 && move.kind >= Move::Kind::send
                          ? static_cast<size_t>(move.kind == Move::Kind::recv)
                          : static_cast<size_t>(end.rank);
-  found->parts[place] =
-      std::make_unique<Part>(Part{end.rank, move, cuda::emulated::mark_of(end.queue)});
-  end.moves.emplace_back(found, found->parts[place].get());
+  found->sides[place] =
+      std::make_unique<Side>(Side{end.rank, move, cuda::emulated::mark_of(end.queue)});
+  end.moves.emplace_back(found, found->sides[place].get());
   if (found->is_complete()) {
     end.group->open.erase(key);
     if (!found->agrees()) found->hangs = true;
@@ -193,7 +193,7 @@ std::shared_ptr<Meeting> meeting_for(End& end, const Move& move) {
 /// Reads wait for everything that the other ranks' streams had queued when they called.
 void queue_reads(End& end) {
   for (const auto& [meeting, part] : end.moves) {
-    for (const auto& other : meeting->parts) {
+    for (const auto& other : meeting->sides) {
       if (other.get() != part) cuda::emulated::enqueue_wait(end.queue, other->called);
     }
     cuda::emulated::enqueue(end.queue,
@@ -212,7 +212,7 @@ void queue_reads(End& end) {
 void queue_writes(End& end) {
   for (const auto& [meeting, part] : end.moves) {
     if (meeting->hangs) continue;
-    for (const auto& other : meeting->parts) {
+    for (const auto& other : meeting->sides) {
       cuda::emulated::enqueue_wait(end.queue, *other->read);
     }
     cuda::emulated::enqueue(end.queue, [meeting = meeting, part = part] { deliver(*part); });

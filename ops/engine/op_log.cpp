@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/extend/movements.h"
+#include "weft/extend/op_log.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "mesh/mesh_body.h"
 #include "ops/engine/backward_run.h"
+#include "ops/engine/call_body.h"
 #include "ops/engine/engine.h"
+#include "ops/engine/op_body.h"
 #include "weft/error.h"
 
 namespace weft {
 
-MovementLog::MovementLog() {
-  MovementLog*& log = Engine::current().log;
-  if (log) fail("movement log: the rank has one already");
+OpLog::OpLog() {
+  OpLog*& log = Engine::current().log;
+  if (log) fail("op log: the rank has one already");
   log = this;
 }
 
-MovementLog::~MovementLog() { Engine::current().log = nullptr; }
+OpLog::~OpLog() { Engine::current().log = nullptr; }
 
 static std::string axes_in_words(const MeshGrid& grid, const Axes& axes) {
   std::string words;
@@ -37,7 +40,7 @@ static Movement begun(const std::string& what) {
   return {.what = what, .scope = Context::current().scope, .backward = is_in_backward()};
 }
 
-void log_plan(MovementLog& log, const std::string& what, const Plan& plan) {
+void log_plan(OpLog& log, const std::string& what, const Plan& plan) {
   if (plan.is_free()) return;
   Movement movement = begun(what);
   for (const PlanStep& step : plan.steps) {
@@ -52,7 +55,7 @@ void log_plan(MovementLog& log, const std::string& what, const Plan& plan) {
   log.movements.push_back(std::move(movement));
 }
 
-void log_fetch(MovementLog& log, const std::string& what, const Layout& from, int64_t bytes) {
+void log_fetch(OpLog& log, const std::string& what, const Layout& from, int64_t bytes) {
   Movement movement = begun(what);
   Axes all;
   for (int axis = 0; axis < from.sharding.axes(); ++axis) all.push_back(axis);
@@ -64,6 +67,27 @@ void log_fetch(MovementLog& log, const std::string& what, const Layout& from, in
                             .bytes = bytes,
                             .seconds = predicted_exchange_seconds(from.sharding.mesh(), bytes)});
   log.movements.push_back(std::move(movement));
+}
+
+static int64_t bytes_of(std::span<const Block> blocks) {
+  int64_t bytes = 0;
+  for (const Block& block : blocks) {
+    bytes += block.numel() * static_cast<int64_t>(size_of(block.dtype));
+  }
+  return bytes;
+}
+
+void log_work(OpLog& log, const OpBody& op, const Route& route, const CallBody& call) {
+  const DType dtype = call.ins.size() > 0 ? call.ins[0].dtype : call.outs[0].dtype;
+  auto found = std::find_if(log.work.begin(), log.work.end(), [&](const OpWork& work) {
+    return work.dtype == dtype && work.op == op.spec.name;
+  });
+  if (found == log.work.end()) found = log.work.insert(found, {op.spec.name, dtype});
+  ++found->calls;
+  found->bytes += bytes_of(call.ins.all()) + bytes_of(call.outs.all());
+  if (op.spec.products) {
+    found->operations += 2 * op.spec.products(call.attributes) * route.combinations;
+  }
 }
 
 }  // namespace weft

@@ -1,38 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/nccl/received.h"
+#include "src/comm/received.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "src/comm/check.h"
 #include "src/comm/read_collective.h"
 
 namespace weft {
 
-static int64_t sum_of_counts(std::span<const int64_t> counts) {
-  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
-}
-
-static int64_t count_of(std::span<const int64_t> counts, int rank) {
-  return counts[static_cast<size_t>(rank)];
-}
-
 static int64_t received_elements(const Collective& call, const Piece& piece, int rank) {
-  const bool is_root = rank == call.root;
+  const int64_t all = sizes_of(call, piece, rank).recv;
+  const auto own = static_cast<size_t>(rank);
   switch (call.kind) {
-    case CollectiveKind::broadcast:
-      return is_root ? 0 : piece.counts[0];
-    case CollectiveKind::all_gather:
-      return sum_of_counts(piece.counts) - count_of(piece.counts, rank);
-    case CollectiveKind::gather:
-      return is_root ? sum_of_counts(piece.counts) - count_of(piece.counts, rank) : 0;
-    case CollectiveKind::scatter:
-      return is_root ? 0 : count_of(piece.counts, rank);
     case CollectiveKind::all_to_all:
-      return sum_of_counts(call.recv_counts) - count_of(call.recv_counts, rank);
-    case CollectiveKind::recv:
-      return piece.counts[0];
+      return all - call.recv_counts[own];
+    case CollectiveKind::all_gather:
+      return all - piece.counts[own];
+    case CollectiveKind::gather:
+    case CollectiveKind::scatter:
+      return rank == call.root ? all - piece.counts[own] : all;
     default:
-      return 0;
+      return all;
   }
 }
 
@@ -45,7 +33,7 @@ int64_t received_bytes(const Collective& call, int rank, int size) {
   int64_t bytes = 0;
   for (const Piece& piece : call.pieces) {
     if (call.kind == CollectiveKind::reduce_scatter) {
-      bytes += reduced_bytes(piece, count_of(piece.counts, rank), 0, size);
+      bytes += reduced_bytes(piece, piece.counts[static_cast<size_t>(rank)], 0, size);
     } else if (call.kind == CollectiveKind::all_reduce) {
       const int64_t own = std::max<int64_t>(0, share_of(piece.counts[0], size, rank).count);
       bytes += reduced_bytes(piece, own, piece.counts[0] - own, size);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/dtype.h"
 #include "weft/export.h"
 
 namespace weft {
@@ -33,15 +34,30 @@ struct Movement {
   std::vector<MovementStep> steps = {};
 };
 
-/// Records the movements of the calling rank while it exists. At most one per rank at a time.
-class WEFT_API MovementLog {
+/// The work of all calls of one op on tensors of one dtype, on this rank.
+struct OpWork {
+  std::string op;
+  /// Dtype of operand 0, or of the result when there are no operands.
+  DType dtype;
+  int64_t calls = 0;
+  /// Multiplications and additions of matrix products, counted separately.
+  double operations = 0;
+  /// Bytes read and written, by matrix products too.
+  int64_t bytes = 0;
+};
+
+/// Records what ops of the calling rank move and, on device `meta`, the work that they would do,
+/// e.g. that of a model on a machine you do not have, while it exists. At most one per rank at a
+/// time.
+class WEFT_API OpLog {
  public:
-  MovementLog();
-  ~MovementLog();
-  MovementLog(const MovementLog&) = delete;
-  MovementLog& operator=(const MovementLog&) = delete;
+  OpLog();
+  ~OpLog();
+  OpLog(const OpLog&) = delete;
+  OpLog& operator=(const OpLog&) = delete;
 
   std::vector<Movement> movements;
+  std::vector<OpWork> work;
 };
 
 }  // namespace weft

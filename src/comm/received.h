@@ -7,7 +7,8 @@
 
 namespace weft {
 
-/// Returns the bytes that a rank receives from others in a call, counted as by other transports.
+/// Returns the bytes that a rank receives from others in a call, counted the same way on every kind
+/// of interconnect.
 int64_t received_bytes(const Collective& call, int rank, int size);
 
 }  // namespace weft
