@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// What the constructors of optimizers take from the groups that they were given.
+// Converts parameter groups to the arguments of an optimizer's constructor.
 
 template <class Options>
 std::vector<std::vector<NamedParameter>> parameters_of(

@@ -22,8 +22,7 @@ struct RandomState {
   bool operator==(const RandomState&) const = default;
 };
 
-/// The ambient state of one rank: the only one there is. A thread that nobody gave one has a
-/// default.
+/// The ambient state of one rank; the library keeps no other. A thread without one uses a default.
 struct WEFT_API Context {
   bool grad_enabled = true;
   Traffic traffic = Traffic::allow;
@@ -41,7 +40,7 @@ struct WEFT_API Context {
   const void* scope = nullptr;
   /// The rank's last collectives, where something asks for them.
   std::shared_ptr<FlightRecord> flight;
-  /// What the floors above keep for the rank (route tables, caches), by floor.
+  /// State that higher layers keep for the rank (route tables, caches), one member a layer.
   std::shared_ptr<void> ops;
 
   static Context& current() {
