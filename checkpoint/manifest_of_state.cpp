@@ -15,7 +15,7 @@ static size_t layout_number(Manifest& manifest, const Cuts& cuts) {
   return number;
 }
 
-/// What a JSON string can hold.
+/// Whether a JSON string can hold the text.
 static bool is_utf8(const std::string& text) {
   try {
     (void)nlohmann::json(text).dump();

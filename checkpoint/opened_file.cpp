@@ -80,7 +80,7 @@ static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
     throw BadFile(Verdict::incomplete, concat("checkpoint: ", path, " is missing"), name_in(path));
   }
   if (fs::is_symlink(status)) fail_corrupt(path, "it is a link, not a file");
-  // What cannot be looked at is not known to be bad.
+  // A file that cannot be examined is an error, but not known to be corrupt.
   if (failed) fail_call("stat", "checkpoint: ", path, ": ", failed.message());
   if (::access(path.c_str(), R_OK) != 0) {
     fail_call("access", "checkpoint: ", path, ": ", std::strerror(errno));

@@ -17,7 +17,7 @@ namespace weft::cli {
 
 /// The mesh axis of tensor parallelism; all others carry rows of the batch.
 static constexpr const char* kTensorAxis = "tp";
-/// Those that a DeviceMesh takes.
+/// Limit of DeviceMesh.
 static constexpr size_t kMostAxes = 8;
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& o) {

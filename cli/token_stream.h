@@ -29,7 +29,7 @@ class TokenStream {
   int64_t size() const { return size_; }
   /// Number of files they come from.
   int64_t files() const { return static_cast<int64_t>(paths_.size()); }
-  /// Those files, in the order of their tokens.
+  /// The files in the order of their tokens.
   const std::vector<std::string>& paths() const { return paths_; }
   /// Fills `into` with the tokens from `from` on. std::invalid_argument where there are fewer,
   /// std::runtime_error naming file and offset when a file has become shorter or cannot be read.

@@ -37,8 +37,8 @@ struct CheckpointOptions {
   /// over, in seconds, from 0.001 to 86400. The saver shows one four times as often.
   double lease_seconds = 60;
   /// Called with a warning that does not make a save fail: rank 0 could not remove an old
-  /// checkpoint or found the previous save CORRUPT or MIXED, or a save without a later wait() failed.
-  /// Called on any thread. Default: prints a line on stderr.
+  /// checkpoint or found the previous save CORRUPT or MIXED, or a save without a later wait()
+  /// failed. Called on any thread. Default: prints a line on stderr.
   std::function<void(const std::string& sentence)> warn = {};
 };
 

@@ -92,7 +92,7 @@ TEST(Manifest, IsWrittenFor4096RanksInUnderASecond) {
       fully_sharded(4096), hybrid(8, 512), {{{"dp", 4096}}, {Replicate()}, {}}};
   for (const Cuts& cuts : worlds) {
     const Manifest manifest = manifest_with(4096, {cuts}, large_llama(0));
-    // Of the processor: the machine may be busy with other tests.
+    // Processor time: the machine may be busy with other tests.
     const std::clock_t started = std::clock();
     const RankFiles files(manifest);
     int64_t bytes = 0;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// How a tensor of two dims may lie over meshes of one and two axes.
+/// Layouts of a tensor of two dims on meshes of one and two axes.
 std::vector<Placements> layouts_of(int axes) {
   if (axes == 1) return {{Replicate()}, {Shard(0)}, {Shard(1)}};
   return {{Replicate(), Replicate()}, {Shard(0), Shard(1)},
@@ -262,7 +262,7 @@ TEST(Save, KeepsTheNewestCompleteOnes) {
   });
 }
 
-/// Newer work that someone gave an old step's name, and a directory whose files nobody can read.
+/// A newer checkpoint renamed to an old step, and a directory whose files are unreadable.
 TEST(Save, RemovesNothingForItsName) {
   const Scratch scratch;
   const std::string directory = scratch.path("saved");
@@ -379,7 +379,7 @@ TEST(Save, StandsWhenOldOnesCannotBeRemoved) {
         world, scratch.path("saved"),
         {.keep = 1, .warn = [&](const std::string& sentence) { told.push_back(sentence); }});
     const std::string first = saver.save(1, state);
-    // A directory that is mounted somewhere goes for nobody.
+    // A directory with a mount inside cannot be removed.
     const std::string inside = first + "/inside";
     std::filesystem::create_directory(inside);
     if (::mount("none", inside.c_str(), "tmpfs", 0, nullptr) != 0) {

@@ -142,7 +142,7 @@ TEST_F(Program, TellsTheFractionOfAPeakThatIsSaid) {
   };
   EXPECT_TRUE(told("")["mfu"].is_null());
   const auto line = told("--peak-tflops 0.5");
-  // Of `tiny`: 6 operations a parameter that is no row of the embedding, and those of attention.
+  // `tiny` takes 6 operations for each parameter outside the embedding, and those of attention.
   const int64_t block = 2 * 256 * 256 + 2 * 128 * 256 + 3 * 704 * 256 + 2 * 256;
   const int64_t parameters = 4 * block + 256 + 256 * 256;
   const auto operations = static_cast<double>(6 * parameters + 12 * 4 * 256 * 16);
