@@ -94,7 +94,7 @@ FileWriter::FileWriter(const std::string& directory, const RankFiles& files, int
       finite_(files, rank) {
   struct stat status {};
   if (::lstat(path_.c_str(), &status) == 0) {
-    fail("checkpoint: ", path_, " is there already; nothing is overwritten");
+    fail("checkpoint: ", path_, " exists, expected no file; nothing is overwritten");
   }
   open_past_cache();
   const int64_t bytes = at_ + files.data_bytes(rank);

@@ -76,7 +76,7 @@ Cuts ManifestParser::cuts(const ManifestJson& json) const {
   Cuts cuts;
   for (const auto& axis : member(json, "axes", "array")) {
     if (!axis.is_array() || axis.size() != 2 || !axis[0].is_string()) {
-      refuse("has an axis that is no name and size");
+      refuse("has an axis that is not a name and a size");
     }
     cuts.axes.push_back({axis[0].get<std::string>(),
                          static_cast<int>(whole(axis[1], "an axis' size", 1, kMostRanks))});
@@ -86,7 +86,7 @@ Cuts ManifestParser::cuts(const ManifestJson& json) const {
     cuts.placements.push_back(value < 0 ? Placement(Replicate()) : Placement(Shard{value}));
   }
   for (const auto& order : member(json, "cutting", "array")) {
-    if (!order.is_array()) refuse("has an order of cuts that is no list");
+    if (!order.is_array()) refuse("has an order of cuts that is not a list");
     auto& axes = cuts.cutting.emplace_back();
     for (const auto& axis : order) {
       axes.push_back(static_cast<int>(whole(axis, "an axis", 0, kMaxDims)));
@@ -106,7 +106,7 @@ static DType dtype_of_saved(const std::string& source, const std::string& name,
 SavedTensor ManifestParser::tensor(const ManifestJson& json, const Manifest& manifest) const {
   const bool good = json.is_array() && json.size() == 4 && json[0].is_string() &&
                     json[1].is_string() && json[2].is_array();
-  if (!good) refuse("has a tensor that is no name, dtype, shape and layout");
+  if (!good) refuse("has a tensor that is not a name, dtype, shape and layout");
   SavedTensor tensor;
   tensor.name = json[0].get<std::string>();
   tensor.dtype = dtype_of_saved(source_, tensor.name, json[1].get<std::string>());

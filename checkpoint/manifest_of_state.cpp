@@ -29,7 +29,7 @@ static void check_can_be_saved(const std::string& name, const Tensor& tensor, in
   if (name == "__metadata__" || !is_utf8(name)) {
     fail("save: ", in_quotes(name), " is no key of a tensor; it is not UTF-8, or safetensors' own");
   }
-  if (!tensor) fail("save: there is no tensor ", in_quotes(name), " on this rank");
+  if (!tensor) fail("save: tensor ", in_quotes(name), " is undefined, expected a tensor");
   if (tensor.device().kind == DeviceKind::meta) {
     fail("save: tensor ", in_quotes(name), " has no memory; call materialize first");
   }

@@ -108,7 +108,7 @@ std::shared_ptr<const OpenedFile> open_rank_file(const std::string& path) {
   if (finite == metadata.end()) return opened;
   std::vector<uint64_t> numbers;
   if (!parse_hex(finite->second, numbers) || numbers.size() != 2) {
-    fail_corrupt(path, "the count of elements that are not finite is no number");
+    fail_corrupt(path, "the count of elements that are not finite is not a number");
   }
   opened->non_finite = {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])};
   return opened;

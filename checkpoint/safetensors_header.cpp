@@ -173,7 +173,7 @@ static int64_t count_of(const HeaderJson& value) {
 }
 
 Shape HeaderParser::shape_of(const HeaderJson& value) const {
-  if (!value.is_array()) fail_tensor(name_, "has a shape that is no list");
+  if (!value.is_array()) fail_tensor(name_, "has a shape that is not a list");
   Shape shape;
   for (const auto& element : value) {
     const int64_t size = count_of(element);

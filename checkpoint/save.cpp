@@ -142,7 +142,7 @@ CheckpointSaver::~CheckpointSaver() {
     try {
       wait();
     } catch (const std::exception& error) {
-      options_.warn(concat("a save that nobody waited for failed: ", error.what()));
+      options_.warn(concat("a save without a later wait() failed: ", error.what()));
     }
   } catch (...) {  // `warn` threw, and a destructor must not
   }

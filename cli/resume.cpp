@@ -32,8 +32,9 @@ void add_resume_flags(CLI::App& command, ResumeOptions& o) {
   takes_whole(command.add_option("--save-every", o.save_every,
                                  "Steps between them (default, and 0: only the last)"),
               0);
-  takes_whole(
-      command.add_option("--keep", o.keep, "Complete ones to keep beside the newest; 0: all"), 0)
+  takes_whole(command.add_option("--keep", o.keep,
+                                 "Complete checkpoints to keep in addition to the newest; 0: all"),
+              0)
       ->capture_default_str();
   command.add_flag(
       "--save-non-finite", o.save_non_finite,

@@ -147,7 +147,8 @@ void Module::materialize(Device device) {
 void Module::check_new_name(const std::string& name) const {
   const auto is_it = [&](const auto& other) { return other.first == name; };
   if (name.empty() || name.find('.') != name.npos) {
-    fail("module: ", in_quotes(name), " is no name of a parameter or child: empty or with a dot");
+    fail("module: name of a parameter or child is ", in_quotes(name),
+         ", expected a non-empty one without a dot");
   }
   if (std::any_of(parameters_.begin(), parameters_.end(), is_it) ||
       std::any_of(children_.begin(), children_.end(), is_it)) {

@@ -47,7 +47,7 @@ Optimizer::Optimizer(std::vector<std::vector<NamedParameter>> groups,
   std::set<const Parameter*> seen;
   for (const NamedParameter& named : parameters_) {
     if (!seen.insert(named.parameter.get()).second) {
-      fail("optimizer: parameter ", named.name(), " is there twice, and would be updated twice");
+      fail("optimizer: parameter ", named.name(), " is given twice, expected once");
     }
   }
   steps_.resize(parameters_.size());

@@ -167,7 +167,7 @@ TEST(Save, OverwritesNothing) {
     const std::string path = saver.save(5, state);
     EXPECT_EQ(error_of([&] { saver.save(5, state); }),
               concat("checkpoint: ", path,
-                     "/rank-00000-of-00001.safetensors is there already; "
+                     "/rank-00000-of-00001.safetensors exists, expected no file; "
                      "nothing is overwritten"));
     EXPECT_EQ(error_of([&] { saver.save(-1, state); }), "save: step -1; steps count from 0");
   });
@@ -187,7 +187,7 @@ TEST(Save, RefusesWhatIsNoState) {
               "first");
     EXPECT_EQ(error(empty({2}, {.device = meta})),
               "save: tensor \"w\" has no memory; call materialize first");
-    EXPECT_EQ(error({}), "save: there is no tensor \"w\" on this rank");
+    EXPECT_EQ(error({}), "save: tensor \"w\" is undefined, expected a tensor");
     for (const char* key : {"__metadata__", "\xff"}) {
       StateDict state;
       state.tensors.emplace(key, ones({2}));
@@ -448,7 +448,7 @@ TEST(Save, SaysWhatNobodyWaitedFor) {
     std::filesystem::create_directory(path + "/rank-00000-of-00001.safetensors");
   });
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_TRUE(told[0].starts_with("a save that nobody waited for failed: rename: ")) << told[0];
+  EXPECT_TRUE(told[0].starts_with("a save without a later wait() failed: rename: ")) << told[0];
 }
 
 TEST(Save, TellsTheGenerationsOfRunsApart) {

@@ -68,10 +68,10 @@ TEST_F(Program, RefusesWrongFlags) {
 
 TEST_F(Program, RefusesImpossibleMeshes) {
   expect_usage_error(small("--ranks 4 --mesh dp=5"), "--mesh dp=5 has 5 ranks but --ranks is 4");
-  expect_usage_error(small("--mesh dp"), "\"dp\" is no axis; write for example dp=4");
-  expect_usage_error(small("--mesh dp=0"), "\"dp=0\" is no axis");
+  expect_usage_error(small("--mesh dp"), "\"dp\" is not an axis; write for example dp=4");
+  expect_usage_error(small("--mesh dp=0"), "\"dp=0\" is not an axis");
   expect_usage_error(small("--mesh dp=65536,a=65536"), "has more than 1024 ranks");
-  expect_usage_error(small("--mesh 'dp=2, tp=2'"), "\" tp=2\" is no axis");
+  expect_usage_error(small("--mesh 'dp=2, tp=2'"), "\" tp=2\" is not an axis");
   expect_usage_error(small("--mesh dp=2,TP=2"), "tp is tensor parallelism");
   expect_usage_error(concat("train --data ", scratch_.path(""), " --save ", scratch_.path("ck")),
                      "lies within --data");

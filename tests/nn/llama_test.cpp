@@ -153,7 +153,7 @@ TEST(Llama, NamesWhatIsWrongInAConfig) {
 
 TEST(Llama, NamesAConfigThatIsNotThere) {
   EXPECT_EQ(error_of([] { llama_config("large"); }),
-            "llama config: \"large\" is neither tiny, small nor a file that is there");
+            "llama config: \"large\" does not exist, expected tiny, small or a file");
   const Scratch scratch;
   EXPECT_NE(error_of([&] { llama_config(scratch.root()); }).find("config.json"), std::string::npos);
   const std::string empty = scratch.write("empty.json", "");

@@ -214,8 +214,9 @@ TEST(Module, RefusesNamesThatNoPathCanHave) {
   } named;
   named.put("weight");
   EXPECT_EQ(error_of([&] { named.put("weight"); }), "module: there is a \"weight\" already");
-  EXPECT_EQ(error_of([&] { named.put("a.b"); }),
-            "module: \"a.b\" is no name of a parameter or child: empty or with a dot");
+  EXPECT_EQ(
+      error_of([&] { named.put("a.b"); }),
+      "module: name of a parameter or child is \"a.b\", expected a non-empty one without a dot");
   EXPECT_EQ(error_of([&] { named.set_parameter("bias", named.parameters()[0]); }),
             "set_parameter: there is no parameter \"bias\"");
   const auto other = std::make_shared<Parameter>(Shape{2}, f32, constant_values(0));

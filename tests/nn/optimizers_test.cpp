@@ -209,7 +209,7 @@ TEST(Optimizers, RefuseGroupsThatDoNotFit) {
   EXPECT_EQ(error_of([&] {
               AdamW({{{p}, {}}, {{p}, {}}});
             }),
-            "optimizer: parameter p is there twice, and would be updated twice");
+            "optimizer: parameter p is given twice, expected once");
   EXPECT_EQ(error_of([&] { SGD({p}).set_learning_rate(1, 0.5); }),
             "optimizer: there is no group 1 of 1");
 }

@@ -177,7 +177,7 @@ static bool receive_greeting(int from, Greeting& greeting, std::vector<Descripto
     }
   }
   if (got >= 0 && (message.msg_flags & MSG_CTRUNC)) {
-    fail_call("recvmsg", "this process may open no more files (ulimit -n)");
+    fail_call("recvmsg", "this process has reached its limit of open files (ulimit -n)");
   }
   greeting.text.back() = '\0';
   return got == static_cast<ssize_t>(sizeof greeting);
