@@ -4,12 +4,13 @@
 
     check_errors.py [--list] [ROOT]
 
-An argument error is `<op>: <thing> is <actual>, expected <what>[; <cure>]`, or a bound, `<op>: <thing>
-must be at least 1, got 0`; a command-line flag may stand in place of `<op>: <thing>`. A failed call is
-`<operation>: <what happened>[; <facts>]`. Texts start in lower case and have no full stop.
+An argument error is `<op>: <thing> is <actual>, expected <what>[; <cure>]`, or a bound,
+`<op>: <thing> must be at least 1, got 0`; a command-line flag may replace `<op>: <thing>`. A failed
+call is `<operation>: <what happened>[; <facts>]`. Texts start in lower case and have no
+full stop.
 
-errors.list lists texts that do not have the form yet. A text that is neither in form nor listed fails the
-check; so does a listed text that no longer exists. --list prints the file anew.
+errors.list lists texts that do not have the form yet. A text that is neither in form nor listed
+fails the check; so does a listed text that no longer exists. --list prints the file anew.
 """
 import ast
 import re
@@ -59,7 +60,9 @@ def texts_of_cpp(source):
     for call in CALL.finditer(source):
         texts = [text_of(argument) for argument in split_arguments(source, call.end())]
         is_call = call[1] in ("fail_call", "throw_runtime_error")
-        text = ": ".join([texts[0], "".join(texts[1:])]) if call[1] == "fail_call" else "".join(texts)
+        if call[1] == "fail_call":
+            texts.insert(1, ": ")
+        text = "".join(texts)
         if text.strip("{}: "):  # neither a declaration nor a text made elsewhere
             yield source.count("\n", 0, call.start()) + 1, "call" if is_call else "argument", text
 
@@ -122,7 +125,8 @@ def main(arguments):
     stale = sorted(listed - {text for _, _, text, _ in found})
     for text in stale:
         print(f"tests/house/errors.list: no source has this text: {text}")
-    print(f"{len(wrong)} wrong texts, {len(listed) - len(stale)} listed ones, {len(stale)} stale rows")
+    kept = len(listed) - len(stale)
+    print(f"{len(wrong)} wrong texts, {kept} listed ones, {len(stale)} stale rows")
     return 1 if wrong or stale else 0
 
 

@@ -182,11 +182,11 @@ TEST(Llama, RefusesIdsThatDoNotFit) {
   config.max_sequence = 4;
   Llama llama(config);
   EXPECT_EQ(error_of([&] { llama(zeros({3}, {.dtype = i64})); }),
-            "llama: ids are [3], not [batch, sequence]");
+            "llama: shape of ids is [3], expected [batch, sequence]");
   EXPECT_EQ(error_of([&] {
               llama(zeros({1, 5}, {.dtype = i64}));
             }),
-            "llama: a sequence of 5 tokens; the model takes at most 4");
+            "llama: sequence length is 5, expected at most 4");
 }
 
 TEST(Llama, PlansWithoutMemory) {
