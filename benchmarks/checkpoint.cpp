@@ -248,7 +248,8 @@ int main(int argc, char** argv) {
   weft::bench::Options options;
   CLI::App app(
       "Saves and loads parameters and two moments of --mib MiB each, sharded over N ranks\n"
-      "(threads), beside write() + fsync and read() of the same bytes on the same disk, and reads\n"
+      "(threads), compared with write() + fsync and read() of the same bytes on the same disk, and "
+      "reads\n"
       "past the page cache, 4 a rank at once. Cold: pages dropped by fadvise; warm: pages in the\n"
       "cache, put there by read() where a load leaves none. async_block is what save_async blocks, "
       "memcpy a copy of the same "

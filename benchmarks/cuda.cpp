@@ -279,7 +279,8 @@ int main(int argc, char** argv) {
       "Kernels and training steps of one GPU, one JSON line a case. rows: copies, elementwise "
       "ops,\n"
       "norms, softmax, cross entropy and AdamW in GB/s of the least traffic, and as a fraction of\n"
-      "the copy's; products and attention: TFLOP/s, beside cuBLASLt and cuDNN called directly;\n"
+      "the copy's; products and attention: TFLOP/s, compared with cuBLASLt and cuDNN called "
+      "directly;\n"
       "train, train_engine: steps of a Llama of 1.1 billion parameters in bf16 with weights in "
       "f32,\n"
       "without and with the FSDP engine.");

@@ -137,7 +137,7 @@ int main(int argc, char** argv) {
   weft::bench::Options options;
   CLI::App app(
       "Microseconds that a cached op call on a sharded tensor adds to its kernel, in a fake world\n"
-      "(one rank of many that are not there), for local parts of 8x8 and 4x4 f32 elements, with\n"
+      "(one rank of a simulated cluster), for local parts of 8x8 and 4x4 f32 elements, with\n"
       "and without recording for backward. One JSON line a case.");
   app.name("bench_dispatch");
   app.add_option("--mesh", options.mesh, "Sizes of the mesh's axes, e.g. 8 or 2,4")

@@ -41,8 +41,9 @@ class BlockReader {
   BlockReader& operator=(const BlockReader&) = delete;
   ~BlockReader();
 
-  /// Fills `into`, aligned and with room up to the next multiple of kAlignment, straight from the
-  /// disk. False, and anything in it, where the page cache has all of it or the file system cannot.
+  /// Fills `into`, which is aligned and allocated up to the next multiple of kAlignment, straight
+  /// from the disk. Returns false, with `into` unspecified, when the page cache has all of it or
+  /// the file system does not support it.
   bool read_past_cache(int64_t offset, int64_t bytes, std::byte* into) const;
   /// The bytes from `offset` on, at most a block, in `into`: past the cache where that can be.
   /// Errors are those of File::read.

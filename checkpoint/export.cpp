@@ -43,7 +43,7 @@ struct ExportUnit {
   int64_t bytes;
 };
 
-/// What the files will be; equal on all ranks.
+/// The files that an export will write; equal on all ranks.
 class ExportPlan {
  public:
   ExportPlan(const CheckpointSource& source, const ExportOptions& options)
@@ -153,7 +153,7 @@ class ExportPlan {
   const ExportOptions& options_;
 };
 
-/// Where an export writes; the tag tells its files from those of another that writes there too.
+/// The directory of an export; the tag separates its files from those of a concurrent export.
 struct ExportPlace {
   std::string directory, tag;
 
@@ -163,7 +163,7 @@ struct ExportPlace {
   }
 };
 
-/// What one rank made of an export; goes with it unless all is done.
+/// Files that one rank of an export wrote; removes them unless the export completes.
 class MadeFiles {
  public:
   MadeFiles() = default;

@@ -78,7 +78,7 @@ void rename_to_new(const std::string& from, const std::string& to) {
     return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
   };
   if (uninterrupted(rename) == 0) return;
-  // Some network file systems know no such flag; `link` refuses to overwrite too.
+  // Some network file systems do not support the flag; `link` also refuses to overwrite.
   const bool unknown = errno == EINVAL || errno == ENOSYS;
   if (!unknown || ::link(from.c_str(), to.c_str()) != 0) {
     fail_call("rename", "checkpoint: ", from, " to ", to, ": ", std::strerror(errno));
@@ -94,7 +94,7 @@ FileWriter::FileWriter(const std::string& directory, const RankFiles& files, int
       finite_(files, rank) {
   struct stat status {};
   if (::lstat(path_.c_str(), &status) == 0) {
-    fail("checkpoint: ", path_, " is there already; nothing is overwritten");
+    fail("checkpoint: ", path_, " exists, expected no file; nothing is overwritten");
   }
   open_past_cache();
   const int64_t bytes = at_ + files.data_bytes(rank);
@@ -108,7 +108,7 @@ FileWriter::FileWriter(const std::string& directory, const RankFiles& files, int
             " bytes: ", std::strerror(reason));
 }
 
-/// Where the file system can: the data go to the disk without the kernel's copy of them.
+/// Bypasses the page cache where the file system supports it.
 void FileWriter::open_past_cache() {
   open_standard_descriptors();
   const auto open = [&] {

@@ -38,7 +38,7 @@ class FileWriter {
 
   /// The data that follow, whole elements.
   void write(std::span<const std::byte> bytes);
-  /// Of all data; nothing more may be written.
+  /// Hashes of all blocks of the data. No data may be written afterwards.
   const std::vector<uint64_t>& block_hashes();
   const NonFinite& non_finite() const { return finite_.found(); }
   /// `header` are the bytes before the data.
@@ -53,7 +53,7 @@ class FileWriter {
   std::string directory_, path_, temporary_;
   int descriptor_ = -1;
   bool is_past_cache_ = true;
-  /// Where the bytes in the buffer go, and how many there are.
+  /// Offset in the file of the buffered bytes, and their number.
   int64_t at_;
   size_t buffered_ = 0;
   BlockBuffer buffer_;

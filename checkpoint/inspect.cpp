@@ -43,7 +43,7 @@ class DataCheck {
  private:
   int ranks() const { return world_.manifest().ranks; }
 
-  /// What is thrown but tells of no file is for who asked, on his own thread.
+  /// Exceptions that do not concern a file are rethrown on the caller's thread.
   void read_files() noexcept {
     for (int rank = next_++; rank < ranks(); rank = next_++) {
       try {

@@ -91,8 +91,8 @@ static Holder parsed_holder(const std::string& text) {
           number("pid"), number("start"), number("lifetime_ms"), word("state") == "free"};
 }
 
-/// Of a saver that ended, of this job, or of a process of this machine that has ended or is this
-/// one.
+/// Whether the holder is a saver that ended, of this job, this process, or a process of this
+/// machine that has ended.
 static bool may_be_taken(const Holder& holder, const Holder& own) {
   if (holder.is_free || (!own.job.empty() && holder.job == own.job)) return true;
   if (holder.machine.empty() || holder.machine != own.machine || holder.pid <= 0) return false;
@@ -263,7 +263,7 @@ bool Lease::write(int descriptor, bool is_free) {
 void Lease::renew() {
   const std::string path = path_of(number_);
   try {
-    // Where somebody removed all leases, the number may be another's now.
+    // If all leases were removed, the number may belong to another saver now.
     if (parsed_holder(read_lease(path)).tag != tag_) return;
   } catch (const std::runtime_error&) {
     return;

@@ -12,7 +12,7 @@
 namespace weft {
 
 /// The right of one process to save into a directory: a file ".lease-<number>" there, which a
-/// thread of its own renews. checkpoint/README.md has the protocol.
+/// background thread renews. checkpoint/README.md has the protocol.
 class Lease {
  public:
   /// Takes the lease of `directory`. Waits while another job's may be alive: `tell` gets a sentence
@@ -39,7 +39,7 @@ class Lease {
   const std::string directory_;
   const std::chrono::milliseconds lifetime_;
   const std::string tag_;
-  /// Of the process that took it: a child of fork releases nothing.
+  /// The process that took the lease: a forked child does not release it.
   const int pid_;
   int64_t number_ = 0, count_ = 0;
   std::mutex mutex_;

@@ -48,7 +48,7 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into) 
     check_fits_source(source, name, tensor);
     check_can_be_filled(name, tensor);
     Tensor local = tensor.local();
-    // Of empty parts too: what follows from a change, all ranks must do alike.
+    // Includes empty parts: all ranks must react to a change alike.
     filled.push_back(local);
     if (local.numel() == 0) continue;
     if (!local.block().is_dense() || local.device().kind != DeviceKind::cpu) {

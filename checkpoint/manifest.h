@@ -40,7 +40,7 @@ struct Manifest {
   int format = kFormat;
   int ranks = 1;
   int64_t step = 0;
-  /// Of the run: 16 hexadecimal digits.
+  /// Identifies the run: 16 hexadecimal digits.
   std::string generation;
   std::vector<SavedSharding> layouts;
   /// In the order of their bytes in a file: larger elements first, then by name.
@@ -49,8 +49,8 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
-/// Of the tensors as they lie. std::invalid_argument naming the tensor when one is Partial, or lies
-/// on a mesh of another number of ranks.
+/// Describes the tensors in their current layouts. std::invalid_argument naming the tensor when one
+/// is Partial, or is on a mesh of another number of ranks.
 Manifest manifest_of(const StateDict& state, int ranks, int64_t step,
                      const std::string& generation);
 
@@ -64,7 +64,7 @@ Manifest parsed_manifest(const std::string& source, const std::string& text);
 std::string file_name_of(int rank, int ranks);
 /// "step-00000100-0123456789abcdef".
 std::string directory_name_of(int64_t step, const std::string& generation);
-/// What such a name says; false for other names.
+/// Parse such names; return false for other names.
 bool parse_file_name(const std::string& name, int& rank, int& ranks);
 bool parse_directory_name(const std::string& name, int64_t& step, std::string& generation);
 

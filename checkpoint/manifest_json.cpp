@@ -88,7 +88,7 @@ SavedSharding ManifestParser::sharding(const ManifestJson& json) const {
   int64_t ranks = 1;
   for (const auto& axis : member(json, "axes", "array")) {
     if (!axis.is_array() || axis.size() != 2 || !axis[0].is_string()) {
-      refuse("has an axis that is no name and size");
+      refuse("has an axis that is not a name and a size");
     }
     const int64_t size = whole(axis[1], "an axis' size", 1, kMostRanks / ranks);
     sharding.axes.push_back({axis[0].get<std::string>(), static_cast<int>(size)});
@@ -112,7 +112,7 @@ Pattern ManifestParser::pattern(const ManifestJson& json, const std::vector<Mesh
   int twice = -1;
   for (int dim = 0; dim < static_cast<int>(cutting.size()); ++dim) {
     const ManifestJson& listed = cutting[static_cast<size_t>(dim)];
-    if (!listed.is_array()) refuse("has an order of cuts that is no list");
+    if (!listed.is_array()) refuse("has an order of cuts that is not a list");
     Axes order;
     for (const auto& one : listed) {
       const auto axis = static_cast<int>(whole(one, "an axis", 0, kMaxDims));
@@ -147,7 +147,7 @@ static DType dtype_of_saved(const std::string& source, const std::string& name,
 SavedTensor ManifestParser::tensor(const ManifestJson& json, const Manifest& manifest) const {
   const bool good = json.is_array() && json.size() == 4 && json[0].is_string() &&
                     json[1].is_string() && json[2].is_array();
-  if (!good) refuse("has a tensor that is no name, dtype, shape and layout");
+  if (!good) refuse("has a tensor that is not a name, dtype, shape and layout");
   SavedTensor tensor;
   tensor.name = json[0].get<std::string>();
   tensor.dtype = dtype_of_saved(source_, tensor.name, json[1].get<std::string>());

@@ -21,7 +21,7 @@ static size_t layout_number(Manifest& manifest, const Sharding& sharding) {
   return number;
 }
 
-/// What a JSON string can hold.
+/// Whether a JSON string can hold the text.
 static bool is_utf8(const std::string& text) {
   try {
     (void)nlohmann::json(text).dump();
@@ -35,7 +35,7 @@ static void check_can_be_saved(const std::string& name, const Tensor& tensor, in
   if (name == "__metadata__" || !is_utf8(name)) {
     fail("save: ", in_quotes(name), " is no key of a tensor; it is not UTF-8, or safetensors' own");
   }
-  if (!tensor) fail("save: there is no tensor ", in_quotes(name), " on this rank");
+  if (!tensor) fail("save: tensor ", in_quotes(name), " is undefined, expected a tensor");
   if (tensor.device().kind == DeviceKind::meta) {
     fail("save: tensor ", in_quotes(name), " has no memory; call materialize first");
   }

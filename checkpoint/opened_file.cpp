@@ -80,7 +80,7 @@ static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
     throw BadFile(Verdict::incomplete, concat("checkpoint: ", path, " is missing"), name_in(path));
   }
   if (fs::is_symlink(status)) fail_corrupt(path, "it is a link, not a file");
-  // What cannot be looked at is not known to be bad.
+  // A file that cannot be examined is an error, but not known to be corrupt.
   if (failed) fail_call("stat", "checkpoint: ", path, ": ", failed.message());
   if (::access(path.c_str(), R_OK) != 0) {
     fail_call("access", "checkpoint: ", path, ": ", std::strerror(errno));
@@ -108,7 +108,7 @@ std::shared_ptr<const OpenedFile> open_rank_file(const std::string& path) {
   if (finite == metadata.end()) return opened;
   std::vector<uint64_t> numbers;
   if (!parse_hex(finite->second, numbers) || numbers.size() != 2) {
-    fail_corrupt(path, "the count of elements that are not finite is no number");
+    fail_corrupt(path, "the count of elements that are not finite is not a number");
   }
   opened->non_finite = {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])};
   return opened;

@@ -10,7 +10,7 @@ namespace weft {
 
 /// The different boxes that a layout makes of a shape, and the ranks that hold each.
 struct Partition {
-  /// Those that have elements; of a tensor without any the whole, as one box.
+  /// The boxes that have elements; for an empty tensor, the whole tensor as one box.
   std::vector<Box> boxes;
   /// holders[box]: ranks in order.
   std::vector<std::vector<int>> holders;
@@ -18,8 +18,9 @@ struct Partition {
   std::vector<int> box_of_rank;
 };
 
-/// Who writes what, worked out from the manifest alone: a box that one rank holds is its own, one
-/// that several hold belongs to that of them with the fewest bytes so far, the largest boxes first.
+/// Which rank writes which box, computed from the manifest alone. A box that one rank holds belongs
+/// to that rank. A box that several ranks hold belongs to the one with the fewest bytes so far;
+/// the largest boxes are assigned first.
 class Ownership {
  public:
   /// std::invalid_argument when tensors times ranks are more than 2^28.

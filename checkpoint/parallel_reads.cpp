@@ -20,7 +20,7 @@ void work_in_threads(size_t count, const std::function<void(size_t)>& work) {
   try {
     for (size_t i = 1; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
   } catch (const std::exception&) {
-    // No more are to be had.
+    // No more threads are available.
   }
   work(0);
   for (std::thread& thread : threads) thread.join();

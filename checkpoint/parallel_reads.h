@@ -13,8 +13,8 @@ namespace weft {
 void work_in_threads(size_t count, const std::function<void(size_t i)>& work);
 
 /// Calls `read(i, buffer)` for each i below `count`, in order, a few at once, each in a thread with
-/// a buffer of its own: one read alone leaves a disk idle, and while some wait for it others check
-/// and copy what has come. After a throw no more are begun; what the first of them threw is thrown.
+/// a separate buffer: a single read leaves a disk idle, and some threads check and copy data while
+/// others wait for it. After a throw no more calls begin; the first exception is rethrown.
 void read_in_parallel(size_t count,
                       const std::function<void(size_t i, const BlockBuffer& buffer)>& read);
 

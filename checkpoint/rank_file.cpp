@@ -61,7 +61,7 @@ RankFiles::RankFiles(const Manifest& manifest)
 }
 
 void RankFiles::check_headers() const {
-  // Dims, offsets and words of one tensor take less than this beside its names.
+  // Dims, offsets and words of one tensor take less than this, its names not counted.
   constexpr int64_t kBesideNames = 200 + 3 * 20 * (kMaxDims + 1);
   int64_t bound = static_cast<int64_t>(text_in_string_.size()) + 1000, most_blocks = 0;
   for (size_t i = 0; i < names_.size(); ++i) {

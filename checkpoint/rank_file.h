@@ -43,7 +43,7 @@ class RankFiles {
   const Ownership& ownership() const { return ownership_; }
 
   std::vector<Entry> entries(int rank) const;
-  /// Of the length, the header and its padding.
+  /// Bytes of the length, the header and its padding.
   int64_t data_start(int rank) const;
   int64_t data_bytes(int rank) const { return ownership_.bytes_of(rank); }
   int64_t file_bytes(int rank) const { return data_start(rank) + data_bytes(rank); }

@@ -84,7 +84,7 @@ class FileReader {
     return ranges;
   }
 
-  /// Of a block: all of it where it has a checksum, else from the first byte wanted to the last.
+  /// The bytes of a block to read: all when it has a checksum, else first to last wanted byte.
   Range wanted_range(Range range) const {
     int64_t low = range.end, high = range.begin, own = 0;
     for (; range.last < parts_.size(); ++range.last) {
@@ -100,7 +100,7 @@ class FileReader {
     return range;
   }
 
-  /// False where the page cache has the block, or somebody else may want it there.
+  /// False when the page cache has the block, or another rank may want it there.
   bool read_past_cache(const Range& range, const BlockBuffer& buffer) const {
     if (!range.is_own) return false;
     constexpr auto alignment = static_cast<uintptr_t>(BlockBuffer::kAlignment);
@@ -132,7 +132,7 @@ class FileReader {
     return file_.hashes.empty() ? 0 : hashes.finish()[0];
   }
 
-  /// Where all of it goes, if that is one place.
+  /// The destination of the whole range, if it is contiguous in memory.
   std::byte* destination_of(const Range& range) const {
     std::byte* found = nullptr;
     for (size_t i = range.first; i < range.last; ++i) {

@@ -100,7 +100,7 @@ void check_no_newer_run(const std::string& directory, int64_t step, const std::s
     if (generation_of(path, its_step) == generation || its_step < step) continue;
     if (known.contains(path)) continue;
     const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
-    // The ranks of a job that lost the lease may still write theirs: nobody goes on from that.
+    // Ranks of a job that lost the lease may still write files; no run resumes from those.
     if (report.verdict != Verdict::complete) continue;
     fail_call("save", path,
               " was saved by another run since this one started, expected none of step ", step,
@@ -135,8 +135,8 @@ void retain_newest(const std::string& directory, int64_t step, int keep,
         report.verdict == Verdict::complete && (is_mine || its_step <= own.resumed_step);
     const bool is_finite = counts && report.non_finite <= 0;
     if (complete == keep) {
-      // Of several of one step nobody knows which the run was resumed from. Where none of those
-      // that are kept is finite, the newest that is finite stays too.
+      // Among several checkpoints of one step, the one that the run resumed from is unknown. If no
+      // kept checkpoint is finite, the newest finite one stays too.
       const bool stays = its_step >= oldest || (is_finite && !has_finite);
       if (!stays && is_removable(path, report)) remove_whole(path);
     } else if (counts) {

@@ -10,14 +10,16 @@ namespace weft {
 /// The checkpoints that a run may count and remove.
 struct OwnCheckpoints {
   std::string generation;
-  /// Of the runs that it goes on from, and the last step that it has from them: theirs of later
-  /// steps are not counted, as it passed over them, though their headers may be sound.
+  /// Generations of the runs that this run resumed from, and the last step that it took from them.
+  /// Their checkpoints of later steps do not count: this run passed over them, even if their
+  /// headers are sound.
   std::set<std::string> earlier;
   int64_t resumed_step = -1;
 };
 
-/// Of the checkpoints `own` of `directory` whose step is below `step`, removes each of a lower step
-/// than the `keep` newest complete ones that count, complete or not; nothing while there are fewer.
+/// Considers the checkpoints `own` of `directory` whose step is below `step`. Removes those of a
+/// lower step than the `keep` newest complete ones that count, complete or not; removes nothing
+/// while fewer count.
 /// What is kept is made to survive a crash first. std::runtime_error naming the first that could
 /// not be removed, after the others are.
 void retain_newest(const std::string& directory, int64_t step, int keep, const OwnCheckpoints& own);

@@ -34,7 +34,7 @@ class BoxRuns {
   int64_t count() const { return count_; }
   /// Bytes of each.
   int64_t bytes() const { return bytes_; }
-  /// Where a run starts, from the tensor's first byte on.
+  /// Offset of a run from the tensor's first byte.
   int64_t start(int64_t run) const {
     int64_t at = start_;
     for (int dim = outer_; dim-- > 0;) {

@@ -44,7 +44,7 @@ class HeaderParser {
 
  private:
   bool on_event(int depth, HeaderEvent event, HeaderJson& parsed);
-  /// What stands where only an object (depth 1), a field's number or list, or a number may stand.
+  /// Checks that depth 1 holds objects, a field a number or list, and a list numbers.
   void check_nesting(int depth, HeaderEvent event);
   void add_metadata(const HeaderJson& object);
   void add_entry(const HeaderJson& object);
@@ -173,7 +173,7 @@ static int64_t count_of(const HeaderJson& value) {
 }
 
 Shape HeaderParser::shape_of(const HeaderJson& value) const {
-  if (!value.is_array()) fail_tensor(name_, "has a shape that is no list");
+  if (!value.is_array()) fail_tensor(name_, "has a shape that is not a list");
   Shape shape;
   for (const auto& element : value) {
     const int64_t size = count_of(element);

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-/// What the JSON at the start of a safetensors file says.
+/// The parsed JSON header of a safetensors file.
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;
   std::map<std::string, std::string> metadata;

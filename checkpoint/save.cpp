@@ -20,7 +20,7 @@
 
 namespace weft {
 
-/// What rank 0 does when its file is safe; none of it makes the save fail.
+/// The work of rank 0 once its file is safe; none of it makes the save fail.
 struct Aftermath {
   std::string directory;
   int keep = 0;
@@ -50,7 +50,7 @@ struct Aftermath {
   void check_previous(const std::string& path) const {
     namespace fs = std::filesystem;
     std::error_code ignored;
-    // Who archives checkpoints may have moved it.
+    // The checkpoint may have been moved to an archive.
     if (fs::status(path, ignored).type() == fs::file_type::not_found) return;
     const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
     if (report.verdict == Verdict::complete || report.verdict == Verdict::incomplete) return;
@@ -138,9 +138,9 @@ CheckpointSaver::~CheckpointSaver() {
     try {
       wait();
     } catch (const std::exception& error) {
-      options_.warn(concat("a save that nobody waited for failed: ", error.what()));
+      options_.warn(concat("a save without a later wait() failed: ", error.what()));
     }
-  } catch (...) {  // what `warn` threw: nobody is there to hear it
+  } catch (...) {  // `warn` threw, and a destructor must not
   }
 }
 

@@ -40,7 +40,7 @@ class Snapshot {
   const std::byte* data_of(size_t index);
 
   std::vector<Piece> pieces_;
-  /// Of piece `copied_`.
+  /// A copy of piece `copied_`.
   Tensor copy_;
   size_t copied_ = 0;
 };

@@ -86,7 +86,7 @@ static std::shared_ptr<const RankFiles> world_of(const OpenedFile& opened) {
 /// Files that say the same.
 struct SameManifest {
   std::shared_ptr<const RankFiles> world;
-  /// Those that bear the name of their rank in it, and others.
+  /// Names of the files that are named for their rank in this manifest, and of the others.
   std::set<std::string> own, others;
   std::optional<NonFinite> non_finite = NonFinite{};
 

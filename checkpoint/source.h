@@ -39,9 +39,9 @@ struct OpenedFile {
   File file;
   SafetensorsFile tensors;
   int64_t data_start = 0;
-  /// Of the blocks of the data; none where nobody wrote them.
+  /// Hashes of the blocks of the data; empty when the file has none.
   std::vector<uint64_t> hashes;
-  /// None where nobody counted: format 1 and files of others.
+  /// Empty when the file states no count: format 1, and files that weft did not write.
   std::optional<NonFinite> non_finite;
   std::string manifest_text;
 
@@ -111,8 +111,8 @@ struct RankFileNames {
 };
 RankFileNames rank_files_in(const std::string& directory);
 
-/// What a directory's name says that its manifest contradicts, as a sentence; "" for the manifest's
-/// name and for names that are not of the form "step-<step>-<generation>".
+/// A sentence about a directory's name that its manifest contradicts; "" for the manifest's name
+/// and for names that are not of the form "step-<step>-<generation>".
 std::string wrong_name(const std::string& directory, const Manifest& manifest);
 /// The step that the first sound file of a checkpoint states, or `otherwise`.
 int64_t stated_step(const std::string& directory, int64_t otherwise);
@@ -125,7 +125,7 @@ struct AgreedManifest {
   /// Files with sound headers, by name: those of this world, and the others.
   std::set<std::string> own, others;
   std::vector<BadFile> bad;
-  /// Of all in `own`; none where one of them does not state it.
+  /// The count over all files in `own`; empty when one of them does not state it.
   std::optional<NonFinite> non_finite;
 };
 AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames& names);

@@ -21,7 +21,7 @@ std::string drawn_tag(const Communicator& world) {
 
 static constexpr char kFound = 'f', kCallersMistake = 'c', kFailed = 's';
 
-/// What one rank finds or throws, in a form to tell the others.
+/// Encodes the result or the exception of one rank as a message to the others.
 static std::string found_or_thrown(const std::function<std::string()>& find) {
   try {
     return kFound + find();

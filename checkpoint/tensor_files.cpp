@@ -13,7 +13,7 @@ namespace weft {
 static constexpr const char* kSingleFile = "model.safetensors";
 static constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-/// The name of a file beside the index: nothing in a file that somebody else wrote leads elsewhere.
+/// Checks that a file is in the index's directory: an untrusted index must not name other paths.
 static void check_plain_file_name(const std::string& index, const std::string& name) {
   if (printable(name) != name || name.find_first_of("/\\") != name.npos ||
       !name.ends_with(".safetensors")) {

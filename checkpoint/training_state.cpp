@@ -32,7 +32,8 @@ void check_no_keys_skipped(const char* what, const std::string& source,
 
 void TrainingState::add(const std::string& name, Part part) {
   if (name.empty() || name.find('/') != name.npos) {
-    fail("training state: ", in_quotes(name), " is no name of a part; it has a slash or nothing");
+    fail("training state: name of a part is ", in_quotes(name),
+         ", expected a non-empty one without a slash");
   }
   if (!parts_.emplace(name, std::move(part)).second) {
     fail("training state: there is a part ", in_quotes(name), " already");

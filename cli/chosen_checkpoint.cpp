@@ -61,7 +61,7 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
     warn_if_not_finite(not_finite, report_of_it);
     return not_finite;
   }
-  // A new run beside them would be taken for theirs.
+  // A new run in the same directory would be mistaken for a continuation of them.
   fail_call("resume", "none of the ", passed, " checkpoints in ", directory,
             " is complete; passed over ", newest);
 }

@@ -14,7 +14,7 @@ class App;
 
 namespace weft::cli {
 
-/// What `weft ckpt` is told.
+/// Options of `weft ckpt`.
 struct CkptOptions {
   std::string command;
   std::string path, other;
@@ -29,8 +29,8 @@ struct CkptOptions {
 /// Adds the subcommand `ckpt` with its own, whose flags land in `options`.
 CLI::App* add_ckpt(CLI::App& program, CkptOptions& options);
 
-/// Does what `options` say; the exit code. Throws what went wrong: std::invalid_argument for what
-/// the user can mend.
+/// Runs the command of `options` and returns the exit code. Throws std::invalid_argument for errors
+/// that the user can fix, other exceptions for failures.
 int run_ckpt(const CkptOptions& options);
 
 int list_checkpoint(const CkptOptions& options);

@@ -64,7 +64,7 @@ int list_checkpoint(const CkptOptions& options) {
   const auto found = directory ? list_checkpoints(options.path) : std::vector<std::string>{};
   if (found.empty()) {
     print_contents(options.path);
-    // What PyTorch or Hugging Face wrote has no count, and no verdict.
+    // Files that PyTorch or Hugging Face wrote have no count and no verdict.
     const CheckpointReport report =
         directory ? inspect_checkpoint(options.path, {.depth = Inspection::headers})
                   : CheckpointReport{};
@@ -100,7 +100,7 @@ int verify_checkpoint(const CkptOptions& options) {
 
 namespace {
 
-/// What two tensors differ by, over the elements of one rank.
+/// The difference of two tensors over the elements of one rank.
 struct Difference {
   std::atomic<int64_t> elements = 0;
   std::atomic<double> largest = 0;

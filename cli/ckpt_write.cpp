@@ -160,7 +160,7 @@ static nlohmann::ordered_json hugging_face_config(const LlamaConfig& config) {
           {"tie_word_embeddings", config.tied}};
 }
 
-/// Beside the model, when the checkpoint is of `weft train` and nobody wrote one.
+/// Writes config.json next to the model when `weft train` saved the checkpoint and none exists.
 static void write_config(const std::string& checkpoint, const CheckpointContents& contents,
                          const CkptOptions& options) {
   const std::string path = options.other + "/config.json";

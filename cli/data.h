@@ -9,7 +9,7 @@
 
 namespace weft::cli {
 
-/// What a model takes at a step, over all ranks.
+/// Shape of the input of one step over all ranks.
 struct BatchShape {
   int64_t vocabulary = 256;
   int64_t rows = 1;
@@ -53,7 +53,7 @@ class TokenData {
   int64_t validation_rows_ = 0;
 };
 
-/// Where `index` of [0, count) goes in the permutation that `key` names.
+/// Maps `index` in [0, count) by the permutation that `key` selects.
 int64_t permuted(int64_t index, int64_t count, uint64_t key);
 
 }  // namespace weft::cli

@@ -7,8 +7,8 @@
 
 namespace weft::cli {
 
-/// Where a rank computes: "cuda" gives the ranks of a host its GPUs in turn, in a job of processes
-/// by their rank on the host; any other name is that device's for all.
+/// The device of a rank. "cuda" assigns the GPUs of a host to its ranks in turn, in a job of
+/// processes by their rank on the host; any other name is the device of all ranks.
 Device device_of_rank(const std::string& name, int rank);
 
 /// Devices that so many ranks compute on; on the CPU each rank counts as one. Every host of a job

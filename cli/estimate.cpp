@@ -28,8 +28,8 @@ CLI::App* add_estimate(CLI::App& program, EstimateOptions& o) {
   add_parallel_flags(*estimate, o.parallel);
   takes_whole(estimate->add_option("--world", o.world, "Ranks (default: those of --mesh, or 1)"), 1,
               kMostRanksEstimated);
-  takes_whole(estimate->add_option("--rank", o.rank, "The rank whose memory and traffic are told"),
-              0)
+  takes_whole(
+      estimate->add_option("--rank", o.rank, "The rank whose memory and traffic are printed"), 0)
       ->capture_default_str();
   takes_whole(
       estimate->add_option("--ranks-per-host", o.ranks_per_host, "Ranks that share fast links"), 1)

@@ -8,7 +8,7 @@
 
 namespace weft::cli {
 
-/// What `weft estimate` is told.
+/// Options of `weft estimate`.
 struct EstimateOptions {
   ParallelOptions parallel;
   int world = 0;

@@ -7,7 +7,7 @@
 
 namespace weft::cli {
 
-/// Of the 1,024 descriptors that a process has by default, shared by all of its ranks.
+/// A process has 1,024 descriptors by default, shared by all of its ranks.
 static constexpr size_t kMostOpen = 64;
 
 size_t KeptFiles::add(const File& file) {

@@ -7,12 +7,12 @@
 
 namespace weft::cli {
 
-/// What one rank of a machine does in a second, all ranks busy.
+/// Rates of one rank of a machine, per second, while all ranks are busy.
 struct Machine {
   std::string name;
   /// Operations of matrix products, in the dtype that is computed in.
   double operations = 0;
-  /// Of memory read and written by all other ops.
+  /// Bytes of memory read and written by all other ops.
   double memory_bytes = 0;
   /// Received from ranks of the same host, and of others.
   double host_bytes = 0;

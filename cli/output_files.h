@@ -7,8 +7,8 @@
 
 namespace weft::cli {
 
-/// What a run of `weft train` writes is not what it, or the next one, reads, and no two flags name
-/// one file: std::invalid_argument naming the flags.
+/// Checks that `weft train` writes no file that it or the next run reads, and that no two flags
+/// name the same file. std::invalid_argument naming the flags.
 void check_output_files(const TrainOptions& options);
 
 /// std::invalid_argument unless it can be written: before hours of work, not after them. Leaves no

@@ -42,7 +42,7 @@ static void report_overlap(TraceScope& trace, Device device,
 
 void report_trace(TraceScope& trace, Device device, const std::optional<StepSeconds>& predicted) {
   if (trace.dropped() > 0) {
-    std::printf("the trace holds the first %lld events of rank 0; %lld found no room\n",
+    std::printf("the trace holds the first %lld events of rank 0; %lld were dropped\n",
                 static_cast<long long>(trace.events()), static_cast<long long>(trace.dropped()));
   }
   if (device.kind == DeviceKind::cuda) report_overlap(trace, device, predicted);

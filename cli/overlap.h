@@ -14,9 +14,9 @@ namespace weft::cli {
 StepSeconds predicted_step(const Machine& machine, const LlamaConfig& config,
                            const ParallelOptions& options, int ranks, int ranks_per_host);
 
-/// Prints what found no room in this rank's trace, and how much of its communication its GPU hid
-/// behind computing in the spans "step", beside what was predicted; notes both in the trace.
-/// Nothing of that on a CPU, whose ranks communicate by themselves.
+/// Prints how many events this rank's trace dropped, and how much of its communication the GPU
+/// overlapped with computing in the spans "step", compared with the prediction. Records both in the
+/// trace. Reports no overlap on a CPU, where ranks run their own communication.
 void report_trace(TraceScope& trace, Device device, const std::optional<StepSeconds>& predicted);
 
 }  // namespace weft::cli

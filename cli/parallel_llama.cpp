@@ -17,7 +17,7 @@ namespace weft::cli {
 
 /// The mesh axis of tensor parallelism; all others carry rows of the batch.
 static constexpr const char* kTensorAxis = "tp";
-/// Those that a DeviceMesh takes.
+/// Limit of DeviceMesh.
 static constexpr size_t kMostAxes = 8;
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
@@ -76,7 +76,7 @@ std::vector<MeshAxis> parsed_axes(const std::string& text) {
     bool good = named && error == std::errc() && stop == last;
     if (!good || size < 1) {
       fail("--mesh ", in_quotes(text), ": ", in_quotes(axis),
-           " is no axis; write for example dp=4");
+           " is not an axis; write for example dp=4");
     }
     axes.push_back({axis.substr(0, equals), size});
     if (axes.size() > kMostAxes) {
@@ -123,8 +123,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   auto data = axes.size() - static_cast<size_t>(std::ranges::count_if(axes, is_tensor_axis));
   if (strategy.rows.size() > 1 && strategy.rows.size() != data) {
     fail("--strategy ", o.strategy, " is of ", strategy.rows.size(), " axes but --mesh ", o.mesh,
-         " has ", data,
-         " that carry rows; write for example replicate=2,shard=2, and tp beside them");
+         " has ", data, " that carry rows; write for example replicate=2,shard=2, and add tp");
   }
   if (o.sequence_parallel && std::ranges::none_of(axes, is_tensor_axis)) {
     fail("--sequence-parallel needs an axis tp in --mesh, which is ", o.mesh);

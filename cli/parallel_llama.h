@@ -16,14 +16,14 @@ class App;
 
 namespace weft::cli {
 
-/// How a Llama lies over its ranks and what it computes with: flags of `train` and `estimate`.
+/// Flags of `train` and `estimate`: how a Llama is sharded, and what it computes with.
 struct ParallelOptions {
   std::string model = {};
   std::string mesh = {};
   std::string strategy = "full_shard";
   std::string dtype = "f32";
   std::string recompute = "none";
-  /// Of parameters, gradients, state.
+  /// Any of parameters, gradients, state.
   std::vector<std::string> offload = {};
   bool sequence_parallel = false;
   bool keep_gathered = false;
@@ -57,7 +57,7 @@ class ParallelLlama {
   /// Rows of one micro-step, over all ranks.
   int64_t micro_batch() const { return options_.batch / options_.accumulate; }
 
-  /// What a micro-step's mean loss adds to that of its step.
+  /// The contribution of a micro-step's mean loss to that of its step.
   Tensor share_of_step(const Tensor& loss) const;
   /// Leaves the gradients of one micro-step, of `accumulate`, and returns its mean loss. The model
   /// is sharded.

@@ -11,7 +11,7 @@
 
 namespace weft::cli {
 
-/// What is told of one step.
+/// Figures of one step.
 struct StepReport {
   int64_t step = 0;
   double loss = 0;
@@ -25,7 +25,7 @@ struct StepReport {
   double seconds = 0;
   /// Received from other ranks in this step, by rank 0.
   int64_t bytes_moved = 0;
-  /// Of rank 0's memory so far.
+  /// Memory of rank 0 so far.
   MemoryStatistics memory;
 };
 

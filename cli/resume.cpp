@@ -33,8 +33,9 @@ void add_resume_flags(CLI::App& command, ResumeOptions& o) {
   takes_whole(command.add_option("--save-every", o.save_every,
                                  "Steps between them (default, and 0: only the last)"),
               0);
-  takes_whole(
-      command.add_option("--keep", o.keep, "Complete ones to keep beside the newest; 0: all"), 0)
+  takes_whole(command.add_option("--keep", o.keep,
+                                 "Complete checkpoints to keep in addition to the newest; 0: all"),
+              0)
       ->capture_default_str();
   command.add_flag(
       "--save-non-finite", o.save_non_finite,
@@ -121,7 +122,7 @@ static void note_signal(int signal) {
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   const int64_t milliseconds = int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
   if (stop_signal != 0) {
-    // Who signals all processes of a job reaches a rank twice: the launcher passes its own on.
+    // A signal to all processes of a job reaches a rank twice: the launcher forwards its copy.
     if (milliseconds - stop_time < 1000) return;
     std::signal(signal, SIG_DFL);
     ::raise(signal);
@@ -134,7 +135,7 @@ static void note_signal(int signal) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
 }
 
-/// What a signal does now: SIG_IGN where who started the program wants it to be ignored.
+/// The current handler of a signal: SIG_IGN when the parent process wants the signal ignored.
 static auto handler_of(int signal) {
   struct sigaction now {};
   ::sigaction(signal, nullptr, &now);
@@ -330,7 +331,7 @@ bool RunSaver::after_step(int64_t step, bool is_last) {
   if (!saver_) return false;
   step_ = step;
   const bool stopping = is_stopping();
-  // What went wrong with a save shows at the next step, not at the next save.
+  // Reports a failed save at the next step, not at the next save.
   if (!saver_->is_saving()) saver_->wait();
   if (!under_way_.empty() && is_saved()) finish_save();
   const bool due = options_.save_every > 0 && step % options_.save_every == 0;

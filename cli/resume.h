@@ -19,7 +19,7 @@ class App;
 
 namespace weft::cli {
 
-/// Where a run saves, how often, and what it goes on from.
+/// Where a run saves, how often it saves, and which checkpoint it resumes from.
 struct ResumeOptions {
   std::string save;
   int64_t save_every = 0;
@@ -68,9 +68,9 @@ class RunSaver {
   /// from it in what must be the same, or its last steps used other tokens; std::runtime_error when
   /// --save cannot be made.
   int64_t resume(RunDescription run);
-  /// After step `step`: saves when it is time, while the next steps run, and says so when all ranks
-  /// are done. True when the run must end: at SIGTERM, SIGINT or SIGUSR2 it is saved first. Throws
-  /// what went wrong with a save before.
+  /// Call after step `step`. Saves when a save is due, while the next steps run, and prints a line
+  /// when all ranks are done. Returns true when the run must end: at SIGTERM, SIGINT or SIGUSR2 it
+  /// saves first. Throws the error of a previous save.
   bool after_step(int64_t step, bool is_last);
   /// No step follows: signals end the program again.
   void end_steps();

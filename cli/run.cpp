@@ -79,7 +79,7 @@ std::vector<std::string> launched_command(const CLI::App& run,
   if (!command.empty() && command[0].starts_with('-')) {
     fail("run: there is no flag ", in_quotes(command[0]), "; see weft run --help");
   }
-  // Behind a program's name, "--" is an argument of its own.
+  // After a program's name, "--" is an argument of that program.
   const std::ptrdiff_t dashes = command.empty() && !cut_off.empty() ? 1 : 0;
   command.insert(command.end(), cut_off.begin() + dashes, cut_off.end());
   return command;

@@ -10,7 +10,7 @@ class App;
 
 namespace weft::cli {
 
-/// What `weft run` is told.
+/// Options of `weft run`.
 struct LaunchedProgram {
   int ranks = 0;
   double timeout = 0;

@@ -10,7 +10,7 @@ class App;
 
 namespace weft::cli {
 
-/// What `weft sample` is told.
+/// Options of `weft sample`.
 struct ServeOptions {
   /// A directory: see weights_in.
   std::string model;

@@ -117,7 +117,7 @@ static void add_norm(ParallelLlama& llama, StepCost& cost) {
   add_movements(log, 1, cost);
 }
 
-/// What FSDP owns and moves, and the optimizer's state.
+/// Adds the memory and traffic of FSDP, and the optimizer's state.
 static void add_sharding(ParallelLlama& llama, const ParallelOptions& options, StepCost& cost) {
   cost.sharding = predicted_bytes(llama.model(), static_cast<int>(options.accumulate));
   auto of = [&](Purpose purpose) -> int64_t& { return cost.memory[static_cast<size_t>(purpose)]; };

@@ -24,7 +24,7 @@ struct AxisCost {
   int64_t collectives = 0;
 };
 
-/// What one training step of one rank takes, worked out without memory or communication.
+/// Cost of one training step of one rank, computed without allocation or communication.
 struct StepCost {
   /// Most bytes at once, by purpose.
   std::array<int64_t, kPurposes> memory = {};
@@ -42,7 +42,7 @@ StepCost step_cost(const Communicator& world, const LlamaConfig& config,
                    const ParallelOptions& options, int ranks_per_host);
 
 /// Prints what is gathered, computed and freed when, one line an action. A model of more than 128
-/// layers is shown as one of 128, and the first line says so.
+/// layers is shown as one of 128, as the first line states.
 std::string step_schedule(const Communicator& world, LlamaConfig config,
                           const ParallelOptions& options);
 

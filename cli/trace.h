@@ -10,7 +10,7 @@ class App;
 
 namespace weft::cli {
 
-/// What `weft trace` is told.
+/// Options of `weft trace`.
 struct TraceOptions {
   /// Flight records, or folders of them.
   std::vector<std::string> paths;

@@ -113,7 +113,7 @@ class Training {
            training_operations_a_token(config, options.parallel.seq);
   }
 
-  /// Of a step, where a trace will tell what it took, by rank 0's GPU if that is known.
+  /// Predicted times of a step on rank 0's GPU; empty without a trace or for an unknown GPU.
   std::optional<StepSeconds> prediction() const {
     if (options_.trace.empty() || !is_first() || device_ == cpu) return {};
     const auto machine = machine_of_device(device_name(device_), options_.parallel.dtype);
@@ -124,7 +124,7 @@ class Training {
     return predicted_step(*machine, model_.config(), options_.parallel, ranks, a_host);
   }
 
-  /// Those after `done`; false when it was stopped on the way.
+  /// Runs the steps after `done`; returns false when a signal stopped the run.
   bool run_steps(int64_t done) {
     const int64_t every = std::max<int64_t>(1, options_.steps / kValidations);
     started_ = Clock::now();
@@ -178,7 +178,7 @@ class Training {
     return {batch.ids.to(device_), batch.targets.to(device_)};
   }
 
-  /// Those of a step, a micro-step each.
+  /// The batches of a step, one for each micro-step.
   std::vector<Batch> batches(int64_t step) {
     std::vector<Batch> all;
     for (int64_t micro_step = 0; micro_step < options_.parallel.accumulate; ++micro_step) {
@@ -287,7 +287,7 @@ class Training {
     return sum / static_cast<double>(batches);
   }
 
-  /// What the sample begins with: the prompt's bytes, or the first tokens held out.
+  /// The first tokens of the sample: the prompt's bytes, or the first held-out tokens.
   std::vector<int64_t> prompt() const {
     std::vector<int64_t> tokens(options_.prompt.begin(), options_.prompt.end());
     for (int64_t& token : tokens) token &= 0xff;
@@ -323,10 +323,10 @@ class Training {
   const Device device_;
   const std::optional<double> peak_rate_;
   std::optional<AdamW> optimizer_;
-  /// Of the last step.
+  /// Results of the last step.
   Tensors losses_;
   Tensor norm_;
-  /// What the graph's steps read, and the graph.
+  /// The input buffers of the graph's steps, and the graph.
   std::vector<Batch> fixed_;
   std::optional<Graph> graph_;
   std::optional<UsedTokens> used_;
@@ -339,7 +339,7 @@ class Training {
 
 }  // namespace
 
-/// Of --model or --init; without either, of the checkpoint that --resume goes on from.
+/// The config of --model or --init; without either, of the checkpoint that --resume names.
 static LlamaConfig config_of(const TrainOptions& options) {
   if (options.parallel.model.empty() && !options.init.empty()) {
     return config_of_weights(options.init);

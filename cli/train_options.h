@@ -14,7 +14,7 @@ class App;
 
 namespace weft::cli {
 
-/// What `weft train` is told.
+/// Options of `weft train`.
 struct TrainOptions {
   ParallelOptions parallel;
   ResumeOptions checkpoints;
@@ -29,7 +29,7 @@ struct TrainOptions {
   double learning_rate = 3e-3;
   double weight_decay = 0.1;
   double clip = 1;
-  /// Of a device, in 1e12 operations a second; 0: that of its data sheet.
+  /// Peak rate of a device in 1e12 operations a second; 0: the rate of its data sheet.
   double peak_tflops = 0;
   int threads = 0;
   /// Seconds.

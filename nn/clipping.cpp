@@ -47,7 +47,7 @@ Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) {
 
 /// Returns min(1, max_norm / (norm + 1e-6)) in the norm's dtype.
 static Tensor factor_to(double max_norm, const Tensor& norm) {
-  if (!(max_norm > 0)) fail("clip: the greatest norm ", max_norm, " is not positive");
+  if (!(max_norm > 0)) fail("clip: max_norm is ", max_norm, ", expected one above 0");
   const Tensor one = ones(
       norm.shape(), {.dtype = norm.dtype(), .device = norm.device(), .sharding = norm.sharding()});
   return minimum(max_norm / (norm + 1e-6), one);

@@ -14,7 +14,8 @@ AdamW::AdamW(std::vector<ParameterGroup<AdamWOptions>> groups)
       decays_(decaying(*this, options_)) {
   for (const auto& [rate, beta1, beta2, eps, decay, predicate, moments_are, offload] : options_) {
     check_adam("adamw", rate, beta1, beta2, eps, decay);
-    if (!is_floating(moments_are)) fail("adamw: moments of ", moments_are, "; a floating dtype");
+    if (!is_floating(moments_are))
+      fail("adamw: dtype of moments is ", moments_are, ", expected a floating one");
   }
   check_equal_in_groups("adamw", "moments", options_, &AdamWOptions::moments);
   check_equal_in_groups("adamw", "offload", options_, &AdamWOptions::offload);
@@ -51,8 +52,8 @@ SGD::SGD(std::vector<ParameterGroup<SGDOptions>> groups)
       decays_(decaying(*this, options_)) {
   for (const SGDOptions& options : options_) {
     if (!(options.learning_rate >= 0) || !(options.momentum >= 0) || !(options.weight_decay >= 0)) {
-      fail("sgd: the learning rate ", options.learning_rate, ", momentum ", options.momentum,
-           " or weight decay ", options.weight_decay, " is negative");
+      fail("sgd: learning rate, momentum and weight decay are ", options.learning_rate, ", ",
+           options.momentum, " and ", options.weight_decay, ", expected each at least 0");
     }
     if (options.nesterov && options.momentum == 0) {
       fail("sgd: nesterov with momentum 0, expected a momentum above 0");

@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// What the constructors of optimizers take from the groups that they were given.
+// Converts parameter groups to the arguments of an optimizer's constructor.
 
 template <class Options>
 std::vector<std::vector<NamedParameter>> parameters_of(
@@ -69,11 +69,11 @@ std::vector<Hyperparameter> adam_numbers(Options& options) {
 inline void check_adam(const char* what, double learning_rate, double beta1, double beta2,
                        double eps, double weight_decay) {
   if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1)) {
-    fail(what, ": the betas ", beta1, " and ", beta2, " are not both in [0, 1)");
+    fail(what, ": betas are ", beta1, " and ", beta2, ", expected both in [0, 1)");
   }
   if (!(learning_rate >= 0) || !(eps >= 0) || !(weight_decay >= 0)) {
-    fail(what, ": the learning rate ", learning_rate, ", eps ", eps, " or weight decay ",
-         weight_decay, " is negative");
+    fail(what, ": learning rate, eps and weight decay are ", learning_rate, ", ", eps, " and ",
+         weight_decay, ", expected each at least 0");
   }
 }
 

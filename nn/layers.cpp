@@ -17,11 +17,11 @@ Parameter::Initializer constant_values(double value) {
 }
 
 static void check_positive(const char* layer, const char* what, int64_t size) {
-  if (size <= 0) fail(layer, ": ", what, " is ", size, ", not positive");
+  if (size <= 0) fail(layer, ": ", what, " must be at least 1, got ", size);
 }
 
 static const Tensor& only_input(const char* layer, const Tensors& inputs) {
-  if (inputs.size() != 1) fail(layer, ": ", inputs.size(), " inputs; it takes one");
+  if (inputs.size() != 1) fail(layer, ": number of inputs is ", inputs.size(), ", expected 1");
   return inputs[0];
 }
 
@@ -68,7 +68,7 @@ Tensors LayerNorm::forward(const Tensors& inputs) {
 
 Dropout::Dropout(double probability) : probability_(probability) {
   if (probability >= 0 && probability < 1) return;
-  fail("dropout: the probability ", probability, " is not in [0, 1)");
+  fail("dropout: probability is ", probability, ", expected one in [0, 1)");
 }
 
 Tensors Dropout::forward(const Tensors& inputs) {

@@ -62,12 +62,12 @@ std::vector<Module*> Llama::blocks() {
 }
 
 Tensors Llama::forward(const Tensors& inputs) {
-  if (inputs.size() != 1) fail("llama: ", inputs.size(), " inputs; it takes ids");
+  if (inputs.size() != 1)
+    fail("llama: number of inputs is ", inputs.size(), ", expected 1, the ids");
   const Tensor& ids = inputs[0];
-  if (ids.ndim() != 2) fail("llama: ids are ", ids.shape(), ", not [batch, sequence]");
+  if (ids.ndim() != 2) fail("llama: shape of ids is ", ids.shape(), ", expected [batch, sequence]");
   if (ids.size(1) > config_.max_sequence) {
-    fail("llama: a sequence of ", ids.size(1), " tokens; the model takes at most ",
-         config_.max_sequence);
+    fail("llama: sequence length is ", ids.size(1), ", expected at most ", config_.max_sequence);
   }
   return (*head_)((*model_)(inputs));
 }

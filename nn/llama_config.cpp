@@ -213,7 +213,7 @@ LlamaConfig llama_config(const std::string& source) {
   if (fs::is_directory(source, ignored))
     return config_in((fs::path(source) / "config.json").string());
   if (!fs::exists(source, ignored)) {
-    fail("llama config: ", in_quotes(source), " is neither tiny, small nor a file that is there");
+    fail("llama config: ", in_quotes(source), " does not exist, expected tiny, small or a file");
   }
   return config_in(source);
 }

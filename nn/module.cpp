@@ -143,7 +143,8 @@ void Module::materialize(Device device) {
 void Module::check_new_name(const std::string& name) const {
   const auto is_it = [&](const auto& other) { return other.first == name; };
   if (name.empty() || name.find('.') != name.npos) {
-    fail("module: ", in_quotes(name), " is no name of a parameter or child: empty or with a dot");
+    fail("module: name of a parameter or child is ", in_quotes(name),
+         ", expected a non-empty one without a dot");
   }
   if (std::any_of(parameters_.begin(), parameters_.end(), is_it) ||
       std::any_of(children_.begin(), children_.end(), is_it)) {
@@ -161,7 +162,7 @@ ParameterPtr Module::declare(std::string name, const Shape& shape,
 
 void Module::add_child(std::string name, std::shared_ptr<Module> child) {
   check_new_name(name);
-  if (!child) fail("module: no module for ", in_quotes(name));
+  if (!child) fail("module: module for ", in_quotes(name), " is null, expected a module");
   children_.emplace_back(std::move(name), std::move(child));
 }
 
@@ -174,15 +175,16 @@ static auto place_of(Members& members, const std::string& name) {
 
 void Module::replace(const std::string& name, ParameterPtr parameter) {
   const auto own = place_of(parameters_, name);
-  if (own == parameters_.end()) fail("replace: there is no parameter ", in_quotes(name));
-  if (!parameter) fail("replace: no parameter for ", in_quotes(name));
+  if (own == parameters_.end()) fail("replace: parameter ", in_quotes(name), " does not exist");
+  if (!parameter)
+    fail("replace: parameter for ", in_quotes(name), " is null, expected a parameter");
   own->second = std::move(parameter);
 }
 
 void Module::replace(const std::string& name, std::shared_ptr<Module> child) {
   const auto own = place_of(children_, name);
-  if (own == children_.end()) fail("replace: there is no module ", in_quotes(name));
-  if (!child) fail("replace: no module for ", in_quotes(name));
+  if (own == children_.end()) fail("replace: module ", in_quotes(name), " does not exist");
+  if (!child) fail("replace: module for ", in_quotes(name), " is null, expected a module");
   own->second = std::move(child);
 }
 
@@ -196,8 +198,10 @@ bool Module::remove(const std::string& name) {
 
 void Module::set_parameter(const std::string& name, ParameterPtr parameter) {
   const auto own = place_of(parameters_, name);
-  if (own == parameters_.end()) fail("set_parameter: there is no parameter ", in_quotes(name));
-  if (!parameter) fail("set_parameter: no parameter for ", in_quotes(name));
+  if (own == parameters_.end())
+    fail("set_parameter: parameter ", in_quotes(name), " does not exist");
+  if (!parameter)
+    fail("set_parameter: parameter for ", in_quotes(name), " is null, expected a parameter");
   if (!(parameter->shape() == own->second->shape())) {
     fail("set_parameter: ", in_quotes(name), " is ", own->second->shape(), ", not ",
          parameter->shape());

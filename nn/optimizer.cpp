@@ -48,14 +48,14 @@ Optimizer::Optimizer(std::vector<std::vector<NamedParameter>> groups,
   std::set<const Parameter*> seen;
   for (const NamedParameter& named : parameters_) {
     if (!seen.insert(named.parameter.get()).second) {
-      fail("optimizer: parameter ", named.name(), " is there twice, and would be updated twice");
+      fail("optimizer: parameter ", named.name(), " is given twice, expected once");
     }
   }
   steps_.resize(parameters_.size());
 }
 
 void Optimizer::check_group(size_t group) const {
-  if (group >= groups()) fail("optimizer: there is no group ", group, " of ", groups());
+  if (group >= groups()) fail("optimizer: group is ", group, ", expected one below ", groups());
 }
 
 std::vector<Hyperparameter> Optimizer::hyperparameters(size_t group) {
@@ -165,7 +165,7 @@ void Optimizer::make_state() {
 
 const Tensors& Optimizer::state(size_t parameter) {
   if (parameter >= parameters_.size()) {
-    fail("optimizer: there is no parameter ", parameter, " of ", parameters_.size());
+    fail("optimizer: parameter is ", parameter, ", expected one below ", parameters_.size());
   }
   make_state();
   return state_[parameter];

@@ -50,9 +50,9 @@ void Parameter::set_value(Tensor value) {
 }
 
 void Parameter::lay_out(Tensor value) {
-  if (!value) fail("set_value: no tensor for a parameter ", shape());
+  if (!value) fail("set_value: tensor is undefined, expected one of shape ", shape());
   if (!(value.shape() == shape())) {
-    fail("set_value: a tensor ", value.shape(), " does not fit a parameter ", shape());
+    fail("set_value: shape is ", value.shape(), ", expected ", shape(), ", that of the parameter");
   }
   // A separate handle: the caller's may be a leaf, or part of a graph.
   value = value.detach();

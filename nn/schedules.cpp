@@ -9,9 +9,9 @@
 namespace weft {
 
 double WarmupCosine::operator()(int64_t step) const {
-  if (step < 0) fail("warm-up and cosine: step ", step, " is negative");
+  if (step < 0) fail("warm-up and cosine: step must be at least 0, got ", step);
   if (warmup < 0 || warmup > total) {
-    fail("warm-up and cosine: a warm-up of ", warmup, " of ", total, " steps");
+    fail("warm-up and cosine: warmup is ", warmup, ", expected 0 to ", total, " steps");
   }
   if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
   if (step >= total) return floor;

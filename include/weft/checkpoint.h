@@ -15,8 +15,8 @@
 namespace weft {
 
 struct CheckpointOptions {
-  /// Complete checkpoints of this run and earlier steps to keep beside the one being saved; when it
-  /// is written, rank 0 removes those of this run that are older. 0: all.
+  /// Number of complete checkpoints of this run and earlier steps to keep in addition to the one
+  /// being saved. Once that one is written, rank 0 removes older ones of this run. 0: keep all.
   int keep = 0;
   /// The run goes on from what the directory holds when the saver is made: those checkpoints count
   /// as its own. Those of other runs are neither counted nor removed.
@@ -36,9 +36,9 @@ struct CheckpointOptions {
   /// How long another job waits for a sign of life of this saver before it takes the directory
   /// over, in seconds, from 0.001 to 86400. The saver shows one four times as often.
   double lease_seconds = 60;
-  /// Told what went wrong beside a save, which does not fail by it: rank 0 could not remove an old
-  /// checkpoint, or found the save before CORRUPT or MIXED; a save that nobody waited for failed.
-  /// Called on any thread. Default: a line on stderr.
+  /// Called with a warning that does not make a save fail: rank 0 could not remove an old
+  /// checkpoint or found the previous save CORRUPT or MIXED, or a save without a later wait()
+  /// failed. Called on any thread. Default: prints a line on stderr.
   std::function<void(const std::string& sentence)> warn = {};
 };
 
@@ -64,7 +64,7 @@ class WEFT_API CheckpointSaver {
   /// Writes this rank's part; call it on all ranks, in any order. Returns the checkpoint's path
   /// when this rank's file is on the disk. A save under way is waited for first, and throws here
   /// what went wrong with it. std::invalid_argument for a state that cannot be saved, or when the
-  /// file is there already; std::runtime_error naming file, call and reason, and what
+  /// file exists already; std::runtime_error naming file, call and reason, and what
   /// check_may_save throws.
   std::string save(int64_t step, const StateDict& state);
   std::string save(int64_t step, const TrainingState& state) {
@@ -98,13 +98,13 @@ class WEFT_API CheckpointSaver {
   std::string directory_;
   CheckpointOptions options_;
   std::string generation_;
-  /// What the last save was planned for, and where copies lie.
+  /// The plan of the last save, and its buffers for copies.
   struct Plans;
   std::unique_ptr<Plans> plans_;
   std::unique_ptr<Saving> under_way_;
 };
 
-/// What a reader says of a checkpoint.
+/// The result of inspecting a checkpoint.
 enum class Verdict : uint8_t { complete, incomplete, mixed, corrupt };
 /// "COMPLETE", "INCOMPLETE", "MIXED", "CORRUPT".
 WEFT_API std::string_view name_of(Verdict verdict);
@@ -119,7 +119,7 @@ struct CheckpointReport {
   /// are known.
   std::string file, tensor;
   int64_t block = -1;
-  /// What the files say.
+  /// Read from the files.
   int64_t step = -1;
   std::string generation;
   int ranks = 0;
@@ -161,7 +161,7 @@ WEFT_API std::string newest_complete_checkpoint(
 WEFT_API std::string newest_complete_checkpoint(const Communicator& world,
                                                 const std::string& directory);
 
-/// What a checkpoint (whatever `load` reads) holds.
+/// Contents of a checkpoint of any format that `load` reads.
 struct CheckpointContents {
   struct Entry {
     DType dtype = DType::f32;
@@ -169,8 +169,8 @@ struct CheckpointContents {
   };
   std::map<std::string, Entry> tensors;
   std::map<std::string, int64_t> numbers;
-  /// Of shards that PyTorch wrote, which do not say how many they should be: from how many files
-  /// the shapes follow. Empty where all that should be there is written down.
+  /// For shards that PyTorch wrote, which do not state their number: from how many files the shapes
+  /// were inferred. Empty for formats that state it.
   std::string note;
 };
 WEFT_API CheckpointContents checkpoint_contents(const std::string& path);

@@ -129,8 +129,8 @@ class WEFT_API Communicator {
 /// nothing when all texts are empty. Collective: for checks that only some ranks fail.
 WEFT_API void fail_on_all_ranks(const Communicator& ranks, const std::string& mistake);
 
-/// A communicator of `size` ranks of which only `rank` is there: collectives move nothing and cost
-/// nothing but count the bytes that would come; own parts are copied. `ranks_per_host` tells
+/// A simulated communicator of `size` ranks of which only `rank` exists: collectives move nothing
+/// but count the bytes that `rank` would receive; its own parts are copied. `ranks_per_host` tells
 /// planning where the slow links are, `in_memory` whether ranks read each other's memory, as
 /// threads do.
 WEFT_API Communicator fake_world(int rank, int size, int ranks_per_host = 8, bool in_memory = true);

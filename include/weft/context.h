@@ -23,8 +23,7 @@ struct RandomState {
   bool operator==(const RandomState&) const = default;
 };
 
-/// The ambient state of one rank: the only one there is. A thread that nobody gave one has a
-/// default.
+/// The ambient state of one rank; the library keeps no other. A thread without one uses a default.
 struct WEFT_API Context {
   bool grad_enabled = true;
   Traffic traffic = Traffic::allow;

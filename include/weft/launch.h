@@ -17,7 +17,7 @@ struct LaunchOptions {
   std::chrono::milliseconds timeout{0};
   /// Write "[2] " before each line of rank 2.
   bool prefix = true;
-  /// Variables that the ranks get beside the launcher's own.
+  /// Environment variables that the ranks get in addition to the launcher's own.
   std::vector<std::pair<std::string, std::string>> environment = {};
   /// WEFT_JOB of the ranks; empty: a new one.
   std::string job = {};
@@ -49,7 +49,7 @@ WEFT_API std::string new_job();
 /// of the cores. Rank 0 has the launcher's stdin, the others none. Output is written in whole lines
 /// (those above 1 MiB are cut; what ends with a carriage return is a line too). SIGINT, SIGTERM,
 /// SIGHUP, SIGUSR1, SIGUSR2 and SIGTSTP of the process are passed on to the ranks meanwhile, each
-/// of which is a process group of its own, so that a terminal's Ctrl-C reaches them once.
+/// of which has a separate process group, so that a terminal's Ctrl-C reaches them once.
 ///
 /// When a rank exits with another code than 0 or is killed, the others have 2 s to end by
 /// themselves; then they get SIGTERM, and SIGKILL 1 s later. What a rank leaves running ends with

@@ -15,7 +15,7 @@ namespace weft {
 
 struct ParameterRuns;
 
-/// Parameters that an optimizer updates with options of their own.
+/// Parameters of an optimizer that share one set of options.
 template <class Options>
 struct ParameterGroup {
   std::vector<NamedParameter> parameters;

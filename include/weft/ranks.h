@@ -38,8 +38,8 @@ WEFT_API int launched_ranks();
 /// "weft run", "mpirun", "torchrun" or "srun"; empty for a process that is alone.
 WEFT_API std::string launched_by();
 
-/// What the bits of results depend on: version, compiler, instruction set and libraries of this
-/// build.
+/// Describes the build as far as the bits of results depend on it: version, compiler, instruction
+/// set and libraries.
 WEFT_API std::string build_in_words();
 
 /// The rank among those of its job on this host, and how many they are: 0 of 1 when it is alone; a

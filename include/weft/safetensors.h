@@ -22,7 +22,7 @@ struct SafetensorsEntry {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  /// Where its bytes start in the file, and how many there are.
+  /// Start and number of its bytes in the file.
   int64_t offset = 0;
   int64_t bytes = 0;
 };
@@ -79,7 +79,7 @@ class WEFT_API TensorFiles {
   void read_box(std::string_view name, const Box& box, void* into) const;
 
   const std::vector<SafetensorsFile>& files() const { return files_; }
-  /// What was opened.
+  /// The path that was passed to the constructor.
   const std::string& path() const { return path_; }
 
  private:

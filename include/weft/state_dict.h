@@ -14,8 +14,8 @@
 
 namespace weft {
 
-/// What something remembers, by name: tensors, which share their elements with it, each in its
-/// layout, and whole numbers, equal on all ranks.
+/// The state of an object, by name: tensors, which share their elements with the object and keep
+/// their layouts, and whole numbers, equal on all ranks.
 struct StateDict {
   std::map<std::string, Tensor> tensors;
   std::map<std::string, int64_t> numbers;

@@ -149,7 +149,7 @@ Tensor& Tensor::set_requires_grad(bool requires_grad) {
 
 static LeafNode& leaf_of(const char* what, const Tensor& tensor) {
   auto* leaf = dynamic_cast<LeafNode*>(checked(what, tensor).node.get());
-  if (!leaf) fail(what, ": a tensor ", tensor.shape(), " is no leaf that requires a gradient");
+  if (!leaf) fail(what, ": a tensor ", tensor.shape(), " is not a leaf that requires a gradient");
   return *leaf;
 }
 

@@ -31,7 +31,7 @@ std::optional<Tensor> tensor_of(py::handle object) {
   return std::nullopt;
 }
 
-/// Numbers beside tensors are doubles, which hold whole ones up to 2^53 exactly.
+/// Numbers in an op with tensors are doubles, which hold whole numbers up to 2^53 exactly.
 static Number exact_number(py::handle object) {
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);

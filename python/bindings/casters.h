@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What passes between Python and C++ by itself, beside the bound classes: shapes as tuples, dtypes
-// and devices as objects or names, placements as a list, a dict or one placement, and operands that
-// are tensors or numbers. Every file that binds functions includes this one.
+// Implicit conversions between Python and C++, in addition to the bound classes: shapes as tuples,
+// dtypes and devices as objects or names, placements as a list, a dict or one placement, and
+// operands that are tensors or numbers. Every file that binds functions includes this one.
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>

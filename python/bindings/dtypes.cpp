@@ -10,7 +10,7 @@ namespace weft::python {
 
 namespace {
 
-/// A class for Python of its own: the caster of DType is not a class's.
+/// A separate class for Python: DType itself is converted by a caster, not bound as a class.
 struct DTypeObject {
   DType dtype;
 };

@@ -38,7 +38,8 @@ constexpr OfTwo kOfTwo[] = {
     {"greater_equal", greater_equal, "less_equal", "x1 >= x2, element by element, as bool"},
 };
 
-/// a where the condition holds, b elsewhere; numbers beside the other, or beside the condition.
+/// Selects a where the condition holds, b elsewhere. A number is converted to a tensor like the
+/// other operand, or like the condition in f32 when both are numbers.
 Tensor where_operands(const Tensor& condition, const Operand& a, const Operand& b) {
   const auto lifted = [&](const Operand& x, const Operand& other) {
     if (!x.is_number()) return x.tensor;

@@ -16,7 +16,7 @@ namespace weft::python {
 
 namespace {
 
-/// What becomes of one dim of the tensor, or a new one.
+/// The effect of an index on one dim of the tensor, or a new dim.
 struct Selection {
   enum class Kind { whole, range, one, created } kind = Kind::whole;
   int64_t start = 0, stop = 0, step = 1;

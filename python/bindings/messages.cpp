@@ -14,7 +14,7 @@ namespace py = pybind11;
 
 namespace {
 
-/// What stands behind every function that pybind11 binds.
+/// The C function behind every function that pybind11 binds.
 using Dispatcher = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);
 Dispatcher dispatcher = nullptr;
 
@@ -149,7 +149,7 @@ void word_class(py::handle type) {
   if (known) known->operator_new = refuse_value;
 }
 
-/// Of an argument that our own functions read.
+/// Translates errors of arguments that weft's own functions convert.
 void translate_cast_errors(std::exception_ptr thrown) {
   try {
     if (thrown) std::rethrow_exception(thrown);

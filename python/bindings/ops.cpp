@@ -48,7 +48,7 @@ static Attributes attributes_of(const Op& op, const Shape& structure,
   return attributes;
 }
 
-/// What a built-in op says nothing of, its kernel would pass over in silence.
+/// Refuses structure for a built-in op without any: its kernel would silently ignore it.
 static void check_takes_structure(const Op& op, const Shape& structure) {
   const OpSpec& spec = op.spec();
   if (structure.empty() || spec.structure.fits || spec.samples.empty()) return;

@@ -159,7 +159,7 @@ static std::unique_ptr<WrittenOptimizer> written_optimizer(
   return std::make_unique<WrittenOptimizer>(groups, rates, std::move(moments));
 }
 
-/// Of each group: its parameters' numbers, and its hyperparameters.
+/// The numbers of each group's parameters, and its hyperparameters.
 static py::list groups_of_numbers(Optimizer& o) {
   py::list groups;
   for (size_t group = 0; group < o.groups(); ++group) {

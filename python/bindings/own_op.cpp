@@ -23,7 +23,7 @@ static py::list values_of(const Attributes& attributes) {
 
 static std::pair<Shape, Shape> as_pair(const Box& box) { return {box.offset, box.shape}; }
 
-/// What forward is told of a call: a copy, so that it may be kept.
+/// The `call` argument of forward: a copy, so that Python may keep it.
 static py::object told_of(const Call& call, int results) {
   std::vector<std::pair<Shape, Shape>> operand_boxes, result_boxes;
   std::vector<Shape> operand_wholes, result_wholes, result_shapes;
@@ -109,12 +109,12 @@ static void run_backward(const std::string& name, const Callable& backward, int 
 /// Arrays after the arrow of a rule.
 static int results_of(const std::string& rule) {
   const size_t arrow = rule.find("->");
-  if (arrow == std::string::npos) return 1;  // the op's constructor says what is wrong
+  if (arrow == std::string::npos) return 1;  // the op's constructor reports the error
   return 1 + static_cast<int>(
                  std::count(rule.begin() + static_cast<ptrdiff_t>(arrow), rule.end(), ','));
 }
 
-/// An op of one's own has something to give.
+/// Checks that the rule of a custom op has a result.
 static void check_has_result(const std::string& name, const std::string& rule) {
   const size_t arrow = rule.find("->");
   if (arrow == std::string::npos || rule.find_first_not_of(" ", arrow + 2) != rule.npos) return;

@@ -282,7 +282,7 @@ static void bind_elements(py::class_<Tensor>& tensor) {
       });
 }
 
-/// How tensors come to lie over a mesh.
+/// Binds the functions that distribute tensors over a mesh.
 static void bind_distribution(py::module_& m) {
   const auto from_parts = [](const Tensor& local, const DeviceMesh& mesh,
                              const Placements& placements, const std::optional<Shape>& shape) {

@@ -81,9 +81,9 @@ def _sums_of_magnitudes(x, axis, of_sums, keepdims):
 
 
 def matrix_norm(x, /, *, keepdims=False, ord="fro"):
-    """Of the matrices in the last two dims: "fro", the root of the sum of squares; 1 and -1, the
-    largest and least sum of magnitudes of a column; inf and -inf, of a row. ValueError for an order
-    that needs singular values."""
+    """Norms of the matrices in the last two dims: "fro", the root of the sum of squares; 1 and -1,
+    the largest and least sum of magnitudes of a column; inf and -inf, of a row. Raises ValueError
+    for an order that needs singular values."""
     _check_matrix("matrix_norm", x)
     if ord == "fro":
         return _weft.norm(x, (-2, -1), keepdims)

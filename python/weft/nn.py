@@ -232,7 +232,7 @@ for _name, _method in vars(_weft.Tensor).items():
 
 
 class ModuleList(Module):
-    """Modules "0", "1", ... that a forward of one's own calls."""
+    """Modules "0", "1", ... for a custom forward to call."""
 
     def __init__(self, modules=()):
         super().__init__()

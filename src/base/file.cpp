@@ -47,7 +47,7 @@ static void check_system(const std::string& what, const std::string& path, int r
 
 File::File(const std::string& what, const std::string& path)
     : body_(std::make_shared<Body>(what, path)) {
-  // Without O_NONBLOCK, opening a pipe that nobody writes to waits forever.
+  // Without O_NONBLOCK, opening a pipe without a writer blocks indefinitely.
   body_->descriptor =
       above_standard(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (body_->descriptor < 0) {

@@ -103,7 +103,7 @@ static void check_piece(const Collective& call, const Piece& piece, int rank, in
 
 void check_collective(const Collective& call, int rank, int size) {
   if (call.root < 0 || call.root >= size) {
-    fail(name_of(call.kind), ": there is no rank ", call.root, " in a group of ", size);
+    fail(name_of(call.kind), ": rank is ", call.root, ", expected 0 to ", size - 1);
   }
   if (call.kind == CollectiveKind::all_to_all) {
     check_counts(call, call.recv_counts, static_cast<size_t>(size));
@@ -128,7 +128,7 @@ void check_subgroup(const Transport& parent, std::span<const int> ranks) {
   std::sort(sorted.begin(), sorted.end());
   for (size_t i = 0; i < sorted.size(); ++i) {
     if (sorted[i] < 0 || sorted[i] >= parent.size()) {
-      fail("subgroup: there is no rank ", sorted[i], " in a group of ", parent.size());
+      fail("subgroup: rank is ", sorted[i], ", expected 0 to ", parent.size() - 1);
     }
     if (i > 0 && sorted[i] == sorted[i - 1]) fail("subgroup: rank ", sorted[i], " is named twice");
   }

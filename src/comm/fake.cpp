@@ -43,10 +43,9 @@ void FakeTransport::abort(const std::string& reason) {
 Communicator fake_world(int rank, int size, int ranks_per_host, bool in_memory) {
   constexpr int most = 1 << 20;
   if (size < 1 || size > most) fail("fake_world: size is ", size, ", expected 1 to ", most);
-  if (rank < 0 || rank >= size)
-    fail("fake_world: there is no rank ", rank, " in a world of ", size);
+  if (rank < 0 || rank >= size) fail("fake_world: rank is ", rank, ", expected 0 to ", size - 1);
   if (ranks_per_host < 1)
-    fail("fake_world: ", ranks_per_host, " ranks a host; it must be at least 1");
+    fail("fake_world: ranks_per_host must be at least 1, got ", ranks_per_host);
   std::vector<int> hosts(static_cast<size_t>(size));
   for (int r = 0; r < size; ++r) hosts[static_cast<size_t>(r)] = r / ranks_per_host;
   return Communicator(std::make_shared<FakeTransport>(rank, std::move(hosts), in_memory, "world"));

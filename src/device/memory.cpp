@@ -67,7 +67,7 @@ void* Heap::allocate(size_t bytes, Device device, Purpose purpose) {
 void* Heap::allocate_on_cpu(size_t bytes) {
   const int index = size_class(bytes);
   if (index >= kSizeClasses) [[unlikely]]
-    fail_call("mmap", bytes, " bytes of memory are not to be had");
+    fail_call("mmap", bytes, " bytes of memory are not available");
   void* data = kKeepsMemory ? kept_.take(index) : nullptr;
   if (!data) data = allocate_fresh(index, bytes);
   in_use_ += static_cast<int64_t>(class_bytes(index));

@@ -64,7 +64,7 @@ void* system_allocate(size_t bytes) {
   void* data = try_system_allocate(bytes);
   if (!data)
     fail_call(is_mapped(bytes) ? "mmap" : "posix_memalign", bytes,
-              " bytes of memory are not to be had");
+              " bytes of memory are not available");
   return data;
 }
 

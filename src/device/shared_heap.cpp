@@ -60,7 +60,7 @@ void* SharedHeap::cut(size_t bytes) {
 
 void* SharedHeap::allocate(size_t bytes) {
   if (void* data = try_allocate(bytes)) return data;
-  fail_call("shared memory", bytes, " bytes are not to be had; all ", end_ - begin_,
+  fail_call("shared memory", bytes, " bytes are not available; all ", end_ - begin_,
             " addresses of this process are cut up");
 }
 

@@ -28,7 +28,7 @@ SharedMemory::SharedMemory(int index, int descriptor, size_t bytes)
                    MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, descriptor, 0);
   if (got == wanted) {
     data_ = static_cast<std::byte*>(got);
-    // A child of this process is no rank: it must not write here.
+    // A child of this process is not a rank and must not write here.
     madvise(got, bytes, MADV_DONTFORK);
     return;
   }

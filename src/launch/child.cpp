@@ -52,7 +52,7 @@ static std::vector<char*> pointers_to(const std::vector<std::string>& words) {
 
 namespace {
 
-/// What the child needs between fork and exec, where it may not allocate.
+/// Data of the child between fork and exec, where it may not allocate.
 struct BetweenForkAndExec {
   const LaunchChild& child;
   const LaunchSignals& signals;

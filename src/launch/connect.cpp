@@ -47,10 +47,10 @@ struct Connection {
   std::unique_ptr<SharedHeap> heap;
   std::vector<std::shared_ptr<SharedMemory>> heaps;
   int rank = 0;
-  /// Who started the processes.
+  /// Name of the launcher.
   std::string by;
 #ifdef WEFT_WITH_MPI
-  /// Where ranks are on several hosts.
+  /// Set when the ranks are on several hosts.
   std::shared_ptr<MpiEngine> mpi;
 #endif
 };
@@ -68,10 +68,11 @@ static void end_rank() {
 #endif
 }
 
-/// Its memory is not there to be taken down; nobody looks at it again.
+/// Keeps the parent's connection reachable in a child, which cannot destroy it: its memory is not
+/// mapped there.
 [[gnu::used]] static Connection* connection_of_parent = nullptr;
 
-/// A child of this process is no rank, and has none of the shared memory.
+/// A child of this process is not a rank and has none of the shared memory.
 static void forget_connection() {
   connection_of_parent = std::exchange(connection, nullptr);
   SharedHeap::lose();
@@ -84,11 +85,11 @@ static void tell_exception(const std::exception_ptr& cause) {
 #ifdef WEFT_WITH_MPI
   if (!connection->mpi) return;
   const MpiEngine::Lock lock = connection->mpi->lock();
-  connection->mpi->poll();  // which tells the other hosts
+  connection->mpi->poll();  // notifies the other hosts
 #endif
 }
 
-/// An exception that nobody catches is told to the other ranks.
+/// Reports an uncaught exception to the other ranks.
 [[noreturn]] static void end_by_exception() {
   const std::exception_ptr cause = std::current_exception();
   if (cause && connection) {
@@ -99,13 +100,14 @@ static void tell_exception(const std::exception_ptr& cause) {
   std::abort();
 }
 
-/// Who fails because of another rank lets that one end first: launchers report who ended first.
+/// A rank that fails because of another rank lets that one exit first: launchers report the process
+/// that exited first.
 static void let_the_cause_end_first() {
   const WorldFailure failure = connection->shared->failure();
   const int cause = failure.rank >= 0 ? failure.rank : failure.found_by;
   if (cause < 0 || cause == connection->rank || failure.was_late) return;
   wait_until(0, std::chrono::milliseconds(500), [&] { return connection->shared->is_gone(cause); });
-  // Its files are closed; the launcher is told a moment later.
+  // Its files are closed; the launcher notices the exit a moment later.
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
@@ -129,7 +131,7 @@ static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembe
   auto world = ProcessWorld::make(launched.rank, launched.size, std::move(here), options.deadline,
                                   memory.segment, *made.heap);
   made.shared = world;
-  // What was kept before lies where the others do not see it.
+  // Memory cached so far is not visible to the other ranks.
   release_cached_memory();
   SharedHeap::set_of_process(made.heap.get());
   return world;
@@ -162,7 +164,7 @@ static std::unique_ptr<Connection> connected_by_mpi(const Launched& launched,
   auto made = std::make_unique<Connection>();
   const MpiJob job = join_mpi_job(launched, build_in_words(), options.deadline);
   const auto own = std::find(job.here.begin(), job.here.end(), launched.rank);
-  // Containers that share a network are hosts of their own, and meet under names of their own.
+  // Containers that share a network are separate hosts, and meet under separate names.
   const HostMembers members{concat(launched.job, '.', job.here.front()),
                             static_cast<int>(own - job.here.begin()),
                             static_cast<int>(job.here.size()), build_in_words()};
@@ -205,7 +207,7 @@ static int threads_here(const RunOptions& options) {
 
 Communicator connect(const RunOptions& options) {
   if (connection) {
-    // Who ended the run before goes on.
+    // A rank that ended the previous run continues with a new one.
     connection->shared->begin_run();
     return connection->world;
   }

@@ -55,7 +55,7 @@ class LaunchedJob {
   LaunchReport run();
 
  private:
-  /// How far the ranks are told to end.
+  /// How strongly the ranks have been asked to exit.
   enum class Ending { none, by_itself, terminated, killed };
 
   void start(int rank);
@@ -90,7 +90,7 @@ class LaunchedJob {
   bool timed_out_ = false;
   /// The last signal passed on that ends a program, or 0.
   int told_to_end_ = 0;
-  /// Who reads the output is not waited for any more.
+  /// The launcher no longer waits for the reader of the output.
   bool gives_up_ = false;
 };
 
@@ -234,8 +234,7 @@ void LaunchedJob::wait_for_news() {
 }
 
 void LaunchedJob::look_at_ranks() {
-  // Of several that are found together, one that was killed is the cause rather than one that
-  // noticed it.
+  // Among exits found together, a killed rank is the cause; the others only noticed it.
   std::optional<std::pair<int, RankExit>> first;
   for (LaunchRank& rank : ranks_) {
     RankExit how;

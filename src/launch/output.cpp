@@ -9,7 +9,7 @@
 
 namespace weft {
 
-/// What a pipe that is ready takes without making its writer wait.
+/// Bytes that a ready pipe accepts without blocking its writer.
 static constexpr size_t kPipeRoom = 4096;
 
 void LineSink::write() {

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// Where lines of many go: a descriptor that is never waited for.
+/// Writes lines of several processes to one descriptor, without ever blocking on it.
 class LineSink {
  public:
   explicit LineSink(int descriptor) : descriptor_(descriptor) {}
@@ -18,7 +18,7 @@ class LineSink {
   void write();
   int descriptor() const { return descriptor_; }
   bool is_empty() const { return written_ == waiting_.size(); }
-  /// Who adds to it should wait.
+  /// Whether callers should wait before they add more.
   bool is_full() const { return waiting_.size() - written_ >= kMost; }
   /// Why something that was added was dropped, as an errno; 0: nothing was.
   int error() const { return error_; }

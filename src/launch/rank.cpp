@@ -56,7 +56,7 @@ bool LaunchRank::look(RankExit& how) {
   exited_at_ = Clock::now();
   out_.look_again();
   err_.look_again();
-  if (failed) {  // somebody else in this process waits for any child: how it ended is lost
+  if (failed) {  // another thread of this process waited for any child: the exit status is lost
     how = {1, 0, false};
   } else if (news.si_code == CLD_EXITED) {
     how = {news.si_status, 0, false};

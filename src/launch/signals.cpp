@@ -13,7 +13,7 @@
 
 namespace weft {
 
-/// -1: nobody launches.
+/// -1: no launch is under way.
 static std::atomic<int> launch_signal_pipe{-1};
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -23,7 +23,7 @@ static void pipe_signal(int signal) {
   const int before = errno;
   const auto byte = static_cast<unsigned char>(signal);
   const int to = launch_signal_pipe.load();
-  // A full pipe holds thousands that nobody has looked at.
+  // A full pipe already holds thousands of unread signals.
   if (to >= 0 && ::write(to, &byte, 1) < 0) errno = before;
   errno = before;
 }
@@ -42,7 +42,7 @@ LaunchSignals::LaunchSignals() {
   make_nonblocking(write_);
   taken_.reserve(kPassedOn.size() + 2);
   for (const int signal : kPassedOn) {
-    // Who starts a program with a signal ignored (nohup, a shell's background job) means all of it.
+    // A signal ignored at the start (nohup, a shell's background job) stays ignored for all ranks.
     struct sigaction now {};
     ::sigaction(signal, nullptr, &now);
     if (now.sa_handler != SIG_IGN) take_over(signal);

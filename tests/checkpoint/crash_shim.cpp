@@ -56,7 +56,7 @@ int own_rank() {
 /// The shim's own calls pass.
 thread_local bool is_inside = false;
 
-/// What kind of call is under way, for WEFT_CRASH_ONLY.
+/// The kind of the call under way, for WEFT_CRASH_ONLY.
 thread_local std::string_view kind_of_call;
 
 /// A name that was made: undone when the power goes before its directory is synced.
@@ -127,7 +127,7 @@ void lose_names(Shim& state) {
   }
 }
 
-/// What happens to this call: 0 goes on, otherwise the error; `half`: half of a write.
+/// The fate of this call: 0 continues, otherwise the error; `half`: writes only one half.
 int fate(bool& half) {
   Shim& state = shim();
   const std::string_view kind = std::exchange(kind_of_call, {});
@@ -369,7 +369,7 @@ int link(const char* from, const char* to) {
       });
 }
 
-// What std::filesystem::remove_all makes; paths are relative to a directory that it opened.
+// std::filesystem::remove_all calls this; paths are relative to a directory that it opened.
 int unlinkat(int directory, const char* path, int flags) {
   const auto next = real<int (*)(int, const char*, int)>("unlinkat");
   return intercepted(

@@ -70,7 +70,7 @@ class Crash : public testing::Test {
   }
   static int64_t step_of(const std::string& path) { return inspect_checkpoint(path).step; }
 
-  /// One crash in a fresh copy: then the old one is there as it was, or the new one is complete.
+  /// One crash in a fresh copy: the old checkpoint is unchanged, or the new one is complete.
   void try_one(const std::string& crash, const std::string& how) const {
     fs::remove_all(root_ / "tried");
     fs::copy(root_ / "base", root_ / "tried", fs::copy_options::recursive);

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Of each dtype a tensor of `rows` rows and 5 columns, cut along its rows where `sharded`.
+/// One tensor of each dtype, of `rows` rows and 5 columns, cut along its rows if `sharded`.
 StateDict state_of(const DeviceMesh& mesh, int64_t rows, bool sharded) {
   const Placements placements = sharded ? Placements{Shard(0)} : Placements{};
   StateDict state;

@@ -59,7 +59,7 @@ class Inspect : public testing::Test {
     file.seekp(static_cast<std::streamoff>(at)).put(byte);
   }
   CheckpointReport report() const { return inspect_checkpoint(path_); }
-  /// What loading says, on one rank.
+  /// The error of loading on one rank.
   std::string load_error() const {
     StateDict into;
     into.tensors = {
@@ -187,7 +187,7 @@ TEST_F(Inspect, FindsMixedGenerationsAndWorlds) {
   EXPECT_EQ(report().verdict, Verdict::mixed);
   write_bytes(file(1), bytes);
   EXPECT_EQ(report().verdict, Verdict::complete);
-  // A file of another world beside them.
+  // A file of a world of another size in the same directory.
   fs::copy_file(two + "/rank-00001-of-00002.safetensors",
                 path_ + "/rank-00001-of-00002.safetensors");
   found = report();

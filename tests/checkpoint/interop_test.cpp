@@ -195,7 +195,7 @@ TEST(Interop, OfTwoExportsAtOnceOneIsWhole) {
                           {.prefix = "", .file_bytes = file_bytes, .progress = progress});
     });
   };
-  // What a killed export left is in nobody's way.
+  // Files of a killed export do not disturb a later one.
   scratch.write("out/.model.safetensors.tmp", "left");
   for (const int64_t file_bytes : {100, 4}) {
     std::once_flag once;

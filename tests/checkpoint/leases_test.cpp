@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kShort(600), kAlive(4'000), kLong(120'000);
 constexpr int64_t kAtOnce = 60'000;
 
-/// Another process, which runs `body` until it is told to end.
+/// A child process that runs `body` until the test ends it.
 class Process {
  public:
   explicit Process(const std::function<int(const Process&)>& body) {
@@ -130,7 +130,7 @@ TEST_F(Leases, IsReleasedAndTakenAgain) {
     EXPECT_EQ(names(), std::vector<std::string>{concat(".lease-0000000", i)});
   }
   EXPECT_TRUE(told_.empty());
-  // What says that it is free, of whatever machine, is free.
+  // A lease that states "free" is free, whichever machine wrote it.
   write(7, R"({"state":"free","host":"elsewhere","pid":1,"lifetime_ms":1000000})");
   EXPECT_LT(time_of([&] { taken(kLong).check(); }), kAtOnce);
 }
@@ -183,7 +183,7 @@ TEST_F(Leases, OfAStoppedProcessIsLostWhichItNoticesBeforeItSaves) {
   EXPECT_GE(took, kShort.count());
   EXPECT_EQ(told_.size(), 1u);
   other.kill(SIGCONT);
-  // Its thread renews what is lost; that harms nobody.
+  // Its thread renews a lost lease, which has no effect.
   std::this_thread::sleep_for(kShort);
   lease->check();
   other.go_on();
@@ -194,7 +194,7 @@ TEST_F(Leases, OfAStoppedProcessIsLostWhichItNoticesBeforeItSaves) {
 }
 
 TEST_F(Leases, IsTakenByOneOfManyAtOnce) {
-  // Of another machine, and dead: all wait for its end.
+  // The holder is on another machine, and dead: all wait for the lease to expire.
   write(1, R"({"state":"held","host":"elsewhere","pid":1,"lifetime_ms":600})");
   std::vector<std::unique_ptr<Process>> takers;
   for (int i = 0; i < 6; ++i) {
@@ -222,7 +222,7 @@ TEST_F(Leases, IsTakenByOneOfManyAtOnce) {
   EXPECT_EQ(holders, 1);
 }
 
-/// Nor may a clock that is wrong, or what a file says of itself, shorten or stop the wait.
+/// A wrong clock or the times of a file must not shorten or stop the wait.
 TEST_F(Leases, WaitsByItsOwnClock) {
   for (const auto& [text, least] : std::vector<std::pair<std::string, int64_t>>{
            // A claim whose process died before it wrote, and what no weft wrote: one's own
@@ -304,7 +304,7 @@ TEST_F(Leases, NewerWorkOfAnotherRunStopsTheNextSave) {
               concat("save: ", newer,
                      " was saved by another run since this one started, expected "
                      "none of step 7 or above; this run stops, so that the two do not mix"));
-    // What was there before is what a run goes on from.
+    // A run continues from checkpoints that existed before.
     CheckpointSaver next(world, directory_, {.continues = true});
     next.save(8, state);
   });

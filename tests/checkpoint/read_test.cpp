@@ -34,7 +34,7 @@ class Read : public testing::Test {
     Placement on_dp, on_tp;
   };
 
-  /// What each layout saves may be loaded in any other: `turn` chooses.
+  /// Each layout can be loaded in any other; `turn` selects the layouts.
   static StateDict state_on(const DeviceMesh& mesh, int turn, bool zero) {
     const Kind kinds[] = {
         {"long", {1'200'001}, DType::f32, Shard(0), Shard(0)},
@@ -75,7 +75,7 @@ class Read : public testing::Test {
     return files;
   }
 
-  /// Of a file, the share of its pages that the page cache has.
+  /// The share of a file's pages that the page cache has.
   static double cached_share(const std::string& path) {
     const File file("test", path);
     const auto bytes = static_cast<size_t>(file.size());
@@ -146,7 +146,7 @@ TEST_F(Read, GivesEachElementFromTheDiskAndFromTheCache) {
 TEST_F(Read, NamesTheFirstBadBlockFromTheDiskAndFromTheCache) {
   const std::string path = saved({{"dp", 1}}, 0);
   const std::string file = files_of(path).at(0);
-  // Of 7 blocks; each time one before those that are bad already.
+  // The file has 7 blocks; each iteration damages one before those that are bad already.
   for (const int64_t block : {6, 4, 2}) {
     flip_byte(file, block * kBlockBytes + 4097);
     for (const bool is_cold : {true, false}) {

@@ -90,7 +90,7 @@ TEST(Resume, AsyncSavesWhatWasThereWhenItWasCalled) {
       for (int step = 0; step < 5; ++step) {
         fill_(state.tensors["w"], step);
         path = saver.save_async(step, state);
-        // What a step would do.
+        // A training step would overwrite the tensor.
         fill_(state.tensors["w"], -1);
       }
       saver.wait();

@@ -249,7 +249,7 @@ std::vector<Malformed> malformed_headers() {
       {"dtype is a number", tensor("4", "[1]", "[0,1]"), "a",
        "tensor \"w\" has a dtype that is no string"},
       {"shape is a number", tensor("\"U8\"", "1", "[0,1]"), "a",
-       "tensor \"w\" has a shape that is no list"},
+       "tensor \"w\" has a shape that is not a list"},
       {"nested shape", tensor("\"U8\"", "[[1]]", "[0,1]"), "a",
        "tensor \"w\" has a list or object inside a list"},
       {"nine dims", tensor("\"U8\"", "[1,1,1,1,1,1,1,1,1]", "[0,1]"), "a",

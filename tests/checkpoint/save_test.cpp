@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// How a tensor of two dims may lie over meshes of one and two axes.
+/// Layouts of a tensor of two dims on meshes of one and two axes.
 std::vector<Placements> layouts_of(int axes) {
   if (axes == 1) return {{Replicate()}, {Shard(0)}, {Shard(1)}};
   return {{Replicate(), Replicate()}, {Shard(0), Shard(1)},
@@ -167,7 +167,7 @@ TEST(Save, OverwritesNothing) {
     const std::string path = saver.save(5, state);
     EXPECT_EQ(error_of([&] { saver.save(5, state); }),
               concat("checkpoint: ", path,
-                     "/rank-00000-of-00001.safetensors is there already; "
+                     "/rank-00000-of-00001.safetensors exists, expected no file; "
                      "nothing is overwritten"));
     EXPECT_EQ(error_of([&] { saver.save(-1, state); }), "save: step -1; steps count from 0");
   });
@@ -187,7 +187,7 @@ TEST(Save, RefusesWhatIsNoState) {
               "first");
     EXPECT_EQ(error(empty({2}, {.device = meta})),
               "save: tensor \"w\" has no memory; call materialize first");
-    EXPECT_EQ(error({}), "save: there is no tensor \"w\" on this rank");
+    EXPECT_EQ(error({}), "save: tensor \"w\" is undefined, expected a tensor");
     for (const char* key : {"__metadata__", "\xff"}) {
       StateDict state;
       state.tensors.emplace(key, ones({2}));
@@ -262,7 +262,7 @@ TEST(Save, KeepsTheNewestCompleteOnes) {
   });
 }
 
-/// Newer work that someone gave an old step's name, and a directory whose files nobody can read.
+/// A newer checkpoint renamed to an old step, and a directory whose files are unreadable.
 TEST(Save, RemovesNothingForItsName) {
   const Scratch scratch;
   const std::string directory = scratch.path("saved");
@@ -379,7 +379,7 @@ TEST(Save, StandsWhenOldOnesCannotBeRemoved) {
         world, scratch.path("saved"),
         {.keep = 1, .warn = [&](const std::string& sentence) { told.push_back(sentence); }});
     const std::string first = saver.save(1, state);
-    // A directory that is mounted somewhere goes for nobody.
+    // A directory with a mount inside cannot be removed.
     const std::string inside = first + "/inside";
     std::filesystem::create_directory(inside);
     if (::mount("none", inside.c_str(), "tmpfs", 0, nullptr) != 0) {
@@ -448,7 +448,7 @@ TEST(Save, SaysWhatNobodyWaitedFor) {
     std::filesystem::create_directory(path + "/rank-00000-of-00001.safetensors");
   });
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_TRUE(told[0].starts_with("a save that nobody waited for failed: rename: ")) << told[0];
+  EXPECT_TRUE(told[0].starts_with("a save without a later wait() failed: rename: ")) << told[0];
 }
 
 TEST(Save, TellsTheGenerationsOfRunsApart) {

@@ -73,7 +73,7 @@ struct ShardedModel {
     return state;
   }
 
-  /// Of all parameters, whole.
+  /// Values of all parameters, gathered.
   std::vector<double> values() const {
     std::vector<double> all;
     for (const ParameterPtr& parameter : module->parameters()) {

@@ -187,7 +187,7 @@ TEST(StateDict, JoinsPartsUnderTheirNames) {
   EXPECT_EQ(error_of([&] { state.add("step", step); }),
             "training state: there is a part \"step\" already");
   EXPECT_EQ(error_of([&] { state.add("a/b", step); }),
-            "training state: \"a/b\" is no name of a part; it has a slash or nothing");
+            "training state: name of a part is \"a/b\", expected a non-empty one without a slash");
 }
 
 }  // namespace

@@ -181,7 +181,7 @@ TEST_F(Ckpt, GoesOnAsIfNeverStopped) {
          "saved ");
   const std::map<int64_t, double> before = losses(whole);
   ASSERT_EQ(before.size(), 8u);
-  // The newest two are broken: it says so and goes on from step 3.
+  // The newest two are broken: the run reports them and resumes from step 3.
   for (const std::string& path : list_checkpoints(saved)) {
     if (path.find("step-00000003") != std::string::npos) continue;
     fs::remove(path + "/rank-00000-of-00004.safetensors");
@@ -226,7 +226,7 @@ TEST_F(Ckpt, StartsAndRestartsByOneCommand) {
   expect(0, once, "after step 3");
   fs::remove_all(saved);
   expect(0, other, "the run starts at step 1");
-  // What a kill in the first save leaves: a rank's file is missing, or none is there yet.
+  // A kill in the first save leaves a directory that lacks one rank's file, or all files.
   fs::remove(fs::path(newest(saved)) / "rank-00001-of-00002.safetensors");
   fs::create_directory(saved + "/step-00000002-0123456789abcdef");
   std::ofstream(saved + "/step-00000002-0123456789abcdef/.rank-00000-of-00002.safetensors.tmp");
@@ -333,13 +333,13 @@ TEST_F(Ckpt, ExportsARunThatTrainsOn) {
   for (const auto& [key, value] : expected.items()) EXPECT_EQ(config[key], value) << key;
   EXPECT_EQ(config["head_dim"], 4);
   EXPECT_EQ(config["torch_dtype"], "float32");
-  // What it says and holds is enough; and what was trained is what is there.
+  // The exported config and weights suffice to train, and the weights are the trained ones.
   const std::string data = "train --data " + text_ + " --batch 12 --seq 16 --steps 1 --init " + out;
   const std::string again = scratch_.path("again");
   expect(0, data + " --lr 1e-30 --mesh dp=3 --save " + again, "saved ");
   expect(0, "ckpt export " + again + " " + scratch_.path("out2"), "written");
   expect(0, "ckpt diff --tolerance 1e-20 " + out + " " + scratch_.path("out2"), " 0 differences");
-  // A failed one leaves nothing, and one that is there as it was.
+  // A failed export leaves no new file, and an existing one unchanged.
   const std::string file = out + "/model.safetensors";
   const auto size = fs::file_size(file);
   const Outcome failed =
@@ -421,7 +421,7 @@ TEST_F(Ckpt, ResumesTheModelThatWasSaved) {
   expect(0, run + saved, "after step 2");
 }
 
-/// Its exit code, when `signal` is called with its process once a checkpoint is there.
+/// Exit code of a command when `signal` gets its process id once a checkpoint exists.
 template <class Signal>
 int code_of_signalled(const std::string& command, const std::string& saved, const Signal& signal) {
   const pid_t child = ::fork();

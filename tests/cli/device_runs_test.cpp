@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program on a GPU, or on the emulated ones, beside the same on the CPU.
+// The program on a GPU, or on emulated ones, compared with the same run on the CPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +40,7 @@ class DeviceRuns : public testing::Test {
     return concat("train --data ", text_, " --model ", scratch_.path("model.json"),
                   " --batch 12 --seq 8 ", more);
   }
-  /// Of each step that the run made, in its metrics.
+  /// The value of a metric at each step of the run.
   std::vector<double> told(const std::string& file, const char* key) const {
     std::vector<double> values;
     std::ifstream lines(scratch_.path(file));
@@ -160,7 +160,7 @@ TEST_F(DeviceRuns, SaveTheStepUnderWayWhenTheyAreStopped) {
       "kill -TERM $p; wait $p; code=$?; cat ", out, "; exit $code"));
   EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.text;
   EXPECT_NE(stopped.text.find("stopped at step "), std::string::npos) << stopped.text;
-  // What it generated alone: sanitizers write warnings of their own beside it.
+  // Only the generated text: sanitizers add warnings on stderr.
   const std::string sample = concat(WEFT_PROGRAM, " sample --resume ", folder,
                                     " --prompt 'line ' --tokens 9 --temperature 0 2>/dev/null ");
   const Outcome there = run_command(concat(sample, "--ranks 2 --device cuda"));

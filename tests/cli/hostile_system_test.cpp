@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What users and systems do to the program: closed descriptors, full disks, readers that go, data
-// that shrinks.
+// Hostile users and systems: closed descriptors, full disks, readers that exit, data that shrinks.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -163,7 +162,7 @@ TEST_F(HostileSystem, DataThatIsCutEndsTheRunWithASentence) {
     EXPECT_NE(outcome.text.find(concat("weft: pread: data: ", path, " ends at or before byte ")),
               std::string::npos)
         << how << outcome.text;
-    // Of processes each says what it saw.
+    // Each process reports the error that it saw.
     EXPECT_EQ(times(outcome.text, "\n") == 1, how != kProcesses) << how << outcome.text;
   }
 }

@@ -69,7 +69,7 @@ TEST(Jobs, ThreadsProcessesAndMpiGiveTheSameBits) {
     EXPECT_EQ(losses.back(), losses.front()) << way.name;
   }
   for (size_t i = 0; i < all.size(); ++i) {
-    // What the one before saved.
+    // Checkpoints of the previous job.
     const auto saved = list_checkpoints(scratch.path(all[(i + 1) % all.size()].name));
     ASSERT_EQ(saved.size(), 2u);
     const std::string& from = saved.back();
@@ -93,7 +93,7 @@ TEST(Jobs, AnotherNumberOfRanksIsRefused) {
       << text;
 }
 
-/// What a command writes to stderr, and its exit code.
+/// Exit code and stderr of a command.
 static std::pair<int, std::string> said_by(const Scratch& scratch, const std::string& command) {
   const std::string said = scratch.path("said");
   const int status = std::system(concat(command, " >/dev/null 2>", said).c_str());

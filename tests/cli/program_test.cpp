@@ -68,10 +68,10 @@ TEST_F(Program, RefusesWrongFlags) {
 
 TEST_F(Program, RefusesImpossibleMeshes) {
   expect_usage_error(small("--ranks 4 --mesh dp=5"), "--mesh dp=5 has 5 ranks but --ranks is 4");
-  expect_usage_error(small("--mesh dp"), "\"dp\" is no axis; write for example dp=4");
-  expect_usage_error(small("--mesh dp=0"), "\"dp=0\" is no axis");
+  expect_usage_error(small("--mesh dp"), "\"dp\" is not an axis; write for example dp=4");
+  expect_usage_error(small("--mesh dp=0"), "\"dp=0\" is not an axis");
   expect_usage_error(small("--mesh dp=65536,a=65536"), "has more than 1024 ranks");
-  expect_usage_error(small("--mesh 'dp=2, tp=2'"), "\" tp=2\" is no axis");
+  expect_usage_error(small("--mesh 'dp=2, tp=2'"), "\" tp=2\" is not an axis");
   expect_usage_error(small("--mesh dp=2,TP=2"), "tp is tensor parallelism");
   expect_usage_error(concat("train --data ", scratch_.path(""), " --save ", scratch_.path("ck")),
                      "lies within --data");
@@ -177,7 +177,7 @@ TEST_F(Program, TellsTheFractionOfAPeakThatIsSaid) {
   };
   EXPECT_TRUE(told("")["mfu"].is_null());
   const auto line = told("--peak-tflops 0.5");
-  // Of `tiny`: 6 operations a parameter that is no row of the embedding, and those of attention.
+  // `tiny` takes 6 operations for each parameter outside the embedding, and those of attention.
   const int64_t block = 2 * 256 * 256 + 2 * 128 * 256 + 3 * 704 * 256 + 2 * 256;
   const int64_t parameters = 4 * block + 256 + 256 * 256;
   const auto operations = static_cast<double>(6 * parameters + 12 * 4 * 256 * 16);

@@ -13,7 +13,7 @@
 
 namespace weft::cli {
 
-/// What rank 0 measured in a step that was told beforehand.
+/// Measurements of rank 0 in a step that was predicted.
 struct MeasuredStep {
   std::array<int64_t, kPurposes> memory = {};
   int64_t bytes = 0;
@@ -75,7 +75,7 @@ static void expect_told_beforehand(ParallelOptions options, int64_t layers = 3) 
   const StepCost cost = step_cost(fake_world(0, ranks, 8), config, options, 8);
   for (int i = 0; i < kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
-    // What kernels take beside their operands is not told.
+    // Scratch memory of kernels is not predicted.
     if (purpose == Purpose::other) continue;
     EXPECT_EQ(cost.memory[static_cast<size_t>(i)], measured.memory[static_cast<size_t>(i)])
         << name_of(purpose);
@@ -130,7 +130,7 @@ TEST(StepCost, IsPredictedForARankWhoseRandomNumbersStay) {
   EXPECT_EQ(predicted.total, estimated.total);
 }
 
-/// 70 billion parameters over 512 ranks, of which none is there.
+/// 70 billion parameters over a simulated cluster of 512 ranks.
 TEST(StepCost, OfALargeModelIsWorkedOutWithoutItsMemory) {
   const LlamaConfig config{.dim = 8192,
                            .layers = 80,

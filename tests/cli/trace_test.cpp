@@ -47,7 +47,7 @@ std::vector<Event> events_in(const json& trace) {
   return events;
 }
 
-/// Those of one lane lie within each other or apart.
+/// Checks that events of one lane are nested or disjoint.
 void expect_nested(std::vector<Event> events) {
   std::map<std::pair<int, int>, std::vector<Event>> lanes;
   for (Event& event : events) lanes[{event.rank, event.lane}].push_back(event);
@@ -117,7 +117,7 @@ void Trace::check_training(const json& trace, const std::string& metrics) const 
         bytes += event.arguments.at("bytes").get<int64_t>();
         if (event.name == "all_gather") gathered += event.arguments.at("bytes").get<int64_t>();
       }
-      // tiny has 4 layers of 7 products, and the head; each has two of its own for gradients.
+      // tiny has 4 layers of 7 products, and the head; each has two more for gradients.
       EXPECT_EQ(counts["op linear"], 4 * 7 + 1) << json(counts).dump(1);
       EXPECT_EQ(counts["op,backward matmul"] + counts["op,backward linear_weight_gradient"],
                 2 * (4 * 7 + 1))

@@ -115,9 +115,9 @@ TEST(Arguments, RanksAreThere) {
   EXPECT_EQ(error_of([&] {
               rank_of_three().broadcast({&piece, 1}, 3).wait();
             }),
-            "broadcast: there is no rank 3 in a group of 3");
+            "broadcast: rank is 3, expected 0 to 2");
   EXPECT_EQ(error_of([&] { rank_of_three().send(memory, 1, f32, -1).wait(); }),
-            "send: there is no rank -1 in a group of 3");
+            "send: rank is -1, expected 0 to 2");
   EXPECT_EQ(error_of([&] { rank_of_three().recv(memory, 1, f32, 1).wait(); }),
             "recv: rank 1 cannot be both ends of a message");
   EXPECT_EQ(error_of([&] { Communicator().barrier(); }),
@@ -128,7 +128,7 @@ TEST(Arguments, SubgroupsNameEachRankOnce) {
   const auto subgroup_error = [](std::vector<int> ranks) {
     return error_of([&] { rank_of_three().subgroup(ranks, "x"); });
   };
-  EXPECT_EQ(subgroup_error({0, 1, 3}), "subgroup: there is no rank 3 in a group of 3");
+  EXPECT_EQ(subgroup_error({0, 1, 3}), "subgroup: rank is 3, expected 0 to 2");
   EXPECT_EQ(subgroup_error({1, 0, 1}), "subgroup: rank 1 is named twice");
   EXPECT_EQ(subgroup_error({0, 2}), "subgroup: rank 1 makes a group that it is not in");
 }

@@ -115,9 +115,9 @@ TEST(FakeWorld, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(error_of([] { fake_world(0, 0); }), "fake_world: size is 0, expected 1 to 1048576");
   EXPECT_EQ(error_of([] { fake_world(0, INT32_MAX); }),
             "fake_world: size is 2147483647, expected 1 to 1048576");
-  EXPECT_EQ(error_of([] { fake_world(4, 4); }), "fake_world: there is no rank 4 in a world of 4");
+  EXPECT_EQ(error_of([] { fake_world(4, 4); }), "fake_world: rank is 4, expected 0 to 3");
   EXPECT_EQ(error_of([] { fake_world(0, 4, 0); }),
-            "fake_world: 0 ranks a host; it must be at least 1");
+            "fake_world: ranks_per_host must be at least 1, got 0");
   EXPECT_EQ(error_of([] { fake_world(0, 4).split(0, 0, "x"); }),
             "split: the colors of the other ranks of world are not known, because they are not "
             "there; use subgroup");

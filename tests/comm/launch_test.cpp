@@ -427,7 +427,7 @@ TEST_F(Launch, WaitsForASlowReaderButNotBeyondTheTimeout) {
   EXPECT_GE(bytes, 3000000u);
 }
 
-/// Listens by that name and accepts nobody: who connects then waits.
+/// Listens by that name and never accepts: processes that connect then wait.
 bool squat(const std::string& name, int type = SOCK_SEQPACKET) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;

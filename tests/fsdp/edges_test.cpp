@@ -439,7 +439,7 @@ TEST(Edges, OptimizersAreMadeAndLoadedBeforeTheFirstForward) {
     std::vector<NamedParameter> twice = layer.named_parameters();
     twice.push_back(twice[0]);
     EXPECT_EQ(error_of([&] { SGD(twice, {}); }),
-              "optimizer: parameter weight is there twice, and would be updated twice");
+              "optimizer: parameter weight is given twice, expected once");
   });
 }
 

@@ -138,9 +138,10 @@ TEST(Lamb, NamesNumbersThatDoNotFit) {
   auto parameter = std::make_shared<Parameter>(Shape{3}, f32, constant_values(0));
   const std::vector<NamedParameter> parameters{{{"p"}, parameter}};
   EXPECT_EQ(error_of([&] { Lamb(parameters, {.beta2 = 1}); }),
-            "lamb: the betas 0.9 and 1 are not both in [0, 1)");
+            "lamb: betas are 0.9 and 1, expected both in [0, 1)");
   EXPECT_EQ(error_of([&] { Lamb(parameters, {.weight_decay = -1}); }),
-            "lamb: the learning rate 0.001, eps 1e-06 or weight decay -1 is negative");
+            "lamb: learning rate, eps and weight decay are 0.001, 1e-06 and -1, expected each at "
+            "least 0");
 }
 
 }  // namespace

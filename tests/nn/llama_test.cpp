@@ -145,7 +145,7 @@ TEST(Llama, NamesWhatIsWrongInAConfig) {
 
 TEST(Llama, NamesAConfigThatIsNotThere) {
   EXPECT_EQ(error_of([] { llama_config("large"); }),
-            "llama config: \"large\" is neither tiny, small nor a file that is there");
+            "llama config: \"large\" does not exist, expected tiny, small or a file");
   const Scratch scratch;
   EXPECT_NE(error_of([&] { llama_config(scratch.root()); }).find("config.json"), std::string::npos);
   const std::string empty = scratch.write("empty.json", "");
@@ -174,11 +174,11 @@ TEST(Llama, RefusesIdsThatDoNotFit) {
   config.max_sequence = 4;
   Llama llama(config);
   EXPECT_EQ(error_of([&] { llama(zeros({3}, {.dtype = i64})); }),
-            "llama: ids are [3], not [batch, sequence]");
+            "llama: shape of ids is [3], expected [batch, sequence]");
   EXPECT_EQ(error_of([&] {
               llama(zeros({1, 5}, {.dtype = i64}));
             }),
-            "llama: a sequence of 5 tokens; the model takes at most 4");
+            "llama: sequence length is 5, expected at most 4");
 }
 
 TEST(Llama, PlansWithoutMemory) {

@@ -215,10 +215,11 @@ TEST(Module, RefusesNamesThatNoPathCanHave) {
   } named;
   named.put("weight");
   EXPECT_EQ(error_of([&] { named.put("weight"); }), "module: there is a \"weight\" already");
-  EXPECT_EQ(error_of([&] { named.put("a.b"); }),
-            "module: \"a.b\" is no name of a parameter or child: empty or with a dot");
+  EXPECT_EQ(
+      error_of([&] { named.put("a.b"); }),
+      "module: name of a parameter or child is \"a.b\", expected a non-empty one without a dot");
   EXPECT_EQ(error_of([&] { named.set_parameter("bias", named.parameters()[0]); }),
-            "set_parameter: there is no parameter \"bias\"");
+            "set_parameter: parameter \"bias\" does not exist");
   const auto other = std::make_shared<Parameter>(Shape{2}, f32, constant_values(0));
   EXPECT_EQ(error_of([&] { named.set_parameter("weight", other); }),
             "set_parameter: \"weight\" is [1], not [2]");
@@ -248,10 +249,10 @@ TEST(Module, MembersAreExchangedInTheirPlaces) {
   open.replace("c", times);
   EXPECT_EQ(open.own_parameters()[0].second, other);
   EXPECT_EQ(open.children()[0].second, times);
-  EXPECT_EQ(error_of([&] { open.replace("c", other); }), "replace: there is no parameter \"c\"");
-  EXPECT_EQ(error_of([&] { open.replace("a", times); }), "replace: there is no module \"a\"");
+  EXPECT_EQ(error_of([&] { open.replace("c", other); }), "replace: parameter \"c\" does not exist");
+  EXPECT_EQ(error_of([&] { open.replace("a", times); }), "replace: module \"a\" does not exist");
   EXPECT_EQ(error_of([&] { open.replace("a", ParameterPtr()); }),
-            "replace: no parameter for \"a\"");
+            "replace: parameter for \"a\" is null, expected a parameter");
   EXPECT_TRUE(open.remove("a") && open.remove("c"));
   EXPECT_FALSE(open.remove("a"));
   EXPECT_EQ(open.named_parameters().size(), 1u);
@@ -341,7 +342,7 @@ TEST(Module, DropsOutWhileTraining) {
   EXPECT_EQ(zeros_in(), 0);
   model.set_training(true);
   EXPECT_GT(zeros_in(), 0);
-  EXPECT_EQ(error_of([] { Dropout(1); }), "dropout: the probability 1 is not in [0, 1)");
+  EXPECT_EQ(error_of([] { Dropout(1); }), "dropout: probability is 1, expected one in [0, 1)");
 }
 
 TEST(Module, ASlotKeepsItsShape) {
@@ -349,9 +350,9 @@ TEST(Module, ASlotKeepsItsShape) {
   EXPECT_EQ(error_of([&] {
               parameter.set_value(zeros({3, 2}));
             }),
-            "set_value: a tensor [3, 2] does not fit a parameter [2, 3]");
+            "set_value: shape is [3, 2], expected [2, 3], that of the parameter");
   EXPECT_EQ(error_of([&] { parameter.set_value({}); }),
-            "set_value: no tensor for a parameter [2, 3]");
+            "set_value: tensor is undefined, expected one of shape [2, 3]");
   ModuleSharder::set_used(parameter, full({2, 3}, 5));
   EXPECT_EQ(parameter.tensor().to_vector<float>()[0], 5);
   ModuleSharder::set_used(parameter, {});

@@ -110,7 +110,7 @@ TEST(Optimizers, AdamWKeepsItsMomentsInBf16) {
   }
   EXPECT_EQ(optimizer.state(0)[0].to_vector<float>(), m);
   EXPECT_EQ(error_of([&] { AdamW({p}, {.moments = i32}); }),
-            "adamw: moments of i32; a floating dtype");
+            "adamw: dtype of moments is i32, expected a floating one");
 }
 
 // Values of torch.optim.SGD(lr=0.05, momentum=0.9, weight_decay=0.1).
@@ -209,9 +209,9 @@ TEST(Optimizers, RefuseGroupsThatDoNotFit) {
   EXPECT_EQ(error_of([&] {
               AdamW({{{p}, {}}, {{p}, {}}});
             }),
-            "optimizer: parameter p is there twice, and would be updated twice");
+            "optimizer: parameter p is given twice, expected once");
   EXPECT_EQ(error_of([&] { SGD({p}).set_learning_rate(1, 0.5); }),
-            "optimizer: there is no group 1 of 1");
+            "optimizer: group is 1, expected one below 1");
 }
 
 TEST(Optimizers, TheRateMayChangeAndTheGradientBeScaled) {
@@ -322,9 +322,10 @@ TEST(Optimizers, NamesWhatIsMissing) {
   p.parameter->set_trainable(false);
   EXPECT_EQ(error_of([&] { AdamW{{p}}; }), "optimizer: none of the parameters is trainable");
   EXPECT_EQ(error_of([&] { AdamW({vector_parameter("q", {1})}, {.beta1 = 1}); }),
-            "adamw: the betas 1 and 0.999 are not both in [0, 1)");
-  EXPECT_EQ(error_of([&] { SGD({vector_parameter("q", {1})}, {.learning_rate = -1}); }),
-            "sgd: the learning rate -1, momentum 0 or weight decay 0 is negative");
+            "adamw: betas are 1 and 0.999, expected both in [0, 1)");
+  EXPECT_EQ(
+      error_of([&] { SGD({vector_parameter("q", {1})}, {.learning_rate = -1}); }),
+      "sgd: learning rate, momentum and weight decay are -1, 0 and 0, expected each at least 0");
 }
 
 TEST(Optimizers, ClipsAsPyTorchs) {
@@ -341,7 +342,7 @@ TEST(Optimizers, ClipsAsPyTorchs) {
   EXPECT_NEAR(clipped[3], 1.9999998462, 1e-6);
   EXPECT_NEAR(q.parameter->grad().to_vector<double>()[0], 5.9999995385, 2e-6);
   EXPECT_EQ(error_of([&] { clip_scale(full({}, 1), 0); }),
-            "clip: the greatest norm 0 is not positive");
+            "clip: max_norm is 0, expected one above 0");
   const auto none = vector_parameter("n", {1});
   EXPECT_EQ(error_of([&] { gradient_norm({none.parameter}); }),
             "gradient norm: none of the 1 parameters has a gradient");

@@ -24,9 +24,9 @@ TEST(Schedules, NeedsNoWarmUpAndNoFall) {
 
 TEST(Schedules, RefusesWhatCannotBe) {
   EXPECT_EQ(error_of([] { WarmupCosine{.warmup = 5, .total = 4}(0); }),
-            "warm-up and cosine: a warm-up of 5 of 4 steps");
+            "warm-up and cosine: warmup is 5, expected 0 to 4 steps");
   EXPECT_EQ(error_of([] { WarmupCosine{.total = 4}(-1); }),
-            "warm-up and cosine: step -1 is negative");
+            "warm-up and cosine: step must be at least 0, got -1");
 }
 
 }  // namespace weft

@@ -230,7 +230,7 @@ TEST(Messages, OfTensors) {
        "set_requires_grad: a tensor [2] is the result of an op; detach() it"},
       {[&] { from_values(std::vector<double>{1}, {1}, {.dtype = i64}).set_requires_grad(); },
        "set_requires_grad: a tensor of i64 has no gradient; only floating dtypes have"},
-      {[&] { a.set_grad(a); }, "set_grad: a tensor [2, 3] is no leaf that requires a gradient"},
+      {[&] { a.set_grad(a); }, "set_grad: a tensor [2, 3] is not a leaf that requires a gradient"},
       {[&] { a.redistribute({}); },
        "redistribute: the tensor [2, 3] is not laid out over a mesh; use distribute"},
       {[&] { explain(a, {}); }, "explain: the tensor [2, 3] is not laid out over a mesh"},

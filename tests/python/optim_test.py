@@ -251,7 +251,7 @@ def test_reduce_on_plateau():
         (lambda m: optim.AdamW([{"params": m, "foo": 1}]), "group 0 has the option \"foo\""),
         (lambda m: optim.AdamW([{"weights": [m.weight]}]), "group 0 is no dict with a list"),
         (lambda m: optim.SGD(m, nesterov=True), "nesterov with momentum 0"),
-        (lambda m: optim.SGD([{"params": m}, {"params": m}]), "is there twice"),
+        (lambda m: optim.SGD([{"params": m}, {"params": m}]), "is given twice"),
         (lambda m: optim.Optimizer(m, {}), 'the options have no "lr"'),
         (lambda m: optim.SGD(m).param_groups[0].update(x=1), "'x' cannot be set"),
         (lambda m: lr_scheduler.LambdaLR(optim.SGD(m), [abs, abs]), "2 functions, expected 1"),

@@ -17,7 +17,7 @@ namespace weft {
 class WEFT_API File {
  public:
   /// Opens `path`. std::invalid_argument names `what` (who asks, the start of each error) and the
-  /// path when nothing is there, it may not be read, or it is a directory, a pipe or a device;
+  /// path when it does not exist, may not be read, or is a directory, a pipe or a device;
   /// std::runtime_error when the system has no descriptor left or fails.
   File(const std::string& what, const std::string& path);
 

@@ -25,7 +25,7 @@ namespace {
 struct FlightFiles {
   std::string folder;
   std::mutex mutex;
-  /// In which somebody listens for the signal.
+  /// The process that has a thread listening for the signal.
   pid_t process = -1;
   std::vector<FlightRecord*> records;
   /// Written because their world failed.
@@ -56,7 +56,7 @@ static void serve_requests() {
   }
 }
 
-/// The rank may be stuck: a thread of its own writes when the signal comes.
+/// Starts a thread that writes the records at the signal: the rank itself may be stuck.
 static void listen_for_signal() {
   struct sigaction now {};
   ::sigaction(SIGUSR1, nullptr, &now);

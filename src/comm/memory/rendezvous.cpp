@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-/// What a process says when it comes, and is told.
+/// The message that a process sends when it connects, and the answer.
 struct Greeting {
   int32_t index = 0;
   int32_t count = 0;
@@ -77,7 +77,7 @@ static Address address_of(const std::string& name) {
   return made;
 }
 
-/// What follows the name of the job: a minus and as many hexadecimal digits.
+/// Number of hexadecimal digits that follow the name of the job and a minus.
 static constexpr size_t kDrawnDigits = 16;
 
 /// The names under which process 0 of the job may listen. The system lists the names of all
@@ -123,14 +123,14 @@ static ucred peer_of(int connection) {
 }
 
 /// Connected to a socket of that name, if one of this user's processes listens there; none
-/// otherwise. Waits for nobody: another user's process may never accept.
+/// otherwise. Does not wait: another user's process may never accept.
 static Descriptor connected_to(const std::string& name) {
   Descriptor made = new_socket(SOCK_NONBLOCK);
   const Address address = address_of(name);
   const auto* to = reinterpret_cast<const sockaddr*>(&address.address);
-  // Whatever the reason: the socket may be a stranger's, and another one the job's.
+  // Ignores the reason: the socket may be another user's while the job has a different one.
   if (::connect(made.get(), to, address.length) != 0) return Descriptor();
-  // It would get this process's memory: anybody may take an address of such a name.
+  // The peer would get this process's memory, and any user may take an address of such a name.
   if (peer_of(made.get()).uid != getuid()) return Descriptor();
   if (fcntl(made.get(), F_SETFL, 0) != 0) fail_call("fcntl", std::strerror(errno));
   return made;
@@ -179,7 +179,7 @@ static bool receive_greeting(int from, Greeting& greeting, std::vector<Descripto
     }
   }
   if (got >= 0 && (message.head.msg_flags & MSG_CTRUNC)) {
-    fail_call("recvmsg", "this process may open no more files (ulimit -n)");
+    fail_call("recvmsg", "this process has reached its limit of open files (ulimit -n)");
   }
   greeting.text.back() = '\0';
   return got == static_cast<ssize_t>(sizeof greeting);
@@ -248,7 +248,7 @@ class Host {
   }
 
  private:
-  /// Listens under a name that nobody can take before: the job's may be guessed.
+  /// Listens under a random name, which no other process can take first; the job's can be guessed.
   void take_name() {
     const std::string job = name_of_job(members_.key), drawn = drawn_name(job);
     listen_as(drawn);
@@ -323,7 +323,7 @@ class Host {
 
   const HostMembers& members_;
   const Clock::time_point until_;
-  /// When it says whom it waits for.
+  /// Time at which it prints which processes are missing.
   Clock::time_point tells_at_ = Clock::now() + std::chrono::seconds(5);
   Descriptor socket_;
   HostMemory memory_;

@@ -15,7 +15,7 @@ namespace weft {
 /// itself. Processes read a copy of it in memory that all have mapped at the same addresses, with
 /// copies of the elements in private memory. Must live as long as the others read.
 ///
-/// Where ranks share cores, so that each wait costs time slices of the others, a small call is
+/// When ranks share cores, each wait costs time slices of the others, so a small call is
 /// published eagerly: copied with its elements to the buffer of its slot, where it stays until the
 /// slot is reused. Its rank waits for no reader. With one core a rank the copy would cost as much
 /// as the wait.

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// What weft uses of MPI, which is loaded when a job needs it.
+// The MPI functions that weft uses. The library is loaded when a job needs it.
 
 extern const LoadedLibrary kMpiLibrary;
 

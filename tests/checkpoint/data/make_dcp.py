@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes shards as PyTorch's distributed checkpoint leaves them, here beside: make_dcp.py FOLDER.
+"""Writes shards as PyTorch's distributed checkpoint does: make_dcp.py FOLDER (next to this file).
 
 Two processes (gloo) save a float32 [5, 3], row-sharded and counting from 0, a bfloat16 [4, 6],
 column-sharded and counting from 100, and a whole int64 [3]. Needs torch and safetensors.
