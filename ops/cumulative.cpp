@@ -11,7 +11,7 @@ static DType total_dtype(const Attributes&, std::span<const DType> dtypes, int) 
 }
 
 /// structure: dim, whether from the end. The gradient sums in the opposite direction.
-static const Op cumulative_sum_op = list({
+static const Op cumulative_sum_op = register_op({
     .name = "cumulative_sum",
     .rule_of = along_dim_rule,
     .structure = dim_and_flag("dim, whether from the end"),
@@ -30,7 +30,7 @@ static const Op cumulative_sum_op = list({
                 {.shapes = {{5, 7}}, .attributes = {.structure = {0, 0}}, .dtypes = {i32}}},
 });
 
-static const Op cumulative_prod_gradient_op = list({
+static const Op cumulative_prod_gradient_op = register_op({
     .name = "cumulative_prod_gradient",
     .rule_of = along_dim_rule,
     .structure = one_dim(),
@@ -41,7 +41,7 @@ static const Op cumulative_prod_gradient_op = list({
                 {.shapes = {{5, 2}, {5, 2}}, .attributes = {.structure = {0}}}},
 });
 
-static const Op cumulative_prod_op = list({
+static const Op cumulative_prod_op = register_op({
     .name = "cumulative_prod",
     .rule_of = along_dim_rule,
     .structure = one_dim(),

@@ -9,7 +9,7 @@
 namespace weft {
 
 /// values: theta, the position of the whole's first element, 1 for the inverse rotation.
-static const Op rope_op = list({
+static const Op rope_op = register_op({
     .name = "rope",
     .rule = "b s h [d] -> b s h [d]",
     .linear = {{0}},

@@ -45,7 +45,7 @@ static bool fits_unslice(const Dims& s, std::span<const Shape> shapes) {
          lies_within(s[1], shapes[0][static_cast<int>(s[0])], s[3], s[2]);
 }
 
-static const Op slice_op = list({
+static const Op slice_op = register_op({
     .name = "slice",
     .rule_of =
         [](const Attributes& a, std::span<const Shape> shapes) {
@@ -86,7 +86,7 @@ static Box unslice_needs(const Attributes& attributes, int, std::span<const Shap
   return box;
 }
 
-static const Op unslice_op = list({
+static const Op unslice_op = register_op({
     .name = "unslice",
     .rule_of =
         [](const Attributes& a, std::span<const Shape> shapes) {

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-static const Op softmax_backward_op = list({
+static const Op softmax_backward_op = register_op({
     .name = "softmax_backward",
     .rule = "... v, ... v -> ... v",
     .forward =
@@ -23,7 +23,7 @@ static const Op softmax_backward_op = list({
     .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
 });
 
-static const Op softmax_op = list({
+static const Op softmax_op = register_op({
     .name = "softmax",
     .rule = "... v -> ... v",
     .forward =
@@ -42,7 +42,7 @@ static const Op softmax_op = list({
     .samples = {{{{5, 7}}}, {{{2, 5, 3}}}},
 });
 
-static const Op log_softmax_backward_op = list({
+static const Op log_softmax_backward_op = register_op({
     .name = "log_softmax_backward",
     .rule = "... v, ... v -> ... v",
     .forward =
@@ -60,7 +60,7 @@ static const Op log_softmax_backward_op = list({
     .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
 });
 
-static const Op log_softmax_op = list({
+static const Op log_softmax_op = register_op({
     .name = "log_softmax",
     .rule = "... v -> ... v",
     .forward =
@@ -80,7 +80,7 @@ static const Op log_softmax_op = list({
     .samples = {{{{5, 7}}}, {{{2, 5, 3}}}},
 });
 
-static const Op logsumexp_backward_op = list({
+static const Op logsumexp_backward_op = register_op({
     .name = "logsumexp_backward",
     .rule = "..., ... v, ... -> ... v",
     .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
@@ -91,7 +91,7 @@ static const Op logsumexp_backward_op = list({
     .samples = {{{{5}, {5, 7}, {5}}}, {{{2, 5}, {2, 5, 3}, {2, 5}}}},
 });
 
-static const Op logsumexp_op = list({
+static const Op logsumexp_op = register_op({
     .name = "logsumexp",
     .rule = "... v -> ...",
     .forward =

@@ -10,7 +10,7 @@ namespace weft {
 // structure: dim, whether descending.
 
 /// Results: the sorted elements and their indices, which the gradient needs.
-static const Op sort_op = list({
+static const Op sort_op = register_op({
     .name = "sort",
     .rule_of =
         [](const Attributes& attributes, std::span<const Shape> shapes) {
@@ -39,7 +39,7 @@ static const Op sort_op = list({
                 {.shapes = {{5, 7}}, .attributes = {.structure = {0, 1}}, .dtypes = {i64}}},
 });
 
-static const Op argsort_op = list({
+static const Op argsort_op = register_op({
     .name = "argsort",
     .rule_of = along_dim_rule,
     .structure = dim_and_flag("dim, whether descending"),

@@ -7,7 +7,7 @@
 namespace weft {
 
 /// operands: dy, gate, up.
-static const Op swiglu_backward_op = list({
+static const Op swiglu_backward_op = register_op({
     .name = "swiglu_backward",
     .rule = "..., ..., ... -> ..., ...",
     .forward =
@@ -15,7 +15,7 @@ static const Op swiglu_backward_op = list({
     .samples = {{{{5, 7}, {5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}, {2, 5, 3}}}},
 });
 
-static const Op swiglu_op = list({
+static const Op swiglu_op = register_op({
     .name = "swiglu",
     .rule = "..., ... -> ...",
     .linear = {{1}},

@@ -42,7 +42,7 @@ static void run_adamw(const Call& c, const Block* rates) {
   adamw(c.in(0), c.in(1), c.in(2), DenseBlock::of(c.in(3)), numbers, &c.in(4), rates);
 }
 
-static const Op adamw_op = list({
+static const Op adamw_op = register_op({
     .name = "adamw_",
     .rule = "..., ..., ..., ..., . ->",
     .forward = [](const Call& c) { run_adamw(c, nullptr); },
@@ -54,7 +54,7 @@ static const Op adamw_op = list({
                  .high = 2}},
 });
 
-static const Op adamw_by_rates_op = list({
+static const Op adamw_by_rates_op = register_op({
     .name = "adamw_by_rates_",
     .rule = "..., ..., ..., ..., ., [r] ->",
     .forward = [](const Call& c) { run_adamw(c, &c.in(5)); },
@@ -68,7 +68,7 @@ static const Op adamw_by_rates_op = list({
 });
 
 /// operands: parameter, velocity, gradient, gradient scale; values: rate, momentum, decay.
-static const Op sgd_momentum_op = list({
+static const Op sgd_momentum_op = register_op({
     .name = "sgd_momentum_",
     .rule = "..., ..., ..., . ->",
     .forward =
@@ -84,7 +84,7 @@ static const Op sgd_momentum_op = list({
 });
 
 /// The same without momentum: operands parameter, gradient, gradient scale.
-static const Op sgd_op = list({
+static const Op sgd_op = register_op({
     .name = "sgd_",
     .rule = "..., ..., . ->",
     .forward =
@@ -97,7 +97,7 @@ static const Op sgd_op = list({
     .samples = {{.shapes = {{5, 7}, {5, 7}, {}}, .attributes = {.values = {0.1, 0.01}}}},
 });
 
-static const Op scale_op = list({
+static const Op scale_op = register_op({
     .name = "scale_",
     .rule = "..., . ->",
     .linear = {{0}},
@@ -108,7 +108,7 @@ static const Op scale_op = list({
 });
 
 /// operands: a, x, b of one element; values: the factor.
-static const Op add_scaled_op = list({
+static const Op add_scaled_op = register_op({
     .name = "add_scaled_",
     .rule = "..., ..., . ->",
     .linear = {{0, 1}},
