@@ -73,8 +73,8 @@ struct OpSpec {
   RuleLiteral rule = {};
   std::function<Rule(const Attributes&, std::span<const Shape>)> rule_of = {};
   std::string rule_text = {};
-  /// By operand; the last one applies to the operands after it. Dense f32 unless given; `register_op`
-  /// makes that `anything()`.
+  /// By operand; the last one applies to the operands after it. Dense f32 unless given;
+  /// `register_op` makes that `anything()`.
   std::vector<Takes> takes = {};
   /// Checked before the rule is evaluated. Without it, any numbers are accepted.
   Structure structure = {};
