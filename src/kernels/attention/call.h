@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "src/base/numeric.h"
 #include "src/kernels/attention/attention.h"
 #include "src/kernels/kernel.h"
 
@@ -36,8 +37,12 @@ struct AttentionSizes {
   int64_t blocks() const { return (queries + block_queries - 1) / block_queries; }
   int64_t block_rows() const { return group * block_queries; }
   /// Returns how many keys a query sees.
-  int64_t seen(int64_t query) const {
+  WEFT_FN int64_t seen(int64_t query) const {
     return causal ? std::clamp<int64_t>(offset + query + 1, 0, keys) : keys;
+  }
+  /// Returns the first query that sees a key.
+  WEFT_FN int64_t first_query(int64_t key) const {
+    return causal && key > offset ? key - offset : 0;
   }
   /// The number of keys that any query sees, rounded up to whole steps.
   int64_t packed_keys() const { return queries == 0 ? 0 : whole_steps(seen(queries - 1)); }

@@ -42,13 +42,8 @@ struct BackwardSides {
   }
 };
 
-/// Consecutive queries or keys of one head.
-struct Strip {
-  int64_t batch, head, first, count;
-};
-
 /// Returns how many keys from `first_key` on are visible to query `i` of a strip.
-WEFT_FN inline int64_t keys_after(const AttentionCall& call, const Strip& queries, int i,
+WEFT_FN inline int64_t keys_after(const AttentionSizes& call, const Strip& queries, int i,
                                   int64_t first_key) {
   return i < queries.count ? call.seen(queries.first + i) - first_key : 0;
 }
@@ -78,21 +73,15 @@ struct QueryGradients {
   using Memory = BackwardMemory<C, Tiles>;
   static constexpr int kTile = Tiles::kTile;
 
-  AttentionCall call;
+  AttentionSizes call;
   BackwardSides<C> x;
   int64_t tiles;
-
-  WEFT_DEVICE Strip place(int64_t block) const {
-    const int64_t heads = call.batch * call.heads, tile = tiles - 1 - block / heads;
-    const int64_t first = tile * kTile, left = call.queries - first;
-    return {block % heads / call.heads, block % call.heads, first, left < kTile ? left : kTile};
-  }
 
   template <class ThreadBlock>
   WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     const Memory m(block.template shared<C>());
     C *queries = m.first, *dout = m.second, *keys = m.third, *values = m.fourth;
-    const Strip mine = place(block.index());
+    const Strip mine = query_strip(call, tiles, kTile, block.index());
     const int64_t kv_head = mine.head / call.group, seen = call.seen(mine.first + mine.count - 1);
     const int width = static_cast<int>(call.width);
     const C scale = static_cast<C>(call.scale);
@@ -167,7 +156,7 @@ struct KeyGradients {
   using Memory = BackwardMemory<C, Tiles>;
   static constexpr int kTile = Tiles::kTile;
 
-  AttentionCall call;
+  AttentionSizes call;
   BackwardSides<C> x;
 
   WEFT_DEVICE Strip place(int64_t block) const {
@@ -283,11 +272,10 @@ static void differentiate_in(const AttentionSizes& sizes, const AttentionGradien
     constexpr int kTile = OfQueries::kTile;
     const int64_t query_tiles = (sizes.queries + kTile - 1) / kTile;
     const int64_t key_tiles = (sizes.keys + kTile - 1) / kTile;
-    const AttentionCall call(sizes);
-    launch_blocks<kAttentionThreads>(OfQueries{call, sides, query_tiles},
+    launch_blocks<kAttentionThreads>(OfQueries{sizes, sides, query_tiles},
                                      query_tiles * sizes.batch * sizes.heads,
                                      OfQueries::Memory::kBytes, stream);
-    launch_blocks<kAttentionThreads>(KeyGradients<C, kWidth>{call, sides},
+    launch_blocks<kAttentionThreads>(KeyGradients<C, kWidth>{sizes, sides},
                                      key_tiles * sizes.batch * sizes.kv_heads,
                                      OfQueries::Memory::kBytes, stream);
   });

@@ -6,36 +6,19 @@
 
 namespace weft::cuda {
 
-/// The sizes and options of one call.
-struct AttentionCall {
-  int64_t batch, heads, kv_heads, group, queries, keys, width;
-  double scale;
-  bool causal;
-  int64_t offset;
-
-  explicit AttentionCall(const AttentionSizes& s)
-      : batch(s.batch),
-        heads(s.heads),
-        kv_heads(s.kv_heads),
-        group(s.group),
-        queries(s.queries),
-        keys(s.keys),
-        width(s.width),
-        scale(s.scale),
-        causal(s.causal),
-        offset(s.offset) {}
-
-  /// Returns how many keys a query sees.
-  WEFT_FN int64_t seen(int64_t query) const {
-    if (!causal) return keys;
-    const int64_t count = offset + query + 1;
-    return count < 0 ? 0 : count < keys ? count : keys;
-  }
-  /// Returns the first query that sees a key.
-  WEFT_FN int64_t first_query(int64_t key) const {
-    return causal && key > offset ? key - offset : 0;
-  }
+/// Consecutive queries or keys of a head, which a thread block computes.
+struct Strip {
+  int64_t batch, head, first, count;
 };
+
+/// Returns the queries of a thread block. Tiles with many keys come first.
+WEFT_FN inline Strip query_strip(const AttentionSizes& call, int64_t tiles, int64_t tile_size,
+                                 int64_t block) {
+  const int64_t heads = call.batch * call.heads, tile = tiles - 1 - block / heads;
+  const int64_t first = tile * tile_size, left = call.queries - first;
+  return {block % heads / call.heads, block % call.heads, first,
+          left < tile_size ? left : tile_size};
+}
 
 /// [batch, heads, sequence, width], any strides, but dense along the last dim.
 struct AttentionSide {

@@ -34,7 +34,7 @@ struct AttendTile {
   /// Threads per row of scores, each of which handles every kParts-th score.
   static constexpr int kParts = 4;
 
-  AttentionCall call;
+  AttentionSizes call;
   AttentionSide q, k, v, out;
   LseSide<C> lse;
   int64_t tiles;
@@ -56,20 +56,10 @@ struct AttendTile {
     }
   };
 
-  /// The rows and the head of a thread block. Tiles with many keys come first.
-  struct Place {
-    int64_t batch, head, first, count;
-  };
-  WEFT_DEVICE Place place(int64_t block) const {
-    const int64_t heads = call.batch * call.heads, tile = tiles - 1 - block / heads;
-    const int64_t first = tile * kTile, left = call.queries - first;
-    return {block % heads / call.heads, block % call.heads, first, left < kTile ? left : kTile};
-  }
-
   template <class ThreadBlock>
   WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     const Memory m(block.template shared<C>());
-    const Place at = place(block.index());
+    const Strip at = query_strip(call, tiles, kTile, block.index());
     const int64_t kv_head = at.head / call.group, seen = call.seen(at.first + at.count - 1);
     const int width = static_cast<int>(call.width);
     Tiles::load(block, m.queries, q, at.batch, at.head, at.first, at.count, width,
@@ -110,7 +100,7 @@ struct AttendTile {
   }
 
   /// Returns the number of the tile's keys that a row sees.
-  WEFT_DEVICE int visible(const Place& at, int row, int64_t first) const {
+  WEFT_DEVICE int visible(const Strip& at, int row, int64_t first) const {
     if (row >= at.count) return 0;
     const int64_t seen = call.seen(at.first + row) - first;
     return static_cast<int>(seen < 0 ? 0 : seen < kTile ? seen : kTile);
@@ -118,7 +108,7 @@ struct AttendTile {
 
   /// Replaces scores by exp(score - maximum), and by zero where a row does not see a key.
   template <class ThreadBlock>
-  WEFT_DEVICE void soften(const ThreadBlock& block, const Memory& m, const Place& at,
+  WEFT_DEVICE void soften(const ThreadBlock& block, const Memory& m, const Strip& at,
                           int64_t first) const {
     for (int i = block.thread(); i < kParts * kTile; i += block.threads()) {
       const int row = i / kParts, part = i % kParts, keys = visible(at, row, first);
@@ -167,7 +157,7 @@ struct AttendTile {
 
   /// Writes the logsumexp of each row, and to `factor` the scale of its sums.
   template <class ThreadBlock>
-  WEFT_DEVICE void end_rows(const ThreadBlock& block, const Memory& m, const Place& at) const {
+  WEFT_DEVICE void end_rows(const ThreadBlock& block, const Memory& m, const Strip& at) const {
     block.sync();
     for (int row = block.thread(); row < at.count; row += block.threads()) {
       C total = C(0);
@@ -189,7 +179,7 @@ static void attend_in(const AttentionSizes& sizes, const Block& q, const Block& 
   with_attention_tiles<C>(sizes.width, [&]<int kWidth>(AttentionTiles<C, kWidth>) {
     using Kernel = AttendTile<C, kWidth>;
     const int64_t tiles = (sizes.queries + Kernel::kTile - 1) / Kernel::kTile;
-    const Kernel kernel{AttentionCall(sizes),
+    const Kernel kernel{sizes,
                         AttentionSide(q),
                         AttentionSide(k),
                         AttentionSide(v),

@@ -6,7 +6,6 @@
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/copy/copy.h"
 #include "src/kernels/iteration/iteration.h"
 #include "weft/storage.h"
 
