@@ -24,7 +24,7 @@ static Stage first_index_stage() {
 }
 
 static Op arg_reduction(const char* name, bool greatest) {
-  return list({
+  return register_op({
       .name = name,
       .rule = "... v -> ...",
       .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },

@@ -61,7 +61,7 @@ struct NumberDiv {
 
 }  // namespace
 
-static const Op add_op = list({
+static const Op add_op = register_op({
     .name = "add",
     .rule = "..., ... -> ...",
     .linear = {{0, 1}},
@@ -75,7 +75,7 @@ static const Op add_op = list({
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {1, 7}}}, {{{7}, {2, 5, 1}}}},
 });
 
-static const Op sub_op = list({
+static const Op sub_op = register_op({
     .name = "sub",
     .rule = "..., ... -> ...",
     .linear = {{0, 1}},
@@ -89,7 +89,7 @@ static const Op sub_op = list({
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {5, 1}}}},
 });
 
-static const Op mul_op = list({
+static const Op mul_op = register_op({
     .name = "mul",
     .rule = "..., ... -> ...",
     .linear = {{0}, {1}},
@@ -102,7 +102,7 @@ static const Op mul_op = list({
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {1, 7}}}},
 });
 
-static const Op div_op = list({
+static const Op div_op = register_op({
     .name = "div",
     .rule = "..., ... -> ...",
     .linear = {{0}},
@@ -118,7 +118,7 @@ static const Op div_op = list({
     .samples = {{.shapes = {{5, 7}, {5, 7}}, .low = 0.5, .high = 2}},
 });
 
-static const Op add_number_op = list({
+static const Op add_number_op = register_op({
     .name = "add_number",
     .rule = "... -> ...",
     .linear = {{0}},
@@ -129,7 +129,7 @@ static const Op add_number_op = list({
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {1.5}}}},
 });
 
-static const Op mul_number_op = list({
+static const Op mul_number_op = register_op({
     .name = "mul_number",
     .rule = "... -> ...",
     .linear = {{0}},
@@ -139,7 +139,7 @@ static const Op mul_number_op = list({
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}}},
 });
 
-static const Op div_number_op = list({
+static const Op div_number_op = register_op({
     .name = "div_number",
     .rule = "... -> ...",
     .linear = {{0}},
@@ -149,7 +149,7 @@ static const Op div_number_op = list({
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}}},
 });
 
-static const Op number_div_op = list({
+static const Op number_div_op = register_op({
     .name = "number_div",
     .rule = "... -> ...",
     .forward = [](const Call& c) { map_floating(NumberDiv{c.value(0)}, c.out(), c.in(0)); },

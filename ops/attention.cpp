@@ -31,7 +31,7 @@ static Attributes attention_attributes(bool causal, double scale) {
 
 /// operands: q, k, v, out, logsumexp, gradient of out. dk and dv are sums over the queries, so they
 /// are Partial when the sequence of queries is sharded.
-static const Op attention_backward_op = list({
+static const Op attention_backward_op = register_op({
     .name = "attention_backward",
     .rule = "b s (g r) [d], b [t] g [d], b [t] g [d], b s (g r) [d], b (g r) s, b s (g r) [d] -> "
             "b s (g r) [d], b [t] g [d], b [t] g [d]",
@@ -55,7 +55,7 @@ static const Op attention_backward_op = list({
 });
 
 /// results: out and, for the gradient, the logsumexp of each query's scores.
-static const Op attention_op = list({
+static const Op attention_op = register_op({
     .name = "attention",
     .rule = "b s (g r) [d], b [t] g [d], b [t] g [d] -> b s (g r) [d], b (g r) s",
     .structure = one_flag("flag for causal"),

@@ -36,7 +36,7 @@ struct ShiftRight {
 
 template <class F>
 Op bit_function(const char* name, F functor, double low) {
-  return list({
+  return register_op({
       .name = name,
       .rule = "..., ... -> ...",
       .forward = [functor](const Call& c) { map_integer(functor, c.out(), c.in(0), c.in(1)); },
@@ -48,7 +48,7 @@ Op bit_function(const char* name, F functor, double low) {
 
 }  // namespace
 
-static const Op bitwise_invert_op = list({
+static const Op bitwise_invert_op = register_op({
     .name = "bitwise_invert",
     .rule = "... -> ...",
     .forward = [](const Call& c) { map_integer(BitNot{}, c.out(), c.in(0)); },

@@ -18,7 +18,7 @@ static Structure dtype_number() {
 static bool keeps_linear(DType from, DType to) { return is_floating(from) && is_floating(to); }
 
 /// Between floating dtypes a cast counts as linear: a Partial passes, rounded on each rank.
-static const Op cast_op = list({
+static const Op cast_op = register_op({
     .name = "cast",
     .rule = "... -> ...",
     .structure = dtype_number(),
@@ -32,7 +32,7 @@ static const Op cast_op = list({
 });
 
 /// A cast to or from integers and bool rounds or compares: a Partial is reduced first.
-static const Op convert_op = list({
+static const Op convert_op = register_op({
     .name = "convert",
     .rule = "... -> ...",
     .structure = dtype_number(),

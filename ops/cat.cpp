@@ -66,7 +66,7 @@ static bool fits_cat(const Dims& structure, std::span<const Shape> shapes) {
                      [&](const Shape& shape) { return shape.ndim() == shapes[0].ndim(); });
 }
 
-static const Op cat_op = list({
+static const Op cat_op = register_op({
     .name = "cat",
     .rule_of = cat_rule,
     .structure = {"dim", fits_cat},

@@ -53,7 +53,7 @@ struct Minimum {
 
 template <class F>
 Op comparison(const char* name, F functor) {
-  return list({
+  return register_op({
       .name = name,
       .rule = "..., ... -> ...",
       .dtype = [](const Attributes&, std::span<const DType>, int) { return DType::boolean; },
@@ -76,7 +76,7 @@ void give_extreme(const Grad& g) {
 
 template <class F>
 Op extreme(const char* name, F functor) {
-  return list({
+  return register_op({
       .name = name,
       .rule = "..., ... -> ...",
       .forward = [functor](const Call& c) { map(functor, c.out(), c.in(0), c.in(1)); },
@@ -95,7 +95,7 @@ static const Op less_equal_op = comparison("less_equal", LessEqual{});
 static const Op maximum_op = extreme("maximum", Maximum{});
 static const Op minimum_op = extreme("minimum", Minimum{});
 
-static const Op where_op = list({
+static const Op where_op = register_op({
     .name = "where",
     .rule = "..., ..., ... -> ...",
     .linear = {{1, 2}},

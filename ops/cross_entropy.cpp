@@ -33,7 +33,7 @@ static void check_targets(const Call& c) {
 }
 
 /// operands: logits, targets, logsumexp of the rows, gradient of the rows' losses.
-static const Op cross_entropy_backward_op = list({
+static const Op cross_entropy_backward_op = register_op({
     .name = "cross_entropy_backward",
     .rule = "... v, ..., ..., ... -> ... v",
     .forward =
@@ -51,7 +51,7 @@ static const Op cross_entropy_backward_op = list({
 
 /// results: the rows' losses and, for the gradient, their logsumexp. With a sharded vocabulary,
 /// ranks reduce three numbers per row.
-static const Op cross_entropy_op = list({
+static const Op cross_entropy_op = register_op({
     .name = "cross_entropy",
     .rule = "... v, ... -> ..., ...",
     .dtype = [](const Attributes&, std::span<const DType> dtypes,
@@ -83,7 +83,7 @@ static const Op cross_entropy_op = list({
 });
 
 /// Number of targets that count: a Partial over a sharded batch, so the mean reduces one number.
-static const Op kept_targets_op = list({
+static const Op kept_targets_op = register_op({
     .name = "kept_targets",
     .rule = "... -> .",
     .dtype = [](const Attributes&, std::span<const DType>, int) { return f32; },

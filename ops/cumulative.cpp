@@ -10,19 +10,28 @@ static DType total_dtype(const Attributes&, std::span<const DType> dtypes, int) 
   return is_floating(dtypes[0]) ? dtypes[0] : i64;
 }
 
-/// structure: dim, whether from the end. The gradient sums in the opposite direction.
-static const Op cumulative_sum_op = list({
+struct CumulativeAttributes {
+  int dim;
+  bool from_end;
+};
+
+/// The gradient sums in the opposite direction.
+static const Op cumulative_sum_op = register_op({
     .name = "cumulative_sum",
     .rule_of = along_dim_rule,
     .structure = dim_and_flag("dim, whether from the end"),
     .linear = {{0}},
     .dtype = total_dtype,
     .forward =
-        [](const Call& c) { cumulative_sum(c.out(), c.in(0), along_dim(c), c.attribute(1) != 0); },
+        [](const Call& c) {
+          const auto [dim, from_end] = unpack<CumulativeAttributes>(c.attributes().structure);
+          cumulative_sum(c.out(), c.in(0), dim, from_end);
+        },
     .backward =
         [](const Grad& g) {
-          const Attributes other_way{.structure = {g.attribute(0), 1 - g.attribute(1)}};
-          g.give(0, cumulative_sum_op, {g.grad()}, other_way);
+          const auto [dim, from_end] = unpack<CumulativeAttributes>(g.attributes().structure);
+          g.give(0, cumulative_sum_op, {g.grad()},
+                 {.structure = pack_structure(CumulativeAttributes{dim, !from_end})});
         },
     .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
@@ -30,7 +39,7 @@ static const Op cumulative_sum_op = list({
                 {.shapes = {{5, 7}}, .attributes = {.structure = {0, 0}}, .dtypes = {i32}}},
 });
 
-static const Op cumulative_prod_gradient_op = list({
+static const Op cumulative_prod_gradient_op = register_op({
     .name = "cumulative_prod_gradient",
     .rule_of = along_dim_rule,
     .structure = one_dim(),
@@ -41,7 +50,7 @@ static const Op cumulative_prod_gradient_op = list({
                 {.shapes = {{5, 2}, {5, 2}}, .attributes = {.structure = {0}}}},
 });
 
-static const Op cumulative_prod_op = list({
+static const Op cumulative_prod_op = register_op({
     .name = "cumulative_prod",
     .rule_of = along_dim_rule,
     .structure = one_dim(),
@@ -57,8 +66,8 @@ static const Op cumulative_prod_op = list({
 });
 
 Tensor cumulative_sum(const Tensor& a, int dim) {
-  const Attributes forwards{.structure = {checked_dim("cumulative_sum", a, dim), 0}};
-  return cumulative_sum_op({reduced_before_widening(a)}, forwards);
+  const CumulativeAttributes sum{checked_dim("cumulative_sum", a, dim), false};
+  return cumulative_sum_op({reduced_before_widening(a)}, {.structure = pack_structure(sum)});
 }
 
 Tensor cumulative_prod(const Tensor& a, int dim) {

@@ -9,7 +9,7 @@ namespace weft {
 
 /// values: p; random: seed and stream. Whether an element is dropped depends only on its position
 /// in the whole tensor, so it is equal on all ranks of a Partial, and in the gradient.
-static const Op dropout_op = list({
+static const Op dropout_op = register_op({
     .name = "dropout",
     .rule = "... -> ...",
     .linear = {{0}},

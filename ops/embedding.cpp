@@ -14,7 +14,7 @@ static Tensor rows_of(const Tensor& weight, const Tensor& ids);
 
 /// The gradient of the weight: adds up the rows of the result's gradient by id. The last operand
 /// has no values: its layout determines the rows that each rank makes.
-static const Op embedding_backward_op = list({
+static const Op embedding_backward_op = register_op({
     .name = "embedding_backward",
     .rule = "... d, ..., v -> v d",
     .linear = {{0}},
@@ -52,7 +52,7 @@ static void check_ids(const Call& c) {
 }
 
 /// Ids of rows that are on other ranks give zeros: with a sharded vocabulary a Partial(sum).
-static const Op embedding_op = list({
+static const Op embedding_op = register_op({
     .name = "embedding",
     .rule = "v d, ... -> ... d",
     .linear = {{0}},

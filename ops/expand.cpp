@@ -30,7 +30,7 @@ static bool fits_expand(const Dims& to, std::span<const Shape> shapes) {
   return fits;
 }
 
-static const Op expand_op = list({
+static const Op expand_op = register_op({
     .name = "expand",
     .rule_of = expand_rule,
     .structure = {"shape to broadcast to", fits_expand},

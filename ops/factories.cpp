@@ -12,7 +12,6 @@
 #include "ops/promotion.h"
 #include "src/device/cuda/streams.h"
 #include "src/kernels/copy/copy.h"
-#include "src/kernels/copy/cuda.h"
 #include "src/kernels/random/random.h"
 #include "weft/context.h"
 #include "weft/error.h"

@@ -37,7 +37,7 @@ static Box flip_needs(const Attributes& attributes, int, std::span<const Shape> 
   return box;
 }
 
-static const Op flip_op = list({
+static const Op flip_op = register_op({
     .name = "flip",
     .rule_of = flip_rule,
     .structure = set_of_dims(),

@@ -41,7 +41,7 @@ Op function(F functor, const FunctionSpec& spec) {
   op.rule = "... -> ...";
   op.forward = [functor](const Call& c) { map(functor, c.out(), c.in(0)); };
   op.samples = {{.shapes = {{5, 7}}, .low = spec.low, .high = spec.high}};
-  return list(std::move(op));
+  return register_op(std::move(op));
 }
 
 /// The same for functions that return floating values only.
@@ -51,7 +51,7 @@ Op floating_function(F functor, const FunctionSpec& spec) {
   op.rule = "... -> ...";
   op.forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0)); };
   op.samples = {{.shapes = {{5, 7}}, .low = spec.low, .high = spec.high}};
-  return list(std::move(op));
+  return register_op(std::move(op));
 }
 
 /// Registers a function of two floating numbers.
@@ -62,14 +62,14 @@ Op floating_function_of_two(F functor, const FunctionSpec& spec) {
   op.forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0), c.in(1)); };
   op.samples = {{.shapes = {{5, 7}, {5, 7}}, .low = spec.low, .high = spec.high},
                 {.shapes = {{7}, {5, 1}}, .low = spec.low, .high = spec.high}};
-  return list(std::move(op));
+  return register_op(std::move(op));
 }
 
 /// Registers a fused gradient: a function, linear in the result's gradient, of that and the
 /// operand.
 template <class F>
 Op gradient_of(const char* name, F functor) {
-  return list({
+  return register_op({
       .name = name,
       .rule = "..., ... -> ...",
       .linear = {{0}},

@@ -53,7 +53,7 @@ struct IsNan {
 
 template <class F>
 Op predicate(const char* name, F functor) {
-  return list({
+  return register_op({
       .name = name,
       .rule = "... -> ...",
       .dtype = bool_result,
@@ -65,7 +65,7 @@ Op predicate(const char* name, F functor) {
 
 template <class F>
 Op connective(const char* name, F functor) {
-  return list({
+  return register_op({
       .name = name,
       .rule = "..., ... -> ...",
       .dtype = bool_result,

@@ -28,7 +28,7 @@ static Stage row_sum_stage(std::function<void(const Call&)> run) {
 
 // operands of the gradients: dy, x, weight
 
-static const Op rms_norm_backward_op = list({
+static const Op rms_norm_backward_op = register_op({
     .name = "rms_norm_backward",
     .rule = "... d, ... d, d -> ... d, d",
     .dtype = norm_gradient_dtype,
@@ -49,7 +49,7 @@ static const Op rms_norm_backward_op = list({
                 {.shapes = {{2, 5, 3}, {2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
 });
 
-static const Op rms_norm_op = list({
+static const Op rms_norm_op = register_op({
     .name = "rms_norm",
     .rule = "... d, d -> ... d",
     .forward =
@@ -68,7 +68,7 @@ static const Op rms_norm_op = list({
                 {.shapes = {{2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
 });
 
-static const Op layer_norm_backward_op = list({
+static const Op layer_norm_backward_op = register_op({
     .name = "layer_norm_backward",
     .rule = "... d, ... d, d -> ... d, d, d",
     .dtype = norm_gradient_dtype,
@@ -97,7 +97,7 @@ static const Op layer_norm_backward_op = list({
                 {.shapes = {{2, 5, 3}, {2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
 });
 
-static const Op layer_norm_op = list({
+static const Op layer_norm_op = register_op({
     .name = "layer_norm",
     .rule = "... d, d, d -> ... d",
     .forward =

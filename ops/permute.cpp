@@ -27,7 +27,7 @@ static bool fits_permute(const Dims& order, std::span<const Shape> shapes) {
   return order.ndim() == shapes[0].ndim();
 }
 
-static const Op permute_op = list({
+static const Op permute_op = register_op({
     .name = "permute",
     .rule_of = permute_rule,
     .structure = {"order of the dims", fits_permute},

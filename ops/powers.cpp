@@ -114,7 +114,7 @@ struct LogAddExp {
 
 }  // namespace
 
-static const Op pow_base_gradient_op = list({
+static const Op pow_base_gradient_op = register_op({
     .name = "pow_base_gradient",
     .rule = "..., ..., ... -> ...",
     .linear = {{0}},
@@ -125,7 +125,7 @@ static const Op pow_base_gradient_op = list({
     .samples = {{.shapes = {{7}, {7}, {7}}, .low = 0.5}},
 });
 
-static const Op pow_exponent_gradient_op = list({
+static const Op pow_exponent_gradient_op = register_op({
     .name = "pow_exponent_gradient",
     .rule = "..., ..., ..., ... -> ...",
     .linear = {{0}},
@@ -136,7 +136,7 @@ static const Op pow_exponent_gradient_op = list({
     .samples = {{.shapes = {{3}, {3}, {3}, {3}}, .low = 0.5}},
 });
 
-static const Op pow_op = list({
+static const Op pow_op = register_op({
     .name = "pow",
     .rule = "..., ... -> ...",
     .forward = [](const Call& c) { map(Power{}, c.out(), c.in(0), c.in(1)); },
@@ -160,7 +160,7 @@ static void power_of_number(const Call& c) {
   map(PowerNumber{exponent}, c.out(), c.in(0));
 }
 
-static const Op pow_number_op = list({
+static const Op pow_number_op = register_op({
     .name = "pow_number",
     .rule = "... -> ...",
     .forward = power_of_number,
@@ -177,7 +177,7 @@ static const Op pow_number_op = list({
                 {.shapes = {{5, 7}}, .attributes = {.values = {3}}, .dtypes = {i64}}},
 });
 
-static const Op number_pow_op = list({
+static const Op number_pow_op = register_op({
     .name = "number_pow",
     .rule = "... -> ...",
     .forward = [](const Call& c) { map(NumberPower{c.value(0)}, c.out(), c.in(0)); },

@@ -8,7 +8,7 @@
 namespace weft {
 
 /// Along the last dim: the result's gradient times the product of all other elements.
-static const Op prod_gradient_op = list({
+static const Op prod_gradient_op = register_op({
     .name = "prod_gradient",
     .rule = "..., ... [v] -> ... [v]",
     .linear = {{0}},
@@ -45,7 +45,7 @@ static void give_products_of_others(const Grad& g) {
 }
 
 /// There is no Partial product, so the reduced dims are never sharded.
-static const Op prod_op = list({
+static const Op prod_op = register_op({
     .name = "prod",
     .rule_of =
         [](const Attributes& attributes, std::span<const Shape> shapes) {

@@ -22,7 +22,7 @@ static Block transposed_matrix(const Block& block) {
 
 static void give_right_factor(const Grad& g);
 
-static const Op matmul_op = list({
+static const Op matmul_op = register_op({
     .name = "matmul",
     .rule = "... m k, ... k n -> ... m n",
     .linear = {{0}, {1}},
@@ -42,7 +42,7 @@ static const Op matmul_op = list({
 
 /// The gradient of a linear layer's weight: contracts over all leading dims at once, instead of a
 /// batched product and a sum.
-static const Op linear_weight_gradient_op = list({
+static const Op linear_weight_gradient_op = register_op({
     .name = "linear_weight_gradient",
     .rule = "... n, ... k -> n k",
     .linear = {{0}, {1}},
@@ -72,7 +72,7 @@ static void give_linear(const Grad& g) {
   if (g.wants(0)) g.give(0, matmul(g.grad(), g.in(1)));
 }
 
-static const Op linear_op = list({
+static const Op linear_op = register_op({
     .name = "linear",
     .rule = "... k, n k -> ... n",
     .linear = {{0}, {1}},
@@ -84,7 +84,7 @@ static const Op linear_op = list({
     .samples = {{{{5, 7}, {3, 7}}}, {{{2, 5, 7}, {3, 7}}}},
 });
 
-static const Op linear_bias_op = list({
+static const Op linear_bias_op = register_op({
     .name = "linear_bias",
     .rule = "... k, n k, n -> ... n",
     .linear = {{0, 2}, {1, 2}},

@@ -27,7 +27,7 @@ static Tensor spread(const Grad& g) {
   return expand(reshape(g.grad(), kept_shape(g.attributes(), g.in_shape(0))), g.in_shape(0));
 }
 
-static const Op sum_op = list({
+static const Op sum_op = register_op({
     .name = "sum",
     .rule_of = sum_rule,
     .structure = set_of_dims(),
@@ -47,7 +47,7 @@ static const Op sum_op = list({
                 {.shapes = {{5, 7}}, .attributes = {.structure = {2}}, .dtypes = {i32}}},
 });
 
-static const Op mean_op = list({
+static const Op mean_op = register_op({
     .name = "mean",
     .rule_of = sum_rule,
     .structure = set_of_dims(),
@@ -81,7 +81,7 @@ static void give_to_extremes(const Grad& g) {
 }
 
 static Op extreme_reduction(const char* name, Reduction reduction, const char* mark) {
-  return list({
+  return register_op({
       .name = name,
       .rule_of =
           [mark](const Attributes& attributes, std::span<const Shape> shapes) {
@@ -101,7 +101,7 @@ static Op extreme_reduction(const char* name, Reduction reduction, const char* m
 static const Op max_op = extreme_reduction("max", Reduction::max, ":max");
 static const Op min_op = extreme_reduction("min", Reduction::min, ":min");
 
-static const Op sum_squares_op = list({
+static const Op sum_squares_op = register_op({
     .name = "sum_squares",
     .rule_of = sum_rule,
     .structure = set_of_dims(),
@@ -140,7 +140,7 @@ struct RootGradient {
 
 }  // namespace
 
-static const Op norm_root_gradient_op = list({
+static const Op norm_root_gradient_op = register_op({
     .name = "norm_root_gradient",
     .rule = "..., ... -> ...",
     .linear = {{0}},
@@ -149,7 +149,7 @@ static const Op norm_root_gradient_op = list({
 });
 
 /// The square root of a sum of squares.
-static const Op norm_root_op = list({
+static const Op norm_root_op = register_op({
     .name = "norm_root",
     .rule = "... -> ...",
     .forward = [](const Call& c) { map_floating(Root{}, c.out(), c.in(0)); },

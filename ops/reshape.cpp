@@ -103,7 +103,7 @@ static bool fits_reshape(const Dims& to, std::span<const Shape> shapes) {
   return are_sizes(to) && elements < 0x1p62 && to.product() == shapes[0].product();
 }
 
-static const Op reshape_op = list({
+static const Op reshape_op = register_op({
     .name = "reshape",
     .rule_of =
         [](const Attributes& attributes, std::span<const Shape> shapes) {

@@ -113,7 +113,7 @@ static const Op ceil_op = floating_function(Ceil{}, {.name = "ceil"});
 static const Op trunc_op = floating_function(Trunc{}, {.name = "trunc"});
 static const Op round_op = floating_function(Round{}, {.name = "round"});
 
-static const Op floor_divide_op = list({
+static const Op floor_divide_op = register_op({
     .name = "floor_divide",
     .rule = "..., ... -> ...",
     .forward = [](const Call& c) { map(FloorDivide{}, c.out(), c.in(0), c.in(1)); },
@@ -122,7 +122,7 @@ static const Op floor_divide_op = list({
                 {.shapes = {{7}, {5, 1}}, .dtypes = {i64, i64}, .low = -9, .high = 9}},
 });
 
-static const Op remainder_op = list({
+static const Op remainder_op = register_op({
     .name = "remainder",
     .rule = "..., ... -> ...",
     .forward = [](const Call& c) { map(Remainder{}, c.out(), c.in(0), c.in(1)); },
@@ -135,7 +135,7 @@ static const Op remainder_op = list({
                 {.shapes = {{7}, {5, 1}}, .dtypes = {i64, i64}, .low = -9, .high = 9}},
 });
 
-static const Op signbit_op = list({
+static const Op signbit_op = register_op({
     .name = "signbit",
     .rule = "... -> ...",
     .dtype = bool_result,
@@ -154,7 +154,7 @@ static const Op copysign_op = floating_function_of_two(
                  .saves_in = {0},
                  .saves_out = {0}});
 
-static const Op nextafter_op = list({
+static const Op nextafter_op = register_op({
     .name = "nextafter",
     .rule = "..., ... -> ...",
     .forward =

@@ -10,58 +10,65 @@
 
 namespace weft {
 
-// Both ops have the structure {dim, start, size, step}. `slice` takes `size` elements from `start`
+// Both ops have the structure SliceAttributes. `slice` takes `size` elements from `start`
 // on; `unslice` puts its operand there, in a result of `size` elements with zeros elsewhere.
 
-static Rule fetched_rule(int dim, int64_t size, const Shape& shape) {
+struct SliceAttributes {
+  int dim;
+  int64_t start, size, step;
+};
+
+static Rule fetched_rule(const SliceAttributes& at, const Shape& shape) {
   std::string in, out;
   for (int d = 0; d < shape.ndim(); ++d) {
-    in += concat(d == dim ? "~" : "", dim_name(d), " ");
-    out += concat(d == dim ? dim_name(d, "+n") : dim_name(d), " ");
+    in += concat(d == at.dim ? "~" : "", dim_name(d), " ");
+    out += concat(d == at.dim ? dim_name(d, "+n") : dim_name(d), " ");
   }
-  return {concat(in, "-> ", out), {{dim_name(dim, "n"), size}}};
+  return {concat(in, "-> ", out), {{dim_name(at.dim, "n"), at.size}}};
 }
 
 static Box slice_needs(const Attributes& attributes, int, std::span<const Shape>,
                        const Box& result) {
-  int dim = static_cast<int>(attributes.structure[0]);
-  int64_t start = attributes.structure[1], step = attributes.structure[3];
+  const auto [dim, start, size, step] = unpack<SliceAttributes>(attributes.structure);
   Box box = result;
   box.offset[dim] = start + result.offset[dim] * step;
   box.shape[dim] = result.shape[dim] ? (result.shape[dim] - 1) * step + 1 : 0;
   return box;
 }
 
-static Tensor unslice(const Tensor& a, int dim, int64_t start, int64_t size, int64_t step);
+static Tensor unslice(const Tensor& a, const SliceAttributes& at);
 
 static bool fits_slice(const Dims& s, std::span<const Shape> shapes) {
-  return s.ndim() == 4 && is_dim(s[0], shapes[0]) &&
-         lies_within(s[1], s[2], s[3], shapes[0][static_cast<int>(s[0])]);
+  if (s.ndim() != 4 || !is_dim(s[0], shapes[0])) return false;
+  const auto at = unpack<SliceAttributes>(s);
+  return lies_within(at.start, at.size, at.step, shapes[0][at.dim]);
 }
 
-/// The operand must lie within the result, whose size is s[2].
+/// The operand must lie within the result.
 static bool fits_unslice(const Dims& s, std::span<const Shape> shapes) {
-  return s.ndim() == 4 && is_dim(s[0], shapes[0]) &&
-         lies_within(s[1], shapes[0][static_cast<int>(s[0])], s[3], s[2]);
+  if (s.ndim() != 4 || !is_dim(s[0], shapes[0])) return false;
+  const auto at = unpack<SliceAttributes>(s);
+  return lies_within(at.start, shapes[0][at.dim], at.step, at.size);
 }
 
-static const Op slice_op = list({
+static const Op slice_op = register_op({
     .name = "slice",
     .rule_of =
         [](const Attributes& a, std::span<const Shape> shapes) {
-          return fetched_rule(static_cast<int>(a.structure[0]), a.structure[2], shapes[0]);
+          return fetched_rule(unpack<SliceAttributes>(a.structure), shapes[0]);
         },
     .structure = {"dim, start, size, step", fits_slice},
     .linear = {{0}},
     .view = [](const Call& c) -> std::optional<View> {
       View view{c.in(0).strides};
-      view.strides[static_cast<int>(c.attribute(0))] *= c.attribute(3);
+      const auto at = unpack<SliceAttributes>(c.attributes().structure);
+      view.strides[at.dim] *= at.step;
       return view;
     },
     .backward =
         [](const Grad& g) {
-          int dim = static_cast<int>(g.attribute(0));
-          g.give(0, unslice(g.grad(), dim, g.attribute(1), g.in_shape(0)[dim], g.attribute(3)));
+          const auto at = unpack<SliceAttributes>(g.attributes().structure);
+          g.give(0, unslice(g.grad(), {at.dim, at.start, g.in_shape(0)[at.dim], at.step}));
         },
     .needs = slice_needs,
     .saves_in = std::vector<int>{},
@@ -73,11 +80,11 @@ static const Op slice_op = list({
 /// Returns the elements of the operand, by index, that land in a slice of the result.
 static Box unslice_needs(const Attributes& attributes, int, std::span<const Shape> shapes,
                          const Box& result) {
-  int dim = static_cast<int>(attributes.structure[0]);
-  int64_t start = attributes.structure[1], step = attributes.structure[3];
-  int64_t begin = result.offset[dim] - start, end = begin + result.shape[dim];
+  const auto at = unpack<SliceAttributes>(attributes.structure);
+  const int dim = at.dim;
+  int64_t begin = result.offset[dim] - at.start, end = begin + result.shape[dim];
   auto index_from = [&](int64_t position) {
-    return std::clamp<int64_t>((position + step - 1) / step, 0, shapes[0][dim]);
+    return std::clamp<int64_t>((position + at.step - 1) / at.step, 0, shapes[0][dim]);
   };
   int64_t first = begin <= 0 ? 0 : index_from(begin), last = end <= 0 ? 0 : index_from(end);
   Box box = result;
@@ -86,32 +93,33 @@ static Box unslice_needs(const Attributes& attributes, int, std::span<const Shap
   return box;
 }
 
-static const Op unslice_op = list({
+static const Op unslice_op = register_op({
     .name = "unslice",
     .rule_of =
         [](const Attributes& a, std::span<const Shape> shapes) {
-          return fetched_rule(static_cast<int>(a.structure[0]), a.structure[2], shapes[0]);
+          return fetched_rule(unpack<SliceAttributes>(a.structure), shapes[0]);
         },
     .structure = {"dim, start, size, step", fits_unslice},
     .linear = {{0}},
     .forward =
         [](const Call& c) {
           fill(c.out(), 0);
-          int dim = static_cast<int>(c.attribute(0));
+          const auto at = unpack<SliceAttributes>(c.attributes().structure);
           Block place = c.out();
-          int64_t first = c.attribute(1) + c.in_box(0).offset[dim] * c.attribute(3);
+          int64_t first = at.start + c.in_box(0).offset[at.dim] * at.step;
           Box part{Dims::filled(place.shape.ndim(), 0), c.in(0).shape};
-          part.offset[dim] = first - c.out_box().offset[dim];
+          part.offset[at.dim] = first - c.out_box().offset[at.dim];
           if (c.in(0).numel() == 0) return;
           place = place.part(part);
-          place.strides[dim] *= c.attribute(3);
+          place.strides[at.dim] *= at.step;
           copy(place, c.in(0));
         },
     .backward =
         [](const Grad& g) {
-          int dim = static_cast<int>(g.attribute(0));
-          int64_t size = g.in_shape(0)[dim], start = g.attribute(1), step = g.attribute(3);
-          g.give(0, slice(g.grad(), dim, start, start + (size ? (size - 1) * step + 1 : 0), step));
+          const auto at = unpack<SliceAttributes>(g.attributes().structure);
+          const int64_t size = g.in_shape(0)[at.dim];
+          const int64_t stop = at.start + (size ? (size - 1) * at.step + 1 : 0);
+          g.give(0, slice(g.grad(), at.dim, at.start, stop, at.step));
         },
     .needs = unslice_needs,
     .saves_in = std::vector<int>{},
@@ -119,8 +127,8 @@ static const Op unslice_op = list({
                 {.shapes = {{3, 5}}, .attributes = {.structure = {0, 1, 7, 2}}}},
 });
 
-static Tensor unslice(const Tensor& a, int dim, int64_t start, int64_t size, int64_t step) {
-  return unslice_op({a}, {.structure = {dim, start, size, step}});
+static Tensor unslice(const Tensor& a, const SliceAttributes& at) {
+  return unslice_op({a}, {.structure = pack_structure(at)});
 }
 
 /// Clamps a position, which may count from the end, to the dim.
@@ -136,7 +144,7 @@ Tensor slice(const Tensor& a, int dim, int64_t start, int64_t stop, int64_t step
   step = std::min(step, std::max<int64_t>(last - first, 1));
   int64_t size = last > first ? (last - first + step - 1) / step : 0;
   if (first == 0 && size == a.size(at)) return a;
-  return slice_op({a}, {.structure = {at, first, size, step}});
+  return slice_op({a}, {.structure = pack_structure(SliceAttributes{at, first, size, step})});
 }
 
 Tensor pad(const Tensor& a, int dim, int64_t before, int64_t after) {
@@ -144,7 +152,7 @@ Tensor pad(const Tensor& a, int dim, int64_t before, int64_t after) {
   int at = normalized_dim("pad", dim, a.ndim());
   if (before < 0 || after < 0) fail("pad: ", before, " before and ", after, " after; at least 0");
   if (before + after == 0) return a;
-  return unslice(a, at, before, before + a.size(at) + after, 1);
+  return unslice(a, {at, before, before + a.size(at) + after, 1});
 }
 
 }  // namespace weft

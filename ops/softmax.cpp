@@ -8,79 +8,60 @@
 
 namespace weft {
 
-static const Op softmax_backward_op = list({
-    .name = "softmax_backward",
-    .rule = "... v, ... v -> ... v",
-    .forward =
-        [](const Call& c) {
-          softmax_backward(c.out(), c.in(0), c.in(1), last_dim(c),
-                           c.staged() ? &c.stage(0) : nullptr);
-        },
-    .staged_over = {"v"},
-    .stages = {{.result = "...",
-                .reduce = ReduceOp::sum,
-                .run = [](const Call& c) { row_dot(c.stage(0), c.in(0), c.in(1), last_dim(c)); }}},
-    .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
-});
+using SoftmaxKernel = void (*)(const Block&, const Block&, int, const Block*, const Block*);
+using SoftmaxGradientKernel = void (*)(const Block&, const Block&, const Block&, int, const Block*);
 
-static const Op softmax_op = list({
-    .name = "softmax",
-    .rule = "... v -> ... v",
-    .forward =
-        [](const Call& c) {
-          if (c.staged()) return softmax(c.out(), c.in(0), last_dim(c), &c.stage(0), &c.stage(1));
-          softmax(c.out(), c.in(0), last_dim(c));
-        },
-    .backward =
-        [](const Grad& g) {
-          g.give(0, softmax_backward_op, {g.grad(), g.out()});
-        },
-    .staged_over = {"v"},
-    .stages = {row_max_stage(), row_sum_exp_stage()},
-    .saves_in = std::vector<int>{},
-    .saves_out = {0},
-    .samples = {{{{5, 7}}}, {{{2, 5, 3}}}},
-});
+/// operands: the gradient and softmax's result; `statistic` of a part of a row is summed over
+/// ranks.
+static Op register_softmax_backward(const char* name, SoftmaxGradientKernel kernel,
+                                    void (*statistic)(const Call&)) {
+  return register_op({
+      .name = name,
+      .rule = "... v, ... v -> ... v",
+      .forward =
+          [kernel](const Call& c) {
+            kernel(c.out(), c.in(0), c.in(1), last_dim(c), c.staged() ? &c.stage(0) : nullptr);
+          },
+      .staged_over = {"v"},
+      .stages = {{.result = "...", .reduce = ReduceOp::sum, .run = statistic}},
+      .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
+  });
+}
 
-static const Op log_softmax_backward_op = list({
-    .name = "log_softmax_backward",
-    .rule = "... v, ... v -> ... v",
-    .forward =
-        [](const Call& c) {
-          log_softmax_backward(c.out(), c.in(0), c.in(1), last_dim(c),
-                               c.staged() ? &c.stage(0) : nullptr);
-        },
-    .staged_over = {"v"},
-    .stages = {{.result = "...",
-                .reduce = ReduceOp::sum,
-                .run =
-                    [](const Call& c) {
-                      reduce(Reduction::sum, c.stage(0), c.in(0), {last_dim(c)});
-                    }}},
-    .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
-});
+static Op register_softmax(const char* name, SoftmaxKernel kernel, const Op& backward) {
+  return register_op({
+      .name = name,
+      .rule = "... v -> ... v",
+      .forward =
+          [kernel](const Call& c) {
+            kernel(c.out(), c.in(0), last_dim(c), c.staged() ? &c.stage(0) : nullptr,
+                   c.staged() ? &c.stage(1) : nullptr);
+          },
+      .backward =
+          [backward](const Grad& g) {
+            g.give(0, backward, {g.grad(), g.out()});
+          },
+      .staged_over = {"v"},
+      .stages = {row_max_stage(), row_sum_exp_stage()},
+      .saves_in = std::vector<int>{},
+      .saves_out = {0},
+      .samples = {{{{5, 7}}}, {{{2, 5, 3}}}},
+  });
+}
 
-static const Op log_softmax_op = list({
-    .name = "log_softmax",
-    .rule = "... v -> ... v",
-    .forward =
-        [](const Call& c) {
-          int dim = last_dim(c);
-          if (c.staged()) return log_softmax(c.out(), c.in(0), dim, &c.stage(0), &c.stage(1));
-          log_softmax(c.out(), c.in(0), dim);
-        },
-    .backward =
-        [](const Grad& g) {
-          g.give(0, log_softmax_backward_op, {g.grad(), g.out()});
-        },
-    .staged_over = {"v"},
-    .stages = {row_max_stage(), row_sum_exp_stage()},
-    .saves_in = std::vector<int>{},
-    .saves_out = {0},
-    .samples = {{{{5, 7}}}, {{{2, 5, 3}}}},
-});
+static const Op softmax_op = register_softmax(
+    "softmax", softmax,
+    register_softmax_backward("softmax_backward", softmax_backward, [](const Call& c) {
+      row_dot(c.stage(0), c.in(0), c.in(1), last_dim(c));
+    }));
 
-static const Op logsumexp_backward_op = list({
+static const Op log_softmax_op = register_softmax(
+    "log_softmax", log_softmax,
+    register_softmax_backward("log_softmax_backward", log_softmax_backward, [](const Call& c) {
+      reduce(Reduction::sum, c.stage(0), c.in(0), {last_dim(c)});
+    }));
+
+static const Op logsumexp_backward_op = register_op({
     .name = "logsumexp_backward",
     .rule = "..., ... v, ... -> ... v",
     .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
@@ -91,7 +72,7 @@ static const Op logsumexp_backward_op = list({
     .samples = {{{{5}, {5, 7}, {5}}}, {{{2, 5}, {2, 5, 3}, {2, 5}}}},
 });
 
-static const Op logsumexp_op = list({
+static const Op logsumexp_op = register_op({
     .name = "logsumexp",
     .rule = "... v -> ...",
     .forward =

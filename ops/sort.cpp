@@ -7,10 +7,15 @@
 
 namespace weft {
 
-// structure: dim, whether descending.
+// structure: SortAttributes.
 
 /// Results: the sorted elements and their indices, which the gradient needs.
-static const Op sort_op = list({
+struct SortAttributes {
+  int dim;
+  bool descending;
+};
+
+static const Op sort_op = register_op({
     .name = "sort",
     .rule_of =
         [](const Attributes& attributes, std::span<const Shape> shapes) {
@@ -23,13 +28,13 @@ static const Op sort_op = list({
                 int result) { return result ? i64 : dtypes[0]; },
     .forward =
         [](const Call& c) {
-          const int dim = along_dim(c);
-          sort_rows(with_last_dim(c.out(0), dim), with_last_dim(c.out(1), dim),
-                    with_last_dim(c.in(0), dim), c.attribute(1) != 0);
+          const auto [dim, descending] = unpack<SortAttributes>(c.attributes().structure);
+          const Block values = with_last_dim(c.out(0), dim);
+          sort_rows(&values, with_last_dim(c.out(1), dim), with_last_dim(c.in(0), dim), descending);
         },
     .backward =
         [](const Grad& g) {
-          const int dim = static_cast<int>(g.attribute(0));
+          const int dim = unpack<SortAttributes>(g.attributes().structure).dim;
           g.give(0, add_along_dim(g.grad(), g.out(1), dim, g.in_shape(0)[dim]));
         },
     .saves_in = std::vector<int>{},
@@ -39,16 +44,15 @@ static const Op sort_op = list({
                 {.shapes = {{5, 7}}, .attributes = {.structure = {0, 1}}, .dtypes = {i64}}},
 });
 
-static const Op argsort_op = list({
+static const Op argsort_op = register_op({
     .name = "argsort",
     .rule_of = along_dim_rule,
     .structure = dim_and_flag("dim, whether descending"),
     .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
     .forward =
         [](const Call& c) {
-          const int dim = along_dim(c);
-          argsort_rows(with_last_dim(c.out(), dim), with_last_dim(c.in(0), dim),
-                       c.attribute(1) != 0);
+          const auto [dim, descending] = unpack<SortAttributes>(c.attributes().structure);
+          sort_rows(nullptr, with_last_dim(c.out(), dim), with_last_dim(c.in(0), dim), descending);
         },
     .differentiable = false,
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
@@ -56,11 +60,14 @@ static const Op argsort_op = list({
 });
 
 Tensor sort(const Tensor& a, int dim, bool descending) {
-  return sort_op({a}, {.structure = {checked_dim("sort", a, dim), descending}});
+  return sort_op(
+      {a}, {.structure = pack_structure(SortAttributes{checked_dim("sort", a, dim), descending})});
 }
 
 Tensor argsort(const Tensor& a, int dim, bool descending) {
-  return argsort_op({a}, {.structure = {checked_dim("argsort", a, dim), descending}});
+  return argsort_op(
+      {a},
+      {.structure = pack_structure(SortAttributes{checked_dim("argsort", a, dim), descending})});
 }
 
 }  // namespace weft

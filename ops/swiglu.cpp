@@ -1,25 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/swiglu/swiglu.h"
-
 #include "ops/promotion.h"
+#include "src/kernels/map/map.h"
+#include "src/kernels/math/math.h"
 #include "weft/ops/networks.h"
 
 namespace weft {
+namespace {
+
+struct SwigluOf {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a * sigmoid(a) * b;
+  }
+};
+
+struct SwigluGradient {
+  template <class T>
+  WEFT_FN Pair<T> operator()(T dy, T a, T b) const {
+    const T s = sigmoid(a);
+    return {dy * b * (s + a * s * (T(1) - s)), dy * (a * s)};
+  }
+};
+
+}  // namespace
 
 /// operands: dy, gate, up.
-static const Op swiglu_backward_op = list({
+static const Op swiglu_backward_op = register_op({
     .name = "swiglu_backward",
     .rule = "..., ..., ... -> ..., ...",
     .forward =
-        [](const Call& c) { swiglu_backward(c.out(0), c.out(1), c.in(0), c.in(1), c.in(2)); },
+        [](const Call& c) {
+          map_pair(SwigluGradient{}, c.out(0), c.out(1), c.in(0), c.in(1), c.in(2));
+        },
     .samples = {{{{5, 7}, {5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}, {2, 5, 3}}}},
 });
 
-static const Op swiglu_op = list({
+static const Op swiglu_op = register_op({
     .name = "swiglu",
     .rule = "..., ... -> ...",
     .linear = {{1}},
-    .forward = [](const Call& c) { swiglu(c.out(), c.in(0), c.in(1)); },
+    .forward = [](const Call& c) { map_floating(SwigluOf{}, c.out(), c.in(0), c.in(1)); },
     .backward =
         [](const Grad& g) {
           Tensors gradients = swiglu_backward_op.call({g.grad(), g.in(0), g.in(1)});

@@ -33,7 +33,7 @@ static void add_forward(const Call& c, const char* what) {
 }
 
 /// The gradient of take: adds up slices at the indices that they were taken from.
-static const Op add_slices_op = list({
+static const Op add_slices_op = register_op({
     .name = "add_slices",
     .rule_of =
         [](const Attributes& a, std::span<const Shape> shapes) {
@@ -58,7 +58,7 @@ static const Op add_slices_op = list({
                  .high = 3}},
 });
 
-static const Op take_op = list({
+static const Op take_op = register_op({
     .name = "take",
     .rule_of =
         [](const Attributes& a, std::span<const Shape> shapes) {
@@ -87,7 +87,7 @@ static const Op take_op = list({
 });
 
 /// The gradient of take_along_dim: adds up elements at the indices that they were taken from.
-static const Op add_along_dim_op = list({
+static const Op add_along_dim_op = register_op({
     .name = "add_along_dim",
     .rule_of =
         [](const Attributes& a, std::span<const Shape> shapes) {
@@ -113,7 +113,7 @@ Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, int64
   return add_along_dim_op({values, indices}, {.structure = {dim, size}});
 }
 
-static const Op take_along_dim_op = list({
+static const Op take_along_dim_op = register_op({
     .name = "take_along_dim",
     .rule_of =
         [](const Attributes& a, std::span<const Shape> shapes) {

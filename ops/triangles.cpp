@@ -9,7 +9,7 @@
 namespace weft {
 
 /// structure: whether upper; values: the diagonal.
-static const Op triangle_op = list({
+static const Op triangle_op = register_op({
     .name = "triangle",
     .rule = "... m n -> ... m n",
     .structure = one_flag("flag for the upper one"),

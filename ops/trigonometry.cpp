@@ -169,7 +169,7 @@ static const Op atan2_op = floating_function_of_two(
               .saves_in = {0, 1},
               .low = 0.25});
 
-static const Op hypot_gradient_op = list({
+static const Op hypot_gradient_op = register_op({
     .name = "hypot_gradient",
     .rule = "..., ..., ... -> ...",
     .linear = {{0}},

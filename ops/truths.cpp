@@ -9,7 +9,7 @@ namespace weft {
 /// Registers a reduction of truth values as 0 and 1: `any` is their maximum, `all` their minimum,
 /// which ranks can reduce.
 static Op truth_reduction(const char* name, Reduction reduction, const char* mark) {
-  return list({
+  return register_op({
       .name = name,
       .rule_of =
           [mark](const Attributes& attributes, std::span<const Shape> shapes) {

@@ -30,19 +30,14 @@ struct AddScaled {
 
 }  // namespace
 
-/// operands: parameter, m, v, gradient, gradient scale and, if given, the step's rates; values: the
-/// fields of AdamWStep.
+/// operands: parameter, m, v, gradient, gradient scale and, if given, the step's rates; values:
+/// AdamWNumbers.
 static void run_adamw(const Call& c, const Block* rates) {
-  const AdamWNumbers numbers{.learning_rate = c.value(0),
-                             .beta1 = c.value(1),
-                             .beta2 = c.value(2),
-                             .eps = c.value(3),
-                             .weight_decay = c.value(4),
-                             .step = static_cast<int64_t>(c.value(5))};
-  adamw(c.in(0), c.in(1), c.in(2), DenseBlock::of(c.in(3)), numbers, &c.in(4), rates);
+  adamw(c.in(0), c.in(1), c.in(2), DenseBlock::of(c.in(3)),
+        unpack<AdamWNumbers>(c.attributes().values), &c.in(4), rates);
 }
 
-static const Op adamw_op = list({
+static const Op adamw_op = register_op({
     .name = "adamw_",
     .rule = "..., ..., ..., ..., . ->",
     .forward = [](const Call& c) { run_adamw(c, nullptr); },
@@ -54,7 +49,7 @@ static const Op adamw_op = list({
                  .high = 2}},
 });
 
-static const Op adamw_by_rates_op = list({
+static const Op adamw_by_rates_op = register_op({
     .name = "adamw_by_rates_",
     .rule = "..., ..., ..., ..., ., [r] ->",
     .forward = [](const Call& c) { run_adamw(c, &c.in(5)); },
@@ -67,18 +62,13 @@ static const Op adamw_by_rates_op = list({
                  .high = 2}},
 });
 
-/// operands: parameter, velocity, gradient, gradient scale; values: rate, momentum, decay,
-/// nesterov.
-static const Op sgd_momentum_op = list({
+/// operands: parameter, velocity, gradient, gradient scale; values: Sgd.
+static const Op sgd_momentum_op = register_op({
     .name = "sgd_momentum_",
     .rule = "..., ..., ..., . ->",
     .forward =
         [](const Call& c) {
-          sgd(c.in(0), c.in(1), DenseBlock::of(c.in(2)),
-              {.learning_rate = c.value(0),
-               .momentum = c.value(1),
-               .weight_decay = c.value(2),
-               .nesterov = c.value(3) != 0},
+          sgd(c.in(0), c.in(1), DenseBlock::of(c.in(2)), unpack<Sgd>(c.attributes().values),
               &c.in(3));
         },
     .writes = {0, 1},
@@ -87,21 +77,27 @@ static const Op sgd_momentum_op = list({
                  .attributes = {.values = {0.1, 0.9, 0.01, 1}}}},
 });
 
-/// The same without momentum: operands parameter, gradient, gradient scale.
-static const Op sgd_op = list({
+struct PlainSgdAttributes {
+  double learning_rate, weight_decay;
+  operator Sgd() const { return {.learning_rate = learning_rate, .weight_decay = weight_decay}; }
+};
+
+/// The same without momentum: operands parameter, gradient, gradient scale; values:
+/// PlainSgdAttributes.
+static const Op sgd_op = register_op({
     .name = "sgd_",
     .rule = "..., ..., . ->",
     .forward =
         [](const Call& c) {
           sgd(c.in(0), Block(), DenseBlock::of(c.in(1)),
-              {.learning_rate = c.value(0), .weight_decay = c.value(1)}, &c.in(2));
+              unpack<PlainSgdAttributes>(c.attributes().values), &c.in(2));
         },
     .writes = {0},
     .differentiable = false,
     .samples = {{.shapes = {{5, 7}, {5, 7}, {}}, .attributes = {.values = {0.1, 0.01}}}},
 });
 
-static const Op scale_op = list({
+static const Op scale_op = register_op({
     .name = "scale_",
     .rule = "..., . ->",
     .linear = {{0}},
@@ -112,7 +108,7 @@ static const Op scale_op = list({
 });
 
 /// operands: a, x, b of one element; values: the factor.
-static const Op add_scaled_op = list({
+static const Op add_scaled_op = register_op({
     .name = "add_scaled_",
     .rule = "..., ..., . ->",
     .linear = {{0, 1}},
@@ -150,8 +146,7 @@ void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v, const Ten
   if (step.step < 1) fail("adamw_: step ", step.step, " is not counted from 1");
   NoGrad no_grad;
   const Tensor factor = factor_of("adamw_", gradient_scale);
-  const Attributes numbers{.values = {step.learning_rate, step.beta1, step.beta2, step.eps,
-                                      step.weight_decay, static_cast<double>(step.step)}};
+  const Attributes numbers{.values = pack_values(step)};
   if (rates) {
     adamw_by_rates_op({parameter, m, v, gradient, factor, rates}, numbers);
   } else {
@@ -178,9 +173,10 @@ void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradien
   const Tensor scale = factor_of("sgd_", gradient_scale);
   if (velocity) {
     sgd_momentum_op({parameter, velocity, gradient, scale},
-                    {.values = {learning_rate, momentum, weight_decay, nesterov ? 1.0 : 0.0}});
+                    {.values = pack_values(Sgd{learning_rate, momentum, weight_decay, nesterov})});
   } else {
-    sgd_op({parameter, gradient, scale}, {.values = {learning_rate, weight_decay}});
+    sgd_op({parameter, gradient, scale},
+           {.values = pack_values(PlainSgdAttributes{learning_rate, weight_decay})});
   }
 }
 

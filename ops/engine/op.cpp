@@ -108,7 +108,7 @@ static std::vector<Op>& built_in_ops() {
   return ops;
 }
 
-Op list(OpSpec spec) {
+Op register_op(OpSpec spec) {
   if (spec.takes.empty()) spec.takes = {anything()};
   return built_in_ops().emplace_back(std::move(spec));
 }

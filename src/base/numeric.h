@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <tuple>
 #include <type_traits>
 
 #include "weft/dtype.h"
@@ -97,44 +98,11 @@ inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T,
 template <class T>
 inline constexpr bool is_floating_type = std::is_floating_point_v<T> || is_half<T>;
 
-template <DType>
-struct TypeOf;
-template <>
-struct TypeOf<DType::f32> {
-  using type = float;
-};
-template <>
-struct TypeOf<DType::bf16> {
-  using type = bfloat16;
-};
-template <>
-struct TypeOf<DType::f16> {
-  using type = float16;
-};
-template <>
-struct TypeOf<DType::f64> {
-  using type = double;
-};
-template <>
-struct TypeOf<DType::i32> {
-  using type = int32_t;
-};
-template <>
-struct TypeOf<DType::i64> {
-  using type = int64_t;
-};
-template <>
-struct TypeOf<DType::u8> {
-  using type = uint8_t;
-};
-template <>
-struct TypeOf<DType::boolean> {
-  using type = bool;
-};
-
-/// The C++ type of elements of a dtype.
+/// The C++ type of elements of a dtype: by its position in DType.
 template <DType dtype>
-using type_of = typename TypeOf<dtype>::type;
+using type_of =
+    std::tuple_element_t<static_cast<size_t>(dtype), std::tuple<float, bfloat16, float16, double,
+                                                                int32_t, int64_t, uint8_t, bool>>;
 
 /// The dtype whose elements are T.
 template <class T>
@@ -164,30 +132,8 @@ struct Type {
   using type = T;
 };
 
-/// Calls visitor(Type<T>{}) with T the element type of `dtype`.
-template <class Visitor>
-decltype(auto) visit(DType dtype, Visitor&& visitor) {
-  switch (dtype) {
-    case DType::f32:
-      return visitor(Type<float>{});
-    case DType::bf16:
-      return visitor(Type<bfloat16>{});
-    case DType::f16:
-      return visitor(Type<float16>{});
-    case DType::f64:
-      return visitor(Type<double>{});
-    case DType::i32:
-      return visitor(Type<int32_t>{});
-    case DType::i64:
-      return visitor(Type<int64_t>{});
-    case DType::u8:
-      return visitor(Type<uint8_t>{});
-    default:
-      return visitor(Type<bool>{});
-  }
-}
-
-/// The same for floating dtypes; for others it throws an error that begins with `what`.
+/// Calls visitor(Type<T>{}) with T the element type of `dtype`, which is floating; for others it
+/// throws an error that begins with `what`.
 template <class Visitor>
 decltype(auto) visit_floating(const char* what, DType dtype, Visitor&& visitor) {
   switch (dtype) {
@@ -201,6 +147,23 @@ decltype(auto) visit_floating(const char* what, DType dtype, Visitor&& visitor) 
       return visitor(Type<double>{});
     default:
       fail(what, ": dtype is ", dtype, "; it needs a floating one");
+  }
+}
+
+/// The same for all dtypes.
+template <class Visitor>
+decltype(auto) visit(DType dtype, Visitor&& visitor) {
+  switch (dtype) {
+    case DType::i32:
+      return visitor(Type<int32_t>{});
+    case DType::i64:
+      return visitor(Type<int64_t>{});
+    case DType::u8:
+      return visitor(Type<uint8_t>{});
+    case DType::boolean:
+      return visitor(Type<bool>{});
+    default:
+      return visit_floating("visit", dtype, visitor);
   }
 }
 

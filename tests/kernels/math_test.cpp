@@ -12,6 +12,7 @@
 
 #include "src/kernels/math/angles.h"
 #include "src/kernels/math/logarithms.h"
+#include "src/kernels/math/reducers.h"
 
 namespace weft {
 namespace {

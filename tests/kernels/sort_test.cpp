@@ -16,7 +16,7 @@ TEST(Sort, OrdersRowsAndKeepsTies) {
       for (int64_t k : {0, 1, 7, 50}) {
         const Array in = Array::random(dtype, {6, 50}, Lie::gaps, 1, 0, 20);
         const Array values(dtype, {6, k}), indices(i64, {6, k}, Lie::transposed);
-        sort_rows(values.block, indices.block, in.block, descending, 100);
+        sort_rows(&values.block, indices.block, in.block, descending, 100);
         for (int64_t r = 0; r < 6; ++r) {
           std::vector<int64_t> order(50);
           for (size_t i = 0; i < 50; ++i) order[i] = static_cast<int64_t>(i);
@@ -38,8 +38,8 @@ TEST(Sort, GivesTheIndicesAlone) {
     for (bool descending : {false, true}) {
       const Array in = Array::random(f32, {6, 50}, lie, 1, 0, 20), values(f32, {6, 50});
       const Array both(i64, {6, 50}), alone(i64, {6, 50}, lie);
-      sort_rows(values.block, both.block, in.block, descending);
-      argsort_rows(alone.block, in.block, descending);
+      sort_rows(&values.block, both.block, in.block, descending);
+      sort_rows(nullptr, alone.block, in.block, descending);
       EXPECT_EQ(alone.values(), both.values());
     }
   }
@@ -48,9 +48,9 @@ TEST(Sort, GivesTheIndicesAlone) {
 TEST(Sort, NaNIsTheGreatest) {
   const Array in = Array::of(f32, {4}, {1, std::nan(""), 9, -2}), values(f32, {4}),
               indices(i32, {4});
-  sort_rows(values.block, indices.block, in.block);
+  sort_rows(&values.block, indices.block, in.block);
   EXPECT_EQ(indices.values(), (std::vector<double>{3, 0, 2, 1}));
-  sort_rows(values.block, indices.block, in.block, true);
+  sort_rows(&values.block, indices.block, in.block, true);
   EXPECT_EQ(indices.values(), (std::vector<double>{1, 2, 0, 3}));
 }
 
@@ -63,10 +63,10 @@ TEST(Sort, LongRowsAreOrderedLikeShortOnes) {
       for (size_t i = 0; i < values.size(); i += 2) values[i] = special[i / 2 % std::size(special)];
       const Array narrow = Array::of(f32, {n}, values), wide = Array::of(f64, {n}, values);
       const Array few(f32, {n / 3}), indices(i64, {n}), expected(i64, {n}), first(i64, {n / 3});
-      argsort_rows(indices.block, narrow.block, descending);
-      argsort_rows(expected.block, wide.block, descending);
+      sort_rows(nullptr, indices.block, narrow.block, descending);
+      sort_rows(nullptr, expected.block, wide.block, descending);
       EXPECT_EQ(indices.values(), expected.values());
-      sort_rows(few.block, first.block, narrow.block, descending);
+      sort_rows(&few.block, first.block, narrow.block, descending);
       for (int64_t i = 0; i < n / 3; ++i) ASSERT_EQ(first[i], expected[i]);
     }
   }
@@ -74,8 +74,8 @@ TEST(Sort, LongRowsAreOrderedLikeShortOnes) {
 
 TEST(Sort, RefusesMoreThanThereIs) {
   const Array in(f32, {2, 3}), values(f32, {2, 4}), indices(i64, {2, 4}), few(i64, {2, 3});
-  EXPECT_THROW(sort_rows(values.block, indices.block, in.block), std::invalid_argument);
-  EXPECT_THROW(sort_rows(in.block, indices.block, in.block), std::invalid_argument);
+  EXPECT_THROW(sort_rows(&values.block, indices.block, in.block), std::invalid_argument);
+  EXPECT_THROW(sort_rows(&in.block, indices.block, in.block), std::invalid_argument);
 }
 
 }  // namespace

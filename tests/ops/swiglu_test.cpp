@@ -24,6 +24,21 @@ TEST(Swiglu, EqualsPlainLoops) {
   expect_close(whole(b.grad()), dup, 1e-6, "up");
 }
 
+TEST(Swiglu, ComputesInItsDtype) {
+  for (const auto& [dtype, bound] : {std::pair(bf16, 1e-2), std::pair(f64, 1e-12)}) {
+    for (const Shape& shape : {Shape{3, 1000}, Shape{3, 5, 2}, Shape{0, 3}}) {
+      const Array gate = random_array(shape, -9, 9, dtype),
+                  up = random_array(shape, -2, 2, dtype, 2);
+      Array y{shape, {}};
+      const std::vector<double> a = whole(gate.on()).values, b = whole(up.on()).values;
+      for (size_t i = 0; i < a.size(); ++i) y.values.push_back(a[i] * b[i] / (1 + std::exp(-a[i])));
+      const Tensor result = swiglu(gate.on(), up.on());
+      EXPECT_EQ(result.dtype(), dtype);
+      expect_close(whole(result), y, bound, "y");
+    }
+  }
+}
+
 TEST(Swiglu, AgreesOnAnyLayout) {
   expect_agreement([](const Tensors& t) { return Tensors{swiglu(t[0], t[1])}; },
                    {random_array({5, 3}, -4, 4), random_array({5, 3}, -2, 2, f32, 2)},

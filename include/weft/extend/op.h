@@ -73,8 +73,8 @@ struct OpSpec {
   RuleLiteral rule = {};
   std::function<Rule(const Attributes&, std::span<const Shape>)> rule_of = {};
   std::string rule_text = {};
-  /// By operand; the last one applies to the operands after it. Dense f32 unless given; `list`
-  /// makes that `anything()`.
+  /// By operand; the last one applies to the operands after it. Dense f32 unless given;
+  /// `register_op` makes that `anything()`.
   std::vector<Takes> takes = {};
   /// Checked before the rule is evaluated. Without it, any numbers are accepted.
   Structure structure = {};
@@ -148,7 +148,7 @@ class WEFT_API Op {
 
 /// Registers a built-in op in `all_ops` and returns it. Its forward accepts any operands unless
 /// `takes` is given.
-WEFT_API Op list(OpSpec spec);
+WEFT_API Op register_op(OpSpec spec);
 /// The registered built-in ops.
 WEFT_API const std::vector<Op>& all_ops();
 

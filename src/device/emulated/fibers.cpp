@@ -123,6 +123,6 @@ void Fibers::run(int threads, const std::function<void(int)>& body) {
   if (run.error) std::rethrow_exception(run.error);
 }
 
-void Fibers::meet() { leave(false); }
+void Fibers::sync() { leave(false); }
 
 }  // namespace weft::cuda::emulated

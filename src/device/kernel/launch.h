@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "src/device/kernel/team.h"
+#include "src/device/kernel/thread_block.h"
 #include "weft/stream.h"
 
 #ifdef __CUDACC__
@@ -16,26 +16,28 @@
 namespace weft::cuda {
 
 // A kernel is a trivially copyable struct whose members are its arguments, with either
-//   WEFT_DEVICE void operator()(const Lane& lane) const, for `launch`: thread i handles elements
-//   i, i + lane.count, ...; or
-//   template <class Team> WEFT_DEVICE void operator()(const Team& team) const, for `launch_teams`.
+//   WEFT_DEVICE void operator()(const Thread& thread) const, for `launch`: thread i handles
+//   elements i, i + thread.count, ...; or template <class ThreadBlock> WEFT_DEVICE void
+//   operator()(const ThreadBlock& block) const, for `launch_blocks`.
 
-inline constexpr int kLaneThreads = 256;
+inline constexpr int kThreadsPerBlock = 256;
 /// Largest grid of `launch`, in blocks: enough to fill the largest GPU a few times.
-inline constexpr int64_t kMostLaneTeams = 2048;
+inline constexpr int64_t kMostBlocks = 2048;
 
 inline namespace WEFT_COMPILER {
 
 #ifdef __CUDACC__
 
 template <class Kernel>
-__global__ void __launch_bounds__(kLaneThreads) run_lanes(const __grid_constant__ Kernel kernel) {
-  kernel(Lane{int64_t{blockIdx.x} * kLaneThreads + threadIdx.x, int64_t{gridDim.x} * kLaneThreads});
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    run_threads(const __grid_constant__ Kernel kernel) {
+  kernel(Thread{int64_t{blockIdx.x} * kThreadsPerBlock + threadIdx.x,
+                int64_t{gridDim.x} * kThreadsPerBlock});
 }
 
 template <int kThreads, class Kernel>
-__global__ void __launch_bounds__(kThreads) run_teams(const __grid_constant__ Kernel kernel) {
-  kernel(Team<kThreads>());
+__global__ void __launch_bounds__(kThreads) run_blocks(const __grid_constant__ Kernel kernel) {
+  kernel(ThreadBlock<kThreads>());
 }
 
 /// Queues a kernel for `work` elements, one or more per thread; nothing when `work` is 0.
@@ -43,9 +45,9 @@ template <class Kernel>
 void launch(const Kernel& kernel, int64_t work, const Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>);
   if (work <= 0) return;
-  const int64_t teams = std::min((work + kLaneThreads - 1) / kLaneThreads, kMostLaneTeams);
-  run_lanes<<<static_cast<unsigned>(teams), kLaneThreads, 0,
-              static_cast<cudaStream_t>(stream.handle)>>>(kernel);
+  const int64_t blocks = std::min((work + kThreadsPerBlock - 1) / kThreadsPerBlock, kMostBlocks);
+  run_threads<<<static_cast<unsigned>(blocks), kThreadsPerBlock, 0,
+                static_cast<cudaStream_t>(stream.handle)>>>(kernel);
   check("kernel launch", cudaGetLastError());
 }
 
@@ -57,55 +59,57 @@ void allow_all_shared_memory(int device) {
   const uint64_t bit = uint64_t{1} << (device % 64);
   if (allowed.load(std::memory_order_acquire) & bit) return;
   cudaFuncAttributes own{};
-  check("cudaFuncGetAttributes", cudaFuncGetAttributes(&own, run_teams<kThreads, Kernel>));
+  check("cudaFuncGetAttributes", cudaFuncGetAttributes(&own, run_blocks<kThreads, Kernel>));
   int most = 0;
   check("cudaDeviceGetAttribute",
         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  check("cudaFuncSetAttribute", cudaFuncSetAttribute(run_teams<kThreads, Kernel>,
+  check("cudaFuncSetAttribute", cudaFuncSetAttribute(run_blocks<kThreads, Kernel>,
                                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                      most - static_cast<int>(own.sharedSizeBytes)));
   allowed.fetch_or(bit, std::memory_order_release);
 }
 
-/// Queues a grid of `teams` blocks of `kThreads` threads with `shared_bytes` of shared memory.
+/// Queues a grid of `blocks` blocks of `kThreads` threads with `shared_bytes` of shared memory.
 template <int kThreads, class Kernel>
-void launch_teams(const Kernel& kernel, int64_t teams, size_t shared_bytes, const Stream& stream) {
+void launch_blocks(const Kernel& kernel, int64_t blocks, size_t shared_bytes,
+                   const Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>);
-  if (teams <= 0) return;
+  if (blocks <= 0) return;
   constexpr size_t kSurelyThere = size_t{32} << 10;
   if (shared_bytes > kSurelyThere) allow_all_shared_memory<kThreads, Kernel>(stream.device.index);
-  run_teams<kThreads><<<static_cast<unsigned>(teams), kThreads, shared_bytes,
-                        static_cast<cudaStream_t>(stream.handle)>>>(kernel);
+  run_blocks<kThreads><<<static_cast<unsigned>(blocks), kThreads, shared_bytes,
+                         static_cast<cudaStream_t>(stream.handle)>>>(kernel);
   check("kernel launch", cudaGetLastError());
 }
 
 #else
 
-inline constexpr int kEmulatedLanes = 3;
-inline constexpr int kEmulatedThreads = 8;
+inline constexpr int kEmulatedGridThreads = 3;
+inline constexpr int kEmulatedBlockThreads = 8;
 
 template <class Kernel>
 void launch(const Kernel& kernel, int64_t work, const Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>);
   if (work <= 0) return;
   emulated::enqueue_kernel(stream, [kernel] {
-    for (int64_t i = 0; i < kEmulatedLanes; ++i) kernel(Lane{i, kEmulatedLanes});
+    for (int64_t i = 0; i < kEmulatedGridThreads; ++i) kernel(Thread{i, kEmulatedGridThreads});
   });
 }
 
 template <int kThreads, class Kernel>
-void launch_teams(const Kernel& kernel, int64_t teams, size_t shared_bytes, const Stream& stream) {
+void launch_blocks(const Kernel& kernel, int64_t blocks, size_t shared_bytes,
+                   const Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>);
-  if (teams <= 0) return;
-  emulated::enqueue_kernel(stream, [kernel, teams, shared_bytes] {
-    constexpr int threads = std::min(kThreads, kEmulatedThreads);
+  if (blocks <= 0) return;
+  emulated::enqueue_kernel(stream, [kernel, blocks, shared_bytes] {
+    constexpr int threads = std::min(kThreads, kEmulatedBlockThreads);
     constexpr size_t kLargestValue = 64;
-    emulated::TeamMemory memory;
+    emulated::BlockMemory memory;
     memory.values.resize(threads * kLargestValue);
-    for (int64_t team = 0; team < teams; ++team) {
+    for (int64_t block = 0; block < blocks; ++block) {
       memory.shared.assign(shared_bytes, std::byte{0xff});
       emulated::Fibers::run(threads, [&](int thread) {
-        kernel(Team<kThreads>(thread, threads, team, teams, memory));
+        kernel(ThreadBlock<kThreads>(thread, threads, block, blocks, memory));
       });
     }
   });

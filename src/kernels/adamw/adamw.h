@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "weft/block.h"
+#include "src/kernels/kernel.h"
 
 namespace weft {
 
@@ -27,9 +27,11 @@ std::array<double, kAdamWRates> rates_of(const AdamWNumbers& numbers);
 /// for f64 parameters); the gradient has any floating dtype. `grad_factor`, one element, scales the
 /// gradient. `rates`, f64 on the parameter's device, replaces those of `options`; it is read when
 /// the step runs.
-void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
-           const AdamWNumbers& options, const Block* grad_factor = nullptr,
-           const Block* rates = nullptr);
+WEFT_KERNEL(void, adamw,
+            (const Block& parameter, const Block& m, const Block& v, const Block& grad,
+             const AdamWNumbers& options, const Block* grad_factor = nullptr,
+             const Block* rates = nullptr),
+            (parameter, m, v, grad, options, grad_factor, rates))
 
 /// Stochastic gradient descent, as torch.optim.SGD computes it.
 struct Sgd {
@@ -41,7 +43,9 @@ struct Sgd {
 };
 
 /// The same for SGD. `velocity` starts at zeros; it has no data when momentum is 0.
-void sgd(const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
-         const Block* grad_factor = nullptr);
+WEFT_KERNEL(void, sgd,
+            (const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
+             const Block* grad_factor = nullptr),
+            (parameter, velocity, grad, options, grad_factor))
 
 }  // namespace weft

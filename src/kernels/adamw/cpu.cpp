@@ -5,13 +5,54 @@
 #include <cmath>
 
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
-#include "src/kernels/adamw/cuda.h"
 #include "src/kernels/adamw/update_elements.h"
 #include "src/kernels/iteration/lines.h"
 #include "weft/error.h"
 
 namespace weft {
+
+static void check_rates(const Block& rates, const Block& parameter) {
+  if (rates.dtype == DType::f64 && rates.numel() == kAdamWRates && rates.is_dense() &&
+      rates.device == parameter.device) {
+    return;
+  }
+  fail("adamw: rates of ", rates.dtype, ' ', rates.shape, " on ", rates.device, "; it needs ",
+       kAdamWRates, " of f64 on ", parameter.device);
+}
+
+static void check_step(const char* what, const Block& parameter, const Block& other) {
+  if (!parameter.is_dense() || !other.is_dense() || parameter.numel() != other.numel()) {
+    fail(what, ": arrays of ", parameter.shape, " and ", other.shape,
+         "; it needs dense ones of one size");
+  }
+  if (!is_floating(other.dtype))
+    fail(what, ": dtype is ", other.dtype, "; it needs a floating one");
+}
+
+void check_adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
+                 const Block* rates) {
+  for (const Block* block : {&parameter, &m, &v, &grad}) check_step("adamw", parameter, *block);
+  if (rates) check_rates(*rates, parameter);
+}
+
+void check_sgd(const Block& parameter, const Block& velocity, const Block& grad,
+               const Sgd& options) {
+  check_step("sgd", parameter, grad);
+  if (velocity.data) check_step("sgd", parameter, velocity);
+  if (!velocity.data && options.momentum != 0) fail("sgd: momentum needs a velocity");
+}
+
+std::array<double, kAdamWRates> rates_of(const AdamWNumbers& numbers) {
+  const auto step = static_cast<double>(numbers.step);
+  const double correction1 = 1 - std::pow(numbers.beta1, step);
+  const double correction2 = 1 - std::pow(numbers.beta2, step);
+  return {1 - numbers.learning_rate * numbers.weight_decay, numbers.learning_rate / correction1,
+          1 / std::sqrt(correction2)};
+}
+
+}  // namespace weft
+
+namespace weft::host {
 namespace {
 
 /// Elements of each array that are processed at a time.
@@ -41,24 +82,6 @@ class StepArray {
   C buffer_[kStepChunk];
 };
 
-void check_rates(const Block& rates, const Block& parameter) {
-  if (rates.dtype == DType::f64 && rates.numel() == kAdamWRates && rates.is_dense() &&
-      rates.device == parameter.device) {
-    return;
-  }
-  fail("adamw: rates of ", rates.dtype, ' ', rates.shape, " on ", rates.device, "; it needs ",
-       kAdamWRates, " of f64 on ", parameter.device);
-}
-
-void check_step(const char* what, const Block& parameter, const Block& other) {
-  if (!parameter.is_dense() || !other.is_dense() || parameter.numel() != other.numel()) {
-    fail(what, ": arrays of ", parameter.shape, " and ", other.shape,
-         "; it needs dense ones of one size");
-  }
-  if (!is_floating(other.dtype))
-    fail(what, ": dtype is ", other.dtype, "; it needs a floating one");
-}
-
 /// Calls f(begin, n) on chunks of all elements.
 template <class F>
 void for_each_chunk(int64_t begin, int64_t end, const F& f) {
@@ -72,21 +95,9 @@ C factor_of(const Block* factor) {
 
 }  // namespace
 
-std::array<double, kAdamWRates> rates_of(const AdamWNumbers& numbers) {
-  const auto step = static_cast<double>(numbers.step);
-  const double correction1 = 1 - std::pow(numbers.beta1, step);
-  const double correction2 = 1 - std::pow(numbers.beta2, step);
-  return {1 - numbers.learning_rate * numbers.weight_decay, numbers.learning_rate / correction1,
-          1 / std::sqrt(correction2)};
-}
-
 void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
            const AdamWNumbers& options, const Block* grad_factor, const Block* rates) {
-  for (const Block* block : {&parameter, &m, &v, &grad}) check_step("adamw", parameter, *block);
-  if (rates) check_rates(*rates, parameter);
-  if (cuda::kWithCuda && cuda::on_cuda(parameter)) {
-    return cuda::adamw(parameter, m, v, grad, options, grad_factor, rates);
-  }
+  check_adamw(parameter, m, v, grad, rates);
   visit_compute_floating("adamw", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     auto f = element_of(options, factor_of<C>(grad_factor));
@@ -108,12 +119,7 @@ void adamw(const Block& parameter, const Block& m, const Block& v, const Block& 
 
 void sgd(const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
          const Block* grad_factor) {
-  check_step("sgd", parameter, grad);
-  if (velocity.data) check_step("sgd", parameter, velocity);
-  if (!velocity.data && options.momentum != 0) fail("sgd: momentum needs a velocity");
-  if (cuda::kWithCuda && cuda::on_cuda(parameter)) {
-    return cuda::sgd(parameter, velocity, grad, options, grad_factor);
-  }
+  check_sgd(parameter, velocity, grad, options);
   visit_compute_floating("sgd", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     const auto f = element_of(options, factor_of<C>(grad_factor));
@@ -132,4 +138,4 @@ void sgd(const Block& parameter, const Block& velocity, const Block& grad, const
   });
 }
 
-}  // namespace weft
+}  // namespace weft::host

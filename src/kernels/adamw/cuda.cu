@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/adamw/cuda.h"
+#include "src/kernels/adamw/adamw.h"
 
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
@@ -53,9 +53,9 @@ struct StepOfAny {
   int64_t elements;
   StepSide parameter, states[kStates], grad;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
     const F step = numbers.template in<C>(f);
-    for (int64_t i = lane.index; i < elements; i += lane.count) {
+    for (int64_t i = thread.index; i < elements; i += thread.count) {
       C p = load_side<C>(parameter, i), s[kStates];
       for (int k = 0; k < kStates; ++k) s[k] = load_side<C>(states[k], i);
       const C g = load_side<C>(grad, i);
@@ -89,11 +89,11 @@ struct StepOfVectors {
   S* states[kStates];
   const G* grad;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
     const F step = numbers.template in<float>(f);
     const int64_t vectors = elements / kStepElements;
-    for (int64_t i = lane.index; i < vectors; i += lane.count) take_vector(step, i);
-    for (int64_t i = vectors * kStepElements + lane.index; i < elements; i += lane.count) {
+    for (int64_t i = thread.index; i < vectors; i += thread.count) take_vector(step, i);
+    for (int64_t i = vectors * kStepElements + thread.index; i < elements; i += thread.count) {
       S* at[kStates];
       S none(0);
       for (int k = 0; k < kStates; ++k) at[k] = states[k] ? states[k] + i : &none;
@@ -196,6 +196,7 @@ static void take_step(const F& f, const Block* const* blocks, const Block* grad_
 
 void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
            const AdamWNumbers& options, const Block* grad_factor, const Block* rates) {
+  check_adamw(parameter, m, v, grad, rates);
   const Block* const blocks[] = {&parameter, &m, &v, &grad};
   visit_compute_floating("adamw", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
@@ -205,6 +206,7 @@ void adamw(const Block& parameter, const Block& m, const Block& v, const Block& 
 
 void sgd(const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
          const Block* grad_factor) {
+  check_sgd(parameter, velocity, grad, options);
   const Block* const blocks[] = {&parameter, &velocity, &grad};
   visit_compute_floating("sgd", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;

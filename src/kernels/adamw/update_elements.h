@@ -37,6 +37,12 @@ struct SgdElement {
   }
 };
 
+/// Throw std::invalid_argument for arrays that no step can use.
+void check_adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
+                 const Block* rates);
+void check_sgd(const Block& parameter, const Block& velocity, const Block& grad,
+               const Sgd& options);
+
 inline namespace WEFT_COMPILER {
 
 template <class C>

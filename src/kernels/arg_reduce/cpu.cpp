@@ -2,14 +2,23 @@
 #include <limits>
 
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
-#include "src/kernels/arg_reduce/cuda.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/reduce/reduce.h"
+#include "src/kernels/rows/row_functors.h"
 #include "src/kernels/rows/rows.h"
 #include "weft/error.h"
 
 namespace weft {
+
+void check_indices(const char* what, const Block& out) {
+  if (out.dtype != DType::i32 && out.dtype != DType::i64) {
+    fail(what, ": indices are i32 or i64, not ", out.dtype);
+  }
+}
+
+}  // namespace weft
+
+namespace weft::host {
 
 /// Returns the first index where x equals `value`, NaN equal to NaN; n when there is none. Works in
 /// steps that vectorise.
@@ -28,18 +37,9 @@ static int64_t first_equal(const C* x, int64_t n, C value) {
   return n;
 }
 
-static void check_indices(const char* what, const Block& out) {
-  if (out.dtype != DType::i32 && out.dtype != DType::i64) {
-    fail(what, ": indices are i32 or i64, not ", out.dtype);
-  }
-}
-
 void arg_reduce(const Block& out, const Block& in, int dim, bool greatest, int64_t offset) {
   check_indices("arg_reduce", out);
   const Rows rows(in, dim), indices = Rows::values("arg_reduce", out, rows);
-  if (cuda::kWithCuda && cuda::on_cuda(in)) {
-    return cuda::arg_reduce(out, in, dim, greatest, offset);
-  }
   const int64_t n = rows.size();
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
@@ -60,7 +60,6 @@ void index_of(const Block& out, const Block& in, const Block& value, int dim, in
   check_indices("index_of", out);
   const Rows rows(in, dim), indices = Rows::values("index_of", out, rows);
   const Rows values = Rows::values("index_of", value, rows);
-  if (cuda::kWithCuda && cuda::on_cuda(in)) return cuda::index_of(out, in, value, dim, offset);
   const int64_t n = rows.size();
   const int64_t none = out.dtype == DType::i32 ? std::numeric_limits<int32_t>::max()
                                                : std::numeric_limits<int64_t>::max();
@@ -76,4 +75,4 @@ void index_of(const Block& out, const Block& in, const Block& value, int dim, in
   });
 }
 
-}  // namespace weft
+}  // namespace weft::host

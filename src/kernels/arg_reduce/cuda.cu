@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/arg_reduce/cuda.h"
+#include "src/kernels/reduce/reduce.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/rows/row_side.h"
+#include "src/kernels/rows/device_values.h"
 #include "weft/storage.h"
 
 namespace weft::cuda {
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kSeekThreads = 256;
 /// With fewer rows than this most of a GPU is idle: each row is split into parts.
-constexpr int64_t kBusyTeams = 512;
+constexpr int64_t kBusyBlocks = 512;
 constexpr int64_t kLeastPart = 4096;
 /// Rows up to this length are processed by one thread each.
 constexpr int64_t kShortRow = 32;
@@ -65,9 +65,9 @@ struct FirstOfAll {
 /// A search in rows, and where the index is written.
 template <class R, class C>
 struct Seek {
-  RowSide in, out;
+  Rows in, out;
   /// Only elements equal to these values count; all count when there is no data.
-  RowSide wanted;
+  Rows wanted;
   int64_t parts, offset, none;
 
   /// The result for no elements: no element compares worse.
@@ -80,16 +80,16 @@ struct Seek {
     }
     return {last, kNowhere};
   }
-  WEFT_FN int64_t begin(int64_t part) const { return in.size * part / parts; }
+  WEFT_FN int64_t begin(int64_t part) const { return in.size() * part / parts; }
 
   /// Searches every `step`-th element of [first, last).
   WEFT_DEVICE Found<C> seek(int64_t row, int64_t first, int64_t last, int64_t step) const {
     Found<C> found = nothing();
     const int64_t start = in.at(row);
-    const bool any = wanted.data == nullptr;
-    const C value = any ? C(0) : load_element<C>(wanted.data, wanted.dtype, wanted.at(row));
+    const bool any = wanted.data() == nullptr;
+    const C value = any ? C(0) : value_of<C>(wanted, row);
     for (int64_t i = first; i < last; i += step) {
-      const C x = load_element<C>(in.data, in.dtype, start + i * in.stride);
+      const C x = load_element<C>(in.data(), in.dtype(), start + i * in.stride());
       if (any || x == value || (x != x && value != value)) {
         found = R::combine(found, Found<C>{x, i});
       }
@@ -98,7 +98,7 @@ struct Seek {
   }
   WEFT_DEVICE void store(int64_t row, const Found<C>& found) const {
     const int64_t index = found.index == kNowhere ? none : found.index + offset;
-    store_element(out.data, out.dtype, out.at(row), index);
+    set_value(out, row, index);
   }
 };
 
@@ -107,29 +107,29 @@ template <class R, class C>
 struct SeekByThread {
   Seek<R, C> seek;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t row = lane.index; row < seek.in.count; row += lane.count) {
-      seek.store(row, seek.seek(row, 0, seek.in.size, 1));
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t row = thread.index; row < seek.in.count(); row += thread.count) {
+      seek.store(row, seek.seek(row, 0, seek.in.size(), 1));
     }
   }
 };
 
 /// One thread block per row and part.
 template <class R, class C>
-struct SeekByTeam {
+struct SeekByBlock {
   Seek<R, C> seek;
   /// Results of parts; null when there is one part.
   Found<C>* partial;
 
-  template <class Team>
-  WEFT_DEVICE void operator()(const Team& team) const {
-    const int64_t row = team.team() / seek.parts, part = team.team() % seek.parts;
+  template <class ThreadBlock>
+  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    const int64_t row = block.index() / seek.parts, part = block.index() % seek.parts;
     const Found<C> mine =
-        seek.seek(row, seek.begin(part) + team.thread(), seek.begin(part + 1), team.threads());
-    const Found<C> found = team.template reduce<R>(mine);
-    if (team.thread() != 0) return;
+        seek.seek(row, seek.begin(part) + block.thread(), seek.begin(part + 1), block.threads());
+    const Found<C> found = block.template reduce<R>(mine);
+    if (block.thread() != 0) return;
     if (partial) {
-      partial[team.team()] = found;
+      partial[block.index()] = found;
     } else {
       seek.store(row, found);
     }
@@ -141,8 +141,8 @@ struct MergeFound {
   Seek<R, C> seek;
   const Found<C>* partial;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t row = lane.index; row < seek.in.count; row += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t row = thread.index; row < seek.in.count(); row += thread.count) {
       Found<C> found = partial[row * seek.parts];
       for (int64_t p = 1; p < seek.parts; ++p) {
         found = R::combine(found, partial[row * seek.parts + p]);
@@ -155,47 +155,46 @@ struct MergeFound {
 }  // namespace
 
 /// Whether to use one thread per row: neighbours are in other rows, or rows are short.
-static bool belongs_to_threads(const RowSide& in) {
-  if (in.size <= kShortRow) return true;
-  const int64_t last = in.others.ndim > 0 ? in.others.strides[0][in.others.ndim - 1] : 0;
-  return last == 1 && in.stride != 1 && in.count >= kBusyTeams * kSeekThreads / 8;
+static bool belongs_to_threads(const Rows& in) {
+  if (in.size() <= kShortRow) return true;
+  return in.side_by_side(0, 2) > 1 && in.count() >= kBusyBlocks * kSeekThreads / 8;
 }
 
 template <class R, class C>
 static void run_seek(Seek<R, C> seek, const Stream& stream, Device device) {
-  const int64_t rows = seek.in.count;
+  const int64_t rows = seek.in.count();
   if (rows == 0) return;
   if (belongs_to_threads(seek.in)) return launch(SeekByThread<R, C>{seek}, rows, stream);
   seek.parts =
-      std::clamp<int64_t>(seek.in.size / kLeastPart, 1, std::max<int64_t>(1, kBusyTeams / rows));
+      std::clamp<int64_t>(seek.in.size() / kLeastPart, 1, std::max<int64_t>(1, kBusyBlocks / rows));
   if (seek.parts == 1) {
-    return launch_teams<kSeekThreads>(SeekByTeam<R, C>{seek, nullptr}, rows, 0, stream);
+    return launch_blocks<kSeekThreads>(SeekByBlock<R, C>{seek, nullptr}, rows, 0, stream);
   }
   const auto count = static_cast<size_t>(rows * seek.parts);
   const Ref<Storage> memory = Storage::allocate(count * sizeof(Found<C>), device);
   auto* partial = static_cast<Found<C>*>(memory->data());
-  launch_teams<kSeekThreads>(SeekByTeam<R, C>{seek, partial}, rows * seek.parts, 0, stream);
+  launch_blocks<kSeekThreads>(SeekByBlock<R, C>{seek, partial}, rows * seek.parts, 0, stream);
   launch(MergeFound<R, C>{seek, partial}, rows, stream);
 }
 
 void arg_reduce(const Block& out, const Block& in, int dim, bool greatest, int64_t offset) {
-  const RowSide rows(in, dim), indices = RowSide::values(out, rows.count);
-  RowSide all = indices;
-  all.data = nullptr;
+  check_indices("arg_reduce", out);
+  const Rows rows(in, dim), indices = Rows::values("arg_reduce", out, rows);
   const Stream stream = current_stream(out.device);
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     if (greatest) {
-      run_seek(Seek<FirstGreatest, C>{rows, indices, all, 1, offset, -1}, stream, out.device);
+      run_seek(Seek<FirstGreatest, C>{rows, indices, {}, 1, offset, -1}, stream, out.device);
     } else {
-      run_seek(Seek<FirstLeast, C>{rows, indices, all, 1, offset, -1}, stream, out.device);
+      run_seek(Seek<FirstLeast, C>{rows, indices, {}, 1, offset, -1}, stream, out.device);
     }
   });
 }
 
 void index_of(const Block& out, const Block& in, const Block& value, int dim, int64_t offset) {
-  const RowSide rows(in, dim), indices = RowSide::values(out, rows.count);
-  const RowSide values = RowSide::values(value, rows.count);
+  check_indices("index_of", out);
+  const Rows rows(in, dim), indices = Rows::values("index_of", out, rows);
+  const Rows values = Rows::values("index_of", value, rows);
   const int64_t none = out.dtype == DType::i32 ? std::numeric_limits<int32_t>::max() : kNowhere;
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;

@@ -5,8 +5,6 @@
 #include <cmath>
 
 #include "src/base/numeric.h"
-#include "src/device/cuda/streams.h"
-#include "src/kernels/attention/cuda.h"
 #include "src/kernels/attention/tiles.h"
 #include "weft/error.h"
 
@@ -15,6 +13,39 @@
 #endif
 
 namespace weft {
+
+static std::optional<DType> products_asked_for;
+
+void multiply_attention_in(std::optional<DType> dtype) { products_asked_for = dtype; }
+
+static bool multiplies_in_bf16(DType dtype) {
+  if (dtype != DType::bf16) return false;
+  if (products_asked_for) return *products_asked_for == DType::bf16;
+#ifdef WEFT_WITH_ONEDNN
+  return has_bf16_instructions();
+#else
+  return false;
+#endif
+}
+
+namespace host {
+
+void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
+            const Block& out, const Block& lse) {
+  if (has_few_queries(sizes, q, k)) return attend_few(sizes, q, k, v, out, lse);
+  if (q.dtype == DType::f64) return attend_as<double>(sizes, q, k, v, out, lse);
+  if (multiplies_in_bf16(q.dtype)) return attend_as<float, bfloat16>(sizes, q, k, v, out, lse);
+  attend_as<float>(sizes, q, k, v, out, lse);
+}
+
+void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
+  const DType dtype = x.q.dtype;
+  if (dtype == DType::f64) return attend_backward_as<double>(sizes, x);
+  if (multiplies_in_bf16(dtype)) return attend_backward_as<float, bfloat16>(sizes, x);
+  attend_backward_as<float>(sizes, x);
+}
+
+}  // namespace host
 
 static void check_operand(const char* name, const Block& x, const Shape& shape, DType dtype) {
   if (x.shape != shape) fail("attention: ", name, " is ", x.shape, ", expected ", shape);
@@ -64,20 +95,6 @@ static AttentionSizes checked_sizes(const Block& q, const Block& k, const Block&
   return sizes;
 }
 
-static std::optional<DType> products_asked_for;
-
-void multiply_attention_in(std::optional<DType> dtype) { products_asked_for = dtype; }
-
-static bool multiplies_in_bf16(DType dtype) {
-  if (dtype != DType::bf16) return false;
-  if (products_asked_for) return *products_asked_for == DType::bf16;
-#ifdef WEFT_WITH_ONEDNN
-  return has_bf16_instructions();
-#else
-  return false;
-#endif
-}
-
 void attention(const Block& q, const Block& k, const Block& v, const AttentionOptions& options,
                const Block& out, const Block& lse) {
   const AttentionSizes sizes = checked_sizes(q, k, v, out, options);
@@ -85,11 +102,7 @@ void attention(const Block& q, const Block& k, const Block& v, const AttentionOp
     check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, lse_dtype(q.dtype));
   }
   if (out.numel() == 0) return;
-  if (cuda::kWithCuda && cuda::on_cuda(q)) return cuda::attend(sizes, q, k, v, out, lse);
-  if (has_few_queries(sizes, q, k)) return attend_few(sizes, q, k, v, out, lse);
-  if (q.dtype == DType::f64) return attend<double>(sizes, q, k, v, out, lse);
-  if (multiplies_in_bf16(q.dtype)) return attend<float, bfloat16>(sizes, q, k, v, out, lse);
-  attend<float>(sizes, q, k, v, out, lse);
+  attend(sizes, q, k, v, out, lse);
 }
 
 void attention_backward(const Block& q, const Block& k, const Block& v, const Block& out,
@@ -102,11 +115,7 @@ void attention_backward(const Block& q, const Block& k, const Block& v, const Bl
   check_operand("dk", dk, k.shape, q.dtype);
   check_operand("dv", dv, v.shape, q.dtype);
   if (k.numel() == 0 && q.numel() == 0) return;
-  const AttentionGradients all{q, k, v, out, lse, dout, dq, dk, dv};
-  if (cuda::kWithCuda && cuda::on_cuda(q)) return cuda::attend_backward(sizes, all);
-  if (q.dtype == DType::f64) return attend_backward<double>(sizes, all);
-  if (multiplies_in_bf16(q.dtype)) return attend_backward<float, bfloat16>(sizes, all);
-  attend_backward<float>(sizes, all);
+  attend_backward(sizes, {q, k, v, out, lse, dout, dq, dk, dv});
 }
 
 }  // namespace weft

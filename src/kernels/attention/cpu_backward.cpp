@@ -152,7 +152,7 @@ static void store_key_gradient(const AttentionSizes& sizes, T* from, double fact
 }
 
 template <class T, class E>
-void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
+void attend_backward_as(const AttentionSizes& sizes, const AttentionGradients& x) {
   const int threads = usable_threads();
   Carver measure;
   BackwardMemory<T, E>(sizes, measure);
@@ -178,8 +178,8 @@ void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
   });
 }
 
-template void attend_backward<float>(const AttentionSizes&, const AttentionGradients&);
-template void attend_backward<float, bfloat16>(const AttentionSizes&, const AttentionGradients&);
-template void attend_backward<double>(const AttentionSizes&, const AttentionGradients&);
+template void attend_backward_as<float>(const AttentionSizes&, const AttentionGradients&);
+template void attend_backward_as<float, bfloat16>(const AttentionSizes&, const AttentionGradients&);
+template void attend_backward_as<double>(const AttentionSizes&, const AttentionGradients&);
 
 }  // namespace weft

@@ -154,8 +154,8 @@ static void attend_block(const AttentionSizes& sizes, const Block& q, const Bloc
 }
 
 template <class T, class E>
-void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
-            const Block& out, const Block& lse) {
+void attend_as(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
+               const Block& out, const Block& lse) {
   const int threads = usable_threads();
   const int64_t heads = sizes.batch * sizes.kv_heads;
   // When there are few heads, each one's blocks are distributed over several tasks with their own
@@ -179,11 +179,11 @@ void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const B
   });
 }
 
-template void attend<float>(const AttentionSizes&, const Block&, const Block&, const Block&,
-                            const Block&, const Block&);
-template void attend<float, bfloat16>(const AttentionSizes&, const Block&, const Block&,
-                                      const Block&, const Block&, const Block&);
-template void attend<double>(const AttentionSizes&, const Block&, const Block&, const Block&,
-                             const Block&, const Block&);
+template void attend_as<float>(const AttentionSizes&, const Block&, const Block&, const Block&,
+                               const Block&, const Block&);
+template void attend_as<float, bfloat16>(const AttentionSizes&, const Block&, const Block&,
+                                         const Block&, const Block&, const Block&);
+template void attend_as<double>(const AttentionSizes&, const Block&, const Block&, const Block&,
+                                const Block&, const Block&);
 
 }  // namespace weft

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/attention/cuda.h"
 
 #include "src/device/cuda/streams.h"
 #include "src/kernels/attention/cuda_tiles.h"
@@ -43,13 +42,8 @@ struct BackwardSides {
   }
 };
 
-/// Consecutive queries or keys of one head.
-struct Strip {
-  int64_t batch, head, first, count;
-};
-
 /// Returns how many keys from `first_key` on are visible to query `i` of a strip.
-WEFT_FN inline int64_t keys_after(const AttentionCall& call, const Strip& queries, int i,
+WEFT_FN inline int64_t keys_after(const AttentionSizes& call, const Strip& queries, int i,
                                   int64_t first_key) {
   return i < queries.count ? call.seen(queries.first + i) - first_key : 0;
 }
@@ -79,58 +73,52 @@ struct QueryGradients {
   using Memory = BackwardMemory<C, Tiles>;
   static constexpr int kTile = Tiles::kTile;
 
-  AttentionCall call;
+  AttentionSizes call;
   BackwardSides<C> x;
   int64_t tiles;
 
-  WEFT_DEVICE Strip place(int64_t team) const {
-    const int64_t heads = call.batch * call.heads, tile = tiles - 1 - team / heads;
-    const int64_t first = tile * kTile, left = call.queries - first;
-    return {team % heads / call.heads, team % call.heads, first, left < kTile ? left : kTile};
-  }
-
-  template <class Team>
-  WEFT_DEVICE void operator()(const Team& team) const {
-    const Memory m(team.template shared<C>());
+  template <class ThreadBlock>
+  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    const Memory m(block.template shared<C>());
     C *queries = m.first, *dout = m.second, *keys = m.third, *values = m.fourth;
-    const Strip mine = place(team.team());
+    const Strip mine = query_strip(call, tiles, kTile, block.index());
     const int64_t kv_head = mine.head / call.group, seen = call.seen(mine.first + mine.count - 1);
     const int width = static_cast<int>(call.width);
     const C scale = static_cast<C>(call.scale);
-    Tiles::load(team, queries, x.q, mine.batch, mine.head, mine.first, mine.count, width, scale);
-    Tiles::load(team, dout, x.dout, mine.batch, mine.head, mine.first, mine.count, width);
-    Tiles::load(team, values, x.out, mine.batch, mine.head, mine.first, mine.count, width);
-    find_deltas(team, m, mine);
+    Tiles::load(block, queries, x.q, mine.batch, mine.head, mine.first, mine.count, width, scale);
+    Tiles::load(block, dout, x.dout, mine.batch, mine.head, mine.first, mine.count, width);
+    Tiles::load(block, values, x.out, mine.batch, mine.head, mine.first, mine.count, width);
+    find_deltas(block, m, mine);
     typename Tiles::Result sums[kOwned] = {};
     for (int64_t first = 0; first < seen; first += kTile) {
       const int64_t count = seen - first < kTile ? seen - first : kTile;
-      Tiles::load(team, keys, x.k, mine.batch, kv_head, first, count, width);
-      Tiles::load(team, values, x.v, mine.batch, kv_head, first, count, width);
-      team.meet();
+      Tiles::load(block, keys, x.k, mine.batch, kv_head, first, count, width);
+      Tiles::load(block, values, x.v, mine.batch, kv_head, first, count, width);
+      block.sync();
       for (int o = 0; o < kOwned; ++o) {
-        const int owner = team.thread() + o * kAttentionThreads;
+        const int owner = block.thread() + o * kAttentionThreads;
         auto scores = Tiles::multiply_rows(owner, queries, keys);
         const auto products = Tiles::multiply_rows(owner, dout, values);
         differentiate(owner, m, mine, first, scores, products);
         Tiles::put(owner, m.scores, scores);
       }
-      team.meet();
+      block.sync();
       for (int o = 0; o < kOwned; ++o) {
-        Tiles::add_product(team.thread() + o * kAttentionThreads, m.scores, keys, sums[o]);
+        Tiles::add_product(block.thread() + o * kAttentionThreads, m.scores, keys, sums[o]);
       }
-      team.meet();
+      block.sync();
     }
     for (int o = 0; o < kOwned; ++o) {
-      Tiles::store(team.thread() + o * kAttentionThreads, x.dq, mine.batch, mine.head, mine.first,
+      Tiles::store(block.thread() + o * kAttentionThreads, x.dq, mine.batch, mine.head, mine.first,
                    mine.count, width, sums[o], scale);
     }
   }
 
   /// Computes deltas from dout and from out, which occupies the memory that values use later.
-  template <class Team>
-  WEFT_DEVICE void find_deltas(const Team& team, const Memory& m, const Strip& mine) const {
-    team.meet();
-    for (int row = team.thread(); row < mine.count; row += team.threads()) {
+  template <class ThreadBlock>
+  WEFT_DEVICE void find_deltas(const ThreadBlock& block, const Memory& m, const Strip& mine) const {
+    block.sync();
+    for (int row = block.thread(); row < mine.count; row += block.threads()) {
       const C *dout = m.second + row * Tiles::kRow, *out = m.fourth + row * Tiles::kRow;
       C sum = C(0);
       for (int column = 0; column < kWidth; ++column) sum += dout[column] * out[column];
@@ -139,7 +127,7 @@ struct QueryGradients {
       m.lse[row] = x.lse_of(mine.batch, mine.head, query);
       x.delta[(mine.batch * call.heads + mine.head) * call.queries + query] = sum;
     }
-    team.meet();
+    block.sync();
   }
 
   /// Replaces an owner's scores by their gradients.
@@ -168,37 +156,38 @@ struct KeyGradients {
   using Memory = BackwardMemory<C, Tiles>;
   static constexpr int kTile = Tiles::kTile;
 
-  AttentionCall call;
+  AttentionSizes call;
   BackwardSides<C> x;
 
-  WEFT_DEVICE Strip place(int64_t team) const {
-    const int64_t heads = call.batch * call.kv_heads, first = team / heads * kTile;
+  WEFT_DEVICE Strip place(int64_t block) const {
+    const int64_t heads = call.batch * call.kv_heads, first = block / heads * kTile;
     const int64_t left = call.keys - first;
-    return {team % heads / call.kv_heads, team % call.kv_heads, first, left < kTile ? left : kTile};
+    return {block % heads / call.kv_heads, block % call.kv_heads, first,
+            left < kTile ? left : kTile};
   }
 
   struct Sums {
     typename Tiles::Result keys[kOwned], values[kOwned];
   };
 
-  template <class Team>
-  WEFT_DEVICE void operator()(const Team& team) const {
-    const Memory m(team.template shared<C>());
-    const Strip mine = place(team.team());
+  template <class ThreadBlock>
+  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    const Memory m(block.template shared<C>());
+    const Strip mine = place(block.index());
     const int width = static_cast<int>(call.width);
-    Tiles::load(team, m.first, x.k, mine.batch, mine.head, mine.first, mine.count, width);
-    Tiles::load(team, m.second, x.v, mine.batch, mine.head, mine.first, mine.count, width);
+    Tiles::load(block, m.first, x.k, mine.batch, mine.head, mine.first, mine.count, width);
+    Tiles::load(block, m.second, x.v, mine.batch, mine.head, mine.first, mine.count, width);
     Sums sums = {};
     for (int64_t g = 0; g < call.group; ++g) {
       const int64_t head = mine.head * call.group + g;
       for (int64_t first = call.first_query(mine.first) / kTile * kTile; first < call.queries;
            first += kTile) {
         const int64_t left = call.queries - first;
-        add(team, m, mine, {mine.batch, head, first, left < kTile ? left : kTile}, sums);
+        add(block, m, mine, {mine.batch, head, first, left < kTile ? left : kTile}, sums);
       }
     }
     for (int o = 0; o < kOwned; ++o) {
-      const int owner = team.thread() + o * kAttentionThreads;
+      const int owner = block.thread() + o * kAttentionThreads;
       Tiles::store(owner, x.dk, mine.batch, mine.head, mine.first, mine.count, width, sums.keys[o],
                    C(1));
       Tiles::store(owner, x.dv, mine.batch, mine.head, mine.first, mine.count, width,
@@ -207,44 +196,45 @@ struct KeyGradients {
   }
 
   /// Adds the contribution of the queries of a strip.
-  template <class Team>
-  WEFT_DEVICE void add(const Team& team, const Memory& m, const Strip& mine, const Strip& theirs,
-                       Sums& sums) const {
+  template <class ThreadBlock>
+  WEFT_DEVICE void add(const ThreadBlock& block, const Memory& m, const Strip& mine,
+                       const Strip& theirs, Sums& sums) const {
     C *keys = m.first, *values = m.second, *queries = m.third, *dout = m.fourth;
-    load_queries(team, m, theirs);
-    team.meet();
+    load_queries(block, m, theirs);
+    block.sync();
     typename Tiles::Scores gradients[kOwned];
     for (int o = 0; o < kOwned; ++o) {
-      const int owner = team.thread() + o * kAttentionThreads;
+      const int owner = block.thread() + o * kAttentionThreads;
       auto scores = Tiles::multiply_rows(owner, keys, queries);
       gradients[o] = Tiles::multiply_rows(owner, values, dout);
       differentiate(owner, m, mine, theirs, scores, gradients[o]);
       Tiles::put(owner, m.scores, scores);
     }
-    team.meet();
+    block.sync();
     for (int o = 0; o < kOwned; ++o) {
-      Tiles::add_product(team.thread() + o * kAttentionThreads, m.scores, dout, sums.values[o]);
+      Tiles::add_product(block.thread() + o * kAttentionThreads, m.scores, dout, sums.values[o]);
     }
-    team.meet();
+    block.sync();
     for (int o = 0; o < kOwned; ++o) {
-      Tiles::put(team.thread() + o * kAttentionThreads, m.scores, gradients[o]);
+      Tiles::put(block.thread() + o * kAttentionThreads, m.scores, gradients[o]);
     }
-    team.meet();
+    block.sync();
     for (int o = 0; o < kOwned; ++o) {
-      Tiles::add_product(team.thread() + o * kAttentionThreads, m.scores, queries, sums.keys[o]);
+      Tiles::add_product(block.thread() + o * kAttentionThreads, m.scores, queries, sums.keys[o]);
     }
-    team.meet();
+    block.sync();
   }
 
-  template <class Team>
-  WEFT_DEVICE void load_queries(const Team& team, const Memory& m, const Strip& theirs) const {
+  template <class ThreadBlock>
+  WEFT_DEVICE void load_queries(const ThreadBlock& block, const Memory& m,
+                                const Strip& theirs) const {
     const int width = static_cast<int>(call.width);
-    Tiles::load(team, m.third, x.q, theirs.batch, theirs.head, theirs.first, theirs.count, width,
+    Tiles::load(block, m.third, x.q, theirs.batch, theirs.head, theirs.first, theirs.count, width,
                 static_cast<C>(call.scale));
-    Tiles::load(team, m.fourth, x.dout, theirs.batch, theirs.head, theirs.first, theirs.count,
+    Tiles::load(block, m.fourth, x.dout, theirs.batch, theirs.head, theirs.first, theirs.count,
                 width);
     const int64_t row = (theirs.batch * call.heads + theirs.head) * call.queries + theirs.first;
-    for (int i = team.thread(); i < theirs.count; i += team.threads()) {
+    for (int i = block.thread(); i < theirs.count; i += block.threads()) {
       m.lse[i] = x.lse_of(theirs.batch, theirs.head, theirs.first + i);
       m.delta[i] = x.delta[row + i];
     }
@@ -282,13 +272,12 @@ static void differentiate_in(const AttentionSizes& sizes, const AttentionGradien
     constexpr int kTile = OfQueries::kTile;
     const int64_t query_tiles = (sizes.queries + kTile - 1) / kTile;
     const int64_t key_tiles = (sizes.keys + kTile - 1) / kTile;
-    const AttentionCall call(sizes);
-    launch_teams<kAttentionThreads>(OfQueries{call, sides, query_tiles},
-                                    query_tiles * sizes.batch * sizes.heads,
-                                    OfQueries::Memory::kBytes, stream);
-    launch_teams<kAttentionThreads>(KeyGradients<C, kWidth>{call, sides},
-                                    key_tiles * sizes.batch * sizes.kv_heads,
-                                    OfQueries::Memory::kBytes, stream);
+    launch_blocks<kAttentionThreads>(OfQueries{sizes, sides, query_tiles},
+                                     query_tiles * sizes.batch * sizes.heads,
+                                     OfQueries::Memory::kBytes, stream);
+    launch_blocks<kAttentionThreads>(KeyGradients<C, kWidth>{sizes, sides},
+                                     key_tiles * sizes.batch * sizes.kv_heads,
+                                     OfQueries::Memory::kBytes, stream);
   });
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
-#include "src/kernels/attention/cuda.h"
-
 #include "src/device/cuda/streams.h"
 #include "src/kernels/attention/cuda_tiles.h"
 #include "src/kernels/attention/cudnn.h"
@@ -36,7 +34,7 @@ struct AttendTile {
   /// Threads per row of scores, each of which handles every kParts-th score.
   static constexpr int kParts = 4;
 
-  AttentionCall call;
+  AttentionSizes call;
   AttentionSide q, k, v, out;
   LseSide<C> lse;
   int64_t tiles;
@@ -58,70 +56,61 @@ struct AttendTile {
     }
   };
 
-  /// The rows and the head of a thread block. Tiles with many keys come first.
-  struct Place {
-    int64_t batch, head, first, count;
-  };
-  WEFT_DEVICE Place place(int64_t team) const {
-    const int64_t heads = call.batch * call.heads, tile = tiles - 1 - team / heads;
-    const int64_t first = tile * kTile, left = call.queries - first;
-    return {team % heads / call.heads, team % call.heads, first, left < kTile ? left : kTile};
-  }
-
-  template <class Team>
-  WEFT_DEVICE void operator()(const Team& team) const {
-    const Memory m(team.template shared<C>());
-    const Place at = place(team.team());
+  template <class ThreadBlock>
+  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    const Memory m(block.template shared<C>());
+    const Strip at = query_strip(call, tiles, kTile, block.index());
     const int64_t kv_head = at.head / call.group, seen = call.seen(at.first + at.count - 1);
     const int width = static_cast<int>(call.width);
-    Tiles::load(team, m.queries, q, at.batch, at.head, at.first, at.count, width,
+    Tiles::load(block, m.queries, q, at.batch, at.head, at.first, at.count, width,
                 static_cast<C>(call.scale));
-    begin_rows(team, m);
+    begin_rows(block, m);
     typename Tiles::Result sums[kOwned] = {};
     for (int64_t first = 0; first < seen; first += kTile) {
       const int64_t count = seen - first < kTile ? seen - first : kTile;
-      Tiles::load(team, m.keys, k, at.batch, kv_head, first, count, width);
-      team.meet();
+      Tiles::load(block, m.keys, k, at.batch, kv_head, first, count, width);
+      block.sync();
       for (int o = 0; o < kOwned; ++o) {
-        const int owner = team.thread() + o * kAttentionThreads;
+        const int owner = block.thread() + o * kAttentionThreads;
         Tiles::put(owner, m.scores, Tiles::multiply_rows(owner, m.queries, m.keys));
       }
-      team.meet();
-      Tiles::load(team, m.keys, v, at.batch, kv_head, first, count, width);
-      soften(team, m, at, first);
+      block.sync();
+      Tiles::load(block, m.keys, v, at.batch, kv_head, first, count, width);
+      soften(block, m, at, first);
       for (int o = 0; o < kOwned; ++o) {
-        const int owner = team.thread() + o * kAttentionThreads;
+        const int owner = block.thread() + o * kAttentionThreads;
         shrink(owner, m.factor, sums[o]);
         Tiles::add_product(owner, m.scores, m.keys, sums[o]);
       }
-      team.meet();
+      block.sync();
     }
-    end_rows(team, m, at);
+    end_rows(block, m, at);
     for (int o = 0; o < kOwned; ++o) {
-      Tiles::store(team.thread() + o * kAttentionThreads, out, at.batch, at.head, at.first,
+      Tiles::store(block.thread() + o * kAttentionThreads, out, at.batch, at.head, at.first,
                    at.count, width, sums[o], C(1), m.factor);
     }
   }
 
-  template <class Team>
-  WEFT_DEVICE static void begin_rows(const Team& team, const Memory& m) {
-    for (int i = team.thread(); i < kParts * kTile; i += team.threads()) m.total[i] = C(0);
-    for (int row = team.thread(); row < kTile; row += team.threads()) {
+  template <class ThreadBlock>
+  WEFT_DEVICE static void begin_rows(const ThreadBlock& block, const Memory& m) {
+    for (int i = block.thread(); i < kParts * kTile; i += block.threads()) m.total[i] = C(0);
+    for (int row = block.thread(); row < kTile; row += block.threads()) {
       m.max[row] = -std::numeric_limits<C>::infinity();
     }
   }
 
   /// Returns the number of the tile's keys that a row sees.
-  WEFT_DEVICE int visible(const Place& at, int row, int64_t first) const {
+  WEFT_DEVICE int visible(const Strip& at, int row, int64_t first) const {
     if (row >= at.count) return 0;
     const int64_t seen = call.seen(at.first + row) - first;
     return static_cast<int>(seen < 0 ? 0 : seen < kTile ? seen : kTile);
   }
 
   /// Replaces scores by exp(score - maximum), and by zero where a row does not see a key.
-  template <class Team>
-  WEFT_DEVICE void soften(const Team& team, const Memory& m, const Place& at, int64_t first) const {
-    for (int i = team.thread(); i < kParts * kTile; i += team.threads()) {
+  template <class ThreadBlock>
+  WEFT_DEVICE void soften(const ThreadBlock& block, const Memory& m, const Strip& at,
+                          int64_t first) const {
+    for (int i = block.thread(); i < kParts * kTile; i += block.threads()) {
       const int row = i / kParts, part = i % kParts, keys = visible(at, row, first);
       const C* scores = m.scores + row * Tiles::kScoreRow;
       C most = -std::numeric_limits<C>::infinity();
@@ -130,8 +119,8 @@ struct AttendTile {
       }
       m.most[i] = most;
     }
-    team.meet();
-    for (int row = team.thread(); row < kTile; row += team.threads()) {
+    block.sync();
+    for (int row = block.thread(); row < kTile; row += block.threads()) {
       const C before = m.max[row];
       C max = before;
       for (int part = 0; part < kParts; ++part) {
@@ -141,8 +130,8 @@ struct AttendTile {
       m.max[row] = max;
       m.factor[row] = before == max ? C(1) : exp(before - max);
     }
-    team.meet();
-    for (int i = team.thread(); i < kParts * kTile; i += team.threads()) {
+    block.sync();
+    for (int i = block.thread(); i < kParts * kTile; i += block.threads()) {
       const int row = i / kParts, part = i % kParts, keys = visible(at, row, first);
       C* scores = m.scores + row * Tiles::kScoreRow;
       const C max = m.max[row];
@@ -154,7 +143,7 @@ struct AttendTile {
       }
       m.total[i] = total;
     }
-    team.meet();
+    block.sync();
   }
 
   WEFT_DEVICE static void shrink(int owner, const C* factors, typename Tiles::Result& sums) {
@@ -167,17 +156,17 @@ struct AttendTile {
   }
 
   /// Writes the logsumexp of each row, and to `factor` the scale of its sums.
-  template <class Team>
-  WEFT_DEVICE void end_rows(const Team& team, const Memory& m, const Place& at) const {
-    team.meet();
-    for (int row = team.thread(); row < at.count; row += team.threads()) {
+  template <class ThreadBlock>
+  WEFT_DEVICE void end_rows(const ThreadBlock& block, const Memory& m, const Strip& at) const {
+    block.sync();
+    for (int row = block.thread(); row < at.count; row += block.threads()) {
       C total = C(0);
       for (int part = 0; part < kParts; ++part) total += m.total[row * kParts + part];
       m.factor[row] = total > 0 ? 1 / total : total;
       // -inf when the row sees no key.
       lse.store(at.batch, at.head, at.first + row, m.max[row] + log(total));
     }
-    team.meet();
+    block.sync();
   }
 };
 
@@ -190,15 +179,15 @@ static void attend_in(const AttentionSizes& sizes, const Block& q, const Block& 
   with_attention_tiles<C>(sizes.width, [&]<int kWidth>(AttentionTiles<C, kWidth>) {
     using Kernel = AttendTile<C, kWidth>;
     const int64_t tiles = (sizes.queries + Kernel::kTile - 1) / Kernel::kTile;
-    const Kernel kernel{AttentionCall(sizes),
+    const Kernel kernel{sizes,
                         AttentionSide(q),
                         AttentionSide(k),
                         AttentionSide(v),
                         AttentionSide(out),
                         LseSide<C>(lse),
                         tiles};
-    launch_teams<kAttentionThreads>(kernel, tiles * sizes.batch * sizes.heads,
-                                    Kernel::Memory::kBytes, stream);
+    launch_blocks<kAttentionThreads>(kernel, tiles * sizes.batch * sizes.heads,
+                                     Kernel::Memory::kBytes, stream);
   });
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/attention/tiles.h"
+#include "src/kernels/attention/cuda_call.h"
 #include "src/kernels/math/math.h"
 
 namespace weft::cuda {
@@ -14,59 +13,6 @@ namespace weft::cuda {
 // holds the same rows, and columns 4 x .. 4 x + 3 of every 4 * kSide. On a GPU a thread is one
 // owner; on the emulated device, which has few threads and smaller tiles, each thread is two.
 
-/// The sizes and options of one call.
-struct AttentionCall {
-  int64_t batch, heads, kv_heads, group, queries, keys, width;
-  double scale;
-  bool causal;
-  int64_t offset;
-
-  explicit AttentionCall(const AttentionSizes& s)
-      : batch(s.batch),
-        heads(s.heads),
-        kv_heads(s.kv_heads),
-        group(s.group),
-        queries(s.queries),
-        keys(s.keys),
-        width(s.width),
-        scale(s.scale),
-        causal(s.causal),
-        offset(s.offset) {}
-
-  /// Returns how many keys a query sees.
-  WEFT_FN int64_t seen(int64_t query) const {
-    if (!causal) return keys;
-    const int64_t count = offset + query + 1;
-    return count < 0 ? 0 : count < keys ? count : keys;
-  }
-  /// Returns the first query that sees a key.
-  WEFT_FN int64_t first_query(int64_t key) const {
-    return causal && key > offset ? key - offset : 0;
-  }
-};
-
-/// [batch, heads, sequence, width], any strides, but dense along the last dim.
-struct AttentionSide {
-  void* data;
-  DType dtype;
-  int64_t batch, head, row;
-  /// Whether elements can be read four at a time, starting at every fourth.
-  bool by_four;
-
-  explicit AttentionSide(const Block& block)
-      : data(block.data),
-        dtype(block.dtype),
-        batch(block.strides[0]),
-        head(block.strides[1]),
-        row(block.strides[2]) {
-    const bool even = batch % 4 == 0 && head % 4 == 0 && row % 4 == 0 && block.shape[3] % 4 == 0;
-    by_four = even && reinterpret_cast<uintptr_t>(data) % 16 == 0;
-  }
-  WEFT_FN int64_t at(int64_t b, int64_t h, int64_t r) const {
-    return b * batch + h * head + r * row;
-  }
-};
-
 inline namespace WEFT_COMPILER {
 
 #ifdef __CUDACC__
@@ -76,55 +22,11 @@ inline constexpr int kAttentionThreads = 256, kSide = 16;
 inline constexpr int kWidths[] = {64, 128, 256};
 #else
 #define WEFT_UNROLL
-inline constexpr int kAttentionThreads = kEmulatedThreads, kSide = 4;
+inline constexpr int kAttentionThreads = kEmulatedBlockThreads, kSide = 4;
 inline constexpr int kWidths[] = {16, 64, 256};
 #endif
 inline constexpr int kOwners = kSide * kSide;
 inline constexpr int kOwned = kOwners / kAttentionThreads;
-
-template <class T>
-struct alignas(16) Four {
-  T element[4];
-};
-
-template <class C, class T>
-WEFT_FN Four<C> load_four_of(const void* data, int64_t i) {
-  struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Packed {
-    T element[4];
-  };
-  const Packed packed = *reinterpret_cast<const Packed*>(static_cast<const T*>(data) + i);
-  Four<C> four;
-  for (int j = 0; j < 4; ++j) four.element[j] = static_cast<C>(packed.element[j]);
-  return four;
-}
-
-/// Loads elements i .. i + 3 of floating `data`, aligned.
-template <class C>
-WEFT_FN Four<C> load_four(const void* data, DType dtype, int64_t i) {
-  if constexpr (std::is_same_v<C, double>) {
-    return load_four_of<C, double>(data, i);
-  } else {
-    if (dtype == DType::f32) return load_four_of<C, float>(data, i);
-    if (dtype == DType::bf16) return load_four_of<C, bfloat16>(data, i);
-    return load_four_of<C, float16>(data, i);
-  }
-}
-
-/// Stores an element of type C, or of a half dtype when C is float.
-template <class C>
-WEFT_FN void store_result(void* data, DType dtype, int64_t i, C value) {
-  if constexpr (std::is_same_v<C, double>) {
-    static_cast<double*>(data)[i] = value;
-  } else {
-    if (dtype == DType::f32) {
-      static_cast<float*>(data)[i] = value;
-    } else if (dtype == DType::bf16) {
-      static_cast<bfloat16*>(data)[i] = bfloat16(value);
-    } else {
-      static_cast<float16*>(data)[i] = float16(value);
-    }
-  }
-}
 
 /// Products of tiles in C, with operands of up to kWidth columns. Shared memory holds three or four
 /// operands and the scores.
@@ -151,13 +53,13 @@ struct AttentionTiles {
   }
 
   /// Loads `count` rows of a head from `first` on, times `factor`, followed by rows of zeros.
-  template <class Team>
-  WEFT_DEVICE static void load(const Team& team, C* to, const AttentionSide& side, int64_t batch,
-                               int64_t head, int64_t first, int64_t count, int width,
+  template <class ThreadBlock>
+  WEFT_DEVICE static void load(const ThreadBlock& block, C* to, const AttentionSide& side,
+                               int64_t batch, int64_t head, int64_t first, int64_t count, int width,
                                C factor = C(1)) {
     constexpr int kRowFours = kWidth / 4;
     const int64_t start = side.at(batch, head, first);
-    for (int i = team.thread(); i < kTile * kRowFours; i += team.threads()) {
+    for (int i = block.thread(); i < kTile * kRowFours; i += block.threads()) {
       const int row = i / kRowFours, column = i % kRowFours * 4;
       Four<C> values = {};
       const int64_t at = start + row * side.row + column;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/kernels/attention/tiles.h"
+#include "src/kernels/attention/call.h"
 
 namespace weft::cuda {
 

@@ -1,58 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
 #include <type_traits>
 
-#include "src/kernels/attention/attention.h"
+#include "src/kernels/attention/call.h"
 #include "src/kernels/matmul/product.h"
 
 namespace weft {
-
-/// Keys per tile of scores, and the multiple to which their number is rounded up, so that all
-/// sequence lengths share a few product shapes.
-inline constexpr int64_t kTileKeys = 512;
-inline constexpr int64_t kKeyStep = 64;
-
-constexpr int64_t whole_steps(int64_t keys) { return (keys + kKeyStep - 1) / kKeyStep * kKeyStep; }
-
-/// Consecutive queries of all heads that share a key head: row g * count + i is query first + i of
-/// the group's head g.
-struct QueryBlock {
-  int64_t first, count, rows;
-  /// Keys that the last query sees, the maximum over the block.
-  int64_t seen;
-};
-
-/// The sizes and options of one call.
-struct AttentionSizes {
-  int64_t batch, heads, kv_heads, group, queries, keys, width;
-  double scale;
-  bool causal;
-  int64_t offset;
-  /// Queries in a block.
-  int64_t block_queries;
-
-  int64_t blocks() const { return (queries + block_queries - 1) / block_queries; }
-  int64_t block_rows() const { return group * block_queries; }
-  /// Returns how many keys a query sees.
-  int64_t seen(int64_t query) const {
-    return causal ? std::clamp<int64_t>(offset + query + 1, 0, keys) : keys;
-  }
-  /// The number of keys that any query sees, rounded up to whole steps.
-  int64_t packed_keys() const { return queries == 0 ? 0 : whole_steps(seen(queries - 1)); }
-  QueryBlock block(int64_t index) const {
-    const int64_t first = index * block_queries;
-    const int64_t count = std::min(block_queries, queries - first);
-    return {first, count, group * count, seen(first + count - 1)};
-  }
-  /// The first query of `block` that sees key `key`, relative to the block; count if there is none.
-  int64_t first_query(const QueryBlock& block, int64_t key) const {
-    if (key >= keys) return block.count;
-    return causal ? std::clamp<int64_t>(key - offset - block.first, 0, block.count) : 0;
-  }
-};
 
 /// Calls f(first, count) for each tile of the first `seen` keys, rounded up to whole steps.
 template <class F>
@@ -188,8 +142,8 @@ void for_seeing_rows(const AttentionSizes& sizes, const QueryBlock& block, int64
 /// The computations of attention.h in T: float for f32, bf16 and f16, double for f64. Products have
 /// operands of type E.
 template <class T, class E = T>
-void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
-            const Block& out, const Block& lse);
+void attend_as(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
+               const Block& out, const Block& lse);
 
 /// Whether so few queries share each key head that reading the keys dominates the time.
 bool has_few_queries(const AttentionSizes& sizes, const Block& q, const Block& k);
@@ -198,12 +152,7 @@ bool has_few_queries(const AttentionSizes& sizes, const Block& q, const Block& k
 void attend_few(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
                 const Block& out, const Block& lse);
 
-/// Operands and results of the backward.
-struct AttentionGradients {
-  const Block &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
-};
-
 template <class T, class E = T>
-void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x);
+void attend_backward_as(const AttentionSizes& sizes, const AttentionGradients& x);
 
 }  // namespace weft

@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "weft/block.h"
+#include "src/kernels/kernel.h"
 
 namespace weft {
 
 /// out = in, converted to out's dtype. `in` broadcasts to out's shape; any strides. Conversion to
 /// integers truncates; conversion to bool is "is not zero". The memory of the two must not overlap.
-void copy(const Block& out, const Block& in);
+/// On one GPU, or from one GPU to another, the copy is queued on the current stream of out's
+/// device. From or to the host it is complete, as seen by the host, on return.
+WEFT_KERNEL(void, copy, (const Block& out, const Block& in), (out, in))
+
+namespace cuda {
+/// The same between a GPU and dense pinned host memory, which is read or written when the GPU's
+/// current stream reaches the copy. The GPU converts dtypes.
+void transfer(const Block& out, const Block& in);
+}  // namespace cuda
 
 /// Sets every element to `value`.
-void fill(const Block& out, double value);
+WEFT_KERNEL(void, fill, (const Block& out, double value), (out, value))
 
 /// out[..., i, ...] = start + step * i, with i the index along `dim`; integers are computed in i64.
-void fill_range(const Block& out, int dim, double start, double step);
+WEFT_KERNEL(void, fill_range, (const Block& out, int dim, double start, double step),
+            (out, dim, start, step))
 
 /// out += factor * in; `in` broadcasts to out's shape. The halves are added in f32.
 void accumulate(const Block& out, const Block& in, double factor = 1);

@@ -5,39 +5,10 @@
 #include <vector>
 
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
-#include "src/kernels/copy/cuda.h"
 #include "src/kernels/iteration/iteration.h"
 #include "src/kernels/map/map.h"
 
-namespace weft {
-
-namespace {
-
-struct AddScaled {
-  double factor;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a + b * T(factor);
-  }
-};
-
-struct AddPlain {
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a + b;
-  }
-};
-
-struct TimesFactor {
-  double factor;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return a * T(factor);
-  }
-};
-
-}  // namespace
+namespace weft::host {
 
 /// Elements of a line that are copied at a time.
 static constexpr int64_t kCopyChunk = 16384;
@@ -116,7 +87,6 @@ static void copy_lines(const Iteration& loops) {
 }
 
 void copy(const Block& out, const Block& in) {
-  if (cuda::kWithCuda && (cuda::on_cuda(out) || cuda::on_cuda(in))) return cuda::copy(out, in);
   const Block* const blocks[] = {&out, &in};
   const Iteration loops("copy", out.shape, blocks, 2);
   if (loops.inner() * loops.outer() == 0) return;
@@ -128,7 +98,6 @@ void copy(const Block& out, const Block& in) {
 }
 
 void fill(const Block& out, double value) {
-  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::fill(out, value);
   alignas(8) std::byte element[8];
   // A double cannot represent integers beyond 2^53.
   if (compute_dtype(out.dtype) == DType::i64 && out.dtype != DType::boolean) {
@@ -136,7 +105,7 @@ void fill(const Block& out, double value) {
   } else {
     store_element<double>(out.dtype, element, value);
   }
-  copy(out, Block{element, out.dtype, out.device, {}, {}});
+  host::copy(out, Block{element, out.dtype, out.device, {}, {}});
 }
 
 template <class C>
@@ -152,14 +121,43 @@ static void fill_range_as(const Block& out, int dim, double start, double step) 
   }
   Strides strides = Dims::filled(out.shape.ndim(), 0);
   strides[dim] = 1;
-  copy(out, Block{values.data(), dtype_of<C>, out.device, out.shape, strides});
+  host::copy(out, Block{values.data(), dtype_of<C>, out.device, out.shape, strides});
 }
 
 void fill_range(const Block& out, int dim, double start, double step) {
-  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::fill_range(out, dim, start, step);
   if (is_floating(out.dtype)) return fill_range_as<double>(out, dim, start, step);
   fill_range_as<int64_t>(out, dim, start, step);
 }
+
+}  // namespace weft::host
+
+namespace weft {
+namespace {
+
+struct AddScaled {
+  double factor;
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a + b * T(factor);
+  }
+};
+
+struct AddPlain {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
+struct TimesFactor {
+  double factor;
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return a * T(factor);
+  }
+};
+
+}  // namespace
 
 void accumulate(const Block& out, const Block& in, double factor) {
   if (factor == 1) return map(AddPlain{}, out, out, in);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/copy/cuda.h"
+#include "src/kernels/copy/copy.h"
 
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/staging.h"
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/copy/copy.h"
 #include "src/kernels/iteration/iteration.h"
 #include "weft/storage.h"
 
@@ -24,8 +23,8 @@ struct ConvertKernel {
   const void* in;
   DType in_dtype;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < elements; i += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < elements; i += thread.count) {
       const Offsets<2> at = nest.offsets(i);
       store_element(out, out_dtype, at.of[0], load_element<C>(in, in_dtype, at.of[1]));
     }
@@ -40,8 +39,8 @@ struct MoveKernel {
   Word* out;
   const Word* in;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < elements; i += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < elements; i += thread.count) {
       const Offsets<2> at = nest.offsets(i);
       out[at.of[0]] = in[at.of[1]];
     }
@@ -56,8 +55,8 @@ struct FillKernel {
   void* out;
   DType dtype;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < elements; i += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < elements; i += thread.count) {
       store_element(out, dtype, nest.offsets(i).of[0], value);
     }
   }
@@ -73,8 +72,8 @@ struct RangeKernel {
   void* out;
   DType dtype;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < elements; i += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < elements; i += thread.count) {
       const int64_t at = i / step_of_index % size;
       const C value = static_cast<C>(start) + static_cast<C>(step) * static_cast<C>(at);
       store_element(out, dtype, nest.offsets(i).of[0], value);

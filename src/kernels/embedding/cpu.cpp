@@ -4,13 +4,11 @@
 #include <vector>
 
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
 #include "src/kernels/copy/copy.h"
-#include "src/kernels/embedding/cuda.h"
 #include "src/kernels/rows/rows.h"
 #include "weft/error.h"
 
-namespace weft {
+namespace weft::host {
 
 static void check_table(const char* what, const Block& table, const Rows& rows) {
   if (table.shape.ndim() == 2 && table.shape[1] == rows.size()) return;
@@ -24,7 +22,6 @@ static Line table_row(const Block& table, int64_t index) {
 }
 
 void gather_rows(const Block& out, const Block& table, const Block& ids, int64_t offset) {
-  if (cuda::kWithCuda && cuda::on_cuda(table)) return cuda::gather_rows(out, table, ids, offset);
   const Rows rows(out, out.shape.ndim() - 1);
   const Rows indices = Rows::values("embedding", ids, rows);
   check_table("embedding", table, rows);
@@ -80,9 +77,6 @@ static void scatter_add(C* table, const Rows& rows, const std::vector<int64_t>& 
 
 void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, int64_t offset,
                       bool accumulates, std::optional<int64_t> skipped) {
-  if (cuda::kWithCuda && cuda::on_cuda(table)) {
-    return cuda::scatter_add_rows(table, rows, ids, offset, accumulates, skipped);
-  }
   const Rows in(rows, rows.shape.ndim() - 1);
   const Rows id_rows = Rows::values("embedding", ids, in);
   check_table("embedding", table, in);
@@ -90,19 +84,18 @@ void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, i
   visit_compute_floating("embedding", table.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     if (table.dtype == dtype_of<C> && table.is_dense()) {
-      if (!accumulates) fill(table, 0);
+      if (!accumulates) host::fill(table, 0);
       return scatter_add(table.as<C>(), in, indices);
     }
     std::vector<C> sums(static_cast<size_t>(table.numel()));
     scatter_add(sums.data(), in, indices);
     const Block total = dense_block(sums.data(), dtype_of<C>, table.shape);
-    accumulates ? accumulate(table, total) : copy(table, total);
+    accumulates ? accumulate(table, total) : host::copy(table, total);
   });
 }
 
 std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
                                     std::optional<int64_t> allowed) {
-  if (cuda::kWithCuda && cuda::on_cuda(ids)) return cuda::find_outside(ids, low, high, allowed);
   const Rows rows(ids, ids.shape.ndim());
   for (int64_t r = 0; r < rows.count(); ++r) {
     const int64_t id = RowValues<int64_t>(rows)[r];
@@ -111,4 +104,4 @@ std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
   return {};
 }
 
-}  // namespace weft
+}  // namespace weft::host

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/embedding/cuda.h"
+#include "src/kernels/embedding/embedding.h"
 
 #include <limits>
 
 #include "src/device/cuda/capture.h"
-#include "src/kernels/copy/cuda.h"
-#include "src/kernels/reduce/cuda.h"
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/reduce/reduce.h"
 #include "src/kernels/rows/device_rows.h"
 #include "src/kernels/rows/row_functors.h"
-#include "src/kernels/sort/cuda.h"
+#include "src/kernels/sort/sort.h"
 #include "weft/error.h"
 #include "weft/storage.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 /// The rows that ids select in a table, and the block of rows they belong to.
 struct TableSides {
-  RowSide rows, table, ids;
+  Rows rows, table, ids;
   int64_t count, size, table_rows, offset;
 };
 
@@ -27,9 +27,9 @@ template <class Line>
 struct GatherRows {
   TableSides sides;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
     const int64_t chunks = sides.size / Line::kN;
-    for (int64_t i = lane.index; i < sides.count * chunks; i += lane.count) {
+    for (int64_t i = thread.index; i < sides.count * chunks; i += thread.count) {
       const int64_t r = i / chunks, c = i - r * chunks;
       const int64_t index = value_of<int64_t>(sides.ids, r) - sides.offset;
       typename Line::Values values{};
@@ -49,8 +49,8 @@ struct FindTargets {
   int64_t skipped;
   int64_t* targets;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t r = lane.index; r < sides.count; r += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t r = thread.index; r < sides.count; r += thread.count) {
       const int64_t id = value_of<int64_t>(sides.ids, r), index = id - sides.offset;
       const bool here = index >= 0 && index < sides.table_rows && !(skips && id == skipped);
       targets[r] = here ? index : sides.table_rows;
@@ -84,14 +84,14 @@ struct AddRuns {
   /// Thread blocks that share a run.
   int64_t parts;
 
-  template <class Team>
-  WEFT_DEVICE void operator()(const Team& team) const {
-    const int64_t first = team.team() / parts, part = team.team() % parts;
+  template <class ThreadBlock>
+  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    const int64_t first = block.index() / parts, part = block.index() % parts;
     const int64_t target = targets[first];
     if (target >= sides.table_rows || (first > 0 && targets[first - 1] == target)) return;
     const int64_t end = first + count_up_to(targets + first, sides.count - first, target);
-    const int64_t chunks = sides.size / Line::kN, step = parts * team.threads();
-    for (int64_t c = part * team.threads() + team.thread(); c < chunks; c += step) {
+    const int64_t chunks = sides.size / Line::kN, step = parts * block.threads();
+    for (int64_t c = part * block.threads() + block.thread(); c < chunks; c += step) {
       add_column(target, first, end, c);
     }
   }
@@ -120,12 +120,12 @@ struct FindOutside {
   int64_t count, low, high;
   bool allows;
   int64_t allowed;
-  RowSide ids;
+  Rows ids;
   /// The position of each id that is outside, otherwise the maximum.
   int64_t* found;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < count; i += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < count; i += thread.count) {
       const int64_t id = value_of<int64_t>(ids, i);
       const bool outside = (id < low || id >= high) && !(allows && id == allowed);
       found[i] = outside ? i : std::numeric_limits<int64_t>::max();
@@ -151,9 +151,9 @@ static TableSides table_sides(const Block& rows, const Block& table, const Block
   if (table.shape.ndim() != 2 || table.shape[1] != counted.size()) {
     fail("embedding: a table of ", table.shape, " for rows of ", counted.size());
   }
-  TableSides sides{RowSide(rows, rows.shape.ndim() - 1),
-                   RowSide(table, 1),
-                   value_side("embedding", ids, counted),
+  TableSides sides{Rows(rows, rows.shape.ndim() - 1),
+                   Rows(table, 1),
+                   Rows::values("embedding", ids, counted),
                    counted.count(),
                    counted.size(),
                    table.shape[0],
@@ -171,7 +171,7 @@ void gather_rows(const Block& out, const Block& table, const Block& ids, int64_t
   const Stream stream = current_stream(out.device);
   if (!is_floating(table.dtype)) return gather<AnyLine<int64_t>>(sides, stream);
   const RowPlan plan = plan_rows("embedding", out.device, sides.count, sides.size,
-                                 {&sides.table, &sides.rows}, {}, 0);
+                                 {.rows = {&sides.table, &sides.rows}});
   visit_lines(plan, [&](auto type) { gather<typename decltype(type)::type>(sides, stream); });
 }
 
@@ -182,14 +182,14 @@ static void add_runs(const TableSides& sides, const Numbers& targets, const Numb
   const int64_t chunks = sides.size / Line::kN;
   const int64_t parts = std::clamp<int64_t>((chunks + kThreads - 1) / kThreads, 1, 64);
   const AddRuns<Line> kernel{sides, targets.data(), order.data(), accumulate, own, parts};
-  launch_teams<kThreads>(kernel, sides.count * parts, 0, stream);
+  launch_blocks<kThreads>(kernel, sides.count * parts, 0, stream);
 }
 
 void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, int64_t offset,
                       bool accumulate, std::optional<int64_t> skipped) {
   const TableSides sides = table_sides(rows, table, ids, offset);
   const RowPlan plan = plan_rows("embedding", table.device, sides.count, sides.size,
-                                 {&sides.table, &sides.rows}, {}, 0);
+                                 {.rows = {&sides.table, &sides.rows}});
   const bool own = table.dtype == compute_dtype(table.dtype) && table.is_dense();
   if (!accumulate) cuda::fill(table, 0);
   if (sides.count == 0 || sides.size == 0) return;
@@ -209,7 +209,7 @@ std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
   // The host cannot read results during a capture.
   if (count == 0 || is_capturing()) return {};
   const Numbers found(count, ids.device), least(1, ids.device);
-  const RowSide side = RowSide(ids, ids.shape.ndim());
+  const Rows side = Rows(ids, ids.shape.ndim());
   const FindOutside find{count, low,         high, allowed.has_value(), allowed.value_or(0),
                          side,  found.data()};
   launch(find, count, current_stream(ids.device));

@@ -4,9 +4,7 @@
 #include <algorithm>
 
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
 #include "src/kernels/iteration/iteration.h"
-#include "src/kernels/map/cuda.h"
 
 namespace weft {
 
@@ -172,11 +170,12 @@ static void run_strided(const char* what, const Mapping& mapping) {
                });
 }
 
+}  // namespace weft
+
+namespace weft::host {
+
 void run_map(const char* what, const MapLoops& loops, const void* functor, const Block* const* outs,
              int results, const Block* const* ins, int operands) {
-  if (cuda::kWithCuda && cuda::on_cuda(*outs[0])) {
-    return cuda::run_map(what, loops, functor, outs, results, ins, operands);
-  }
   const DType dtype = map_dtype(ins, operands, *outs[0]);
   const DType result = loops.gives_bool ? DType::boolean : dtype;
   Mapping mapping;
@@ -199,4 +198,4 @@ void run_map(const char* what, const MapLoops& loops, const void* functor, const
                [&](int64_t begin, int64_t end) { run_dense(mapping, begin, end); });
 }
 
-}  // namespace weft
+}  // namespace weft::host

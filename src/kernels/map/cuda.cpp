@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/map/cuda.h"
+#include "src/kernels/map/map.h"
 
-#include "src/device/cuda/streams.h"
 #include "src/kernels/iteration/iteration.h"
 #include "weft/error.h"
 

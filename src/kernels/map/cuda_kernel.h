@@ -31,8 +31,8 @@ struct StridedMap {
   F f;
   DeviceMap map;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < map.elements; i += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < map.elements; i += thread.count) {
       int64_t offsets[kMaxMapSides];
       find_offsets(i, offsets);
       const auto value =
@@ -75,17 +75,17 @@ struct UniformMap {
   static constexpr bool kPair = is_pair<Result>;
   static constexpr int kResults = kPair ? 2 : 1;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
     constexpr int kN = Vector<S>::kElements;
     const int64_t vectors = elements / kN;
-    for (int64_t v = lane.index; v < vectors; v += lane.count) {
+    for (int64_t v = thread.index; v < vectors; v += thread.count) {
       Vector<S> in[sizeof...(kIn) + 1];
       ((in[kIn] = reinterpret_cast<const Vector<S>*>(sides[kResults + kIn])[v]), ...);
       Vector<S> out[kResults];
       for (int i = 0; i < kN; ++i) compute(i, out, f(static_cast<C>(in[kIn].element[i])...));
       for (int r = 0; r < kResults; ++r) reinterpret_cast<Vector<S>*>(sides[r])[v] = out[r];
     }
-    for (int64_t i = vectors * kN + lane.index; i < elements; i += lane.count) {
+    for (int64_t i = vectors * kN + thread.index; i < elements; i += thread.count) {
       Vector<S> out[kResults];
       compute(0, out, f(static_cast<C>(sides[kResults + kIn][i])...));
       for (int r = 0; r < kResults; ++r) sides[r][i] = out[r].element[0];

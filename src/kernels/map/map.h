@@ -4,8 +4,8 @@
 #include <type_traits>
 
 #include "src/base/numeric.h"
+#include "src/kernels/kernel.h"
 #include "src/kernels/map/device_map.h"
-#include "weft/block.h"
 #include "weft/stream.h"
 
 // Kernels are compiled by nvcc, or by this compiler for the emulated device.
@@ -48,8 +48,10 @@ static_assert(kMaxMapInputs + 2 <= cuda::kMaxMapSides);
 
 /// Runs the loop for the operands' dtypes over all elements of the results, which have one shape;
 /// the operands broadcast to it (aligned from the right; missing dims have size 1).
-void run_map(const char* what, const MapLoops& loops, const void* functor, const Block* const* outs,
-             int results, const Block* const* ins, int operands);
+WEFT_KERNEL(void, run_map,
+            (const char* what, const MapLoops& loops, const void* functor, const Block* const* outs,
+             int results, const Block* const* ins, int operands),
+            (what, loops, functor, outs, results, ins, operands))
 
 /// Returns the dtype that the operands are computed in: f32, f64 or i64.
 DType map_dtype(const Block* const* ins, int operands, const Block& out);

@@ -172,62 +172,6 @@ WEFT_MATH float cos(float x) {
 }
 WEFT_MATH double cos(double x) { return ::cos(x); }
 
-/// log2 of a positive finite float, to 2^-44 relative.
-WEFT_MATH double log2_wide(float x) {
-  const int64_t bits = std::bit_cast<int64_t>(static_cast<double>(x)) - 0x3fe6a09e667f3bcd;
-  const double m = std::bit_cast<double>((bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd);
-  const double s = (m - 1.0) / (m + 1.0);
-  const double z = s * s;
-  double p = 0x1.21b0ef293ac89p-2;
-  p = p * z + 0x1.479555d2347dfp-2;
-  p = p * z + 0x1.a61a2eccc2c29p-2;
-  p = p * z + 0x1.2776c2933984cp-1;
-  p = p * z + 0x1.ec709dc53c6e0p-1;
-  p = p * z + 0x1.71547652b8251p+1;
-  return static_cast<double>(bits >> 52) + s * p;
-}
-
-/// 2^z, to 2^-34 relative, for |z| <= 1000.
-WEFT_MATH double exp2_wide(double z) {
-  const double shifted = z + 0x1.8p52;
-  const double f = z - (shifted - 0x1.8p52);
-  double p = 0x1.fe1772c057d9bp-17;
-  p = p * f + 0x1.446a1fac35de7p-13;
-  p = p * f + 0x1.5d8a7092abdbfp-10;
-  p = p * f + 0x1.3b29dc40f9d9cp-7;
-  p = p * f + 0x1.c6b08aaf2791fp-5;
-  p = p * f + 0x1.ebfbe0a4be68ep-3;
-  p = p * f + 0x1.62e42ff1162c4p-1;
-  p = p * f + 0x1.ffffffffabbcfp-1;
-  const int64_t n = std::bit_cast<int64_t>(shifted) - 0x4338000000000000;
-  return p * std::bit_cast<double>((n + 1023) << 52);
-}
-
-/// 1 ulp; special values as in C.
-WEFT_MATH float pow(float x, float y) {
-  constexpr float kInfinity = std::bit_cast<float>(0x7f800000);
-  const float magnitude = std::fabs(x);
-  const bool finite = magnitude > 0 && magnitude < kInfinity;
-  const double product = static_cast<double>(y) * log2_wide(finite ? magnitude : 1.0f);
-  const double low = product < -200.0 ? -200.0 : product;
-  const float power = static_cast<float>(exp2_wide(low > 200.0 ? 200.0 : low));
-  // Powers of zero and infinity, which have no finite logarithm.
-  const float grown = (magnitude == 0) == (y > 0) ? 0.0f : kInfinity;
-  const float edge = magnitude == magnitude ? grown : magnitude;
-  const float value = finite ? power : edge;
-  const float half = 0.5f * y;
-  const bool integer = y == std::trunc(y);
-  const bool odd = integer && half != std::trunc(half);
-  const bool negative = std::signbit(x);
-  const float signed_value = negative && odd ? -value : value;
-  const bool undefined = x < 0 && x > -kInfinity && !integer && std::fabs(y) < kInfinity;
-  const float known = undefined ? std::bit_cast<float>(0x7fc00000) : signed_value;
-  const float result = y != y ? y : known;
-  const bool one = y == 0 || x == 1.0f || (x == -1.0f && std::fabs(y) == kInfinity);
-  return one ? 1.0f : result;
-}
-WEFT_MATH double pow(double x, double y) { return ::pow(x, y); }
-
 /// Correctly rounded.
 WEFT_MATH float sqrt(float x) { return ::sqrtf(x); }
 WEFT_MATH double sqrt(double x) { return ::sqrt(x); }
@@ -238,22 +182,6 @@ WEFT_MATH double rsqrt(double x) { return 1.0 / ::sqrt(x); }
 WEFT_MATH float abs(float x) { return std::fabs(x); }
 WEFT_MATH double abs(double x) { return std::fabs(x); }
 WEFT_MATH int64_t abs(int64_t x) { return x < 0 ? -x : x; }
-
-inline namespace WEFT_COMPILER {
-
-/// The greater of two values; NaN when either is NaN.
-template <class T>
-WEFT_MATH T maximum_of(T a, T b) {
-  return a > b || a != a ? a : b;
-}
-
-/// The lesser of two values; NaN when either is NaN.
-template <class T>
-WEFT_MATH T minimum_of(T a, T b) {
-  return a < b || a != a ? a : b;
-}
-
-}  // namespace WEFT_COMPILER
 
 #undef WEFT_MATH
 

@@ -8,6 +8,22 @@
 
 namespace weft {
 
+inline namespace WEFT_COMPILER {
+
+/// The greater of two values; NaN when either is NaN.
+template <class T>
+[[gnu::always_inline]] WEFT_FN inline T maximum_of(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+
+/// The lesser of two values; NaN when either is NaN.
+template <class T>
+[[gnu::always_inline]] WEFT_FN inline T minimum_of(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+
+}  // namespace WEFT_COMPILER
+
 // Scalar reductions: the result for no elements, the value of an element, and the combination of
 // two values.
 

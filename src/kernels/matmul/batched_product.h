@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/kernels/kernel.h"
 #include "src/kernels/matmul/product.h"
 #include "weft/shape.h"
 
@@ -26,5 +27,10 @@ struct BatchedProduct {
 
 /// Returns product number `index` of the batch over the dims from `first` on.
 Product product_at(const BatchedProduct& batch, int64_t index, int first = 0);
+
+/// Computes the products. On a GPU they are queued on the current stream of `device`, which holds
+/// their memory: by cuBLASLt, or by a plain kernel when it has no algorithm for them (integers,
+/// unsupported strides).
+WEFT_KERNEL(void, multiply_batch, (const BatchedProduct& batch, Device device), (batch, device))
 
 }  // namespace weft

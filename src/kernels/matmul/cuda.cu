@@ -15,9 +15,9 @@ struct PlainProduct {
   BatchedProduct batch;
   int64_t elements;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
     const Product& p = batch.each;
-    for (int64_t i = lane.index; i < elements; i += lane.count) {
+    for (int64_t i = thread.index; i < elements; i += thread.count) {
       const int64_t n = i % p.n, m = i / p.n % p.m;
       int64_t a = m * p.a.row, b = n * p.b.column, c = m * p.c.row + n * p.c.column;
       int64_t index = i / (p.n * p.m);
@@ -50,7 +50,7 @@ static void multiply_plainly(const BatchedProduct& batch, const Stream& stream) 
   launch(PlainProduct<C>{batch, elements}, elements, stream);
 }
 
-void multiply(const BatchedProduct& batch, Device device) {
+void multiply_batch(const BatchedProduct& batch, Device device) {
   if (batch.count() * batch.each.m * batch.each.n == 0) return;
   if (multiply_by_cublaslt(batch, device)) return;
   const Stream stream = current_stream(device);

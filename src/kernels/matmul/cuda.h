@@ -6,10 +6,6 @@
 
 namespace weft::cuda {
 
-/// Queues the products on the current stream of `device`, which holds their memory: by cuBLASLt, or
-/// by a plain kernel when it has no algorithm for them (integers, unsupported strides).
-void multiply(const BatchedProduct& batch, Device device);
-
 /// Returns whether the products are for cuBLASLt, and creates its descriptors, for checks without a
 /// device. std::runtime_error when it rejects one.
 bool is_described_by_cublaslt(const BatchedProduct& batch);

@@ -25,22 +25,16 @@ T factor_as(double x) {
 template <class Visitor>
 decltype(auto) visit_element(DType dtype, const Visitor& visitor) {
   switch (dtype) {
-    case DType::f32:
-      return visitor(Type<float>{});
-    case DType::bf16:
-      return visitor(Type<bfloat16>{});
-    case DType::f16:
-      return visitor(Type<float16>{});
-    case DType::f64:
-      return visitor(Type<double>{});
     case DType::i32:
       return visitor(Type<uint32_t>{});
     case DType::i64:
       return visitor(Type<uint64_t>{});
     case DType::u8:
       return visitor(Type<uint8_t>{});
-    default:
+    case DType::boolean:
       fail("gemm: there is no product of ", dtype);
+    default:
+      return visit_floating("gemm", dtype, visitor);
   }
 }
 

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "src/device/cuda/streams.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/matmul/batched_product.h"
-#include "src/kernels/matmul/cuda.h"
 #include "src/kernels/matmul/tasks.h"
 #include "weft/error.h"
 
@@ -99,8 +97,8 @@ Product product_at(const BatchedProduct& batch, int64_t index, int first) {
   return p;
 }
 
-static void run_batch(const BatchedProduct& batch, Device device) {
-  if (cuda::kWithCuda && device.kind == DeviceKind::cuda) return cuda::multiply(batch, device);
+namespace host {
+void multiply_batch(const BatchedProduct& batch, Device) {
   if (batch.ndim == 0) return multiply(batch.each);
   const int64_t count = batch.count();
   constexpr int64_t kWorthThreads = int64_t{1} << 18;
@@ -112,10 +110,11 @@ static void run_batch(const BatchedProduct& batch, Device device) {
   }
   for (int64_t i = 0; i < count; ++i) multiply(product_at(batch, i));
 }
+}  // namespace host
 
 void gemm(const Block& a, const Block& b, const Block& out, float beta) {
   check_dtypes(a, b, out);
-  run_batch(batched_product(a, b, out, beta), out.device);
+  multiply_batch(batched_product(a, b, out, beta), out.device);
 }
 
 void gemm(const Block& a, const Block& b, const Block& bias, const Block& out, float beta) {
@@ -129,7 +128,7 @@ void gemm(const Block& a, const Block& b, const Block& bias, const Block& out, f
   const DenseBlock dense = DenseBlock::of(bias);
   batch.each.bias = static_cast<const Block&>(dense).data;
   batch.each.bias_dtype = bias.dtype;
-  run_batch(batch, out.device);
+  multiply_batch(batch, out.device);
 }
 
 /// Views all but the last dim of `x` as rows of one matrix; nothing if its strides do not allow it.
@@ -176,7 +175,7 @@ void gemm_over_leading(const Block& a, const Block& b, const Block& out, float b
               nullptr,
               DType::f32,
               beta};
-  run_batch(one, out.device);
+  multiply_batch(one, out.device);
 }
 
 }  // namespace weft

@@ -6,14 +6,13 @@
 #include <vector>
 
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/iteration/lines.h"
 #include "src/kernels/math/philox.h"
-#include "src/kernels/random/cuda.h"
+#include "src/kernels/random/draw.h"
 #include "weft/error.h"
 
-namespace weft {
+namespace weft::host {
 namespace {
 
 /// Counters per buffer, four words each; counts are rounded up to multiples of kCounterStep.
@@ -45,17 +44,6 @@ void draw(const F& f, const Words& words, int64_t count, float* out) {
     for (int j = 0; j < 4; j += 2) {
       f.pair(words.w[j][i], words.w[j + 1][i], out[4 * i + j], out[4 * i + j + 1]);
     }
-  }
-}
-
-void check_box(const char* what, const Block& out, const Box& box, const Shape& shape) {
-  bool fits = out.shape == box.shape && box.shape.ndim() == shape.ndim();
-  for (int i = 0; fits && i < shape.ndim(); ++i) {
-    fits = box.offset[i] >= 0 && box.offset[i] + box.shape[i] <= shape[i];
-  }
-  if (!fits) {
-    fail(what, ": a block of ", out.shape, " for box ", box.offset, " + ", box.shape, " of ",
-         shape);
   }
 }
 
@@ -117,18 +105,7 @@ void through_dense(const Block& out, const F& f) {
   std::vector<std::byte> memory(static_cast<size_t>(out.numel()) * size_of(out.dtype));
   const Block dense = dense_block(memory.data(), out.dtype, out.shape);
   f(dense);
-  copy(out, dense);
-}
-
-template <class F>
-void fill_any(const char* what, const Block& out, const Box& box, const Shape& shape,
-              const RandomState& state, const F& f) {
-  check_box(what, out, box, shape);
-  if (cuda::kWithCuda && cuda::on_cuda(out)) {
-    return cuda::fill_random(out, box, shape, {state.seed, state.stream}, f);
-  }
-  if (out.is_dense()) return fill_dense(out, box, shape, state, f);
-  through_dense(out, [&](const Block& dense) { fill_dense(dense, box, shape, state, f); });
+  host::copy(out, dense);
 }
 
 template <class C>
@@ -158,6 +135,53 @@ void dropout_dense(const Block& out, const Block& in, const Box& box, const Shap
 }
 
 }  // namespace
+
+void fill_random(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                 const Distribution& distribution) {
+  std::visit(
+      [&](const auto& f) {
+        if (out.is_dense()) return fill_dense(out, box, shape, state, f);
+        through_dense(out, [&](const Block& dense) { fill_dense(dense, box, shape, state, f); });
+      },
+      distribution);
+}
+
+void drop(const Block& out, const Block& in, const Box& box, const Shape& shape,
+          const RandomState& state, const Bernoulli& kept) {
+  if (!out.is_dense()) {
+    return through_dense(
+        out, [&](const Block& dense) { host::drop(dense, in, box, shape, state, kept); });
+  }
+  if (!in.is_dense()) {
+    // Copies into the result, which is then dropped in place.
+    host::copy(out, in);
+    return host::drop(out, out, box, shape, state, kept);
+  }
+  visit_compute_floating("dropout", in.dtype, [&](auto type) {
+    dropout_dense<typename decltype(type)::type>(out, in, box, shape, state, kept);
+  });
+}
+
+}  // namespace weft::host
+
+namespace weft {
+
+static void check_box(const char* what, const Block& out, const Box& box, const Shape& shape) {
+  bool fits = out.shape == box.shape && box.shape.ndim() == shape.ndim();
+  for (int i = 0; fits && i < shape.ndim(); ++i) {
+    fits = box.offset[i] >= 0 && box.offset[i] + box.shape[i] <= shape[i];
+  }
+  if (!fits) {
+    fail(what, ": a block of ", out.shape, " for box ", box.offset, " + ", box.shape, " of ",
+         shape);
+  }
+}
+
+static void fill_any(const char* what, const Block& out, const Box& box, const Shape& shape,
+                     const RandomState& state, const Distribution& distribution) {
+  check_box(what, out, box, shape);
+  fill_random(out, box, shape, state, distribution);
+}
 
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   Philox{key[0], key[1]}(counter[0], counter[1], counter[2], counter[3]);
@@ -193,22 +217,7 @@ void dropout(const Block& out, const Block& in, const Box& box, const Shape& sha
              const RandomState& state, double p) {
   check_box("dropout", out, box, shape);
   check_box("dropout", in, box, shape);
-  if (cuda::kWithCuda && cuda::on_cuda(out)) {
-    return cuda::dropout(out, in, box, shape, {state.seed, state.stream}, kept_by_dropout(p));
-  }
-  if (!out.is_dense()) {
-    return through_dense(out,
-                         [&](const Block& dense) { dropout(dense, in, box, shape, state, p); });
-  }
-  if (!in.is_dense()) {
-    // Copies into the result, which is then dropped in place.
-    copy(out, in);
-    return dropout(out, out, box, shape, state, p);
-  }
-  const Bernoulli kept = kept_by_dropout(p);
-  visit_compute_floating("dropout", in.dtype, [&](auto type) {
-    dropout_dense<typename decltype(type)::type>(out, in, box, shape, state, kept);
-  });
+  drop(out, in, box, shape, state, kept_by_dropout(p));
 }
 
 }  // namespace weft

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled without contraction to FMA: the bits must be those of every other device.
-#include "src/kernels/random/cuda.h"
+#include "src/kernels/random/draw.h"
 
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
@@ -121,8 +121,8 @@ struct DrawRuns {
   DeviceRuns runs;
   Store store;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < runs.count * runs.counters; i += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < runs.count * runs.counters; i += thread.count) {
       const int64_t run = runs.count == 1 ? 0 : i / runs.counters;
       const int64_t first = runs.first(run);
       const int64_t counter = first / 4 + (i - run * runs.counters);
@@ -153,29 +153,22 @@ static void draw(const Box& box, const Shape& shape, const WordStream& words, co
   launch(DrawRuns<F, Store>{f, words, runs, store}, runs.count * runs.counters, stream);
 }
 
-void fill_random(const Block& out, const Box& box, const Shape& shape, const WordStream& words,
-                 const Uniform& f) {
-  draw(box, shape, words, f, StoreDrawn{RandomSide(out)}, current_stream(out.device));
-}
-void fill_random(const Block& out, const Box& box, const Shape& shape, const WordStream& words,
-                 const Normal& f) {
-  draw(box, shape, words, f, StoreDrawn{RandomSide(out)}, current_stream(out.device));
-}
-void fill_random(const Block& out, const Box& box, const Shape& shape, const WordStream& words,
-                 const Bernoulli& f) {
-  draw(box, shape, words, f, StoreDrawn{RandomSide(out)}, current_stream(out.device));
-}
-void fill_random(const Block& out, const Box& box, const Shape& shape, const WordStream& words,
-                 const Integers& f) {
-  draw(box, shape, words, f, StoreDrawn{RandomSide(out)}, current_stream(out.device));
+void fill_random(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+                 const Distribution& distribution) {
+  std::visit(
+      [&](const auto& f) {
+        draw(box, shape, {state.seed, state.stream}, f, StoreDrawn{RandomSide(out)},
+             current_stream(out.device));
+      },
+      distribution);
 }
 
-void dropout(const Block& out, const Block& in, const Box& box, const Shape& shape,
-             const WordStream& words, const Bernoulli& kept) {
+void drop(const Block& out, const Block& in, const Box& box, const Shape& shape,
+          const RandomState& state, const Bernoulli& kept) {
   visit_compute_floating("dropout", in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    draw(box, shape, words, kept, StoreDropped<C>{RandomSide(out), RandomSide(in)},
-         current_stream(out.device));
+    draw(box, shape, {state.seed, state.stream}, kept,
+         StoreDropped<C>{RandomSide(out), RandomSide(in)}, current_stream(out.device));
   });
 }
 

@@ -6,14 +6,13 @@
 #include <vector>
 
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/math/reducers.h"
-#include "src/kernels/reduce/cuda.h"
 #include "src/kernels/reduce/plan.h"
+#include "src/kernels/rows/row_functors.h"
 #include "src/kernels/rows/rows.h"
 
-namespace weft {
+namespace weft::host {
 
 /// Elements loaded at a time when they are not dense C.
 static constexpr int64_t kReduceBuffer = 1024;
@@ -209,27 +208,9 @@ static void run_reduction(const ReducePlan& plan, const ReduceLoops<C>& loops, d
   }
 }
 
-/// Returns the lowest or greatest value of an integer dtype: the max or min of no elements.
-static double extreme_of(DType dtype, bool greatest) {
-  switch (dtype) {
-    case DType::i32:
-      return greatest ? 0x7fffffff : -0x1p31;
-    case DType::u8:
-      return greatest ? 255 : 0;
-    default:
-      return greatest ? 1 : 0;
-  }
-}
-
 void reduce(Reduction reduction, const Block& out, const Block& in, const Dims& dims, double factor,
             bool accumulate) {
-  const bool extreme = reduction == Reduction::max || reduction == Reduction::min;
-  if (in.numel() == 0 && extreme && !is_floating(out.dtype) && out.dtype != DType::i64) {
-    return fill(out, extreme_of(out.dtype, reduction == Reduction::min));
-  }
-  if (cuda::kWithCuda && cuda::on_cuda(out)) {
-    return cuda::reduce(reduction, out, in, dims, factor, accumulate);
-  }
+  if (fill_extreme(reduction, out, in)) return;
   const ReducePlan plan(out, in, dims);
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
@@ -237,4 +218,4 @@ void reduce(Reduction reduction, const Block& out, const Block& in, const Dims& 
   });
 }
 
-}  // namespace weft
+}  // namespace weft::host

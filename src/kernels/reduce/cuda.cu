@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/reduce/cuda.h"
+#include "src/kernels/reduce/reduce.h"
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kReduceThreads = 256;
 /// With fewer results than this most of a GPU is idle: each reduction is split into parts.
-constexpr int64_t kBusyTeams = 512;
+constexpr int64_t kBusyBlocks = 512;
 constexpr int64_t kLeastPart = 4096;
 
 /// A reduction: each kept element combines all reduced ones, in `parts` parts.
@@ -54,18 +54,18 @@ struct ReduceRows {
   C* partial;
   ReduceStore store;
 
-  template <class Team>
-  WEFT_DEVICE void operator()(const Team& team) const {
-    const int64_t result = team.team() / shape.parts, part = team.team() % shape.parts;
+  template <class ThreadBlock>
+  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    const int64_t result = block.index() / shape.parts, part = block.index() % shape.parts;
     const Offsets<2> base = shape.kept.offsets(result);
     C value = R::template identity<C>();
     const int64_t end = shape.begin(part + 1);
-    for (int64_t i = shape.begin(part) + team.thread(); i < end; i += team.threads()) {
+    for (int64_t i = shape.begin(part) + block.thread(); i < end; i += block.threads()) {
       const int64_t at = base.of[0] + shape.reduced.offsets(i).of[0];
       value = R::combine(value, R::element(load_element<C>(in, dtype, at)));
     }
-    value = team.template reduce<R>(value);
-    if (team.thread() != 0) return;
+    value = block.template reduce<R>(value);
+    if (block.thread() != 0) return;
     if (partial) {
       partial[result * shape.parts + part] = value;
     } else {
@@ -83,8 +83,8 @@ struct ReduceColumns {
   C* partial;
   ReduceStore store;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < shape.results * shape.parts; i += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < shape.results * shape.parts; i += thread.count) {
       const int64_t result = i % shape.results, part = i / shape.results;
       const Offsets<2> base = shape.kept.offsets(result);
       C value = R::template identity<C>();
@@ -108,8 +108,8 @@ struct MergeParts {
   const C* partial;
   ReduceStore store;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < shape.results; i += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < shape.results; i += thread.count) {
       C value = R::template identity<C>();
       for (int64_t p = 0; p < shape.parts; ++p) {
         value = R::combine(value, partial[i * shape.parts + p]);
@@ -168,9 +168,9 @@ static ReduceShape reduce_shape(const Block& out, const Block& in, const Dims& d
   shape.each = shape.reduced.count();
   columns = nearest_kept < nearest_reduced;
   const int64_t workers =
-      columns ? (shape.results + kLaneThreads - 1) / kLaneThreads : shape.results;
+      columns ? (shape.results + kThreadsPerBlock - 1) / kThreadsPerBlock : shape.results;
   const int64_t least = columns ? kLeastPart / 64 : kLeastPart;
-  const int64_t wanted = kBusyTeams / std::max<int64_t>(1, workers);
+  const int64_t wanted = kBusyBlocks / std::max<int64_t>(1, workers);
   shape.parts = std::clamp<int64_t>(shape.each / least, 1, std::max<int64_t>(1, wanted));
   return shape;
 }
@@ -189,8 +189,8 @@ static void run_reduction(const ReduceShape& shape, bool columns, const Block& i
     launch(ReduceColumns<R, C>{shape, in.data, in.dtype, partial, store},
            shape.results * shape.parts, stream);
   } else {
-    launch_teams<kReduceThreads>(ReduceRows<R, C>{shape, in.data, in.dtype, partial, store},
-                                 shape.results * shape.parts, 0, stream);
+    launch_blocks<kReduceThreads>(ReduceRows<R, C>{shape, in.data, in.dtype, partial, store},
+                                  shape.results * shape.parts, 0, stream);
   }
   if (partial) launch(MergeParts<R, C>{shape, partial, store}, shape.results, stream);
 }

@@ -36,8 +36,8 @@ struct CombineSources {
   int divisor;
   bool accumulate;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < elements; i += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < elements; i += thread.count) {
       C value = load_element<C>(sources[0].data, dtype, offset(i, sources[0].strides));
       for (int s = 1; s < count; ++s) {
         value = R::combine(value,

@@ -120,4 +120,23 @@ int64_t ReducePlan::reduced_offset(int64_t line) const {
   return offset;
 }
 
+/// Returns the lowest or greatest value of an integer dtype: the max or min of no elements.
+static double extreme_of(DType dtype, bool greatest) {
+  switch (dtype) {
+    case DType::i32:
+      return greatest ? 0x7fffffff : -0x1p31;
+    case DType::u8:
+      return greatest ? 255 : 0;
+    default:
+      return greatest ? 1 : 0;
+  }
+}
+
+bool fill_extreme(Reduction reduction, const Block& out, const Block& in) {
+  const bool extreme = reduction == Reduction::max || reduction == Reduction::min;
+  if (in.numel() > 0 || !extreme || is_floating(out.dtype) || out.dtype == DType::i64) return false;
+  fill(out, extreme_of(out.dtype, reduction == Reduction::min));
+  return true;
+}
+
 }  // namespace weft

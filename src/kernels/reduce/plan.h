@@ -81,4 +81,8 @@ class ReducePlan {
   int64_t width_ = 1, chunks_ = 1, parts_ = 1;
 };
 
+/// Sets `out` if it is a max or min of no integers, whose compute type has other extremes; returns
+/// whether it did.
+bool fill_extreme(Reduction reduction, const Block& out, const Block& in);
+
 }  // namespace weft

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "weft/block.h"
+#include "src/kernels/kernel.h"
 
 namespace weft {
 
@@ -14,17 +14,26 @@ enum class Reduction : uint8_t { sum, product, max, min, sum_squares, any, all }
 /// in f32 (f64 for f64) in fixed accumulators and blocks that merge in pairs (columns in three
 /// stages), integers in i64: bits do not depend on the number of threads. NaN makes max and min
 /// NaN.
-void reduce(Reduction reduction, const Block& out, const Block& in, const Dims& dims,
-            double factor = 1, bool accumulate = false);
+WEFT_KERNEL(void, reduce,
+            (Reduction reduction, const Block& out, const Block& in, const Dims& dims,
+             double factor = 1, bool accumulate = false),
+            (reduction, out, in, dims, factor, accumulate))
+
+/// Throws std::invalid_argument unless `out` has a dtype of indices.
+void check_indices(const char* what, const Block& out);
 
 /// out = index (i32 or i64) along `dim` of the greatest (`greatest`) or least element, plus
 /// `offset`; the first of equal ones, or of NaNs; -1 when there are no elements. `out` has in's
 /// shape without `dim`, or with size 1 there.
-void arg_reduce(const Block& out, const Block& in, int dim, bool greatest, int64_t offset = 0);
+WEFT_KERNEL(void, arg_reduce,
+            (const Block& out, const Block& in, int dim, bool greatest, int64_t offset = 0),
+            (out, in, dim, greatest, offset))
 
 /// out = first index along `dim`, plus `offset`, where `in` equals `value` (shaped as `out`; NaN
 /// equals NaN). Where there is none, the greatest value of out's dtype, so that a min over ranks
 /// yields the index.
-void index_of(const Block& out, const Block& in, const Block& value, int dim, int64_t offset = 0);
+WEFT_KERNEL(void, index_of,
+            (const Block& out, const Block& in, const Block& value, int dim, int64_t offset = 0),
+            (out, in, value, dim, offset))
 
 }  // namespace weft

@@ -5,14 +5,29 @@
 #include <vector>
 
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/math/math.h"
-#include "src/kernels/rope/cuda.h"
 #include "src/kernels/rows/rows.h"
 #include "weft/error.h"
 
 namespace weft {
+
+RopeRows::RopeRows(const Block& y_block, const Block& x_block, int sequence_dim) {
+  const Shape& shape = x_block.shape;
+  const int last = shape.ndim() - 1;
+  if (last < 1 || sequence_dim < 0 || sequence_dim >= last) {
+    fail("rope: dim ", sequence_dim, " of ", shape, " does not count positions");
+  }
+  if (shape[last] % 2 != 0) fail("rope: a head of ", shape[last], " elements has no pairs");
+  x = Rows(x_block, last), y = Rows(y_block, last);
+  check_rows("rope", x, y);
+  half = x.size() / 2, positions = shape[sequence_dim];
+  for (int i = sequence_dim + 1; i < last; ++i) inside *= shape[i];
+}
+
+}  // namespace weft
+
+namespace weft::host {
 
 /// Cosines and sines of positions offset .. offset + count - 1, `half` of them per position.
 struct RopeTable {
@@ -86,27 +101,18 @@ static void rotate_row(int64_t half, C* y, const C* x, const float* cosines, con
 }
 
 void rope(const Block& y, const Block& x, int sequence_dim, const Rope& options) {
-  const int last = x.shape.ndim() - 1;
-  if (last < 1 || sequence_dim < 0 || sequence_dim >= last) {
-    fail("rope: dim ", sequence_dim, " of ", x.shape, " does not count positions");
-  }
-  if (x.shape[last] % 2 != 0) fail("rope: a head of ", x.shape[last], " elements has no pairs");
-  const Rows in(x, last), out(y, last);
-  check_rows("rope", in, out);
-  if (cuda::kWithCuda && cuda::on_cuda(x)) return cuda::rope(y, x, sequence_dim, options);
-  const int64_t half = in.size() / 2, positions = x.shape[sequence_dim];
-  if (half == 0 || in.count() == 0) return;
-  int64_t inside = 1;
-  for (int i = sequence_dim + 1; i < last; ++i) inside *= x.shape[i];
-  const RopeTable& table = rope_table(options, positions, half);
+  const RopeRows rows(y, x, sequence_dim);
+  const int64_t half = rows.half;
+  if (half == 0 || rows.x.count() == 0) return;
+  const RopeTable& table = rope_table(options, rows.positions, half);
   const int64_t first = options.offset - table.offset;
   visit_compute_floating("rope", x.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    parallel_for(in.count(), grain_of(in.size()), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(in, end);
-      RowWriter<C> write(out, end);
+    parallel_for(rows.x.count(), grain_of(rows.x.size()), [&](int64_t begin, int64_t end) {
+      RowReader<C> read(rows.x, end);
+      RowWriter<C> write(rows.y, end);
       for (int64_t r = begin; r < end; ++r) {
-        const auto at = static_cast<size_t>((first + r / inside % positions) * half);
+        const auto at = static_cast<size_t>((first + r / rows.inside % rows.positions) * half);
         rotate_row(half, write.begin(r), read(r), &table.cosines[at], &table.sines[at],
                    options.inverse ? C(-1) : C(1));
         write.end();
@@ -115,4 +121,4 @@ void rope(const Block& y, const Block& x, int sequence_dim, const Rope& options)
   });
 }
 
-}  // namespace weft
+}  // namespace weft::host

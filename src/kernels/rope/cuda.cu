@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/rope/cuda.h"
+#include "src/kernels/rope/rope.h"
 
 #include "src/kernels/math/math.h"
 #include "src/kernels/rows/device_rows.h"
@@ -18,11 +18,11 @@ struct FillRopeTable {
   int64_t offset, positions, half;
   float *cosines, *sines;
 
-  template <class Team>
-  WEFT_DEVICE void operator()(const Team& team) const {
-    const int64_t begin = team.team() * kTablePositions;
+  template <class ThreadBlock>
+  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    const int64_t begin = block.index() * kTablePositions;
     const int64_t end = begin + kTablePositions < positions ? begin + kTablePositions : positions;
-    for (int64_t i = team.thread(); i < half; i += team.threads()) {
+    for (int64_t i = block.thread(); i < half; i += block.threads()) {
       const float exponent = static_cast<float>(2 * i) / static_cast<float>(2 * half);
       const auto power = static_cast<float>(pow(theta, static_cast<double>(exponent)));
       const float frequency = 1.0f / power;
@@ -41,18 +41,16 @@ struct RotateRows {
   using C = typename Line::C;
   using Angles = Chunk<float, Line::kN>;
 
-  int64_t count, half, positions;
-  /// Number of consecutive rows that have one position.
-  int64_t inside;
-  RowSide x, y;
+  RopeRows rows;
   const float *cosines, *sines;
   C sign;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    const int64_t chunks = half / Line::kN;
-    for (int64_t i = lane.index; i < count * chunks; i += lane.count) {
-      const int64_t r = i / chunks, c = i - r * chunks, at = r / inside % positions * chunks + c;
-      const Line in(x, r), out(y, r);
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    const int64_t chunks = rows.half / Line::kN;
+    for (int64_t i = thread.index; i < rows.x.count() * chunks; i += thread.count) {
+      const int64_t r = i / chunks, c = i - r * chunks;
+      const int64_t at = r / rows.inside % rows.positions * chunks + c;
+      const Line in(rows.x, r), out(rows.y, r);
       const auto a = in.read(c), b = in.read(c + chunks);
       const Angles cosine = reinterpret_cast<const Angles*>(cosines)[at];
       const Angles sine = reinterpret_cast<const Angles*>(sines)[at];
@@ -69,51 +67,26 @@ struct RotateRows {
   }
 };
 
-struct RopeCall {
-  RowSide x, y;
-  int64_t count, half, positions, inside;
-  const float *cosines, *sines;
-  bool inverse;
-  Stream stream;
-};
-
 }  // namespace
 
-template <class Line>
-static void rotate(const RopeCall& call) {
-  const RotateRows<Line> kernel{call.count,   call.half,  call.positions,
-                                call.inside,  call.x,     call.y,
-                                call.cosines, call.sines, typename Line::C(call.inverse ? -1 : 1)};
-  launch(kernel, call.count * (call.half / Line::kN), call.stream);
-}
-
 void rope(const Block& y, const Block& x, int sequence_dim, const Rope& options) {
-  const int last = x.shape.ndim() - 1;
-  const Rows rows(x, last);
-  RopeCall call{RowSide(x, last),
-                RowSide(y, last),
-                rows.count(),
-                rows.size() / 2,
-                x.shape[sequence_dim],
-                1,
-                nullptr,
-                nullptr,
-                options.inverse,
-                {}};
-  if (call.half == 0 || call.count == 0) return;
-  for (int i = sequence_dim + 1; i < last; ++i) call.inside *= x.shape[i];
-  const RowPlan plan =
-      plan_rows("rope", x.device, call.count, call.half, {&call.x, &call.y}, {}, 0);
-  call.stream = plan.stream;
-  const int64_t angles = call.positions * call.half;
+  const RopeRows rows(y, x, sequence_dim);
+  const int64_t count = rows.x.count(), angles = rows.positions * rows.half;
+  if (rows.half == 0 || count == 0) return;
+  const RowPlan plan = plan_rows("rope", x.device, count, rows.half, {.rows = {&rows.x, &rows.y}});
   const Ref<Storage> memory =
       Storage::allocate(static_cast<size_t>(angles) * 2 * sizeof(float), x.device);
   auto* cosines = static_cast<float*>(memory->data());
-  const FillRopeTable table{options.theta, options.offset, call.positions,
-                            call.half,     cosines,        cosines + angles};
-  launch_teams<64>(table, (call.positions + kTablePositions - 1) / kTablePositions, 0, plan.stream);
-  call.cosines = table.cosines, call.sines = table.sines;
-  visit_lines(plan, [&](auto type) { rotate<typename decltype(type)::type>(call); });
+  const FillRopeTable table{options.theta, options.offset, rows.positions,
+                            rows.half,     cosines,        cosines + angles};
+  launch_blocks<64>(table, (rows.positions + kTablePositions - 1) / kTablePositions, 0,
+                    plan.stream);
+  visit_lines(plan, [&](auto type) {
+    using Line = typename decltype(type)::type;
+    const typename Line::C sign = options.inverse ? -1 : 1;
+    launch(RotateRows<Line>{rows, table.cosines, table.sines, sign}, count * (rows.half / Line::kN),
+           plan.stream);
+  });
 }
 
 }  // namespace weft::cuda

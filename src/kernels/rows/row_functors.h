@@ -5,7 +5,7 @@
 
 namespace weft {
 
-// Element functions of row kernels; their members are statistics of the row.
+// Loops over dense rows, and their element functions, whose members are statistics of the row.
 
 /// exp(x - max).
 template <class C>
@@ -100,4 +100,42 @@ struct Sum {
   WEFT_FN C operator()(C a, C b) const { return a + b; }
 };
 
+inline namespace WEFT_COMPILER {
+
+/// Accumulators of a sum: enough to hide the latency of additions.
+template <class C>
+inline constexpr int kLanes = 128 / static_cast<int>(sizeof(C));
+
+/// Combines the reducer elements f(in[i]...), in fixed accumulators.
+template <class R, class C, class F, class... In>
+C reduce_row(int64_t n, const F& f, const In*... in) {
+  constexpr int kN = kLanes<C>;
+  C lanes[kN];
+  for (int l = 0; l < kN; ++l) lanes[l] = R::template identity<C>();
+  int64_t i = 0;
+  for (; i + kN <= n; i += kN) {
+    for (int l = 0; l < kN; ++l) lanes[l] = R::combine(lanes[l], R::element(f(in[i + l]...)));
+  }
+  for (int l = 0; i < n; ++i, ++l) lanes[l] = R::combine(lanes[l], R::element(f(in[i]...)));
+  for (int width = kN / 2; width > 0; width /= 2) {
+    for (int l = 0; l < width; ++l) lanes[l] = R::combine(lanes[l], lanes[l + width]);
+  }
+  return lanes[0];
+}
+
+struct AsItIs {
+  template <class T>
+  WEFT_FN T operator()(T x) const {
+    return x;
+  }
+};
+
+/// out[i] = f(in[i]...).
+template <class F, class C, class... In>
+void map_row(int64_t n, const F& f, C* out, const In*... in) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) out[i] = f(in[i]...);
+}
+
+}  // namespace WEFT_COMPILER
 }  // namespace weft

@@ -15,11 +15,10 @@ Rows::Rows(const Block& block, int dim) : data_(block.as<char>()), dtype_(block.
     }
     count_ *= block.shape[i];
     if (block.shape[i] == 1) continue;
-    const bool one_run =
-        last >= 0 && strides_[static_cast<size_t>(last)] == block.strides[i] * block.shape[i];
-    if (!one_run) sizes_[static_cast<size_t>(++last)] = 1;
-    sizes_[static_cast<size_t>(last)] *= block.shape[i];
-    strides_[static_cast<size_t>(last)] = block.strides[i];
+    const bool one_run = last >= 0 && strides_[last] == block.strides[i] * block.shape[i];
+    if (!one_run) sizes_[++last] = 1;
+    sizes_[last] *= block.shape[i];
+    strides_[last] = block.strides[i];
   }
   ndim_ = last < 0 ? 1 : last + 1;
 }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 
 #include "src/kernels/iteration/lines.h"
@@ -11,41 +11,63 @@
 
 namespace weft {
 
-/// A block viewed as rows along one dim, numbered in row-major order of the other dims.
+/// A block viewed as rows along one dim, numbered in row-major order of the other dims. Kernels
+/// take it as it is.
 class Rows {
  public:
+  /// Rows without data, for an operand that is absent.
+  Rows() = default;
+  /// With `dim` = ndim each element is a row of size 1.
   Rows(const Block& block, int dim);
   /// Views `block` as one value per row of `rows`: it has their dims, without the rows' own or with
   /// size 1 there, or is one element for all rows.
   static Rows values(const char* what, const Block& block, const Rows& rows);
 
-  DType dtype() const { return dtype_; }
-  int64_t count() const { return count_; }
-  int64_t size() const { return size_; }
-  Line line(int64_t row) const {
-    int64_t offset = 0;
-    for (int i = ndim_ - 1; i > 0; --i) {
-      const int64_t next = row / sizes_[static_cast<size_t>(i)];
-      offset += (row - next * sizes_[static_cast<size_t>(i)]) * strides_[static_cast<size_t>(i)];
+  WEFT_FN void* data() const { return data_; }
+  WEFT_FN DType dtype() const { return dtype_; }
+  WEFT_FN int64_t count() const { return count_; }
+  WEFT_FN int64_t size() const { return size_; }
+  /// Stride between the elements of a row.
+  WEFT_FN int64_t stride() const { return stride_; }
+  /// Returns the offset of element `i` of a row, in elements.
+  WEFT_FN int64_t at(int64_t row, int64_t i = 0) const {
+    int64_t offset = i * stride_;
+    for (int d = ndim_ - 1; d > 0; --d) {
+      const int64_t next = row / sizes_[d];
+      offset += (row - next * sizes_[d]) * strides_[d];
       row = next;
     }
-    offset += row * strides_[0];
-    return {dtype_, data_ + offset * static_cast<int64_t>(size_of(dtype_)), stride_};
+    return offset + row * strides_[0];
+  }
+  Line line(int64_t row) const {
+    return {dtype_, data_ + at(row) * static_cast<int64_t>(size_of(dtype_)), stride_};
   }
   /// Returns how many rows from `row` on, before `end`, are adjacent (each starts one element after
   /// the last); 1 when the next row is not.
   int64_t side_by_side(int64_t row, int64_t end) const {
-    const auto last = static_cast<size_t>(ndim_ - 1);
-    if (strides_[last] != 1 || stride_ == 1) return 1;
-    return std::min(end - row, sizes_[last] - row % sizes_[last]);
+    if (strides_[ndim_ - 1] != 1 || stride_ == 1) return 1;
+    return std::min(end - row, sizes_[ndim_ - 1] - row % sizes_[ndim_ - 1]);
+  }
+  /// Returns whether every row starts at a multiple of `elements`.
+  bool starts_at_multiples_of(int64_t elements) const {
+    return std::all_of(strides_, strides_ + ndim_,
+                       [&](int64_t stride) { return stride % elements == 0; });
   }
 
  private:
-  char* data_;
-  DType dtype_;
+  char* data_ = nullptr;
+  DType dtype_ = DType::f32;
   int ndim_ = 1;
   int64_t count_ = 1, size_ = 1, stride_ = 1;
-  std::array<int64_t, kMaxDims> sizes_{1}, strides_{0};
+  int64_t sizes_[kMaxDims] = {1}, strides_[kMaxDims] = {};
+};
+
+/// The operands of a kernel over rows. `rows` are all that are rows; the first sets the dtype.
+/// `vectors` are read along with each row. `held` rows of computed elements go to shared memory.
+/// Operands without data are skipped.
+struct RowOperands {
+  std::initializer_list<const Rows*> rows, vectors = {};
+  int held = 0;
 };
 
 /// Throws std::invalid_argument unless both have equally many rows of equal size.
@@ -148,41 +170,6 @@ class RowWriter {
   Line line_{};
   bool direct_ = false;
 };
-
-/// Accumulators of a sum: enough to hide the latency of additions.
-template <class C>
-inline constexpr int kLanes = 128 / static_cast<int>(sizeof(C));
-
-/// Combines the reducer elements f(in[i]...), in fixed accumulators.
-template <class R, class C, class F, class... In>
-C reduce_row(int64_t n, const F& f, const In*... in) {
-  constexpr int kN = kLanes<C>;
-  C lanes[kN];
-  for (int l = 0; l < kN; ++l) lanes[l] = R::template identity<C>();
-  int64_t i = 0;
-  for (; i + kN <= n; i += kN) {
-    for (int l = 0; l < kN; ++l) lanes[l] = R::combine(lanes[l], R::element(f(in[i + l]...)));
-  }
-  for (int l = 0; i < n; ++i, ++l) lanes[l] = R::combine(lanes[l], R::element(f(in[i]...)));
-  for (int width = kN / 2; width > 0; width /= 2) {
-    for (int l = 0; l < width; ++l) lanes[l] = R::combine(lanes[l], lanes[l + width]);
-  }
-  return lanes[0];
-}
-
-struct AsItIs {
-  template <class T>
-  WEFT_FN T operator()(T x) const {
-    return x;
-  }
-};
-
-/// out[i] = f(in[i]...).
-template <class F, class C, class... In>
-void map_row(int64_t n, const F& f, C* out, const In*... in) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) out[i] = f(in[i]...);
-}
 
 }  // namespace WEFT_COMPILER
 }  // namespace weft

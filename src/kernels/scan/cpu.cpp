@@ -4,12 +4,10 @@
 #include <optional>
 
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/rows/rows.h"
-#include "src/kernels/scan/cuda.h"
 
-namespace weft {
+namespace weft::host {
 
 /// Not inlined: its total then went through an integer register each step, four times as slow.
 template <class R, class C>
@@ -44,14 +42,10 @@ static void scan(const char* what, const Block& out, const Block& in, int dim, b
 }
 
 void cumulative_sum(const Block& out, const Block& in, int dim, bool reverse, const Block* start) {
-  if (cuda::kWithCuda && cuda::on_cuda(out)) {
-    return cuda::cumulative_sum(out, in, dim, reverse, start);
-  }
   scan<SumOf>("cumulative_sum", out, in, dim, reverse, start);
 }
 
 void cumulative_product(const Block& out, const Block& in, int dim) {
-  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::cumulative_product(out, in, dim);
   scan<ProductOf>("cumulative_product", out, in, dim, false, nullptr);
 }
 
@@ -73,9 +67,6 @@ void cumulative_product_gradient(const Block& out, const Block& dy, const Block&
   const Rows gradients(dy, dim), from(x, dim), to(out, dim);
   check_rows("cumulative_product_gradient", from, to);
   check_rows("cumulative_product_gradient", from, gradients);
-  if (cuda::kWithCuda && cuda::on_cuda(out)) {
-    return cuda::cumulative_product_gradient(out, dy, x, dim);
-  }
   parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
     RowReader<double> read_gradient(gradients, end), read(from, end);
     RowWriter<double> write(to, end);
@@ -90,7 +81,6 @@ void product_gradient(const Block& out, const Block& dy, const Block& x, int dim
   const Rows from(x, dim), to(out, dim);
   check_rows("product_gradient", from, to);
   const Rows gradients = Rows::values("product_gradient", dy, from);
-  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::product_gradient(out, dy, x, dim);
   parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
     RowReader<double> read(from, end);
     RowWriter<double> write(to, end);
@@ -105,4 +95,4 @@ void product_gradient(const Block& out, const Block& dy, const Block& x, int dim
   });
 }
 
-}  // namespace weft
+}  // namespace weft::host

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/scan/cuda.h"
+#include "src/kernels/scan/scan.h"
 
 #include "src/base/numeric.h"
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/math/reducers.h"
-#include "src/kernels/rows/row_side.h"
+#include "src/kernels/rows/device_values.h"
 #include "weft/storage.h"
 
 namespace weft::cuda {
@@ -25,18 +25,16 @@ constexpr int64_t kShortRow = 32, kManyRows = 1 << 14;
 template <class R, class C>
 struct RunningTotal {
   using State = C;
-  RowSide in, out, start;
+  Rows in, out, start;
 
   WEFT_DEVICE State first(int64_t row) const {
-    if (!start.data) return R::template identity<C>();
-    return load_element<C>(start.data, start.dtype, start.at(row));
+    if (!start.data()) return R::template identity<C>();
+    return value_of<C>(start, row);
   }
-  WEFT_DEVICE State load(int64_t row, int64_t i) const {
-    return load_element<C>(in.data, in.dtype, in.at(row, i));
-  }
+  WEFT_DEVICE State load(int64_t row, int64_t i) const { return value_of<C>(in, row, i); }
   WEFT_DEVICE static State combine(const State& a, const State& b) { return R::combine(a, b); }
   WEFT_DEVICE void store(int64_t row, int64_t i, const State&, const State& with) const {
-    store_element(out.data, out.dtype, out.at(row, i), with);
+    set_value(out, row, i, with);
   }
 };
 
@@ -48,55 +46,48 @@ struct Affine {
 /// From the end, g[i] = dy[i] + x[i + 1] * g[i + 1].
 struct GradientBehind {
   using State = Affine;
-  RowSide dy, x;
+  Rows dy, x;
   /// [rows, size], dense.
   double* g;
 
   WEFT_DEVICE State first(int64_t) const { return {0, 1}; }
   WEFT_DEVICE State load(int64_t row, int64_t i) const {
-    const double times =
-        i + 1 < x.size ? load_element<double>(x.data, x.dtype, x.at(row, i + 1)) : 0;
-    return {load_element<double>(dy.data, dy.dtype, dy.at(row, i)), times};
+    const double times = i + 1 < x.size() ? value_of<double>(x, row, i + 1) : 0;
+    return {value_of<double>(dy, row, i), times};
   }
   WEFT_DEVICE static State combine(const State& a, const State& b) {
     return {b.add + b.times * a.add, b.times * a.times};
   }
   WEFT_DEVICE void store(int64_t row, int64_t i, const State&, const State& with) const {
-    g[row * x.size + i] = with.add;
+    g[row * x.size() + i] = with.add;
   }
 };
 
 /// out[i] = factor[i] * the product of x before it; `factor` [rows, size] is dense.
 struct TimesProductBefore {
   using State = double;
-  RowSide x, out;
+  Rows x, out;
   const double* factor;
 
   WEFT_DEVICE State first(int64_t) const { return 1; }
-  WEFT_DEVICE State load(int64_t row, int64_t i) const {
-    return load_element<double>(x.data, x.dtype, x.at(row, i));
-  }
+  WEFT_DEVICE State load(int64_t row, int64_t i) const { return value_of<double>(x, row, i); }
   WEFT_DEVICE static State combine(const State& a, const State& b) { return a * b; }
   WEFT_DEVICE void store(int64_t row, int64_t i, const State& before, const State&) const {
-    store_element(out.data, out.dtype, out.at(row, i), before * factor[row * x.size + i]);
+    set_value(out, row, i, before * factor[row * x.size() + i]);
   }
 };
 
 /// before[i] = dy times the product of x before it.
 struct ProductBefore {
   using State = double;
-  RowSide x, dy;
+  Rows x, dy;
   double* before;
 
-  WEFT_DEVICE State first(int64_t row) const {
-    return load_element<double>(dy.data, dy.dtype, dy.at(row));
-  }
-  WEFT_DEVICE State load(int64_t row, int64_t i) const {
-    return load_element<double>(x.data, x.dtype, x.at(row, i));
-  }
+  WEFT_DEVICE State first(int64_t row) const { return value_of<double>(dy, row); }
+  WEFT_DEVICE State load(int64_t row, int64_t i) const { return value_of<double>(x, row, i); }
   WEFT_DEVICE static State combine(const State& a, const State& b) { return a * b; }
   WEFT_DEVICE void store(int64_t row, int64_t i, const State& without, const State&) const {
-    before[row * x.size + i] = without;
+    before[row * x.size() + i] = without;
   }
 };
 
@@ -107,8 +98,8 @@ struct ScanByThread {
   int64_t rows, size;
   bool reverse;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t row = lane.index; row < rows; row += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t row = thread.index; row < rows; row += thread.count) {
       typename Scan::State before = scan.first(row);
       for (int64_t i = 0; i < size; ++i) {
         const int64_t j = reverse ? size - 1 - i : i;
@@ -122,7 +113,7 @@ struct ScanByThread {
 
 /// One thread block per row; each thread handles kScanRun neighbours at a time.
 template <class Scan>
-struct ScanByTeam {
+struct ScanByBlock {
   using State = typename Scan::State;
   Scan scan;
   int64_t size;
@@ -134,55 +125,55 @@ struct ScanByTeam {
   static constexpr size_t kBytes = sizeof(State) * (kPlaces + 2 * kScanThreads + 1);
   WEFT_FN static int place(int i) { return i + i / kScanRun; }
 
-  template <class Team>
-  WEFT_DEVICE void operator()(const Team& team) const {
-    State* elements = team.template shared<State>();
+  template <class ThreadBlock>
+  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    State* elements = block.template shared<State>();
     State *totals = elements + kPlaces, *carried = totals + 2 * kScanThreads;
-    const int64_t row = team.team(), tile = int64_t{team.threads()} * kScanRun;
+    const int64_t row = block.index(), tile = int64_t{block.threads()} * kScanRun;
     State before = scan.first(row);
     for (int64_t first = 0; first < size; first += tile) {
       const int count = static_cast<int>(size - first < tile ? size - first : tile);
-      for (int i = team.thread(); i < count; i += team.threads()) {
+      for (int i = block.thread(); i < count; i += block.threads()) {
         elements[place(i)] = scan.load(row, index(first + i));
       }
-      team.meet();
-      before = scan_tile(team, elements, totals, carried, count, before);
-      for (int i = team.thread(); i < count; i += team.threads()) {
+      block.sync();
+      before = scan_tile(block, elements, totals, carried, count, before);
+      for (int i = block.thread(); i < count; i += block.threads()) {
         const State own = scan.load(row, index(first + i)), without = elements[place(i)];
         scan.store(row, index(first + i), without, Scan::combine(without, own));
       }
-      team.meet();
+      block.sync();
     }
   }
 
   WEFT_DEVICE int64_t index(int64_t i) const { return reverse ? size - 1 - i : i; }
 
   /// Replaces elements by the scan before them; returns the scan before the next tile.
-  template <class Team>
-  WEFT_DEVICE static State scan_tile(const Team& team, State* elements, State* totals,
+  template <class ThreadBlock>
+  WEFT_DEVICE static State scan_tile(const ThreadBlock& block, State* elements, State* totals,
                                      State* carried, int count, const State& before) {
-    const int begin = team.thread() * kScanRun;
+    const int begin = block.thread() * kScanRun;
     const int end = begin + kScanRun < count ? begin + kScanRun : count;
     const int runs = (count + kScanRun - 1) / kScanRun;
     if (begin < count) {
       State total = elements[place(begin)];
       for (int i = begin + 1; i < end; ++i) total = Scan::combine(total, elements[place(i)]);
-      totals[team.thread()] = total;
+      totals[block.thread()] = total;
     }
-    team.meet();
+    block.sync();
     State *from = totals, *to = totals + kScanThreads;
     for (int distance = 1; distance < runs; distance *= 2) {
-      if (team.thread() < runs) {
-        const State own = from[team.thread()];
-        to[team.thread()] =
-            team.thread() >= distance ? Scan::combine(from[team.thread() - distance], own) : own;
+      if (block.thread() < runs) {
+        const State own = from[block.thread()];
+        to[block.thread()] =
+            block.thread() >= distance ? Scan::combine(from[block.thread() - distance], own) : own;
       }
-      team.meet();
+      block.sync();
       State* const other = from;
       from = to, to = other;
     }
     if (begin < count) {
-      State sum = team.thread() > 0 ? Scan::combine(before, from[team.thread() - 1]) : before;
+      State sum = block.thread() > 0 ? Scan::combine(before, from[block.thread() - 1]) : before;
       for (int i = begin; i < end; ++i) {
         const State next = Scan::combine(sum, elements[place(i)]);
         elements[place(i)] = sum;
@@ -190,7 +181,7 @@ struct ScanByTeam {
       }
       if (end == count) *carried = sum;
     }
-    team.meet();
+    block.sync();
     return *carried;
   }
 };
@@ -198,22 +189,22 @@ struct ScanByTeam {
 }  // namespace
 
 template <class Scan>
-static void run_scan(const Scan& scan, const RowSide& rows, bool reverse, const Stream& stream) {
-  if (rows.count == 0 || rows.size == 0) return;
-  const bool neighbours = rows.stride != 1 && rows.count >= kManyRows;
-  if (rows.size <= kShortRow || neighbours) {
-    return launch(ScanByThread<Scan>{scan, rows.count, rows.size, reverse}, rows.count, stream);
+static void run_scan(const Scan& scan, const Rows& rows, bool reverse, const Stream& stream) {
+  if (rows.count() == 0 || rows.size() == 0) return;
+  const bool neighbours = rows.stride() != 1 && rows.count() >= kManyRows;
+  if (rows.size() <= kShortRow || neighbours) {
+    return launch(ScanByThread<Scan>{scan, rows.count(), rows.size(), reverse}, rows.count(),
+                  stream);
   }
-  launch_teams<kScanThreads>(ScanByTeam<Scan>{scan, rows.size, reverse}, rows.count,
-                             ScanByTeam<Scan>::kBytes, stream);
+  launch_blocks<kScanThreads>(ScanByBlock<Scan>{scan, rows.size(), reverse}, rows.count(),
+                              ScanByBlock<Scan>::kBytes, stream);
 }
 
 template <class R>
 static void run_total(const Block& out, const Block& in, int dim, bool reverse,
                       const Block* start) {
-  const RowSide from(in, dim), to(out, dim);
-  RowSide first = start ? RowSide::values(*start, from.count) : from;
-  if (!start) first.data = nullptr;
+  const Rows from(in, dim), to(out, dim);
+  const Rows first = start ? Rows::values("scan", *start, from) : Rows();
   const Stream stream = current_stream(out.device);
   if (is_floating(in.dtype)) {
     run_scan(RunningTotal<R, double>{from, to, first}, from, reverse, stream);
@@ -230,13 +221,16 @@ void cumulative_product(const Block& out, const Block& in, int dim) {
   run_total<ProductOf>(out, in, dim, false, nullptr);
 }
 
-static Ref<Storage> doubles_for(const RowSide& rows, Device device) {
-  return Storage::allocate(static_cast<size_t>(rows.count * rows.size) * sizeof(double), device);
+static Ref<Storage> doubles_for(const Rows& rows, Device device) {
+  return Storage::allocate(static_cast<size_t>(rows.count() * rows.size()) * sizeof(double),
+                           device);
 }
 
 void cumulative_product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
-  const RowSide gradients(dy, dim), from(x, dim), to(out, dim);
-  if (from.count * from.size == 0) return;
+  const Rows gradients(dy, dim), from(x, dim), to(out, dim);
+  check_rows("cumulative_product_gradient", from, to);
+  check_rows("cumulative_product_gradient", from, gradients);
+  if (from.count() * from.size() == 0) return;
   const Stream stream = current_stream(out.device);
   const Ref<Storage> memory = doubles_for(from, out.device);
   auto* behind = static_cast<double*>(memory->data());
@@ -245,12 +239,14 @@ void cumulative_product_gradient(const Block& out, const Block& dy, const Block&
 }
 
 void product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
-  const RowSide from(x, dim), to(out, dim);
-  if (from.count * from.size == 0) return;
+  const Rows from(x, dim), to(out, dim);
+  check_rows("product_gradient", from, to);
+  if (from.count() * from.size() == 0) return;
   const Stream stream = current_stream(out.device);
   const Ref<Storage> memory = doubles_for(from, out.device);
   auto* before = static_cast<double*>(memory->data());
-  run_scan(ProductBefore{from, RowSide::values(dy, from.count), before}, from, false, stream);
+  run_scan(ProductBefore{from, Rows::values("product_gradient", dy, from), before}, from, false,
+           stream);
   run_scan(TimesProductBefore{from, to, before}, from, true, stream);
 }
 

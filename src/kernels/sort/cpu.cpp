@@ -8,12 +8,24 @@
 #include <vector>
 
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
 #include "src/kernels/rows/rows.h"
-#include "src/kernels/sort/cuda.h"
 #include "weft/error.h"
 
 namespace weft {
+
+SortedRows::SortedRows(const Block* values_block, const Block& indices_block, const Block& in_block)
+    : in(in_block, in_block.shape.ndim() - 1),
+      values(values_block ? Rows(*values_block, in_block.shape.ndim() - 1) : Rows()),
+      indices(indices_block, in_block.shape.ndim() - 1) {
+  if (values_block) check_rows("sort_rows", values, indices);
+  if (in.count() != indices.count() || indices.size() > in.size()) {
+    fail("sort_rows: results of ", indices_block.shape, " from ", in_block.shape);
+  }
+}
+
+}  // namespace weft
+
+namespace weft::host {
 
 /// Compares elements a and b of a row: NaN is the greatest; equal elements keep their order.
 template <class C>
@@ -97,12 +109,12 @@ class RowOrder {
 };
 
 template <class C>
-static void sort_rows_as(const Rows* values, const Rows& indices, const Rows& in, bool descending,
-                         int64_t offset) {
+static void sort_rows_as(const SortedRows& rows, bool descending, int64_t offset) {
+  const auto& [in, values, indices] = rows;
   const int64_t n = in.size(), k = indices.size();
   parallel_for(in.count(), grain_of(n * 16), [&](int64_t begin, int64_t end) {
     RowReader<C> read(in, end);
-    RowWriter<C> write(values ? *values : in, end);
+    RowWriter<C> write(values, end);
     RowWriter<int64_t> write_indices(indices, end);
     RowOrder<C> row(n, descending);
     const std::vector<int64_t>& order = row.order;
@@ -112,7 +124,7 @@ static void sort_rows_as(const Rows* values, const Rows& indices, const Rows& in
       int64_t* index = write_indices.begin(r);
       for (int64_t i = 0; i < k; ++i) index[i] = order[static_cast<size_t>(i)] + offset;
       write_indices.end();
-      if (!values) continue;
+      if (!values.data()) continue;
       C* sorted = write.begin(r);
       for (int64_t i = 0; i < k; ++i) sorted[i] = x[order[static_cast<size_t>(i)]];
       write.end();
@@ -120,32 +132,12 @@ static void sort_rows_as(const Rows* values, const Rows& indices, const Rows& in
   });
 }
 
-void sort_rows(const Block& values, const Block& indices, const Block& in, bool descending,
+void sort_rows(const Block* values, const Block& indices, const Block& in, bool descending,
                int64_t offset) {
-  const int last = in.shape.ndim() - 1;
-  const Rows from(in, last), to(values, last), where(indices, last);
-  check_rows("sort_rows", to, where);
-  if (from.count() != to.count() || to.size() > from.size()) {
-    fail("sort_rows: results of ", values.shape, " from ", in.shape);
-  }
-  if (cuda::kWithCuda && cuda::on_cuda(in)) {
-    return cuda::sort_rows(&values, indices, in, descending, offset);
-  }
+  const SortedRows rows(values, indices, in);
   visit_compute(in.dtype, [&](auto type) {
-    sort_rows_as<typename decltype(type)::type>(&to, where, from, descending, offset);
+    sort_rows_as<typename decltype(type)::type>(rows, descending, offset);
   });
 }
 
-void argsort_rows(const Block& indices, const Block& in, bool descending) {
-  const int last = in.shape.ndim() - 1;
-  const Rows from(in, last), where(indices, last);
-  check_rows("argsort_rows", from, where);
-  if (cuda::kWithCuda && cuda::on_cuda(in)) {
-    return cuda::sort_rows(nullptr, indices, in, descending, 0);
-  }
-  visit_compute(in.dtype, [&](auto type) {
-    sort_rows_as<typename decltype(type)::type>(nullptr, where, from, descending, 0);
-  });
-}
-
-}  // namespace weft
+}  // namespace weft::host

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/sort/cuda.h"
+#include "src/kernels/sort/sort.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/rows/row_side.h"
+#include "src/kernels/rows/device_values.h"
 #include "weft/storage.h"
 
 namespace weft::cuda {
@@ -72,30 +72,30 @@ struct Sorting {
 template <class C, class Entry>
 struct SortRuns {
   Sorting shape;
-  RowSide in;
+  Rows in;
   bool descending;
   /// [rows, size], dense.
   Entry* entries;
 
-  template <class Team>
-  WEFT_DEVICE void operator()(const Team& team) const {
-    Entry* tile = team.template shared<Entry>();
-    const int64_t first_run = team.team() * (kSortTile / shape.run);
-    for (int i = team.thread(); i < kSortTile; i += team.threads()) {
+  template <class ThreadBlock>
+  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    Entry* tile = block.template shared<Entry>();
+    const int64_t first_run = block.index() * (kSortTile / shape.run);
+    for (int i = block.thread(); i < kSortTile; i += block.threads()) {
       int64_t row, index;
       tile[i] = Entry::last();
       if (!find(first_run, i, row, index)) continue;
-      const C x = load_element<C>(in.data, in.dtype, in.at(row, index));
+      const C x = value_of<C>(in, row, index);
       tile[i] = Entry::of(ordered(x), index, descending);
     }
-    team.meet();
+    block.sync();
     for (int64_t sorted = 2; sorted <= shape.run; sorted *= 2) {
       for (int64_t apart = sorted / 2; apart > 0; apart /= 2) {
-        exchange(team, tile, static_cast<int>(sorted), static_cast<int>(apart));
-        team.meet();
+        exchange(block, tile, static_cast<int>(sorted), static_cast<int>(apart));
+        block.sync();
       }
     }
-    for (int i = team.thread(); i < kSortTile; i += team.threads()) {
+    for (int i = block.thread(); i < kSortTile; i += block.threads()) {
       int64_t row, index;
       if (find(first_run, i, row, index)) entries[row * shape.size + index] = tile[i];
     }
@@ -109,9 +109,9 @@ struct SortRuns {
     return row < shape.rows && index < shape.size;
   }
 
-  template <class Team>
-  WEFT_DEVICE void exchange(const Team& team, Entry* tile, int sorted, int apart) const {
-    for (int i = team.thread(); i < kSortTile / 2; i += team.threads()) {
+  template <class ThreadBlock>
+  WEFT_DEVICE void exchange(const ThreadBlock& block, Entry* tile, int sorted, int apart) const {
+    for (int i = block.thread(); i < kSortTile / 2; i += block.threads()) {
       const int low = i / apart * 2 * apart + i % apart, high = low + apart;
       // Neighbouring parts are sorted alternately upwards and downwards; a whole run upwards.
       const bool upwards = (low & sorted) == 0 || sorted == shape.run;
@@ -129,8 +129,8 @@ struct MergeRuns {
   const Entry* from;
   Entry* to;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < shape.rows * shape.size; i += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < shape.rows * shape.size; i += thread.count) {
       const int64_t row = i / shape.size, index = i - row * shape.size;
       const Entry* entries = from + row * shape.size;
       const int64_t run = index / shape.run, pair = run / 2 * 2 * shape.run;
@@ -160,16 +160,16 @@ template <class C, class Entry>
 struct StoreSorted {
   int64_t size, offset;
   const Entry* entries;
-  RowSide in, values, indices;
+  Rows in, values, indices;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < indices.count * indices.size; i += lane.count) {
-      const int64_t row = i / indices.size, place = i - row * indices.size;
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < indices.count() * indices.size(); i += thread.count) {
+      const int64_t row = i / indices.size(), place = i - row * indices.size();
       const int64_t index = entries[row * size + place].index();
-      store_element(indices.data, indices.dtype, indices.at(row, place), index + offset);
-      if (!values.data) continue;
-      const C x = load_element<C>(in.data, in.dtype, in.at(row, index));
-      store_element(values.data, values.dtype, values.at(row, place), x);
+      set_value(indices, row, place, index + offset);
+      if (!values.data()) continue;
+      const C x = value_of<C>(in, row, index);
+      set_value(values, row, place, x);
     }
   }
 };
@@ -177,45 +177,42 @@ struct StoreSorted {
 }  // namespace
 
 template <class C, class Entry>
-static void sort_entries(const RowSide& values, const RowSide& indices, const RowSide& in,
-                         bool descending, int64_t offset, Device device) {
+static void sort_entries(const SortedRows& rows, bool descending, int64_t offset, Device device) {
+  const auto& [in, values, indices] = rows;
   const Stream stream = current_stream(device);
-  Sorting shape{in.count, in.size, 1, 1};
-  while (shape.run < std::min<int64_t>(in.size, kSortTile)) shape.run *= 2;
-  shape.runs_of_row = (in.size + shape.run - 1) / shape.run;
-  const auto bytes = static_cast<size_t>(in.count * in.size) * sizeof(Entry);
+  Sorting shape{in.count(), in.size(), 1, 1};
+  while (shape.run < std::min<int64_t>(in.size(), kSortTile)) shape.run *= 2;
+  shape.runs_of_row = (in.size() + shape.run - 1) / shape.run;
+  const auto bytes = static_cast<size_t>(in.count() * in.size()) * sizeof(Entry);
   const Ref<Storage> memory = Storage::allocate(bytes, device);
   const Ref<Storage> other_memory =
       Storage::allocate(shape.runs_of_row > 1 ? bytes : sizeof(Entry), device);
   auto *entries = static_cast<Entry*>(memory->data()),
        *other = static_cast<Entry*>(other_memory->data());
-  const int64_t runs = in.count * shape.runs_of_row, runs_of_team = kSortTile / shape.run;
-  launch_teams<kSortThreads>(SortRuns<C, Entry>{shape, in, descending, entries},
-                             (runs + runs_of_team - 1) / runs_of_team, kSortTile * sizeof(Entry),
-                             stream);
-  for (; shape.run < in.size; shape.run *= 2) {
-    launch(MergeRuns<Entry>{shape, entries, other}, in.count * in.size, stream);
+  const int64_t runs = in.count() * shape.runs_of_row, runs_of_block = kSortTile / shape.run;
+  launch_blocks<kSortThreads>(SortRuns<C, Entry>{shape, in, descending, entries},
+                              (runs + runs_of_block - 1) / runs_of_block, kSortTile * sizeof(Entry),
+                              stream);
+  for (; shape.run < in.size(); shape.run *= 2) {
+    launch(MergeRuns<Entry>{shape, entries, other}, in.count() * in.size(), stream);
     std::swap(entries, other);
   }
-  launch(StoreSorted<C, Entry>{in.size, offset, entries, in, values, indices},
-         indices.count * indices.size, stream);
+  launch(StoreSorted<C, Entry>{in.size(), offset, entries, in, values, indices},
+         indices.count() * indices.size(), stream);
 }
 
 void sort_rows(const Block* values, const Block& indices, const Block& in, bool descending,
                int64_t offset) {
-  const int last = in.shape.ndim() - 1;
-  const RowSide from(in, last), where(indices, last);
-  RowSide to(values ? *values : in, last);
-  if (!values) to.data = nullptr;
-  if (where.count * where.size == 0) return;
+  const SortedRows rows(values, indices, in);
+  if (rows.indices.count() * rows.indices.size() == 0) return;
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     if constexpr (std::is_same_v<C, float>) {
-      if (from.size < int64_t{1} << 32) {
-        return sort_entries<C, NarrowEntry>(to, where, from, descending, offset, in.device);
+      if (rows.in.size() < int64_t{1} << 32) {
+        return sort_entries<C, NarrowEntry>(rows, descending, offset, in.device);
       }
     }
-    sort_entries<C, WideEntry>(to, where, from, descending, offset, in.device);
+    sort_entries<C, WideEntry>(rows, descending, offset, in.device);
   });
 }
 

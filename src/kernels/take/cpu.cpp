@@ -7,12 +7,10 @@
 
 #include "src/base/numeric.h"
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
 #include "src/kernels/copy/copy.h"
-#include "src/kernels/take/cuda.h"
 #include "weft/error.h"
 
-namespace weft {
+namespace weft::host {
 
 namespace {
 
@@ -120,7 +118,6 @@ void add_elements(const Taking& t, C* sums, const T* in) {
 }  // namespace
 
 std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
-  if (cuda::kWithCuda && cuda::on_cuda(indices)) return cuda::find_index_outside(indices, size);
   std::optional<int64_t> found;
   with_typed(indices, [&](const auto* data) {
     const int64_t count = indices.numel();
@@ -138,7 +135,6 @@ std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
 }
 
 void take_along(const Block& out, const Block& in, const Block& indices, int dim) {
-  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::take_along(out, in, indices, dim);
   const Taking t(in, out, indices, dim);
   if (out.numel() == 0) return;
   const auto bytes = static_cast<int64_t>(size_of(in.dtype));
@@ -158,19 +154,18 @@ void take_along(const Block& out, const Block& in, const Block& indices, int dim
 }
 
 void add_along(const Block& out, const Block& in, const Block& indices, int dim) {
-  if (cuda::kWithCuda && cuda::on_cuda(out)) return cuda::add_along(out, in, indices, dim);
   const Taking t(out, in, indices, dim);
   visit(in.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     using C = Compute<T>;
     if (out.dtype == dtype_of<C>) {
-      fill(out, 0);
+      host::fill(out, 0);
       return add_elements(t, out.as<C>(), in.as<T>());
     }
     std::vector<C> sums(static_cast<size_t>(out.numel()));
     add_elements(t, sums.data(), in.as<T>());
-    copy(out, dense_block(sums.data(), dtype_of<C>, out.shape));
+    host::copy(out, dense_block(sums.data(), dtype_of<C>, out.shape));
   });
 }
 
-}  // namespace weft
+}  // namespace weft::host

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/take/cuda.h"
+#include "src/kernels/take/take.h"
 
 #include "src/device/cuda/capture.h"
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/copy/cuda.h"
-#include "src/kernels/sort/cuda.h"
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/sort/sort.h"
 #include "weft/error.h"
 #include "weft/storage.h"
 
@@ -15,7 +15,7 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kSearchThreads = 256;
-constexpr int64_t kSearchTeams = 264;
+constexpr int64_t kSearchBlocks = 264;
 /// Elements of 16 bytes, copied in one access.
 struct alignas(16) Bytes16 {
   uint64_t half[2];
@@ -71,9 +71,9 @@ struct TakeWords {
   Word* out;
   const Word* in;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
     const int64_t count = taking.outer * taking.n * taking.inner;
-    for (int64_t i = lane.index; i < count; i += lane.count) {
+    for (int64_t i = thread.index; i < count; i += thread.count) {
       const Divided slice(i, taking.inner), place(slice.quotient, taking.n);
       const int64_t index = taking.index(taking.slices ? place.rest : i);
       out[i] = in[(place.quotient * taking.size + index) * taking.inner + slice.rest];
@@ -87,8 +87,8 @@ struct ListIndices {
   int64_t lists;
   int64_t* to;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    for (int64_t i = lane.index; i < lists * taking.n; i += lane.count) {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < lists * taking.n; i += thread.count) {
       const Divided list(i, taking.n), column(list.quotient, taking.inner);
       const int64_t at = (column.quotient * taking.n + list.rest) * taking.inner + column.rest;
       to[i] = taking.index(taking.slices ? i : at);
@@ -107,9 +107,9 @@ struct AddListed {
   const void* in;
   DType in_dtype;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
+  WEFT_DEVICE void operator()(const Thread& thread) const {
     const int64_t n = taking.n, inner = taking.inner;
-    for (int64_t i = lane.index; i < taking.outer * n * inner; i += lane.count) {
+    for (int64_t i = thread.index; i < taking.outer * n * inner; i += thread.count) {
       const Divided slice(i, inner), place(slice.quotient, n);
       const int64_t list = taking.slices ? 0 : place.quotient * inner + slice.rest;
       const int64_t *mine = sorted + list * n, *from = order + list * n;
@@ -136,31 +136,31 @@ struct SearchOutside {
   int64_t count;
   int64_t* places;
 
-  template <class Team>
-  WEFT_DEVICE void operator()(const Team& team) const {
+  template <class ThreadBlock>
+  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     int64_t place = count;
-    for (int64_t i = team.team() * team.threads() + team.thread(); i < count && place == count;
-         i += team.teams() * team.threads()) {
+    for (int64_t i = block.index() * block.threads() + block.thread(); i < count && place == count;
+         i += block.blocks() * block.threads()) {
       // taking.index has already added `size` to negative indices.
       const int64_t index = taking.index(i);
       if (index < 0 || index >= taking.size) place = i;
     }
-    place = team.template reduce<Least>(place);
-    if (team.thread() == 0) places[team.team()] = place;
+    place = block.template reduce<Least>(place);
+    if (block.thread() == 0) places[block.index()] = place;
   }
 };
 
 /// Writes whether an index is out of range, and the index.
 struct TellOutside {
   DeviceTaking taking;
-  int64_t count, teams;
+  int64_t count, blocks;
   const int64_t* places;
   int64_t* result;
 
-  WEFT_DEVICE void operator()(const Lane& lane) const {
-    if (lane.index != 0) return;
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    if (thread.index != 0) return;
     int64_t place = count;
-    for (int64_t i = 0; i < teams; ++i) place = Least::combine(place, places[i]);
+    for (int64_t i = 0; i < blocks; ++i) place = Least::combine(place, places[i]);
     result[0] = place < count ? 1 : 0;
     if (place == count) return;
     result[1] = taking.dtype == DType::i32 ? static_cast<const int32_t*>(taking.indices)[place]
@@ -183,12 +183,12 @@ std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
   DeviceTaking taking(flat, flat, flat, 0);
   taking.size = size;
   const int64_t wanted = (count + kSearchThreads - 1) / kSearchThreads;
-  const int64_t teams = wanted < kSearchTeams ? wanted : kSearchTeams;
-  const Ref<Storage> memory = whole_numbers(2 + teams, indices.device);
+  const int64_t blocks = wanted < kSearchBlocks ? wanted : kSearchBlocks;
+  const Ref<Storage> memory = whole_numbers(2 + blocks, indices.device);
   auto* result = static_cast<int64_t*>(memory->data());
   const Stream stream = current_stream(indices.device);
-  launch_teams<kSearchThreads>(SearchOutside{taking, count, result + 2}, teams, 0, stream);
-  launch(TellOutside{taking, count, teams, result + 2, result}, 1, stream);
+  launch_blocks<kSearchThreads>(SearchOutside{taking, count, result + 2}, blocks, 0, stream);
+  launch(TellOutside{taking, count, blocks, result + 2, result}, 1, stream);
   int64_t told[2] = {0, 0};
   cuda::copy(dense_block(told, DType::i64, {2}),
              dense_block(result, DType::i64, {2}, indices.device));

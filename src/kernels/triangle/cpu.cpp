@@ -4,11 +4,9 @@
 #include <algorithm>
 
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
 #include "src/kernels/rows/rows.h"
-#include "src/kernels/triangle/cuda.h"
 
-namespace weft {
+namespace weft::host {
 
 static Line part_of(Line line, int64_t first) {
   const int64_t bytes = first * line.stride * static_cast<int64_t>(size_of(line.dtype));
@@ -21,9 +19,6 @@ void copy_triangle(const Block& out, const Block& in, bool upper, int64_t diagon
   const int last = out.shape.ndim() - 1;
   const Rows to(out, last), from(in, last);
   check_rows("triangle", to, from);
-  if (cuda::kWithCuda && cuda::on_cuda(out)) {
-    return cuda::copy_triangle(out, in, upper, diagonal, row, column);
-  }
   const int64_t rows = out.shape[last - 1], n = to.size();
   const double zero = 0;
   const Line zeros{DType::f64, const_cast<double*>(&zero), 0};
@@ -39,4 +34,4 @@ void copy_triangle(const Block& out, const Block& in, bool upper, int64_t diagon
   });
 }
 
-}  // namespace weft
+}  // namespace weft::host

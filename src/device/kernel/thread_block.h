@@ -27,7 +27,7 @@ namespace weft::cuda {
 // thread and block counts from here.
 
 /// A thread of a kernel whose threads are independent.
-struct Lane {
+struct Thread {
   /// The thread's index in the grid, and the number of threads in the grid.
   int64_t index, count;
 };
@@ -38,19 +38,19 @@ inline namespace WEFT_COMPILER {
 
 /// A thread of a CUDA block of kThreads threads.
 template <int kThreads>
-class Team {
+class ThreadBlock {
  public:
   WEFT_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
   WEFT_DEVICE int threads() const { return kThreads; }
-  WEFT_DEVICE int64_t team() const { return blockIdx.x; }
-  WEFT_DEVICE int64_t teams() const { return gridDim.x; }
+  WEFT_DEVICE int64_t index() const { return blockIdx.x; }
+  WEFT_DEVICE int64_t blocks() const { return gridDim.x; }
   /// Block barrier (__syncthreads): writes before it are visible to the block after it.
-  WEFT_DEVICE void meet() const { __syncthreads(); }
+  WEFT_DEVICE void sync() const { __syncthreads(); }
   /// Dynamic shared memory of the block, of the size passed to the launch.
   template <class T>
   WEFT_DEVICE T* shared() const {
-    extern __shared__ __align__(16) std::byte team_memory[];
-    return reinterpret_cast<T*>(team_memory);
+    extern __shared__ __align__(16) std::byte block_memory[];
+    return reinterpret_cast<T*>(block_memory);
   }
   /// Combines all threads' values by R, in a fixed order; every thread gets the result.
   template <class R, class T>
@@ -85,16 +85,16 @@ WEFT_DEVICE void add_atomically(T* to, T value) {
 #else
 
 template <int kThreads>
-class Team {
+class ThreadBlock {
  public:
-  Team(int thread, int threads, int64_t team, int64_t teams, emulated::TeamMemory& memory)
-      : thread_(thread), threads_(threads), team_(team), teams_(teams), memory_(memory) {}
+  ThreadBlock(int thread, int threads, int64_t block, int64_t blocks, emulated::BlockMemory& memory)
+      : thread_(thread), threads_(threads), index_(block), blocks_(blocks), memory_(memory) {}
 
   int thread() const { return thread_; }
   int threads() const { return threads_; }
-  int64_t team() const { return team_; }
-  int64_t teams() const { return teams_; }
-  void meet() const { emulated::Fibers::meet(); }
+  int64_t index() const { return index_; }
+  int64_t blocks() const { return blocks_; }
+  void sync() const { emulated::Fibers::sync(); }
   template <class T>
   T* shared() const {
     return reinterpret_cast<T*>(memory_.shared.data());
@@ -103,21 +103,21 @@ class Team {
   T reduce(T value) const {
     std::byte* values = memory_.values.data();
     std::memcpy(values + static_cast<size_t>(thread_) * sizeof(T), &value, sizeof(T));
-    meet();
+    sync();
     T all, next;
     std::memcpy(&all, values, sizeof(T));
     for (int i = 1; i < threads_; ++i) {
       std::memcpy(&next, values + static_cast<size_t>(i) * sizeof(T), sizeof(T));
       all = R::combine(all, next);
     }
-    meet();
+    sync();
     return all;
   }
 
  private:
   int thread_, threads_;
-  int64_t team_, teams_;
-  emulated::TeamMemory& memory_;
+  int64_t index_, blocks_;
+  emulated::BlockMemory& memory_;
 };
 
 template <class T>

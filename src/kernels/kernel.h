@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/device/cuda/streams.h"
+#include "weft/block.h"
+
+namespace weft {
+
+/// Whether an argument of a kernel is on a GPU. Arguments that are no blocks do not count.
+inline bool is_on_gpu(const Block& block) { return cuda::on_cuda(block); }
+inline bool is_on_gpu(const Block* const* blocks) { return cuda::on_cuda(*blocks[0]); }
+inline bool is_on_gpu(Device device) { return device.kind == DeviceKind::cuda; }
+template <class Other>
+constexpr bool is_on_gpu(const Other&) {
+  return false;
+}
+template <class... Arguments>
+bool are_on_gpu(const Arguments&... arguments) {
+  return (is_on_gpu(arguments) || ...);
+}
+
+}  // namespace weft
+
+/// Declares a function with one implementation per device: `host::name`, which cpu.cpp defines, and
+/// `cuda::name`, which cuda.cu defines. A call of `name` runs the one for the device of the blocks
+/// among its arguments. This is the only place where the device is chosen.
+#define WEFT_KERNEL(Result, name, parameters, arguments)                      \
+  namespace host {                                                            \
+  Result name parameters;                                                     \
+  }                                                                           \
+  namespace cuda {                                                            \
+  Result name parameters;                                                     \
+  }                                                                           \
+  inline Result name parameters {                                             \
+    if (cuda::kWithCuda && are_on_gpu arguments) return cuda::name arguments; \
+    return host::name arguments;                                              \
+  }

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/kernels/math/reducers.h"
+#include "src/kernels/norm/norm.h"
+#include "src/kernels/rows/row_kernel.h"
+
+namespace weft {
+
+/// Which norm: rms_norm is a layer_norm with mean 0. `cut` is null for whole rows.
+struct NormRows {
+  const char* what;
+  bool centered;
+  double eps;
+  const CutRows* cut;
+};
+
+inline Rows last_rows(const Block& block) { return Rows(block, block.shape.ndim() - 1); }
+
+/// Views a weight or bias as one row of `n` elements; without data when the norm has none.
+Rows norm_vector(const char* what, const Block& block, int64_t n);
+
+template <class C>
+struct NormRow {
+  C mean, rstd;
+};
+
+/// Inputs from which kernels compute the mean and rstd of a row.
+struct NormStatistics {
+  bool centered, cut;
+  double eps;
+  /// The size of whole rows.
+  int64_t size;
+  Rows sums[2];
+
+  NormStatistics(const NormRows& norm, const Rows& rows)
+      : centered(norm.centered),
+        cut(norm.cut != nullptr),
+        eps(norm.eps),
+        size(norm.cut ? norm.cut->size : rows.size()) {
+    for (int i = 0; cut && i < (centered ? 2 : 1); ++i) {
+      sums[i] = Rows::values("norm", norm.cut->sums[i], rows);
+    }
+  }
+
+  /// Returns those of row r, which is `x`; all threads of a block must call it.
+  template <class Walk, class Row, class C = typename Walk::C>
+  WEFT_FN NormRow<C> of(const Walk& walk, Row& x, int64_t r) const {
+    const C whole = static_cast<C>(size);
+    C mean = C(0), squares = C(0);
+    if (centered) {
+      const C sum =
+          cut ? walk.template value<C>(sums[0], r) : walk.template reduce<SumOf>(AsItIs{}, x);
+      mean = sum / whole;
+      squares = cut ? walk.template value<C>(sums[1], r)
+                    : walk.template reduce<SumOf>(CenteredSquare<C>{mean}, x);
+    } else {
+      squares =
+          cut ? walk.template value<C>(sums[0], r) : walk.template reduce<SquaresOf>(AsItIs{}, x);
+    }
+    return {mean, rsqrt(squares / whole + static_cast<C>(eps))};
+  }
+};
+
+/// The operands of a norm's backward, as rows; dx without data when it is not wanted.
+struct NormBackwardRows {
+  NormStatistics norm;
+  Rows x, dy, dx, weight, given_sum, given_dot;
+
+  /// Returns means over row r that its gradient needs: of dy * weight, and of dy * weight * xhat.
+  template <class Walk, class Row, class Weight, class C = typename Walk::C>
+  WEFT_FN NormGradient<C> gradient(const Walk& walk, Row& in, Row& upper, const Weight& w,
+                                   int64_t r) const {
+    const NormRow<C> row = norm.of(walk, in, r);
+    NormGradient<C> f{row.mean, row.rstd, C(0), C(0)};
+    if (!dx.data()) return f;
+    const C whole = static_cast<C>(norm.size);
+    if (norm.centered) {
+      f.sum = (norm.cut ? walk.template value<C>(given_sum, r)
+                        : walk.template reduce<SumOf>(ProductOfTwo<C>{}, upper, w)) /
+              whole;
+    }
+    if (norm.cut) {
+      // rms_norm_dot omits rstd, so that it does not need the sum of squares first.
+      f.dot = walk.template value<C>(given_dot, r) * (norm.centered ? C(1) : row.rstd) / whole;
+    } else {
+      const NormDot<C> g{row.mean, row.rstd};
+      f.dot = walk.template reduce<SumOf>(g, upper, w, in) / whole;
+    }
+    return f;
+  }
+};
+
+/// Computes dx unless it has no data, and the gradients of weight and bias unless they are null.
+WEFT_KERNEL(void, norm_backward,
+            (const NormBackwardRows& rows, const Block& x, const Block* dweight, const Block* dbias,
+             bool accumulate),
+            (rows, x, dweight, dbias, accumulate))
+
+}  // namespace weft

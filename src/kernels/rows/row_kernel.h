@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "src/base/parallel.h"
+#include "src/device/cuda/streams.h"
+#include "src/kernels/map/map.h"
+#include "src/kernels/rows/row_functors.h"
+#include "src/kernels/rows/rows.h"
+
+#ifdef WEFT_COMPILES_KERNELS
+#include "src/kernels/rows/device_rows.h"
+#endif
+
+#ifdef __CUDACC__
+// A kernel's call of its walk is a call of host functions on the CPU, of device functions on a GPU.
+#pragma nv_diag_suppress 20011, 20012, 20014
+#endif
+
+namespace weft {
+
+// A kernel over rows is written once for both devices. It is a trivially copyable struct with
+//   template <class Walk> WEFT_FN void operator()(const Walk& walk) const
+// that handles rows walk.begin(), walk.begin() + walk.step(), ... before walk.end(). A HostWalk is
+// a range of rows for one CPU thread; a DeviceWalk (device_rows.h), the rows of a thread block.
+
+inline namespace WEFT_COMPILER {
+
+template <class T>
+class HostWalk {
+ public:
+  using C = T;
+  HostWalk(int64_t begin, int64_t end, int64_t size) : begin_(begin), end_(end), size_(size) {}
+
+  int64_t begin() const { return begin_; }
+  int64_t end() const { return end_; }
+  static constexpr int64_t step() { return 1; }
+  int64_t size() const { return size_; }
+  RowReader<C> reader(const Rows& rows) const { return {rows, end_}; }
+  /// For rows that several passes read.
+  RowReader<C> held_reader(const Rows& rows, int) const { return {rows, end_}; }
+  RowWriter<C> writer(const Rows& rows) const { return {rows, end_}; }
+  /// A vector read along with every row; `absent` when it has no data.
+  std::vector<C> vector(const Rows& values, C absent) const {
+    std::vector<C> dense(static_cast<size_t>(size_), absent);
+    if (values.data()) load_line(dense.data(), values.line(0), size_);
+    return dense;
+  }
+
+  /// Combines the reducer elements f(rows...) of one row.
+  template <class R, class F, class... In>
+  C reduce(const F& f, const In&... rows) const {
+    return reduce_row<R, C>(size_, f, elements(rows)...);
+  }
+  /// Row `row` of out = f(rows...); out may be one of the rows.
+  template <class F, class... In>
+  void map(const F& f, RowWriter<C>& out, int64_t row, const In&... rows) const {
+    map_row(size_, f, out.begin(row), elements(rows)...);
+    out.end();
+  }
+  void clear(RowWriter<C>& out, int64_t row) const {
+    std::fill_n(out.begin(row), size_, C(0));
+    out.end();
+  }
+  /// Element `i` of a row, by default of a row of one value.
+  template <class V>
+  static V value(const Rows& values, int64_t row, int64_t i = 0) {
+    const int64_t bytes = values.at(row, i) * static_cast<int64_t>(size_of(values.dtype()));
+    return load_element<V>(values.dtype(), static_cast<const char*>(values.data()) + bytes);
+  }
+  void set(const Rows& values, int64_t row, C value) const { RowValues<C>(values).set(row, value); }
+
+ private:
+  static const C* elements(const C* row) { return row; }
+  static const C* elements(const std::vector<C>& values) { return values.data(); }
+
+  int64_t begin_, end_, size_;
+};
+
+/// Runs a kernel over rows on `device`. std::invalid_argument "what: ..." for integers, and when
+/// the operands' rows differ in number or size.
+template <class Kernel>
+void run_rows(const char* what, Device device, const Kernel& kernel, const RowOperands& operands) {
+  const Rows& first = **operands.rows.begin();
+  for (const Rows* rows : operands.rows) {
+    if (rows->data()) check_rows(what, first, *rows);
+  }
+#ifdef WEFT_COMPILES_KERNELS
+  if (device.kind == DeviceKind::cuda) {
+    return cuda::launch_rows(kernel,
+                             cuda::plan_rows(what, device, first.count(), first.size(), operands));
+  }
+#endif
+  visit_compute_floating(what, first.dtype(), [&](auto type) {
+    parallel_for(first.count(), grain_of(first.size()), [&](int64_t begin, int64_t end) {
+      kernel(HostWalk<typename decltype(type)::type>(begin, end, first.size()));
+    });
+  });
+}
+
+/// The same for a kernel that reads single values of `rows`: a CUDA thread per row.
+template <class Kernel>
+void run_row_values(const char* what, Device device, const Kernel& kernel, const Rows& rows) {
+  visit_compute_floating(what, rows.dtype(), [&](auto type) {
+    using C = typename decltype(type)::type;
+#ifdef WEFT_COMPILES_KERNELS
+    if (device.kind == DeviceKind::cuda) {
+      return cuda::launch(cuda::RowValuesKernel<Kernel, C>{kernel, rows.count()}, rows.count(),
+                          cuda::current_stream(device));
+    }
+#endif
+    kernel(HostWalk<C>(0, rows.count(), rows.size()));
+  });
+}
+
+}  // namespace WEFT_COMPILER
+}  // namespace weft

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/softmax/softmax.h"
+
+#include "src/kernels/softmax/softmax_rows.h"
+
+namespace weft {
+namespace {
+
+/// Softmax or log-softmax; of whole rows if `max` has no data.
+struct SoftmaxRows {
+  Rows x, y, max, sum;
+  bool logarithm;
+
+  template <class Walk>
+  WEFT_FN void operator()(const Walk& walk) const {
+    using C = typename Walk::C;
+    auto read = walk.held_reader(x, 0);
+    auto&& out = walk.writer(y);
+    for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
+      auto in = read(r);
+      SoftmaxRow<C> row{};
+      if (max.data()) {
+        row = {finite_or_zero(walk.template value<C>(max, r)), walk.template value<C>(sum, r)};
+      }
+      if (logarithm) {
+        if (!max.data()) row = softmax_row(walk, in);
+        walk.map(LogSoftmax<C>{row.max, log(row.sum)}, out, r, in);
+      } else {
+        write_softmax(walk, out, r, in, max.data() ? &row : nullptr, C(1), NoTarget());
+      }
+    }
+  }
+};
+
+struct LogSumExpRows {
+  Rows x, out;
+
+  template <class Walk>
+  WEFT_FN void operator()(const Walk& walk) const {
+    auto read = walk.reader(x);
+    for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
+      auto in = read(r);
+      const auto row = softmax_row(walk, in);
+      walk.set(out, r, row.max + log(row.sum));
+    }
+  }
+};
+
+/// sum[r] = sum of exp(x - max[r]).
+struct SumExpRows {
+  Rows x, max, sum;
+
+  template <class Walk>
+  WEFT_FN void operator()(const Walk& walk) const {
+    using C = typename Walk::C;
+    auto read = walk.reader(x);
+    for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
+      auto in = read(r);
+      const ExpAbove<C> above{finite_or_zero(walk.template value<C>(max, r))};
+      walk.set(sum, r, walk.template reduce<SumOf>(above, in));
+    }
+  }
+};
+
+struct DotRows {
+  Rows a, b, dot;
+
+  template <class Walk>
+  WEFT_FN void operator()(const Walk& walk) const {
+    auto read_a = walk.reader(a), read_b = walk.reader(b);
+    for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
+      auto left = read_a(r), right = read_b(r);
+      walk.set(dot, r, walk.template reduce<SumOf>(ProductOfTwo<typename Walk::C>{}, left, right));
+    }
+  }
+};
+
+/// The gradient of softmax or log-softmax; `given` is the row's statistic if the caller has it.
+struct SoftmaxBackwardRows {
+  Rows dx, dy, y, given;
+  bool logarithm;
+
+  template <class Walk>
+  WEFT_FN void operator()(const Walk& walk) const {
+    using C = typename Walk::C;
+    auto read_dy = walk.held_reader(dy, 0);
+    auto read_y = logarithm ? walk.reader(y) : walk.held_reader(y, 1);
+    auto&& out = walk.writer(dx);
+    for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
+      auto upper = read_dy(r), result = read_y(r);
+      C statistic = C(0);
+      if (given.data()) {
+        statistic = walk.template value<C>(given, r);
+      } else if (logarithm) {
+        statistic = walk.template reduce<SumOf>(AsItIs{}, upper);
+      } else {
+        statistic = walk.template reduce<SumOf>(ProductOfTwo<C>{}, upper, result);
+      }
+      if (logarithm) {
+        walk.map(LogSoftmaxGradient<C>{statistic}, out, r, upper, result);
+      } else {
+        walk.map(SoftmaxGradient<C>{statistic}, out, r, upper, result);
+      }
+    }
+  }
+};
+
+/// dx = dy[r] * exp(x - lse[r]).
+struct LogSumExpBackwardRows {
+  Rows dx, x, dy, lse;
+
+  template <class Walk>
+  WEFT_FN void operator()(const Walk& walk) const {
+    using C = typename Walk::C;
+    auto read = walk.reader(x);
+    auto&& out = walk.writer(dx);
+    for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
+      auto in = read(r);
+      const C max = finite_or_zero(walk.template value<C>(lse, r));
+      walk.map(ScaledExp<C>{max, walk.template value<C>(dy, r)}, out, r, in);
+    }
+  }
+};
+
+struct LogSumExpOf {
+  template <class T>
+  WEFT_FN T operator()(T max, T sum) const {
+    return finite_or_zero(max) + log(sum);
+  }
+};
+
+}  // namespace
+
+static void run_softmax(const char* what, const Block& y, const Block& x, int dim, const Block* max,
+                        const Block* sum, bool logarithm) {
+  const Rows in(x, dim);
+  const SoftmaxRows kernel{in, Rows(y, dim), max ? Rows::values(what, *max, in) : Rows(),
+                           max ? Rows::values(what, *sum, in) : Rows(), logarithm};
+  run_rows(what, x.device, kernel, {.rows = {&kernel.x, &kernel.y}, .held = max ? 0 : 1});
+}
+
+void softmax(const Block& y, const Block& x, int dim, const Block* max, const Block* sum) {
+  run_softmax("softmax", y, x, dim, max, sum, false);
+}
+
+void log_softmax(const Block& y, const Block& x, int dim, const Block* max, const Block* sum) {
+  run_softmax("log_softmax", y, x, dim, max, sum, true);
+}
+
+void logsumexp(const Block& out, const Block& x, int dim) {
+  const Rows in(x, dim);
+  const LogSumExpRows kernel{in, Rows::values("logsumexp", out, in)};
+  run_rows("logsumexp", x.device, kernel, {.rows = {&kernel.x}});
+}
+
+void logsumexp(const Block& out, const Block& max, const Block& sum) {
+  map_floating(LogSumExpOf{}, out, max, sum);
+}
+
+void row_sum_exp(const Block& sum, const Block& x, int dim, const Block& max) {
+  constexpr const char* kWhat = "row_sum_exp";
+  const Rows in(x, dim);
+  const SumExpRows kernel{in, Rows::values(kWhat, max, in), Rows::values(kWhat, sum, in)};
+  run_rows(kWhat, x.device, kernel, {.rows = {&kernel.x}});
+}
+
+void row_dot(const Block& dot, const Block& a, const Block& b, int dim) {
+  const Rows left(a, dim);
+  const DotRows kernel{left, Rows(b, dim), Rows::values("row_dot", dot, left)};
+  run_rows("row_dot", a.device, kernel, {.rows = {&kernel.a, &kernel.b}});
+}
+
+static void run_softmax_backward(const char* what, const Block& dx, const Block& dy, const Block& y,
+                                 int dim, const Block* given, bool logarithm) {
+  const Rows in(y, dim);
+  const SoftmaxBackwardRows kernel{Rows(dx, dim), Rows(dy, dim), in,
+                                   given ? Rows::values(what, *given, in) : Rows(), logarithm};
+  run_rows(what, y.device, kernel,
+           {.rows = {&kernel.y, &kernel.dy, &kernel.dx},
+            .held = given       ? 0
+                    : logarithm ? 1
+                                : 2});
+}
+
+void softmax_backward(const Block& dx, const Block& dy, const Block& y, int dim, const Block* dot) {
+  run_softmax_backward("softmax_backward", dx, dy, y, dim, dot, false);
+}
+
+void log_softmax_backward(const Block& dx, const Block& dy, const Block& y, int dim,
+                          const Block* sum) {
+  run_softmax_backward("log_softmax_backward", dx, dy, y, dim, sum, true);
+}
+
+void logsumexp_backward(const Block& dx, const Block& dy, const Block& x, const Block& lse,
+                        int dim) {
+  constexpr const char* kWhat = "logsumexp_backward";
+  const Rows in(x, dim);
+  const LogSumExpBackwardRows kernel{Rows(dx, dim), in, Rows::values(kWhat, dy, in),
+                                     Rows::values(kWhat, lse, in)};
+  run_rows(kWhat, x.device, kernel, {.rows = {&kernel.x, &kernel.dx}});
+}
+
+}  // namespace weft
