@@ -239,6 +239,7 @@ void ParamGroup::make_unsharded(size_t i) {
   const DType dtype = param.types.compute;
   const auto bytes = static_cast<size_t>(param.unsharded_elements()) * size_of(dtype);
   const Ref<Storage> memory = Storage::unbound(bytes, device_, concat("parameter ", param.name));
+  if (!levels_.empty()) memory->mark_copy();
   const Sharding layout = layout_for(roles_, param.before, param.dim, 0, Replicate(), Replicate());
   param.unsharded = local_in(memory, 0, param.shape, dtype, layout);
   if (param.trainable) {

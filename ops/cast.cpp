@@ -53,6 +53,11 @@ Tensor cast(const Tensor& a, DType dtype) {
   return op({a}, {.structure = {static_cast<int64_t>(dtype)}});
 }
 
+Tensor clone(const Tensor& a) {
+  if (!a) fail("clone: no tensor");
+  return cast_op({a}, {.structure = {static_cast<int64_t>(a.dtype())}});
+}
+
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
 
 }  // namespace weft

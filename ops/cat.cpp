@@ -108,7 +108,7 @@ Tensor cat(const Tensors& tensors, int dim) {
   }
   int at = normalized_dim("cat", dim, tensors[0].ndim());
   check_cat(tensors, at);
-  if (tensors.size() == 1) return tensors[0];
+  if (tensors.size() == 1) return clone(tensors[0]);
   DType dtype = tensors[0].dtype();
   for (const Tensor& tensor : tensors) dtype = promote(dtype, tensor.dtype());
   Tensors parts;

@@ -65,13 +65,26 @@ static const Op cumulative_prod_op = register_op({
                 {.shapes = {{5, 7}}, .attributes = {.structure = {0}}, .dtypes = {i32}}},
 });
 
-Tensor cumulative_sum(const Tensor& a, int dim) {
-  const CumulativeAttributes sum{checked_dim("cumulative_sum", a, dim), false};
-  return cumulative_sum_op({reduced_before_widening(a)}, {.structure = pack_structure(sum)});
+/// Puts `initial` before the totals along `dim`.
+static Tensor starting_with(double initial, const Tensor& totals, int dim) {
+  TensorOptions options{.dtype = totals.dtype(), .device = totals.device()};
+  if (totals.is_sharded()) options.sharding = Sharding(totals.sharding().mesh(), {});
+  Shape shape = totals.shape();
+  shape[dim] = 1;
+  return cat({full(shape, initial, options), totals}, dim);
 }
 
-Tensor cumulative_prod(const Tensor& a, int dim) {
-  return cumulative_prod_op({a}, {.structure = {checked_dim("cumulative_prod", a, dim)}});
+Tensor cumulative_sum(const Tensor& a, int dim, bool include_initial) {
+  const int at = checked_dim("cumulative_sum", a, dim);
+  const Tensor totals = cumulative_sum_op(
+      {reduced_before_widening(a)}, {.structure = pack_structure(CumulativeAttributes{at, false})});
+  return include_initial ? starting_with(0, totals, at) : totals;
+}
+
+Tensor cumulative_prod(const Tensor& a, int dim, bool include_initial) {
+  const int at = checked_dim("cumulative_prod", a, dim);
+  const Tensor totals = cumulative_prod_op({a}, {.structure = {at}});
+  return include_initial ? starting_with(1, totals, at) : totals;
 }
 
 }  // namespace weft

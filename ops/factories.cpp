@@ -40,6 +40,7 @@ static bool counts_here(const Tensor& a) { return !a.is_sharded() || counts_here
 void fill_(const Tensor& a, double value) {
   check_tensor("fill_", a);
   check_unrecorded("fill_", "", a);
+  check_changeable("fill_", a);
   if (!is_floating(a.dtype()) && a.dtype() != DType::boolean) {
     if (value != std::trunc(value) || std::isinf(value)) {
       fail("full: ", value, " is no whole number but the dtype is ", a.dtype());
@@ -99,6 +100,7 @@ static void check_no_partial(const char* what, const Tensor& a) {
 static void check_random(const char* what, const Tensor& a) {
   check_tensor(what, a);
   check_unrecorded(what, "", a);
+  check_changeable(what, a);
   if (!is_floating(a.dtype())) fail(what, ": a tensor of ", a.dtype(), "; only floating dtypes");
   check_no_partial(what, a);
 }
@@ -124,7 +126,7 @@ void normal_(const Tensor& a, double mean, double deviation) {
 }
 
 /// Range of an integer dtype: the lowest number and one above the greatest (the greatest for i64).
-static std::pair<int64_t, int64_t> range_of(DType dtype) {
+static std::pair<int64_t, int64_t> integers_of(DType dtype) {
   if (dtype == i64) return {INT64_MIN, INT64_MAX};
   if (dtype == i32) return {INT32_MIN, int64_t{INT32_MAX} + 1};
   return {0, dtype == u8 ? 256 : 2};
@@ -132,7 +134,7 @@ static std::pair<int64_t, int64_t> range_of(DType dtype) {
 
 Tensor randint(const Shape& shape, int64_t low, int64_t high, const TensorOptions& options) {
   if (is_floating(options.dtype)) fail("randint: a tensor of ", options.dtype, "; only integers");
-  const auto [lowest, end] = range_of(options.dtype);
+  const auto [lowest, end] = integers_of(options.dtype);
   if (low < lowest || high > end) {
     fail("randint: ", low, " to ", high, " is more than ", options.dtype, " holds");
   }
@@ -162,6 +164,7 @@ void copy_(const Tensor& to, const Tensor& from) {
   check_tensor("copy_", to);
   check_tensor("copy_", from);
   check_unrecorded("copy_", "", to);
+  check_changeable("copy_", to);
   check_unrecorded("copy_", " that is copied", from);
   if (!(to.shape() == from.shape())) {
     if (!broadcasts_to(from.shape(), to.shape())) {

@@ -112,14 +112,13 @@ const Tensor& InPlace::operator()(const Tensor& a, const Operand& b) const {
   return run(a, {a, full({}, b.number.value, options)});
 }
 
-/// Whether the tensor is a leaf, or a view of one.
-static bool is_of_leaf(const Tensor& a) {
+/// Throws std::invalid_argument for a leaf, or a view of one.
+static void check_not_leaf(const char* what, const Tensor& a) {
   const Node* node = a.body()->node.get();
-  while (const auto* op = dynamic_cast<const OpNode*>(node)) {
-    if (!op->is_view) return false;
-    node = op->edges()[0].node.get();
-  }
-  return dynamic_cast<const LeafNode*>(node) != nullptr;
+  while (node && node->is_view) node = node->edges()[0].node.get();
+  if (!dynamic_cast<const LeafNode*>(node)) return;
+  fail(what, ": the tensor ", a.shape(), " is a leaf that requires a gradient, or a view of ",
+       "one, expected NoGrad (no_grad) around a change in place");
 }
 
 static bool has_repeated_elements(const Block& a) {
@@ -134,23 +133,25 @@ const Tensor& InPlace::run(const Tensor& a, const Tensors& operands) const {
     fail(name(), ": the tensor ", a.shape(), " repeats elements (expand), expected one that holds ",
          "each once; copy it first");
   }
-  if (a.body()->is_partial_view) {
-    fail(name(), ": the tensor ", a.shape(),
-         " is a view of a redistributed tensor, expected one that ",
-         "holds its elements; change the tensor it was made from, or copy it first");
-  }
+  check_changeable(name(), a);
   bool recorded = false;
   for (const Tensor& operand : operands) recorded = recorded || is_recorded(operand);
   if (!recorded) {
     over_.call(operands);
     return a;
   }
-  if (is_of_leaf(a)) {
-    fail(name(), ": the tensor ", a.shape(), " is a leaf that requires a gradient, or a view of ",
-         "one, expected NoGrad (no_grad) around a change in place");
-  }
+  check_not_leaf(name(), a);
   record(a, operands);
   return a;
+}
+
+/// Gives `to`, whose memory is up to date, the place of `from` on the tape.
+static const Tensor& computed_as(const Tensor& from, const Tensor& to) {
+  TensorBody& body = *to.body();
+  body.node = from.body()->node;
+  body.result = from.body()->result;
+  body.recorded_changes = body.storage->recorded_changes();
+  return to;
 }
 
 /// Computes the result in new memory, recorded, copies it to `a`, and makes `a` that result.
@@ -158,9 +159,8 @@ void InPlace::record(const Tensor& a, Tensors operands) const {
   const TensorBody& body = *a.body();
   if (apart_.body().saved_in & 1) {
     const Tensor kept = snapshot_of(a.block());
-    const Tensor before = make_tensor(body.layout, kept.storage(), 0, kept.body()->strides);
-    before.body()->node = body.node;
-    before.body()->result = body.result;
+    const Tensor before =
+        computed_as(a, make_tensor(body.layout, kept.storage(), 0, kept.body()->strides));
     for (Tensor& operand : operands) {
       if (operand.body() == a.body()) operand = before;
     }
@@ -174,10 +174,7 @@ void InPlace::record(const Tensor& a, Tensors operands) const {
   }
   if (a.device().kind != DeviceKind::meta) copy(a.block(), result.block());
   a.storage()->mark_recorded();
-  TensorBody& changed = *a.body();
-  changed.node = result.body()->node;
-  changed.result = result.body()->result;
-  changed.recorded_changes = a.storage()->recorded_changes();
+  computed_as(result, a);
 }
 
 /// The name of an op, as an argument of a template.
@@ -232,6 +229,67 @@ const Tensor& clamp_(const Tensor& a, const std::optional<Operand>& low,
   if (low) maximum_(a, *low);
   if (high) minimum_(a, *high);
   return a;
+}
+
+/// The gradients of `a` before a part of it was replaced, and of that part.
+static Tensors gradients_of_assign(const Tensor& gradient,
+                                   const std::function<Tensor(const Tensor&)>& part_of) {
+  const Tensor rest = clone(gradient);
+  fill_(part_of(rest), 0);
+  return {rest, part_of(gradient)};
+}
+
+static bool shows_same(const Tensor& a, const Tensor& b) {
+  const TensorBody &x = *a.body(), &y = *b.body();
+  return x.storage == y.storage && x.offset == y.offset && x.strides == y.strides &&
+         a.shape() == b.shape() && a.dtype() == b.dtype();
+}
+
+void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_of,
+             const Operand& b) {
+  check_tensor("assign_", a);
+  if (a.is_sharded() && a.sharding().has_partial()) {
+    fail("assign_: the elements of the tensor ", a.shape(), " laid out over ", a.sharding(),
+         " are sums still; redistribute it first");
+  }
+  const auto without_tape = [&](const Tensor& x) {
+    const NoGrad no_grad;
+    return part_of(x);
+  };
+  const Tensor part = without_tape(a.detach());
+  if (!(part.storage() == a.storage())) {
+    fail("assign_: these elements of the tensor ", a.shape(), " laid out over ", a.sharding(),
+         " are not in its memory: a dim of theirs is cut; redistribute it first");
+  }
+  const bool is_there = !b.is_number() && shows_same(b.tensor, part);
+  const uint32_t changes = a.storage()->recorded_changes();
+  const bool is_current = a.body()->recorded_changes + (is_there ? 1u : 0u) >= changes;
+  const bool grad_enabled = Context::current().grad_enabled;
+  const bool is_recorded_b = !b.is_number() && is_recorded(b.tensor);
+  if (!grad_enabled || (!a.body()->node && !is_recorded_b)) {
+    if (is_there) return;
+    return b.is_number() ? fill_(part, b.number.value)
+                         : copy_(part, expand(b.tensor, part.shape()));
+  }
+  check_not_leaf("assign_", a);
+  if (!is_current) fail_outdated(a);
+  Tensor value;
+  if (!b.is_number()) {
+    value = as_dtype(expand(b.tensor, part.shape()), a.dtype());
+    if (a.is_sharded()) value = redistributed(value, part.sharding());
+  }
+  const TensorBody& body = *a.body();
+  const Tensor before =
+      computed_as(a, make_tensor(body.layout, body.storage, body.offset, body.strides));
+  const Tensor after = weft::record(
+      "assign_", {before, value}, {before},
+      [=](const Tensors& gradients) { return gradients_of_assign(gradients[0], part_of); })[0];
+  if (!is_there) {
+    const NoGrad no_grad;
+    value ? copy_(part, value.detach()) : fill_(part, b.number.value);
+    a.storage()->mark_recorded();
+  }
+  computed_as(after, a);
 }
 
 const Tensor& neg_(const Tensor& a) { return over<"neg">(a); }

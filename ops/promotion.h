@@ -30,11 +30,19 @@ inline Tensor call_promoted_floating(const Op& op, const Tensor& a, const Tensor
   return op({as_dtype(a, dtype), as_dtype(b, dtype)});
 }
 
+/// The values of an integer dtype: `least` to below `end`.
+struct IntegerRange {
+  double least, end;
+};
+inline IntegerRange range_of(DType dtype) {
+  if (dtype == DType::u8) return {0, 0x1p8};
+  return dtype == DType::i32 ? IntegerRange{-0x1p31, 0x1p31} : IntegerRange{-0x1p63, 0x1p63};
+}
+
 /// Throws std::invalid_argument when a whole number is outside the range of an integer dtype.
 inline void check_holds(const char* what, DType dtype, double number) {
   if (dtype == DType::boolean) return;
-  const double least = dtype == DType::u8 ? 0 : dtype == DType::i32 ? -0x1p31 : -0x1p63;
-  const double end = dtype == DType::u8 ? 0x1p8 : dtype == DType::i32 ? 0x1p31 : 0x1p63;
+  const auto [least, end] = range_of(dtype);
   if (number >= least && number < end) return;
   fail(what, ": the number ", number, " is none that a tensor of ", dtype, " holds; cast it first");
 }

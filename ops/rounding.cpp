@@ -163,10 +163,10 @@ static const Op nextafter_op = register_op({
     .samples = {{{{5, 7}, {5, 7}}}, {.shapes = {{5, 7}, {7}}, .dtypes = {bf16, bf16}}},
 });
 
-/// Returns integers unchanged.
+/// Integers are copied.
 static Tensor rounded(const Op& op, const Tensor& a) {
   if (!a) fail(op.spec().name, ": no tensor");
-  return is_floating(a.dtype()) ? op({a}) : a;
+  return is_floating(a.dtype()) ? op({a}) : clone(a);
 }
 
 Tensor floor(const Tensor& a) { return rounded(floor_op, a); }

@@ -89,6 +89,10 @@ class WEFT_API Storage final : public RefCounted {
   /// False for wrapped memory, which its owner may access.
   bool is_own() const { return heap_ != nullptr; }
 
+  /// States that the memory is a copy whose changes would be lost: in-place ops refuse it.
+  void mark_copy() { is_copy_ = true; }
+  bool is_copy() const { return is_copy_; }
+
   /// Lets an unbound block use `data`, which the caller keeps alive until `unbind`.
   void bind(void* data);
   void unbind();
@@ -123,6 +127,7 @@ class WEFT_API Storage final : public RefCounted {
   Device device_;
   Purpose purpose_ = Purpose::other;
   bool pinned_ = false;
+  bool is_copy_ = false;
   uint32_t recorded_changes_ = 0;
   /// The heap that allocated the memory; null when this block does not own it.
   Heap* heap_ = nullptr;

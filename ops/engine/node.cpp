@@ -64,6 +64,8 @@ static Tensors recorded_function(const char* name, const Tensors& inputs, const 
   node->what = name;
   node->function = std::move(function);
   for (const Tensor& input : inputs) node->from.push_back(input ? edge_of(input) : Node::Edge{});
+  node->is_view = inputs.size() == 1 && inputs[0] && outputs.size() == 1 && outputs[0] &&
+                  inputs[0].storage() == outputs[0].storage();
   Tensors recorded;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i]) {

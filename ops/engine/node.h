@@ -48,6 +48,8 @@ struct Node : public RefCounted {
   Traffic traffic;
   /// Context::scope at recording.
   const void* scope;
+  /// Its result shares the memory of operand 0.
+  bool is_view = false;
 };
 
 /// Leaves run as soon as they are ready: waiting for their gradients must not mean waiting for

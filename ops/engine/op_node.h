@@ -32,8 +32,6 @@ struct OpNode final : public Node {
   InlineList<Saved, kMaxOperands> in;
   InlineList<Saved, kMaxResults> out;
   bool released = false;
-  /// Its result shares the memory of operand 0.
-  bool is_view = false;
 
   static void* operator new(size_t bytes);
   static void operator delete(void* memory);

@@ -37,6 +37,17 @@ bool broadcasts_to(const Shape& from, const Shape& to) {
   return true;
 }
 
+void check_changeable(const char* what, const Tensor& tensor) {
+  if (tensor.body()->is_partial_view) {
+    fail(what, ": the tensor ", tensor.shape(), " is a view of a redistributed tensor, expected ",
+         "one that holds its elements; change the tensor it was made from, or copy it first");
+  }
+  if (tensor.storage()->is_copy()) {
+    fail(what, ": the tensor ", tensor.shape(), " is a parameter gathered for forward, expected ",
+         "its value(), which the next forward gathers again");
+  }
+}
+
 void fail_outdated(const Tensor& tensor) {
   fail("autograd: a tensor ", tensor.shape(), " is used after a recorded op changed it in place ",
        "through another tensor over its memory, expected that tensor; or take the view again");
@@ -84,7 +95,11 @@ Tensor Tensor::local() const {
   return relabeled(*this, layout_of(Sharding(), layout.box.shape, layout.dtype));
 }
 
-Tensor Tensor::detach() const { return relabeled(*this, checked("detach", *this).layout); }
+Tensor Tensor::detach() const {
+  Tensor same = relabeled(*this, checked("detach", *this).layout);
+  same.body()->is_partial_view = body_->is_partial_view;
+  return same;
+}
 
 double Tensor::item() const {
   check_tensor("item", *this);

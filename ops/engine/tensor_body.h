@@ -49,6 +49,9 @@ void check_tensor(const char* what, const Tensor& tensor);
 /// Whether `from`, broadcast from the right, is `to`.
 bool broadcasts_to(const Shape& from, const Shape& to);
 
+/// Throws std::invalid_argument when a change in place of the tensor would be lost.
+void check_changeable(const char* what, const Tensor& tensor);
+
 [[noreturn]] void fail_outdated(const Tensor& tensor);
 /// std::invalid_argument when a recorded op has changed the elements in place through another
 /// tensor since: what computed them is not known here.

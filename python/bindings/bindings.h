@@ -21,6 +21,7 @@ void bind_elementwise(py::module_& m);
 void bind_factories(py::module_& m);
 void bind_networks(py::module_& m);
 void bind_products(py::module_& m);
+void bind_rearrangements(py::module_& m);
 void bind_reductions(py::module_& m);
 void bind_shapes(py::module_& m);
 void bind_trigonometry(py::module_& m);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/elementwise.h"
 
+#include <cmath>
+
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/operands.h"
 #include "python/bindings/rule_text.h"
+#include "weft/error.h"
 
 namespace weft::python {
 
@@ -42,11 +45,27 @@ constexpr OfTwo kOfTwo[] = {
 /// other operand, or like the condition in f32 when both are numbers.
 Tensor where_operands(const Tensor& condition, const Operand& a, const Operand& b) {
   const auto lifted = [&](const Operand& x, const Operand& other) {
-    if (!x.is_number()) return x.tensor;
-    if (!other.is_number()) return beside(other.tensor, x.number);
-    return beside(cast(condition, DType::f32), x.number);
+    return beside(other.is_number() ? cast(condition, DType::f32) : other.tensor, x);
   };
   return where(condition, lifted(a, b), lifted(b, a));
+}
+
+/// A bound of clip: nothing, an int of any size, or another operand.
+std::optional<Operand> bound_of(const py::object& given) {
+  if (given.is_none()) return std::nullopt;
+  Operand bound;
+  if (PyLong_CheckExact(given.ptr())) {
+    constexpr double kBeyondIntegers = 0x1p63;
+    const double value = PyLong_AsDouble(given.ptr());
+    if (PyErr_Occurred()) throw py::error_already_set();
+    if (std::abs(value) >= kBeyondIntegers) {
+      bound.number.value = value;
+      return bound;
+    }
+  }
+  if (load_operand(given, bound)) return bound;
+  throw py::type_error(concat("clip: a bound is a ", Py_TYPE(given.ptr())->tp_name,
+                              ", expected a Tensor or a number"));
 }
 
 }  // namespace
@@ -64,8 +83,35 @@ void bind_elementwise(py::module_& m) {
   bind_functions(m, kOfTwo);
   m.def("where", &where_operands, Released(), py::arg("condition"), py::arg("x1"), py::arg("x2"),
         with_rule("where", "x1 where `condition` (bool) holds, x2 elsewhere"));
-  m.def("astype", &cast, Released(), py::arg("x"), py::arg("dtype"),
-        with_rule("cast", "The same values as `dtype`; floating to integer rounds towards zero"));
+  m.def(
+      "astype",
+      [](const Tensor& x, DType dtype, bool copy, const std::optional<Device>& device) {
+        if (device && !(*device == x.device())) {
+          fail("astype: the tensor is on ", x.device(), ", expected ", *device, "; move it first");
+        }
+        return copy && x.dtype() == dtype ? clone(x) : cast(x, dtype);
+      },
+      Released(), py::arg("x"), py::arg("dtype"), py::kw_only(), py::arg("copy") = true,
+      py::arg("device") = py::none(),
+      with_rule("cast",
+                "The values of x as `dtype`; floating to integer rounds towards zero. Returns x "
+                "itself when it already has that dtype and `copy` is False; ValueError for another "
+                "device"));
+  m.def("clone", &clone, Released(), py::arg("x"),
+        with_rule("cast", "The same elements in new memory, in the same layout"));
+  m.def(
+      "clip",
+      [](const Tensor& x, const py::object& low, const py::object& high) {
+        const std::optional<Operand> least = bound_of(low), most = bound_of(high);
+        return released([&] { return clip(x, least, most); });
+      },
+      py::arg("x"), py::arg("min") = py::none(), py::arg("max") = py::none(),
+      "x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for "
+      "numbers that exclude all values of an integer dtype");
+  m.def(
+      "positive", [](const Tensor& x) { return x; }, py::arg("x"), "+x: x itself");
+  m.def("reciprocal", &reciprocal, Released(), py::arg("x"),
+        with_rule("div", "1 / x for each element; float32 for integers"));
   m.def(
       "on_device", [](const Tensor& x, Device device) { return x.to(device); }, Released(),
       py::arg("x"), py::arg("device"),

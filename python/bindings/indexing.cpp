@@ -5,12 +5,9 @@
 #include "python/bindings/indexing.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/operands.h"
-#include "weft/context.h"
 #include "weft/error.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
+#include "weft/ops/in_place.h"
 #include "weft/ops/shapes.h"
-#include "weft/sharding.h"
 
 namespace weft::python {
 
@@ -114,27 +111,7 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
                                 " is assigned to elements of a tensor; give a Tensor or a number"));
   }
   released([&] {
-    if (x.requires_grad() && Context::current().grad_enabled) {
-      fail("index: elements of a tensor ", x.shape(),
-           " that requires a gradient are changed in place; use no_grad");
-    }
-    if (!given.is_number() && given.tensor.requires_grad() && Context::current().grad_enabled) {
-      fail("index: a tensor ", given.tensor.shape(),
-           " that requires a gradient is assigned, which would be lost; detach() it, or make the "
-           "whole of its parts with concat, stack or where");
-    }
-    if (x.is_sharded() && x.sharding().has_partial()) {
-      fail("index: the elements of a tensor laid out over ", x.sharding(),
-           " are sums still; redistribute it first");
-    }
-    const NoGrad no_grad;
-    const Tensor part = selected(x, selections);
-    if (!(part.storage() == x.storage())) {
-      fail("index: these elements of a tensor ", x.shape(), " laid out over ", x.sharding(),
-           " cannot be set: a dim of theirs is cut; redistribute it first");
-    }
-    if (given.is_number()) return fill_(part, given.number.value);
-    copy_(part, expand(given.tensor, part.shape()));
+    assign_(x, [selections](const Tensor& from) { return selected(from, selections); }, given);
   });
 }
 

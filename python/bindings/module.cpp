@@ -19,6 +19,7 @@ void bind_all(py::module_& m) {
   bind_factories(m);
   bind_networks(m);
   bind_products(m);
+  bind_rearrangements(m);
   bind_reductions(m);
   bind_shapes(m);
   bind_trigonometry(m);

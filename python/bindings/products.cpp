@@ -2,10 +2,13 @@
 #include "weft/ops/products.h"
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/products.h"
 #include "python/bindings/rule_text.h"
+#include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/shapes.h"
 
 namespace weft::python {
@@ -24,7 +27,46 @@ Tensor product_of(const Tensor& a, const Tensor& b) {
   return a.ndim() == 1 ? squeeze(columns, b.ndim() == 1 ? -1 : -2) : columns;
 }
 
+/// `axes`: a number of dims, or two dims or sequences of dims.
+static Tensor tensordot_over(const Tensor& a, const Tensor& b, const py::object& axes) {
+  if (PyIndex_Check(axes.ptr())) {
+    const int count = dim_number("tensordot", axes);
+    return released([&] { return tensordot(a, b, count); });
+  }
+  if (!py::isinstance<py::sequence>(axes) || py::len(axes) != 2) {
+    throw py::type_error("tensordot: axes is neither an int nor a pair of dims");
+  }
+  const std::vector<int> first = dims_of(axes[py::int_(0)]), second = dims_of(axes[py::int_(1)]);
+  return released([&] { return tensordot(a, b, first, second); });
+}
+
+static void bind_sums_of_products(py::module_& m) {
+  m.def("tensordot", &tensordot_over, py::arg("x1"), py::arg("x2"), py::arg("axes") = 2,
+        "Sums products of x1 and x2 over the last `axes` dims of x1 and the first of x2, or over "
+        "pairs of dims (dims of x1, dims of x2). The result has the other dims of x1, then those "
+        "of x2. ValueError names sizes that differ");
+  m.def("vecdot", &vecdot, Released(), py::arg("x1"), py::arg("x2"), py::kw_only(),
+        py::arg("axis") = -1,
+        "Sums products along `axis`, counted from the end; the other dims broadcast. ValueError "
+        "when the sizes of that dim differ");
+  m.def(
+      "trace",
+      [](const Tensor& x, int64_t offset, const std::optional<DType>& dtype) {
+        return dtype ? cast(trace(cast(x, *dtype), offset), *dtype) : trace(x, offset);
+      },
+      Released(), py::arg("x"), py::kw_only(), py::arg("offset") = 0, py::arg("dtype") = py::none(),
+      "The sum of elements (i, i + offset) of the last two dims; integers in int64 unless `dtype` "
+      "is given. ValueError when x has fewer than two dims");
+  m.def("outer", &outer, Released(), py::arg("x1"), py::arg("x2"),
+        "x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim");
+  m.def("cross", &cross, Released(), py::arg("x1"), py::arg("x2"), py::kw_only(),
+        py::arg("axis") = -1,
+        "The cross product of vectors of 3 along `axis`, counted from the end; the other dims "
+        "broadcast. ValueError when that dim of one is not 3");
+}
+
 void bind_products(py::module_& m) {
+  bind_sums_of_products(m);
   m.def("matmul", &product_of, Released(), py::arg("x1"), py::arg("x2"),
         with_rule(
             "matmul",

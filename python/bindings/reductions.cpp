@@ -5,6 +5,8 @@
 #include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/rule_text.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/shapes.h"
 
 namespace weft::python {
@@ -21,16 +23,16 @@ struct OverDims {
 };
 
 constexpr OverDims kOverDims[] = {
-    {"sum", sum, "sum", "The sum over `axis` (all dims unless given); integers sum up in int64"},
     {"mean", mean, "mean", "The mean over `axis` (all dims unless given); of integers in float32"},
     {"max", max, "max",
      "The largest element over `axis` (all dims unless given); NaN where one is"},
     {"min", min, "min",
      "The smallest element over `axis` (all dims unless given); NaN where one is"},
-    {"prod", prod, "prod", "The product over `axis` (all dims unless given); integers in int64"},
     {"all", all, "all", "Whether all elements over `axis` are not zero: bool; true of none"},
     {"any", any, "any", "Whether any element over `axis` is not zero: bool; false of none"},
     {"sum_squares", sum_squares, "sum_squares", "The sum of squares over `axis`, as float32"},
+    {"count_nonzero", count_nonzero, "sum",
+     "The number of nonzero elements (NaN included) over `axis`, all dims by default; int64"},
     {"norm", norm, "sum_squares", "sqrt of the sum of squares over `axis`"},
 };
 
@@ -59,6 +61,66 @@ void bind_over_one(py::module_& m, const char* name, Function function, const ch
       py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, with_rule(op, text));
 }
 
+/// A reduction of elements as `dtype`.
+void bind_total(py::module_& m, const char* name, Reduction function, const char* text) {
+  m.def(
+      name,
+      [function](const Tensor& x, const py::object& axis, bool keepdims,
+                 const std::optional<DType>& dtype) {
+        const std::vector<int> dims = dims_of(axis);
+        return released([&] {
+          if (!dtype) return function(x, dims, keepdims);
+          return cast(function(cast(x, *dtype), dims, keepdims), *dtype);
+        });
+      },
+      py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, py::kw_only(),
+      py::arg("dtype") = py::none(), with_rule(name, text));
+}
+
+void bind_spread(py::module_& m, const char* name,
+                 Tensor (*function)(const Tensor&, const std::vector<int>&, double, bool),
+                 const char* text) {
+  m.def(
+      name,
+      [function](const Tensor& x, const py::object& axis, double correction, bool keepdims) {
+        const std::vector<int> dims = dims_of(axis);
+        return released([&] { return function(x, dims, correction, keepdims); });
+      },
+      py::arg("x"), py::arg("axis") = py::none(), py::kw_only(), py::arg("correction") = 0.0,
+      py::arg("keepdims") = false, text);
+}
+
+void bind_norms(py::module_& m) {
+  m.def(
+      "vector_norm",
+      [](const Tensor& x, const py::object& axis, bool keepdims, double ord) {
+        const std::vector<int> dims = dims_of(axis);
+        return released([&] { return vector_norm(x, ord, dims, keepdims); });
+      },
+      py::arg("x"), py::kw_only(), py::arg("axis") = py::none(), py::arg("keepdims") = false,
+      py::arg("ord") = 2.0,
+      "Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that "
+      "power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. "
+      "Integers are converted to float32. The gradient of zeros is 0");
+  m.def(
+      "matrix_norm",
+      [](const Tensor& x, bool keepdims, const py::object& ord) {
+        if (py::isinstance<py::str>(ord) && ord.equal(py::str("fro"))) {
+          return released([&] { return matrix_norm(x, keepdims); });
+        }
+        if (!PyNumber_Check(ord.ptr())) {
+          fail("matrix_norm: there is no order ", py::repr(ord).cast<std::string>(),
+               ", expected 'fro', 1, -1, inf or -inf");
+        }
+        const double order = ord.cast<double>();
+        return released([&] { return matrix_norm(x, order, keepdims); });
+      },
+      py::arg("x"), py::kw_only(), py::arg("keepdims") = false, py::arg("ord") = "fro",
+      "Norms of the matrices in the last two dims: \"fro\", the root of the sum of squares; 1 "
+      "and -1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row. "
+      "ValueError for an order that needs singular values");
+}
+
 }  // namespace
 
 void bind_reductions(py::module_& m) {
@@ -72,6 +134,19 @@ void bind_reductions(py::module_& m) {
         py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false,
         with_rule(f.op, f.text));
   }
+  bind_total(m, "sum", sum,
+             "The sum over `axis` (all dims unless given), of elements as `dtype`; integers and "
+             "bool sum up in int64 unless it is given");
+  bind_total(m, "prod", prod,
+             "The product over `axis` (all dims unless given), of elements as `dtype`; integers "
+             "and bool multiply in int64 unless it is given");
+  bind_spread(m, "var", var,
+              "The variance over `axis` (all dims unless given): squares of the differences from "
+              "the mean, summed and divided by their number - correction; of integers in float32");
+  bind_spread(m, "std", stddev,
+              "The standard deviation over `axis` (all dims unless given), the square root of "
+              "`var`; of integers in float32. The gradient of equal elements is 0");
+  bind_norms(m);
   bind_over_one(m, "argmax", &argmax, "argmax",
                 "The index (int64, of the whole tensor) of the first largest element along `axis`");
   bind_over_one(m, "argmin", &argmin, "argmin",

@@ -10,6 +10,7 @@
 #include "python/bindings/rule_text.h"
 #include "python/bindings/shapes.h"
 #include "weft/error.h"
+#include "weft/ops/elementwise.h"
 
 namespace weft::python {
 
@@ -53,10 +54,19 @@ static std::vector<int> ones_of(const Tensor& x) {
 }
 
 void bind_shapes(py::module_& m) {
-  m.def("reshape", &reshaped, Released(), py::arg("x"), py::arg("shape"),
-        with_rule("reshape",
-                  "The same elements in row-major order as `shape`, of whose sizes one "
-                  "may be -1; a view where memory allows"));
+  m.def(
+      "reshape",
+      [](const Tensor& x, const Shape& shape, const std::optional<bool>& copy) {
+        const Tensor result = reshaped(x, shape);
+        if (!copy || result.storage() == x.storage()) return copy.value_or(false) ? clone(result) : result;
+        if (!*copy) fail("reshape: a tensor ", x.shape(), " cannot be ", shape, " without a copy");
+        return result;
+      },
+      Released(), py::arg("x"), py::arg("shape"), py::kw_only(), py::arg("copy") = py::none(),
+      with_rule("reshape",
+                "The same elements in row-major order as `shape`, of whose sizes one may be -1; a "
+                "view where memory allows. copy=True always copies; copy=False never, but raises "
+                "ValueError"));
   m.def("transpose", &transpose, Released(), py::arg("x"), py::arg("dim0"), py::arg("dim1"),
         with_rule("permute", "With two dims exchanged; a view"));
   m.def("permute_dims", &permute, Released(), py::arg("x"), py::arg("axes"),

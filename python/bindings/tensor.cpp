@@ -314,7 +314,7 @@ static void bind_distribution(py::module_& m) {
 static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor) {
   for (const char* name :
        {"abs",   "add",    "all",     "any",      "argmax",      "argmin",  "astype",  "ceil",
-        "copy_", "cos",    "divide",  "exp",      "fill_",       "floor",   "log",     "matmul",
+        "clone", "copy_", "cos", "flatten",    "divide",  "exp",      "fill_",       "floor",   "log",     "matmul",
         "max",   "mean",   "min",     "multiply", "norm",        "normal_", "pow",     "prod",
         "relu",  "round",  "rsqrt",   "sigmoid",  "log_softmax", "silu",    "sin",     "softmax",
         "sqrt",  "square", "squeeze", "subtract", "sum",         "tanh",    "uniform_"}) {

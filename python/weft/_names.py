@@ -5,7 +5,7 @@ import functools
 import math
 
 from weft import _array_api, _weft
-from weft._array_api._beside import copied, on_device
+from weft._array_api._beside import on_device
 from weft._context import no_grad as inference_mode
 from weft._weft import (
     Device as device,
@@ -204,21 +204,6 @@ def PrepareModuleOutput(*, output_layouts=None, desired_output_layouts, use_loca
     return PrepareOutput(_as_list(desired_output_layouts))
 
 
-def _flatten(self, start_dim=0, end_dim=-1):
-    """Dims start_dim to end_dim as one."""
-    dims = max(1, self.ndim)
-    first, last = (dim + dims if dim < 0 else dim for dim in (start_dim, end_dim))
-    if not 0 <= first <= last < dims:
-        raise ValueError(
-            f"flatten: dims {start_dim} to {end_dim} are none of a tensor {list(self.shape)}"
-        )
-    shape = self.shape
-    count = 1
-    for size in shape[first : last + 1]:
-        count *= size
-    return self.reshape(*shape[:first], count, *shape[last + 1 :])
-
-
 def _is_here(self):
     """The tensor itself."""
     return self
@@ -252,24 +237,19 @@ def _to(self, *given, dtype=None, device=None, copy=False, non_blocking=False):
         else:
             dtype = one
     made = self if device is None else on_device(self, device)
-    made = made if dtype is None else _weft.astype(made, dtype)
+    made = made if dtype is None else _weft.astype(made, dtype, copy=False)
     same = made.dtype is self.dtype and made.device == self.device
-    return copied(made) if copy and same else made
+    return _weft.clone(made) if copy and same else made
 
 
 def _as_dtype(name, dtype):
     def method(self):
-        return _weft.astype(self, dtype)
+        return _weft.astype(self, dtype, copy=False)
 
     method.__name__ = name
     method.__qualname__ = f"Tensor.{name}"
     method.__doc__ = f"to(weft.{dtype.name})."
     return method
-
-
-def _clone(self):
-    """The same elements in new memory, laid out as here."""
-    return copied(self)
 
 
 def _addcmul_(self, tensor1, tensor2, *, value=1):
@@ -291,11 +271,9 @@ for _name, _method in {
     "addcdiv_": _addcdiv_,
     "addcmul_": _addcmul_,
     "clip_": _weft.Tensor.clamp_,
-    "clone": _clone,
     "contiguous": _is_here,
     "cpu": _cpu,
     "cuda": _cuda,
-    "flatten": _flatten,
     "lerp_": _lerp_,
     "from_local": staticmethod(_from_local),
     "to": _to,

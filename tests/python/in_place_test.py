@@ -230,3 +230,141 @@ def test_sharded_tensors_keep_their_layout():
         return found
 
     assert weft.run_ranks(3, body) == [[(True, {1.5})] * 12] * 3
+
+
+# Results in separate memory, as torch.cat([x]), torch.roll(x, 0), x.repeat(1), ... are.
+APART = {
+    "cat": lambda x: weft.cat([x]),
+    "concat": lambda x: weft.concat([x]),
+    "concat flat": lambda x: weft.concat([x], axis=None),
+    "stack": lambda x: weft.stack([x]),
+    "astype": lambda x: weft.astype(x, x.dtype),
+    "method astype": lambda x: x.astype(x.dtype),
+    "clone": lambda x: x.clone(),
+    "roll": lambda x: weft.roll(x, 0),
+    "roll twice": lambda x: weft.roll(x, (1, 2), axis=(0, 0)),
+    "repeat": lambda x: weft.repeat(x, 1),
+    "tile": lambda x: weft.tile(x, 1),
+    "clip": lambda x: weft.clip(x),
+    "diff": lambda x: weft.diff(x, n=0),
+    "pad": lambda x: weft.pad(x, 0, 0, 0),
+    "floor": lambda x: weft.floor(x),
+    "ceil": lambda x: weft.ceil(x),
+    "trunc": lambda x: weft.trunc(x),
+    "round": lambda x: weft.round(x),
+    "reshape": lambda x: weft.reshape(x, (3,), copy=True),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_results_are_apart_from_their_operand(name, dtype):
+    x = weft.tensor([1, 2, 3], dtype=dtype)
+    y = APART[name](x)
+    y += 1
+    assert x.tolist() == [1, 2, 3]
+    assert name == "roll twice" or y.tolist() == weft.reshape(x + 1, y.shape).tolist()
+
+
+@pytest.mark.parametrize("name", ["positive", "to", "contiguous", "astype without a copy"])
+def test_these_return_their_operand_as_pytorchs_do(name):
+    x = weft.tensor([1.0, 2.0])
+    y = {
+        "positive": lambda: weft.positive(x),
+        "to": lambda: x.to(x.dtype),
+        "contiguous": lambda: x.contiguous(),
+        "astype without a copy": lambda: weft.astype(x, x.dtype, copy=False),
+    }[name]()
+    y += 1
+    assert x.tolist() == [2, 3]
+
+
+def test_bounds_of_clamp_and_alpha():
+    x = _vector()
+    with pytest.raises(ValueError, match="clamp_: neither min nor max is given"):
+        x.clamp_()
+    with pytest.raises(ValueError, match="minimum_: operand 1 is"):
+        x.clamp_(0, weft.ones(2, 3))  # refused before min is applied
+    with pytest.raises(TypeError, match="alpha is a tensor, expected a number"):
+        x.add_(1, alpha=weft.ones(()))
+    integers = weft.arange(3)
+    with pytest.raises(ValueError, match=r"alpha is .*, expected at most 2\^53"):
+        integers.add_(2**40, alpha=2**40)
+    assert x.tolist() == VALUES and integers.tolist() == [0, 1, 2]
+
+
+def test_elements_of_results_are_assigned():
+    w = weft.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = w * 2
+    y[0:2] *= 3
+    y[2] = w[0] * w[1]
+    y.sum().backward()
+    assert y.tolist() == [6, 12, 2]
+    assert w.grad.tolist() == [6 + 2, 6 + 1, 0]
+    buffer = weft.zeros(3)
+    buffer[1:] = w[1:]
+    w.grad = None
+    (buffer * buffer).sum().backward()
+    assert w.grad.tolist() == [0, 4, 6]
+    with pytest.raises(ValueError, match="is a leaf that requires a gradient"):
+        w[0] = 1
+    with pytest.raises(ValueError, match="is a leaf that requires a gradient"):
+        w[:2] *= 2
+    assert w.tolist() == [1, 2, 3]
+
+
+def test_elements_of_sharded_results_are_assigned():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"x": 2})
+        w = weft.distribute(weft.ones(4, 3), mesh, [Shard(0)]).detach().requires_grad_()
+        y = w * 2
+        y[:, 1:] *= 3
+        y[:, 0] = 5
+        y.sum().backward()
+        return y.full_tensor().tolist()[3], w.grad.full_tensor().tolist()[0]
+
+    assert weft.run_ranks(2, body) == [([5, 6, 6], [0, 6, 6])] * 2
+
+
+def test_changes_that_would_be_lost_are_refused():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"x": 2})
+        x = weft.distribute(weft.ones(4), mesh, [Replicate()])
+        part = x.redistribute([Shard(0)])
+        for view in (part, part.detach(), part.reshape(2, 2)):
+            for change in (lambda: view.add_(1), lambda: view.fill_(1), lambda: view.copy_(x)):
+                with pytest.raises(ValueError, match="is a view of a redistributed tensor"):
+                    change()
+        w = weft.distribute(weft.ones(4), mesh, [Replicate()]).requires_grad_()
+        whole, own = w.full_tensor(), w.to_local(grad_placements=[Replicate()])
+        for view in (whole, own):
+            with pytest.raises(ValueError, match="or a view of one"):
+                view.mul_(2)
+        return x.local().tolist(), w.detach().full_tensor().tolist()
+
+    assert weft.run_ranks(2, body) == [([1.0] * 4, [1.0] * 4)] * 2
+
+
+class _Changing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(weft.ones(4, 4))
+
+    def forward(self, x):
+        with weft.no_grad():
+            used = self.weight.tensor()
+            used *= 2
+        return x @ self.weight
+
+
+def test_the_gathered_copy_of_a_parameter_is_not_changed():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 2})
+        model = _Changing()
+        weft.fully_shard(model, mesh)
+        model.materialize()
+        with pytest.raises(ValueError, match="mul_: the tensor .* is a parameter gathered for"):
+            model(weft.distribute(weft.ones(2, 4), mesh, [Shard(0)]))
+        return True
+
+    assert weft.run_ranks(2, body) == [True, True]

@@ -133,7 +133,7 @@ from weft import _weft
 tried = 0
 for name in dir(_weft):
     kind = getattr(_weft, name)
-    if not isinstance(kind, type) or issubclass(kind, BaseException):
+    if not isinstance(kind, type) or issubclass(kind, (BaseException, tuple)):
         continue
     made = kind.__new__(kind)
     for member in sorted(set(dir(kind)) - set(dir(object)) | {"__repr__"}):

@@ -9,9 +9,9 @@ namespace weft {
 // Ops along one dim (negative ones count from the end). The dim is gathered where it is sharded.
 
 /// Sums and products of all elements up to and including each one; the shape stays. Integers and
-/// bool accumulate in i64, which wraps.
-WEFT_API Tensor cumulative_sum(const Tensor& a, int dim);
-WEFT_API Tensor cumulative_prod(const Tensor& a, int dim);
+/// bool accumulate in i64, which wraps. `include_initial` puts the sum or product of none first.
+WEFT_API Tensor cumulative_sum(const Tensor& a, int dim, bool include_initial = false);
+WEFT_API Tensor cumulative_prod(const Tensor& a, int dim, bool include_initial = false);
 
 /// Sorts in ascending or `descending` order; equal elements keep their order. NaN counts as the
 /// greatest element: it comes last, or first when `descending`.
@@ -25,5 +25,21 @@ WEFT_API Tensor take(const Tensor& a, const Tensor& indices, int dim);
 /// Returns element indices[.., i, ..] along `dim` for each element of `indices` (i32 or i64), which
 /// has as many dims as `a`; the other dims broadcast. Indices are as in `take`.
 WEFT_API Tensor take_along_dim(const Tensor& a, const Tensor& indices, int dim);
+
+// Each rank computes the following from the full tensor. Results are Replicate over the mesh of
+// `a`; indices and counts are i64.
+
+/// The indices of the nonzero elements (NaN included): a tensor [n] for each dim.
+WEFT_API Tensors nonzero(const Tensor& a);
+/// The positions in `sorted` [n] before (`right`: behind) which the elements of `a` belong.
+/// `sorter` [n], if given, sorts `sorted`.
+WEFT_API Tensor searchsorted(const Tensor& sorted, const Tensor& a, bool right = false,
+                             const Tensor& sorter = {});
+/// The distinct elements in ascending order (each NaN counts), the first index of each in the
+/// flattened tensor, the index among them of each element of `a`, and how often each occurs.
+struct Unique {
+  Tensor values, indices, inverse, counts;
+};
+WEFT_API Unique unique(const Tensor& a);
 
 }  // namespace weft

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "weft/export.h"
-#include "weft/number.h"
+#include "weft/operand.h"
 #include "weft/tensor.h"
 
 namespace weft {
@@ -56,8 +58,19 @@ WEFT_API Tensor greater_equal(const Tensor& a, const Tensor& b);
 /// a where `condition` (bool) holds, b elsewhere.
 WEFT_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
-/// Converts to `dtype`. Floating to integer rounds towards zero.
+/// Converts to `dtype`; `a` itself if it has it. Floating to integer rounds towards zero.
 WEFT_API Tensor cast(const Tensor& a, DType dtype);
+/// The same elements in new memory, in the same layout.
+WEFT_API Tensor clone(const Tensor& a);
+/// a limited to [low, high]; a copy without bounds. std::invalid_argument for a number that
+/// excludes all values of an integer dtype.
+WEFT_API Tensor clip(const Tensor& a, const std::optional<Operand>& low,
+                     const std::optional<Operand>& high = {});
+/// 1 / a.
+WEFT_API Tensor reciprocal(const Tensor& a);
+/// `b` as a tensor for an op with `a`: a number becomes a tensor without dims, of the dtype that
+/// both promote to, Replicate over the mesh of `a`.
+WEFT_API Tensor beside(const Tensor& a, const Operand& b);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }

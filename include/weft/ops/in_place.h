@@ -1,31 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
-#include <type_traits>
 
 #include "weft/export.h"
-#include "weft/number.h"
+#include "weft/operand.h"
 #include "weft/ops/factories.h"
 #include "weft/tensor.h"
 
 namespace weft {
-
-/// A tensor, or a number as an operand next to one.
-struct Operand {
-  Operand() = default;
-  Operand(const Tensor& given)  // NOLINT(google-explicit-constructor)
-      : tensor(given), is_tensor(true) {}
-  Operand(const Number& given) : number(given) {}  // NOLINT(google-explicit-constructor)
-  template <class T>
-  requires std::is_arithmetic_v<T> Operand(T given)
-      : number(given) {}  // NOLINT(google-explicit-constructor)
-  bool is_number() const { return !is_tensor; }
-
-  Tensor tensor;
-  Number number;
-  bool is_tensor = false;
-};
 
 // Each function writes over the elements of `a` and returns `a`, whose shape, dtype, layout and
 // memory stay. `b` is moved to a's layout and broadcasts to a's shape. A call on tensors that
@@ -50,6 +34,11 @@ WEFT_API const Tensor& bitwise_right_shift_(const Tensor& a, const Operand& b);
 /// Elements below `low` become `low`, those above `high` become `high`.
 WEFT_API const Tensor& clamp_(const Tensor& a, const std::optional<Operand>& low,
                               const std::optional<Operand>& high = {});
+
+/// Writes `b` over the elements of `a` that `part_of(a)`, a view, shows. Recorded as the functions
+/// above; `b` may be that view itself, changed in place before.
+WEFT_API void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_of,
+                      const Operand& b);
 
 WEFT_API const Tensor& neg_(const Tensor& a);
 WEFT_API const Tensor& abs_(const Tensor& a);

@@ -37,4 +37,23 @@ WEFT_API Tensor argmin(const Tensor& a, int dim, bool keepdims = false);
 /// log of the sum of exp along `dim`.
 WEFT_API Tensor logsumexp(const Tensor& a, int dim, bool keepdims = false);
 
+/// The variance: squares of the differences from the mean, summed and divided by their number -
+/// correction. Integers are converted to f32.
+WEFT_API Tensor var(const Tensor& a, const std::vector<int>& dims = {}, double correction = 0,
+                    bool keepdims = false);
+/// The standard deviation, the square root of `var`. Its gradient at 0 is 0.
+WEFT_API Tensor stddev(const Tensor& a, const std::vector<int>& dims = {}, double correction = 0,
+                       bool keepdims = false);
+/// The number of nonzero elements (NaN included): i64.
+WEFT_API Tensor count_nonzero(const Tensor& a, const std::vector<int>& dims = {},
+                              bool keepdims = false);
+/// The order-th root of the sum of |a|^order; for inf and -inf the largest and smallest |a|, for 0
+/// the number of nonzero elements. Integers are converted to f32. The gradient at 0 is 0.
+WEFT_API Tensor vector_norm(const Tensor& a, double order = 2, const std::vector<int>& dims = {},
+                            bool keepdims = false);
+/// Norms of the matrices in the last two dims: the root of the sum of squares. With an order: 1 and
+/// -1, the largest and smallest sum of |a| of a column; inf and -inf, of a row.
+WEFT_API Tensor matrix_norm(const Tensor& a, bool keepdims = false);
+WEFT_API Tensor matrix_norm(const Tensor& a, double order, bool keepdims = false);
+
 }  // namespace weft

@@ -9,7 +9,7 @@ namespace weft {
 // Elementwise ops; shapes broadcast from the right. No gradient flows through ops that only round.
 
 /// Round down, up, towards 0, and to the nearest integer (halves to even). The dtype stays;
-/// integers are returned unchanged.
+/// integers are copied.
 WEFT_API Tensor floor(const Tensor& a);
 WEFT_API Tensor ceil(const Tensor& a);
 WEFT_API Tensor trunc(const Tensor& a);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "weft/export.h"
@@ -29,6 +31,39 @@ WEFT_API Tensor expand(const Tensor& a, const Shape& shape);
 WEFT_API Tensor squeeze(const Tensor& a, int dim);
 /// Inserts a dim of size 1 before dim `dim`.
 WEFT_API Tensor unsqueeze(const Tensor& a, int dim);
+
+/// Dims `first` to `last` as one dim.
+WEFT_API Tensor flatten(const Tensor& a, int first = 0, int last = -1);
+/// The last two dims exchanged; std::invalid_argument for fewer dims.
+WEFT_API Tensor matrix_transpose(const Tensor& a);
+/// Moves dims `from` to the places `to`; the others keep their order.
+WEFT_API Tensor moveaxis(const Tensor& a, const std::vector<int>& from, const std::vector<int>& to);
+/// Elements (i, i + offset) of the last two dims: [..., n].
+WEFT_API Tensor diagonal(const Tensor& a, int64_t offset = 0);
+/// Expands all tensors to the shape that they broadcast to.
+WEFT_API Tensors broadcast_tensors(const Tensors& tensors);
+/// Coordinates of a grid [n0, n1, ...] for tensors [n0], [n1], ...; `indexing` is "xy" (the first
+/// two dims exchanged) or "ij".
+WEFT_API Tensors meshgrid(const Tensors& tensors, std::string_view indexing = "xy");
+
+/// Joins tensors of one shape along a new dim before dim `dim`.
+WEFT_API Tensor stack(const Tensors& tensors, int dim = 0);
+/// Splits dim `dim` into slices, which do not have it.
+WEFT_API Tensors unstack(const Tensor& a, int dim = 0);
+/// Repeats each slice of `dim` `count` times; without a dim, of the flattened tensor.
+WEFT_API Tensor repeat(const Tensor& a, int64_t count, std::optional<int> dim = {});
+/// Repeats slice i of `dim` counts[i] times; each rank reads the counts.
+WEFT_API Tensor repeat(const Tensor& a, const Tensor& counts, std::optional<int> dim = {});
+/// Repeats the tensor counts[i] times along dim i, counted from the last one.
+WEFT_API Tensor tile(const Tensor& a, const std::vector<int64_t>& counts);
+/// Moves the elements by shifts[i] along dims[i], from the end to the front; without dims, those of
+/// the flattened tensor by the only shift.
+WEFT_API Tensor roll(const Tensor& a, const std::vector<int64_t>& shifts,
+                     const std::vector<int>& dims = {});
+/// Differences of neighbours along `dim`, `n` times, with `before` and `after` joined first; for
+/// bool, whether they differ.
+WEFT_API Tensor diff(const Tensor& a, int dim = -1, int n = 1, const Tensor& before = {},
+                     const Tensor& after = {});
 
 /// Reverses the elements along `dims` ({}: all dims). Ranks exchange those parts of sharded dims
 /// that change places.

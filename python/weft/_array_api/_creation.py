@@ -6,7 +6,7 @@ import numbers
 import numpy as np
 
 from weft import _weft
-from weft._array_api._beside import check_device, copied, tensor_of
+from weft._array_api._beside import check_device, tensor_of
 from weft._array_api._dtypes import check_fits
 
 # Python numbers combined with tensors are doubles, which hold integers exactly up to this one.
@@ -60,14 +60,14 @@ def zeros_like(x, /, *, dtype=None, device=None):
     """Zeros with the shape, layout and (by default) dtype of x."""
     check_device("zeros_like", x, device)
     made = _weft.zeros_like(x)
-    return made if dtype is None else _weft.astype(made, dtype)
+    return made if dtype is None else _weft.astype(made, dtype, copy=False)
 
 
 def ones_like(x, /, *, dtype=None, device=None):
     """Ones with the shape, layout and (by default) dtype of x."""
     check_device("ones_like", x, device)
     made = _weft.ones_like(x)
-    return made if dtype is None else _weft.astype(made, dtype)
+    return made if dtype is None else _weft.astype(made, dtype, copy=False)
 
 
 def empty_like(x, /, *, dtype=None, device=None):
@@ -143,27 +143,6 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, mesh=None, plac
     )
 
 
-def meshgrid(*arrays, indexing="xy"):
-    """A list of tensors, one for each of the given [n0], [n1], ..., with the coordinates of a grid
-    [n0, n1, ...], or [n1, n0, ...] when `indexing` is "xy". ValueError for another indexing, and
-    for tensors that do not have one dim."""
-    if indexing not in ("xy", "ij"):
-        raise ValueError(f"meshgrid: indexing is {indexing!r}; there are 'xy' and 'ij'")
-    for i, array in enumerate(arrays):
-        if array.ndim != 1:
-            raise ValueError(f"meshgrid: tensor {i} is {list(array.shape)}; it must have one dim")
-    order = list(range(len(arrays)))
-    if indexing == "xy" and len(arrays) > 1:
-        order[:2] = [1, 0]
-    shape = tuple(arrays[i].shape[0] for i in order)
-    grids = []
-    for i, array in enumerate(arrays):
-        alone = [1] * len(arrays)
-        alone[order.index(i)] = array.shape[0]
-        grids.append(_weft.broadcast_to(_weft.reshape(array, tuple(alone)), shape))
-    return grids
-
-
 def from_dlpack(x, /, *, device=None, copy=None):
     """A tensor over the memory of an object with __dlpack__, copied if its elements have gaps.
     copy=True always copies; copy=False raises ValueError where a copy is needed."""
@@ -212,7 +191,7 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
     made = tensor_of(obj) if is_tensor else _shared(obj, dtype, copy)
     check_device("asarray", made, device)
     if dtype is None or made.dtype is dtype:
-        return copied(made) if is_tensor and copy else made
+        return _weft.clone(made) if is_tensor and copy else made
     if copy is False:
         raise ValueError(f"asarray: {made.dtype.name} as {dtype.name} cannot be had without a copy")
-    return _weft.astype(made, dtype)
+    return _weft.astype(made, dtype, copy=False)

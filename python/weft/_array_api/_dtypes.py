@@ -4,7 +4,6 @@
 from typing import NamedTuple
 
 from weft import _weft
-from weft._array_api._beside import check_device, copied
 
 # Bits of an element, bits of the fraction, largest exponent.
 _FLOATING = {
@@ -65,15 +64,6 @@ def check_fits(what, value, dtype):
         _, least, most = _INTEGRAL[dtype]
         if not least <= value <= most:
             raise ValueError(f"{what}: {value} is no {dtype.name}, which holds {least} to {most}")
-
-
-def astype(x, dtype, /, *, copy=True, device=None):
-    """The values of x as `dtype`; floating to integer rounds towards zero. Returns x itself when it
-    already has that dtype and `copy` is False; ValueError for another device."""
-    if device is not None:
-        check_device("astype", x, device)
-    made = _weft.astype(x, dtype)
-    return copied(made) if copy and made.dtype is x.dtype else made
 
 
 def can_cast(from_, to, /):

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/promotion.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+
+namespace weft {
+
+Tensor beside(const Tensor& a, const Operand& b) {
+  if (!b.is_number()) return b.tensor;
+  if (!a) fail("beside: no tensor");
+  TensorOptions options{.dtype = promote(a.dtype(), b.number), .device = a.device()};
+  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
+  return full({}, b.number.value, options);
+}
+
+/// Drops a bound that keeps all values of an integer dtype.
+static std::optional<Operand> bound_within(const Tensor& a, const std::optional<Operand>& bound,
+                                           bool is_low) {
+  const DType dtype = a.dtype();
+  if (!bound || !bound->is_number() || is_floating(dtype) || dtype == DType::boolean) return bound;
+  const double value = bound->number.value;
+  const IntegerRange range = range_of(dtype);
+  if (is_low ? value <= range.least : value >= range.end - 1) return {};
+  if (is_low ? value >= range.end : value < range.least) {
+    fail("clip: the bound ", value, " lies beyond ", dtype);
+  }
+  return bound;
+}
+
+Tensor clip(const Tensor& a, const std::optional<Operand>& low,
+            const std::optional<Operand>& high) {
+  if (!a) fail("clip: no tensor");
+  const std::optional<Operand> least = bound_within(a, low, true);
+  const std::optional<Operand> most = bound_within(a, high, false);
+  if (!least && !most) return clone(a);
+  const Tensor raised = least ? maximum(a, beside(a, *least)) : a;
+  return most ? minimum(raised, beside(raised, *most)) : raised;
+}
+
+Tensor reciprocal(const Tensor& a) { return div(1, a); }
+
+}  // namespace weft

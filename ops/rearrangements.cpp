@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <numeric>
+
+#include "weft/error.h"
+#include "weft/ops/along_dim.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+/// "[2, 3], [2]".
+static std::string shapes_text(const Tensors& tensors) {
+  std::string text;
+  for (const Tensor& tensor : tensors) text += concat(text.empty() ? "" : ", ", tensor.shape());
+  return text;
+}
+
+static void check_all(const char* what, const Tensors& tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i]) fail(what, ": tensor ", i, " is none");
+  }
+}
+
+/// Views of operands become copies, as results of these functions are.
+static Tensor apart_from(const Tensor& a, const Tensor& result) {
+  return result.storage() == a.storage() ? clone(result) : result;
+}
+
+Tensor flatten(const Tensor& a, int first, int last) {
+  if (!a) fail("flatten: no tensor");
+  const int dims = std::max(1, a.ndim());
+  const int from = normalized_dim("flatten", first, dims);
+  const int to = normalized_dim("flatten", last, dims);
+  if (from > to) fail("flatten: dim ", first, " is behind dim ", last, " of ", a.shape());
+  Shape shape;
+  for (int d = 0; d < from; ++d) shape.push_back(a.size(d));
+  shape.push_back(1);
+  for (int d = from; d < a.ndim(); ++d) {
+    if (d <= to) {
+      shape[from] *= a.size(d);
+    } else {
+      shape.push_back(a.size(d));
+    }
+  }
+  return reshape(a, shape);
+}
+
+Tensor matrix_transpose(const Tensor& a) {
+  if (!a) fail("matrix_transpose: no tensor");
+  if (a.ndim() < 2) {
+    fail("matrix_transpose: the tensor is ", a.shape(), ", expected at least two dims");
+  }
+  return transpose(a, -2, -1);
+}
+
+static std::vector<int> distinct_dims(const char* what, std::vector<int> dims, int ndim) {
+  for (int& dim : dims) dim = normalized_dim(what, dim, ndim);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (std::count(dims.begin(), dims.end(), dims[i]) > 1) {
+      fail(what, ": dim ", dims[i], " is given twice, expected each once");
+    }
+  }
+  return dims;
+}
+
+Tensor moveaxis(const Tensor& a, const std::vector<int>& from, const std::vector<int>& to) {
+  if (!a) fail("moveaxis: no tensor");
+  const std::vector<int> sources = distinct_dims("moveaxis", from, a.ndim());
+  const std::vector<int> places = distinct_dims("moveaxis", to, a.ndim());
+  if (sources.size() != places.size()) {
+    fail("moveaxis: ", sources.size(), " dims go to ", places.size(), " places");
+  }
+  std::vector<int> order(static_cast<size_t>(a.ndim()), -1);
+  for (size_t i = 0; i < places.size(); ++i) order[static_cast<size_t>(places[i])] = sources[i];
+  int next = 0;
+  for (int& dim : order) {
+    if (dim >= 0) continue;
+    while (std::find(sources.begin(), sources.end(), next) != sources.end()) ++next;
+    dim = next++;
+  }
+  return permute(a, order);
+}
+
+Tensor diagonal(const Tensor& a, int64_t offset) {
+  if (!a) fail("diagonal: no tensor");
+  if (a.ndim() < 2) fail("diagonal: the tensor is ", a.shape(), ", expected at least two dims");
+  const int64_t rows = a.size(-2), columns = a.size(-1);
+  const int64_t count = std::max<int64_t>(
+      offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns), 0);
+  const int64_t start = count == 0 ? 0 : offset >= 0 ? offset : -offset * columns;
+  const int64_t stop = count == 0 ? 0 : start + (count - 1) * (columns + 1) + 1;
+  return slice(flatten(a, -2, -1), -1, start, stop, columns + 1);
+}
+
+/// Dim d of `shape`, counted in a shape of `ndim` dims whose last ones are those of `shape`.
+static int64_t size_in(const Shape& shape, int d, int ndim) {
+  const int at = d - (ndim - shape.ndim());
+  return at < 0 ? 1 : shape[at];
+}
+
+Tensors broadcast_tensors(const Tensors& tensors) {
+  check_all("broadcast_tensors", tensors);
+  int ndim = 0;
+  for (const Tensor& tensor : tensors) ndim = std::max(ndim, tensor.ndim());
+  Shape shape = Shape::filled(ndim, 1);
+  for (const Tensor& tensor : tensors) {
+    for (int d = 0; d < ndim; ++d) {
+      const int64_t size = size_in(tensor.shape(), d, ndim);
+      if (shape[d] == 1) shape[d] = size;
+      if (size == 1 || size == shape[d]) continue;
+      fail("broadcast_tensors: ", shapes_text(tensors), " broadcast to no common shape");
+    }
+  }
+  Tensors results;
+  for (const Tensor& tensor : tensors) results.push_back(expand(tensor, shape));
+  return results;
+}
+
+Tensors meshgrid(const Tensors& tensors, std::string_view indexing) {
+  check_all("meshgrid", tensors);
+  if (indexing != "xy" && indexing != "ij") {
+    fail("meshgrid: indexing is '", indexing, "', expected 'xy' or 'ij'");
+  }
+  Tensors views;
+  const int ndim = static_cast<int>(tensors.size());
+  for (int i = 0; i < ndim; ++i) {
+    const Tensor& tensor = tensors[static_cast<size_t>(i)];
+    if (tensor.ndim() != 1) {
+      fail("meshgrid: tensor ", i, " is ", tensor.shape(), ", expected one dim");
+    }
+    Shape shape = Shape::filled(ndim, 1);
+    shape[indexing == "xy" && ndim > 1 && i < 2 ? 1 - i : i] = tensor.numel();
+    views.push_back(reshape(tensor, shape));
+  }
+  return broadcast_tensors(views);
+}
+
+Tensor stack(const Tensors& tensors, int dim) {
+  check_all("stack", tensors);
+  Tensors parts;
+  for (const Tensor& tensor : tensors) {
+    if (!(tensor.shape() == tensors[0].shape())) {
+      fail("stack: the shapes are ", shapes_text(tensors), ", expected equal ones");
+    }
+    parts.push_back(unsqueeze(tensor, dim));
+  }
+  return cat(parts, dim);
+}
+
+Tensors unstack(const Tensor& a, int dim) {
+  if (!a) fail("unstack: no tensor");
+  const int at = normalized_dim("unstack", dim, a.ndim());
+  Tensors slices;
+  for (int64_t i = 0; i < a.size(at); ++i) slices.push_back(squeeze(slice(a, at, i, i + 1), at));
+  return slices;
+}
+
+/// Repeats dim `dim` `count` times: each slice in a row, or all slices.
+static Tensor repeated(const Tensor& a, int64_t count, int dim, bool all_slices) {
+  Shape many = a.shape(), shape = a.shape();
+  const int added = all_slices ? dim : dim + 1;
+  many.insert(added, count);
+  shape[dim] *= count;
+  return reshape(expand(unsqueeze(a, added), many), shape);
+}
+
+static void check_count(const char* what, int64_t count) {
+  if (count < 0) fail(what, ": a count is ", count, ", expected at least 0");
+}
+
+Tensor repeat(const Tensor& a, int64_t count, std::optional<int> dim) {
+  if (!a) fail("repeat: no tensor");
+  check_count("repeat", count);
+  const Tensor x = dim ? a : reshape(a, {a.numel()});
+  return apart_from(a,
+                    repeated(x, count, normalized_dim("repeat", dim.value_or(0), x.ndim()), false));
+}
+
+Tensor repeat(const Tensor& a, const Tensor& counts, std::optional<int> dim) {
+  if (!a || !counts) fail("repeat: no tensor");
+  const std::vector<int64_t> given = counts.detach().full_tensor().to_vector<int64_t>();
+  if (given.size() == 1) return repeat(a, given[0], dim);
+  const Tensor x = dim ? a : reshape(a, {a.numel()});
+  const int at = normalized_dim("repeat", dim.value_or(0), x.ndim());
+  if (!(counts.shape() == Shape{x.size(at)})) {
+    fail("repeat: ", counts.shape(), " counts, expected [", x.size(at), "], the elements of dim ",
+         at);
+  }
+  std::vector<double> indices;
+  for (size_t i = 0; i < given.size(); ++i) {
+    check_count("repeat", given[i]);
+    indices.insert(indices.end(), static_cast<size_t>(given[i]), static_cast<double>(i));
+  }
+  TensorOptions options{.dtype = DType::i64};
+  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
+  const Shape shape{static_cast<int64_t>(indices.size())};
+  return take(x, from_values(indices, shape, options).to(a.device()), at);
+}
+
+Tensor tile(const Tensor& a, const std::vector<int64_t>& counts) {
+  if (!a) fail("tile: no tensor");
+  for (const int64_t count : counts) check_count("tile", count);
+  const int given = static_cast<int>(counts.size()), ndim = std::max(a.ndim(), given);
+  Shape shape = a.shape();
+  while (shape.ndim() < ndim) shape.insert(0, 1);
+  Tensor result = reshape(a, shape);
+  for (int i = 0; i < given; ++i) {
+    const int64_t count = counts[static_cast<size_t>(i)];
+    if (count != 1) result = repeated(result, count, ndim - given + i, true);
+  }
+  return apart_from(a, result);
+}
+
+static Tensor rolled(const Tensor& a, int64_t shift, int dim) {
+  const int64_t size = a.size(dim), rest = size ? shift % size : 0;
+  if (rest == 0) return a;
+  const int64_t first = rest > 0 ? size - rest : -rest;
+  return cat({slice(a, dim, first, size), slice(a, dim, 0, first)}, dim);
+}
+
+Tensor roll(const Tensor& a, const std::vector<int64_t>& shifts, const std::vector<int>& dims) {
+  if (!a) fail("roll: no tensor");
+  if (dims.empty() && shifts.size() != 1) {
+    fail("roll: ", shifts.size(), " shifts without dims, expected one");
+  }
+  if (dims.empty()) return reshape(roll(flatten(a), shifts, {0}), a.shape());
+  if (shifts.size() != 1 && shifts.size() != dims.size()) {
+    fail("roll: ", shifts.size(), " shifts for ", dims.size(), " dims, expected as many");
+  }
+  Tensor result = a;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    result = rolled(result, shifts[shifts.size() == 1 ? 0 : i],
+                    normalized_dim("roll", dims[i], a.ndim()));
+  }
+  return apart_from(a, result);
+}
+
+Tensor diff(const Tensor& a, int dim, int n, const Tensor& before, const Tensor& after) {
+  if (!a) fail("diff: no tensor");
+  if (n < 0) fail("diff: n is ", n, ", expected at least 0");
+  const int at = normalized_dim("diff", dim, a.ndim());
+  Tensors parts{a};
+  if (before) parts.insert(parts.begin(), before);
+  if (after) parts.push_back(after);
+  Tensor x = parts.size() > 1 || n == 0 ? cat(parts, at) : a;
+  const auto difference = x.dtype() == DType::boolean
+                              ? not_equal
+                              : static_cast<Tensor (*)(const Tensor&, const Tensor&)>(sub);
+  for (int i = 0; i < n; ++i) {
+    const int64_t size = x.size(at);
+    x = difference(slice(x, at, std::min<int64_t>(1, size), size),
+                   slice(x, at, 0, std::max<int64_t>(size - 1, 0)));
+  }
+  return x;
+}
+
+}  // namespace weft
