@@ -39,7 +39,7 @@ static void cut_in_mesh_order(Pattern& pattern) {
     for (int axis = 0; axis < pattern.axes(); ++axis) {
       if (pattern[axis].is_shard(dim)) axes.push_back(axis);
     }
-    pattern.set_order(dim, axes);
+    if (axes.size() > 1) pattern.set_order(dim, axes);
   }
 }
 

@@ -69,6 +69,11 @@ TEST(Sharding, OrderOfTheCuts) {
   EXPECT_EQ(plain, Sharding(mesh, {{"tp", Shard(0)}, {"dp", Shard(0)}}));
   EXPECT_EQ(turned.axes_cutting(0), (Axes{1, 0}));
   EXPECT_EQ(Sharding::of(mesh, turned.pattern()), turned);
+  Pattern moved = turned.pattern();
+  moved.set(1, Replicate());
+  EXPECT_EQ(text_of(Sharding::of(mesh, moved)), "mesh(dp=2, tp=4)[S(0), R]");
+  moved.set(1, Shard{0});
+  EXPECT_EQ(Sharding::of(mesh, moved), plain);
   EXPECT_TRUE(turned.axes_cutting(1).empty());
   EXPECT_EQ(Sharding(mesh, Placements{Shard(1)}.cut_in_order(1, {"dp"})),
             Sharding(mesh, {Shard(1)}));

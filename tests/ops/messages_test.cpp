@@ -257,6 +257,12 @@ TEST(Messages, OfLayouts) {
          "distribute: every rank holds the whole, which is no Partial; use from_local"},
         {[&] { distribute(local, DeviceMesh(), {}); }, "distribute: this rank is not in the mesh"},
         {[&] { distribute(kNone, mesh, {}); }, "distribute: no tensor"},
+        {[&] { redistributed(local, x.sharding()); },
+         "redistribute: from [4, 2] f32 to [4, 2] f32 mesh(a=1)[S(0)]; shape, dtype and mesh must "
+         "be equal"},
+        {[&] { redistributed(x, {}); },
+         "redistribute: from [4, 2] f32 mesh(a=1)[S(0)] to [4, 2] f32; shape, dtype and mesh must "
+         "be equal"},
         {[&] {
            from_local(local, mesh, {Shard(0)}, {5, 2});
          },

@@ -142,15 +142,20 @@ def test_children_live_as_long_as_their_parents_and_no_longer():
 
 
 def test_recompute_gives_equal_gradients():
-    def gradients(recompute):
+    def gradients(set_recompute, call):
         weft.manual_seed(3)
         model = MLP()
         model.materialize()
-        model.set_recompute(recompute)
-        weft.mean(weft.square(model(weft.ones((4, 10))))).backward()
+        model.set_recompute(set_recompute)
+        weft.mean(weft.square(call(model, weft.ones((4, 10))))).backward()
         return [p.grad.tolist() for p in model.parameters()]
 
-    assert gradients(True) == gradients(False)
+    def plain(model, x):
+        return model(x)
+
+    expected = gradients(False, plain)
+    assert gradients(True, plain) == expected
+    assert gradients(False, weft.recompute) == expected
 
 
 def test_no_sync_and_frozen_parameters():
