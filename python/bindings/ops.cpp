@@ -73,8 +73,8 @@ static py::object call(const Op& op, const py::args& given, const Shape& structu
   for (const py::handle operand : given) {
     auto tensor = tensor_of(operand);
     if (!tensor) {
-      throw py::type_error(concat(op.spec().name, ": operand ", operands.size(), " is a ",
-                                  Py_TYPE(operand.ptr())->tp_name, ", not a Tensor"));
+      throw py::type_error(
+          concat(op.spec().name, ": operand ", operands.size(), " ", not_a_tensor(operand)));
     }
     operands.push_back(*std::move(tensor));
   }

@@ -2,6 +2,7 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
+#include "python/bindings/returned_tensors.h"
 #include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -22,8 +23,7 @@ static Tensors tensors_of(const char* what, const py::args& given) {
   for (const py::handle one : given) {
     auto tensor = tensor_of(one);
     if (!tensor) {
-      throw py::type_error(
-          concat(what, ": a ", Py_TYPE(one.ptr())->tp_name, " is given, expected a Tensor"));
+      throw py::type_error(concat(what, ": tensor ", tensors.size(), " ", not_a_tensor(one)));
     }
     tensors.push_back(*std::move(tensor));
   }

@@ -5,6 +5,14 @@
 
 namespace weft::python {
 
+std::string not_a_tensor(py::handle value) {
+  const char* name = Py_TYPE(value.ptr())->tp_name;
+  if (!py::hasattr(value, "__dlpack__")) return concat("is a ", name, ", expected a Tensor");
+  const auto library = py::str(py::type::handle_of(value).attr("__module__")).cast<std::string>();
+  return concat("is a ", library, ".", name,
+                ", expected a weft.Tensor; convert it by weft.from_dlpack");
+}
+
 Tensors tensors_of(const std::string& what, py::handle returned) {
   if (auto one = tensor_of(returned)) return {*std::move(one)};
   const bool many = PyTuple_Check(returned.ptr()) || PyList_Check(returned.ptr());
@@ -13,8 +21,7 @@ Tensors tensors_of(const std::string& what, py::handle returned) {
     for (const py::handle item : py::reinterpret_borrow<py::sequence>(returned)) {
       auto tensor = tensor_of(item);
       if (!tensor) {
-        throw py::type_error(concat(what, ": result ", all.size(), " is a ",
-                                    Py_TYPE(item.ptr())->tp_name, ", not a Tensor"));
+        throw py::type_error(concat(what, ": result ", all.size(), " ", not_a_tensor(item)));
       }
       all.push_back(*std::move(tensor));
     }

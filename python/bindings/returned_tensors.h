@@ -7,6 +7,9 @@
 
 namespace weft::python {
 
+/// "is a list, expected a Tensor", for messages; a tensor of another library is told how to come.
+std::string not_a_tensor(py::handle value);
+
 /// Converts the result of a Python forward: a tensor, or a sequence of tensors. Throws TypeError
 /// naming `what` otherwise.
 Tensors tensors_of(const std::string& what, py::handle returned);

@@ -71,7 +71,7 @@ static void bind_layout(py::class_<Tensor>& tensor) {
           "device_mesh",
           [](const Tensor& x) -> std::optional<DeviceMesh> {
             if (!x.is_sharded()) return std::nullopt;
-            return x.sharding().mesh();
+            return x.sharding().mesh().on(x.device().kind);
           },
           "The root mesh it is laid out over; None for a tensor of one device")
       .def_property_readonly("placements", &placements_of_tensor,
