@@ -6,9 +6,9 @@
 
 namespace weft {
 
-Tensor beside(const Tensor& a, const Operand& b) {
+Tensor next_to(const Tensor& a, const Operand& b) {
   if (!b.is_number()) return b.tensor;
-  if (!a) fail("beside: no tensor");
+  if (!a) fail("next_to: no tensor");
   TensorOptions options{.dtype = promote(a.dtype(), b.number), .device = a.device()};
   if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
   return full({}, b.number.value, options);
@@ -34,8 +34,8 @@ Tensor clip(const Tensor& a, const std::optional<Operand>& low,
   const std::optional<Operand> least = bound_within(a, low, true);
   const std::optional<Operand> most = bound_within(a, high, false);
   if (!least && !most) return clone(a);
-  const Tensor raised = least ? maximum(a, beside(a, *least)) : a;
-  return most ? minimum(raised, beside(raised, *most)) : raised;
+  const Tensor raised = least ? maximum(a, next_to(a, *least)) : a;
+  return most ? minimum(raised, next_to(raised, *most)) : raised;
 }
 
 Tensor reciprocal(const Tensor& a) { return div(1, a); }

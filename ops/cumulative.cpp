@@ -67,8 +67,7 @@ static Tensor starting_with(double initial, const Tensor& totals, int dim) {
 
 Tensor cumulative_sum(const Tensor& a, int dim, bool include_initial) {
   const int at = checked_dim("cumulative_sum", a, dim);
-  const Tensor totals =
-      cumulative_sum_op({reduced_before_widening(a)}, {.structure = {at, 0}});
+  const Tensor totals = cumulative_sum_op({reduced_before_widening(a)}, {.structure = {at, 0}});
   return include_initial ? starting_with(0, totals, at) : totals;
 }
 

@@ -159,8 +159,8 @@ void InPlace::record(const Tensor& a, Tensors operands) const {
   const TensorBody& body = *a.body();
   if (apart_.body().saved_in & 1) {
     const Tensor kept = snapshot_of(a.block());
-    const Tensor before = computed_as(
-        a, make_tensor(body.layout, kept.storage(), 0, kept.body()->strides));
+    const Tensor before =
+        computed_as(a, make_tensor(body.layout, kept.storage(), 0, kept.body()->strides));
     for (Tensor& operand : operands) {
       if (operand.body() == a.body()) operand = before;
     }
@@ -268,7 +268,8 @@ void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_o
   const bool is_recorded_b = !b.is_number() && is_recorded(b.tensor);
   if (!grad_enabled || (!a.body()->node && !is_recorded_b)) {
     if (is_there) return;
-    return b.is_number() ? fill_(part, b.number.value) : copy_(part, expand(b.tensor, part.shape()));
+    return b.is_number() ? fill_(part, b.number.value)
+                         : copy_(part, expand(b.tensor, part.shape()));
   }
   check_not_leaf("assign_", a);
   if (!is_current) fail_outdated(a);
@@ -280,10 +281,9 @@ void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_o
   const TensorBody& body = *a.body();
   const Tensor before =
       computed_as(a, make_tensor(body.layout, body.storage, body.offset, body.strides));
-  const Tensor after =
-      weft::record("assign_", {before, value}, {before}, [=](const Tensors& gradients) {
-        return gradients_of_assign(gradients[0], part_of);
-      })[0];
+  const Tensor after = weft::record(
+      "assign_", {before, value}, {before},
+      [=](const Tensors& gradients) { return gradients_of_assign(gradients[0], part_of); })[0];
   if (!is_there) {
     const NoGrad no_grad;
     value ? copy_(part, value.detach()) : fill_(part, b.number.value);

@@ -174,8 +174,8 @@ Tensor repeat(const Tensor& a, int64_t count, std::optional<int> dim) {
   if (!a) fail("repeat: no tensor");
   check_count("repeat", count);
   const Tensor x = dim ? a : reshape(a, {a.numel()});
-  return apart_from(
-      a, repeated(x, count, normalized_dim("repeat", dim.value_or(0), x.ndim()), false));
+  return apart_from(a,
+                    repeated(x, count, normalized_dim("repeat", dim.value_or(0), x.ndim()), false));
 }
 
 Tensor repeat(const Tensor& a, const Tensor& counts, std::optional<int> dim) {

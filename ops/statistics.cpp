@@ -50,9 +50,9 @@ Tensor count_nonzero(const Tensor& a, const std::vector<int>& dims, bool keepdim
 /// a^exponent for a of at least 0, with the gradient 0 where a is 0 and the power is not smooth.
 static Tensor power_from_zero(const Tensor& a, double exponent) {
   const Tensor x = abs(a);  // adds up a Partial, once for both uses
-  const Tensor is_zero = equal(x, beside(x, 0));
-  const Tensor safe = where(is_zero, beside(x, 1), x);
-  return where(is_zero, beside(x, 0), pow(safe, exponent));
+  const Tensor is_zero = equal(x, next_to(x, 0));
+  const Tensor safe = where(is_zero, next_to(x, 1), x);
+  return where(is_zero, next_to(x, 0), pow(safe, exponent));
 }
 
 Tensor vector_norm(const Tensor& a, double order, const std::vector<int>& dims, bool keepdims) {

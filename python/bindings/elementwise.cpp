@@ -41,10 +41,10 @@ constexpr OfTwo kOfTwo[] = {
     {"greater_equal", greater_equal, "less_equal", "x1 >= x2, element by element, as bool"},
 };
 
-/// a where the condition holds, b elsewhere; numbers beside the other, or beside the condition.
+/// a where the condition holds, b elsewhere; numbers go next to the other, or to the condition.
 Tensor where_operands(const Tensor& condition, const Operand& a, const Operand& b) {
   const auto lifted = [&](const Operand& x, const Operand& other) {
-    return beside(other.is_number() ? cast(condition, DType::f32) : other.tensor, x);
+    return next_to(other.is_number() ? cast(condition, DType::f32) : other.tensor, x);
   };
   return where(condition, lifted(a, b), lifted(b, a));
 }

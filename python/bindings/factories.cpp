@@ -28,14 +28,15 @@ static void bind_factory(py::module_& m, const char* name,
                          Tensor (*function)(const Shape&, const TensorOptions&), const char* text) {
   m.def(
       name,
-      [function](const Shape& shape, const std::optional<DType>& dtype, const DeviceArgument& device,
-                 const MeshArgument& mesh, const PlacementsArgument& placements) {
+      [function](const Shape& shape, const std::optional<DType>& dtype,
+                 const DeviceArgument& device, const MeshArgument& mesh,
+                 const PlacementsArgument& placements) {
         return function(
             shape, options_of(shape.ndim(), dtype.value_or(DType::f32), device, mesh, placements));
       },
       Released(), py::arg("shape"), py::kw_only(), py::arg("dtype") = py::none(),
-      py::arg("device") = py::none(), py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
-      text);
+      py::arg("device") = py::none(), py::arg("mesh") = py::none(),
+      py::arg("placements") = py::none(), text);
 }
 
 static void bind_random(py::module_& m) {
@@ -82,8 +83,9 @@ static void bind_sequences(py::module_& m) {
       py::arg("placements") = py::none());
   m.def(
       "linspace",
-      [](double start, double stop, int64_t num, const std::optional<DType>& dtype, const DeviceArgument& device,
-         bool endpoint, const MeshArgument& mesh, const PlacementsArgument& placements) {
+      [](double start, double stop, int64_t num, const std::optional<DType>& dtype,
+         const DeviceArgument& device, bool endpoint, const MeshArgument& mesh,
+         const PlacementsArgument& placements) {
         return linspace(start, stop, num, endpoint,
                         options_of(1, dtype.value_or(DType::f32), device, mesh, placements));
       },

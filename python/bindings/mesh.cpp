@@ -130,7 +130,8 @@ void bind_mesh(py::module_& m) {
            }),
            py::arg("ranks"), py::arg("axes"), py::kw_only(), py::arg("device_type") = cpu,
            "Collective over the ranks, whose number must be the product of the axes' sizes: "
-           "DeviceMesh(world, {'dp': 2, 'tp': 4}). ValueError for a device_type that this machine lacks")
+           "DeviceMesh(world, {'dp': 2, 'tp': 4}). ValueError for a device_type that this machine "
+           "lacks")
       .def("communicator", &DeviceMesh::communicator, Released(),
            "Ranks that differ from this one in this view's axes only")
       .def_property_readonly("root", &DeviceMesh::root, "The mesh that this one is a view of")

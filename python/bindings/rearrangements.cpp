@@ -91,7 +91,8 @@ void bind_rearrangements(py::module_& m) {
       [](const Tensor& x, int axis) {
         return py::tuple(py::cast(released([&] { return unstack(x, axis); })));
       },
-      py::arg("x"), py::arg("axis") = 0, "A tuple of the slices of `axis`, which do not have that dim");
+      py::arg("x"), py::arg("axis") = 0,
+      "A tuple of the slices of `axis`, which do not have that dim");
   m.def("repeat", &repeat_by, py::arg("x"), py::arg("repeats"), py::arg("axis") = py::none(),
         "Repeats each element of `axis` (of the flattened tensor when None) `repeats` times: an "
         "int, or a tensor of one count each, which every rank reads. ValueError for negative "

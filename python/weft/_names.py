@@ -61,7 +61,8 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, world=None
     names = mesh_dim_names or [f"dim{i}" for i in range(len(mesh_shape))]
     if len(names) != len(mesh_shape):
         raise ValueError(f"init_device_mesh: {len(names)} names for {len(mesh_shape)} axes")
-    return _weft.DeviceMesh(world or connect(), list(zip(names, mesh_shape)), device_type=device_type)
+    axes = list(zip(names, mesh_shape))
+    return _weft.DeviceMesh(world or connect(), axes, device_type=device_type)
 
 
 def distribute_tensor(tensor, device_mesh, placements=None, *, src_data_rank=None):

@@ -453,7 +453,8 @@ def test_cross_entropy_with_smoothing_and_ignored_targets(ranks, reduction, igno
 
     def body(world):
         mesh = weft.DeviceMesh(world, {"dp": ranks})
-        parts = (weft.distribute(weft.from_numpy(x), mesh, [weft.Shard(0)]) for x in (logits, targets))
+        shards = [weft.Shard(0)]
+        parts = (weft.distribute(weft.from_numpy(x), mesh, shards) for x in (logits, targets))
         losses = F.cross_entropy(
             *parts, ignore_index=ignored, reduction=reduction, label_smoothing=smoothing
         )
