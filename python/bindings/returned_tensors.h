@@ -7,7 +7,7 @@
 
 namespace weft::python {
 
-/// "is a list, expected a Tensor", for messages; names the conversion for a tensor of another library.
+/// "is a list, expected a Tensor"; names the conversion for a tensor of another library.
 std::string not_a_tensor(py::handle value);
 
 /// Converts the result of a Python forward: a tensor, or a sequence of tensors. Throws TypeError
