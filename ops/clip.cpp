@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -8,7 +9,7 @@ namespace weft {
 
 Tensor next_to(const Tensor& a, const Operand& b) {
   if (!b.is_number()) return b.tensor;
-  if (!a) fail("next_to: no tensor");
+  check_tensor("next_to", a);
   TensorOptions options{.dtype = promote(a.dtype(), b.number), .device = a.device()};
   if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
   return full({}, b.number.value, options);
@@ -23,14 +24,14 @@ static std::optional<Operand> bound_within(const Tensor& a, const std::optional<
   const IntegerRange range = range_of(dtype);
   if (is_low ? value <= range.least : value >= range.end - 1) return {};
   if (is_low ? value >= range.end : value < range.least) {
-    fail("clip: the bound ", value, " lies beyond ", dtype);
+    fail("clip: the bound is ", value, ", expected one that a tensor of ", dtype, " holds");
   }
   return bound;
 }
 
 Tensor clip(const Tensor& a, const std::optional<Operand>& low,
             const std::optional<Operand>& high) {
-  if (!a) fail("clip: no tensor");
+  check_tensor("clip", a);
   const std::optional<Operand> least = bound_within(a, low, true);
   const std::optional<Operand> most = bound_within(a, high, false);
   if (!least && !most) return clone(a);

@@ -34,7 +34,8 @@ Tensors inputs_of(const py::args& given) {
   if (auto inputs = only_tensors(given)) return *std::move(inputs);
   for (size_t i = 0; i < given.size(); ++i) {
     if (tensor_of(given[i])) continue;
-    throw py::type_error(concat("module: input ", i, " ", not_a_tensor(given[i])));
+    throw py::type_error(concat("module: input ", i, " is a ", type_of(given[i]),
+                                ", expected a weft.Tensor", conversion_of(given[i])));
   }
   return {};
 }

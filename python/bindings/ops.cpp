@@ -73,8 +73,9 @@ static py::object call(const Op& op, const py::args& given, const Shape& structu
   for (const py::handle operand : given) {
     auto tensor = tensor_of(operand);
     if (!tensor) {
-      throw py::type_error(
-          concat(op.spec().name, ": operand ", operands.size(), " ", not_a_tensor(operand)));
+      throw py::type_error(concat(op.spec().name, ": operand ", operands.size(), " is a ",
+                                  type_of(operand), ", expected a weft.Tensor",
+                                  conversion_of(operand)));
     }
     operands.push_back(*std::move(tensor));
   }

@@ -23,7 +23,8 @@ static Tensors tensors_of(const char* what, const py::args& given) {
   for (const py::handle one : given) {
     auto tensor = tensor_of(one);
     if (!tensor) {
-      throw py::type_error(concat(what, ": tensor ", tensors.size(), " ", not_a_tensor(one)));
+      throw py::type_error(concat(what, ": tensor ", tensors.size(), " is a ", type_of(one),
+                                  ", expected a weft.Tensor", conversion_of(one)));
     }
     tensors.push_back(*std::move(tensor));
   }

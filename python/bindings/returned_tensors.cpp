@@ -5,12 +5,14 @@
 
 namespace weft::python {
 
-std::string not_a_tensor(py::handle value) {
-  const char* name = Py_TYPE(value.ptr())->tp_name;
-  if (!py::hasattr(value, "__dlpack__")) return concat("is a ", name, ", expected a Tensor");
-  const auto library = py::str(py::type::handle_of(value).attr("__module__")).cast<std::string>();
-  return concat("is a ", library, ".", name,
-                ", expected a weft.Tensor; convert it by weft.from_dlpack");
+std::string type_of(py::handle value) {
+  const std::string name = Py_TYPE(value.ptr())->tp_name;
+  if (*conversion_of(value) == 0) return name;
+  return concat(py::str(py::type::handle_of(value).attr("__module__")), ".", name);
+}
+
+const char* conversion_of(py::handle value) {
+  return py::hasattr(value, "__dlpack__") ? "; convert it by weft.from_dlpack" : "";
 }
 
 Tensors tensors_of(const std::string& what, py::handle returned) {
@@ -21,7 +23,8 @@ Tensors tensors_of(const std::string& what, py::handle returned) {
     for (const py::handle item : py::reinterpret_borrow<py::sequence>(returned)) {
       auto tensor = tensor_of(item);
       if (!tensor) {
-        throw py::type_error(concat(what, ": result ", all.size(), " ", not_a_tensor(item)));
+        throw py::type_error(concat(what, ": result ", all.size(), " is a ", type_of(item),
+                                    ", expected a weft.Tensor", conversion_of(item)));
       }
       all.push_back(*std::move(tensor));
     }

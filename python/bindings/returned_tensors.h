@@ -7,8 +7,10 @@
 
 namespace weft::python {
 
-/// "is a list, expected a Tensor"; names the conversion for a tensor of another library.
-std::string not_a_tensor(py::handle value);
+/// The name of a type, for messages; with its module for a tensor of another library.
+std::string type_of(py::handle value);
+/// "; convert it by ..." for a tensor of another library, otherwise "".
+const char* conversion_of(py::handle value);
 
 /// Converts the result of a Python forward: a tensor, or a sequence of tensors. Throws TypeError
 /// naming `what` otherwise.

@@ -118,9 +118,9 @@ def test_a_module_without_forward_and_wrong_results_are_told():
         Nothing()(weft.ones((1,)))
     with pytest.raises(TypeError, match="Number: forward: it returned a int, not Tensors"):
         Number()(weft.ones((1,)))
-    with pytest.raises(TypeError, match="module: argument 0 is a list, expected a Tensor"):
+    with pytest.raises(TypeError, match="module: argument 0 is a list, expected a weft.Tensor"):
         Number()([1.0])
-    with pytest.raises(TypeError, match="module: input 0 is a float, expected a Tensor"):
+    with pytest.raises(TypeError, match="module: input 0 is a float, expected a weft.Tensor"):
         nn.Linear(1, 1)(1.0)
 
     class Fails(nn.Module):
