@@ -40,7 +40,9 @@ static void check_axes(const Communicator& ranks, const std::vector<MeshAxis>& a
   }
 }
 
-DeviceMesh::DeviceMesh(Communicator ranks, std::vector<MeshAxis> axes) {
+DeviceMesh::DeviceMesh(Communicator ranks, std::vector<MeshAxis> axes, DeviceKind device_type)
+    : device_type_(device_type) {
+  check_available({device_type, 0});
   if (!ranks) return;
   check_axes(ranks, axes);
   axes_.resize(axes.size());
@@ -62,6 +64,10 @@ bool DeviceMesh::operator==(const DeviceMesh& other) const {
   if (axes_ != other.axes_) return false;
   if (body_ == other.body_) return true;
   return body_ && other.body_ && body_->grid().is_same(other.body_->grid());
+}
+
+Device DeviceMesh::device() const {
+  return {device_type_, static_cast<int8_t>(rank() % device_count(device_type_))};
 }
 
 int DeviceMesh::size() const {
@@ -108,12 +114,13 @@ Communicator DeviceMesh::communicator() const {
 
 CommunicatorTraffic DeviceMesh::traffic() const { return grid_of(body_).traffic(); }
 
-DeviceMesh DeviceMesh::root() const { return DeviceMesh(body_); }
+DeviceMesh DeviceMesh::root() const { return DeviceMesh(body_).on(device_type_); }
 
 DeviceMesh DeviceMesh::view(std::span<const std::string_view> names) const {
   if (names.empty()) fail(*this, ": a view names at least one axis");
   DeviceMesh view;
   view.body_ = body_;
+  view.device_type_ = device_type_;
   grid_of(body_);
   for (std::string_view name : names) {
     int chosen = root_axis(axis(name));

@@ -139,6 +139,28 @@ void Module::materialize(Device device) {
   for (const ParameterPtr& parameter : parameters()) parameter->materialize(device);
 }
 
+void Module::to(Device device) {
+  check_available(device);
+  const std::vector<NamedParameter> all = named_parameters();
+  for (const auto& [names, parameter] : all) {
+    const bool has_memory = parameter->is_materialized();
+    // materialize() makes parameters on the CPU.
+    if (has_memory ? parameter->value().device() == device : device == cpu) continue;
+    if (has_memory && !parameter->has_used()) continue;
+    fail("to: parameter ", in_quotes(names[0]),
+         has_memory ? " is fully sharded" : " has no memory yet",
+         ", expected a module before fully_shard and after materialize(); or call materialize(",
+         device, ")");
+  }
+  const NoGrad no_grad;
+  for (const auto& [names, parameter] : all) {
+    if (!parameter->is_materialized() || parameter->value().device() == device) continue;
+    const Tensor grad = parameter->grad();
+    parameter->lay_out(parameter->value().to(device));
+    if (grad) parameter->value().set_grad(grad.to(device));
+  }
+}
+
 /// Throws unless the name is new and can be part of a dotted path.
 void Module::check_new_name(const std::string& name) const {
   const auto is_it = [&](const auto& other) { return other.first == name; };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
@@ -54,7 +55,7 @@ Tensor cast(const Tensor& a, DType dtype) {
 }
 
 Tensor clone(const Tensor& a) {
-  if (!a) fail("clone: no tensor");
+  check_tensor("clone", a);
   return cast_op({a}, {.structure = {static_cast<int64_t>(a.dtype())}});
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -6,9 +7,9 @@
 
 namespace weft {
 
-Tensor beside(const Tensor& a, const Operand& b) {
+Tensor next_to(const Tensor& a, const Operand& b) {
   if (!b.is_number()) return b.tensor;
-  if (!a) fail("beside: no tensor");
+  check_tensor("next_to", a);
   TensorOptions options{.dtype = promote(a.dtype(), b.number), .device = a.device()};
   if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
   return full({}, b.number.value, options);
@@ -23,19 +24,19 @@ static std::optional<Operand> bound_within(const Tensor& a, const std::optional<
   const IntegerRange range = range_of(dtype);
   if (is_low ? value <= range.least : value >= range.end - 1) return {};
   if (is_low ? value >= range.end : value < range.least) {
-    fail("clip: the bound ", value, " lies beyond ", dtype);
+    fail("clip: the bound is ", value, ", expected one that a tensor of ", dtype, " holds");
   }
   return bound;
 }
 
 Tensor clip(const Tensor& a, const std::optional<Operand>& low,
             const std::optional<Operand>& high) {
-  if (!a) fail("clip: no tensor");
+  check_tensor("clip", a);
   const std::optional<Operand> least = bound_within(a, low, true);
   const std::optional<Operand> most = bound_within(a, high, false);
   if (!least && !most) return clone(a);
-  const Tensor raised = least ? maximum(a, beside(a, *least)) : a;
-  return most ? minimum(raised, beside(raised, *most)) : raised;
+  const Tensor raised = least ? maximum(a, next_to(a, *least)) : a;
+  return most ? minimum(raised, next_to(raised, *most)) : raised;
 }
 
 Tensor reciprocal(const Tensor& a) { return div(1, a); }

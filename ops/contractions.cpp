@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "weft/error.h"
 #include "weft/ops/products.h"
@@ -33,16 +34,18 @@ static std::vector<int> other_dims(const Tensor& a, std::vector<int>& dims) {
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& dims_of_a,
                  const std::vector<int>& dims_of_b) {
-  if (!a || !b) fail("tensordot: no tensor");
+  check_tensor("tensordot", a);
+  check_tensor("tensordot", b);
   if (dims_of_a.size() != dims_of_b.size()) {
-    fail("tensordot: ", dims_of_a.size(), " dims of one and ", dims_of_b.size(), " of the other");
+    fail("tensordot: dims of operand 1 are ", dims_of_b.size(), ", expected ", dims_of_a.size(),
+         " as of operand 0");
   }
   std::vector<int> first = dims_of_a, second = dims_of_b;
   const std::vector<int> kept_a = other_dims(a, first), kept_b = other_dims(b, second);
   for (size_t i = 0; i < first.size(); ++i) {
     if (a.size(first[i]) == b.size(second[i])) continue;
-    fail("tensordot: dim ", first[i], " of ", a.shape(), " and dim ", second[i], " of ", b.shape(),
-         " differ");
+    fail("tensordot: dim ", second[i], " of ", b.shape(), " is ", b.size(second[i]), ", expected ",
+         a.size(first[i]), " as dim ", first[i], " of ", a.shape());
   }
   Shape shape;
   for (const int dim : kept_a) shape.push_back(a.size(dim));
@@ -51,10 +54,11 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& dims_
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, int count) {
-  if (!a || !b) fail("tensordot: no tensor");
+  check_tensor("tensordot", a);
+  check_tensor("tensordot", b);
   if (count < 0 || count > std::min(a.ndim(), b.ndim())) {
-    fail("tensordot: ", count, " dims of ", a.shape(), " and ", b.shape(), ", one of which has ",
-         "fewer");
+    fail("tensordot: the number of dims is ", count, ", expected 0 to those of ", a.shape(),
+         " and ", b.shape());
   }
   std::vector<int> first(static_cast<size_t>(count)), second(first);
   std::iota(first.begin(), first.end(), a.ndim() - count);
@@ -64,10 +68,12 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int count) {
 
 /// Returns `dim` counted from the end.
 static int dim_from_end(const char* what, const Tensor& a, const Tensor& b, int dim) {
-  if (!a || !b) fail(what, ": no tensor");
+  check_tensor(what, a);
+  check_tensor(what, b);
   const int at = dim >= 0 && a.ndim() == b.ndim() ? dim - a.ndim() : dim;
   if (at >= 0 || at < -std::min(a.ndim(), b.ndim())) {
-    fail(what, ": dim ", dim, " is none of ", a.shape(), " and ", b.shape(), " from the end");
+    fail(what, ": dim is ", dim, ", expected one of ", a.shape(), " and ", b.shape(),
+         ", counted from the end");
   }
   return at;
 }
@@ -75,7 +81,8 @@ static int dim_from_end(const char* what, const Tensor& a, const Tensor& b, int 
 Tensor vecdot(const Tensor& a, const Tensor& b, int dim) {
   const int at = dim_from_end("vecdot", a, b, dim);
   if (a.size(at) != b.size(at)) {
-    fail("vecdot: dim ", at, " of ", a.shape(), " and of ", b.shape(), " differ");
+    fail("vecdot: dim ", at, " of ", b.shape(), " is ", b.size(at), ", expected ", a.size(at),
+         " as of ", a.shape());
   }
   const DType dtype = promote(a.dtype(), b.dtype());
   const bool is_half = dtype == DType::bf16 || dtype == DType::f16;
@@ -85,7 +92,7 @@ Tensor vecdot(const Tensor& a, const Tensor& b, int dim) {
 
 Tensor outer(const Tensor& a, const Tensor& b) {
   for (const Tensor& x : {a, b}) {
-    if (!x) fail("outer: no tensor");
+    check_tensor("outer", x);
     if (x.ndim() != 1) fail("outer: the tensor is ", x.shape(), ", expected one dim");
   }
   return mul(unsqueeze(a, 1), b);
@@ -94,7 +101,8 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 Tensor cross(const Tensor& a, const Tensor& b, int dim) {
   const int at = dim_from_end("cross", a, b, dim);
   for (const Tensor& x : {a, b}) {
-    if (x.size(at) != 3) fail("cross: dim ", at, " of ", x.shape(), " is not 3");
+    if (x.size(at) != 3)
+      fail("cross: dim ", at, " of ", x.shape(), " is ", x.size(at), ", expected 3");
   }
   Tensors parts;
   for (const int i : {1, 2, 0}) {

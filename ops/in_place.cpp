@@ -249,8 +249,8 @@ void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_o
              const Operand& b) {
   check_tensor("assign_", a);
   if (a.is_sharded() && a.sharding().has_partial()) {
-    fail("assign_: the elements of the tensor ", a.shape(), " laid out over ", a.sharding(),
-         " are sums still; redistribute it first");
+    fail("assign_: the tensor ", a.shape(), " is laid out over ", a.sharding(),
+         ", expected one without a Partial; redistribute it first");
   }
   const auto without_tape = [&](const Tensor& x) {
     const NoGrad no_grad;
@@ -258,8 +258,8 @@ void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_o
   };
   const Tensor part = without_tape(a.detach());
   if (!(part.storage() == a.storage())) {
-    fail("assign_: these elements of the tensor ", a.shape(), " laid out over ", a.sharding(),
-         " are not in its memory: a dim of theirs is cut; redistribute it first");
+    fail("assign_: the tensor ", a.shape(), " is laid out over ", a.sharding(),
+         ", expected one whose dims of these elements are not cut; redistribute it first");
   }
   const bool is_there = !b.is_number() && shows_same(b.tensor, part);
   const uint32_t changes = a.storage()->recorded_changes();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
@@ -18,9 +19,7 @@ static std::string shapes_text(const Tensors& tensors) {
 }
 
 static void check_all(const char* what, const Tensors& tensors) {
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i]) fail(what, ": tensor ", i, " is none");
-  }
+  for (const Tensor& tensor : tensors) check_tensor(what, tensor);
 }
 
 /// Views of operands become copies, as results of these functions are.
@@ -29,11 +28,11 @@ static Tensor apart_from(const Tensor& a, const Tensor& result) {
 }
 
 Tensor flatten(const Tensor& a, int first, int last) {
-  if (!a) fail("flatten: no tensor");
+  check_tensor("flatten", a);
   const int dims = std::max(1, a.ndim());
   const int from = normalized_dim("flatten", first, dims);
   const int to = normalized_dim("flatten", last, dims);
-  if (from > to) fail("flatten: dim ", first, " is behind dim ", last, " of ", a.shape());
+  if (from > to) fail("flatten: the last dim is ", to, ", expected at least ", from);
   Shape shape;
   for (int d = 0; d < from; ++d) shape.push_back(a.size(d));
   shape.push_back(1);
@@ -48,7 +47,7 @@ Tensor flatten(const Tensor& a, int first, int last) {
 }
 
 Tensor matrix_transpose(const Tensor& a) {
-  if (!a) fail("matrix_transpose: no tensor");
+  check_tensor("matrix_transpose", a);
   if (a.ndim() < 2) {
     fail("matrix_transpose: the tensor is ", a.shape(), ", expected at least two dims");
   }
@@ -66,11 +65,12 @@ static std::vector<int> distinct_dims(const char* what, std::vector<int> dims, i
 }
 
 Tensor moveaxis(const Tensor& a, const std::vector<int>& from, const std::vector<int>& to) {
-  if (!a) fail("moveaxis: no tensor");
+  check_tensor("moveaxis", a);
   const std::vector<int> sources = distinct_dims("moveaxis", from, a.ndim());
   const std::vector<int> places = distinct_dims("moveaxis", to, a.ndim());
   if (sources.size() != places.size()) {
-    fail("moveaxis: ", sources.size(), " dims go to ", places.size(), " places");
+    fail("moveaxis: the number of places is ", places.size(), ", expected ", sources.size(),
+         " as of dims");
   }
   std::vector<int> order(static_cast<size_t>(a.ndim()), -1);
   for (size_t i = 0; i < places.size(); ++i) order[static_cast<size_t>(places[i])] = sources[i];
@@ -84,7 +84,7 @@ Tensor moveaxis(const Tensor& a, const std::vector<int>& from, const std::vector
 }
 
 Tensor diagonal(const Tensor& a, int64_t offset) {
-  if (!a) fail("diagonal: no tensor");
+  check_tensor("diagonal", a);
   if (a.ndim() < 2) fail("diagonal: the tensor is ", a.shape(), ", expected at least two dims");
   const int64_t rows = a.size(-2), columns = a.size(-1);
   const int64_t count = std::max<int64_t>(
@@ -110,7 +110,8 @@ Tensors broadcast_tensors(const Tensors& tensors) {
       const int64_t size = size_in(tensor.shape(), d, ndim);
       if (shape[d] == 1) shape[d] = size;
       if (size == 1 || size == shape[d]) continue;
-      fail("broadcast_tensors: ", shapes_text(tensors), " broadcast to no common shape");
+      fail("broadcast_tensors: the shapes are ", shapes_text(tensors), ", expected ones that ",
+           "broadcast to one shape");
     }
   }
   Tensors results;
@@ -150,7 +151,7 @@ Tensor stack(const Tensors& tensors, int dim) {
 }
 
 Tensors unstack(const Tensor& a, int dim) {
-  if (!a) fail("unstack: no tensor");
+  check_tensor("unstack", a);
   const int at = normalized_dim("unstack", dim, a.ndim());
   Tensors slices;
   for (int64_t i = 0; i < a.size(at); ++i) slices.push_back(squeeze(slice(a, at, i, i + 1), at));
@@ -171,7 +172,7 @@ static void check_count(const char* what, int64_t count) {
 }
 
 Tensor repeat(const Tensor& a, int64_t count, std::optional<int> dim) {
-  if (!a) fail("repeat: no tensor");
+  check_tensor("repeat", a);
   check_count("repeat", count);
   const Tensor x = dim ? a : reshape(a, {a.numel()});
   return apart_from(a,
@@ -179,7 +180,8 @@ Tensor repeat(const Tensor& a, int64_t count, std::optional<int> dim) {
 }
 
 Tensor repeat(const Tensor& a, const Tensor& counts, std::optional<int> dim) {
-  if (!a || !counts) fail("repeat: no tensor");
+  check_tensor("repeat", a);
+  check_tensor("repeat", counts);
   const std::vector<int64_t> given = counts.detach().full_tensor().to_vector<int64_t>();
   if (given.size() == 1) return repeat(a, given[0], dim);
   const Tensor x = dim ? a : reshape(a, {a.numel()});
@@ -200,7 +202,7 @@ Tensor repeat(const Tensor& a, const Tensor& counts, std::optional<int> dim) {
 }
 
 Tensor tile(const Tensor& a, const std::vector<int64_t>& counts) {
-  if (!a) fail("tile: no tensor");
+  check_tensor("tile", a);
   for (const int64_t count : counts) check_count("tile", count);
   const int given = static_cast<int>(counts.size()), ndim = std::max(a.ndim(), given);
   Shape shape = a.shape();
@@ -221,7 +223,7 @@ static Tensor rolled(const Tensor& a, int64_t shift, int dim) {
 }
 
 Tensor roll(const Tensor& a, const std::vector<int64_t>& shifts, const std::vector<int>& dims) {
-  if (!a) fail("roll: no tensor");
+  check_tensor("roll", a);
   if (dims.empty() && shifts.size() != 1) {
     fail("roll: ", shifts.size(), " shifts without dims, expected one");
   }
@@ -238,7 +240,7 @@ Tensor roll(const Tensor& a, const std::vector<int64_t>& shifts, const std::vect
 }
 
 Tensor diff(const Tensor& a, int dim, int n, const Tensor& before, const Tensor& after) {
-  if (!a) fail("diff: no tensor");
+  check_tensor("diff", a);
   if (n < 0) fail("diff: n is ", n, ", expected at least 0");
   const int at = normalized_dim("diff", dim, a.ndim());
   Tensors parts{a};

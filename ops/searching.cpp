@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -26,7 +27,7 @@ static Shape shape_of(size_t elements) { return {static_cast<int64_t>(elements)}
 
 template <class T>
 static std::vector<T> values_of(const char* what, const Tensor& a) {
-  if (!a) fail(what, ": no tensor");
+  check_tensor(what, a);
   return a.detach().full_tensor().to_vector<T>();
 }
 
@@ -83,7 +84,8 @@ static Tensor searched(const Tensor& sorted, const Tensor& a, bool right, const 
     from.resize(order.size());
     for (size_t i = 0; i < order.size(); ++i) {
       if (order[i] < 0 || order[i] >= sorted.numel()) {
-        fail("searchsorted: index ", order[i], " of sorter is outside ", sorted.shape());
+        fail("searchsorted: an index of sorter is ", order[i], ", expected one of ",
+             sorted.shape());
       }
       from[i] = unsorted[static_cast<size_t>(order[i])];
     }
@@ -98,7 +100,8 @@ static Tensor searched(const Tensor& sorted, const Tensor& a, bool right, const 
 }
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& a, bool right, const Tensor& sorter) {
-  if (!sorted || !a) fail("searchsorted: no tensor");
+  check_tensor("searchsorted", sorted);
+  check_tensor("searchsorted", a);
   if (sorted.ndim() != 1) {
     fail("searchsorted: the sorted tensor is ", sorted.shape(), ", expected one dim");
   }
@@ -107,7 +110,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& a, bool right, const Ten
 }
 
 Unique unique(const Tensor& a) {
-  if (!a) fail("unique: no tensor");
+  check_tensor("unique", a);
   return in_exact_type(a.dtype(), [&]<class T>() {
     const std::vector<T> all = values_of<T>("unique", a);
     std::vector<T> values;

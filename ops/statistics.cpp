@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "weft/error.h"
 #include "weft/ops/powers.h"
@@ -18,7 +19,7 @@ struct Spread {
 
 static Spread spread_of(const char* what, const Tensor& a, const std::vector<int>& dims,
                         double correction) {
-  if (!a) fail(what, ": no tensor");
+  check_tensor(what, a);
   double count = dims.empty() ? static_cast<double>(a.numel()) : 1;
   for (const int dim : dims) {
     count *= static_cast<double>(a.size(normalized_dim(what, dim, a.ndim())));
@@ -43,16 +44,16 @@ Tensor stddev(const Tensor& a, const std::vector<int>& dims, double correction, 
 }
 
 Tensor count_nonzero(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  if (!a) fail("count_nonzero: no tensor");
+  check_tensor("count_nonzero", a);
   return sum(cast(a, DType::boolean), dims, keepdims);
 }
 
 /// a^exponent for a of at least 0, with the gradient 0 where a is 0 and the power is not smooth.
 static Tensor power_from_zero(const Tensor& a, double exponent) {
   const Tensor x = abs(a);  // adds up a Partial, once for both uses
-  const Tensor is_zero = equal(x, beside(x, 0));
-  const Tensor safe = where(is_zero, beside(x, 1), x);
-  return where(is_zero, beside(x, 0), pow(safe, exponent));
+  const Tensor is_zero = equal(x, next_to(x, 0));
+  const Tensor safe = where(is_zero, next_to(x, 1), x);
+  return where(is_zero, next_to(x, 0), pow(safe, exponent));
 }
 
 Tensor vector_norm(const Tensor& a, double order, const std::vector<int>& dims, bool keepdims) {
@@ -69,7 +70,7 @@ Tensor vector_norm(const Tensor& a, double order, const std::vector<int>& dims, 
 }
 
 static void check_matrix_norm(const Tensor& a) {
-  if (!a) fail("matrix_norm: no tensor");
+  check_tensor("matrix_norm", a);
   if (a.ndim() < 2) fail("matrix_norm: the tensor is ", a.shape(), ", expected at least two dims");
 }
 
@@ -81,7 +82,7 @@ Tensor matrix_norm(const Tensor& a, bool keepdims) {
 Tensor matrix_norm(const Tensor& a, double order, bool keepdims) {
   check_matrix_norm(a);
   if (std::abs(order) != 1 && !std::isinf(order)) {
-    fail("matrix_norm: there is no order ", order, ", expected 'fro', 1, -1, inf or -inf");
+    fail("matrix_norm: the order is ", order, ", expected 'fro', 1, -1, inf or -inf");
   }
   const Tensor sums = sum(abs(a), {std::isinf(order) ? -1 : -2}, true);
   const Tensor extreme = (order > 0 ? max : min)(sums, {-2, -1}, keepdims);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "weft/communicator.h"
+#include "weft/device.h"
 #include "weft/export.h"
 
 namespace weft {
@@ -31,9 +32,11 @@ class WEFT_API DeviceMesh {
   DeviceMesh() = default;
   /// Collective over `ranks`, whose size must be the product of the axes' sizes. An empty
   /// communicator gives an empty mesh, on a rank that is not in the mesh.
-  DeviceMesh(Communicator ranks, std::vector<MeshAxis> axes);
-  DeviceMesh(Communicator ranks, std::initializer_list<MeshAxis> axes)
-      : DeviceMesh(std::move(ranks), std::vector<MeshAxis>(axes)) {}
+  DeviceMesh(Communicator ranks, std::vector<MeshAxis> axes,
+             DeviceKind device_type = DeviceKind::cpu);
+  DeviceMesh(Communicator ranks, std::initializer_list<MeshAxis> axes,
+             DeviceKind device_type = DeviceKind::cpu)
+      : DeviceMesh(std::move(ranks), std::vector<MeshAxis>(axes), device_type) {}
 
   /// Makes the root mesh from existing tables.
   explicit DeviceMesh(std::shared_ptr<MeshBody> body);
@@ -54,6 +57,16 @@ class WEFT_API DeviceMesh {
   int coordinate(int axis) const;
   /// This rank's number in the root mesh's communicator.
   int rank() const;
+  /// The kind of the ranks' devices. Tensors over the mesh may be on any device.
+  DeviceKind device_type() const { return device_type_; }
+  /// The same mesh, with devices of another kind.
+  DeviceMesh on(DeviceKind device_type) const {
+    DeviceMesh same = *this;
+    same.device_type_ = device_type;
+    return same;
+  }
+  /// This rank's device of that kind; ranks beyond the number of devices start again from device 0.
+  Device device() const;
   /// The ranks that differ from this one in the view's axes only. The communicators of single axes
   /// and of the whole mesh are made at construction, others at first use, collectively by their
   /// ranks.
@@ -82,6 +95,7 @@ class WEFT_API DeviceMesh {
 
   std::shared_ptr<MeshBody> body_;
   std::vector<int> axes_;
+  DeviceKind device_type_ = DeviceKind::cpu;
 };
 
 /// "mesh(dp=2, tp=4)".

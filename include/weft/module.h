@@ -65,6 +65,9 @@ class WEFT_API Module {
   /// Allocates every declared parameter and sets its initial values, in order of declaration. The
   /// values are bitwise equal for any sharding. All ranks must call it.
   void materialize(Device device = cpu);
+  /// Moves all parameters and their gradients to `device`. std::invalid_argument for a module that
+  /// is fully sharded or has no memory yet: `materialize` allocates it where it is needed.
+  void to(Device device);
   /// Forward saves only its inputs and runs again in backward, with the same random numbers.
   void set_recompute(bool recompute) { recompute_ = recompute; }
   /// Adds hooks. Hooks run in the order in which they were added, both before and after forward. A

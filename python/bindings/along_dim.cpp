@@ -84,9 +84,7 @@ static void bind_searches(py::module_& m) {
   bind_unique(m);
   m.def(
       "nonzero",
-      [](const Tensor& x) {
-        return py::tuple(py::cast(released([&] { return nonzero(x); })));
-      },
+      [](const Tensor& x) { return py::tuple(py::cast(released([&] { return nonzero(x); }))); },
       py::arg("x"),
       "The indices of the nonzero elements: an int64 tensor [n] for each dim. ValueError for a "
       "tensor without dims");
@@ -110,9 +108,10 @@ void bind_along_dim(py::module_& m) {
   bind_totals(m, "cumulative_sum", cumulative_sum,
               "Sums of the elements up to each along `axis`, which only a tensor of one dim can "
               "leave out; integers in int64 unless `dtype` is given. `include_initial`: a 0 first");
-  bind_totals(m, "cumulative_prod", cumulative_prod,
-              "Products of the elements up to each along `axis`, which only a tensor of one dim can "
-              "leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first");
+  bind_totals(
+      m, "cumulative_prod", cumulative_prod,
+      "Products of the elements up to each along `axis`, which only a tensor of one dim can "
+      "leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first");
   bind_orders(m, "sort", sort,
               "The elements sorted along `axis`, always stably; NaN is the greatest value");
   bind_orders(m, "argsort", argsort,

@@ -45,7 +45,7 @@ constexpr OfTwo kOfTwo[] = {
 /// other operand, or like the condition in f32 when both are numbers.
 Tensor where_operands(const Tensor& condition, const Operand& a, const Operand& b) {
   const auto lifted = [&](const Operand& x, const Operand& other) {
-    return beside(other.is_number() ? cast(condition, DType::f32) : other.tensor, x);
+    return next_to(other.is_number() ? cast(condition, DType::f32) : other.tensor, x);
   };
   return where(condition, lifted(a, b), lifted(b, a));
 }

@@ -10,15 +10,16 @@
 
 namespace weft::python {
 
-TensorOptions options_of(int ndim, DType dtype, Device device,
+TensorOptions options_of(int ndim, DType dtype, const std::optional<Device>& device,
                          const std::optional<DeviceMesh>& mesh,
                          const std::optional<Placements>& placements) {
-  TensorOptions options{.dtype = dtype, .device = device};
+  TensorOptions options{.dtype = dtype, .device = device.value_or(mesh ? mesh->device() : cpu)};
   if (placements && !mesh) fail("placements are given but no mesh to place on");
   if (mesh) options.sharding = Sharding(*mesh, placements.value_or(Placements()), ndim);
   return options;
 }
 
+using DeviceArgument = std::optional<Device>;
 using MeshArgument = std::optional<DeviceMesh>;
 using PlacementsArgument = std::optional<Placements>;
 
@@ -27,44 +28,45 @@ static void bind_factory(py::module_& m, const char* name,
                          Tensor (*function)(const Shape&, const TensorOptions&), const char* text) {
   m.def(
       name,
-      [function](const Shape& shape, const std::optional<DType>& dtype, Device device,
-                 const MeshArgument& mesh, const PlacementsArgument& placements) {
+      [function](const Shape& shape, const std::optional<DType>& dtype,
+                 const DeviceArgument& device, const MeshArgument& mesh,
+                 const PlacementsArgument& placements) {
         return function(
             shape, options_of(shape.ndim(), dtype.value_or(DType::f32), device, mesh, placements));
       },
       Released(), py::arg("shape"), py::kw_only(), py::arg("dtype") = py::none(),
-      py::arg("device") = cpu, py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
-      text);
+      py::arg("device") = py::none(), py::arg("mesh") = py::none(),
+      py::arg("placements") = py::none(), text);
 }
 
 static void bind_random(py::module_& m) {
   m.def(
       "uniform",
-      [](const Shape& shape, double low, double high, DType dtype, Device device,
+      [](const Shape& shape, double low, double high, DType dtype, const DeviceArgument& device,
          const MeshArgument& mesh, const PlacementsArgument& placements) {
         return uniform(shape, low, high, options_of(shape.ndim(), dtype, device, mesh, placements));
       },
       Released(), py::arg("shape"), py::arg("low") = 0.0, py::arg("high") = 1.0, py::kw_only(),
-      py::arg("dtype") = DType::f32, py::arg("device") = cpu, py::arg("mesh") = py::none(),
+      py::arg("dtype") = DType::f32, py::arg("device") = py::none(), py::arg("mesh") = py::none(),
       py::arg("placements") = py::none(),
       "Evenly in [low, high), from the rank's random state: equal bits for any mesh");
   m.def(
       "_randint",
-      [](const Shape& shape, int64_t low, int64_t high, DType dtype, Device device,
+      [](const Shape& shape, int64_t low, int64_t high, DType dtype, const DeviceArgument& device,
          const MeshArgument& mesh, const PlacementsArgument& placements) {
         return randint(shape, low, high, options_of(shape.ndim(), dtype, device, mesh, placements));
       },
       Released(), py::arg("shape"), py::arg("low"), py::arg("high"), py::kw_only(),
-      py::arg("dtype") = DType::i64, py::arg("device") = cpu, py::arg("mesh") = py::none(),
+      py::arg("dtype") = DType::i64, py::arg("device") = py::none(), py::arg("mesh") = py::none(),
       py::arg("placements") = py::none(), "Integers in [low, high)");
   m.def(
       "normal",
-      [](const Shape& shape, double mean, double std, DType dtype, Device device,
+      [](const Shape& shape, double mean, double std, DType dtype, const DeviceArgument& device,
          const MeshArgument& mesh, const PlacementsArgument& placements) {
         return normal(shape, mean, std, options_of(shape.ndim(), dtype, device, mesh, placements));
       },
       Released(), py::arg("shape"), py::arg("mean") = 0.0, py::arg("std") = 1.0, py::kw_only(),
-      py::arg("dtype") = DType::f32, py::arg("device") = cpu, py::arg("mesh") = py::none(),
+      py::arg("dtype") = DType::f32, py::arg("device") = py::none(), py::arg("mesh") = py::none(),
       py::arg("placements") = py::none(),
       "Of a normal distribution, from the rank's random state: equal bits for any mesh");
 }
@@ -72,22 +74,23 @@ static void bind_random(py::module_& m) {
 static void bind_sequences(py::module_& m) {
   m.def(
       "_arange",
-      [](double start, double stop, double step, DType dtype, Device device,
+      [](double start, double stop, double step, DType dtype, const DeviceArgument& device,
          const MeshArgument& mesh, const PlacementsArgument& placements) {
         return arange(start, stop, step, options_of(1, dtype, device, mesh, placements));
       },
       Released(), py::arg("start"), py::arg("stop"), py::arg("step"), py::kw_only(),
-      py::arg("dtype") = DType::i64, py::arg("device") = cpu, py::arg("mesh") = py::none(),
+      py::arg("dtype") = DType::i64, py::arg("device") = py::none(), py::arg("mesh") = py::none(),
       py::arg("placements") = py::none());
   m.def(
       "linspace",
-      [](double start, double stop, int64_t num, const std::optional<DType>& dtype, Device device,
-         bool endpoint, const MeshArgument& mesh, const PlacementsArgument& placements) {
+      [](double start, double stop, int64_t num, const std::optional<DType>& dtype,
+         const DeviceArgument& device, bool endpoint, const MeshArgument& mesh,
+         const PlacementsArgument& placements) {
         return linspace(start, stop, num, endpoint,
                         options_of(1, dtype.value_or(DType::f32), device, mesh, placements));
       },
       Released(), py::arg("start"), py::arg("stop"), py::arg("num"), py::kw_only(),
-      py::arg("dtype") = py::none(), py::arg("device") = cpu, py::arg("endpoint") = true,
+      py::arg("dtype") = py::none(), py::arg("device") = py::none(), py::arg("endpoint") = true,
       py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
       "`num` numbers evenly from start to stop, which is the last one when `endpoint`");
   m.def(
@@ -99,7 +102,7 @@ static void bind_sequences(py::module_& m) {
                    options_of(2, dtype.value_or(DType::f32), device, mesh, placements));
       },
       Released(), py::arg("n_rows"), py::arg("n_cols") = py::none(), py::kw_only(),
-      py::arg("k") = 0, py::arg("dtype") = py::none(), py::arg("device") = cpu,
+      py::arg("k") = 0, py::arg("dtype") = py::none(), py::arg("device") = py::none(),
       py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
       "[n_rows, n_cols] of zeros, with ones where column - row is k");
 }
@@ -119,13 +122,13 @@ void bind_factories(py::module_& m) {
       "Evenly in [0, 1); equal bits for any mesh");
   m.def(
       "_full",
-      [](const Shape& shape, const Operand& value, DType dtype, Device device,
+      [](const Shape& shape, const Operand& value, DType dtype, const DeviceArgument& device,
          const MeshArgument& mesh, const PlacementsArgument& placements) {
         return full(shape, number_in(value),
                     options_of(shape.ndim(), dtype, device, mesh, placements));
       },
       Released(), py::arg("shape"), py::arg("fill_value"), py::kw_only(),
-      py::arg("dtype") = DType::f32, py::arg("device") = cpu, py::arg("mesh") = py::none(),
+      py::arg("dtype") = DType::f32, py::arg("device") = py::none(), py::arg("mesh") = py::none(),
       py::arg("placements") = py::none(), "All elements `fill_value`");
   bind_sequences(m);
   m.def("zeros_like", &zeros_like, Released(), py::arg("x"), "Zeros laid out as x is");

@@ -111,7 +111,8 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
                                 " is assigned to elements of a tensor; give a Tensor or a number"));
   }
   released([&] {
-    assign_(x, [selections](const Tensor& from) { return selected(from, selections); }, given);
+    assign_(
+        x, [selections](const Tensor& from) { return selected(from, selections); }, given);
   });
 }
 

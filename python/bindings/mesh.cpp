@@ -72,6 +72,10 @@ static int axis_of(const DeviceMesh& mesh, const py::object& axis) {
   return 0;
 }
 
+static std::string type_name(DeviceKind kind) {
+  return kind == DeviceKind::cuda ? "cuda" : concat(Device{kind, 0});
+}
+
 /// Binds the mesh's shape and this rank's coordinates.
 static void bind_grid(py::class_<DeviceMesh>& bound) {
   bound.def_property_readonly("ndim", &DeviceMesh::ndim)
@@ -89,7 +93,9 @@ static void bind_grid(py::class_<DeviceMesh>& bound) {
             return mesh.coordinate(axis_of(mesh, axis));
           },
           py::arg("mesh_dim") = py::none(), "This rank's position along an axis (name or number)")
-      .def_property_readonly("device_type", [](const DeviceMesh&) { return "cpu"; })
+      .def_property_readonly(
+          "device_type", [](const DeviceMesh& mesh) { return type_name(mesh.device_type()); },
+          "The kind of the ranks' devices, \"cpu\" or \"cuda\": where new tensors over it are made")
       .def(
           "get_group",
           [](const DeviceMesh& mesh, const py::object& axis) {
@@ -117,14 +123,15 @@ void bind_mesh(py::module_& m) {
   copy_as_itself(bound);
   bind_grid(bound);
   bound
-      .def(py::init([](const Communicator& ranks, const py::object& axes) {
+      .def(py::init([](const Communicator& ranks, const py::object& axes, Device device_type) {
              const std::vector<MeshAxis> list = axes_of(axes);
              const Unlocked release;
-             return DeviceMesh(ranks, list);
+             return DeviceMesh(ranks, list, device_type.kind);
            }),
-           py::arg("ranks"), py::arg("axes"),
+           py::arg("ranks"), py::arg("axes"), py::kw_only(), py::arg("device_type") = cpu,
            "Collective over the ranks, whose number must be the product of the axes' sizes: "
-           "DeviceMesh(world, {'dp': 2, 'tp': 4})")
+           "DeviceMesh(world, {'dp': 2, 'tp': 4}). ValueError for a device_type that this machine "
+           "lacks")
       .def("communicator", &DeviceMesh::communicator, Released(),
            "Ranks that differ from this one in this view's axes only")
       .def_property_readonly("root", &DeviceMesh::root, "The mesh that this one is a view of")

@@ -20,8 +20,9 @@ Arguments::Argument Arguments::argument_of(py::handle value, const std::string& 
     return tensors_.size() - 1;
   }
   if (is_plain(value)) return py::reinterpret_borrow<py::object>(value);
-  throw py::type_error(concat("module: ", what, " is a ", Py_TYPE(value.ptr())->tp_name,
-                              ", not a Tensor, None, a number or a string"));
+  throw py::type_error(concat("module: ", what, " is a ", type_of(value),
+                              ", expected a weft.Tensor, None, a number or a string",
+                              conversion_of(value)));
 }
 
 Arguments::Arguments(py::handle forward, const py::args& given, const py::kwargs& named) {

@@ -34,8 +34,8 @@ Tensors inputs_of(const py::args& given) {
   if (auto inputs = only_tensors(given)) return *std::move(inputs);
   for (size_t i = 0; i < given.size(); ++i) {
     if (tensor_of(given[i])) continue;
-    throw py::type_error(
-        concat("module: input ", i, " is a ", Py_TYPE(given[i].ptr())->tp_name, ", not a Tensor"));
+    throw py::type_error(concat("module: input ", i, " is a ", type_of(given[i]),
+                                ", expected a weft.Tensor", conversion_of(given[i])));
   }
   return {};
 }
@@ -286,6 +286,7 @@ void bind_modules(py::module_& m) {
       .def("materialize", &Module::materialize, Released(), py::arg("device") = cpu,
            "Gives every declared parameter memory and its initial values: equal bits for any "
            "sharding. Call it on all ranks alike")
+      .def("_to_device", &Module::to, Released(), py::arg("device"))
       .def("set_recompute", &Module::set_recompute, py::arg("recompute") = true,
            "Activation checkpointing: forward saves its inputs only and runs again in backward")
       .def("add_hooks", &add_hooks, py::kw_only(), py::arg("before") = py::none(),

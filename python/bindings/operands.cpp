@@ -17,8 +17,8 @@ Tensor of_operands(const char* what, TensorFunction function, const Operand& a, 
   if (!a.is_number() && !b.is_number()) [[likely]]
     return function(a.tensor, b.tensor);
   if (a.is_number() && b.is_number()) fail_numbers(what);
-  if (a.is_number()) return function(beside(b.tensor, a), b.tensor);
-  return function(a.tensor, beside(a.tensor, b));
+  if (a.is_number()) return function(next_to(b.tensor, a), b.tensor);
+  return function(a.tensor, next_to(a.tensor, b));
 }
 
 void bind_functions(py::module_& m, std::span<const OfOne> functions) {

@@ -74,7 +74,8 @@ static py::object call(const Op& op, const py::args& given, const Shape& structu
     auto tensor = tensor_of(operand);
     if (!tensor) {
       throw py::type_error(concat(op.spec().name, ": operand ", operands.size(), " is a ",
-                                  Py_TYPE(operand.ptr())->tp_name, ", not a Tensor"));
+                                  type_of(operand), ", expected a weft.Tensor",
+                                  conversion_of(operand)));
     }
     operands.push_back(*std::move(tensor));
   }

@@ -34,7 +34,8 @@ static Tensor tensordot_over(const Tensor& a, const Tensor& b, const py::object&
     return released([&] { return tensordot(a, b, count); });
   }
   if (!py::isinstance<py::sequence>(axes) || py::len(axes) != 2) {
-    throw py::type_error("tensordot: axes is neither an int nor a pair of dims");
+    throw py::type_error(concat("tensordot: axes is a ", Py_TYPE(axes.ptr())->tp_name,
+                                ", expected an int or a pair of dims"));
   }
   const std::vector<int> first = dims_of(axes[py::int_(0)]), second = dims_of(axes[py::int_(1)]);
   return released([&] { return tensordot(a, b, first, second); });

@@ -2,6 +2,7 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
+#include "python/bindings/returned_tensors.h"
 #include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -22,8 +23,8 @@ static Tensors tensors_of(const char* what, const py::args& given) {
   for (const py::handle one : given) {
     auto tensor = tensor_of(one);
     if (!tensor) {
-      throw py::type_error(
-          concat(what, ": a ", Py_TYPE(one.ptr())->tp_name, " is given, expected a Tensor"));
+      throw py::type_error(concat(what, ": tensor ", tensors.size(), " is a ", type_of(one),
+                                  ", expected a weft.Tensor", conversion_of(one)));
     }
     tensors.push_back(*std::move(tensor));
   }
@@ -91,7 +92,8 @@ void bind_rearrangements(py::module_& m) {
       [](const Tensor& x, int axis) {
         return py::tuple(py::cast(released([&] { return unstack(x, axis); })));
       },
-      py::arg("x"), py::arg("axis") = 0, "A tuple of the slices of `axis`, which do not have that dim");
+      py::arg("x"), py::arg("axis") = 0,
+      "A tuple of the slices of `axis`, which do not have that dim");
   m.def("repeat", &repeat_by, py::arg("x"), py::arg("repeats"), py::arg("axis") = py::none(),
         "Repeats each element of `axis` (of the flattened tensor when None) `repeats` times: an "
         "int, or a tensor of one count each, which every rank reads. ValueError for negative "

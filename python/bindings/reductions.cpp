@@ -109,7 +109,7 @@ void bind_norms(py::module_& m) {
           return released([&] { return matrix_norm(x, keepdims); });
         }
         if (!PyNumber_Check(ord.ptr())) {
-          fail("matrix_norm: there is no order ", py::repr(ord).cast<std::string>(),
+          fail("matrix_norm: the order is ", py::repr(ord).cast<std::string>(),
                ", expected 'fro', 1, -1, inf or -inf");
         }
         const double order = ord.cast<double>();

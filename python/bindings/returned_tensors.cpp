@@ -5,6 +5,16 @@
 
 namespace weft::python {
 
+std::string type_of(py::handle value) {
+  const std::string name = Py_TYPE(value.ptr())->tp_name;
+  if (*conversion_of(value) == 0) return name;
+  return concat(py::str(py::type::handle_of(value).attr("__module__")), ".", name);
+}
+
+const char* conversion_of(py::handle value) {
+  return py::hasattr(value, "__dlpack__") ? "; convert it by weft.from_dlpack" : "";
+}
+
 Tensors tensors_of(const std::string& what, py::handle returned) {
   if (auto one = tensor_of(returned)) return {*std::move(one)};
   const bool many = PyTuple_Check(returned.ptr()) || PyList_Check(returned.ptr());
@@ -13,8 +23,8 @@ Tensors tensors_of(const std::string& what, py::handle returned) {
     for (const py::handle item : py::reinterpret_borrow<py::sequence>(returned)) {
       auto tensor = tensor_of(item);
       if (!tensor) {
-        throw py::type_error(concat(what, ": result ", all.size(), " is a ",
-                                    Py_TYPE(item.ptr())->tp_name, ", not a Tensor"));
+        throw py::type_error(concat(what, ": result ", all.size(), " is a ", type_of(item),
+                                    ", expected a weft.Tensor", conversion_of(item)));
       }
       all.push_back(*std::move(tensor));
     }

@@ -7,6 +7,11 @@
 
 namespace weft::python {
 
+/// The name of a type, for messages; with its module for a tensor of another library.
+std::string type_of(py::handle value);
+/// "; convert it by ..." for a tensor of another library, otherwise "".
+const char* conversion_of(py::handle value);
+
 /// Converts the result of a Python forward: a tensor, or a sequence of tensors. Throws TypeError
 /// naming `what` otherwise.
 Tensors tensors_of(const std::string& what, py::handle returned);

@@ -58,7 +58,8 @@ void bind_shapes(py::module_& m) {
       "reshape",
       [](const Tensor& x, const Shape& shape, const std::optional<bool>& copy) {
         const Tensor result = reshaped(x, shape);
-        if (!copy || result.storage() == x.storage()) return copy.value_or(false) ? clone(result) : result;
+        if (!copy || result.storage() == x.storage())
+          return copy.value_or(false) ? clone(result) : result;
         if (!*copy) fail("reshape: a tensor ", x.shape(), " cannot be ", shape, " without a copy");
         return result;
       },

@@ -74,7 +74,7 @@ static void bind_layout(py::class_<Tensor>& tensor) {
           "device_mesh",
           [](const Tensor& x) -> std::optional<DeviceMesh> {
             if (!x.is_sharded()) return std::nullopt;
-            return x.sharding().mesh();
+            return x.sharding().mesh().on(x.device().kind);
           },
           "The root mesh it is laid out over; None for a tensor of one device")
       .def_property_readonly("placements", &placements_of_tensor,
@@ -313,11 +313,12 @@ static void bind_distribution(py::module_& m) {
 /// Functions of the module whose first operand is a tensor, as methods of it.
 static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor) {
   for (const char* name :
-       {"abs",   "add",    "all",     "any",      "argmax",      "argmin",  "astype",  "ceil",
-        "clone", "copy_", "cos", "flatten",    "divide",  "exp",      "fill_",       "floor",   "log",     "matmul",
-        "max",   "mean",   "min",     "multiply", "norm",        "normal_", "pow",     "prod",
-        "relu",  "round",  "rsqrt",   "sigmoid",  "log_softmax", "silu",    "sin",     "softmax",
-        "sqrt",  "square", "squeeze", "subtract", "sum",         "tanh",    "uniform_"}) {
+       {"abs",      "add",     "all",         "any",    "argmax",  "argmin",  "astype",
+        "ceil",     "clone",   "copy_",       "cos",    "flatten", "divide",  "exp",
+        "fill_",    "floor",   "log",         "matmul", "max",     "mean",    "min",
+        "multiply", "norm",    "normal_",     "pow",    "prod",    "relu",    "round",
+        "rsqrt",    "sigmoid", "log_softmax", "silu",   "sin",     "softmax", "sqrt",
+        "square",   "squeeze", "subtract",    "sum",    "tanh",    "uniform_"}) {
     const py::object function = m.attr(name);
     tensor.attr(name) = py::reinterpret_steal<py::object>(PyInstanceMethod_New(function.ptr()));
   }

@@ -7,9 +7,9 @@
 
 namespace weft::python {
 
-/// Converts the keywords that all factories share, for a tensor of `ndim` dims. Throws ValueError
-/// for placements without a mesh.
-TensorOptions options_of(int ndim, DType dtype, Device device,
+/// Converts the keywords that all factories share, for a tensor of `ndim` dims. Without a
+/// device, the mesh's or the CPU. Throws ValueError for placements without a mesh.
+TensorOptions options_of(int ndim, DType dtype, const std::optional<Device>& device,
                          const std::optional<DeviceMesh>& mesh,
                          const std::optional<Placements>& placements);
 

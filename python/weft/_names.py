@@ -55,15 +55,14 @@ __all__ = [
 
 def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, world=None):
     """A DeviceMesh over `world`, or over the job that this process is a rank of. `device_type` is
-    "cpu"."""
+    "cpu" or "cuda": where new tensors over the mesh are made unless `device` is given."""
     from weft._context import connect
 
-    if str(device_type) != "cpu":
-        raise ValueError(f"init_device_mesh: there is no device type {device_type!r}, only 'cpu'")
     names = mesh_dim_names or [f"dim{i}" for i in range(len(mesh_shape))]
     if len(names) != len(mesh_shape):
         raise ValueError(f"init_device_mesh: {len(names)} names for {len(mesh_shape)} axes")
-    return _weft.DeviceMesh(world or connect(), list(zip(names, mesh_shape)))
+    axes = list(zip(names, mesh_shape))
+    return _weft.DeviceMesh(world or connect(), axes, device_type=device_type)
 
 
 def distribute_tensor(tensor, device_mesh, placements=None, *, src_data_rank=None):

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.nn.functional's functions with its arguments: `from weft.nn import functional as F`."""
 
+import math
+
 from weft import _weft
+from weft._array_api._beside import tensor_of
 from weft._weft import linear, relu, sigmoid, silu, tanh
 from weft._words import accept_words
 
@@ -39,17 +42,28 @@ def mse_loss(input, target, *, reduction="mean"):
     return _reduced("mse_loss", _weft.square(input - target), reduction)
 
 
-def cross_entropy(input, target, *, ignore_index=_weft.IGNORED_TARGET, reduction="mean"):
+def cross_entropy(
+    input, target, *, ignore_index=_weft.IGNORED_TARGET, reduction="mean", label_smoothing=0.0
+):
     """Of logits [..., classes], the last dim however many there are, against classes [...]; rows
-    whose target is -100 do not count."""
-    if ignore_index != _weft.IGNORED_TARGET:
+    whose target is `ignore_index` do not count. label_smoothing: the share of the target that all
+    classes have evenly."""
+    if not 0 <= label_smoothing <= 1:
         raise ValueError(
-            f"cross_entropy: ignore_index {ignore_index} is not {_weft.IGNORED_TARGET}, "
-            "the one target that does not count"
+            f"cross_entropy: label_smoothing is {label_smoothing}, expected 0 to 1"
         )
-    if reduction == "mean":
+    ignored = _weft.equal(target, ignore_index)
+    if ignore_index != _weft.IGNORED_TARGET:
+        target = _weft.where(ignored, _weft.IGNORED_TARGET, target)
+    if reduction == "mean" and label_smoothing == 0:
         return _weft.cross_entropy(input, target)
-    return _reduced("cross_entropy", _weft.cross_entropy_rows(input, target), reduction)
+    rows = _weft.cross_entropy_rows(input, target)
+    if label_smoothing:
+        smooth = _weft.where(ignored, 0, -_weft.log_softmax(input).mean(-1))
+        rows = rows * (1 - label_smoothing) + smooth.to(rows.dtype) * label_smoothing
+    if reduction == "mean":
+        return rows.sum() / (~ignored).sum()
+    return _reduced("cross_entropy", rows, reduction)
 
 
 def softmax(input, dim=-1):
@@ -63,10 +77,14 @@ def log_softmax(input, dim=-1):
 
 
 def gelu(input, *, approximate="none"):
-    """x / 2 * (1 + erf(x / sqrt(2)))."""
-    if approximate != "none":
-        raise ValueError(f"gelu: approximate {approximate!r} is not 'none', the exact function")
-    return _weft.gelu(input)
+    """x / 2 * (1 + erf(x / sqrt(2))), or with approximate="tanh"
+    x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
+    if approximate == "none":
+        return _weft.gelu(input)
+    if approximate != "tanh":
+        raise ValueError(f"gelu: approximate is {approximate!r}, expected 'none' or 'tanh'")
+    inner = math.sqrt(2 / math.pi) * (input + 0.044715 * input * input * input)
+    return 0.5 * input * (1 + _weft.tanh(inner))
 
 
 def dropout(input, p=0.5, training=True):
@@ -86,29 +104,77 @@ def _check_last(what, x, normalized_shape):
         )
 
 
-def layer_norm(input, normalized_shape, weight, bias, eps=1e-5):
-    """(x - mean) / sqrt(variance + eps) * weight + bias along the last dim."""
+def _filled_like_last(input, value):
+    """A vector of the size of the last dim, next to the tensor."""
+    input = tensor_of(input)
+    return _weft._full(
+        input.shape[-1:], value, dtype=input.dtype, device=input.device, mesh=input.device_mesh
+    )
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """(x - mean) / sqrt(variance + eps) * weight + bias along the last dim; without a weight 1,
+    without a bias 0."""
     _check_last("layer_norm", input, normalized_shape)
+    weight = _filled_like_last(input, 1) if weight is None else weight
+    bias = _filled_like_last(input, 0) if bias is None else bias
     return _weft.layer_norm(input, weight, bias, eps)
 
 
-def rms_norm(input, normalized_shape, weight, eps=1e-5):
-    """x / sqrt(mean of x^2 + eps) * weight along the last dim."""
+def rms_norm(input, normalized_shape, weight=None, eps=1e-5):
+    """x / sqrt(mean of x^2 + eps) * weight along the last dim; without a weight 1."""
     _check_last("rms_norm", input, normalized_shape)
+    weight = _filled_like_last(input, 1) if weight is None else weight
     return _weft.rms_norm(input, weight, eps)
 
 
-def scaled_dot_product_attention(query, key, value, *, is_causal=False, scale=None):
+def _masked_attention(query, key, value, attn_mask, dropout_p, is_causal, scale):
+    """Attention by its definition, for what the fused op does not take."""
+    if query.shape[1] != key.shape[1]:
+        times = query.shape[1] // key.shape[1]
+        key, value = _weft.repeat(key, times, 1), _weft.repeat(value, times, 1)
+    scores = query @ key.transpose(-2, -1) * scale
+    if is_causal:
+        ones = _weft._full(scores.shape[-2:], 1, device=scores.device, mesh=scores.device_mesh)
+        attn_mask = _weft.tril(ones).to(_weft.bool)
+    if attn_mask is not None and attn_mask.dtype is _weft.bool:
+        scores = _weft.where(attn_mask, scores, -math.inf)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return dropout(_weft.softmax(scores), dropout_p) @ value
+
+
+def scaled_dot_product_attention(
+    query,
+    key,
+    value,
+    attn_mask=None,
+    dropout_p=0.0,
+    is_causal=False,
+    *,
+    scale=None,
+    enable_gqa=False,
+):
     """softmax(q k^T * scale) v of [batch, heads, sequence, d]; key and value may have fewer heads,
-    of which each serves as many query heads. `weft.attention` takes [batch, sequence, heads, d]."""
+    each of which serves as many query heads, with enable_gqa or without. attn_mask: bool (False
+    hides a key), or numbers that are added. Only a call without attn_mask and dropout_p is fused.
+    `weft.attention` takes [batch, sequence, heads, d]."""
+    if is_causal and attn_mask is not None:
+        raise ValueError(
+            "scaled_dot_product_attention: is_causal and attn_mask are given, expected one"
+        )
     if is_causal and query.shape[2] != key.shape[2]:
         raise ValueError(
             f"scaled_dot_product_attention: is_causal needs as many queries as keys, "
             f"not {query.shape[2]} and {key.shape[2]}"
         )
-    if scale == 0:  # which asks `attention` for the one it has unless told
+    if attn_mask is not None or dropout_p > 0:
+        scale = query.shape[-1] ** -0.5 if scale is None else scale
+        return _masked_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    if scale == 0:  # which asks `attention` for its default
         query, scale = query * 0, 1.0
     parts = [part.transpose(1, 2) for part in (query, key, value)]
     return _weft.attention(*parts, causal=is_causal, scale=scale or 0.0).transpose(1, 2)
+
 
 accept_words(globals(), __all__)

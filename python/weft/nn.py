@@ -2,6 +2,7 @@
 """Modules: named parameters, named children and a forward."""
 
 from weft import _weft, functional, init
+from weft._array_api import asarray
 from weft._members import delete_attribute, get_attribute, set_attribute
 from weft._weft import (
     Dropout,
@@ -79,16 +80,29 @@ def _modules(self):
 
 
 def _state_dict(self):
-    """Every parameter by its first name, as it is at rest; its tensors alias. No traffic."""
-    tensors = _weft.state_dict(self).tensors
+    """Every parameter by its first name, as it is at rest: detached tensors that alias. No
+    traffic."""
+    tensors = {name: t.detach() for name, t in _weft.state_dict(self).tensors.items()}
     declared = {name: tensors[name] for name, _ in self.named_parameters() if name in tensors}
     return declared | tensors
 
 
+def _tensor_for(own, given):
+    """What a state dict holds as a tensor, over the mesh of the receiver's where that has one."""
+    if isinstance(given, (_weft.Tensor, _weft.Parameter)):
+        return given
+    given = asarray(given.detach() if hasattr(given, "detach") else given)
+    return _weft.distribute(given, own.device_mesh) if own is not None and own.is_sharded else given
+
+
 def _load_state_dict(self, state, strict=True):
-    """Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict."""
+    """Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict. Tensors
+    of PyTorch and arrays of NumPy, whole on each rank, are taken too."""
     if not isinstance(state, _weft.StateDict):
-        state = _weft.StateDict(dict(state))
+        own = _weft.state_dict(self).tensors
+        state = _weft.StateDict(
+            {name: _tensor_for(own.get(name), given) for name, given in dict(state).items()}
+        )
     return _weft.load_state_dict(self, state, strict=strict)
 
 
@@ -119,11 +133,12 @@ def _apply(self, function):
 
 
 def _to(self, device=None, dtype=None):
-    """The module itself, on the CPU. ValueError for another device or dtype."""
+    """The module itself, with its parameters and gradients moved to `device`. ValueError for a
+    device that this machine lacks, and for another dtype."""
     if isinstance(device, _weft.DType):
         device, dtype = None, device
-    if device is not None and _weft.Device(str(device)) != _weft.Device("cpu"):
-        raise ValueError(f"module: there is no way to device {device}, only to cpu")
+    if device is not None:
+        self._to_device(device)
     if dtype is not None and any(p.dtype is not dtype for p in self.parameters()):
         raise ValueError(
             "module: parameters keep the dtype they were declared in; MixedPrecisionPolicy says "
@@ -133,13 +148,18 @@ def _to(self, device=None, dtype=None):
 
 
 def _cpu(self):
-    """The module itself."""
-    return self
+    """to("cpu")."""
+    return self.to("cpu")
+
+
+def _cuda(self, device=0):
+    """to("cuda:<device>")."""
+    return self.to(f"cuda:{device}" if isinstance(device, int) else device)
 
 
 def _to_empty(self, *, device=None):
-    """materialize(): parameters get memory, and their initial values."""
-    self.to(device).materialize()
+    """materialize(device): parameters get memory, and their initial values."""
+    self.materialize(device or "cpu")
     return self
 
 
@@ -170,6 +190,7 @@ for _name, _function in {
     "apply": _apply,
     "children": _children,
     "cpu": _cpu,
+    "cuda": _cuda,
     "declare": _declare,
     "load_state_dict": _load_state_dict,
     "modules": _modules,

@@ -276,4 +276,40 @@ TEST(InPlace, WhatBackwardNeedsIsNotChangedInSilence) {
   EXPECT_EQ(error_of([&] { buffer.t(); }), sentence);
 }
 
+TEST(InPlace, OneOperandIsCopied) {
+  for (const DType dtype : {f32, i64}) {
+    const Tensor x = Array{{3}, {1, 2, 3}, dtype}.on();
+    for (const Tensor& y : {cat({x}, 0), clone(x), roll(x, {0}), repeat(x, 1), tile(x, {1}),
+                            clip(x, {}), diff(x, 0, 0), pad(x, 0, 0, 0), floor(x), round(x)}) {
+      y += 1;
+      EXPECT_EQ(whole(x).values, (std::vector<double>{1, 2, 3}));
+    }
+  }
+}
+
+TEST(InPlace, APartIsAssigned) {
+  const auto rows = [](const Tensor& t) { return slice(t, 0, 0, 2); };
+  const auto column = [](const Tensor& t) { return slice(t, 1, 2, 3); };
+  const Outcome one = outcome_of(
+      [&](const Tensors& x) {
+        const Tensor h = x[0] * 2.0;
+        assign_(h, rows, rows(h) *= 3.0);
+        assign_(h, column, column(x[1]));
+        return Tensors{h * h};
+      },
+      {kTarget, kAddend});
+  const Outcome other = outcome_of(
+      [&](const Tensors& x) {
+        const Tensor h = cat({rows(x[0]) * 6.0, slice(x[0], 0, 2, 5) * 2.0}, 0);
+        const Tensor made = cat({slice(h, 1, 0, 2), column(x[1]), slice(h, 1, 3, 7)}, 1);
+        return Tensors{made * made};
+      },
+      {kTarget, kAddend});
+  expect_close(one.results[0], other.results[0], 1e-6, "result");
+  for (size_t i : {0, 1}) expect_close(one.gradients[i], other.gradients[i], 1e-5, "gradient");
+  const Tensor w = leaf(kTarget);
+  EXPECT_NE(error_of([&] { assign_(w, rows, 1); }).find("assign_: the tensor [5, 7] is a leaf"),
+            std::string::npos);
+}
+
 }  // namespace weft

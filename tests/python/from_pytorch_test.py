@@ -224,7 +224,7 @@ def test_modules_have_pytorchs_methods():
     assert model.to("cpu") is model.cpu() is model.to(weft.float32) is model
     assert model.to(device="cpu") is model
     assert model.to_empty(device="cpu") is model and model.layers[0].weight.is_materialized
-    with pytest.raises(ValueError, match="no way to device cuda"):
+    with pytest.raises(ValueError, match="there is no cuda:0"):
         model.to("cuda")
     with pytest.raises(ValueError, match="keep the dtype.*MixedPrecisionPolicy"):
         model.to(weft.bfloat16)
@@ -417,14 +417,161 @@ def test_attention_is_that_of_numpy(causal):
     np.testing.assert_allclose(got.numpy(), means, rtol=1e-5, atol=1e-6)
 
 
+def _attention(q, k, v, mask, scale):
+    scores = q @ np.repeat(k, q.shape[1] // k.shape[1], axis=1).swapaxes(2, 3) * scale
+    scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    return softmax(scores, 3) @ np.repeat(v, q.shape[1] // v.shape[1], axis=1)
+
+
+@pytest.mark.parametrize("heads", [4, 2])
+@pytest.mark.parametrize("kind", ["bool", "added"])
+def test_attention_with_a_mask(heads, kind):
+    draw = np.random.default_rng(3)
+    q, k, v = (draw.standard_normal((2, n, 5, 6)) for n in (4, heads, heads))
+    mask = draw.random((5, 5)) > 0.3 if kind == "bool" else draw.standard_normal((4, 5, 5))
+    mask[..., 0] = True
+    got = F.scaled_dot_product_attention(
+        *(weft.from_numpy(part) for part in (q, k, v)),
+        attn_mask=weft.from_numpy(mask),
+        scale=0.3,
+        enable_gqa=heads != 4,
+    )
+    np.testing.assert_allclose(got.numpy(), _attention(q, k, v, mask, 0.3), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("ignored, smoothing", [(-100, 0.1), (2, 0.0), (2, 0.2)])
+def test_cross_entropy_with_smoothing_and_ignored_targets(ranks, reduction, ignored, smoothing):
+    draw = np.random.default_rng(4)
+    logits = draw.standard_normal((8, 6)).astype(np.float32)
+    targets = np.array([0, ignored, 1, 3, ignored, 5, 4, 4])
+    logs = np.log(softmax(logits, 1))
+    rows = -logs[np.arange(8), np.maximum(targets, 0)] * (1 - smoothing)
+    rows = np.where(targets == ignored, 0, rows - logs.mean(1) * smoothing)
+    sums = {"none": rows, "sum": rows.sum(), "mean": rows.sum() / (targets != ignored).sum()}
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": ranks})
+        shards = [weft.Shard(0)]
+        parts = (weft.distribute(weft.from_numpy(x), mesh, shards) for x in (logits, targets))
+        losses = F.cross_entropy(
+            *parts, ignore_index=ignored, reduction=reduction, label_smoothing=smoothing
+        )
+        return losses.full_tensor().numpy()
+
+    for got in weft.run_ranks(ranks, body):
+        np.testing.assert_allclose(got, sums[reduction], rtol=1e-5, atol=1e-6)
+
+
+def test_norms_without_weights_and_the_other_gelu():
+    x = weft.from_numpy(X)
+    norm = (X - X.mean(2, keepdims=True)) / np.sqrt(X.var(2, keepdims=True) + 1e-5)
+    root = X / np.sqrt(np.square(X).mean(2, keepdims=True) + 1e-5)
+    scale = np.arange(6, dtype=X.dtype)
+    inner = np.sqrt(2 / np.pi) * (X + 0.044715 * X**3)
+    for got, expected in [
+        (F.layer_norm(x, (6,)), norm),
+        (F.layer_norm(x, (6,), weft.from_numpy(scale), None), norm * scale),
+        (F.rms_norm(x, (6,)), root),
+        (F.gelu(x, approximate="tanh"), 0.5 * X * (1 + np.tanh(inner))),
+    ]:
+        np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+class _Foreign:
+    """A tensor of another library."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def detach(self):
+        return self
+
+    def __dlpack__(self, **options):
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_state_dicts_of_other_libraries_are_loaded(ranks):
+    weight = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+    def body(world):
+        model = nn.Linear(3, 4)
+        if ranks > 1:
+            weft.fully_shard(model, weft.DeviceMesh(world, {"dp": ranks}))
+        model.materialize()
+        model.load_state_dict({"weight": _Foreign(weight), "bias": np.ones(4, np.float32)})
+        state = model.state_dict()
+        assert not state["weight"].requires_grad
+        if ranks == 1:
+            assert np.asarray(state["bias"]).tolist() == np.from_dlpack(state["bias"]).tolist()
+        return state["weight"].full_tensor().numpy()
+
+    for got in weft.run_ranks(ranks, body):
+        np.testing.assert_array_equal(got, weight)
+
+
+def test_a_module_names_the_tensor_of_another_library():
+    class Net(nn.Module):
+        def forward(self, x):
+            return x
+
+    for module in (Net(), nn.Linear(3, 4)):
+        with pytest.raises(TypeError, match="_Foreign, expected a weft.Tensor.*; convert it by"):
+            module(_Foreign(np.ones((2, 3), np.float32)))
+
+
+def test_device_types():
+    def body(world):
+        mesh = weft.init_device_mesh("cpu", (2,), mesh_dim_names=("dp",), world=world)
+        assert mesh.device_type == mesh["dp"].device_type == mesh.root.device_type == "cpu"
+        x = weft.zeros(4, 2, device_mesh=mesh)
+        assert x.device == "cpu" and x.device_mesh.device_type == "cpu"
+        kinds = [(name, sentence) for name, sentence in (
+            ("tpu", 'there is no "tpu"'), ("cuda", "there is no cuda:0")
+        ) if name == "tpu" or weft.device_count("cuda") == 0]
+        for name, sentence in kinds:
+            with pytest.raises(ValueError, match=sentence):
+                weft.init_device_mesh(name, (2,), world=world)
+
+    weft.run_ranks(2, body)
+
+
+@pytest.mark.skipif(weft.device_count("cuda") == 0, reason="no GPU, nor an emulated one")
+def test_modules_and_meshes_on_a_gpu():
+    layer = nn.Linear(3, 4)
+    layer.materialize()
+    (layer(weft.ones(2, 3))).sum().backward()
+    before = layer.weight.data.numpy().copy()
+    assert layer.to("cuda") is layer and layer.weight.device == "cuda:0"
+    assert layer.weight.grad.device == "cuda:0"
+    assert layer(weft.ones(2, 3).to("cuda")).device == "cuda:0"
+    np.testing.assert_array_equal(layer.to("cpu").weight.data.numpy(), before)
+
+    def body(world):
+        mesh = weft.init_device_mesh("cuda", (1,), world=world)
+        x = weft.ones(4, device_mesh=mesh)
+        return mesh.device_type, str(x.device), x.device_mesh.device_type
+
+    assert weft.run_ranks(1, body) == [("cuda", "cuda:0", "cuda")]
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda x: F.mse_loss(x, x[0]), "mse_loss: input is (4, 5, 6) but target (5, 6)"),
         (lambda x: F.mse_loss(x, x, reduction="most"), "reduction 'most' is none of"),
-        (lambda x: F.cross_entropy(x, x, ignore_index=0), "ignore_index 0 is not -100"),
+        (lambda x: F.cross_entropy(x, x, label_smoothing=2), "label_smoothing is 2, expected 0 to"),
         (lambda x: F.softmax(x, dim=3), "softmax: dim 3 is not one of the 3 dims"),
-        (lambda x: F.gelu(x, approximate="tanh"), "approximate 'tanh' is not 'none'"),
+        (lambda x: F.gelu(x, approximate="erf"), "approximate is 'erf', expected 'none' or"),
+        (
+            lambda x: F.scaled_dot_product_attention(x, x, x, x, is_causal=True),
+            "is_causal and attn_mask are given, expected one",
+        ),
         (lambda x: F.rms_norm(x, (5, 6), x), "normalized_shape (5, 6) is not the last dim"),
         (
             lambda x: F.scaled_dot_product_attention(

@@ -121,7 +121,7 @@ def test_wrong_arguments_are_told():
         model(x, masc=x)
     with pytest.raises(TypeError, match="missing a required argument: 'x'"):
         model(mask=x)
-    with pytest.raises(TypeError, match="module: argument 1 is a list, not a Tensor, None"):
+    with pytest.raises(TypeError, match="argument 1 is a list, expected a weft.Tensor, None"):
         model(x, mask=[x])
     with pytest.raises(TypeError, match="Linear: it takes tensors by position"):
         model.layer(x=x)

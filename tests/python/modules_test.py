@@ -118,9 +118,9 @@ def test_a_module_without_forward_and_wrong_results_are_told():
         Nothing()(weft.ones((1,)))
     with pytest.raises(TypeError, match="Number: forward: it returned a int, not Tensors"):
         Number()(weft.ones((1,)))
-    with pytest.raises(TypeError, match="module: argument 0 is a list, not a Tensor"):
+    with pytest.raises(TypeError, match="module: argument 0 is a list, expected a weft.Tensor"):
         Number()([1.0])
-    with pytest.raises(TypeError, match="module: input 0 is a float, not a Tensor"):
+    with pytest.raises(TypeError, match="module: input 0 is a float, expected a weft.Tensor"):
         nn.Linear(1, 1)(1.0)
 
     class Fails(nn.Module):
@@ -332,8 +332,6 @@ def test_parameters_of_views_are_updated():
 def test_writes_that_would_lose_a_gradient_are_refused():
     w = weft.tensor([1.0, 2.0, 3.0], requires_grad=True)
     x = weft.zeros(3)
-    with pytest.raises(ValueError, match=r"is assigned.*detach\(\)"):
-        x[0] = (w * w).sum()
     with pytest.raises(ValueError, match="is copied requires a gradient"):
         x.copy_(w * w)
     with pytest.raises(ValueError, match="fill_.*requires a gradient"):

@@ -70,7 +70,7 @@ WEFT_API Tensor clip(const Tensor& a, const std::optional<Operand>& low,
 WEFT_API Tensor reciprocal(const Tensor& a);
 /// `b` as a tensor for an op with `a`: a number becomes a tensor without dims, of the dtype that
 /// both promote to, Replicate over the mesh of `a`.
-WEFT_API Tensor beside(const Tensor& a, const Operand& b);
+WEFT_API Tensor next_to(const Tensor& a, const Operand& b);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }

@@ -15,17 +15,17 @@ _LARGEST_EXACT = 2**53
 
 def empty(shape, *, dtype=None, device=None, mesh=None, placements=None):
     """Uninitialized memory of `shape` (ints, or one int); float32 by default."""
-    return _weft.empty(shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements)
+    return _weft.empty(shape, dtype=dtype, device=device, mesh=mesh, placements=placements)
 
 
 def zeros(shape, *, dtype=None, device=None, mesh=None, placements=None):
     """Zeros of `shape`, float32 by default; with `mesh` each rank makes its part."""
-    return _weft.zeros(shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements)
+    return _weft.zeros(shape, dtype=dtype, device=device, mesh=mesh, placements=placements)
 
 
 def ones(shape, *, dtype=None, device=None, mesh=None, placements=None):
     """Ones of `shape`, float32 by default; with `mesh` each rank makes its part."""
-    return _weft.ones(shape, dtype=dtype, device=device or "cpu", mesh=mesh, placements=placements)
+    return _weft.ones(shape, dtype=dtype, device=device, mesh=mesh, placements=placements)
 
 
 def _dtype_of_number(value):
@@ -48,7 +48,7 @@ def full(shape, fill_value, *, dtype=None, device=None, mesh=None, placements=No
             shape,
             fill_value,
             dtype=dtype,
-            device=device or "cpu",
+            device=device,
             mesh=mesh,
             placements=placements,
         )
@@ -106,7 +106,7 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None, mesh=None, p
         stop,
         step,
         dtype=dtype,
-        device=device or "cpu",
+        device=device,
         mesh=mesh,
         placements=placements,
     )
@@ -122,7 +122,7 @@ def linspace(
         stop,
         num,
         dtype=dtype,
-        device=device or "cpu",
+        device=device,
         endpoint=endpoint,
         mesh=mesh,
         placements=placements,
@@ -137,7 +137,7 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, mesh=None, plac
         n_cols,
         k=k,
         dtype=dtype,
-        device=device or "cpu",
+        device=device,
         mesh=mesh,
         placements=placements,
     )
