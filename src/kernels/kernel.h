@@ -23,7 +23,7 @@ bool are_on_gpu(const Arguments&... arguments) {
 
 /// Declares a function with one implementation per device: `host::name`, which cpu.cpp defines, and
 /// `cuda::name`, which cuda.cu defines. A call of `name` runs the one for the device of the blocks
-/// among its arguments. This is the only place where the device is chosen.
+/// among its arguments. Kernels choose the device here, and in `run_rows`.
 #define WEFT_KERNEL(Result, name, parameters, arguments)                      \
   namespace host {                                                            \
   Result name parameters;                                                     \
