@@ -72,7 +72,7 @@ class Training {
     optimizer_.emplace(model_.named_parameters(), adamw);
     if (options.cuda_graph) graph_.emplace(device_);
     if (is_first()) {
-      progress_.emplace(options.metrics, options.steps, !options.checkpoints.resume.empty());
+      check_writable("--metrics", options.metrics);
       check_writable("--trace", options.trace);
     }
     const Box rows = empty_batch().box();
@@ -83,9 +83,13 @@ class Training {
   /// `digests` are those of the run's files, which all ranks compare first.
   void run(const std::vector<RunItem>& digests) {
     if (is_first()) describe();
-    for (const RunItem& digest : digests) run_.add(digest);
+    for (const RunItem& digest : digests) run_.add(of_first(digest, mesh_.communicator()));
     run_.check_ranks(mesh_.communicator());
     int64_t done = saver_->resume(run_);
+    // With --save only the holder of the directory's lease replaces the metrics.
+    if (is_first()) {
+      progress_.emplace(options_.metrics, options_.steps, !options_.checkpoints.resume.empty());
+    }
     if (launched_ranks() > 1) check_replicas(model_);
     if (done >= options_.steps && is_first()) {
       std::printf("%lld steps are done already; more need --steps above that\n",
@@ -345,7 +349,8 @@ static LlamaConfig config_of(const TrainOptions& options) {
   std::error_code ignored;
   const bool goes_on =
       options.parallel.model.empty() && std::filesystem::is_directory(resume, ignored);
-  const std::string checkpoint = goes_on ? complete_checkpoint(resume, {}, true) : "";
+  const std::string checkpoint =
+      goes_on ? complete_checkpoint(resume, {}, start_of(options.checkpoints)) : "";
   if (!checkpoint.empty()) return saved_config(checkpoint);
   return llama_config(options.parallel.model.empty() ? "tiny" : options.parallel.model);
 }
