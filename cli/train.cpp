@@ -71,10 +71,7 @@ class Training {
     adamw.offload = llama_.offloads("state");
     optimizer_.emplace(model_.named_parameters(), adamw);
     if (options.cuda_graph) graph_.emplace(device_);
-    if (is_first()) {
-      check_writable("--metrics", options.metrics);
-      check_writable("--trace", options.trace);
-    }
+    if (is_first()) check_writable("--trace", options.trace);
     const Box rows = empty_batch().box();
     used_.emplace(world, data, RowRange{rows.offset[0], rows.shape[0]});
     saver_.emplace(options.checkpoints, world, model_, *optimizer_, *used_);
