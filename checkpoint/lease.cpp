@@ -106,8 +106,8 @@ static Holder parsed_holder(const std::string& text) {
           .is_free = word("state") == "free"};
 }
 
-/// Of a saver that ended, of an earlier start of this job, or of a process of this machine that has
-/// ended or is this one. Steps of one job may run side by side.
+/// True for a saver that ended, an earlier start of this job (its steps may run side by side), and
+/// a process of this machine that has ended or is this one.
 static bool may_be_taken(const Holder& holder, const Holder& own) {
   const bool is_same_job = !own.job.empty() && holder.job == own.job;
   if (holder.is_free || (is_same_job && holder.restart < own.restart)) return true;

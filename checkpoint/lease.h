@@ -13,7 +13,7 @@ namespace weft {
 /// thread of its own renews. checkpoint/README.md has the protocol.
 class Lease {
  public:
-  /// Of `directory`; `take` takes it.
+  /// Names the directory; `take` takes its lease.
   Lease(const std::string& directory, std::chrono::milliseconds lifetime);
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;

@@ -46,8 +46,7 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
   int passed = 0;
   bool was_saved = false;
   // A run saves again only after its save before: a second one of a run means that the first was
-  // complete once. Files may be removed from any of them, so that its name tells of which run it
-  // is.
+  // complete once. The name of the directory decides, because its files may have been purged.
   std::set<std::string> generations;
   if (start == Start::never_saved) generations.insert(noted_generation(directory));
   for (const std::string& path : list_checkpoints(directory)) {

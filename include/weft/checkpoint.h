@@ -85,8 +85,7 @@ class WEFT_API CheckpointSaver {
   /// leave no incomplete one.
   void check_may_save() const;
 
-  /// Call it when all ranks have saved: the first rank notes in the directory that a checkpoint of
-  /// this generation was complete, for `noted_generation`.
+  /// On the first rank: notes that all ranks have saved one of this generation: `noted_generation`.
   void note_saved() const;
 
   /// Sets CheckpointOptions::resumed_step where it follows from what is chosen after this saver
