@@ -8,15 +8,19 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "checkpoint/tag.h"
+#include "weft/checkpoint.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -24,6 +28,7 @@ namespace weft {
 namespace fs = std::filesystem;
 
 using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
 /// A lease has so many bytes, spaces at the end: it is renewed in place by one write.
 static constexpr size_t kLeaseBytes = 1024;
@@ -32,10 +37,11 @@ static constexpr milliseconds kLongestLifetime = std::chrono::hours(24);
 namespace {
 
 /// A process that holds a lease, as it states itself. `machine` is the boot and the namespace of
-/// process ids that `pid` counts in, `start` tells apart those that had the number.
+/// process ids that `pid` counts in, `start` tells apart those that had the number. `restart`
+/// counts the starts of one Slurm job, `saved` is the generation of the last checkpoint noted.
 struct Holder {
-  std::string tag, host, machine, job;
-  int64_t pid = 0, start = 0, lifetime = 0;
+  std::string tag, host, machine, job, saved;
+  int64_t pid = 0, start = 0, restart = 0, lifetime = 0;
   bool is_free = false;
 };
 
@@ -68,6 +74,7 @@ static Holder this_process() {
   const fs::path space = fs::read_symlink("/proc/self/ns/pid", ignored);
   if (!boot.empty() && !ignored) own.machine = concat(own.host, ' ', boot, ' ', space.string());
   // A job that Slurm restarts keeps its id; WEFT_JOB is that of one launch.
+  own.restart = std::atoll(variable("SLURM_RESTART_COUNT").c_str());
   own.job = variable("SLURM_JOB_ID");
   if (own.job.empty()) own.job = variable("WEFT_JOB");
   own.job = (own.job.empty() ? "" : own.job + variable("SLURM_CLUSTER_NAME")).substr(0, 128);
@@ -87,14 +94,23 @@ static Holder parsed_holder(const std::string& text) {
     const auto found = json.find(key);
     return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : int64_t{0};
   };
-  return {word("tag"),   word("host"),    word("machine"),       word("job"),
-          number("pid"), number("start"), number("lifetime_ms"), word("state") == "free"};
+  return {.tag = word("tag"),
+          .host = word("host"),
+          .machine = word("machine"),
+          .job = word("job"),
+          .saved = word("saved"),
+          .pid = number("pid"),
+          .start = number("start"),
+          .restart = number("restart"),
+          .lifetime = number("lifetime_ms"),
+          .is_free = word("state") == "free"};
 }
 
-/// Whether the holder is a saver that ended, of this job, this process, or a process of this
-/// machine that has ended.
+/// True for a saver that ended, an earlier start of this job (its steps may run side by side), and
+/// a process of this machine that has ended or is this one.
 static bool may_be_taken(const Holder& holder, const Holder& own) {
-  if (holder.is_free || (!own.job.empty() && holder.job == own.job)) return true;
+  const bool is_same_job = !own.job.empty() && holder.job == own.job;
+  if (holder.is_free || (is_same_job && holder.restart < own.restart)) return true;
   if (holder.machine.empty() || holder.machine != own.machine || holder.pid <= 0) return false;
   if (holder.pid == own.pid && holder.start == own.start) return true;
   if (::kill(static_cast<pid_t>(holder.pid), 0) != 0 && errno == ESRCH) return true;
@@ -116,6 +132,12 @@ static int open_lease(const std::string& path, int flags) {
   const int above = ::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   ::close(descriptor);
   return above;
+}
+
+static std::string lease_path(const std::string& directory, int64_t number) {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "/.lease-%08lld", static_cast<long long>(number));
+  return directory + name.data();
 }
 
 /// "" where it is gone, or not written yet.
@@ -146,100 +168,115 @@ static int64_t newest_lease_in(const std::string& directory, int64_t remove_belo
   return newest;
 }
 
-Lease::Lease(const std::string& directory, milliseconds lifetime,
-             const std::function<void(const std::string&)>& tell)
-    : directory_(directory), lifetime_(lifetime), tag_(drawn_tag()), pid_(::getpid()) {
-  take(tell);
-  try {
-    thread_ = std::thread([this] { keep_alive(); });
-  } catch (...) {
-    ::unlink(path_of(number_).c_str());
-    throw;
-  }
+/// The text of a lease; "" of number 0.
+static std::string text_of(const std::string& directory, int64_t number) {
+  return number == 0 ? "" : read_lease(lease_path(directory, number));
 }
+
+std::string noted_generation(const std::string& directory) {
+  return parsed_holder(text_of(directory, newest_lease_in(directory))).saved;
+}
+
+/// A child of fork leaves it as it is: it cannot destroy what the parent's thread waits for.
+struct Lease::Renewal {
+  std::mutex mutex;
+  std::condition_variable ends;
+  std::thread thread;
+};
+
+Lease::Lease(const std::string& directory, milliseconds lifetime)
+    : directory_(directory),
+      lifetime_(lifetime),
+      tag_(drawn_tag()),
+      pid_(::getpid()),
+      renewal_(std::make_unique<Renewal>()) {}
 
 Lease::~Lease() {
   if (::getpid() != pid_) {
-    thread_.detach();
+    (void)renewal_.release();
     return;
   }
+  if (number_ == 0) return;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(renewal_->mutex);
     is_ending_ = true;
   }
-  ends_.notify_one();
-  thread_.join();
+  renewal_->ends.notify_one();
+  renewal_->thread.join();
   renew();
 }
 
-std::string Lease::path_of(int64_t number) const {
-  std::array<char, 32> name{};
-  std::snprintf(name.data(), name.size(), "/.lease-%08lld", static_cast<long long>(number));
-  return directory_ + name.data();
+void Lease::note_saved(const std::string& generation) {
+  const std::lock_guard lock(renewal_->mutex);
+  saved_ = generation;
+  renew();
 }
 
-void Lease::take(const std::function<void(const std::string&)>& tell) {
-  using Clock = std::chrono::steady_clock;
+bool Lease::take(const std::function<void(const std::string&)>& tell) {
   const Holder own = this_process();
-  int64_t watched = -1;
-  std::string seen;
-  Clock::time_point since;
-  for (;;) {
-    const int64_t newest = newest_lease_in(directory_);
-    const std::string text = newest == 0 ? "" : read_lease(path_of(newest));
-    const Holder holder = parsed_holder(text);
-    const milliseconds lifetime =
-        holder.lifetime > 0 ? std::min(milliseconds(holder.lifetime), kLongestLifetime) : lifetime_;
-    if (newest == watched && text != seen && !may_be_taken(holder, own)) {
-      fail(
-          "checkpoint: ", directory_, " is being saved to by ", in_words(holder),
-          ", which renews its lease, expected no other job; wait until it ends, or save to another "
-          "directory");
-    }
-    const bool is_expired = newest == watched && Clock::now() - since >= lifetime;
-    if (newest == 0 || is_expired || may_be_taken(holder, own)) {
-      if (claim(newest + 1)) return;
-      continue;
-    }
-    if (newest != watched) {
-      watched = newest;
-      seen = text;
-      since = Clock::now();
-      tell(concat(directory_, " may be in use by ", in_words(holder), "; waiting at most ",
-                  static_cast<double>(lifetime.count()) / 1000, " s for a sign of life"));
-    }
-    std::this_thread::sleep_for(std::clamp(lifetime / 20, milliseconds(1), milliseconds(1000)));
+  const int64_t newest = newest_lease_in(directory_);
+  const std::string text = text_of(directory_, newest);
+  const Holder holder = parsed_holder(text);
+  const milliseconds lifetime =
+      holder.lifetime > 0 ? std::min(milliseconds(holder.lifetime), kLongestLifetime) : lifetime_;
+  const bool may_take = newest == 0 || may_be_taken(holder, own);
+  if (newest == watched_ && text != seen_ && !may_take) {
+    fail("checkpoint: ", directory_, " is being saved to by ", in_words(holder),
+         ", which renews its lease, expected no other job; wait until it ends, or save to another "
+         "directory");
   }
+  if (may_take || (newest == watched_ && Clock::now() - since_ >= lifetime)) {
+    saved_ = holder.saved;
+    return claim(newest + 1);
+  }
+  if (newest != watched_) {
+    watched_ = newest;
+    seen_ = text;
+    since_ = Clock::now();
+    tell(concat(directory_, " may be in use by ", in_words(holder), "; waiting at most ",
+                static_cast<double>(lifetime.count()) / 1000, " s for a sign of life"));
+  }
+  std::this_thread::sleep_for(std::clamp(lifetime / 20, milliseconds(1), milliseconds(100)));
+  return false;
 }
 
 /// Exactly one process creates a number. Those before it go: their holders find them missing.
 bool Lease::claim(int64_t number) {
-  const std::string path = path_of(number);
+  const std::string path = lease_path(directory_, number);
   const int descriptor = open_lease(path, O_WRONLY | O_CREAT | O_EXCL);
   if (descriptor < 0 && errno == EEXIST) return false;
   if (descriptor < 0) fail_call("open", "lease: ", path, ": ", std::strerror(errno));
-  number_ = number;
-  if (!write(descriptor, false)) {
-    const int reason = errno;
+  try {
+    if (!write(descriptor)) {
+      fail_call("pwrite", "lease: ", path, ": ", std::strerror(errno));
+    }
+    if (newest_lease_in(directory_, number) == number) {
+      number_ = number;
+      renewal_->thread = std::thread([this] { keep_alive(); });
+      return true;
+    }
+  } catch (...) {
+    number_ = 0;
     ::unlink(path.c_str());
-    fail_call("pwrite", "lease: ", path, ": ", std::strerror(reason));
+    throw;
   }
-  if (newest_lease_in(directory_, number) == number) return true;
   // This process came late: a newer lease had removed those before it.
   ::unlink(path.c_str());
   return false;
 }
 
 /// Writes all of it and closes the descriptor.
-bool Lease::write(int descriptor, bool is_free) {
+bool Lease::write(int descriptor) {
   const Holder own = this_process();
-  const nlohmann::ordered_json json{{"state", is_free ? "free" : "held"},
+  const nlohmann::ordered_json json{{"state", is_ending_ ? "free" : "held"},
                                     {"count", ++count_},
                                     {"lifetime_ms", lifetime_.count()},
                                     {"tag", tag_},
                                     {"host", own.host},
                                     {"pid", own.pid},
                                     {"job", own.job},
+                                    {"restart", own.restart},
+                                    {"saved", saved_},
                                     {"machine", own.machine},
                                     {"start", own.start}};
   std::string text = json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
@@ -261,7 +298,7 @@ bool Lease::write(int descriptor, bool is_free) {
 /// In place, without making it: a lease that was taken over stays so. What fails is tried again, or
 /// seen by `check`.
 void Lease::renew() {
-  const std::string path = path_of(number_);
+  const std::string path = lease_path(directory_, number_);
   try {
     // If all leases were removed, the number may belong to another saver now.
     if (parsed_holder(read_lease(path)).tag != tag_) return;
@@ -269,25 +306,25 @@ void Lease::renew() {
     return;
   }
   const int descriptor = open_lease(path, O_WRONLY);
-  if (descriptor >= 0) write(descriptor, is_ending_);
+  if (descriptor >= 0) write(descriptor);
 }
 
 void Lease::keep_alive() {
-  std::unique_lock lock(mutex_);
-  while (!ends_.wait_for(lock, lifetime_ / 4, [this] { return is_ending_; })) renew();
+  std::unique_lock lock(renewal_->mutex);
+  while (!renewal_->ends.wait_for(lock, lifetime_ / 4, [this] { return is_ending_; })) renew();
 }
 
 void Lease::check() const {
   // Two looks: a directory that is read while a newer lease replaces ours may show neither.
   for (int look = 0; look < 2; ++look) {
     const int64_t newest = newest_lease_in(directory_);
-    const Holder holder = parsed_holder(newest == 0 ? "" : read_lease(path_of(newest)));
+    const Holder holder = parsed_holder(text_of(directory_, newest));
     if (newest == number_ && holder.tag == tag_) return;
     if (newest <= number_) continue;
     fail_call("save", "the lease of ", directory_, " was taken over by ", in_words(holder),
               "; this run stops, so that the two do not mix");
   }
-  fail_call("save", "the lease ", path_of(number_),
+  fail_call("save", "the lease ", lease_path(directory_, number_),
             " was removed; this run stops, because another may save to the directory");
 }
 

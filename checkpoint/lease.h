@@ -2,12 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <string>
-#include <thread>
 
 namespace weft {
 
@@ -15,37 +13,44 @@ namespace weft {
 /// background thread renews. checkpoint/README.md has the protocol.
 class Lease {
  public:
-  /// Takes the lease of `directory`. Waits while another job's may be alive: `tell` gets a sentence
-  /// first. std::invalid_argument naming the holder when it is alive; std::runtime_error when the
-  /// directory cannot hold a lease.
-  Lease(const std::string& directory, std::chrono::milliseconds lifetime,
-        const std::function<void(const std::string& sentence)>& tell);
+  /// Names the directory; `take` takes its lease.
+  Lease(const std::string& directory, std::chrono::milliseconds lifetime);
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
   /// Releases it.
   ~Lease();
 
+  /// Returns true when the lease is taken. Returns false, after a pause of at most 100 ms, while
+  /// another job may hold it: `tell` gets a sentence first. std::invalid_argument naming the holder
+  /// when it is alive; std::runtime_error when the directory cannot hold a lease.
+  bool take(const std::function<void(const std::string& sentence)>& tell);
+  /// Notes that all ranks' files of a checkpoint of that generation are written.
+  void note_saved(const std::string& generation);
   /// std::runtime_error when another process has taken the lease over, or it was removed.
   void check() const;
 
  private:
-  void take(const std::function<void(const std::string&)>& tell);
+  struct Renewal;
   bool claim(int64_t number);
   void renew();
   void keep_alive();
-  bool write(int descriptor, bool is_free);
-  std::string path_of(int64_t number) const;
+  bool write(int descriptor);
 
   const std::string directory_;
   const std::chrono::milliseconds lifetime_;
   const std::string tag_;
   /// The process that took the lease: a forked child does not release it.
   const int pid_;
-  int64_t number_ = 0, count_ = 0;
-  std::mutex mutex_;
-  std::condition_variable ends_;
+  /// 0 until it is taken.
+  int64_t number_ = 0;
+  int64_t count_ = 0;
   bool is_ending_ = false;
-  std::thread thread_;
+  std::string saved_;
+  /// The lease of another job that is watched: its number, its text, and since when.
+  int64_t watched_ = -1;
+  std::string seen_;
+  std::chrono::steady_clock::time_point since_;
+  std::unique_ptr<Renewal> renewal_;
 };
 
 }  // namespace weft

@@ -10,9 +10,9 @@
 #include "checkpoint/file_writer.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/source.h"
-#include "checkpoint/tag.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/extend/told_by_first.h"
 
 namespace weft {
 

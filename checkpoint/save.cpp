@@ -15,6 +15,7 @@
 #include "checkpoint/tag.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/extend/told_by_first.h"
 #include "weft/storage.h"
 #include "weft/warnings.h"
 
@@ -27,7 +28,7 @@ struct Aftermath {
   OwnCheckpoints own;
   bool refuses_non_finite = false;
   std::function<void(const std::string&)> warn;
-  std::shared_ptr<const Lease> lease;
+  std::shared_ptr<Lease> lease;
 
   void run(int64_t step, const std::string& previous) const {
     const auto warn_of = [&](const std::exception& error) {
@@ -116,14 +117,17 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
   if (!options_.warn) options_.warn = give_warning;
   const std::chrono::milliseconds lifetime(static_cast<int64_t>(options.lease_seconds * 1000));
   std::set<std::string> earlier;
-  std::shared_ptr<const Lease> lease;
-  generation_ = told_by_first(world, [&] {
+  std::shared_ptr<Lease> lease;
+  const auto begin = [&]() -> std::string {
     make_directories(directory_);
-    lease = std::make_shared<const Lease>(directory_, lifetime, options_.warn);
+    if (!lease) lease = std::make_shared<Lease>(directory_, lifetime);
+    if (!lease->take(options_.warn)) return {};
     plans_->known = paths_in(directory_);
     if (options.continues) earlier = generations_of(plans_->known);
     return drawn_tag();
-  });
+  };
+  // The wait for another job may be longer than the deadline of the other ranks.
+  while (generation_.empty()) generation_ = told_by_first(world, begin);
   make_directories(directory_);
   plans_->aftermath = {directory_,
                        options_.keep,
@@ -149,6 +153,10 @@ void CheckpointSaver::check_may_save() const {
   plans_->aftermath.lease->check();
   const int64_t last = std::max({int64_t{0}, options_.resumed_step, plans_->last_step});
   check_no_newer_run(directory_, last, generation_, plans_->known);
+}
+
+void CheckpointSaver::note_saved() const {
+  if (plans_->aftermath.lease) plans_->aftermath.lease->note_saved(generation_);
 }
 
 void CheckpointSaver::set_resumed_step(int64_t step) {

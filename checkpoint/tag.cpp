@@ -6,6 +6,7 @@
 
 #include "checkpoint/blocks.h"
 #include "weft/error.h"
+#include "weft/extend/told_by_first.h"
 
 namespace weft {
 

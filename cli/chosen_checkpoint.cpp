@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
 #include "cli/resume.h"
 #include "weft/error.h"
+#include "weft/extend/told_by_first.h"
 
 namespace weft::cli {
 
@@ -20,8 +22,14 @@ static void warn_if_not_finite(const std::string& path, const CheckpointReport& 
                finite_in_words(report).c_str());
 }
 
+Start start_of(const ResumeOptions& options) {
+  const auto& allowed = options.allow_change;
+  const bool always = std::ranges::find(allowed, "start") != allowed.end();
+  return always ? Start::allowed : Start::never_saved;
+}
+
 std::string complete_checkpoint(const std::string& directory, const std::set<std::string>& suspects,
-                                bool may_start) {
+                                Start start) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(directory, ignored)) fail(directory, " is not a directory");
   if (list_checkpoints(directory).empty()) {
@@ -37,7 +45,10 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
   CheckpointReport report_of_it;
   int passed = 0;
   bool was_saved = false;
+  // A run saves again only after its save before: a second one of a run means that the first was
+  // complete once. The name of the directory decides, because its files may have been purged.
   std::set<std::string> generations;
+  if (start == Start::never_saved) generations.insert(noted_generation(directory));
   for (const std::string& path : list_checkpoints(directory)) {
     const auto depth = suspects.contains(path) ? Inspection::data : Inspection::headers;
     const CheckpointReport report = inspect_checkpoint(path, {.depth = depth});
@@ -51,29 +62,26 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
                report.reason.empty() ? finite_in_words(report) : report.reason);
     std::fprintf(stderr, "weft: passed over %s\n", escaped(sentence).c_str());
     if (passed++ == 0) newest = sentence;
-    // A run saves again only after its save before: a second one of a run means that the first was
-    // complete once.
     was_saved |= report.verdict != Verdict::incomplete ||
-                 (report.ranks > 0 && !generations.insert(report.generation).second);
+                 !generations.insert(path.substr(path.rfind('-') + 1)).second;
   }
-  if (may_start && !was_saved) return {};
+  if (start == Start::allowed || (start == Start::never_saved && !was_saved)) return {};
   if (!not_finite.empty()) {
     warn_if_not_finite(not_finite, report_of_it);
     return not_finite;
   }
-  // A new run in the same directory would be mistaken for a continuation of them.
   fail_call("resume", "none of the ", passed, " checkpoints in ", directory,
-            " is complete; passed over ", newest);
+            " is complete; passed over ", newest,
+            start == Start::refused ? "" : "; --allow-change start begins at step 1");
 }
 
 std::string chosen_checkpoint(const std::string& directory, const Communicator& world,
-                              const std::set<std::string>& suspects, bool may_start) {
+                              const std::set<std::string>& suspects, Start start) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(directory, ignored)) {
     fail("--resume ", directory, " is not a directory");
   }
-  return world.broadcast(
-      world.rank() == 0 ? complete_checkpoint(directory, suspects, may_start) : "", 0);
+  return told_by_first(world, [&] { return complete_checkpoint(directory, suspects, start); });
 }
 
 }  // namespace weft::cli

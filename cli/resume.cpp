@@ -24,6 +24,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
+#include "weft/extend/told_by_first.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
@@ -58,7 +59,8 @@ void add_resume_flags(CLI::App& command, ResumeOptions& o) {
       .add_option(
           "--allow-change", o.allow_change,
           "With --resume, settings that may differ from those of the checkpoint's run: data, "
-          "seed, batch, seq, lr, weight-decay, clip, dtype, beta1, beta2, eps")
+          "seed, batch, seq, lr, weight-decay, clip, dtype, beta1, beta2, eps; \"start\": begin at "
+          "step 1 where all checkpoints have lost files or are damaged")
       ->type_name("WHAT,...")
       ->delimiter(',')
       ->check(CLI::IsMember(changes_that_can_be_allowed()));
@@ -170,9 +172,13 @@ RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llam
   state_.add("step", step_);
   add_description("config");
   add_description("run");
-  if (options.save.empty()) return;
+}
+
+/// Until now there was nothing to save: a signal that came while another job's lease was waited for
+/// has ended the program.
+void RunSaver::listen() const {
   // One process hears for all its ranks; a launcher tells all processes.
-  if (world.rank() != 0 && launched_ranks() == 1) return;
+  if (world_.rank() != 0 && launched_ranks() == 1) return;
   for (const int signal : kStopSignals) {
     if (signal == SIGTERM && is_ended_by_mpirun()) continue;
     if (handler_of(signal) != SIG_IGN) std::signal(signal, note_signal);
@@ -219,7 +225,7 @@ void RunSaver::take_up() {
   std::string path;
   std::set<std::string> suspects;
   for (;;) {
-    path = chosen_checkpoint(options_.resume, world_, suspects, true);
+    path = chosen_checkpoint(options_.resume, world_, suspects, start_of(options_));
     if (path.empty()) break;
     if (!checkpoint_contents(path).numbers.contains("step/value")) return take_weights(path);
     std::exception_ptr error;
@@ -266,17 +272,6 @@ void RunSaver::check_resumed(const std::string& path) {
   used_.resume(saved_, !reads_others);
 }
 
-/// Another job may have saved there while this one waited for its lease.
-void RunSaver::check_again() const {
-  std::string mistake;
-  try {
-    if (world_.rank() == 0) check_not_of_another_run(options_);
-  } catch (const std::invalid_argument& error) {
-    mistake = error.what();
-  }
-  fail_on_all_ranks(world_, mistake);
-}
-
 int64_t RunSaver::resume(RunDescription run) {
   *run_ = std::move(run);
   const bool continues = !options_.resume.empty();
@@ -287,7 +282,12 @@ int64_t RunSaver::resume(RunDescription run) {
                                      .continues = continues,
                                      .refuse_non_finite = !options_.save_non_finite,
                                      .lease_seconds = options_.lease_seconds});
-    check_again();
+    // Another job may have saved there while this one waited for its lease.
+    told_by_first(world_, [&] {
+      check_not_of_another_run(options_);
+      return "";
+    });
+    listen();
   }
   if (continues) take_up();
   if (saver_) saver_->set_resumed_step(step_);
@@ -308,23 +308,12 @@ void RunSaver::finish_save() {
   if (under_way_.empty()) return;
   saver_->wait();
   world_.barrier();
+  saver_->note_saved();
   if (world_.rank() == 0) {
     std::printf("saved %s\n", printable(under_way_).c_str());
     std::fflush(stdout);
   }
   under_way_.clear();
-}
-
-/// All ranks throw where the first one may not save: then none of them writes.
-void RunSaver::check_may_save() {
-  std::string error;
-  try {
-    saver_->check_may_save();
-  } catch (const std::exception& thrown) {
-    error = thrown.what();
-  }
-  error = world_.broadcast(error, 0);
-  if (!error.empty()) throw_runtime_error(error);
 }
 
 bool RunSaver::after_step(int64_t step, bool is_last) {
@@ -337,7 +326,11 @@ bool RunSaver::after_step(int64_t step, bool is_last) {
   const bool due = options_.save_every > 0 && step % options_.save_every == 0;
   if (!stopping && !is_last && !due) return false;
   finish_save();
-  check_may_save();
+  // All ranks throw where the first one may not save: then none of them writes.
+  told_by_first(world_, [&] {
+    saver_->check_may_save();
+    return "";
+  });
   used_.compare();
   under_way_ = saver_->save_async(step, state_);
   if (stopping || is_last) finish_save();

@@ -40,6 +40,18 @@ void add_resume_flags(CLI::App& command, ResumeOptions& options);
 /// Checks what the flags say together, and that --save takes no other run's directory.
 void complete(ResumeOptions& options);
 
+/// Whether a run begins at step 1 where there are checkpoints and none is complete.
+enum class Start : uint8_t {
+  refused,
+  /// When no save was ever complete: each run left at most one checkpoint, which lacks files, and
+  /// noted none.
+  never_saved,
+  allowed
+};
+
+/// As --allow-change says.
+Start start_of(const ResumeOptions& options);
+
 /// "finite elements: all", "finite elements: all but 3, the first in tensor "x"" or "finite
 /// elements: unknown".
 std::string finite_in_words(const CheckpointReport& report);
@@ -47,13 +59,14 @@ std::string finite_in_words(const CheckpointReport& report);
 /// The newest complete checkpoint of a directory (of the finite ones, where there are any), or the
 /// directory itself, when it is one; "" when there is none at all. Says on stderr what it passed
 /// over, and why; of those in `suspects` every block is read first. std::runtime_error when there
-/// are some and none is complete, or the system fails. With `may_start` it returns "" too where no
-/// save was ever complete: each run left at most one checkpoint, which lacks files.
+/// are some and none is complete, or the system fails; `start` says when it returns "" instead.
 std::string complete_checkpoint(const std::string& directory,
-                                const std::set<std::string>& suspects = {}, bool may_start = false);
+                                const std::set<std::string>& suspects = {},
+                                Start start = Start::refused);
 /// The same, found by rank 0 and told to the others. Collective.
 std::string chosen_checkpoint(const std::string& directory, const Communicator& world,
-                              const std::set<std::string>& suspects = {}, bool may_start = false);
+                              const std::set<std::string>& suspects = {},
+                              Start start = Start::refused);
 
 /// Saves a run and takes it up again: model, optimizer, random state and steps done, from which the
 /// order of the data follows. One a rank; calls are collective.
@@ -80,10 +93,9 @@ class RunSaver {
   void check_resumed(const std::string& path);
   void take_up();
   void take_weights(const std::string& path);
-  void check_again() const;
+  void listen() const;
   bool is_stopping();
   bool is_saved();
-  void check_may_save();
   void finish_save();
 
   const ResumeOptions& options_;

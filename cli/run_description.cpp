@@ -80,6 +80,13 @@ static std::string saved_words(const RunItem& item, const SavedNumbers& saved) {
       item.value);
 }
 
+RunItem of_first(RunItem item, const Communicator& world) {
+  if (!item.is_of_first || launched_ranks() == 1) return item;
+  const std::string own = std::to_string(std::get<Digest>(item.value));
+  item.value = Digest{std::stoull(world.broadcast(own, 0))};
+  return item;
+}
+
 void RunDescription::check_ranks(const Communicator& world) const {
   if (launched_ranks() == 1) return;
   std::string own;
@@ -158,8 +165,8 @@ void RunDescription::check_resumed(const std::string& path, const SavedNumbers& 
 static constexpr const char* kRounding = "results differ by rounding";
 
 std::vector<std::string> changes_that_can_be_allowed() {
-  return {"data", "seed",  "batch", "seq",   "lr", "weight-decay",
-          "clip", "dtype", "beta1", "beta2", "eps"};
+  return {"start",        "data", "seed",  "batch", "seq",   "lr",
+          "weight-decay", "clip", "dtype", "beta1", "beta2", "eps"};
 }
 
 AdamWOptions adamw_options(const TrainOptions& options) {
@@ -231,7 +238,7 @@ std::vector<RunItem> digests_of_files(const TrainOptions& options, const TokenSt
   const auto& paths = data.paths();
   std::vector<RunItem> items = {{"data", Digest{digest_of(paths)}, Resumed::allowed, "data"},
                                 {"data names", Digest{digest_of_names(paths, options.data)},
-                                 Resumed::noted, "the contents are the same"}};
+                                 Resumed::noted, "the contents are the same", true}};
   if (options.init.empty()) return items;
   items.push_back({"init", Digest{digest_of(files_of_weights(options.init))}});
   return items;

@@ -38,6 +38,8 @@ struct RunItem {
   Resumed resumed = Resumed::not_saved;
   /// Resumed::allowed: what --allow-change calls it. Resumed::noted: what follows from a change.
   std::string note = {};
+  /// The first rank's digest is that of the run: hosts may differ.
+  bool is_of_first = false;
 };
 
 /// All that decides the numbers of a run, in order: compared across ranks before the first step,
@@ -62,6 +64,9 @@ class RunDescription {
  private:
   std::vector<RunItem> items_;
 };
+
+/// The item, with the first rank's digest where that is the run's. Collective.
+RunItem of_first(RunItem item, const Communicator& world);
 
 /// Values of --allow-change.
 std::vector<std::string> changes_that_can_be_allowed();

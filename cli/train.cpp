@@ -71,10 +71,7 @@ class Training {
     adamw.offload = llama_.offloads("state");
     optimizer_.emplace(model_.named_parameters(), adamw);
     if (options.cuda_graph) graph_.emplace(device_);
-    if (is_first()) {
-      progress_.emplace(options.metrics, options.steps, !options.checkpoints.resume.empty());
-      check_writable("--trace", options.trace);
-    }
+    if (is_first()) check_writable("--trace", options.trace);
     const Box rows = empty_batch().box();
     used_.emplace(world, data, RowRange{rows.offset[0], rows.shape[0]});
     saver_.emplace(options.checkpoints, world, model_, *optimizer_, *used_);
@@ -83,9 +80,13 @@ class Training {
   /// `digests` are those of the run's files, which all ranks compare first.
   void run(const std::vector<RunItem>& digests) {
     if (is_first()) describe();
-    for (const RunItem& digest : digests) run_.add(digest);
+    for (const RunItem& digest : digests) run_.add(of_first(digest, mesh_.communicator()));
     run_.check_ranks(mesh_.communicator());
     int64_t done = saver_->resume(run_);
+    // With --save only the holder of the directory's lease replaces the metrics.
+    if (is_first()) {
+      progress_.emplace(options_.metrics, options_.steps, !options_.checkpoints.resume.empty());
+    }
     if (launched_ranks() > 1) check_replicas(model_);
     if (done >= options_.steps && is_first()) {
       std::printf("%lld steps are done already; more need --steps above that\n",
@@ -349,7 +350,8 @@ static LlamaConfig config_of(const TrainOptions& options) {
   const bool goes_on =
       options.parallel.model.empty() && std::filesystem::is_directory(resume, ignored);
   if (goes_on && is_hugging_face(resume)) return llama_config(resume);
-  const std::string checkpoint = goes_on ? complete_checkpoint(resume, {}, true) : "";
+  const std::string checkpoint =
+      goes_on ? complete_checkpoint(resume, {}, start_of(options.checkpoints)) : "";
   if (!checkpoint.empty()) return config_of_weights(checkpoint);
   return llama_config(options.parallel.model.empty() ? "tiny" : options.parallel.model);
 }

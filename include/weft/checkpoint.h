@@ -50,10 +50,11 @@ class WEFT_API CheckpointSaver {
  public:
   /// Collective over all ranks that hold the state: they agree on the run's generation, and the
   /// first rank takes the directory's lease: at once from a saver that ended, of this process or of
-  /// this Slurm job, else when the lease of another job was not renewed for its lifetime; `warn` is
-  /// called with a sentence that names the job it waits for. std::invalid_argument when that job is
-  /// alive, or when the directory cannot be made or written because of its path; std::runtime_error
-  /// when the system fails or is full, or the directory cannot hold a lease.
+  /// an earlier start of this Slurm job, else when the lease of another job was not renewed for its
+  /// lifetime; `warn` is called with a sentence that names the job it waits for.
+  /// std::invalid_argument when that job is alive, or when the directory cannot be made or written
+  /// because of its path; std::runtime_error when the system fails or is full, or the directory
+  /// cannot hold a lease.
   CheckpointSaver(const Communicator& world, const std::string& directory,
                   const CheckpointOptions& options = {});
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -83,6 +84,9 @@ class WEFT_API CheckpointSaver {
   /// a checkpoint that is newer than this saver's last. Ranks that share the outcome before a save
   /// leave no incomplete one.
   void check_may_save() const;
+
+  /// On the first rank: notes that all ranks have saved one of this generation: `noted_generation`.
+  void note_saved() const;
 
   /// Sets CheckpointOptions::resumed_step where it follows from what is chosen after this saver
   /// was made. Call it before the first save.
@@ -149,10 +153,10 @@ WEFT_API CheckpointReport inspect_checkpoint(const std::string& path,
 /// The checkpoints of a directory that a CheckpointSaver wrote to, newest first: by the step that
 /// their files state, then by when they were written.
 WEFT_API std::vector<std::string> list_checkpoints(const std::string& directory);
-/// The newest complete one by names, sizes and headers, or "". One whose elements are all finite,
-/// or were not counted, goes before newer ones that have others. `passed_over` is called for each
-/// newer one. std::invalid_argument when the directory is not there; std::runtime_error when the
-/// system cannot read it or a header.
+/// The newest complete one by names, sizes and headers, or "". The order: the newest whose elements
+/// are all finite or were not counted (format 1), else the newest. `passed_over` is called for each
+/// newer one, complete or not. std::invalid_argument when the directory is not there;
+/// std::runtime_error when the system cannot read it or a header.
 WEFT_API std::string newest_complete_checkpoint(
     const std::string& directory,
     const std::function<void(const std::string& path, const CheckpointReport&)>& passed_over = {});
@@ -160,6 +164,10 @@ WEFT_API std::string newest_complete_checkpoint(
 /// while another job completes one. What it throws there is thrown on all. Collective.
 WEFT_API std::string newest_complete_checkpoint(const Communicator& world,
                                                 const std::string& directory);
+
+/// The generation that the last CheckpointSaver::note_saved in a directory was of, or "": an
+/// incomplete checkpoint of it has lost files, one of another generation may never have been whole.
+WEFT_API std::string noted_generation(const std::string& directory);
 
 /// Contents of a checkpoint of any format that `load` reads.
 struct CheckpointContents {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -25,6 +26,8 @@ using LaunchClock = LaunchRank::Clock;
 
 /// For the others to end by themselves when one has failed, then from SIGTERM to SIGKILL.
 static constexpr std::chrono::milliseconds kOwnEnd{2000}, kLastSignal{1000};
+/// For a stopped rank to be continued when the others have exited.
+static constexpr std::chrono::seconds kStoppedEnd{5};
 /// Between two looks at a terminal that others read, and at what exited ranks left running.
 static constexpr std::chrono::milliseconds kLook{100};
 static constexpr int kTimedOut = 124, kNotStarted = 127, kIncompleteOutput = 1;
@@ -65,6 +68,7 @@ class LaunchedJob {
   void fail_first(int code, int rank, std::string cause);
   void take_signals();
   void stop_until_continued();
+  void end_stopped();
   void end_ranks();
   void begin(Ending ending, std::chrono::milliseconds next);
   void send_all(int signal) const;
@@ -88,6 +92,8 @@ class LaunchedJob {
   Ending ending_ = Ending::none;
   LaunchClock::time_point next_ending_{};
   bool timed_out_ = false;
+  /// Since when all ranks that have not exited are stopped.
+  std::optional<LaunchClock::time_point> stopped_since_;
   /// The last signal passed on that ends a program, or 0.
   int told_to_end_ = 0;
   /// The launcher no longer waits for the reader of the output.
@@ -178,6 +184,7 @@ LaunchReport LaunchedJob::run() {
     wait_for_news();
     take_signals();
     look_at_ranks();
+    end_stopped();
     end_ranks();
   }
   write_rest();
@@ -201,8 +208,8 @@ void LaunchedJob::fail_first(int code, int rank, std::string cause) {
 /// When there is something to do though nothing comes; poll's timeout.
 int LaunchedJob::milliseconds_to_wait() const {
   LaunchClock::time_point until = LaunchClock::time_point::max();
-  const auto looks = [](const LaunchRank& rank) { return rank.has_exited() && !rank.is_gone(); };
-  if (input_.is_in_background() || std::any_of(ranks_.begin(), ranks_.end(), looks)) {
+  const auto has_exited = [](const LaunchRank& rank) { return rank.has_exited(); };
+  if (input_.is_in_background() || std::any_of(ranks_.begin(), ranks_.end(), has_exited)) {
     until = LaunchClock::now() + kLook;
   }
   if (ending_ != Ending::none && ending_ != Ending::killed) until = std::min(until, next_ending_);
@@ -286,6 +293,24 @@ void LaunchedJob::stop_until_continued() {
 void LaunchedJob::begin(Ending ending, std::chrono::milliseconds next) {
   ending_ = ending;
   next_ending_ = LaunchClock::now() + next;
+}
+
+/// The ranks that have exited do not wait for the others, so no deadline of theirs ends these.
+void LaunchedJob::end_stopped() {
+  const auto has_exited = [](const LaunchRank& rank) { return rank.has_exited(); };
+  const auto rests = [](const LaunchRank& rank) { return rank.has_exited() || rank.is_stopped(); };
+  const auto left = std::find_if_not(ranks_.begin(), ranks_.end(), has_exited);
+  if (ending_ != Ending::none || left == ranks_.end() ||
+      std::none_of(ranks_.begin(), ranks_.end(), has_exited) ||
+      !std::all_of(ranks_.begin(), ranks_.end(), rests)) {
+    return stopped_since_.reset();
+  }
+  if (!stopped_since_) stopped_since_ = LaunchClock::now();
+  if (LaunchClock::now() - *stopped_since_ < kStoppedEnd) return;
+  fail_first(128 + SIGSTOP, left->rank(),
+             concat("rank ", left->rank(), " was stopped by a signal and not continued within ",
+                    kStoppedEnd.count(), " s after the others exited"));
+  begin(Ending::by_itself, std::chrono::milliseconds(0));
 }
 
 void LaunchedJob::end_ranks() {

@@ -66,6 +66,13 @@ bool LaunchRank::look(RankExit& how) {
   return true;
 }
 
+bool LaunchRank::is_stopped() const {
+  siginfo_t news{};
+  const auto id = static_cast<id_t>(pid_);
+  return !exited_ && ::waitid(P_PID, id, &news, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+         news.si_pid != 0;
+}
+
 void LaunchRank::clear_away(bool gives_up) {
   if (!exited_ || is_gone()) return;
   out_.read();

@@ -58,6 +58,8 @@ class LaunchRank {
   RankOutput& out() { return out_; }
   RankOutput& err() { return err_; }
   bool has_exited() const { return exited_; }
+  /// The process was stopped by a signal and has not been continued.
+  bool is_stopped() const;
   /// The process has exited, its output is read, and no process of its group is left.
   bool is_gone() const { return pid_ < 0; }
 

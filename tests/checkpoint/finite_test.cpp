@@ -161,6 +161,22 @@ TEST(Finite, IsNotKnownOfFormat1) {
   EXPECT_EQ(inspect_checkpoint(list_checkpoints(folder + "format-1")[0]).non_finite, -1);
   EXPECT_EQ(newest_complete_checkpoint(folder + "format-1"),
             list_checkpoints(folder + "format-1")[0]);
+  // It goes before a newer one that is known not to be finite.
+  const Scratch scratch;
+  const std::string directory = scratch.path("saved");
+  std::filesystem::copy(folder + "format-1", directory, std::filesystem::copy_options::recursive);
+  const std::string old = list_checkpoints(directory)[0];
+  run_ranks(1, [&](Communicator world) {
+    StateDict state{{{"w", zeros({3})}}, {}};
+    fill_(state.tensors.at("w"), kNan);
+    const std::string newer = CheckpointSaver(world, directory).save(1000, state);
+    std::vector<std::string> passed;
+    const auto note = [&](const std::string& path, const CheckpointReport&) {
+      passed.push_back(path);
+    };
+    EXPECT_EQ(newest_complete_checkpoint(directory, note), old);
+    EXPECT_EQ(passed, std::vector<std::string>{newer});
+  });
 }
 
 }  // namespace

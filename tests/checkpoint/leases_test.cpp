@@ -75,18 +75,35 @@ class Process {
   pid_t child_;
 };
 
+std::unique_ptr<Lease> lease_of(const std::string& directory, milliseconds lifetime,
+                                const std::function<void(const std::string&)>& tell) {
+  auto lease = std::make_unique<Lease>(directory, lifetime);
+  while (!lease->take(tell)) {
+  }
+  return lease;
+}
+
+constexpr auto kSilent = [](const std::string&) {};
+
 class Leases : public testing::Test {
  protected:
   void SetUp() override {
     if (!kForks) GTEST_SKIP() << "needs fork";
-    for (const char* name : {"SLURM_JOB_ID", "WEFT_JOB", "SLURM_CLUSTER_NAME"}) ::unsetenv(name);
+    forget_job();
     directory_ = scratch_.path("saved");
     fs::create_directory(directory_);
   }
-  void TearDown() override { ::unsetenv("SLURM_JOB_ID"); }
+  void TearDown() override { forget_job(); }
 
-  Lease taken(milliseconds lifetime) {
-    return Lease(directory_, lifetime, [this](const std::string& text) { told_.push_back(text); });
+  static void forget_job() {
+    for (const char* name :
+         {"SLURM_JOB_ID", "SLURM_RESTART_COUNT", "WEFT_JOB", "SLURM_CLUSTER_NAME"}) {
+      ::unsetenv(name);
+    }
+  }
+
+  std::unique_ptr<Lease> taken(milliseconds lifetime) {
+    return lease_of(directory_, lifetime, [this](const std::string& t) { told_.push_back(t); });
   }
   std::vector<std::string> names() const {
     std::vector<std::string> names;
@@ -108,10 +125,10 @@ class Leases : public testing::Test {
   /// A child that takes the lease, reports, and checks it when told to: 0 when it still holds it.
   std::function<int(const Process&)> holder(milliseconds lifetime) const {
     return [this, lifetime](const Process& process) {
-      const Lease lease(directory_, lifetime, [](const std::string&) {});
+      const auto lease = lease_of(directory_, lifetime, kSilent);
       process.report();
       process.wait();
-      const std::string error = error_of<std::runtime_error>([&] { lease.check(); });
+      const std::string error = error_of<std::runtime_error>([&] { lease->check(); });
       return error == "nothing"                                       ? 0
              : error.find("was taken over by process ") != error.npos ? 1
                                                                       : 2;
@@ -125,14 +142,14 @@ class Leases : public testing::Test {
 
 TEST_F(Leases, IsReleasedAndTakenAgain) {
   for (int i = 1; i <= 3; ++i) {
-    const Lease lease = taken(kLong);
-    lease.check();
+    const auto lease = taken(kLong);
+    lease->check();
     EXPECT_EQ(names(), std::vector<std::string>{concat(".lease-0000000", i)});
   }
   EXPECT_TRUE(told_.empty());
   // A lease that states "free" is free, whichever machine wrote it.
   write(7, R"({"state":"free","host":"elsewhere","pid":1,"lifetime_ms":1000000})");
-  EXPECT_LT(time_of([&] { taken(kLong).check(); }), kAtOnce);
+  EXPECT_LT(time_of([&] { taken(kLong)->check(); }), kAtOnce);
 }
 
 TEST_F(Leases, IsRefusedWhileTheHolderLives) {
@@ -149,7 +166,7 @@ TEST_F(Leases, IsRefusedWhileTheHolderLives) {
   EXPECT_NE(told_[0].find("; waiting at most 4 s for a sign of life"), std::string::npos);
   other.go_on();
   EXPECT_EQ(other.end(), 0);
-  taken(kLong).check();
+  taken(kLong)->check();
 }
 
 TEST_F(Leases, OfADeadProcessIsTakenAtOnce) {
@@ -157,29 +174,100 @@ TEST_F(Leases, OfADeadProcessIsTakenAtOnce) {
   other.await();
   other.kill(SIGKILL);
   EXPECT_EQ(other.end(), -SIGKILL);
-  EXPECT_LT(time_of([&] { taken(kLong).check(); }), kAtOnce);
+  EXPECT_LT(time_of([&] { taken(kLong)->check(); }), kAtOnce);
   EXPECT_TRUE(told_.empty());
 }
 
-TEST_F(Leases, OfTheSameSlurmJobIsTakenAtOnce) {
+TEST_F(Leases, OfAnEarlierStartOfTheSlurmJobIsTakenAtOnce) {
   ::setenv("SLURM_JOB_ID", "4711", 1);
   const Process other(holder(kLong));
   other.await();
-  const Lease lease = taken(kLong);
-  lease.check();
+  ::setenv("SLURM_RESTART_COUNT", "1", 1);
+  const auto lease = taken(kLong);
+  lease->check();
   other.go_on();
   EXPECT_EQ(other.end(), 1);
-  lease.check();
+  lease->check();
+}
+
+TEST_F(Leases, OfAStepOfTheSameSlurmJobIsRefusedWhileItLives) {
+  ::setenv("SLURM_JOB_ID", "4711", 1);
+  for (const char* restarts : {"", "2"}) {
+    restarts[0] ? ::setenv("SLURM_RESTART_COUNT", restarts, 1) : 0;
+    const Process other(holder(kAlive));
+    other.await();
+    // An earlier start has no right to it either.
+    if (restarts[0]) ::setenv("SLURM_RESTART_COUNT", "1", 1);
+    const std::string error = error_of([&] { taken(kLong); });
+    EXPECT_NE(error.find(", job \"4711\", which renews its lease"), std::string::npos) << error;
+    other.go_on();
+    EXPECT_EQ(other.end(), 0);
+  }
+}
+
+TEST_F(Leases, IsLeftAsItIsByAChildOfFork) {
+  auto lease = taken(kLong);
+  // Until the thread that renews waits.
+  std::this_thread::sleep_for(milliseconds(200));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    lease.reset();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status);
+  lease->check();
+}
+
+TEST_F(Leases, KeepsTheNoteOfTheLastSave) {
+  EXPECT_EQ(noted_generation(directory_), "");
+  for (const char* generation : {"0123456789abcdef", "fedcba9876543210"}) {
+    taken(kLong)->note_saved(generation);
+    EXPECT_EQ(noted_generation(directory_), generation);
+    taken(kLong)->check();
+    EXPECT_EQ(noted_generation(directory_), generation);
+  }
+}
+
+/// The others would give up, were they not told of each look.
+TEST_F(Leases, IsWaitedForLongerThanTheDeadlineOfRanks) {
+  write(1, R"({"state":"held","host":"elsewhere","pid":1,"lifetime_ms":3000})");
+  const auto warn = [this](const std::string& text) { told_.push_back(text); };
+  const int64_t took = time_of([&] {
+    run_ranks(2, [&](Communicator world) { CheckpointSaver(world, directory_, {.warn = warn}); },
+              {.deadline = milliseconds(1500)});
+  });
+  EXPECT_GE(took, 3000);
+  EXPECT_EQ(told_.size(), 1u);
+}
+
+/// What comes while it is waited for is older than the run.
+TEST_F(Leases, TheDirectoryIsLookedAtUnderTheLease) {
+  write(1, R"({"state":"held","host":"elsewhere","pid":1,"lifetime_ms":600})");
+  StateDict state{{{"w", zeros({4})}}, {}};
+  run_ranks(1, [&](Communicator world) {
+    const std::string path = CheckpointSaver(world, scratch_.path("elsewhere")).save(5, state);
+    const std::string to = directory_ + "/" + fs::path(path).filename().string();
+    const auto warn = [&](const std::string&) { fs::rename(path, to); };
+    CheckpointSaver saver(world, directory_, {.keep = 1, .continues = true, .warn = warn});
+    EXPECT_TRUE(fs::exists(to));
+    saver.set_resumed_step(5);
+    saver.save(5, state);
+    saver.save(6, state);
+    saver.save(7, state);
+    // It counts as one of this run's.
+    EXPECT_FALSE(fs::exists(to));
+  });
 }
 
 TEST_F(Leases, OfAStoppedProcessIsLostWhichItNoticesBeforeItSaves) {
   const Process other(holder(kShort));
   other.await();
   other.kill(SIGSTOP);
-  std::optional<Lease> lease;
-  const int64_t took = time_of([&] {
-    lease.emplace(directory_, kShort, [this](const std::string& text) { told_.push_back(text); });
-  });
+  std::unique_ptr<Lease> lease;
+  const int64_t took = time_of([&] { lease = taken(kShort); });
   EXPECT_GE(took, kShort.count());
   EXPECT_EQ(told_.size(), 1u);
   other.kill(SIGCONT);
@@ -200,10 +288,10 @@ TEST_F(Leases, IsTakenByOneOfManyAtOnce) {
   for (int i = 0; i < 6; ++i) {
     takers.push_back(std::make_unique<Process>([this](const Process& process) {
       try {
-        const Lease lease(directory_, kAlive, [](const std::string&) {});
+        const auto lease = lease_of(directory_, kAlive, kSilent);
         process.report();
         process.wait();
-        lease.check();
+        lease->check();
         return 0;
       } catch (const std::invalid_argument&) {
         process.report();
@@ -235,7 +323,7 @@ TEST_F(Leases, WaitsByItsOwnClock) {
     fs::create_directory(directory_);
     const std::string path = write(5, text);
     fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::hours(48));
-    const int64_t took = time_of([&] { taken(kShort).check(); });
+    const int64_t took = time_of([&] { taken(kShort)->check(); });
     EXPECT_GE(took, least) << text;
     EXPECT_LT(took, kAtOnce) << text;
     EXPECT_EQ(names(), std::vector<std::string>{".lease-00000006"});
@@ -243,10 +331,10 @@ TEST_F(Leases, WaitsByItsOwnClock) {
 }
 
 TEST_F(Leases, SaysThatItWasRemoved) {
-  const Lease lease = taken(kShort);
+  const auto lease = taken(kShort);
   fs::remove(directory_ + "/.lease-00000001");
   std::this_thread::sleep_for(kShort);
-  EXPECT_EQ(error_of<std::runtime_error>([&] { lease.check(); }),
+  EXPECT_EQ(error_of<std::runtime_error>([&] { lease->check(); }),
             concat("save: the lease ", directory_,
                    "/.lease-00000001 was removed; this run stops, "
                    "because another may save to the directory"));

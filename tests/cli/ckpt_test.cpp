@@ -226,8 +226,12 @@ TEST_F(Ckpt, StartsAndRestartsByOneCommand) {
   expect(0, once, "after step 3");
   fs::remove_all(saved);
   expect(0, other, "the run starts at step 1");
-  // A kill in the first save leaves a directory that lacks one rank's file, or all files.
+  // What a kill in the first save leaves: a rank's file is missing, or none is there yet, and it
+  // was not noted.
   fs::remove(fs::path(newest(saved)) / "rank-00001-of-00002.safetensors");
+  for (const auto& entry : fs::directory_iterator(saved)) {
+    if (entry.is_regular_file()) fs::remove(entry.path());
+  }
   fs::create_directory(saved + "/step-00000002-0123456789abcdef");
   std::ofstream(saved + "/step-00000002-0123456789abcdef/.rank-00000-of-00002.safetensors.tmp");
   const std::string remains = newest(saved);
@@ -250,6 +254,87 @@ TEST_F(Ckpt, StartsAndRestartsByOneCommand) {
     std::ofstream(path + "/rank-00000-of-00002.safetensors") << "short";
   }
   expect(1, once, "none of the 3 checkpoints in ");
+}
+
+/// A checkpoint that was complete once and lost files is not taken for an interrupted save.
+TEST_F(Ckpt, DoesNotBeginAgainWhereFilesWereLost) {
+  const std::string saved = scratch_.path("saved");
+  const std::string once = train("--mesh dp=2 --steps 3 --save " + saved + " --resume " + saved);
+  for (const int lost : {1, 2}) {
+    expect(0, once, "the run starts at step 1");
+    const fs::path path = only_checkpoint(saved);
+    for (int rank = 2 - lost; rank < 2; ++rank) {
+      fs::remove(path / concat("rank-0000", rank, "-of-00002.safetensors"));
+    }
+    // Whoever asks for it twice is told twice.
+    for (int i = 0; i < 2; ++i) expect(1, once, "; --allow-change start begins at step 1");
+    expect(1, "run -n 2 -- " WEFT_PROGRAM " " + once, "none of the 1 checkpoints in ");
+    expect(0, once + " --allow-change start", "the run starts at step 1");
+    expect(0, once, "after step 3");
+    fs::remove_all(saved);
+  }
+  // Two of one run whose files were purged: the first was complete before the second was begun.
+  for (const char* step : {"step-00000002", "step-00000004"}) {
+    fs::create_directories(saved + "/" + step + "-0123456789abcdef");
+  }
+  expect(1, once, "none of the 2 checkpoints in ");
+}
+
+/// A lease that another host may hold for a minute is waited for.
+TEST_F(Ckpt, WaitsForALeaseWithoutHarm) {
+  const std::string saved = scratch_.path("saved"), metrics = scratch_.path("metrics");
+  const auto hold = [&](int lifetime) {
+    fs::remove_all(saved);
+    scratch_.write("saved/.lease-00000001", concat(R"({"state":"held","host":"elsewhere","pid":1,)",
+                                                   R"("lifetime_ms":)", lifetime, "}"));
+  };
+  const auto begin = [&](const std::string& before, const std::string& flags) {
+    const std::string log = scratch_.path("log");
+    fs::remove(log);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const std::string command =
+          concat("exec ", WEFT_PROGRAM, " ", before, flags, " --save ", saved, " >", log, " 2>&1");
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      ::_exit(127);
+    }
+    for (int i = 0; i < 600; ++i) {
+      std::ostringstream text;
+      text << std::ifstream(log).rdbuf();
+      if (text.str().find("waiting at most") != std::string::npos) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return child;
+  };
+  const auto end = [](pid_t child) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  };
+  // A signal ends the wait, and the metrics of the job that saves there stay.
+  scratch_.write("metrics", "of another job\n");
+  const std::string run = train("--steps 1 --deadline 2 --metrics " + metrics);
+  const std::string job = "run -n 2 -- " WEFT_PROGRAM " ";
+  for (const std::string& before : {std::string(), job}) {
+    hold(3'600'000);
+    const pid_t child = begin(before, run);
+    ::kill(child, SIGTERM);
+    EXPECT_EQ(end(child), 128 + SIGTERM);
+    std::string text;
+    std::getline(std::ifstream(metrics) >> std::ws, text);
+    EXPECT_EQ(text, "of another job");
+  }
+  // The other ranks wait as long.
+  hold(5'000);
+  EXPECT_EQ(end(begin(job, run)), 0);
+  // What another run saves meanwhile is not mixed with.
+  const std::string other = scratch_.path("other");
+  expect(0, train("--steps 1 --save " + other), "saved ");
+  hold(5'000);
+  const pid_t child = begin("", train("--steps 1"));
+  const fs::path path = only_checkpoint(other);
+  fs::rename(path, fs::path(saved) / path.filename());
+  EXPECT_EQ(end(child), 2);
 }
 
 TEST_F(Ckpt, SavesNothingThatIsNotFiniteUnlessTold) {

@@ -225,6 +225,20 @@ TEST_F(Launch, KillsThoseThatIgnoreIt) {
   EXPECT_EQ(out(), "");
 }
 
+/// A rank that is stopped when the others are done is waited for by nobody but the launcher.
+TEST_F(Launch, EndsAStoppedRankAfterTheOthers) {
+  const LaunchReport report = sh(3, "test $WEFT_RANK = 1 && kill -STOP $$; sleep 0.2");
+  EXPECT_EQ(report.code, 128 + SIGSTOP);
+  EXPECT_EQ(report.rank, 1);
+  EXPECT_EQ(report.cause,
+            "rank 1 was stopped by a signal and not continued within 5 s after the others exited");
+  EXPECT_LT(took_, 9);
+  // One that is continued ends as it likes.
+  const LaunchReport good =
+      sh(2, "test $WEFT_RANK = 1 && { (sleep 1; kill -CONT $$) & kill -STOP $$; }; exit 0");
+  EXPECT_EQ(good.code, 0) << good.cause;
+}
+
 TEST_F(Launch, EndsAllAfterTheTimeout) {
   LaunchReport report =
       sh(3,

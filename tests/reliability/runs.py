@@ -203,8 +203,11 @@ class Job:
                 pass
 
     def lines(self):
-        # Reading /dev/full never ends.
-        return self.metrics.read_bytes().count(b"\n") if self.metrics.is_file() else 0
+        try:
+            # Reading /dev/full never ends.
+            return self.metrics.read_bytes().count(b"\n") if self.metrics.is_file() else 0
+        except FileNotFoundError:  # removed meanwhile
+            return 0
 
     def read_some(self):
         """Reads the pipe that stdout is; closes it after so many lines."""
