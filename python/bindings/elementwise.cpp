@@ -42,8 +42,8 @@ constexpr OfTwo kOfTwo[] = {
 Tensor where_operands(const Tensor& condition, const Operand& a, const Operand& b) {
   const auto lifted = [&](const Operand& x, const Operand& other) {
     if (!x.is_number()) return x.tensor;
-    if (!other.is_number()) return beside(other.tensor, x.number);
-    return beside(cast(condition, DType::f32), x.number);
+    if (!other.is_number()) return number_like(other.tensor, x.number);
+    return number_like(cast(condition, DType::f32), x.number);
   };
   return where(condition, lifted(a, b), lifted(b, a));
 }

@@ -11,12 +11,6 @@
 
 namespace weft::python {
 
-Tensor beside(const Tensor& tensor, const Number& number) {
-  TensorOptions options{.dtype = promote(tensor.dtype(), number), .device = tensor.device()};
-  if (tensor.is_sharded()) options.sharding = Sharding(tensor.sharding().mesh(), {});
-  return full({}, number.value, options);
-}
-
 [[noreturn]] static void fail_numbers(const char* what) {
   fail(what, ": both operands are numbers; one must be a tensor");
 }
@@ -25,8 +19,8 @@ Tensor of_operands(const char* what, TensorFunction function, const Operand& a, 
   if (!a.is_number() && !b.is_number()) [[likely]]
     return function(a.tensor, b.tensor);
   if (a.is_number() && b.is_number()) fail_numbers(what);
-  if (a.is_number()) return function(beside(b.tensor, a.number), b.tensor);
-  return function(a.tensor, beside(a.tensor, b.number));
+  if (a.is_number()) return function(number_like(b.tensor, a.number), b.tensor);
+  return function(a.tensor, number_like(a.tensor, b.number));
 }
 
 void bind_functions(py::module_& m, std::span<const OfOne> functions) {

@@ -11,10 +11,6 @@ namespace weft::python {
 
 using TensorFunction = Tensor (*)(const Tensor&, const Tensor&);
 
-/// The number as a tensor without dims, for an op with `tensor`: of the dtype that both promote to,
-/// over its mesh. ValueError for a number that its integers do not hold.
-Tensor beside(const Tensor& tensor, const Number& number);
-
 /// `function` of both as tensors. TypeError when both are numbers.
 Tensor of_operands(const char* what, TensorFunction function, const Operand& a, const Operand& b);
 
