@@ -1,5 +1,5 @@
-# Builds every C++ example of EXAMPLES, a separate project each, against the weft in PREFIX, in WORK,
-# with the compiler CXX and the generator GENERATOR, then runs each and compares its output. One
+# Builds every C++ example of EXAMPLES, each a separate project, against the weft in PREFIX with the
+# compiler CXX and the generator GENERATOR, in WORK. Then runs each and compares its output. One
 # project adds all of them, so that there is one configuration and one build.
 
 function(run directory)
