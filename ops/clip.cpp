@@ -8,11 +8,7 @@
 namespace weft {
 
 Tensor next_to(const Tensor& a, const Operand& b) {
-  if (!b.is_number()) return b.tensor;
-  check_tensor("next_to", a);
-  TensorOptions options{.dtype = promote(a.dtype(), b.number), .device = a.device()};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
-  return full({}, b.number.value, options);
+  return b.is_number() ? number_like(a, b.number) : b.tensor;
 }
 
 /// Drops a bound that keeps all values of an integer dtype.

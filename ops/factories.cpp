@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/factories.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -79,16 +80,65 @@ Tensor arange(int64_t n, const TensorOptions& options) {
   return tensor;
 }
 
-Tensor from_values(std::span<const double> values, const Shape& shape,
-                   const TensorOptions& options) {
+Tensor number_like(const Tensor& a, const Number& number) {
+  TensorOptions options{.dtype = promote(a.dtype(), number), .device = a.device()};
+  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
+  return full({}, number.value, options);
+}
+
+template <class T>
+static Tensor of_values(std::span<const T> values, DType dtype, const Shape& shape,
+                        const TensorOptions& options) {
   if (static_cast<int64_t>(values.size()) != shape.product()) {
     fail("from_values: ", values.size(), " values for ", shape, ", which has ", shape.product());
   }
   Tensor tensor = empty(shape, options);
   if (!has_elements(tensor)) return tensor;
-  Block whole = dense_block(const_cast<double*>(values.data()), DType::f64, shape);
+  Block whole = dense_block(const_cast<T*>(values.data()), dtype, shape);
   copy(tensor.block(), whole.part(tensor.box()));
   return tensor;
+}
+
+Tensor from_values(std::span<const double> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, f64, shape, o);
+}
+Tensor from_values(std::span<const float> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, f32, shape, o);
+}
+Tensor from_values(std::span<const int64_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, i64, shape, o);
+}
+Tensor from_values(std::span<const int32_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, i32, shape, o);
+}
+Tensor from_values(std::span<const uint8_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, u8, shape, o);
+}
+Tensor from_values(std::span<const bool> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, boolean, shape, o);
+}
+
+Numbers::Numbers(std::initializer_list<Numbers> list) {
+  shape.push_back(static_cast<int64_t>(list.size()));
+  if (list.size() == 0) return;
+  const Numbers& first = *list.begin();
+  for (int64_t size : first.shape) shape.push_back(size);
+  kind = first.kind;
+  for (const Numbers& each : list) {
+    if (!(each.shape == first.shape)) {
+      fail("Tensor::of: a list has the shape ", each.shape, ", expected ", first.shape,
+           " as the first one of its level");
+    }
+    values.insert(values.end(), each.values.begin(), each.values.end());
+    kind = std::max(kind, each.kind);
+  }
+}
+
+Tensor Tensor::of(const Numbers& numbers) {
+  const DType dtype = numbers.kind == Number::Kind::floating  ? f32
+                      : numbers.kind == Number::Kind::integer ? i64
+                                                              : boolean;
+  return from_values(numbers.values, numbers.shape, {.dtype = dtype});
 }
 
 static void check_no_partial(const char* what, const Tensor& a) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dim_names.h"
+#include "ops/engine/tensor_body.h"
 #include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -160,5 +161,23 @@ Tensor unsqueeze(const Tensor& a, int dim) {
 }
 
 Tensor Tensor::reshape(const Shape& shape) const { return weft::reshape(*this, shape); }
+
+Tensor Tensor::operator[](std::initializer_list<int64_t> indices) const {
+  check_tensor("operator[]", *this);
+  if (static_cast<int64_t>(indices.size()) > ndim()) {
+    fail("operator[]: ", indices.size(), " indices for a tensor ", shape(), ", expected at most ",
+         ndim());
+  }
+  Tensor part = *this;
+  for (int64_t index : indices) {
+    const int64_t size = part.size(0), from = index < 0 ? index + size : index;
+    if (from < 0 || from >= size) {
+      fail("operator[]: the index is ", index, ", expected ", -size, " to ", size - 1, " for dim ",
+           ndim() - part.ndim(), " of ", shape());
+    }
+    part = squeeze(slice(part, 0, from, from + 1), 0);
+  }
+  return part;
+}
 
 }  // namespace weft

@@ -18,6 +18,7 @@ namespace weft {
 
 class Layout;
 struct TensorBody;
+struct Numbers;
 class Tensor;
 using Tensors = std::vector<Tensor>;
 
@@ -31,6 +32,9 @@ class WEFT_API Tensor {
   /// An empty handle.
   Tensor() = default;
   explicit Tensor(Ref<TensorBody> body) : body_(std::move(body)) {}
+  /// A tensor of the numbers in nested braces: `Tensor::of({{1, 2, 3}, {4, 5, 6}})` is [2, 3]. Its
+  /// dtype is f32 if one number is floating, otherwise i64, or bool if all are bool.
+  static Tensor of(const Numbers& numbers);
   explicit operator bool() const { return static_cast<bool>(body_); }
 
   /// Shape of the whole tensor.
@@ -71,6 +75,10 @@ class WEFT_API Tensor {
   Tensor to_local(const Placements& gradient) const;
   Tensor to_local() const;
 
+  /// The element, row or block at these indices of the first dims, which the result lacks; a
+  /// negative index counts from the end. std::invalid_argument when an index is out of range.
+  Tensor operator[](std::initializer_list<int64_t> indices) const;
+  Tensor operator[](int64_t index) const { return (*this)[{index}]; }
   /// The transpose of a matrix; a view.
   Tensor t() const;
   Tensor transpose(int dim0, int dim1) const;

@@ -67,7 +67,9 @@ static std::vector<RuleArray> parse_side(ParsedRule& rule, std::string_view side
 }
 
 ParsedRule parse_rule(const std::string& op, std::string_view text) {
-  if (const char* mistake = rule_mistake(text)) {
+  try {
+    check_rule(text);
+  } catch (const char* mistake) {
     fail(op, ": the rule \"", text, "\" is none: ", mistake);
   }
   ParsedRule rule;

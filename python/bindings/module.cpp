@@ -42,6 +42,7 @@ void bind_all(py::module_& m) {
   bind_checkpoints(m);
   bind_hugging_face(m);
   bind_memory(m);
+  bind_testing(m);
   bind_trace(m);
   bind_graph(m);
   word_errors(m);

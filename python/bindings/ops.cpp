@@ -93,7 +93,8 @@ void bind_ops(py::module_& m) {
            py::arg("backward") = py::none(), py::kw_only(),
            py::arg("linear") = std::vector<std::vector<int>>{}, py::arg("dtype") = py::none(),
            py::arg("saves_outputs") = false, py::arg("dtypes") = std::vector<DType>{},
-           py::arg("differentiable") = py::none(), kOwnOpDoc)
+           py::arg("differentiable") = py::none(),
+           py::arg("samples") = std::vector<std::vector<Shape>>{}, kOwnOpDoc)
       .def_property_readonly("name", [](const Op& op) { return op.spec().name; })
       .def_property_readonly(
           "rule", [](const Op& op) { return rule_of(op.spec()); },

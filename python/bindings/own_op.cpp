@@ -124,7 +124,7 @@ static void check_has_result(const std::string& name, const std::string& rule) {
 Op own_op(const std::string& name, const std::string& rule, const py::function& forward,
           const py::object& backward, const std::vector<std::vector<int>>& linear,
           std::optional<DType> dtype, bool saves_outputs, const std::vector<DType>& dtypes,
-          std::optional<bool> differentiable) {
+          std::optional<bool> differentiable, const std::vector<std::vector<Shape>>& samples) {
   check_has_result(name, rule);
   const int results = results_of(rule);
   OpSpec spec;
@@ -140,6 +140,7 @@ Op own_op(const std::string& name, const std::string& rule, const py::function& 
   // Forward gets copies: arrays that say what their dtype is.
   spec.takes = {{.dtypes = dtypes, .strides = true}};
   spec.differentiable = differentiable.value_or(!dtype || is_floating(*dtype));
+  for (const std::vector<Shape>& shapes : samples) spec.samples.push_back({.shapes = shapes});
   if (!backward.is_none()) {
     spec.backward = [name, results, saves_outputs,
                      kept = Callable(py::function(backward))](const Grad& grad) {

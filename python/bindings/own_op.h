@@ -22,11 +22,12 @@ inline constexpr const char* kOwnOpDoc =
     "linear. `dtype`: of the results; that of operand 0 unless given. `dtypes`: those that "
     "operands "
     "may have; any unless given. Without backward a gradient that reaches the op raises a "
-    "ValueError; with differentiable=False it stops there, as it does at results of integers";
+    "ValueError; with differentiable=False it stops there, as it does at results of integers. "
+    "`samples`: operand shapes of the calls that weft.testing runs";
 
 Op own_op(const std::string& name, const std::string& rule, const py::function& forward,
           const py::object& backward, const std::vector<std::vector<int>>& linear,
           std::optional<DType> dtype, bool saves_outputs, const std::vector<DType>& dtypes,
-          std::optional<bool> differentiable);
+          std::optional<bool> differentiable, const std::vector<std::vector<Shape>>& samples);
 
 }  // namespace weft::python

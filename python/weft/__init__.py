@@ -24,6 +24,6 @@ from weft._context import connect, enable_grad, no_grad, no_sync, run_world, tra
 from weft._names import *
 from weft._program import estimate
 from weft._visualize import visualize
-from weft import linalg, nn, ops, optim, training
+from weft import linalg, nn, ops, optim, testing, training
 
 __version__ = _weft.__version__

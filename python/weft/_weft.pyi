@@ -1528,9 +1528,9 @@ class Op:
         """
         The result, or a tuple where there are several. ValueError when operands do not fit the rule
         """
-    def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = [], dtype: DType | str | None = None, saves_outputs: builtins.bool = False, dtypes: collections.abc.Sequence[DType | str] = [], differentiable: builtins.bool | None = None) -> None:
+    def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = [], dtype: DType | str | None = None, saves_outputs: builtins.bool = False, dtypes: collections.abc.Sequence[DType | str] = [], differentiable: builtins.bool | None = None, samples: collections.abc.Sequence[collections.abc.Sequence[tuple[int, ...]]] = []) -> None:
         """
-        An op of one's own. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets NumPy arrays of its own (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. `dtypes`: those that operands may have; any unless given. Without backward a gradient that reaches the op raises a ValueError; with differentiable=False it stops there, as it does at results of integers
+        An op of one's own. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets NumPy arrays of its own (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. `dtypes`: those that operands may have; any unless given. Without backward a gradient that reaches the op raises a ValueError; with differentiable=False it stops there, as it does at results of integers. `samples`: operand shapes of the calls that weft.testing runs
         """
     def __repr__(self) -> str:
         ...
@@ -2040,6 +2040,8 @@ def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | 
     """
     All elements `fill_value`
     """
+def _gradcheck(op: Op, seed: typing.SupportsInt | typing.SupportsIndex) -> tuple[builtins.bool, str]:
+    ...
 def _placements(placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], orders: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
     ...
 def _randint(shape: tuple[int, ...], low: typing.SupportsInt | typing.SupportsIndex, high: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
@@ -2052,6 +2054,8 @@ def _sort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex, descending
     
     Rule: d0 [n] -> d0 [n] , d0 [n]    (by its attributes; this one of [5, 7])
     """
+def _sweep(op: Op, axes: collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex]], most: typing.SupportsInt | typing.SupportsIndex, percent: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex) -> tuple[builtins.bool, str]:
+    ...
 def _take(x: Tensor, indices: Tensor, axis: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
     """
     Slices `indices` [n] of `axis`; negative ones count from the end. ValueError names one that is outside

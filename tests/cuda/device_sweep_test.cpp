@@ -2,7 +2,7 @@
 #include <iostream>
 
 #include "tests/cuda/device.h"
-#include "tests/support/sweep.h"
+#include "weft/extend/testing.h"
 
 namespace weft {
 

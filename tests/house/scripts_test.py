@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests the usage texts of the scripts and the example in README.md: scripts_test.py ROOT."""
+import re
 import subprocess
 import sys
 import unittest
@@ -49,6 +50,19 @@ class Scripts(unittest.TestCase):
     def test_readme_shows_the_example_that_the_install_test_runs(self):
         _, _, example = (ROOT / "tests/house/consumer/main.cpp").read_text().split("\n", 2)
         self.assertIn(f"```cpp\n{example}```\n", (ROOT / "README.md").read_text())
+
+    def test_weft_h_includes_every_header_for_users(self):
+        headers = {f"weft/{path.name}" for path in (ROOT / "include/weft").glob("*.h")}
+        text = (ROOT / "include/weft/weft.h").read_text()
+        self.assertEqual(set(re.findall('#include "(.*)"', text)), headers - {"weft/weft.h"})
+
+    def test_every_example_is_listed_and_short(self):
+        page = (ROOT / "examples/README.md").read_text()
+        for path in (ROOT / "examples").iterdir():
+            if path.is_dir() or path.suffix in (".py", ".cpp"):
+                self.assertIn(f"`{path.name}`", page)
+            if path.is_dir():
+                self.assertLess(len((path / "main.cpp").read_text().splitlines()), 150)
 
     def test_packages_are_named_in_one_place(self):
         for script in ("test", "quickstart", "bench"):

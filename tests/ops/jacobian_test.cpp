@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/support/jacobian.h"
+#include "weft/extend/testing.h"
 
 #include <gtest/gtest.h>
 
-#include <iostream>
-
-#include "tests/support/sweep_values.h"
+#include "weft/error.h"
 #include "weft/ops/elementwise.h"
 
 namespace weft {
-
-/// Third derivatives times step^2, plus the rounding of f64 divided by the step.
-static constexpr double kJacobianBound = 1e-6;
 
 static std::vector<std::string> differentiable_ops() {
   std::vector<std::string> names;
@@ -26,41 +21,58 @@ class Jacobian : public testing::TestWithParam<std::string> {};
 TEST_P(Jacobian, EqualsCentralDifferences) {
   for (const Op& op : all_ops()) {
     if (op.spec().name != GetParam()) continue;
-    int operands = 0;
-    std::string skipped;
-    for (const OpSample& sample : samples_of(op)) {
-      JacobianReport report = check_jacobian(op, sample, 5);
-      operands += report.operands;
-      if (!report.skipped.empty()) skipped = report.skipped;
-      EXPECT_LE(report.worst, kJacobianBound) << GetParam();
-    }
-    EXPECT_GT(operands, 0) << GetParam() << ": nothing compared; " << skipped;
+    const GradcheckReport report = gradcheck(op);
+    EXPECT_TRUE(report.ok()) << report;
+    EXPECT_EQ(report.bound, 1e-6);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, Jacobian, testing::ValuesIn(differentiable_ops()),
                          [](const auto& test) { return test.param; });
 
+/// x^3 with the gradient `factor` x^2, in the dtype T only.
+template <class T>
+static Op cube(double factor, DType dtype) {
+  return Op({.name = "cube",
+             .rule = "... -> ...",
+             .takes = {{.dtypes = {dtype}}},
+             .forward =
+                 [](const Call& c) {
+                   for (int64_t i = 0; i < c.in(0).numel(); ++i) {
+                     T x = c.in(0).as<T>()[i];
+                     c.out().as<T>()[i] = x * x * x;
+                   }
+                 },
+             .backward =
+                 [factor](const Grad& g) {
+                   g.give(0, mul(mul(g.grad(), factor), mul(g.in(0), g.in(0))));
+                 },
+             .samples = {{{{7}}}}});
+}
+
 TEST(Jacobian, SeesAWrongGradient) {
-  auto cube = [](double factor) {
-    return Op({.name = "cube",
-               .rule = "... -> ...",
-               .takes = {{.dtypes = {f64}}},
-               .forward =
-                   [](const Call& c) {
-                     for (int64_t i = 0; i < c.in(0).numel(); ++i) {
-                       double x = c.in(0).as<double>()[i];
-                       c.out().as<double>()[i] = x * x * x;
-                     }
-                   },
-               .backward =
-                   [factor](const Grad& g) {
-                     g.give(0, mul(mul(g.grad(), factor), mul(g.in(0), g.in(0))));
-                   },
-               .samples = {{{{7}}}}});
-  };
-  EXPECT_LE(check_jacobian(cube(3), cube(3).spec().samples[0], 5).worst, kJacobianBound);
-  EXPECT_GT(check_jacobian(cube(2.9), cube(2.9).spec().samples[0], 5).worst, 0.01);
+  EXPECT_TRUE(gradcheck(cube<double>(3, f64)).ok());
+  EXPECT_GT(gradcheck(cube<double>(2.9, f64)).worst, 0.01);
+}
+
+/// A custom op takes f32 unless it says otherwise: the differences have a larger step then.
+TEST(Jacobian, ChecksAnOpOfF32Only) {
+  const GradcheckReport right = gradcheck(cube<float>(3, f32));
+  EXPECT_TRUE(right.ok()) << right;
+  EXPECT_LE(right.worst, 2e-3);
+  EXPECT_EQ(concat(right).substr(0, 9), "1 operand");
+  EXPECT_FALSE(gradcheck(cube<float>(2.9, f32)).ok());
+}
+
+TEST(Jacobian, NamesWhyNothingIsCompared) {
+  Op op({.name = "flag",
+         .rule = "... -> ...",
+         .forward = [](const Call&) {},
+         .differentiable = false,
+         .samples = {{{{7}}}}});
+  const GradcheckReport report = gradcheck(op);
+  EXPECT_FALSE(report.ok());
+  EXPECT_EQ(concat(report), "nothing compared: no result requires a gradient");
 }
 
 }  // namespace weft

@@ -4,12 +4,12 @@
 #include <iterator>
 #include <optional>
 
+#include "ops/testing/sweep_cases.h"
+#include "ops/testing/sweep_values.h"
 #include "tests/support/ranks.h"
-#include "tests/support/sweep.h"
-#include "tests/support/sweep_cases.h"
-#include "tests/support/sweep_values.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
+#include "weft/extend/testing.h"
 
 namespace weft {
 

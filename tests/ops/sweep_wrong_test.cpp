@@ -5,7 +5,7 @@
 #include <cmath>
 #include <functional>
 
-#include "tests/support/sweep.h"
+#include "weft/extend/testing.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/shapes.h"
 

@@ -24,6 +24,7 @@ RENAMED = {
     "expand": "broadcast_to",
     "permute": "permute_dims",
     "from_values": "from_numpy",
+    "number_like": "_full",
     "arange": "_arange",
     "randint": "_randint",
     "full": "_full",

@@ -23,15 +23,15 @@ namespace weft {
 //
 // `...` stands for any number of leading dims of an operand, which broadcast from the right.
 
-/// Returns null when `text` is a rule, otherwise what is wrong with it.
-constexpr const char* rule_mistake(std::string_view text);
+/// Throws what is wrong with `text` as a rule, a `const char*`.
+constexpr void check_rule(std::string_view text);
 
 /// A rule that is known and checked at compile time.
 class RuleLiteral {
  public:
   constexpr RuleLiteral() = default;
   consteval RuleLiteral(const char* text) : text_(text) {  // NOLINT(google-explicit-constructor)
-    if (rule_mistake(text)) throw rule_mistake(text);      // not a constant: the compiler shows it
+    check_rule(text);
   }
   constexpr std::string_view text() const { return text_; }
 

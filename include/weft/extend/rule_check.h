@@ -53,29 +53,32 @@ constexpr std::string_view bare(std::string_view dim) {
   return dim.substr(0, dim.find(':'));
 }
 
-constexpr const char* dim_mistake(std::string_view dim, bool result) {
-  if (dim == "...") return nullptr;
+// In a rule that is checked at compile time, the compiler shows the line of the throw: each mistake
+// is thrown where it is found.
+
+constexpr void check_dim(std::string_view dim, bool result) {
+  if (dim == "...") return;
   if (dim.front() == '(') {
-    if (dim.back() != ')') return "a ( is not closed";
+    if (dim.back() != ')') throw "a ( is not closed";
     std::string_view inner = trimmed(dim.substr(1, dim.size() - 2));
-    if (inner.empty()) return "() merges no factors";
+    if (inner.empty()) throw "() merges no factors";
     while (!inner.empty()) {
-      if (!is_name(cut(inner, ' '))) return "( ) holds names only";
+      if (!is_name(cut(inner, ' '))) throw "( ) holds names only";
       inner = trimmed(inner);
     }
-    return nullptr;
+    return;
   }
-  if (dim.front() == '[' && dim.back() != ']') return "a [ is not closed";
+  if (dim.front() == '[' && dim.back() != ']') throw "a [ is not closed";
   std::string_view marked = dim.front() == '[' ? trimmed(dim.substr(1, dim.size() - 2)) : dim;
-  if (marked.empty()) return "[] names no factor";
-  if (marked.front() == '+' && !result) return "+ creates a factor: only a result can have it";
-  if (marked.front() == '~' && result) return "~ fetches slices: only an operand can have it";
+  if (marked.empty()) throw "[] names no factor";
+  if (marked.front() == '+' && !result) throw "+ creates a factor: only a result can have it";
+  if (marked.front() == '~' && result) throw "~ fetches slices: only an operand can have it";
   if (size_t at = marked.find(':'); at != std::string_view::npos) {
     std::string_view op = marked.substr(at + 1);
-    if (result) return "a result reduces nothing: put :max or :min at the operand's factor";
-    if (op != "max" && op != "min") return "only :max and :min follow a factor";
+    if (result) throw "a result reduces nothing: put :max or :min at the operand's factor";
+    if (op != "max" && op != "min") throw "only :max and :min follow a factor";
   }
-  return is_name(bare(dim)) ? nullptr : "a factor's name is lower case letters, digits and _";
+  if (!is_name(bare(dim))) throw "a factor's name is lower case letters, digits and _";
 }
 
 /// True when the dim has the factor `name`, or when both are `...`.
@@ -100,22 +103,24 @@ constexpr bool operand_has(std::string_view operands, std::string_view name) {
   return false;
 }
 
-constexpr const char* result_dim_mistake(std::string_view dim, std::string_view operands) {
-  if (dim == "...") return operand_has(operands, dim) ? nullptr : "no operand has ...";
+constexpr void check_result_dim(std::string_view dim, std::string_view operands) {
+  if (dim == "...") {
+    if (!operand_has(operands, dim)) throw "no operand has ...";
+    return;
+  }
   if (dim.front() == '(') {
     std::string_view inner = trimmed(dim.substr(1, dim.size() - 2));
     while (!inner.empty()) {
-      if (!operand_has(operands, cut(inner, ' '))) return "a result names an unknown factor";
+      if (!operand_has(operands, cut(inner, ' '))) throw "a result names an unknown factor";
       inner = trimmed(inner);
     }
-    return nullptr;
+    return;
   }
   bool created =
       dim.front() == '+' || (dim.front() == '[' && trimmed(dim.substr(1)).front() == '+');
-  if (created == operand_has(operands, bare(dim))) {
-    return created ? "a created factor stands in an operand" : "a result names an unknown factor";
-  }
-  return nullptr;
+  const bool known = operand_has(operands, bare(dim));
+  if (created && known) throw "a created factor stands in an operand";
+  if (!created && !known) throw "a result names an unknown factor";
 }
 
 /// True when the array names a factor twice, in two dims or in one.
@@ -139,34 +144,32 @@ constexpr bool names_twice(std::string_view array) {
   return false;
 }
 
-constexpr const char* side_mistake(std::string_view side, std::string_view operands, bool result) {
+constexpr void check_side(std::string_view side, std::string_view operands, bool result) {
   bool more = !side.empty();
   while (more) {
     more = side.find(',') != std::string_view::npos;
     std::string_view array = cut(side, ','), whole = array;
     if (array == ".") continue;
-    if (array.empty()) return "an array has no dims (write . for one without)";
+    if (array.empty()) throw "an array has no dims (write . for one without)";
     for (bool first = true; !array.empty(); first = false) {
       std::string_view dim = next_dim(array);
-      if (dim == "..." && !first && !result) return "... stands first";
-      if (const char* mistake = dim_mistake(dim, result)) return mistake;
-      if (!result) continue;
-      if (const char* mistake = result_dim_mistake(dim, operands)) return mistake;
+      if (dim == "..." && !first && !result) throw "... stands first";
+      check_dim(dim, result);
+      if (result) check_result_dim(dim, operands);
     }
-    if (names_twice(whole)) return "an array names a factor twice";
+    if (names_twice(whole)) throw "an array names a factor twice";
   }
-  return nullptr;
 }
 
 }  // namespace rule_grammar
 
-constexpr const char* rule_mistake(std::string_view text) {
+constexpr void check_rule(std::string_view text) {
   size_t arrow = text.find("->");
-  if (arrow == std::string_view::npos) return "a rule has operands, -> and results";
+  if (arrow == std::string_view::npos) throw "a rule has operands, -> and results";
   std::string_view operands = rule_grammar::trimmed(text.substr(0, arrow));
   std::string_view results = rule_grammar::trimmed(text.substr(arrow + 2));
-  if (const char* mistake = rule_grammar::side_mistake(operands, operands, false)) return mistake;
-  return rule_grammar::side_mistake(results, operands, true);
+  rule_grammar::check_side(operands, operands, false);
+  rule_grammar::check_side(results, operands, true);
 }
 
 }  // namespace weft

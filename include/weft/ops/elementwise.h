@@ -4,7 +4,9 @@
 #include <optional>
 
 #include "weft/export.h"
+#include "weft/number.h"
 #include "weft/operand.h"
+#include "weft/ops/factories.h"
 #include "weft/tensor.h"
 
 namespace weft {
@@ -48,13 +50,21 @@ WEFT_API Tensor erf(const Tensor& a);
 /// a where it is positive, 0 elsewhere; its gradient at 0 is 0.
 WEFT_API Tensor relu(const Tensor& a);
 
-/// Comparisons return bool tensors.
+/// Comparisons return bool tensors. There is no operator==.
 WEFT_API Tensor equal(const Tensor& a, const Tensor& b);
 WEFT_API Tensor not_equal(const Tensor& a, const Tensor& b);
 WEFT_API Tensor less(const Tensor& a, const Tensor& b);
 WEFT_API Tensor less_equal(const Tensor& a, const Tensor& b);
 WEFT_API Tensor greater(const Tensor& a, const Tensor& b);
 WEFT_API Tensor greater_equal(const Tensor& a, const Tensor& b);
+inline Tensor equal(const Tensor& a, Number b) { return equal(a, number_like(a, b)); }
+inline Tensor not_equal(const Tensor& a, Number b) { return not_equal(a, number_like(a, b)); }
+inline Tensor less(const Tensor& a, Number b) { return less(a, number_like(a, b)); }
+inline Tensor less_equal(const Tensor& a, Number b) { return less_equal(a, number_like(a, b)); }
+inline Tensor greater(const Tensor& a, Number b) { return greater(a, number_like(a, b)); }
+inline Tensor greater_equal(const Tensor& a, Number b) {
+  return greater_equal(a, number_like(a, b));
+}
 /// a where `condition` (bool) holds, b elsewhere.
 WEFT_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
@@ -85,5 +95,17 @@ inline Tensor operator*(Number a, const Tensor& b) { return mul(b, a); }
 inline Tensor operator/(const Tensor& a, Number b) { return div(a, b); }
 inline Tensor operator/(Number a, const Tensor& b) { return div(a, b); }
 inline Tensor operator-(const Tensor& a) { return neg(a); }
+inline Tensor operator<(const Tensor& a, const Tensor& b) { return less(a, b); }
+inline Tensor operator<(const Tensor& a, Number b) { return less(a, b); }
+inline Tensor operator<(Number a, const Tensor& b) { return greater(b, a); }
+inline Tensor operator<=(const Tensor& a, const Tensor& b) { return less_equal(a, b); }
+inline Tensor operator<=(const Tensor& a, Number b) { return less_equal(a, b); }
+inline Tensor operator<=(Number a, const Tensor& b) { return greater_equal(b, a); }
+inline Tensor operator>(const Tensor& a, const Tensor& b) { return greater(a, b); }
+inline Tensor operator>(const Tensor& a, Number b) { return greater(a, b); }
+inline Tensor operator>(Number a, const Tensor& b) { return less(b, a); }
+inline Tensor operator>=(const Tensor& a, const Tensor& b) { return greater_equal(a, b); }
+inline Tensor operator>=(const Tensor& a, Number b) { return greater_equal(a, b); }
+inline Tensor operator>=(Number a, const Tensor& b) { return less_equal(b, a); }
 
 }  // namespace weft

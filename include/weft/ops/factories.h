@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <initializer_list>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "weft/export.h"
+#include "weft/number.h"
 #include "weft/tensor.h"
 
 namespace weft {
@@ -36,10 +39,37 @@ WEFT_API Tensor linspace(double start, double stop, int64_t n, bool endpoint = t
                          const TensorOptions& options = {});
 /// [n, m] zeros, with ones where column - row is `diagonal`.
 WEFT_API Tensor eye(int64_t n, int64_t m, int64_t diagonal = 0, const TensorOptions& options = {});
+/// A 0-d tensor of `number` on a's device and mesh, in the dtype that `a` and the number promote
+/// to.
+WEFT_API Tensor number_like(const Tensor& a, const Number& number);
+
 /// Makes a tensor from `values` in row-major order. Each rank passes the values of the whole tensor
 /// or, for a Partial, its own addends.
 WEFT_API Tensor from_values(std::span<const double> values, const Shape& shape,
                             const TensorOptions& options = {});
+WEFT_API Tensor from_values(std::span<const float> values, const Shape& shape,
+                            const TensorOptions& options = {});
+WEFT_API Tensor from_values(std::span<const int64_t> values, const Shape& shape,
+                            const TensorOptions& options = {.dtype = DType::i64});
+WEFT_API Tensor from_values(std::span<const int32_t> values, const Shape& shape,
+                            const TensorOptions& options = {.dtype = DType::i32});
+WEFT_API Tensor from_values(std::span<const uint8_t> values, const Shape& shape,
+                            const TensorOptions& options = {.dtype = DType::u8});
+WEFT_API Tensor from_values(std::span<const bool> values, const Shape& shape,
+                            const TensorOptions& options = {.dtype = DType::boolean});
+
+/// The numbers of `Tensor::of`: one, or a list of numbers or of lists of equal shapes.
+struct WEFT_API Numbers {
+  template <class T>
+  requires std::is_arithmetic_v<T> Numbers(T number)  // NOLINT(google-explicit-constructor)
+      : values{static_cast<double>(number)}, kind(Number(number).kind) {}
+  /// std::invalid_argument for lists of different shapes.
+  Numbers(std::initializer_list<Numbers> list);  // NOLINT(google-explicit-constructor)
+
+  Shape shape;
+  std::vector<double> values;
+  Number::Kind kind = Number::Kind::floating;
+};
 
 /// Random values: uniform in [low, high), or normal with this mean and standard deviation. Each
 /// call uses the next stream of the rank's random state.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/support/sweep.h"
+#include "weft/extend/testing.h"
 
 #include <algorithm>
 #include <cstdlib>
-#include <mutex>
+#include <ostream>
 
 #include "mesh/mesh_body.h"
 #include "ops/engine/op_body.h"
-#include "tests/support/sweep_cases.h"
-#include "tests/support/sweep_values.h"
+#include "ops/testing/sweep_cases.h"
+#include "ops/testing/sweep_values.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
@@ -25,10 +25,14 @@ SweepReport& SweepReport::operator+=(const SweepReport& other) {
   free += other.free;
   refused += other.refused;
   wrong += other.wrong;
+  add_mismatches(other);
+  return *this;
+}
+
+void SweepReport::add_mismatches(const SweepReport& other) {
   for (const std::string& mismatch : other.mismatches) {
     if (mismatches.size() < kShownMismatches) mismatches.push_back(mismatch);
   }
-  return *this;
 }
 
 int sweep_percent() {
@@ -324,23 +328,43 @@ static SweepReport swept(const Op& op, size_t number, const OpSample& sample,
   }
 }
 
+SweepReport sweep(const Op& op) {
+  const auto samples = static_cast<int64_t>(std::max<size_t>(1, op.spec().samples.size()));
+  const int percent = sweep_percent();
+  const SweepOptions meshes[] = {{{{"a", 4}}, 20'000, percent, 1},
+                                 {{{"a", 2}, {"b", 2}}, 20'000 / samples, percent, 2},
+                                 {{{"a", 3}}, 200, percent, 3},
+                                 {{{"a", 2}, {"b", 1}, {"c", 2}}, 200, percent, 4}};
+  SweepReport total;
+  for (const SweepOptions& options : meshes) total += sweep(op, options);
+  return total;
+}
+
+std::ostream& operator<<(std::ostream& out, const SweepReport& report) {
+  out << report.ran << " of " << report.all << " combinations, " << report.gradients
+      << " with gradients, " << report.free << " free by rule, " << report.refused << " refused, "
+      << report.wrong << " wrong";
+  for (const std::string& mismatch : report.mismatches) out << '\n' << mismatch;
+  return out;
+}
+
 SweepReport sweep(const Op& op, const SweepOptions& options) {
   int ranks = 1;
   for (const MeshAxis& axis : options.axes) ranks *= axis.size;
   const std::vector<OpSample> samples = samples_of(op);
-  SweepReport report;
-  std::mutex mutex;
+  std::vector<SweepReport> reports(static_cast<size_t>(ranks));
   auto body = [&](Communicator world) {
     DeviceMesh mesh(world, options.axes);
-    for (size_t i = 0; i < samples.size(); ++i) {
-      SweepReport one = swept(op, i, samples[i], mesh, options);
-      std::lock_guard lock(mutex);
-      if (world.rank() != 0) one.all = one.ran = one.gradients = one.free = one.refused = 0;
-      report += one;
-    }
+    SweepReport& mine = reports[static_cast<size_t>(world.rank())];
+    for (size_t i = 0; i < samples.size(); ++i) mine += swept(op, i, samples[i], mesh, options);
   };
   run_ranks(ranks, body, {.deadline = std::chrono::seconds(20), .threads_per_rank = 1});
-  return report;
+  SweepReport total = reports[0];
+  for (size_t rank = 1; rank < reports.size(); ++rank) {
+    total.wrong = std::max(total.wrong, reports[rank].wrong);
+    total.add_mismatches(reports[rank]);
+  }
+  return total;
 }
 
 }  // namespace weft

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/support/sweep_cases.h"
+#include "ops/testing/sweep_cases.h"
 
 #include <algorithm>
 
-#include "tests/support/sweep_values.h"
+#include "ops/testing/sweep_values.h"
 
 namespace weft {
 
