@@ -7,6 +7,7 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/module_sharder.h"
 
 namespace weft {
 
@@ -146,7 +147,7 @@ void Module::to(Device device) {
     const bool has_memory = parameter->is_materialized();
     // materialize() makes parameters on the CPU.
     if (has_memory ? parameter->value().device() == device : device == cpu) continue;
-    if (has_memory && !parameter->has_used()) continue;
+    if (has_memory && !ModuleSharder::has_used(*parameter)) continue;
     fail("to: parameter ", in_quotes(names[0]),
          has_memory ? " is fully sharded" : " has no memory yet",
          ", expected a module before fully_shard and after materialize(); or call materialize(",
@@ -156,7 +157,7 @@ void Module::to(Device device) {
   for (const auto& [names, parameter] : all) {
     if (!parameter->is_materialized() || parameter->value().device() == device) continue;
     const Tensor grad = parameter->grad();
-    parameter->lay_out(parameter->value().to(device));
+    ModuleSharder::lay_out(*parameter, parameter->value().to(device));
     if (grad) parameter->value().set_grad(grad.to(device));
   }
 }

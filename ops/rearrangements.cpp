@@ -247,13 +247,11 @@ Tensor diff(const Tensor& a, int dim, int n, const Tensor& before, const Tensor&
   if (before) parts.insert(parts.begin(), before);
   if (after) parts.push_back(after);
   Tensor x = parts.size() > 1 || n == 0 ? cat(parts, at) : a;
-  const auto difference = x.dtype() == DType::boolean
-                              ? not_equal
-                              : static_cast<Tensor (*)(const Tensor&, const Tensor&)>(sub);
   for (int i = 0; i < n; ++i) {
     const int64_t size = x.size(at);
-    x = difference(slice(x, at, std::min<int64_t>(1, size), size),
-                   slice(x, at, 0, std::max<int64_t>(size - 1, 0)));
+    const Tensor later = slice(x, at, std::min<int64_t>(1, size), size);
+    const Tensor earlier = slice(x, at, 0, std::max<int64_t>(size - 1, 0));
+    x = x.dtype() == DType::boolean ? not_equal(later, earlier) : sub(later, earlier);
   }
   return x;
 }

@@ -6,7 +6,10 @@ import collections.abc
 import builtins
 import numpy
 import typing
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'all', 'all_ops', 'any', 'argmax', 'argmin', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'attention', 'backward', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'bool', 'broadcast_to', 'cat', 'ceil', 'check_replicas', 'clip_grad_norm_', 'clip_scale', 'concat', 'copy_', 'copysign', 'cos', 'cosh', 'cross_entropy', 'cross_entropy_rows', 'device_count', 'distribute', 'divide', 'dropout', 'dtype_named', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flip', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'hypot', 'i32', 'i64', 'implicit_traffic', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isfinite', 'isinf', 'isnan', 'launched_ranks', 'layer_norm', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsumexp', 'manual_seed', 'matmul', 'max', 'maximum', 'mean', 'measured_bytes', 'memory_statistics', 'min', 'minimum', 'multiply', 'negative', 'newest_complete_checkpoint', 'nextafter', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'ones', 'ones_like', 'pad', 'parallelize', 'permute_dims', 'pow', 'predicted_bytes', 'prod', 'promote', 'rand', 'randn', 'recompute', 'release_cached_memory', 'relu', 'remainder', 'reset_peak_memory', 'reshape', 'rms_norm', 'rope', 'round', 'rsqrt', 'run_ranks', 'scale_', 'scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'slice', 'softmax', 'sqrt', 'square', 'squeeze', 'state_dict', 'subtract', 'sum', 'sum_squares', 'swiglu', 'tan', 'tanh', 'transfer_', 'transpose', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'uniform', 'uniform_', 'unsqueeze', 'where', 'zeros', 'zeros_like']
+from weft import UniqueAll
+from weft import UniqueCounts
+from weft import UniqueInverse
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'all', 'all_ops', 'any', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'attention', 'backward', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'bool', 'broadcast_arrays', 'broadcast_to', 'cat', 'ceil', 'check_replicas', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'concat', 'copy_', 'copysign', 'cos', 'cosh', 'count_nonzero', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cumulative_prod', 'cumulative_sum', 'device_count', 'diagonal', 'diff', 'distribute', 'divide', 'dropout', 'dtype_named', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'hypot', 'i32', 'i64', 'implicit_traffic', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isfinite', 'isinf', 'isnan', 'launched_ranks', 'layer_norm', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsumexp', 'manual_seed', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'negative', 'newest_complete_checkpoint', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'rand', 'randn', 'reciprocal', 'recompute', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'round', 'rsqrt', 'run_ranks', 'scale_', 'scatter', 'searchsorted', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'slice', 'softmax', 'sort', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensordot', 'tile', 'trace', 'transfer_', 'transpose', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'var', 'vecdot', 'vector_norm', 'where', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -213,9 +216,9 @@ class DeviceMesh:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, ranks: Communicator, axes: typing.Any) -> None:
+    def __init__(self, ranks: Communicator, axes: typing.Any, *, device_type: Device | str | None = ...) -> None:
         """
-        Collective over the ranks, whose number must be the product of the axes' sizes: DeviceMesh(world, {'dp': 2, 'tp': 4})
+        Collective over the ranks, whose number must be the product of the axes' sizes: DeviceMesh(world, {'dp': 2, 'tp': 4}). ValueError for a device_type that this machine lacks
         """
     def __reduce_ex__(self, arg0: typing.Any) -> typing.Any:
         ...
@@ -247,7 +250,9 @@ class DeviceMesh:
         """
     @property
     def device_type(self) -> str:
-        ...
+        """
+        The kind of the ranks' devices, "cpu" or "cuda": where new tensors over it are made
+        """
     @property
     def mesh_dim_names(self) -> tuple:
         """
@@ -319,9 +324,9 @@ class Tensor:
         Rule: ... v -> ...
         """
     @staticmethod
-    def astype(x: Tensor, dtype: DType | str) -> Tensor:
+    def astype(x: Tensor, dtype: DType | str, *, copy: builtins.bool = True, device: Device | str | None | None = None) -> Tensor:
         """
-        The same values as `dtype`; floating to integer rounds towards zero
+        The values of x as `dtype`; floating to integer rounds towards zero. Returns x itself when it already has that dtype and `copy` is False; ValueError for another device
         
         Rule: ... -> ...
         """
@@ -338,6 +343,13 @@ class Tensor:
         clamp_(self: object, min: weft._weft.Tensor | float | None = None, max: weft._weft.Tensor | float | None = None) -> object
         
         In place: elements below min become min, those above max become max
+        """
+    @staticmethod
+    def clone(x: Tensor) -> Tensor:
+        """
+        The same elements in new memory, in the same layout
+        
+        Rule: ... -> ...
         """
     @staticmethod
     def copy_(to: typing.Any, source: Tensor) -> typing.Any:
@@ -369,6 +381,11 @@ class Tensor:
     def fill_(x: typing.Any, value: Tensor | builtins.float) -> typing.Any:
         """
         Sets all elements in place
+        """
+    @staticmethod
+    def flatten(x: Tensor, start_dim: typing.SupportsInt | typing.SupportsIndex = 0, end_dim: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+        """
+        Dims start_dim to end_dim as one dim
         """
     @staticmethod
     def floor(x: Tensor) -> Tensor:
@@ -452,9 +469,9 @@ class Tensor:
         Rule: ..., ... -> ...
         """
     @staticmethod
-    def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
-        The product over `axis` (all dims unless given); integers in int64
+        The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64 unless it is given
         
         Rule: [d0] d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -536,9 +553,9 @@ class Tensor:
         Rule: ..., ... -> ...
         """
     @staticmethod
-    def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
-        The sum over `axis` (all dims unless given); integers sum up in int64
+        The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64 unless it is given
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -751,10 +768,6 @@ class Tensor:
         """
         In place: elements below min become min, those above max become max
         """
-    def clone(self):
-        """
-        The same elements in new memory, laid out as here.
-        """
     def contiguous(self):
         """
         The tensor itself.
@@ -792,10 +805,6 @@ class Tensor:
     def explain(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
         """
         What `redistribute` would do: steps, bytes, predicted time, peak memory
-        """
-    def flatten(self, start_dim = 0, end_dim = -1):
-        """
-        Dims start_dim to end_dim as one.
         """
     def flip(self, *args, axis: typing.Any = None) -> Tensor:
         """
@@ -1410,6 +1419,8 @@ class Module:
         ...
     def _replace(self, name: str, member: typing.Any) -> None:
         ...
+    def _to_device(self, device: Device | str | None) -> None:
+        ...
     def add_hooks(self, *, before: typing.Any = None, after: typing.Any = None) -> HookHandle:
         """
         before(*inputs) and after(*outputs) run around forward; what they return passes on instead, None leaves it. Gives a handle, whose remove() takes them away
@@ -1428,7 +1439,11 @@ class Module:
         """
     def cpu(self):
         """
-        The module itself.
+        to("cpu").
+        """
+    def cuda(self, device = 0):
+        """
+        to("cuda:<device>").
         """
     def declare(self, name, shape, init = None, dtype = ...):
         """
@@ -1445,7 +1460,8 @@ class Module:
         """
     def load_state_dict(self, state, strict = True):
         """
-        Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict.
+        Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict. Tensors
+            of PyTorch and arrays of NumPy, whole on each rank, are taken too.
         """
     def materialize(self, device: Device | str | None = ...) -> None:
         """
@@ -1493,15 +1509,17 @@ class Module:
         """
     def state_dict(self):
         """
-        Every parameter by its first name, as it is at rest; its tensors alias. No traffic.
+        Every parameter by its first name, as it is at rest: detached tensors that alias. No
+            traffic.
         """
     def to(self, device = None, dtype = None):
         """
-        The module itself, on the CPU. ValueError for another device or dtype.
+        The module itself, with its parameters and gradients moved to `device`. ValueError for a
+            device that this machine lacks, and for another dtype.
         """
     def to_empty(self, *, device = None):
         """
-        materialize(): parameters get memory, and their initial values.
+        materialize(device): parameters get memory, and their initial values.
         """
     def train(self, mode: builtins.bool = True) -> Module:
         """
@@ -2014,29 +2032,11 @@ class Graph:
         ...
 def _abort(world: Communicator, why: str) -> None:
     ...
-def _arange(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, step: typing.SupportsFloat | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _arange(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, step: typing.SupportsFloat | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     ...
-def _argsort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex, descending: builtins.bool) -> Tensor:
-    """
-    The indices (int64) of the elements in order
-    
-    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
-    """
 def _connect(deadline: typing.SupportsFloat | typing.SupportsIndex = 600.0, threads_per_rank: typing.SupportsInt | typing.SupportsIndex = 0, seed: typing.SupportsInt | typing.SupportsIndex = 0) -> Communicator:
     ...
-def _cumulative_prod(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
-    """
-    Products of the elements up to each; integers in int64
-    
-    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
-    """
-def _cumulative_sum(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
-    """
-    Sums of the elements up to each; integers in int64
-    
-    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
-    """
-def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     All elements `fill_value`
     """
@@ -2044,30 +2044,12 @@ def _gradcheck(op: Op, seed: typing.SupportsInt | typing.SupportsIndex) -> tuple
     ...
 def _placements(placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], orders: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
     ...
-def _randint(shape: tuple[int, ...], low: typing.SupportsInt | typing.SupportsIndex, high: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _randint(shape: tuple[int, ...], low: typing.SupportsInt | typing.SupportsIndex, high: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Integers in [low, high)
     """
-def _sort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex, descending: builtins.bool) -> Tensor:
-    """
-    The elements in order, equal ones in the order they have; NaN counts as the greatest
-    
-    Rule: d0 [n] -> d0 [n] , d0 [n]    (by its attributes; this one of [5, 7])
-    """
 def _sweep(op: Op, axes: collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex]], most: typing.SupportsInt | typing.SupportsIndex, percent: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex) -> tuple[builtins.bool, str]:
     ...
-def _take(x: Tensor, indices: Tensor, axis: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
-    """
-    Slices `indices` [n] of `axis`; negative ones count from the end. ValueError names one that is outside
-    
-    Rule: [n] d1 , i -> i d1    (by its attributes; this one of [7, 3], [5])
-    """
-def _take_along_dim(x: Tensor, indices: Tensor, axis: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
-    """
-    Element indices[.., i, ..] of `axis` for each element of `indices`, which has as many dims as x
-    
-    Rule: [n] d1 , i d1 -> i d1    (by its attributes; this one of [7, 3], [5, 3])
-    """
 def _tensor_of_bytes(values: bytes, dtype: DType | str, shape: tuple[int, ...], requires_grad: builtins.bool) -> Tensor:
     ...
 def abs(x: Tensor) -> Tensor:
@@ -2134,6 +2116,12 @@ def argmin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) 
     
     Rule: ... v -> ...
     """
+def argsort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
+    """
+    The indices (int64) along `axis` with which take_along_axis returns the result of `sort`; always stable
+    
+    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    """
 def asin(x: Tensor) -> Tensor:
     """
     The angle in [-pi/2, pi/2] whose sine is x
@@ -2146,9 +2134,9 @@ def asinh(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def astype(x: Tensor, dtype: DType | str) -> Tensor:
+def astype(x: Tensor, dtype: DType | str, *, copy: builtins.bool = True, device: Device | str | None | None = None) -> Tensor:
     """
-    The same values as `dtype`; floating to integer rounds towards zero
+    The values of x as `dtype`; floating to integer rounds towards zero. Returns x itself when it already has that dtype and `copy` is False; ValueError for another device
     
     Rule: ... -> ...
     """
@@ -2216,6 +2204,10 @@ def bitwise_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def broadcast_arrays(*args) -> list[Tensor]:
+    """
+    The tensors as a list, each broadcast to the shape that all of them fit; no copies. ValueError when they fit none
+    """
 def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """
     Dims of size 1, and new leading ones, repeated to `shape`; no copy
@@ -2238,6 +2230,10 @@ def check_replicas(module: Module) -> None:
     """
     Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on all ranks, names the first that differs and two ranks. Call it on all ranks
     """
+def clip(x: Tensor, min: typing.Any = None, max: typing.Any = None) -> Tensor:
+    """
+    x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers that exclude all values of an integer dtype
+    """
 def clip_grad_norm_(parameters: typing.Any, max_norm: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Scales all gradients so that their norm is at most max_norm; gives the norm before
@@ -2245,6 +2241,12 @@ def clip_grad_norm_(parameters: typing.Any, max_norm: typing.SupportsFloat | typ
 def clip_scale(norm: Tensor, max_norm: typing.SupportsFloat | typing.SupportsIndex) -> Tensor:
     """
     min(1, max_norm / (norm + 1e-6)): what Optimizer.step takes, so that clipping is no pass over the gradients
+    """
+def clone(x: Tensor) -> Tensor:
+    """
+    The same elements in new memory, in the same layout
+    
+    Rule: ... -> ...
     """
 def concat(arrays: collections.abc.Sequence[Tensor], axis: typing.Any = 0) -> Tensor:
     """
@@ -2274,6 +2276,16 @@ def cosh(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+def count_nonzero(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    """
+    The number of nonzero elements (NaN included) over `axis`, all dims by default; int64
+    
+    Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def cross(x1: Tensor, x2: Tensor, *, axis: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+    """
+    The cross product of vectors of 3 along `axis`, counted from the end; the other dims broadcast. ValueError when that dim of one is not 3
+    """
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """
     Mean over the rows that count of -log softmax(logits)[target]. logits [..., vocabulary], targets [...] (int32 or int64), each a class or -100 for a row that does not count; ValueError names another
@@ -2286,9 +2298,29 @@ def cross_entropy_rows(logits: Tensor, targets: Tensor) -> Tensor:
     
     Rule: ... v, ... -> ..., ...
     """
+def cumulative_prod(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
+    """
+    Products of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first
+    
+    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    """
+def cumulative_sum(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
+    """
+    Sums of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 0 first
+    
+    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    """
 def device_count(device: Device | str | None = ...) -> int:
     """
     Devices of that kind which this process can use; 0 GPUs where there are none, or no CUDA
+    """
+def diagonal(x: Tensor, offset: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+    """
+    Elements (i, i + offset) of the last two dims: [..., n] of [..., rows, columns]
+    """
+def diff(x: Tensor, *, axis: typing.SupportsInt | typing.SupportsIndex = -1, n: typing.SupportsInt | typing.SupportsIndex = 1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """
+    Differences of neighbours along `axis`, `n` times, with `prepend` before and `append` behind it; for bool, whether they differ. ValueError when n is negative
     """
 def distribute(whole: Tensor, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] = None) -> Tensor:
     """
@@ -2316,7 +2348,7 @@ def embedding(weight: Tensor, ids: Tensor) -> Tensor:
     
     Rule: v d, ... -> ... d
     """
-def empty(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def empty(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     New memory, not initialised
     """
@@ -2342,6 +2374,10 @@ def exp(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+def expand_dims(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+    """
+    Inserts a dim of size 1 at `axis`; a view
+    """
 def explain(tensor: Tensor, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
     """
     What `redistribute` would do: steps, bytes, predicted time, peak memory
@@ -2364,7 +2400,7 @@ def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *,
     """
     Writes the tensors of a checkpoint as a Hugging Face model. Collective over `world`: each rank writes its share to its place in the final files
     """
-def eye(n_rows: typing.SupportsInt | typing.SupportsIndex, n_cols: typing.SupportsInt | typing.SupportsIndex | None = None, *, k: typing.SupportsInt | typing.SupportsIndex = 0, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def eye(n_rows: typing.SupportsInt | typing.SupportsIndex, n_cols: typing.SupportsInt | typing.SupportsIndex | None = None, *, k: typing.SupportsInt | typing.SupportsIndex = 0, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     [n_rows, n_cols] of zeros, with ones where column - row is k
     """
@@ -2375,6 +2411,10 @@ def fake_world(rank: typing.SupportsInt | typing.SupportsIndex, size: typing.Sup
 def fill_(x: typing.Any, value: Tensor | float) -> typing.Any:
     """
     Sets all elements in place
+    """
+def flatten(x: Tensor, start_dim: typing.SupportsInt | typing.SupportsIndex = 0, end_dim: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+    """
+    Dims start_dim to end_dim as one dim
     """
 def flip(x: Tensor, axis: typing.Any = None) -> Tensor:
     """
@@ -2508,7 +2548,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     
     Rule: ... k, n k -> ... n
     """
-def linspace(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, num: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str | None = None, device: Device | str | None = ..., endpoint: builtins.bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def linspace(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, num: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str | None = None, device: Device | str | None | None = None, endpoint: builtins.bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     `num` numbers evenly from start to stop, which is the last one when `endpoint`
     """
@@ -2622,6 +2662,14 @@ def matmul(x1: Tensor, x2: Tensor) -> Tensor:
     
     Rule: ... m k, ... k n -> ... m n
     """
+def matrix_norm(x: Tensor, *, keepdims: builtins.bool = False, ord: typing.Any = 'fro') -> Tensor:
+    """
+    Norms of the matrices in the last two dims: "fro", the root of the sum of squares; 1 and -1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row. ValueError for an order that needs singular values
+    """
+def matrix_transpose(x: Tensor) -> Tensor:
+    """
+    x [..., m, n] as [..., n, m]; a view. ValueError for fewer than two dims
+    """
 def max(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The largest element over `axis` (all dims unless given); NaN where one is
@@ -2648,6 +2696,10 @@ def memory_statistics(device: Device | str | None = ...) -> dict:
     """
     Bytes of the calling rank by purpose (parameters, gradients, optimizer, activations, gathered, other), current and peak; `meta` memory is counted as if it were there
     """
+def meshgrid(*args, indexing: str = 'xy') -> list[Tensor]:
+    """
+    A list of tensors, one for each of the given [n0], [n1], ..., with the coordinates of a grid [n0, n1, ...], or [n1, n0, ...] when `indexing` is "xy". ValueError for another indexing, and for tensors that do not have one dim
+    """
 def min(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The smallest element over `axis` (all dims unless given); NaN where one is
@@ -2659,6 +2711,10 @@ def minimum(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     The smaller of x1 and x2, element by element
     
     Rule: ..., ... -> ...
+    """
+def moveaxis(x: Tensor, source: typing.Any, destination: typing.Any) -> Tensor:
+    """
+    Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
     """
 def multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -2682,13 +2738,17 @@ def nextafter(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def nonzero(x: Tensor) -> tuple:
+    """
+    The indices of the nonzero elements: an int64 tensor [n] for each dim. ValueError for a tensor without dims
+    """
 def norm(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     sqrt of the sum of squares over `axis`
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def normal(shape: tuple[int, ...], mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def normal(shape: tuple[int, ...], mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Of a normal distribution, from the rank's random state: equal bits for any mesh
     """
@@ -2706,13 +2766,17 @@ def on_device(x: Tensor, device: Device | str | None) -> Tensor:
     """
     The same layout with this rank's part on `device`; x itself when it is there
     """
-def ones(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def ones(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Ones; with `mesh` and `placements` each rank makes its part
     """
 def ones_like(x: Tensor) -> Tensor:
     """
     Ones laid out as x is
+    """
+def outer(x1: Tensor, x2: Tensor) -> Tensor:
+    """
+    x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
     """
 def pad(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex, before: typing.SupportsInt | typing.SupportsIndex, after: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
     """
@@ -2730,6 +2794,10 @@ def permute_dims(x: Tensor, axes: collections.abc.Sequence[typing.SupportsInt | 
     
     Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
     """
+def positive(x: Tensor) -> Tensor:
+    """
+    +x: x itself
+    """
 def pow(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
     x1 ** x2. Integers wrap, and a negative exponent gives the integer part
@@ -2740,9 +2808,9 @@ def predicted_bytes(model: Module, micro_steps: typing.SupportsInt | typing.Supp
     """
     Bytes that sharding will own on this rank and receive in a step, by arithmetic
     """
-def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
     """
-    The product over `axis` (all dims unless given); integers in int64
+    The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64 unless it is given
     
     Rule: [d0] d1  -> d1    (by its attributes; this one of [5, 7])
     """
@@ -2750,13 +2818,19 @@ def promote(a: DType | str, b: DType | str) -> DType | str:
     """
     The dtype that holds both, as in the Python array API; integer with float gives the float
     """
-def rand(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def rand(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Evenly in [0, 1); equal bits for any mesh
     """
-def randn(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def randn(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Of the standard normal distribution; equal bits for any mesh
+    """
+def reciprocal(x: Tensor) -> Tensor:
+    """
+    1 / x for each element; float32 for integers
+    
+    Rule: ..., ... -> ...
     """
 def recompute(function: collections.abc.Callable, *args) -> typing.Any:
     """
@@ -2778,13 +2852,17 @@ def remainder(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def repeat(x: Tensor, repeats: typing.Any, axis: typing.Any = None) -> Tensor:
+    """
+    Repeats each element of `axis` (of the flattened tensor when None) `repeats` times: an int, or a tensor of one count each, which every rank reads. ValueError for negative counts
+    """
 def reset_peak_memory(device: Device | str | None = ...) -> None:
     """
     Peaks start again from the current bytes
     """
-def reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+def reshape(x: Tensor, shape: tuple[int, ...], *, copy: builtins.bool | None = None) -> Tensor:
     """
-    The same elements in row-major order as `shape`, of whose sizes one may be -1; a view where memory allows
+    The same elements in row-major order as `shape`, of whose sizes one may be -1; a view where memory allows. copy=True always copies; copy=False never, but raises ValueError
     
     Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
     """
@@ -2793,6 +2871,10 @@ def rms_norm(x: Tensor, weight: Tensor, eps: typing.SupportsFloat | typing.Suppo
     x / sqrt(mean of x^2 along the last dim + eps) * weight [d]
     
     Rule: ... d, d -> ... d
+    """
+def roll(x: Tensor, shift: typing.Any, axis: typing.Any = None) -> Tensor:
+    """
+    Moves the elements by `shift` along `axis`, from the end to the front; several shifts for several axes; over the flattened tensor when axis is None. ValueError when their numbers differ
     """
 def rope(x: Tensor, theta: typing.SupportsFloat | typing.SupportsIndex = 10000.0, position: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
     """
@@ -2825,6 +2907,10 @@ def scale_(x: typing.Any, factor: Tensor) -> typing.Any:
 def scatter(whole: Tensor | None, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], root: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
     """
     Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: a leaf on all ranks where root's requires a gradient
+    """
+def searchsorted(x1: Tensor, x2: Tensor, *, side: str = 'left', sorter: Tensor | None = None) -> Tensor:
+    """
+    The positions at which the elements of x2 would be inserted into the sorted x1 [n] (sorted by the indices `sorter` if given), before or after equal elements by `side`: int64, with the shape of x2
     """
 def set_grad_enabled(enabled: builtins.bool) -> builtins.bool:
     """
@@ -2892,6 +2978,12 @@ def softmax(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex = -1) -> T
     
     Rule: ... v -> ... v
     """
+def sort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
+    """
+    The elements sorted along `axis`, always stably; NaN is the greatest value
+    
+    Rule: d0 [n] -> d0 [n] , d0 [n]    (by its attributes; this one of [5, 7])
+    """
 def sqrt(x: Tensor) -> Tensor:
     """
     The square root of x
@@ -2910,6 +3002,10 @@ def squeeze(x: Tensor, axis: typing.Any = None) -> Tensor:
     
     Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
     """
+def stack(arrays: collections.abc.Sequence[Tensor], axis: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+    """
+    Joins tensors of one shape along a new dim `axis`. ValueError when shapes differ or there are none
+    """
 @typing.overload
 def state_dict(part: Module) -> StateDict:
     """
@@ -2918,15 +3014,19 @@ def state_dict(part: Module) -> StateDict:
 @typing.overload
 def state_dict(part: Optimizer) -> StateDict:
     ...
+def std(x: Tensor, axis: typing.Any = None, *, correction: typing.SupportsFloat | typing.SupportsIndex = 0.0, keepdims: builtins.bool = False) -> Tensor:
+    """
+    The standard deviation over `axis` (all dims unless given), the square root of `var`; of integers in float32. The gradient of equal elements is 0
+    """
 def subtract(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
     x1 - x2; shapes broadcast, dtypes promote
     
     Rule: ..., ... -> ...
     """
-def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
     """
-    The sum over `axis` (all dims unless given); integers sum up in int64
+    The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64 unless it is given
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
@@ -2942,6 +3042,18 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def take(x: Tensor, indices: Tensor, axis: typing.SupportsInt | typing.SupportsIndex | None = None) -> Tensor:
+    """
+    Slices `indices` [n] of `axis`, which is required unless x has one dim; negative indices count from the end. ValueError names an index out of bounds
+    
+    Rule: [n] d1 , i -> i d1    (by its attributes; this one of [7, 3], [5])
+    """
+def take_along_axis(x: Tensor, indices: Tensor, axis: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+    """
+    Element indices[.., i, ..] of `axis` for each element of `indices`, which has as many dims as x; the other dims broadcast. ValueError names an index out of bounds
+    
+    Rule: [n] d1 , i d1 -> i d1    (by its attributes; this one of [7, 3], [5, 3])
+    """
 def tan(x: Tensor) -> Tensor:
     """
     The tangent of x, in radians
@@ -2953,6 +3065,18 @@ def tanh(x: Tensor) -> Tensor:
     The hyperbolic tangent of x
     
     Rule: ... -> ...
+    """
+def tensordot(x1: Tensor, x2: Tensor, axes: typing.Any = 2) -> Tensor:
+    """
+    Sums products of x1 and x2 over the last `axes` dims of x1 and the first of x2, or over pairs of dims (dims of x1, dims of x2). The result has the other dims of x1, then those of x2. ValueError names sizes that differ
+    """
+def tile(x: Tensor, repetitions: typing.Any) -> Tensor:
+    """
+    Repeats the whole tensor repetitions[i] times along dim i, counted from the last one. ValueError for a negative number
+    """
+def trace(x: Tensor, *, offset: typing.SupportsInt | typing.SupportsIndex = 0, dtype: DType | str | None = None) -> Tensor:
+    """
+    The sum of elements (i, i + offset) of the last two dims; integers in int64 unless `dtype` is given. ValueError when x has fewer than two dims
     """
 def transfer_(to: Tensor, source: Tensor) -> None:
     """
@@ -2982,7 +3106,7 @@ def trunc(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def uniform(shape: tuple[int, ...], low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0, *, dtype: DType | str = ..., device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def uniform(shape: tuple[int, ...], low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Evenly in [low, high), from the rank's random state: equal bits for any mesh
     """
@@ -2990,11 +3114,43 @@ def uniform_(x: typing.Any, low: typing.SupportsFloat | typing.SupportsIndex = 0
     """
     Draws all elements anew, evenly in [low, high)
     """
+def unique_all(x: Tensor) -> typing.Any:
+    """
+    The distinct elements in order, the first index of each in the flattened tensor, the index of each element of x among them, and their counts. NaNs are all distinct
+    """
+def unique_counts(x: Tensor) -> typing.Any:
+    """
+    The distinct elements of x in order, and their counts. NaNs are all distinct
+    """
+def unique_inverse(x: Tensor) -> typing.Any:
+    """
+    The distinct elements of x in order, and the index of each element of x among them. NaNs are all distinct
+    """
+def unique_values(x: Tensor) -> Tensor:
+    """
+    The distinct elements of x in order: [n]. NaNs are all distinct
+    """
 def unsqueeze(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
     """
     With a new dim of size 1 before dim `dim`; a view
     
     Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+    """
+def unstack(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex = 0) -> tuple:
+    """
+    A tuple of the slices of `axis`, which do not have that dim
+    """
+def var(x: Tensor, axis: typing.Any = None, *, correction: typing.SupportsFloat | typing.SupportsIndex = 0.0, keepdims: builtins.bool = False) -> Tensor:
+    """
+    The variance over `axis` (all dims unless given): squares of the differences from the mean, summed and divided by their number - correction; of integers in float32
+    """
+def vecdot(x1: Tensor, x2: Tensor, *, axis: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+    """
+    Sums products along `axis`, counted from the end; the other dims broadcast. ValueError when the sizes of that dim differ
+    """
+def vector_norm(x: Tensor, *, axis: typing.Any = None, keepdims: builtins.bool = False, ord: typing.SupportsFloat | typing.SupportsIndex = 2.0) -> Tensor:
+    """
+    Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
     """
 def where(condition: Tensor, x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -3002,7 +3158,7 @@ def where(condition: Tensor, x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ..., ... -> ...
     """
-def zeros(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = ..., mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def zeros(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Zeros; with `mesh` and `placements` each rank makes its part
     """

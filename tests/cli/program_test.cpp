@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
 #include "tests/support/scratch.h"
+#include "weft/checkpoint.h"
 
 namespace weft {
 namespace {
@@ -152,6 +154,50 @@ TEST_F(Program, WarnsOfBytesInAVocabularyOfATokenizer) {
   EXPECT_NE(many.text.find("the bytes of the text are the tokens, but the model has 5000 tokens"),
             std::string::npos)
       << many.text;
+}
+
+/// All that can hold a model's weights, in the commands that use one.
+TEST_F(Program, AModelIsARunAStepAnImportOrAHuggingFaceDirectory) {
+  namespace fs = std::filesystem;
+  const auto expect = [](int code, const std::string& arguments, const std::string& words) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, code) << arguments << "\n" << outcome.text;
+    EXPECT_NE(outcome.text.find(words), std::string::npos) << arguments << "\n" << outcome.text;
+  };
+  const auto only_checkpoint = [](const std::string& directory) {
+    const auto found = list_checkpoints(directory);
+    return found.size() == 1 ? found[0] : "";
+  };
+  const std::string hugging_face = std::string(WEFT_SOURCE_DIR) + "/tests/reference/grouped";
+  const std::string imported = scratch_.path("in"), saved = scratch_.path("run");
+  // A vocabulary of fewer tokens than there are bytes.
+  const std::string text = scratch_.write("low.txt", std::string(4000, '\1') + "\n\2\3\4\5");
+  const std::string flags = "train --data " + text + " --batch 2 --seq 8 --steps 1 ";
+  expect(0, "ckpt import " + hugging_face + " " + imported + " --ranks 2", "21 tensors");
+  expect(0, flags + "--init " + hugging_face + " --save " + saved, "saved");
+  std::string first;
+  for (const std::string& model : {hugging_face, imported, only_checkpoint(imported)}) {
+    const Outcome sampled = run("sample " + model + " --prompt 01 --tokens 4");
+    EXPECT_EQ(sampled.code, 0) << sampled.text;
+    const Outcome trained = run(flags + "--init " + model);
+    EXPECT_EQ(trained.code, 0) << trained.text;
+    const std::string loss = trained.text.substr(trained.text.find("loss "), 11);
+    if (first.empty()) first = loss;
+    EXPECT_EQ(loss, first) << model;
+    expect(0, flags + "--resume " + model,
+           "holds weights only; the run starts with them at step 1");
+  }
+  for (const std::string& model : {saved, only_checkpoint(saved)}) {
+    expect(0, "sample " + model + " --prompt 0 --tokens 2", "2 added");
+    expect(0, flags + "--init " + model, "step 1/1");
+  }
+  expect(0, "ckpt diff " + saved + " " + only_checkpoint(saved), "0 differences");
+  expect(0, "ckpt verify " + saved, "COMPLETE");
+  expect(0, "ckpt export " + saved + " " + scratch_.path("out"), "written");
+  expect(0, "sample " + scratch_.path("out") + " --prompt 0 --tokens 2", "2 added");
+  fs::create_directory(scratch_.path("empty"));
+  expect(2, flags + "--init " + scratch_.path("empty"), "has no weights, expected a complete");
+  expect(2, "sample " + scratch_.path("absent") + " --prompt a", "absent is not a directory");
 }
 
 TEST_F(Program, RefusesDevicesThatAreNotThere) {
