@@ -184,7 +184,7 @@ static void run_async_round(const Communicator& world, CheckpointSaver& saver, S
   rounds.time(world, "memcpy", [&] {
     std::byte* to = buffer.data();
     for (const auto& [name, tensor] : state.tensors) {
-      const Block block = tensor.block();
+      const MemoryBlock block = tensor.block();
       const size_t bytes = static_cast<size_t>(block.numel()) * size_of(block.dtype);
       std::memcpy(to, block.data, bytes);
       to += bytes;

@@ -67,7 +67,7 @@ struct Operands {
 }  // namespace
 
 static std::vector<Case> cases_of(const Operands& o) {
-  const Block a = o.x.block(), b = o.y.block(), w = o.w.block(), out = o.out.block();
+  const MemoryBlock a = o.x.block(), b = o.y.block(), w = o.w.block(), out = o.out.block();
   const Shape viewed{o.rows, 2, o.side / 2}, shape{o.rows, o.side};
   return {
       {"detach", [&o] { o.x.detach(); }},

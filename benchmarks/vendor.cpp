@@ -161,7 +161,7 @@ class CudnnAttention {
   }
   /// The dims in cuDNN's order: batch, heads, sequence, width.
   static cuda::GraphTensor described(const Tensor& x) {
-    const Block& block = x.block();
+    const MemoryBlock& block = x.block();
     cuda::GraphTensor tensor;
     const std::array<int, 4> order{0, 2, 1, 3};
     for (size_t d = 0; d < 4; ++d) {

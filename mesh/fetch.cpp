@@ -15,19 +15,19 @@ namespace {
 
 class FetchReader final : public ExchangeReader {
  public:
-  FetchReader(const ReadProgram& program, const Block& out) : program_(program), out_(out) {}
+  FetchReader(const ReadProgram& program, const MemoryBlock& out) : program_(program), out_(out) {}
 
   int64_t read(int, std::span<const void* const> shown) override {
-    std::vector<Block> members;
+    std::vector<MemoryBlock> members;
     for (const void* block : shown) {
-      members.push_back(block ? *static_cast<const Block*>(block) : Block{});
+      members.push_back(block ? *static_cast<const MemoryBlock*>(block) : MemoryBlock{});
     }
     return read_boxes(program_, ReduceOp::sum, members, out_);
   }
 
  private:
   const ReadProgram& program_;
-  const Block& out_;
+  const MemoryBlock& out_;
 };
 
 }  // namespace
@@ -51,8 +51,8 @@ static uint64_t content_of(const Layout& from, std::span<const Box> wishes) {
 
 /// Fetches by all_to_all, for ranks that cannot read each other's memory.
 static void fetch_by_sending(const Communicator& group, const std::vector<int>& members,
-                             const Layout& from, const Block& in, std::span<const Box> wishes,
-                             const Box& wanted, const Block& out) {
+                             const Layout& from, const MemoryBlock& in, std::span<const Box> wishes,
+                             const Box& wanted, const MemoryBlock& out) {
   PackedBoxes send, recv;
   for (const auto& [member, wish] : ranges::views::zip(members, wishes)) {
     send.add(relative(overlap(from.box, wish), from.box));
@@ -73,14 +73,15 @@ static void fetch_by_sending(const Communicator& group, const std::vector<int>& 
   unpack(received->data(), recv, out);
 }
 
-static void fetch_here(const Layout& from, const Block& in, const Box& wanted, const Block& out) {
+static void fetch_here(const Layout& from, const MemoryBlock& in, const Box& wanted,
+                       const MemoryBlock& out) {
   Box both = overlap(from.box, wanted);
   if (both.shape.product() == 0) return;
   copy(out.part(relative(both, wanted)), in.part(relative(both, from.box)));
 }
 
-void fetch(const Ref<Layout>& from, const Block& in, const std::function<Box(int rank)>& wanted_of,
-           const Block& out) {
+void fetch(const Ref<Layout>& from, const MemoryBlock& in,
+           const std::function<Box(int rank)>& wanted_of, const MemoryBlock& out) {
   if (out.device.kind == DeviceKind::meta) return;
   if (!from->grid) return fetch_here(*from, in, wanted_of(0), out);
   MeshGrid& grid = *from->grid;

@@ -101,15 +101,15 @@ double predicted_exchange_seconds(const DeviceMesh& mesh, int64_t bytes);
 
 /// Runs a plan from the local block `in` into the local block `out` (dense, of plan.to's local
 /// shape). Collective over the ranks that the steps name. `in` may be strided.
-void run(const Plan& plan, const Block& in, const Block& out);
+void run(const Plan& plan, const MemoryBlock& in, const MemoryBlock& out);
 
 /// Reads the box that this rank wants (in global coordinates; it may be empty or extend beyond the
 /// tensor) of a tensor laid out as `from` into `out`, by one exchange among the ranks along the
 /// axes that cut the tensor. Elements of `out` outside the tensor are unchanged. `wanted_of(rank)`
 /// returns every rank's box, so that ranks without shared memory can send. Along axes where `from`
 /// is Partial or Replicate, a rank reads from peers with its own coordinate.
-void fetch(const Ref<Layout>& from, const Block& in, const std::function<Box(int rank)>& wanted_of,
-           const Block& out);
+void fetch(const Ref<Layout>& from, const MemoryBlock& in,
+           const std::function<Box(int rank)>& wanted_of, const MemoryBlock& out);
 
 /// "all_gather", ...
 std::string_view name_of(PlanStep::Kind kind);

@@ -71,7 +71,8 @@ static bool is_in_place(const PackedBoxes& parts, const Shape& block) {
     if (box.shape.product() == 0) continue;
     int64_t start = 0;
     for (int d = 0; d < block.ndim(); ++d) start += box.offset[d] * strides[d];
-    if (start != next || !Block{nullptr, f32, cpu, box.shape, strides}.is_dense()) return false;
+    if (start != next || !MemoryBlock{nullptr, f32, cpu, box.shape, strides}.is_dense())
+      return false;
     next += box.shape.product();
   }
   return true;

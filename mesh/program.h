@@ -72,15 +72,15 @@ ReadProgram reads_of(const MeshGrid& grid, const Layout& from, const Axes& axes,
 
 /// Fills `out` from the members' blocks and returns the bytes that came from other ranks. A block
 /// without data belongs to a rank of a simulated cluster: its bytes are counted.
-int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const Block> members,
-                   const Block& out);
+int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const MemoryBlock> members,
+                   const MemoryBlock& out);
 
 /// out = op of the sources, element by element, in that order. All have out's shape.
-void reduce_blocks(ReduceOp op, std::span<const Block> sources, const Block& out);
+void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out);
 
 /// `pack` copies the boxes of `in` into `memory`, dense and one after the other; `unpack` copies
 /// back.
-void pack(const Block& in, const PackedBoxes& parts, void* memory);
-void unpack(const void* memory, const PackedBoxes& parts, const Block& out);
+void pack(const MemoryBlock& in, const PackedBoxes& parts, void* memory);
+void unpack(const void* memory, const PackedBoxes& parts, const MemoryBlock& out);
 
 }  // namespace weft

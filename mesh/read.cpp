@@ -15,7 +15,7 @@ namespace {
 /// Several blocks of one shape as rows that are contiguous in each of them.
 class CommonRows {
  public:
-  explicit CommonRows(std::span<const Block> blocks) {
+  explicit CommonRows(std::span<const MemoryBlock> blocks) {
     const Shape& shape = blocks[0].shape;
     for (int d = shape.ndim() - 1; d >= 0; --d) {
       if (shape[d] == 1) continue;
@@ -36,9 +36,9 @@ class CommonRows {
 
   /// Calls f(addresses, elements) for each row.
   template <class F>
-  void for_each(std::span<const Block> blocks, F f) const {
+  void for_each(std::span<const MemoryBlock> blocks, F f) const {
     std::vector<char*> at;
-    for (const Block& block : blocks) at.push_back(block.as<char>());
+    for (const MemoryBlock& block : blocks) at.push_back(block.as<char>());
     visit(blocks, at, loops_.size(), f);
   }
 
@@ -49,16 +49,17 @@ class CommonRows {
   };
 
   /// True when dim `d` continues the last loop without a gap, in all blocks.
-  bool continues(std::span<const Block> blocks, int d) const {
+  bool continues(std::span<const MemoryBlock> blocks, int d) const {
     if (loops_.empty()) return false;
     const Loop& last = loops_.back();
-    return std::all_of(blocks.begin(), blocks.end(), [&](const Block& block) {
+    return std::all_of(blocks.begin(), blocks.end(), [&](const MemoryBlock& block) {
       return block.strides[d] == block.strides[last.dim] * last.size;
     });
   }
 
   template <class F>
-  void visit(std::span<const Block> blocks, std::vector<char*>& at, size_t depth, F& f) const {
+  void visit(std::span<const MemoryBlock> blocks, std::vector<char*>& at, size_t depth,
+             F& f) const {
     if (depth == 0) return f(at, row_);
     const Loop& loop = loops_[depth - 1];
     auto move = [&](int64_t steps) {
@@ -81,12 +82,12 @@ class CommonRows {
 
 }  // namespace
 
-void reduce_blocks(ReduceOp op, std::span<const Block> sources, const Block& out) {
+void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out) {
   if (out.numel() == 0) return;
   if (cuda::kWithCuda && cuda::on_cuda(out)) {
     return cuda::reduce_blocks(op, sources, out, false);
   }
-  std::vector<Block> blocks(sources.begin(), sources.end());
+  std::vector<MemoryBlock> blocks(sources.begin(), sources.end());
   blocks.push_back(out);
   std::vector<const void*> from(sources.size());
   CommonRows(blocks).for_each(blocks, [&](const std::vector<char*>& at, int64_t elements) {
@@ -95,17 +96,17 @@ void reduce_blocks(ReduceOp op, std::span<const Block> sources, const Block& out
   });
 }
 
-static Block source_part(const BoxRead& read, const BoxRead::Source& source,
-                         std::span<const Block> members) {
-  const Block& member = members[static_cast<size_t>(source.member)];
+static MemoryBlock source_part(const BoxRead& read, const BoxRead::Source& source,
+                               std::span<const MemoryBlock> members) {
+  const MemoryBlock& member = members[static_cast<size_t>(source.member)];
   return member.part({source.offset, read.into.shape});
 }
 
-static bool is_same_memory(const Block& a, const Block& b) {
+static bool is_same_memory(const MemoryBlock& a, const MemoryBlock& b) {
   return a.data == b.data && a.strides == b.strides;
 }
 
-static void copy_block(const Block& out, const Block& in) {
+static void copy_block(const MemoryBlock& out, const MemoryBlock& in) {
   const size_t bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
   if (out.device.kind == DeviceKind::cpu && bytes >= kBulkBytes && in.dtype == out.dtype &&
       in.is_dense() && out.is_dense()) {
@@ -115,11 +116,11 @@ static void copy_block(const Block& out, const Block& in) {
   }
 }
 
-static void read_one(const BoxRead& read, ReduceOp op, std::span<const Block> members,
-                     const Block& out) {
-  std::vector<Block> sources;
+static void read_one(const BoxRead& read, ReduceOp op, std::span<const MemoryBlock> members,
+                     const MemoryBlock& out) {
+  std::vector<MemoryBlock> sources;
   for (const BoxRead::Source& source : read.sources) {
-    Block part = source_part(read, source, members);
+    MemoryBlock part = source_part(read, source, members);
     if (part.data) sources.push_back(part);
   }
   if (sources.empty()) return;
@@ -130,8 +131,8 @@ static void read_one(const BoxRead& read, ReduceOp op, std::span<const Block> me
   }
 }
 
-int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const Block> members,
-                   const Block& out) {
+int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const MemoryBlock> members,
+                   const MemoryBlock& out) {
   if (program.zeroed) fill(out, 0);
   const auto element = static_cast<int64_t>(size_of(out.dtype));
   int64_t bytes = 0;
@@ -147,20 +148,20 @@ int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const Bloc
   return bytes;
 }
 
-void pack(const Block& in, const PackedBoxes& parts, void* memory) {
+void pack(const MemoryBlock& in, const PackedBoxes& parts, void* memory) {
   auto* next = static_cast<char*>(memory);
   for (const Box& box : parts.boxes) {
-    Block part = in.part(box);
+    MemoryBlock part = in.part(box);
     if (part.numel() == 0) continue;
     copy(dense_block(next, in.dtype, box.shape, in.device), part);
     next += part.numel() * static_cast<int64_t>(size_of(in.dtype));
   }
 }
 
-void unpack(const void* memory, const PackedBoxes& parts, const Block& out) {
+void unpack(const void* memory, const PackedBoxes& parts, const MemoryBlock& out) {
   auto* next = static_cast<char*>(const_cast<void*>(memory));
   for (const Box& box : parts.boxes) {
-    Block part = out.part(box);
+    MemoryBlock part = out.part(box);
     if (part.numel() == 0) continue;
     copy(part, dense_block(next, out.dtype, box.shape, out.device));
     next += part.numel() * static_cast<int64_t>(size_of(out.dtype));

@@ -16,7 +16,7 @@ namespace {
 /// Memory that is freed when the plan has run.
 class Scratch {
  public:
-  Block block(const Shape& shape, DType dtype, Device device) {
+  MemoryBlock block(const Shape& shape, DType dtype, Device device) {
     return dense_block(memory(shape.product(), dtype, device), dtype, shape, device);
   }
   void* memory(int64_t elements, DType dtype, Device device) {
@@ -34,7 +34,7 @@ class PhaseReader final : public ExchangeReader {
   struct Phase {
     const ReadProgram& program;
     ReduceOp op;
-    Block out;
+    MemoryBlock out;
   };
   explicit PhaseReader(std::span<const Phase> phases) : phases_(phases) {}
 
@@ -44,28 +44,28 @@ class PhaseReader final : public ExchangeReader {
     members_.reserve(shown.size());
     for (const void* blocks : shown) {
       // A rank of a simulated cluster has no block.
-      members_.push_back(blocks ? static_cast<const Block*>(blocks)[phase] : Block{});
+      members_.push_back(blocks ? static_cast<const MemoryBlock*>(blocks)[phase] : MemoryBlock{});
     }
     return read_boxes(now.program, now.op, members_, now.out);
   }
 
  private:
   std::span<const Phase> phases_;
-  std::vector<Block> members_;
+  std::vector<MemoryBlock> members_;
 };
 
 /// One run of a plan.
 class PlanRun {
  public:
-  PlanRun(const Plan& plan, const Block& out) : plan_(plan), out_(out) {
+  PlanRun(const Plan& plan, const MemoryBlock& out) : plan_(plan), out_(out) {
     if (!plan.program) plan.program = std::make_shared<PlanProgram>(plan);
   }
 
-  void run(const Block& in) {
-    Block now = in;
+  void run(const MemoryBlock& in) {
+    MemoryBlock now = in;
     for (size_t i = 0; i < plan_.steps.size();) {
       size_t end = phases_end(i);
-      Block next = result_of(end - 1);
+      MemoryBlock next = result_of(end - 1);
       if (plan_.steps[i].kind == Kind::exchange) {
         exchange(i, end, now, next);
       } else {
@@ -80,7 +80,7 @@ class PlanRun {
   const StepProgram& program(size_t i) const { return plan_.program->steps[i]; }
   bool is_last(size_t i) const { return i + 1 == plan_.steps.size(); }
 
-  Block result_of(size_t i) {
+  MemoryBlock result_of(size_t i) {
     if (is_last(i)) return out_;
     const Layout& to = *plan_.steps[i].to;
     return scratch_.block(to.box.shape, to.dtype, out_.device);
@@ -98,7 +98,7 @@ class PlanRun {
     return end;
   }
 
-  void step(size_t i, const Block& in, const Block& out) {
+  void step(size_t i, const MemoryBlock& in, const MemoryBlock& out) {
     if (plan_.steps[i].kind == Kind::local) {
       read_boxes(program(i).read, plan_.steps[i].op, {&in, 1}, out);
     } else {
@@ -106,14 +106,14 @@ class PlanRun {
     }
   }
 
-  void exchange(size_t begin, size_t end, const Block& in, const Block& out) {
-    std::vector<Block> shown{readable(in, program(begin).read)};
+  void exchange(size_t begin, size_t end, const MemoryBlock& in, const MemoryBlock& out) {
+    std::vector<MemoryBlock> shown{readable(in, program(begin).read)};
     std::vector<PhaseReader::Phase> phases;
     shown.reserve(end - begin);
     phases.reserve(end - begin);
     for (size_t i = begin; i < end; ++i) {
       const bool is_last = i + 1 == end;
-      Block result = is_last ? out : intermediate(i, out);
+      MemoryBlock result = is_last ? out : intermediate(i, out);
       phases.push_back({program(i).read, plan_.steps[i].op, result});
       if (!is_last) shown.push_back(result);
     }
@@ -125,32 +125,32 @@ class PlanRun {
   }
 
   /// Returns the block for the result of a phase that is not the last.
-  Block intermediate(size_t i, const Block& out) {
+  MemoryBlock intermediate(size_t i, const MemoryBlock& out) {
     const Box& made = plan_.steps[i].to->box;
     if (is_made_in_result(plan_, i)) return out.part(relative(made, plan_.to->box));
     return scratch_.block(made.shape, out.dtype, out.device);
   }
 
   /// Peers reduce rows: returns a copy of a block whose rows are not contiguous.
-  Block readable(const Block& in, const ReadProgram& program) {
+  MemoryBlock readable(const MemoryBlock& in, const ReadProgram& program) {
     bool reduces = std::any_of(program.reads.begin(), program.reads.end(),
                                [](const BoxRead& read) { return read.sources.size() > 1; });
     int last = in.shape.ndim() - 1;
     if (!reduces || last < 0 || in.shape[last] == 1 || in.strides[last] == 1) return in;
-    Block dense = scratch_.block(in.shape, in.dtype, in.device);
+    MemoryBlock dense = scratch_.block(in.shape, in.dtype, in.device);
     copy(dense, in);
     return dense;
   }
 
-  const void* packed(const Block& in, const PackedBoxes& parts) {
+  const void* packed(const MemoryBlock& in, const PackedBoxes& parts) {
     if (parts.in_place && in.is_dense()) return in.data;
     void* memory = scratch_.memory(parts.total, in.dtype, in.device);
     pack(in, parts, memory);
     return memory;
   }
 
-  void collective(const PlanStep& step, const StepProgram& program, const Block& in,
-                  const Block& out) {
+  void collective(const PlanStep& step, const StepProgram& program, const MemoryBlock& in,
+                  const MemoryBlock& out) {
     Piece piece{.send = packed(in, program.send),
                 .recv = out.data,
                 .dtype = in.dtype,
@@ -174,13 +174,13 @@ class PlanRun {
   }
 
   const Plan& plan_;
-  const Block& out_;
+  const MemoryBlock& out_;
   Scratch scratch_;
 };
 
 }  // namespace
 
-static void check_blocks(const Plan& plan, const Block& in, const Block& out) {
+static void check_blocks(const Plan& plan, const MemoryBlock& in, const MemoryBlock& out) {
   if (in.shape == plan.from->box.shape && in.dtype == plan.from->dtype &&
       out.shape == plan.to->box.shape && out.dtype == plan.to->dtype && out.is_dense()) {
     return;
@@ -190,7 +190,7 @@ static void check_blocks(const Plan& plan, const Block& in, const Block& out) {
        in.shape, " ", in.dtype, " and ", out.shape, " ", out.dtype);
 }
 
-void run(const Plan& plan, const Block& in, const Block& out) {
+void run(const Plan& plan, const MemoryBlock& in, const MemoryBlock& out) {
   check_blocks(plan, in, out);
   if (out.device.kind == DeviceKind::meta) return;
   if (plan.steps.empty()) {

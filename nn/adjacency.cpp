@@ -7,13 +7,13 @@
 
 namespace weft {
 
-static char* start_of(const Block& block) { return static_cast<char*>(block.data); }
+static char* start_of(const MemoryBlock& block) { return static_cast<char*>(block.data); }
 
 static bool follows(const Tensor& before, const Tensor& after) {
   if (before.storage().get() != after.storage().get() || before.dtype() != after.dtype()) {
     return false;
   }
-  const Block a = before.block(), b = after.block();
+  const MemoryBlock a = before.block(), b = after.block();
   const auto bytes = a.numel() * static_cast<int64_t>(size_of(a.dtype));
   return a.data && a.is_dense() && b.is_dense() && start_of(a) + bytes == start_of(b);
 }

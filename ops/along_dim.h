@@ -38,8 +38,8 @@ inline int checked_dim(const char* what, const Tensor& a, int dim) {
 }
 
 /// Returns `block` with dim `dim` and the last one exchanged.
-inline Block with_last_dim(const Block& block, int dim) {
-  Block turned = block;
+inline MemoryBlock with_last_dim(const MemoryBlock& block, int dim) {
+  MemoryBlock turned = block;
   const int last = block.shape.ndim() - 1;
   std::swap(turned.shape[dim], turned.shape[last]);
   std::swap(turned.strides[dim], turned.strides[last]);

@@ -11,8 +11,8 @@
 namespace weft {
 
 /// Returns [batch, sequence, heads, d] as the kernel's [batch, heads, sequence, d].
-static Block heads_first(const Block& block) {
-  Block turned = block;
+static MemoryBlock heads_first(const MemoryBlock& block) {
+  MemoryBlock turned = block;
   std::swap(turned.shape[1], turned.shape[2]);
   std::swap(turned.strides[1], turned.strides[2]);
   return turned;

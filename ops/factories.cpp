@@ -94,7 +94,7 @@ static Tensor of_values(std::span<const T> values, DType dtype, const Shape& sha
   }
   Tensor tensor = empty(shape, options);
   if (!has_elements(tensor)) return tensor;
-  Block whole = dense_block(const_cast<T*>(values.data()), dtype, shape);
+  MemoryBlock whole = dense_block(const_cast<T*>(values.data()), dtype, shape);
   copy(tensor.block(), whole.part(tensor.box()));
   return tensor;
 }
@@ -244,7 +244,7 @@ void transfer_(const Tensor& to, const Tensor& from) {
   check_tensor("transfer_", to);
   check_tensor("transfer_", from);
   if (to.device() == from.device()) return copy_(to, from);
-  const Block out = to.block(), in = from.block();
+  const MemoryBlock out = to.block(), in = from.block();
   if (!(out.shape == in.shape)) {
     fail("transfer_: ", in.shape, " is transferred to ", out.shape);
   }

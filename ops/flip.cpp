@@ -45,7 +45,7 @@ static const Op flip_op = register_op({
     .forward =
         [](const Call& c) {
           if (c.out().numel() == 0) return;
-          Block flipped = c.in(0);
+          MemoryBlock flipped = c.in(0);
           int64_t offset = 0;
           for (int d = 0; d < flipped.shape.ndim(); ++d) {
             if (!is_flipped(c.attributes(), d)) continue;

@@ -121,7 +121,7 @@ static void check_not_leaf(const char* what, const Tensor& a) {
        "one, expected NoGrad (no_grad) around a change in place");
 }
 
-static bool has_repeated_elements(const Block& a) {
+static bool has_repeated_elements(const MemoryBlock& a) {
   for (int d = 0; d < a.shape.ndim(); ++d) {
     if (a.strides[d] == 0 && a.shape[d] > 1) return true;
   }

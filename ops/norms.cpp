@@ -86,11 +86,11 @@ static const Op layer_norm_backward_op = register_op({
                row_sum_stage(
                    [](const Call& c) { centered_squares(c.stage(1), c.in(1), cut_rows(c, 1)); }),
                row_sum_stage([](const Call& c) {
-                 layer_norm_sums(c.stage(2), Block(), c.in(0), c.in(1), c.in(2), c.value(0),
+                 layer_norm_sums(c.stage(2), MemoryBlock(), c.in(0), c.in(1), c.in(2), c.value(0),
                                  cut_rows(c, 2));
                }),
                row_sum_stage([](const Call& c) {
-                 layer_norm_sums(Block(), c.stage(3), c.in(0), c.in(1), c.in(2), c.value(0),
+                 layer_norm_sums(MemoryBlock(), c.stage(3), c.in(0), c.in(1), c.in(2), c.value(0),
                                  cut_rows(c, 2));
                })},
     .samples = {{.shapes = {{5, 7}, {5, 7}, {7}}, .attributes = {.values = {1e-5}}},

@@ -41,10 +41,10 @@ Shape shown_shape(Shape shape) {
 }
 
 /// Copies the first and last elements along `dim` and those after it.
-void copy_edges(const Block& to, const Block& from, int dim) {
+void copy_edges(const MemoryBlock& to, const MemoryBlock& from, int dim) {
   if (dim == from.shape.ndim()) return copy(to, from);
   const int64_t size = from.shape[dim], shown = to.shape[dim];
-  const auto part = [&](const Block& block, int64_t begin, int64_t count) {
+  const auto part = [&](const MemoryBlock& block, int64_t begin, int64_t count) {
     Box box{Dims::filled(block.shape.ndim(), 0), block.shape};
     box.offset[dim] = begin;
     box.shape[dim] = count;
@@ -85,7 +85,7 @@ std::vector<std::string> float_texts(const std::vector<double>& values) {
 
 std::vector<std::string> texts_of(const Tensor& tensor, const Shape& shown) {
   const auto count = static_cast<size_t>(shown.product());
-  const Block from = tensor.block();
+  const MemoryBlock from = tensor.block();
   if (is_floating(tensor.dtype())) {
     std::vector<double> values(count);
     copy_edges(dense_block(values.data(), DType::f64, shown), from, 0);

@@ -12,8 +12,8 @@ static double one_product(const Attributes&) { return 1; }
 static float beta_of(const Call& c) { return c.accumulate() ? 1.0f : 0.0f; }
 
 /// Returns `block` with the last two dims exchanged.
-static Block transposed_matrix(const Block& block) {
-  Block turned = block;
+static MemoryBlock transposed_matrix(const MemoryBlock& block) {
+  MemoryBlock turned = block;
   int last = block.shape.ndim() - 1;
   std::swap(turned.shape[last], turned.shape[last - 1]);
   std::swap(turned.strides[last], turned.strides[last - 1]);

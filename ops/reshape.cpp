@@ -72,7 +72,7 @@ class ReshapeRule {
 }  // namespace
 
 /// Returns the strides of `block` viewed as `to`, if its memory allows it; dims of size 1 have any.
-static std::optional<Strides> viewed_strides(const Block& block, const Shape& to) {
+static std::optional<Strides> viewed_strides(const MemoryBlock& block, const Shape& to) {
   Strides strides = dense_strides(to);
   if (block.is_dense()) return strides;
   int i = block.shape.ndim() - 1, j = to.ndim() - 1;
@@ -114,7 +114,7 @@ static const Op reshape_op = register_op({
     .linear = {{0}},
     .forward =
         [](const Call& c) {
-          const Block& in = c.in(0);
+          const MemoryBlock& in = c.in(0);
           copy(dense_block(c.out().data, in.dtype, in.shape, in.device), in);
         },
     .view = [](const Call& c) -> std::optional<View> {

@@ -18,7 +18,7 @@ template <class F>
 static Tensor sequence(int64_t n, const TensorOptions& options, const F& f) {
   Tensor tensor = empty({n}, options);
   if (!has_memory(tensor)) return tensor;
-  const Block block = tensor.block();
+  const MemoryBlock block = tensor.block();
   const int64_t first = tensor.box().offset[0], count = block.shape[0];
   std::vector<double> values(static_cast<size_t>(count));
   for (int64_t i = 0; i < count && counts_here(options.sharding); ++i) {
@@ -75,7 +75,7 @@ Tensor eye(int64_t n, int64_t m, int64_t diagonal, const TensorOptions& options)
   const int64_t first = std::max<int64_t>(0, -shift);
   const int64_t last = std::min(box.shape[0], box.shape[1] - shift);
   if (last <= first) return tensor;
-  Block ones = tensor.block();
+  MemoryBlock ones = tensor.block();
   const int64_t start = first * ones.strides[0] + (first + shift) * ones.strides[1];
   ones.data = ones.as<char>() + start * static_cast<int64_t>(size_of(ones.dtype));
   ones.strides = {ones.strides[0] + ones.strides[1]};

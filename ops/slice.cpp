@@ -105,7 +105,7 @@ static const Op unslice_op = register_op({
         [](const Call& c) {
           fill(c.out(), 0);
           const auto at = unpack<SliceAttributes>(c.attributes().structure);
-          Block place = c.out();
+          MemoryBlock place = c.out();
           int64_t first = at.start + c.in_box(0).offset[at.dim] * at.step;
           Box part{Dims::filled(place.shape.ndim(), 0), c.in(0).shape};
           part.offset[at.dim] = first - c.out_box().offset[at.dim];

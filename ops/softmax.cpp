@@ -8,8 +8,10 @@
 
 namespace weft {
 
-using SoftmaxKernel = void (*)(const Block&, const Block&, int, const Block*, const Block*);
-using SoftmaxGradientKernel = void (*)(const Block&, const Block&, const Block&, int, const Block*);
+using SoftmaxKernel = void (*)(const MemoryBlock&, const MemoryBlock&, int, const MemoryBlock*,
+                               const MemoryBlock*);
+using SoftmaxGradientKernel = void (*)(const MemoryBlock&, const MemoryBlock&, const MemoryBlock&,
+                                       int, const MemoryBlock*);
 
 /// operands: the gradient and softmax's result; `statistic` of a part of a row is summed over
 /// ranks.

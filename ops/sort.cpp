@@ -29,7 +29,7 @@ static const Op sort_op = register_op({
     .forward =
         [](const Call& c) {
           const auto [dim, descending] = unpack<SortAttributes>(c.attributes().structure);
-          const Block values = with_last_dim(c.out(0), dim);
+          const MemoryBlock values = with_last_dim(c.out(0), dim);
           sort_rows(&values, with_last_dim(c.out(1), dim), with_last_dim(c.in(0), dim), descending);
         },
     .backward =

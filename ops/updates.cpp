@@ -32,7 +32,7 @@ struct AddScaled {
 
 /// operands: parameter, m, v, gradient, gradient scale and, if given, the step's rates; values:
 /// AdamWNumbers.
-static void run_adamw(const Call& c, const Block* rates) {
+static void run_adamw(const Call& c, const MemoryBlock* rates) {
   adamw(c.in(0), c.in(1), c.in(2), DenseBlock::of(c.in(3)),
         unpack<AdamWNumbers>(c.attributes().values), &c.in(4), rates);
 }
@@ -89,7 +89,7 @@ static const Op sgd_op = register_op({
     .rule = "..., ..., . ->",
     .forward =
         [](const Call& c) {
-          sgd(c.in(0), Block(), DenseBlock::of(c.in(1)),
+          sgd(c.in(0), MemoryBlock(), DenseBlock::of(c.in(1)),
               unpack<PlainSgdAttributes>(c.attributes().values), &c.in(2));
         },
     .writes = {0},

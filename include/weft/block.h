@@ -18,7 +18,7 @@ struct Box {
 };
 
 /// A view of one device's memory as an array, for kernels. Strides count elements.
-struct Block {
+struct MemoryBlock {
   void* data = nullptr;
   DType dtype = DType::f32;
   Device device;
@@ -33,10 +33,10 @@ struct Block {
   /// True when the elements are contiguous in row-major order.
   WEFT_API bool is_dense() const;
   /// The part of this block that `box` selects, in the block's own coordinates.
-  WEFT_API Block part(const Box& box) const;
+  WEFT_API MemoryBlock part(const Box& box) const;
 };
 
 /// A dense block over `data`.
-WEFT_API Block dense_block(void* data, DType dtype, const Shape& shape, Device device = cpu);
+WEFT_API MemoryBlock dense_block(void* data, DType dtype, const Shape& shape, Device device = cpu);
 
 }  // namespace weft

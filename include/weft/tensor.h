@@ -53,7 +53,7 @@ class WEFT_API Tensor {
   /// The elements of the whole tensor that this rank's part holds.
   Box box() const;
   /// The memory of this rank's part.
-  Block block() const;
+  MemoryBlock block() const;
   const Ref<Storage>& storage() const;
 
   /// The value of a tensor of one element that is whole on this rank; std::invalid_argument

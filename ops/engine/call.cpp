@@ -4,9 +4,11 @@
 namespace weft {
 
 int Call::operands() const { return body_.ins.size(); }
-const Block& Call::in(int i) const { return body_.ins[i]; }
-const Block& Call::out(int i) const { return i < body_.outs.size() ? body_.outs[i] : body_.ins[i]; }
-const Block& Call::stage(int i) const { return body_.stages[i]; }
+const MemoryBlock& Call::in(int i) const { return body_.ins[i]; }
+const MemoryBlock& Call::out(int i) const {
+  return i < body_.outs.size() ? body_.outs[i] : body_.ins[i];
+}
+const MemoryBlock& Call::stage(int i) const { return body_.stages[i]; }
 
 const Shape& Call::in_shape(int i) const {
   return body_.route.operands[static_cast<size_t>(i)].used->shape;

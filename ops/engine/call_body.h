@@ -19,9 +19,9 @@ struct CallBody {
 
   const Route& route;
   const Attributes& attributes;
-  InlineList<Block, kMaxOperands> ins;
-  InlineList<Block, kMaxResults> outs;
-  InlineList<Block, kMaxResults> stages;
+  InlineList<MemoryBlock, kMaxOperands> ins;
+  InlineList<MemoryBlock, kMaxResults> outs;
+  InlineList<MemoryBlock, kMaxResults> stages;
   std::array<bool, kMaxResults> accumulate = {};
 };
 

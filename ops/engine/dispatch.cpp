@@ -76,7 +76,7 @@ static void count_traffic(const OpBody& op, const Route& route) {
 
 /// Adds the slice of operand i that the op computes on, fetched from other ranks if necessary.
 static void add_fetched(Running& run, const OperandRoute& operand, const Tensor& used) {
-  Block block = used.block();
+  MemoryBlock block = used.block();
   if (operand.fetch_is_local) {
     Box part = operand.box;
     for (int d = 0; d < part.shape.ndim(); ++d) part.offset[d] -= operand.used->box.offset[d];
@@ -126,7 +126,7 @@ static void run_stages(Running& run) {
 /// Copies of operands that do not lie densely, for an op that takes them so.
 static void make_dense(Running& run) {
   for (int i = 0; i < run.call.ins.size(); ++i) {
-    Block& in = run.call.ins[i];
+    MemoryBlock& in = run.call.ins[i];
     if ((run.op.dense_in >> i & 1) && !in.is_dense()) {
       in = run.snapshots.add(snapshot_of(in)).block();
     }
@@ -136,7 +136,7 @@ static void make_dense(Running& run) {
 /// Copies operands that were changed in a dense copy back to their memory.
 static void return_writes(Running& run) {
   for (const int w : run.op.spec.writes) {
-    const Block to = run.used[w]->block();
+    const MemoryBlock to = run.used[w]->block();
     if (run.call.ins[w].data != to.data) copy(to, run.call.ins[w]);
   }
 }
@@ -252,10 +252,11 @@ static bool honours_accumulate(const OpBody& op, size_t result) {
   return std::find(results.begin(), results.end(), static_cast<int>(result)) != results.end();
 }
 
-static bool is_operand(const Running& run, const Block& block) {
-  return std::any_of(run.call.ins.all().begin(), run.call.ins.all().end(), [&](const Block& in) {
-    return block.data && (in.data == block.data || is_disturbed(in, block));
-  });
+static bool is_operand(const Running& run, const MemoryBlock& block) {
+  return std::any_of(run.call.ins.all().begin(), run.call.ins.all().end(),
+                     [&](const MemoryBlock& in) {
+                       return block.data && (in.data == block.data || is_disturbed(in, block));
+                     });
 }
 
 /// True if the op can write to the place itself. A half-precision result may go to an f32 place if
@@ -267,7 +268,7 @@ static bool writes_directly(const Running& run, const Ref<Layout>& result, size_
   const OpBody& op = run.op;
   bool honours = honours_accumulate(op, index);
   if (place.accumulate && !honours) return false;
-  const Block block = place.tensor.block();
+  const MemoryBlock block = place.tensor.block();
   if ((!honours && !block.is_dense()) || is_operand(run, block)) return false;
   DType to = place.tensor.dtype();
   bool wider =

@@ -69,9 +69,9 @@ void log_fetch(OpLog& log, const std::string& what, const Layout& from, int64_t 
   log.movements.push_back(std::move(movement));
 }
 
-static int64_t bytes_of(std::span<const Block> blocks) {
+static int64_t bytes_of(std::span<const MemoryBlock> blocks) {
   int64_t bytes = 0;
-  for (const Block& block : blocks) {
+  for (const MemoryBlock& block : blocks) {
     bytes += block.numel() * static_cast<int64_t>(size_of(block.dtype));
   }
   return bytes;

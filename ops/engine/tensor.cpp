@@ -18,7 +18,7 @@ void release_handle(TensorBody* body) {
 void* TensorBody::operator new(size_t) { return MemoryPool<TensorBody>::take(); }
 void TensorBody::operator delete(void* memory) { MemoryPool<TensorBody>::give(memory); }
 
-Block TensorBody::block() const {
+MemoryBlock TensorBody::block() const {
   auto* start = static_cast<char*>(storage->data());
   if (start) start += offset * static_cast<int64_t>(size_of(layout->dtype));
   return {start, layout->dtype, storage->device(), layout->box.shape, strides};
@@ -87,7 +87,7 @@ DType Tensor::dtype() const { return checked("dtype", *this).layout->dtype; }
 Device Tensor::device() const { return checked("device", *this).storage->device(); }
 Sharding Tensor::sharding() const { return checked("sharding", *this).layout->sharding; }
 Box Tensor::box() const { return checked("box", *this).layout->box; }
-Block Tensor::block() const { return checked("block", *this).block(); }
+MemoryBlock Tensor::block() const { return checked("block", *this).block(); }
 const Ref<Storage>& Tensor::storage() const { return checked("storage", *this).storage; }
 
 Tensor Tensor::local() const {

@@ -26,7 +26,7 @@ struct TensorBody final : public RefCounted {
   /// be lost, or would make replicas differ.
   bool is_partial_view = false;
 
-  Block block() const;
+  MemoryBlock block() const;
 
   static void* operator new(size_t bytes);
   static void operator delete(void* memory);

@@ -28,7 +28,7 @@ DType dtype_of_numpy(const py::dtype& dtype) {
 }
 
 /// An array over the block's memory, with strides in bytes.
-static py::array array_of(const Block& block, const py::dtype& dtype, py::handle owner) {
+static py::array array_of(const MemoryBlock& block, const py::dtype& dtype, py::handle owner) {
   std::vector<py::ssize_t> shape, strides;
   for (int d = 0; d < block.shape.ndim(); ++d) {
     shape.push_back(block.shape[d]);
@@ -37,17 +37,17 @@ static py::array array_of(const Block& block, const py::dtype& dtype, py::handle
   return py::array(dtype, shape, strides, block.data, owner);
 }
 
-py::array array_over(const Block& block, py::handle owner) {
+py::array array_over(const MemoryBlock& block, py::handle owner) {
   return array_of(block, numpy_dtype(block.dtype), owner);
 }
 
-py::array widened(const Block& block) {
+py::array widened(const MemoryBlock& block) {
   const py::array bits = array_of(block, py::dtype("uint16"), py::none());
   const py::object wide = bits.attr("astype")("uint32").attr("__lshift__")(16);
   return wide.attr("view")("float32");
 }
 
-py::array copied_array(const Block& block) {
+py::array copied_array(const MemoryBlock& block) {
   if (block.dtype == DType::bf16) return widened(block);
   return array_over(block, py::none()).attr("copy")();
 }
@@ -63,7 +63,7 @@ static py::object narrowed(const py::object& values) {
   return np.attr("where")(np.attr("isnan")(wide), 0x7fc0, rounded).attr("astype")("uint16");
 }
 
-void fill_from_array(const std::string& what, const Block& block, const py::object& values) {
+void fill_from_array(const std::string& what, const MemoryBlock& block, const py::object& values) {
   const py::module_ np = numpy();
   const py::object given = np.attr("asarray")(values);
   Shape shape;

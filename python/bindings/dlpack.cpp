@@ -57,7 +57,7 @@ static py::object to_dlpack(const Tensor& x, const std::optional<bool>& copy) {
   } else {
     exported->tensor = lent("dlpack", x);
   }
-  const Block block = exported->tensor.block();
+  const MemoryBlock block = exported->tensor.block();
   exported->shape.assign(block.shape.begin(), block.shape.end());
   exported->strides.assign(block.strides.begin(), block.strides.end());
   DLManagedTensor& managed = exported->managed;
@@ -86,11 +86,11 @@ static Tensor from_capsule(const py::capsule& capsule, const std::optional<bool>
     fail("from_dlpack: the tensor is on DLPack's device type ", int{given.device.device_type},
          "; only memory of the CPU can be taken");
   }
-  Block block{static_cast<char*>(given.data) + given.byte_offset,
-              dtype_of_dlpack(given.dtype),
-              cpu,
-              {},
-              {}};
+  MemoryBlock block{static_cast<char*>(given.data) + given.byte_offset,
+                    dtype_of_dlpack(given.dtype),
+                    cpu,
+                    {},
+                    {}};
   for (int d = 0; d < given.ndim; ++d) block.shape.push_back(given.shape[d]);
   block.strides = dense_strides(block.shape);
   for (int d = 0; given.strides && d < given.ndim; ++d) block.strides[d] = given.strides[d];

@@ -18,7 +18,7 @@ py::object item_of(const Tensor& x) {
 
 /// bfloat16, which NumPy lacks, is returned as float32.
 py::object list_of(const Tensor& x) {
-  const Block block = shown("tolist", x.detach()).block();
+  const MemoryBlock block = shown("tolist", x.detach()).block();
   const py::array values =
       x.dtype() == DType::bf16 ? widened(block) : array_over(block, py::cast(x));
   return values.attr("tolist")();

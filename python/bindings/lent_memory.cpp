@@ -51,7 +51,7 @@ static std::optional<std::vector<int>> order_in_memory(const Shape& shape, const
   return order;
 }
 
-Tensor tensor_over(const char* what, const Block& block, std::shared_ptr<void> owner,
+Tensor tensor_over(const char* what, const MemoryBlock& block, std::shared_ptr<void> owner,
                    const std::optional<bool>& copy) {
   const bool is_empty = block.numel() == 0;
   const auto order = order_in_memory(block.shape, block.strides);

@@ -19,7 +19,7 @@ Tensor lent(const char* what, const Tensor& x);
 /// Makes a tensor of foreign memory: a view when its elements fill the memory without gaps in some
 /// order of the dims, otherwise a copy. `owner` keeps the memory alive. With `copy` false a needed
 /// copy is a ValueError; with true a copy is always made.
-Tensor tensor_over(const char* what, const Block& block, std::shared_ptr<void> owner,
+Tensor tensor_over(const char* what, const MemoryBlock& block, std::shared_ptr<void> owner,
                    const std::optional<bool>& copy);
 
 }  // namespace weft::python

@@ -12,12 +12,12 @@
 namespace weft::python {
 
 static py::array numpy_of(const Tensor& x, const char* what) {
-  const Block block = lent(what, x).block();
+  const MemoryBlock block = lent(what, x).block();
   return array_over(block, py::cast(x));
 }
 
 static py::buffer_info buffer_of(const Tensor& x) {
-  const Block block = lent("buffer", x).block();
+  const MemoryBlock block = lent("buffer", x).block();
   std::vector<py::ssize_t> shape, strides;
   for (int d = 0; d < block.shape.ndim(); ++d) {
     shape.push_back(block.shape[d]);
@@ -36,7 +36,7 @@ static bool is_plain(const py::array& array) {
 }
 
 static Tensor from_numpy(const py::array& array, const std::optional<bool>& copy) {
-  Block block{const_cast<void*>(array.data()), dtype_of_numpy(array.dtype()), cpu, {}, {}};
+  MemoryBlock block{const_cast<void*>(array.data()), dtype_of_numpy(array.dtype()), cpu, {}, {}};
   bool has_steps = true;
   for (py::ssize_t d = 0; d < array.ndim(); ++d) {
     block.shape.push_back(array.shape(d));

@@ -3,7 +3,7 @@
 
 namespace weft {
 
-bool Block::is_dense() const {
+bool MemoryBlock::is_dense() const {
   int64_t expected = 1;
   for (int i = shape.ndim() - 1; i >= 0; --i) {
     if (shape[i] == 0) return true;
@@ -13,7 +13,7 @@ bool Block::is_dense() const {
   return true;
 }
 
-Block Block::part(const Box& box) const {
+MemoryBlock MemoryBlock::part(const Box& box) const {
   int64_t offset = 0;
   for (int i = 0; i < shape.ndim(); ++i) offset += box.offset[i] * strides[i];
   auto* start = static_cast<char*>(data);
@@ -21,7 +21,7 @@ Block Block::part(const Box& box) const {
   return {start, dtype, device, box.shape, strides};
 }
 
-Block dense_block(void* data, DType dtype, const Shape& shape, Device device) {
+MemoryBlock dense_block(void* data, DType dtype, const Shape& shape, Device device) {
   return {data, dtype, device, shape, dense_strides(shape)};
 }
 

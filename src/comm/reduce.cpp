@@ -189,11 +189,11 @@ void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
   check_reduction("reduction", op, dtype, into.dtype);
   if (count == 0 || sources.empty()) return;
   if (cuda::kWithCuda && into.device.kind == DeviceKind::cuda) {
-    std::vector<Block> blocks;
+    std::vector<MemoryBlock> blocks;
     for (const void* source : sources) {
       blocks.push_back(dense_block(const_cast<void*>(source), dtype, {count}, into.device));
     }
-    const Block out = dense_block(into.data, into.dtype, {count}, into.device);
+    const MemoryBlock out = dense_block(into.data, into.dtype, {count}, into.device);
     return cuda::reduce_blocks(op, blocks, out, into.accumulate);
   }
   const int divisor = op == ReduceOp::avg ? static_cast<int>(sources.size()) : 1;

@@ -67,7 +67,7 @@ class ExchangeReader {
 struct Exchange {
   /// The published blocks, one a phase; the block of phase p holds its elements once this rank has
   /// ended phase p - 1. Valid until the exchange has ended.
-  std::span<const Block> blocks = {};
+  std::span<const MemoryBlock> blocks = {};
   /// A hash that must be equal on all ranks; otherwise the exchange fails on all of them.
   uint64_t content = 0;
   /// A description of the call for errors ("redistribute(f32, [8, 4], S(0) -> R)"), of which the

@@ -24,11 +24,11 @@ class ReaderOf final : public ExchangeReader {
   Function function_;
 };
 
-static Block number_block(int64_t& number) { return dense_block(&number, i64, {1}); }
+static MemoryBlock number_block(int64_t& number) { return dense_block(&number, i64, {1}); }
 
 /// The number that a rank publishes in a phase.
 static int64_t number_in(const void* shown, int phase) {
-  return *static_cast<const Block*>(shown)[phase].as<int64_t>();
+  return *static_cast<const MemoryBlock*>(shown)[phase].as<int64_t>();
 }
 
 class Exchanges : public OnRanks {};
@@ -40,7 +40,7 @@ TEST_P(Exchanges, EachPhaseBeginsWhenAllHaveEndedTheOneBefore) {
     for (int round = 0; round < 100; ++round) {
       // Each phase adds up the values of all ranks in the phase before.
       std::array<int64_t, 4> levels{world.rank() + round, 0, 0, 0};
-      std::array<Block, 3> blocks;
+      std::array<MemoryBlock, 3> blocks;
       for (size_t i = 0; i < 3; ++i) blocks[i] = number_block(levels[i]);
       ReaderOf reader([&](int phase, std::span<const void* const> shown) {
         int64_t sum = 0;
@@ -64,7 +64,7 @@ TEST_P(Exchanges, SeveralAreUnderWay) {
     if (world.size() == 1) return;
     std::array<int64_t, 10> own{};
     std::array<int64_t, 10> sums{};
-    std::array<Block, 10> blocks;
+    std::array<MemoryBlock, 10> blocks;
     std::array<Work, 10> works;
     for (size_t i = 0; i < own.size(); ++i) {
       own[i] = world.rank() * static_cast<int64_t>(i);
@@ -83,7 +83,7 @@ TEST_P(Exchanges, SeveralAreUnderWay) {
   });
 }
 
-static const std::array<Block, 1> kOneBlock;
+static const std::array<MemoryBlock, 1> kOneBlock;
 
 static std::string failure_of(const std::function<void(Communicator)>& body) {
   return error_of<std::runtime_error>(

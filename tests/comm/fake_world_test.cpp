@@ -103,7 +103,7 @@ class AbsentReader final : public ExchangeReader {
 TEST(FakeWorld, AnExchangeSeesNullForAbsentRanks) {
   const Communicator world = fake_world(2, 4);
   AbsentReader reader;
-  const Block blocks[2] = {};
+  const MemoryBlock blocks[2] = {};
   world.transport()->exchange({.blocks = blocks}, reader);
   world.transport()
       ->start_exchange({.blocks = {blocks, 1}}, std::make_unique<AbsentReader>())

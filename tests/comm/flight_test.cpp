@@ -73,7 +73,7 @@ TEST(Flight, TellsHowFarAnOperationIs) {
 TEST(Flight, KeepsTheWordsOfAllKinds) {
   FlightRecord record(0, 2);
   Signature exchange;
-  const Block block;
+  const MemoryBlock block;
   sign(Exchange{.blocks = {&block, 1}, .words = "redistribute(f32, [8, 4], S(0) -> R)"}, exchange);
   record.begin("w", exchange, 1);
   exchange.words.fill('x');

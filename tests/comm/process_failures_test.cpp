@@ -247,7 +247,7 @@ TEST(ProcessFailures, ARankThatStopsWhileItReadsIsNotWaitedForForEver) {
       2,
       [](const Communicator& world) {
         StopsWhileReading reader(world.rank());
-        const std::array<Block, 1> blocks{};
+        const std::array<MemoryBlock, 1> blocks{};
         world.transport()->exchange({.blocks = blocks}, reader);
       },
       kDeadline);
@@ -277,7 +277,7 @@ TEST(ProcessFailures, ALongReadIsWaitedFor) {
       2,
       [](const Communicator& world) {
         ReadsForLong reader(world);
-        const std::array<Block, 1> blocks{};
+        const std::array<MemoryBlock, 1> blocks{};
         world.transport()->exchange({.blocks = blocks}, reader);
       },
       std::chrono::seconds(20));

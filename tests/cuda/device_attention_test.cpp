@@ -31,7 +31,7 @@ static const AttentionCase kAttentionCases[] = {
 /// parts of a larger array, aligned or not.
 enum class HeadLie { dense, swapped, gaps };
 
-static Block swapped(Block block) {
+static MemoryBlock swapped(MemoryBlock block) {
   std::swap(block.shape[1], block.shape[2]);
   std::swap(block.strides[1], block.strides[2]);
   return block;
@@ -42,7 +42,9 @@ class Heads {
  public:
   Heads(DType dtype, const Shape& shape, HeadLie lie, unsigned seed, bool random = true)
       : swaps_(lie == HeadLie::swapped), twin_(array(dtype, shape, lie, seed, random)) {}
-  Block on(Device device) const { return swaps_ ? swapped(twin_.on(device)) : twin_.on(device); }
+  MemoryBlock on(Device device) const {
+    return swaps_ ? swapped(twin_.on(device)) : twin_.on(device);
+  }
   void expect_alike(double roundings) const { twin_.expect_alike(roundings); }
 
  private:

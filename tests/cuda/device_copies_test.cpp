@@ -15,7 +15,7 @@ class DeviceCopies : public OnGpu {};
 /// A block with its own memory.
 struct Held {
   Ref<Storage> memory;
-  Block block;
+  MemoryBlock block;
 };
 
 static Held held(const Shape& shape, DType dtype, Device device) {
@@ -44,7 +44,7 @@ TEST_F(DeviceCopies, ThereAndBackInEveryDtype) {
 TEST_F(DeviceCopies, StridedBlocksOfOneDevice) {
   const Held from = held({4, 6}, DType::f32, gpu), to = held({6, 4}, DType::f64, gpu);
   fill_range(from.block, 1, 5, 2);
-  Block transposed = from.block;
+  MemoryBlock transposed = from.block;
   transposed.shape = {6, 4};
   transposed.strides = {1, 6};
   copy(to.block, transposed);

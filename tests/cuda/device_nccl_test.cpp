@@ -38,7 +38,7 @@ class Vector {
   }
 
   void* data() const { return memory_->data(); }
-  Block block() const { return dense_block(memory_->data(), dtype_, {size_}, gpu); }
+  MemoryBlock block() const { return dense_block(memory_->data(), dtype_, {size_}, gpu); }
   std::vector<float> values() const {
     std::vector<float> values(static_cast<size_t>(size_));
     copy(dense_block(values.data(), f32, {size_}), block());
@@ -76,7 +76,7 @@ static std::vector<float> reductions(const Communicator& world, Device device, D
       auto block = [&](const Ref<Storage>& at, int64_t elements, DType type) {
         return dense_block(at->data(), type, {elements}, device);
       };
-      const Block host = dense_block(const_cast<float*>(own.data()), f32, {size});
+      const MemoryBlock host = dense_block(const_cast<float*>(own.data()), f32, {size});
       copy(block(sent, size, dtype), host);
       copy(block(mine, size, f32), host);
       const Piece all{.send = sent->data(),

@@ -41,7 +41,7 @@ static void expect_equal_bits(DType dtype, const Fill& fill) {
 
 TEST_F(DeviceRandom, Uniform) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
-    expect_equal_bits(dtype, [](const Block& out, const Box& box, const Shape& shape) {
+    expect_equal_bits(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
       fill_uniform(out, box, shape, kState, 0.3, 9.7);
     });
   }
@@ -49,18 +49,18 @@ TEST_F(DeviceRandom, Uniform) {
 
 TEST_F(DeviceRandom, Integers) {
   for (const DType dtype : {DType::i32, DType::i64, DType::u8}) {
-    expect_equal_bits(dtype, [](const Block& out, const Box& box, const Shape& shape) {
+    expect_equal_bits(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
       fill_integers(out, box, shape, kState, 3, 170);
     });
   }
-  expect_equal_bits(DType::i64, [](const Block& out, const Box& box, const Shape& shape) {
+  expect_equal_bits(DType::i64, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
     fill_integers(out, box, shape, kState, int64_t{1} << 60, (int64_t{1} << 60) + 1'000'000'007);
   });
 }
 
 TEST_F(DeviceRandom, Normal) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
-    expect_equal_bits(dtype, [](const Block& out, const Box& box, const Shape& shape) {
+    expect_equal_bits(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
       fill_normal(out, box, shape, kState, 0.7, 1.3);
     });
   }
@@ -75,7 +75,7 @@ TEST_F(DeviceRandom, NormalOfManyElements) {
 
 TEST_F(DeviceRandom, Bernoulli) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::u8, DType::boolean}) {
-    expect_equal_bits(dtype, [](const Block& out, const Box& box, const Shape& shape) {
+    expect_equal_bits(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
       fill_bernoulli(out, box, shape, kState, 0.3);
     });
   }
@@ -85,7 +85,7 @@ TEST_F(DeviceRandom, Dropout) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     for (const double p : {0.0, 0.4, 1.0}) {
       for (const Lie lie : {Lie::dense, Lie::gaps}) {
-        expect_equal_bits(dtype, [&](const Block& out, const Box& box, const Shape& shape) {
+        expect_equal_bits(dtype, [&](const MemoryBlock& out, const Box& box, const Shape& shape) {
           const Twin in(Array::random(dtype, box.shape, lie));
           dropout(out, in.on(out.device), box, shape, kState, p);
           dropout(out, out, box, shape, kState, p / 2);

@@ -25,7 +25,7 @@ class Twin {
   }
   Twin(const Twin&) = delete;
 
-  const Block& on(Device device) const { return device == gpu ? there_ : here_.block; }
+  const MemoryBlock& on(Device device) const { return device == gpu ? there_ : here_.block; }
   /// The GPU's elements.
   std::vector<double> fetched() const {
     const Array back(there_.dtype, there_.shape);
@@ -47,7 +47,7 @@ class Twin {
  private:
   Array here_;
   Ref<Storage> memory_;
-  Block there_;
+  MemoryBlock there_;
 };
 
 inline constexpr Device kBothDevices[] = {cpu, gpu};

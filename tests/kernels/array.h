@@ -16,7 +16,7 @@ namespace weft {
 /// The memory layout of an Array.
 enum class Lie { dense, transposed, gaps };
 
-/// Memory for a test with a Block over it; reads and writes its elements as doubles.
+/// Memory for a test with a MemoryBlock over it; reads and writes its elements as doubles.
 class Array {
  public:
   Array(DType dtype, const Shape& shape, Lie lie = Lie::dense) {
@@ -73,7 +73,7 @@ class Array {
     return values;
   }
 
-  Block block;
+  MemoryBlock block;
 
  private:
   std::vector<std::byte> memory_;

@@ -74,7 +74,7 @@ TEST(CrossEntropy, ASlicedVocabularyGivesTheSame) {
       max.block.as<float>()[r] = std::max(max.block.as<float>()[r], part.block.as<float>()[r]);
   }
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-    const Block here = columns(logits, cuts[i], cuts[i + 1]);
+    const MemoryBlock here = columns(logits, cuts[i], cuts[i + 1]);
     row_sum_exp(part.block, here, 1, max.block);
     accumulate(sum.block, part.block);
     pick(part.block, here, targets.block, cuts[i]);

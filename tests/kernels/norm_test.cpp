@@ -115,10 +115,10 @@ TEST(Norm, WithoutWeightAndInPlaceAndAccumulating) {
   expect_near(o.x.values(), expected.y, 1e-5);
 }
 
-Block columns(const Array& array, int64_t begin, int64_t end) {
+MemoryBlock columns(const Array& array, int64_t begin, int64_t end) {
   return array.block.part({{0, begin}, {array.block.shape[0], end - begin}});
 }
-Block slice(const Array& array, int64_t begin, int64_t end) {
+MemoryBlock slice(const Array& array, int64_t begin, int64_t end) {
   return array.block.part({{begin}, {end - begin}});
 }
 
@@ -142,18 +142,18 @@ TEST(Norm, RowsOfRmsCutOverRanksGiveTheSame) {
   const NormOperands o = operands(f32, {6, 40});
   const Gradients expected = plain(o, false);
   const Array squares(f32, {6}), dot(f32, {6}), y(f32, {6, 40}), dx(f32, {6, 40}), dw(f32, {40});
-  add_parts(squares, [&](const Block& out, int64_t begin, int64_t end) {
+  add_parts(squares, [&](const MemoryBlock& out, int64_t begin, int64_t end) {
     reduce(Reduction::sum_squares, out, columns(o.x, begin, end), {1});
   });
-  add_parts(dot, [&](const Block& out, int64_t begin, int64_t end) {
+  add_parts(dot, [&](const MemoryBlock& out, int64_t begin, int64_t end) {
     rms_norm_dot(out, columns(o.dy, begin, end), columns(o.x, begin, end),
                  slice(o.weight, begin, end));
   });
   const CutRows cut{40, {squares.block, dot.block, {}, {}}};
   for (int i = 0; i < 4; ++i) {
     const int64_t begin = kCuts[i], end = kCuts[i + 1];
-    const Block x = columns(o.x, begin, end), weight = slice(o.weight, begin, end);
-    const Block to = columns(dx, begin, end), to_weight = slice(dw, begin, end);
+    const MemoryBlock x = columns(o.x, begin, end), weight = slice(o.weight, begin, end);
+    const MemoryBlock to = columns(dx, begin, end), to_weight = slice(dw, begin, end);
     rms_norm(columns(y, begin, end), x, weight, kEps, &cut);
     rms_norm_backward(&to, &to_weight, columns(o.dy, begin, end), x, weight, kEps, &cut);
   }
@@ -167,24 +167,27 @@ TEST(Norm, RowsOfLayerCutOverRanksGiveTheSame) {
   const Gradients expected = plain(o, true);
   const Array sum(f32, {6}), squares(f32, {6}), gradient(f32, {6}), dot(f32, {6});
   CutRows cut{40, {sum.block, squares.block, gradient.block, dot.block}};
-  add_parts(sum, [&](const Block& out, int64_t begin, int64_t end) {
+  add_parts(sum, [&](const MemoryBlock& out, int64_t begin, int64_t end) {
     reduce(Reduction::sum, out, columns(o.x, begin, end), {1});
   });
-  add_parts(squares, [&](const Block& out, int64_t begin, int64_t end) {
+  add_parts(squares, [&](const MemoryBlock& out, int64_t begin, int64_t end) {
     centered_squares(out, columns(o.x, begin, end), cut);
   });
-  const auto sums = [&](const Block& first, const Block& second, int64_t begin, int64_t end) {
+  const auto sums = [&](const MemoryBlock& first, const MemoryBlock& second, int64_t begin,
+                        int64_t end) {
     layer_norm_sums(first, second, columns(o.dy, begin, end), columns(o.x, begin, end),
                     slice(o.weight, begin, end), kEps, cut);
   };
   const Array unused(f32, {6});
   add_parts(gradient,
-            [&](const Block& out, int64_t b, int64_t e) { sums(out, unused.block, b, e); });
-  add_parts(dot, [&](const Block& out, int64_t b, int64_t e) { sums(unused.block, out, b, e); });
+            [&](const MemoryBlock& out, int64_t b, int64_t e) { sums(out, unused.block, b, e); });
+  add_parts(dot,
+            [&](const MemoryBlock& out, int64_t b, int64_t e) { sums(unused.block, out, b, e); });
   const Array y(f32, {6, 40}), dx(f32, {6, 40}), dw(f32, {40}), db(f32, {40});
   for (int i = 0; i < 4; ++i) {
     const int64_t b = kCuts[i], e = kCuts[i + 1];
-    const Block to = columns(dx, b, e), to_weight = slice(dw, b, e), to_bias = slice(db, b, e);
+    const MemoryBlock to = columns(dx, b, e), to_weight = slice(dw, b, e),
+                      to_bias = slice(db, b, e);
     layer_norm(columns(y, b, e), columns(o.x, b, e), slice(o.weight, b, e), slice(o.bias, b, e),
                kEps, &cut);
     layer_norm_backward(&to, &to_weight, &to_bias, columns(o.dy, b, e), columns(o.x, b, e),

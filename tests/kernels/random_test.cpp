@@ -62,21 +62,21 @@ void expect_boxes_are_slices(DType dtype, const Fill& fill) {
 
 TEST(Random, BoxesAreSlicesOfTheWhole) {
   for (DType dtype : {f32, bf16, f64}) {
-    expect_boxes_are_slices(dtype, [](const Block& out, const Box& box, const Shape& shape) {
+    expect_boxes_are_slices(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
       fill_uniform(out, box, shape, kState, -1, 2);
     });
-    expect_boxes_are_slices(dtype, [](const Block& out, const Box& box, const Shape& shape) {
+    expect_boxes_are_slices(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
       fill_normal(out, box, shape, kState, 1, 0.5);
     });
-    expect_boxes_are_slices(dtype, [](const Block& out, const Box& box, const Shape& shape) {
+    expect_boxes_are_slices(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
       fill_bernoulli(out, box, shape, kState, 0.3);
     });
-    expect_boxes_are_slices(dtype, [](const Block& out, const Box& box, const Shape& shape) {
+    expect_boxes_are_slices(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
       fill_uniform(out, box, shape, kState, 1, 2);
       dropout(out, out, box, shape, kState, 0.3);
     });
   }
-  expect_boxes_are_slices(i64, [](const Block& out, const Box& box, const Shape& shape) {
+  expect_boxes_are_slices(i64, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
     fill_uniform(out, box, shape, kState, -3, 100);
   });
 }

@@ -111,7 +111,7 @@ TEST(Softmax, GradientsEqualPlainLoops) {
   }
 }
 
-Block columns(const Array& array, int64_t begin, int64_t end) {
+MemoryBlock columns(const Array& array, int64_t begin, int64_t end) {
   return array.block.part({{0, begin}, {array.block.shape[0], end - begin}});
 }
 
@@ -130,7 +130,7 @@ Array reduced(Reduction reduction, int64_t rows, const std::vector<int64_t>& cut
 }
 
 /// Views a block [1, rows] as [rows].
-Block flat(Block block) {
+MemoryBlock flat(MemoryBlock block) {
   block.shape.erase(0);
   block.strides.erase(0);
   return block;
@@ -139,12 +139,14 @@ Block flat(Block block) {
 TEST(Softmax, RowsCutOverRanksGiveTheSame) {
   const Array x = Array::random(f32, {6, 100}), dy = Array::random(f32, {6, 100}, Lie::dense, 2);
   const std::vector<int64_t> cuts = {0, 34, 34, 68, 100};  // one rank holds nothing
-  const Array max = reduced(Reduction::max, 6, cuts, [&](Block out, int64_t begin, int64_t end) {
-    reduce(Reduction::max, flat(out), columns(x, begin, end), {1});
-  });
-  const Array sum = reduced(Reduction::sum, 6, cuts, [&](Block out, int64_t begin, int64_t end) {
-    row_sum_exp(flat(out), columns(x, begin, end), 1, max.block);
-  });
+  const Array max =
+      reduced(Reduction::max, 6, cuts, [&](MemoryBlock out, int64_t begin, int64_t end) {
+        reduce(Reduction::max, flat(out), columns(x, begin, end), {1});
+      });
+  const Array sum =
+      reduced(Reduction::sum, 6, cuts, [&](MemoryBlock out, int64_t begin, int64_t end) {
+        row_sum_exp(flat(out), columns(x, begin, end), 1, max.block);
+      });
   const Array y(f32, {6, 100}), log_y(f32, {6, 100}), lse(f32, {6}), dx(f32, {6, 100}),
       dlog(f32, {6, 100});
   const auto each = [&](const auto& f) {
@@ -160,12 +162,14 @@ TEST(Softmax, RowsCutOverRanksGiveTheSame) {
   expect_near(log_y.values(), expected.log_y, rounding(f32));
   expect_near(lse.values(), expected.lse, rounding(f32));
 
-  const Array dot = reduced(Reduction::sum, 6, cuts, [&](Block out, int64_t begin, int64_t end) {
-    row_dot(flat(out), columns(dy, begin, end), columns(y, begin, end), 1);
-  });
-  const Array total = reduced(Reduction::sum, 6, cuts, [&](Block out, int64_t begin, int64_t end) {
-    reduce(Reduction::sum, flat(out), columns(dy, begin, end), {1});
-  });
+  const Array dot =
+      reduced(Reduction::sum, 6, cuts, [&](MemoryBlock out, int64_t begin, int64_t end) {
+        row_dot(flat(out), columns(dy, begin, end), columns(y, begin, end), 1);
+      });
+  const Array total =
+      reduced(Reduction::sum, 6, cuts, [&](MemoryBlock out, int64_t begin, int64_t end) {
+        reduce(Reduction::sum, flat(out), columns(dy, begin, end), {1});
+      });
   each([&](int64_t begin, int64_t end) {
     softmax_backward(columns(dx, begin, end), columns(dy, begin, end), columns(y, begin, end), 1,
                      &dot.block);

@@ -294,7 +294,7 @@ TEST(Attention, NamesWhatDisagrees) {
     StridedArray q(f32, {c.batch, c.heads, c.queries, c.width}), out(f32, q.block().shape);
     StridedArray k(k_dtype, {c.batch, c.kv_heads, c.keys, c.width});
     StridedArray v(k_dtype, {c.batch, c.kv_heads, v_keys, c.width});
-    Block q_block = q.block();
+    MemoryBlock q_block = q.block();
     q_block.strides[3] = last_stride;
     try {
       attention(q_block, k.block(), v.block(), c.options, out.block(), {});

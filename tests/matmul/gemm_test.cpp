@@ -11,7 +11,7 @@
 namespace weft {
 
 /// `x` with its last two dims exchanged.
-static Block transposed(Block x) {
+static MemoryBlock transposed(MemoryBlock x) {
   const int n = x.shape.ndim();
   std::swap(x.shape[n - 1], x.shape[n - 2]);
   std::swap(x.strides[n - 1], x.strides[n - 2]);
@@ -214,7 +214,7 @@ TEST(Gemm, ReadsBroadcastOperandsByStrideZero) {
   StridedArray a(f32, {6, 40, 50}), row(f32, {1, 1}), out(f32, {6, 40, 30});
   a.randomize(random);
   row.set_at(0, 0.5);
-  Block b = row.block();  // one number seen as [6, 50, 30]
+  MemoryBlock b = row.block();  // one number seen as [6, 50, 30]
   b.shape = {6, 50, 30};
   b.strides = {0, 0, 0};
   gemm(a.block(), b, out.block());

@@ -34,7 +34,7 @@ class StridedArray {
   }
   StridedArray(StridedArray&&) = default;
 
-  const Block& block() const { return block_; }
+  const MemoryBlock& block() const { return block_; }
   int64_t numel() const { return block_.numel(); }
 
   /// Offset of the element with that row-major index.
@@ -92,7 +92,7 @@ class StridedArray {
     });
   }
 
-  Block block_;
+  MemoryBlock block_;
   int64_t elements_ = 0;
   std::vector<unsigned char> memory_;
 };

@@ -64,7 +64,7 @@ class Jobs {
     ASSERT_EQ(static_cast<int64_t>(in.size()), from->box.shape.product()) << words(job, nullptr);
     // Columns of the source are contiguous: blocks may be strided.
     std::vector<std::byte> memory(in.size() * size_of(job.dtype) + 1);
-    Block block = dense_block(memory.data(), job.dtype, from->box.shape);
+    MemoryBlock block = dense_block(memory.data(), job.dtype, from->box.shape);
     if (j % 3 == 2) block.strides = {1, from->box.shape[0]};
     int64_t columns = from->box.shape[1];
     for (size_t i = 0; i < in.size(); ++i) {
@@ -87,12 +87,13 @@ class Jobs {
   }
 
   /// When the plan promises a view, checks that the view equals the copy.
-  static void check_view(const Plan& plan, const Block& in, const std::vector<std::byte>& out) {
+  static void check_view(const Plan& plan, const MemoryBlock& in,
+                         const std::vector<std::byte>& out) {
     std::optional<Box> part = local_part(plan);
     if (!part) return;
     EXPECT_TRUE(plan.is_free());
     EXPECT_EQ(part->shape, plan.to->box.shape);
-    Block view = in.part(*part);
+    MemoryBlock view = in.part(*part);
     int64_t columns = view.shape[1];
     for (int64_t i = 0; i < view.numel(); ++i) {
       int64_t at = i / columns * view.strides[0] + i % columns * view.strides[1];

@@ -504,7 +504,7 @@ TEST(Contract, ARuleCanBeARunTimeString) {
           .linear = {{0}, {1}},
           .forward =
               [](const Call& c) {
-                const Block& x = c.in(0);
+                const MemoryBlock& x = c.in(0);
                 for (int64_t i = 0; i < x.shape[0]; ++i) {
                   float sum = 0;
                   for (int64_t k = 0; k < x.shape[1]; ++k) {

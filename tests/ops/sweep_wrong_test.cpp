@@ -13,17 +13,18 @@ namespace weft {
 
 // Correct ops on f32 matrices. Each test introduces one error, which the sweep must detect.
 
-static float& element(const Block& block, int64_t i, int64_t j) {
+static float& element(const MemoryBlock& block, int64_t i, int64_t j) {
   return block.as<float>()[i * block.strides[0] + j * block.strides[1]];
 }
 
-static void for_elements(const Block& block, const std::function<void(int64_t, int64_t)>& visit) {
+static void for_elements(const MemoryBlock& block,
+                         const std::function<void(int64_t, int64_t)>& visit) {
   for (int64_t i = 0; i < block.shape[0]; ++i) {
     for (int64_t j = 0; j < block.shape[1]; ++j) visit(i, j);
   }
 }
 
-static float row_sum(const Block& block, int64_t i) {
+static float row_sum(const MemoryBlock& block, int64_t i) {
   float sum = 0;
   for (int64_t j = 0; j < block.shape[1]; ++j) sum += element(block, i, j);
   return sum;

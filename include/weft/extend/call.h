@@ -25,8 +25,8 @@ class WEFT_API Call {
   /// Memory of operand or result i. A result is dense, but may be strided if the op `accumulates`
   /// it. In an op without results, result i is operand i, which it changes in place. No result has
   /// memory while `view` runs.
-  const Block& in(int i) const;
-  const Block& out(int i = 0) const;
+  const MemoryBlock& in(int i) const;
+  const MemoryBlock& out(int i = 0) const;
   /// Shape of the whole tensor, and the slice of it that this rank holds.
   const Shape& in_shape(int i) const;
   const Shape& out_shape(int i = 0) const;
@@ -45,7 +45,7 @@ class WEFT_API Call {
   /// True when the stages run because their factor is sharded; stage(i) is then the reduced result
   /// of stage i.
   bool staged() const;
-  const Block& stage(int i) const;
+  const MemoryBlock& stage(int i) const;
 
  private:
   const CallBody& body_;

@@ -46,7 +46,8 @@ struct Takes {
   std::vector<DType> dtypes = {DType::f32};
   bool strides = false;
 };
-/// Accepts any dtype and any strides: forward reads `Block::dtype` and `Block::strides`.
+/// Accepts any dtype and any strides: forward reads `MemoryBlock::dtype` and
+/// `MemoryBlock::strides`.
 inline Takes anything() { return {.dtypes = {}, .strides = true}; }
 
 /// Shapes, dtypes and attributes for the tests of an op.

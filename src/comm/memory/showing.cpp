@@ -72,7 +72,7 @@ bool Showing::fits_room(const Collective& call) const {
 
 bool Showing::fits_room(const Exchange& call) const {
   size_t bytes = room_for(call.blocks.size_bytes());
-  for (const Block& block : call.blocks) {
+  for (const MemoryBlock& block : call.blocks) {
     if (block.device != cpu) return false;
     bytes += room_for(bytes_of_elements(block.numel(), block.dtype));
   }
@@ -131,11 +131,11 @@ const void* Showing::shared(const Collective& call) {
   return shown;
 }
 
-Block Showing::shared_block(const Block& block, int phase) {
+MemoryBlock Showing::shared_block(const MemoryBlock& block, int phase) {
   const int64_t elements = block.numel();
   if (elements == 0 || !block.data || is_seen(block.data)) return block;
   void* copied = place(bytes_of_elements(elements, block.dtype));
-  Block shown = dense_block(copied, block.dtype, block.shape, block.device);
+  MemoryBlock shown = dense_block(copied, block.dtype, block.shape, block.device);
   if (phase == 0) {
     copy(shown, block);
   } else {
@@ -145,9 +145,9 @@ Block Showing::shared_block(const Block& block, int phase) {
 }
 
 const void* Showing::shared(const Exchange& call) {
-  auto* blocks = static_cast<Block*>(place(call.blocks.size_bytes()));
+  auto* blocks = static_cast<MemoryBlock*>(place(call.blocks.size_bytes()));
   for (size_t i = 0; i < call.blocks.size(); ++i) {
-    new (blocks + i) Block(shared_block(call.blocks[i], static_cast<int>(i)));
+    new (blocks + i) MemoryBlock(shared_block(call.blocks[i], static_cast<int>(i)));
   }
   return blocks;
 }

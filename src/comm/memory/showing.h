@@ -53,8 +53,8 @@ class Showing {
   /// Elements that are made in one phase and read in the next.
   struct Late {
     int phase;
-    Block from;
-    Block to;
+    MemoryBlock from;
+    MemoryBlock to;
   };
   bool fits_room(const Collective& call) const;
   bool fits_room(const Exchange& call) const;
@@ -63,7 +63,7 @@ class Showing {
   const void* shared_bytes(const void* data, size_t bytes);
   const void* shared(const Collective& call);
   const void* shared(const Exchange& call);
-  Block shared_block(const Block& block, int phase);
+  MemoryBlock shared_block(const MemoryBlock& block, int phase);
   Piece shared_piece(const Collective& call, const Piece& piece);
   const void* late_part(const Piece& piece);
   bool needs_rounds(const Collective& call) const;

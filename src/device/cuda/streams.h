@@ -12,10 +12,10 @@ using weft::StreamRole;
 
 /// True when this build has CUDA kernels and the block is on a GPU.
 #ifdef WEFT_WITH_CUDA
-inline bool on_cuda(const Block& block) { return block.device.kind == DeviceKind::cuda; }
+inline bool on_cuda(const MemoryBlock& block) { return block.device.kind == DeviceKind::cuda; }
 inline constexpr bool kWithCuda = true;
 #else
-inline constexpr bool on_cuda(const Block&) { return false; }
+inline constexpr bool on_cuda(const MemoryBlock&) { return false; }
 inline constexpr bool kWithCuda = false;
 #endif
 

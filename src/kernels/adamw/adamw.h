@@ -28,9 +28,9 @@ std::array<double, kAdamWRates> rates_of(const AdamWNumbers& numbers);
 /// gradient. `rates`, f64 on the parameter's device, replaces those of `options`; it is read when
 /// the step runs.
 WEFT_KERNEL(void, adamw,
-            (const Block& parameter, const Block& m, const Block& v, const Block& grad,
-             const AdamWNumbers& options, const Block* grad_factor = nullptr,
-             const Block* rates = nullptr),
+            (const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock& v,
+             const MemoryBlock& grad, const AdamWNumbers& options,
+             const MemoryBlock* grad_factor = nullptr, const MemoryBlock* rates = nullptr),
             (parameter, m, v, grad, options, grad_factor, rates))
 
 /// Stochastic gradient descent, as torch.optim.SGD computes it.
@@ -44,8 +44,8 @@ struct Sgd {
 
 /// The same for SGD. `velocity` starts at zeros; it has no data when momentum is 0.
 WEFT_KERNEL(void, sgd,
-            (const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
-             const Block* grad_factor = nullptr),
+            (const MemoryBlock& parameter, const MemoryBlock& velocity, const MemoryBlock& grad,
+             const Sgd& options, const MemoryBlock* grad_factor = nullptr),
             (parameter, velocity, grad, options, grad_factor))
 
 }  // namespace weft

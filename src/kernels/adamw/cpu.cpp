@@ -11,7 +11,7 @@
 
 namespace weft {
 
-static void check_rates(const Block& rates, const Block& parameter) {
+static void check_rates(const MemoryBlock& rates, const MemoryBlock& parameter) {
   if (rates.dtype == DType::f64 && rates.numel() == kAdamWRates && rates.is_dense() &&
       rates.device == parameter.device) {
     return;
@@ -20,7 +20,7 @@ static void check_rates(const Block& rates, const Block& parameter) {
        kAdamWRates, " of f64 on ", parameter.device);
 }
 
-static void check_step(const char* what, const Block& parameter, const Block& other) {
+static void check_step(const char* what, const MemoryBlock& parameter, const MemoryBlock& other) {
   if (!parameter.is_dense() || !other.is_dense() || parameter.numel() != other.numel()) {
     fail(what, ": arrays of ", parameter.shape, " and ", other.shape,
          "; it needs dense ones of one size");
@@ -29,13 +29,14 @@ static void check_step(const char* what, const Block& parameter, const Block& ot
     fail(what, ": dtype is ", other.dtype, "; it needs a floating one");
 }
 
-void check_adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
-                 const Block* rates) {
-  for (const Block* block : {&parameter, &m, &v, &grad}) check_step("adamw", parameter, *block);
+void check_adamw(const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock& v,
+                 const MemoryBlock& grad, const MemoryBlock* rates) {
+  for (const MemoryBlock* block : {&parameter, &m, &v, &grad})
+    check_step("adamw", parameter, *block);
   if (rates) check_rates(*rates, parameter);
 }
 
-void check_sgd(const Block& parameter, const Block& velocity, const Block& grad,
+void check_sgd(const MemoryBlock& parameter, const MemoryBlock& velocity, const MemoryBlock& grad,
                const Sgd& options) {
   check_step("sgd", parameter, grad);
   if (velocity.data) check_step("sgd", parameter, velocity);
@@ -62,7 +63,7 @@ constexpr int64_t kStepChunk = 1024;
 template <class C>
 class StepArray {
  public:
-  explicit StepArray(const Block& block) : block_(block) {}
+  explicit StepArray(const MemoryBlock& block) : block_(block) {}
   C* load(int64_t begin, int64_t n) {
     if (!block_.data) return buffer_;
     const Line line = at(begin);
@@ -78,7 +79,7 @@ class StepArray {
   Line at(int64_t begin) const {
     return {block_.dtype, block_.as<char>() + begin * static_cast<int64_t>(size_of(block_.dtype))};
   }
-  const Block& block_;
+  const MemoryBlock& block_;
   C buffer_[kStepChunk];
 };
 
@@ -89,14 +90,15 @@ void for_each_chunk(int64_t begin, int64_t end, const F& f) {
 }
 
 template <class C>
-C factor_of(const Block* factor) {
+C factor_of(const MemoryBlock* factor) {
   return factor ? load_element<C>(factor->dtype, factor->data) : C(1);
 }
 
 }  // namespace
 
-void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
-           const AdamWNumbers& options, const Block* grad_factor, const Block* rates) {
+void adamw(const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock& v,
+           const MemoryBlock& grad, const AdamWNumbers& options, const MemoryBlock* grad_factor,
+           const MemoryBlock* rates) {
   check_adamw(parameter, m, v, grad, rates);
   visit_compute_floating("adamw", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
@@ -117,8 +119,8 @@ void adamw(const Block& parameter, const Block& m, const Block& v, const Block& 
   });
 }
 
-void sgd(const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
-         const Block* grad_factor) {
+void sgd(const MemoryBlock& parameter, const MemoryBlock& velocity, const MemoryBlock& grad,
+         const Sgd& options, const MemoryBlock* grad_factor) {
   check_sgd(parameter, velocity, grad, options);
   visit_compute_floating("sgd", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;

@@ -138,7 +138,7 @@ static bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(da
 
 template <class F, int kStates, class P, class S, class G>
 static void launch_vectors(const F& f, const StepNumbers& numbers, int64_t elements,
-                           const Block* const* blocks, const Stream& stream) {
+                           const MemoryBlock* const* blocks, const Stream& stream) {
   StepOfVectors<F, kStates, P, S, G> kernel{
       f, numbers, elements, blocks[0]->as<P>(), {}, blocks[kStates + 1]->as<G>()};
   for (int k = 0; k < kStates; ++k) kernel.states[k] = static_cast<S*>(blocks[1 + k]->data);
@@ -148,8 +148,8 @@ static void launch_vectors(const F& f, const StepNumbers& numbers, int64_t eleme
 /// Returns true when one of the vector kernels performed the step; `blocks` are the parameter, the
 /// states, the gradient.
 template <class F, int kStates>
-static bool step_by_vectors(const F& f, const StepNumbers& numbers, const Block* const* blocks,
-                            const Stream& stream) {
+static bool step_by_vectors(const F& f, const StepNumbers& numbers,
+                            const MemoryBlock* const* blocks, const Stream& stream) {
   const int64_t elements = blocks[0]->numel();
   const DType p = blocks[0]->dtype, g = blocks[kStates + 1]->dtype;
   const DType s = blocks[1]->data ? blocks[1]->dtype : DType::f32;
@@ -174,9 +174,9 @@ static bool step_by_vectors(const F& f, const StepNumbers& numbers, const Block*
 }
 
 template <class F, class C, int kStates>
-static void take_step(const F& f, const Block* const* blocks, const Block* grad_factor,
-                      const Block* rates) {
-  const Block& parameter = *blocks[0];
+static void take_step(const F& f, const MemoryBlock* const* blocks, const MemoryBlock* grad_factor,
+                      const MemoryBlock* rates) {
+  const MemoryBlock& parameter = *blocks[0];
   if (grad_factor && grad_factor->device != parameter.device) {
     fail("optimizer step: a parameter on ", parameter.device, " and its gradient's factor on ",
          grad_factor->device);
@@ -187,27 +187,28 @@ static void take_step(const F& f, const Block* const* blocks, const Block* grad_
   if constexpr (std::is_same_v<C, float>) {
     if (step_by_vectors<F, kStates>(f, numbers, blocks, stream)) return;
   }
-  const auto side = [](const Block& block) { return StepSide{block.data, block.dtype}; };
+  const auto side = [](const MemoryBlock& block) { return StepSide{block.data, block.dtype}; };
   StepOfAny<F, C, kStates> kernel{
       f, numbers, parameter.numel(), side(parameter), {}, side(*blocks[kStates + 1])};
   for (int k = 0; k < kStates; ++k) kernel.states[k] = side(*blocks[1 + k]);
   launch(kernel, kernel.elements, stream);
 }
 
-void adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
-           const AdamWNumbers& options, const Block* grad_factor, const Block* rates) {
+void adamw(const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock& v,
+           const MemoryBlock& grad, const AdamWNumbers& options, const MemoryBlock* grad_factor,
+           const MemoryBlock* rates) {
   check_adamw(parameter, m, v, grad, rates);
-  const Block* const blocks[] = {&parameter, &m, &v, &grad};
+  const MemoryBlock* const blocks[] = {&parameter, &m, &v, &grad};
   visit_compute_floating("adamw", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     take_step<AdamWElement<C>, C, 2>(element_of(options, C(1)), blocks, grad_factor, rates);
   });
 }
 
-void sgd(const Block& parameter, const Block& velocity, const Block& grad, const Sgd& options,
-         const Block* grad_factor) {
+void sgd(const MemoryBlock& parameter, const MemoryBlock& velocity, const MemoryBlock& grad,
+         const Sgd& options, const MemoryBlock* grad_factor) {
   check_sgd(parameter, velocity, grad, options);
-  const Block* const blocks[] = {&parameter, &velocity, &grad};
+  const MemoryBlock* const blocks[] = {&parameter, &velocity, &grad};
   visit_compute_floating("sgd", parameter.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     take_step<SgdElement<C>, C, 1>(element_of(options, C(1)), blocks, grad_factor, nullptr);

@@ -38,9 +38,9 @@ struct SgdElement {
 };
 
 /// Throw std::invalid_argument for arrays that no step can use.
-void check_adamw(const Block& parameter, const Block& m, const Block& v, const Block& grad,
-                 const Block* rates);
-void check_sgd(const Block& parameter, const Block& velocity, const Block& grad,
+void check_adamw(const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock& v,
+                 const MemoryBlock& grad, const MemoryBlock* rates);
+void check_sgd(const MemoryBlock& parameter, const MemoryBlock& velocity, const MemoryBlock& grad,
                const Sgd& options);
 
 inline namespace WEFT_COMPILER {

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-void check_indices(const char* what, const Block& out) {
+void check_indices(const char* what, const MemoryBlock& out) {
   if (out.dtype != DType::i32 && out.dtype != DType::i64) {
     fail(what, ": indices are i32 or i64, not ", out.dtype);
   }
@@ -37,7 +37,8 @@ static int64_t first_equal(const C* x, int64_t n, C value) {
   return n;
 }
 
-void arg_reduce(const Block& out, const Block& in, int dim, bool greatest, int64_t offset) {
+void arg_reduce(const MemoryBlock& out, const MemoryBlock& in, int dim, bool greatest,
+                int64_t offset) {
   check_indices("arg_reduce", out);
   const Rows rows(in, dim), indices = Rows::values("arg_reduce", out, rows);
   const int64_t n = rows.size();
@@ -56,7 +57,8 @@ void arg_reduce(const Block& out, const Block& in, int dim, bool greatest, int64
   });
 }
 
-void index_of(const Block& out, const Block& in, const Block& value, int dim, int64_t offset) {
+void index_of(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& value, int dim,
+              int64_t offset) {
   check_indices("index_of", out);
   const Rows rows(in, dim), indices = Rows::values("index_of", out, rows);
   const Rows values = Rows::values("index_of", value, rows);

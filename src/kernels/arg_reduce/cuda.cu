@@ -177,7 +177,8 @@ static void run_seek(Seek<R, C> seek, const Stream& stream, Device device) {
   launch(MergeFound<R, C>{seek, partial}, rows, stream);
 }
 
-void arg_reduce(const Block& out, const Block& in, int dim, bool greatest, int64_t offset) {
+void arg_reduce(const MemoryBlock& out, const MemoryBlock& in, int dim, bool greatest,
+                int64_t offset) {
   check_indices("arg_reduce", out);
   const Rows rows(in, dim), indices = Rows::values("arg_reduce", out, rows);
   const Stream stream = current_stream(out.device);
@@ -191,7 +192,8 @@ void arg_reduce(const Block& out, const Block& in, int dim, bool greatest, int64
   });
 }
 
-void index_of(const Block& out, const Block& in, const Block& value, int dim, int64_t offset) {
+void index_of(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& value, int dim,
+              int64_t offset) {
   check_indices("index_of", out);
   const Rows rows(in, dim), indices = Rows::values("index_of", out, rows);
   const Rows values = Rows::values("index_of", value, rows);

@@ -30,8 +30,8 @@ static bool multiplies_in_bf16(DType dtype) {
 
 namespace host {
 
-void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
-            const Block& out, const Block& lse) {
+void attend(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
+            const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse) {
   if (has_few_queries(sizes, q, k)) return attend_few(sizes, q, k, v, out, lse);
   if (q.dtype == DType::f64) return attend_as<double>(sizes, q, k, v, out, lse);
   if (multiplies_in_bf16(q.dtype)) return attend_as<float, bfloat16>(sizes, q, k, v, out, lse);
@@ -47,7 +47,7 @@ void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
 
 }  // namespace host
 
-static void check_operand(const char* name, const Block& x, const Shape& shape, DType dtype) {
+static void check_operand(const char* name, const MemoryBlock& x, const Shape& shape, DType dtype) {
   if (x.shape != shape) fail("attention: ", name, " is ", x.shape, ", expected ", shape);
   if (x.dtype != dtype) fail("attention: ", name, " is ", x.dtype, ", expected ", dtype);
   const int last = shape.ndim() - 1;
@@ -58,8 +58,9 @@ static void check_operand(const char* name, const Block& x, const Shape& shape, 
 
 static DType lse_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-static AttentionSizes checked_sizes(const Block& q, const Block& k, const Block& v,
-                                    const Block& out, const AttentionOptions& options) {
+static AttentionSizes checked_sizes(const MemoryBlock& q, const MemoryBlock& k,
+                                    const MemoryBlock& v, const MemoryBlock& out,
+                                    const AttentionOptions& options) {
   if (q.shape.ndim() != 4 || k.shape.ndim() != 4) {
     fail("attention: q and k have dims batch, heads, sequence, head_dim, not ", q.shape, " and ",
          k.shape);
@@ -95,8 +96,8 @@ static AttentionSizes checked_sizes(const Block& q, const Block& k, const Block&
   return sizes;
 }
 
-void attention(const Block& q, const Block& k, const Block& v, const AttentionOptions& options,
-               const Block& out, const Block& lse) {
+void attention(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
+               const AttentionOptions& options, const MemoryBlock& out, const MemoryBlock& lse) {
   const AttentionSizes sizes = checked_sizes(q, k, v, out, options);
   if (lse.data) {
     check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, lse_dtype(q.dtype));
@@ -105,9 +106,10 @@ void attention(const Block& q, const Block& k, const Block& v, const AttentionOp
   attend(sizes, q, k, v, out, lse);
 }
 
-void attention_backward(const Block& q, const Block& k, const Block& v, const Block& out,
-                        const Block& lse, const Block& dout, const AttentionOptions& options,
-                        const Block& dq, const Block& dk, const Block& dv) {
+void attention_backward(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
+                        const MemoryBlock& out, const MemoryBlock& lse, const MemoryBlock& dout,
+                        const AttentionOptions& options, const MemoryBlock& dq,
+                        const MemoryBlock& dk, const MemoryBlock& dv) {
   const AttentionSizes sizes = checked_sizes(q, k, v, out, options);
   check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, lse_dtype(q.dtype));
   check_operand("dout", dout, q.shape, q.dtype);

@@ -25,8 +25,8 @@ struct AttentionOptions {
 /// each query's logsumexp of scaled scores, for the backward, in f32 (f64 when q is f64); null data
 /// omits it. q, k, v and out have one floating dtype. A query that sees no key gives 0 and an lse
 /// of -inf. Results do not depend on the number of threads.
-void attention(const Block& q, const Block& k, const Block& v, const AttentionOptions& options,
-               const Block& out, const Block& lse);
+void attention(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
+               const AttentionOptions& options, const MemoryBlock& out, const MemoryBlock& lse);
 
 /// Sets the dtype in which q, k and v of bf16, probabilities and gradients of scores are
 /// multiplied: f32 or bf16. Sums are in f32 either way. By default bf16 if the processor has
@@ -35,8 +35,9 @@ void multiply_attention_in(std::optional<DType> dtype);
 
 /// Computes gradients dq, dk, dv (shaped as q, k, v; overwritten) of `attention` from its operands,
 /// its results and dout, the gradient of out.
-void attention_backward(const Block& q, const Block& k, const Block& v, const Block& out,
-                        const Block& lse, const Block& dout, const AttentionOptions& options,
-                        const Block& dq, const Block& dk, const Block& dv);
+void attention_backward(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
+                        const MemoryBlock& out, const MemoryBlock& lse, const MemoryBlock& dout,
+                        const AttentionOptions& options, const MemoryBlock& dq,
+                        const MemoryBlock& dk, const MemoryBlock& dv);
 
 }  // namespace weft

@@ -60,7 +60,7 @@ struct AttentionSizes {
 
 /// Operands and results of the backward.
 struct AttentionGradients {
-  const Block &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
+  const MemoryBlock &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
 };
 
 inline bool is_on_gpu(const AttentionGradients& x) { return is_on_gpu(x.q); }
@@ -68,8 +68,8 @@ inline bool is_on_gpu(const AttentionGradients& x) { return is_on_gpu(x.q); }
 // The operands have been checked.
 
 WEFT_KERNEL(void, attend,
-            (const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
-             const Block& out, const Block& lse),
+            (const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
+             const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse),
             (sizes, q, k, v, out, lse))
 WEFT_KERNEL(void, attend_backward, (const AttentionSizes& sizes, const AttentionGradients& x),
             (sizes, x))

@@ -43,7 +43,7 @@ struct BackwardMemory {
 
 /// Packs the queries of a block (or an array of their shape) as rows [rows, width].
 template <class T>
-static void pack_query_rows(const AttentionSizes& sizes, const Block& x, int64_t batch,
+static void pack_query_rows(const AttentionSizes& sizes, const MemoryBlock& x, int64_t batch,
                             int64_t kv_head, const QueryBlock& block, T* to, double factor) {
   for_group(sizes, x, batch, kv_head, block, [&](const Matrix& from, int64_t row) {
     copy_matrix(from, block.count, sizes.width,

@@ -20,7 +20,7 @@ static constexpr int64_t kFewRows = 8;
 static constexpr int64_t kPartKeys = 256;
 static constexpr int64_t kValuesAtOnce = 4;
 
-bool has_few_queries(const AttentionSizes& sizes, const Block& q, const Block& k) {
+bool has_few_queries(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k) {
   return q.dtype != DType::f64 && sizes.group * sizes.queries <= kFewRows && k.strides[3] == 1 &&
          k.strides[2] >= sizes.width;
 }
@@ -36,7 +36,7 @@ struct PartialRows {
 
 struct FewAttention {
   const AttentionSizes& sizes;
-  const Block &q, &k, &v;
+  const MemoryBlock &q, &k, &v;
   int64_t rows, heads, parts;
   float* memory;
 
@@ -144,7 +144,8 @@ static void put_together(const PartialRows& sums, const PartialRows& other, int6
   }
 }
 
-static void store_few(const FewAttention& x, int64_t at_head, const Block& out, const Block& lse) {
+static void store_few(const FewAttention& x, int64_t at_head, const MemoryBlock& out,
+                      const MemoryBlock& lse) {
   const AttentionSizes& s = x.sizes;
   const int64_t batch = at_head / s.kv_heads, kv_head = at_head % s.kv_heads;
   const PartialRows sums = x.partial(at_head, 0);
@@ -159,8 +160,8 @@ static void store_few(const FewAttention& x, int64_t at_head, const Block& out, 
   }
 }
 
-void attend_few(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
-                const Block& out, const Block& lse) {
+void attend_few(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
+                const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse) {
   const int64_t heads = sizes.batch * sizes.kv_heads, rows = sizes.group * sizes.queries;
   const int64_t seen = sizes.seen(sizes.queries - 1);
   const int64_t parts = std::max<int64_t>(1, (seen + kPartKeys - 1) / kPartKeys);

@@ -118,7 +118,7 @@ static void multiply_columns(T* matrix, int64_t width, int64_t rows, const T* fa
 /// Computes the logsumexp of each row of `block` from its maximum and total.
 template <class T, class E>
 static void store_lse(const AttentionSizes& sizes, const QueryBlock& block, int64_t batch,
-                      int64_t kv_head, const ForwardMemory<T, E>& m, const Block& lse) {
+                      int64_t kv_head, const ForwardMemory<T, E>& m, const MemoryBlock& lse) {
   for (int64_t row = 0; row < block.rows; ++row) {
     const int64_t head = kv_head * sizes.group + row / block.count;
     const int64_t query = block.first + row % block.count;
@@ -128,9 +128,9 @@ static void store_lse(const AttentionSizes& sizes, const QueryBlock& block, int6
 }
 
 template <class T, class E>
-static void attend_block(const AttentionSizes& sizes, const Block& q, const Block& out,
-                         const Block& lse, int64_t batch, int64_t kv_head, const QueryBlock& block,
-                         const ForwardMemory<T, E>& m) {
+static void attend_block(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& out,
+                         const MemoryBlock& lse, int64_t batch, int64_t kv_head,
+                         const QueryBlock& block, const ForwardMemory<T, E>& m) {
   const int64_t rows = block.rows, width = sizes.width;
   pack_query_columns(sizes, q, batch, kv_head, block, m.queries, packed_scale<T, E>(sizes));
   // Finite, so that a tile with only scores of -inf becomes a tile of zeros.
@@ -154,8 +154,8 @@ static void attend_block(const AttentionSizes& sizes, const Block& q, const Bloc
 }
 
 template <class T, class E>
-void attend_as(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
-               const Block& out, const Block& lse) {
+void attend_as(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
+               const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse) {
   const int threads = usable_threads();
   const int64_t heads = sizes.batch * sizes.kv_heads;
   // When there are few heads, each one's blocks are distributed over several tasks with their own
@@ -179,11 +179,12 @@ void attend_as(const AttentionSizes& sizes, const Block& q, const Block& k, cons
   });
 }
 
-template void attend_as<float>(const AttentionSizes&, const Block&, const Block&, const Block&,
-                               const Block&, const Block&);
-template void attend_as<float, bfloat16>(const AttentionSizes&, const Block&, const Block&,
-                                         const Block&, const Block&, const Block&);
-template void attend_as<double>(const AttentionSizes&, const Block&, const Block&, const Block&,
-                                const Block&, const Block&);
+template void attend_as<float>(const AttentionSizes&, const MemoryBlock&, const MemoryBlock&,
+                               const MemoryBlock&, const MemoryBlock&, const MemoryBlock&);
+template void attend_as<float, bfloat16>(const AttentionSizes&, const MemoryBlock&,
+                                         const MemoryBlock&, const MemoryBlock&, const MemoryBlock&,
+                                         const MemoryBlock&);
+template void attend_as<double>(const AttentionSizes&, const MemoryBlock&, const MemoryBlock&,
+                                const MemoryBlock&, const MemoryBlock&, const MemoryBlock&);
 
 }  // namespace weft

@@ -28,7 +28,7 @@ struct AttentionSide {
   /// Whether elements can be read four at a time, starting at every fourth.
   bool by_four;
 
-  explicit AttentionSide(const Block& block)
+  explicit AttentionSide(const MemoryBlock& block)
       : data(block.data),
         dtype(block.dtype),
         batch(block.strides[0]),

@@ -16,7 +16,7 @@ struct LseSide {
   C* data;
   int64_t batch, head, row;
 
-  explicit LseSide(const Block& block) : data(block.as<C>()), batch(0), head(0), row(0) {
+  explicit LseSide(const MemoryBlock& block) : data(block.as<C>()), batch(0), head(0), row(0) {
     if (!data) return;
     batch = block.strides[0], head = block.strides[1], row = block.strides[2];
   }
@@ -173,8 +173,8 @@ struct AttendTile {
 }  // namespace
 
 template <class C>
-static void attend_in(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
-                      const Block& out, const Block& lse) {
+static void attend_in(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
+                      const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse) {
   const Stream stream = current_stream(q.device);
   with_attention_tiles<C>(sizes.width, [&]<int kWidth>(AttentionTiles<C, kWidth>) {
     using Kernel = AttendTile<C, kWidth>;
@@ -191,8 +191,8 @@ static void attend_in(const AttentionSizes& sizes, const Block& q, const Block& 
   });
 }
 
-void attend(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
-            const Block& out, const Block& lse) {
+void attend(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
+            const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse) {
   if (attend_by_cudnn(sizes, q, k, v, out, lse)) return;
   q.dtype == DType::f64 ? attend_in<double>(sizes, q, k, v, out, lse)
                         : attend_in<float>(sizes, q, k, v, out, lse);

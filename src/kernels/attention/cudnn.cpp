@@ -94,7 +94,7 @@ static int architecture_of(Device device) {
   return major * 10 + minor;
 }
 
-static GraphTensor tensor_of(const Block& block) {
+static GraphTensor tensor_of(const MemoryBlock& block) {
   GraphTensor tensor;
   for (int d = 0; d < 4; ++d) {
     tensor.sizes[static_cast<size_t>(d)] = block.shape[d];
@@ -127,13 +127,14 @@ static GraphKey key_of(const AttentionGraphSpec& spec, Device device) {
 }
 
 /// Returns whether a block can be read 16 bytes at a time.
-static bool has_aligned_rows(const Block& block) {
+static bool has_aligned_rows(const MemoryBlock& block) {
   if (reinterpret_cast<uintptr_t>(block.data) % 16 != 0 || block.strides[3] != 1) return false;
   return block.strides[0] % 8 == 0 && block.strides[1] % 8 == 0 && block.strides[2] % 8 == 0;
 }
 
-static AttentionGraphSpec spec_of(const AttentionSizes& sizes, const Block& q, const Block& k,
-                                  const Block& v, const Block& out) {
+static AttentionGraphSpec spec_of(const AttentionSizes& sizes, const MemoryBlock& q,
+                                  const MemoryBlock& k, const MemoryBlock& v,
+                                  const MemoryBlock& out) {
   AttentionGraphSpec spec{};
   spec.dtype = q.dtype;
   spec.q = tensor_of(q), spec.k = tensor_of(k);
@@ -144,7 +145,7 @@ static AttentionGraphSpec spec_of(const AttentionSizes& sizes, const Block& q, c
 }
 
 /// cuDNN reads statistics 16 bytes at a time and is not called for empty results.
-static bool are_for_cudnn(const AttentionSizes& sizes, const Block& lse) {
+static bool are_for_cudnn(const AttentionSizes& sizes, const MemoryBlock& lse) {
   const bool some = sizes.batch * sizes.heads > 0 && sizes.queries > 0 && sizes.keys > 0;
   return some && lse.data && lse.is_dense() && reinterpret_cast<uintptr_t>(lse.data) % 16 == 0;
 }
@@ -171,12 +172,12 @@ static bool run(const AttentionGraphSpec& spec, const Stream& stream,
   return graph.run(cudnn().handle(stream), memory, workspace->data());
 }
 
-bool attend_by_cudnn(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
-                     const Block& out, const Block& lse) {
+bool attend_by_cudnn(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
+                     const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse) {
   // In decoding each call has one more key, so each would build a new graph.
   if (sizes.queries == 1) return false;
   const AttentionGraphSpec spec = spec_of(sizes, q, k, v, out);
-  for (const Block* block : {&q, &k, &v, &out}) {
+  for (const MemoryBlock* block : {&q, &k, &v, &out}) {
     if (!has_aligned_rows(*block)) return false;
   }
   if (!suits_cudnn(spec) || !has_mask(sizes) || !are_for_cudnn(sizes, lse)) return false;
@@ -186,7 +187,7 @@ bool attend_by_cudnn(const AttentionSizes& sizes, const Block& q, const Block& k
 
 bool attend_backward_by_cudnn(const AttentionSizes& sizes, const AttentionGradients& x) {
   AttentionGraphSpec spec = spec_of(sizes, x.q, x.k, x.v, x.out);
-  for (const Block* block : {&x.q, &x.k, &x.v, &x.out, &x.dout, &x.dq, &x.dk, &x.dv}) {
+  for (const MemoryBlock* block : {&x.q, &x.k, &x.v, &x.out, &x.dout, &x.dq, &x.dk, &x.dv}) {
     if (!has_aligned_rows(*block)) return false;
   }
   if (!suits_cudnn(spec) || !has_mask(sizes) || !are_for_cudnn(sizes, x.lse)) return false;

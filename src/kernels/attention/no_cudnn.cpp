@@ -3,8 +3,8 @@
 
 namespace weft::cuda {
 
-bool attend_by_cudnn(const AttentionSizes&, const Block&, const Block&, const Block&, const Block&,
-                     const Block&) {
+bool attend_by_cudnn(const AttentionSizes&, const MemoryBlock&, const MemoryBlock&,
+                     const MemoryBlock&, const MemoryBlock&, const MemoryBlock&) {
   return false;
 }
 

@@ -65,7 +65,7 @@ class Carver {
 };
 
 /// Returns the matrix [sequence, width] of a batch element and head, from position `first` on.
-inline Matrix head_matrix(const Block& x, int64_t batch, int64_t head, int64_t first = 0) {
+inline Matrix head_matrix(const MemoryBlock& x, int64_t batch, int64_t head, int64_t first = 0) {
   const int64_t offset = batch * x.strides[0] + head * x.strides[1] + first * x.strides[2];
   void* data = static_cast<char*>(x.data) + offset * static_cast<int64_t>(size_of(x.dtype));
   return {data, x.dtype, x.strides[2], x.strides[3]};
@@ -73,7 +73,7 @@ inline Matrix head_matrix(const Block& x, int64_t batch, int64_t head, int64_t f
 
 /// Calls f(matrix [count, width], first row of the block) for each head of the group.
 template <class F>
-void for_group(const AttentionSizes& sizes, const Block& x, int64_t batch, int64_t kv_head,
+void for_group(const AttentionSizes& sizes, const MemoryBlock& x, int64_t batch, int64_t kv_head,
                const QueryBlock& block, const F& f) {
   for (int64_t g = 0; g < sizes.group; ++g) {
     f(head_matrix(x, batch, kv_head * sizes.group + g, block.first), g * block.count);
@@ -82,8 +82,8 @@ void for_group(const AttentionSizes& sizes, const Block& x, int64_t batch, int64
 
 /// Packs the queries of a block (or an array of their shape) as the columns of `to` [width, rows].
 template <class T>
-void pack_query_columns(const AttentionSizes& sizes, const Block& x, int64_t batch, int64_t kv_head,
-                        const QueryBlock& block, T* to, double factor = 1) {
+void pack_query_columns(const AttentionSizes& sizes, const MemoryBlock& x, int64_t batch,
+                        int64_t kv_head, const QueryBlock& block, T* to, double factor = 1) {
   for_group(sizes, x, batch, kv_head, block, [&](const Matrix& from, int64_t row) {
     copy_matrix(from, block.count, sizes.width, {to + row, tile_dtype<T>, 1, block.rows}, factor);
   });
@@ -142,15 +142,15 @@ void for_seeing_rows(const AttentionSizes& sizes, const QueryBlock& block, int64
 /// The computations of attention.h in T: float for f32, bf16 and f16, double for f64. Products have
 /// operands of type E.
 template <class T, class E = T>
-void attend_as(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
-               const Block& out, const Block& lse);
+void attend_as(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
+               const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse);
 
 /// Whether so few queries share each key head that reading the keys dominates the time.
-bool has_few_queries(const AttentionSizes& sizes, const Block& q, const Block& k);
+bool has_few_queries(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k);
 
 /// `attend` in float for that case.
-void attend_few(const AttentionSizes& sizes, const Block& q, const Block& k, const Block& v,
-                const Block& out, const Block& lse);
+void attend_few(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
+                const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse);
 
 template <class T, class E = T>
 void attend_backward_as(const AttentionSizes& sizes, const AttentionGradients& x);

@@ -9,25 +9,25 @@ namespace weft {
 /// integers truncates; conversion to bool is "is not zero". The memory of the two must not overlap.
 /// On one GPU, or from one GPU to another, the copy is queued on the current stream of out's
 /// device. From or to the host it is complete, as seen by the host, on return.
-WEFT_KERNEL(void, copy, (const Block& out, const Block& in), (out, in))
+WEFT_KERNEL(void, copy, (const MemoryBlock& out, const MemoryBlock& in), (out, in))
 
 namespace cuda {
 /// The same between a GPU and dense pinned host memory, which is read or written when the GPU's
 /// current stream reaches the copy. The GPU converts dtypes.
-void transfer(const Block& out, const Block& in);
+void transfer(const MemoryBlock& out, const MemoryBlock& in);
 }  // namespace cuda
 
 /// Sets every element to `value`.
-WEFT_KERNEL(void, fill, (const Block& out, double value), (out, value))
+WEFT_KERNEL(void, fill, (const MemoryBlock& out, double value), (out, value))
 
 /// out[..., i, ...] = start + step * i, with i the index along `dim`; integers are computed in i64.
-WEFT_KERNEL(void, fill_range, (const Block& out, int dim, double start, double step),
+WEFT_KERNEL(void, fill_range, (const MemoryBlock& out, int dim, double start, double step),
             (out, dim, start, step))
 
 /// out += factor * in; `in` broadcasts to out's shape. The halves are added in f32.
-void accumulate(const Block& out, const Block& in, double factor = 1);
+void accumulate(const MemoryBlock& out, const MemoryBlock& in, double factor = 1);
 
 /// out *= factor.
-void scale(const Block& out, double factor);
+void scale(const MemoryBlock& out, double factor);
 
 }  // namespace weft

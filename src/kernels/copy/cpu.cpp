@@ -86,8 +86,8 @@ static void copy_lines(const Iteration& loops) {
                });
 }
 
-void copy(const Block& out, const Block& in) {
-  const Block* const blocks[] = {&out, &in};
+void copy(const MemoryBlock& out, const MemoryBlock& in) {
+  const MemoryBlock* const blocks[] = {&out, &in};
   const Iteration loops("copy", out.shape, blocks, 2);
   if (loops.inner() * loops.outer() == 0) return;
   if (out.dtype == in.dtype && loops.inner_stride(0) == 1 && loops.is_transposed(1)) {
@@ -97,7 +97,7 @@ void copy(const Block& out, const Block& in) {
   }
 }
 
-void fill(const Block& out, double value) {
+void fill(const MemoryBlock& out, double value) {
   alignas(8) std::byte element[8];
   // A double cannot represent integers beyond 2^53.
   if (compute_dtype(out.dtype) == DType::i64 && out.dtype != DType::boolean) {
@@ -105,11 +105,11 @@ void fill(const Block& out, double value) {
   } else {
     store_element<double>(out.dtype, element, value);
   }
-  host::copy(out, Block{element, out.dtype, out.device, {}, {}});
+  host::copy(out, MemoryBlock{element, out.dtype, out.device, {}, {}});
 }
 
 template <class C>
-static void fill_range_as(const Block& out, int dim, double start, double step) {
+static void fill_range_as(const MemoryBlock& out, int dim, double start, double step) {
   const int64_t n = out.shape[dim];
   std::vector<C> values(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) {
@@ -121,10 +121,10 @@ static void fill_range_as(const Block& out, int dim, double start, double step) 
   }
   Strides strides = Dims::filled(out.shape.ndim(), 0);
   strides[dim] = 1;
-  host::copy(out, Block{values.data(), dtype_of<C>, out.device, out.shape, strides});
+  host::copy(out, MemoryBlock{values.data(), dtype_of<C>, out.device, out.shape, strides});
 }
 
-void fill_range(const Block& out, int dim, double start, double step) {
+void fill_range(const MemoryBlock& out, int dim, double start, double step) {
   if (is_floating(out.dtype)) return fill_range_as<double>(out, dim, start, step);
   fill_range_as<int64_t>(out, dim, start, step);
 }
@@ -159,11 +159,11 @@ struct TimesFactor {
 
 }  // namespace
 
-void accumulate(const Block& out, const Block& in, double factor) {
+void accumulate(const MemoryBlock& out, const MemoryBlock& in, double factor) {
   if (factor == 1) return map(AddPlain{}, out, out, in);
   map_floating(AddScaled{factor}, out, out, in);
 }
 
-void scale(const Block& out, double factor) { map_floating(TimesFactor{factor}, out, out); }
+void scale(const MemoryBlock& out, double factor) { map_floating(TimesFactor{factor}, out, out); }
 
 }  // namespace weft

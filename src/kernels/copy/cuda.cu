@@ -104,15 +104,15 @@ static void move(const Iteration& loops, const Stream& stream) {
 
 template <class C>
 static void convert(const Iteration& loops, const Stream& stream) {
-  const Block &out = loops.block(0), &in = loops.block(1);
+  const MemoryBlock &out = loops.block(0), &in = loops.block(1);
   const ConvertKernel<C> kernel{
       loops.inner() * loops.outer(), nest_of(loops), out.data, out.dtype, in.data, in.dtype};
   launch(kernel, kernel.elements, stream);
 }
 
 /// Copies between blocks on one device.
-static void copy_here(const Block& out, const Block& in) {
-  const Block* const blocks[] = {&out, &in};
+static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
+  const MemoryBlock* const blocks[] = {&out, &in};
   const Iteration loops("copy", out.shape, blocks, 2);
   const int64_t elements = loops.inner() * loops.outer();
   if (elements == 0) return;
@@ -146,20 +146,20 @@ class DenseCopy {
   DenseCopy(const Shape& shape, DType dtype, Device device)
       : memory_(Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), device)),
         block_(dense_block(memory_->data(), dtype, shape, device)) {}
-  const Block& block() const { return block_; }
+  const MemoryBlock& block() const { return block_; }
 
  private:
   Ref<Storage> memory_;
-  Block block_;
+  MemoryBlock block_;
 };
 
 }  // namespace
 
-static bool lies_dense(const Block& block, const Block& like) {
+static bool lies_dense(const MemoryBlock& block, const MemoryBlock& like) {
   return block.dtype == like.dtype && block.shape == like.shape && block.is_dense();
 }
 
-static void copy_from_host(const Block& out, const Block& in) {
+static void copy_from_host(const MemoryBlock& out, const MemoryBlock& in) {
   if (!lies_dense(in, out)) {
     const DenseCopy dense(out.shape, out.dtype, cpu);
     weft::copy(dense.block(), in);
@@ -173,7 +173,7 @@ static void copy_from_host(const Block& out, const Block& in) {
   copy_here(out, dense.block());
 }
 
-static void copy_to_host_from(const Block& out, const Block& in) {
+static void copy_to_host_from(const MemoryBlock& out, const MemoryBlock& in) {
   if (!lies_dense(in, out)) {
     const DenseCopy dense(out.shape, out.dtype, in.device);
     copy_here(dense.block(), in);
@@ -188,7 +188,7 @@ static void copy_to_host_from(const Block& out, const Block& in) {
 }
 
 /// Copies across devices, on the receiving one's stream. Later work on `in` waits for it.
-static void copy_across(const Block& out, const Block& in) {
+static void copy_across(const MemoryBlock& out, const MemoryBlock& in) {
   if (!lies_dense(in, out)) {
     const DenseCopy dense(out.shape, out.dtype, in.device);
     copy_here(dense.block(), in);
@@ -207,7 +207,7 @@ static void copy_across(const Block& out, const Block& in) {
   Event::record(stream).wait(from);
 }
 
-void copy(const Block& out, const Block& in) {
+void copy(const MemoryBlock& out, const MemoryBlock& in) {
   if (out.numel() == 0) return;
   if (out.device == in.device) return copy_here(out, in);
   if (in.device.kind == DeviceKind::cpu) return copy_from_host(out, in);
@@ -215,11 +215,11 @@ void copy(const Block& out, const Block& in) {
   copy_across(out, in);
 }
 
-void transfer(const Block& out, const Block& in) {
+void transfer(const MemoryBlock& out, const MemoryBlock& in) {
   if (out.numel() == 0) return;
   const bool to_host = out.device.kind == DeviceKind::cpu;
-  const Block& host = to_host ? out : in;
-  const Block& there = to_host ? in : out;
+  const MemoryBlock& host = to_host ? out : in;
+  const MemoryBlock& there = to_host ? in : out;
   const Stream stream = current_stream(there.device);
   const auto bytes = static_cast<size_t>(host.numel()) * size_of(host.dtype);
   if (there.dtype == host.dtype && there.is_dense()) {
@@ -237,8 +237,8 @@ void transfer(const Block& out, const Block& in) {
 }
 
 template <class C>
-static void fill_as(const Block& out, C value) {
-  const Block* const blocks[] = {&out};
+static void fill_as(const MemoryBlock& out, C value) {
+  const MemoryBlock* const blocks[] = {&out};
   const Iteration loops("fill", out.shape, blocks, 1);
   FillKernel<C> kernel{loops.inner() * loops.outer(), {}, value, out.data, out.dtype};
   kernel.nest.ndim = loops.ndim();
@@ -249,14 +249,14 @@ static void fill_as(const Block& out, C value) {
   launch(kernel, kernel.elements, current_stream(out.device));
 }
 
-void fill(const Block& out, double value) {
+void fill(const MemoryBlock& out, double value) {
   const bool whole = compute_dtype(out.dtype) == DType::i64 && out.dtype != DType::boolean;
   if (whole) return fill_as(out, static_cast<int64_t>(value));
   fill_as(out, value);
 }
 
 template <class C>
-static void fill_range_as(const Block& out, int dim, double start, double step) {
+static void fill_range_as(const MemoryBlock& out, int dim, double start, double step) {
   RangeKernel<C> kernel{out.numel(), {}, 1, out.shape[dim], start, step, out.data, out.dtype};
   kernel.nest.ndim = out.shape.ndim();
   for (int d = 0; d < out.shape.ndim(); ++d) {
@@ -267,7 +267,7 @@ static void fill_range_as(const Block& out, int dim, double start, double step) 
   launch(kernel, kernel.elements, current_stream(out.device));
 }
 
-void fill_range(const Block& out, int dim, double start, double step) {
+void fill_range(const MemoryBlock& out, int dim, double start, double step) {
   if (is_floating(out.dtype)) return fill_range_as<double>(out, dim, start, step);
   fill_range_as<int64_t>(out, dim, start, step);
 }

@@ -11,18 +11,18 @@ namespace weft {
 /// dense copy that lives as long as this object.
 class DenseBlock {
  public:
-  static DenseBlock as_it_is(const Block& block) { return DenseBlock(block, true); }
+  static DenseBlock as_it_is(const MemoryBlock& block) { return DenseBlock(block, true); }
   /// Dense in all dims.
-  static DenseBlock of(const Block& block) { return DenseBlock(block, block.is_dense()); }
+  static DenseBlock of(const MemoryBlock& block) { return DenseBlock(block, block.is_dense()); }
   /// Dense along the last dim; the other strides may be any.
-  static DenseBlock of_rows(const Block& block) {
+  static DenseBlock of_rows(const MemoryBlock& block) {
     int last = block.shape.ndim() - 1;
     return DenseBlock(block, last < 0 || block.strides[last] == 1 || block.shape[last] <= 1);
   }
-  operator const Block&() const { return block_; }  // NOLINT(google-explicit-constructor)
+  operator const MemoryBlock&() const { return block_; }  // NOLINT(google-explicit-constructor)
 
  private:
-  DenseBlock(const Block& block, bool as_it_is) : block_(block) {
+  DenseBlock(const MemoryBlock& block, bool as_it_is) : block_(block) {
     if (as_it_is) [[likely]]
       return;
     const size_t bytes = static_cast<size_t>(block.numel()) * size_of(block.dtype);
@@ -32,7 +32,7 @@ class DenseBlock {
   }
 
   Ref<Storage> memory_;
-  Block block_;
+  MemoryBlock block_;
 };
 
 }  // namespace weft

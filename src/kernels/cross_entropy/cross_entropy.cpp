@@ -95,9 +95,10 @@ struct IsNot {
 
 }  // namespace
 
-static Rows logit_rows(const Block& logits) { return Rows(logits, logits.shape.ndim() - 1); }
+static Rows logit_rows(const MemoryBlock& logits) { return Rows(logits, logits.shape.ndim() - 1); }
 
-void pick(const Block& picked, const Block& logits, const Block& ids, int64_t offset) {
+void pick(const MemoryBlock& picked, const MemoryBlock& logits, const MemoryBlock& ids,
+          int64_t offset) {
   const Rows rows = logit_rows(logits);
   run_row_values("pick", logits.device,
                  PickedLogit{Rows::values("pick", picked, rows), rows,
@@ -105,7 +106,8 @@ void pick(const Block& picked, const Block& logits, const Block& ids, int64_t of
                  rows);
 }
 
-void cross_entropy(const Block& loss, const Block& logits, const Block& ids, int64_t ignored) {
+void cross_entropy(const MemoryBlock& loss, const MemoryBlock& logits, const MemoryBlock& ids,
+                   int64_t ignored) {
   constexpr const char* kWhat = "cross_entropy";
   const Rows rows = logit_rows(logits);
   const CrossEntropyRows kernel{rows, Rows::values(kWhat, ids, rows),
@@ -113,17 +115,17 @@ void cross_entropy(const Block& loss, const Block& logits, const Block& ids, int
   run_rows(kWhat, logits.device, kernel, {.rows = {&kernel.logits}});
 }
 
-void cross_entropy(const Block& loss, const Block& ids, const Block& max, const Block& sum,
-                   const Block& picked, int64_t ignored) {
+void cross_entropy(const MemoryBlock& loss, const MemoryBlock& ids, const MemoryBlock& max,
+                   const MemoryBlock& sum, const MemoryBlock& picked, int64_t ignored) {
   // One pass marks the rows that count: ids are integers, and the loss is not computed in integers.
-  const Block kept = loss;
+  const MemoryBlock kept = loss;
   map(IsNot{ignored}, kept, ids);
   map_floating(LossFromStatistics{}, loss, kept, max, sum, picked);
 }
 
-void cross_entropy_backward(const Block& dlogits, const Block& dloss, const Block& logits,
-                            const Block& ids, int64_t offset, int64_t ignored, const Block* max,
-                            const Block* sum) {
+void cross_entropy_backward(const MemoryBlock& dlogits, const MemoryBlock& dloss,
+                            const MemoryBlock& logits, const MemoryBlock& ids, int64_t offset,
+                            int64_t ignored, const MemoryBlock* max, const MemoryBlock* sum) {
   constexpr const char* kWhat = "cross_entropy_backward";
   const Rows rows = logit_rows(logits);
   const CrossEntropyBackwardRows kernel{logit_rows(dlogits),
@@ -138,10 +140,10 @@ void cross_entropy_backward(const Block& dlogits, const Block& dloss, const Bloc
            {.rows = {&kernel.logits, &kernel.dlogits}, .held = max ? 0 : 1});
 }
 
-void count_kept(const Block& out, const Block& ids, int64_t ignored) {
+void count_kept(const MemoryBlock& out, const MemoryBlock& ids, int64_t ignored) {
   const int64_t count = ids.numel();
   const Ref<Storage> memory = Storage::allocate(static_cast<size_t>(count), ids.device);
-  Block kept = dense_block(memory->data(), DType::u8, ids.shape, ids.device);
+  MemoryBlock kept = dense_block(memory->data(), DType::u8, ids.shape, ids.device);
   map(IsNot{ignored}, kept, ids);
   kept = dense_block(memory->data(), DType::u8, {count}, ids.device);
   reduce(Reduction::sum, dense_block(out.data, out.dtype, {1}, out.device), kept, {0});

@@ -10,18 +10,19 @@
 
 namespace weft::host {
 
-static void check_table(const char* what, const Block& table, const Rows& rows) {
+static void check_table(const char* what, const MemoryBlock& table, const Rows& rows) {
   if (table.shape.ndim() == 2 && table.shape[1] == rows.size()) return;
   fail(what, ": a table of ", table.shape, " for rows of ", rows.size());
 }
 
 /// Returns row `index` of a table.
-static Line table_row(const Block& table, int64_t index) {
+static Line table_row(const MemoryBlock& table, int64_t index) {
   const int64_t bytes = index * table.strides[0] * static_cast<int64_t>(size_of(table.dtype));
   return {table.dtype, table.as<char>() + bytes, table.strides[1]};
 }
 
-void gather_rows(const Block& out, const Block& table, const Block& ids, int64_t offset) {
+void gather_rows(const MemoryBlock& out, const MemoryBlock& table, const MemoryBlock& ids,
+                 int64_t offset) {
   const Rows rows(out, out.shape.ndim() - 1);
   const Rows indices = Rows::values("embedding", ids, rows);
   check_table("embedding", table, rows);
@@ -38,7 +39,7 @@ void gather_rows(const Block& out, const Block& table, const Block& ids, int64_t
 }
 
 /// Returns indices into the table, -1 for ids outside it and for `skipped`.
-static std::vector<int64_t> table_indices(const Block& table, const Rows& ids, int64_t offset,
+static std::vector<int64_t> table_indices(const MemoryBlock& table, const Rows& ids, int64_t offset,
                                           std::optional<int64_t> skipped) {
   std::vector<int64_t> indices(static_cast<size_t>(ids.count()));
   for (size_t r = 0; r < indices.size(); ++r) {
@@ -75,8 +76,8 @@ static void scatter_add(C* table, const Rows& rows, const std::vector<int64_t>& 
   });
 }
 
-void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, int64_t offset,
-                      bool accumulates, std::optional<int64_t> skipped) {
+void scatter_add_rows(const MemoryBlock& table, const MemoryBlock& rows, const MemoryBlock& ids,
+                      int64_t offset, bool accumulates, std::optional<int64_t> skipped) {
   const Rows in(rows, rows.shape.ndim() - 1);
   const Rows id_rows = Rows::values("embedding", ids, in);
   check_table("embedding", table, in);
@@ -89,12 +90,12 @@ void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, i
     }
     std::vector<C> sums(static_cast<size_t>(table.numel()));
     scatter_add(sums.data(), in, indices);
-    const Block total = dense_block(sums.data(), dtype_of<C>, table.shape);
+    const MemoryBlock total = dense_block(sums.data(), dtype_of<C>, table.shape);
     accumulates ? accumulate(table, total) : host::copy(table, total);
   });
 }
 
-std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
+std::optional<int64_t> find_outside(const MemoryBlock& ids, int64_t low, int64_t high,
                                     std::optional<int64_t> allowed) {
   const Rows rows(ids, ids.shape.ndim());
   for (int64_t r = 0; r < rows.count(); ++r) {

@@ -136,7 +136,7 @@ struct FindOutside {
 /// n i64 values on a device.
 struct Numbers {
   Ref<Storage> memory;
-  Block block;
+  MemoryBlock block;
   Numbers(int64_t n, Device device)
       : memory(Storage::allocate(static_cast<size_t>(n) * sizeof(int64_t), device)),
         block(dense_block(memory->data(), DType::i64, {n}, device)) {}
@@ -145,8 +145,8 @@ struct Numbers {
 
 }  // namespace
 
-static TableSides table_sides(const Block& rows, const Block& table, const Block& ids,
-                              int64_t offset) {
+static TableSides table_sides(const MemoryBlock& rows, const MemoryBlock& table,
+                              const MemoryBlock& ids, int64_t offset) {
   const Rows counted(rows, rows.shape.ndim() - 1);
   if (table.shape.ndim() != 2 || table.shape[1] != counted.size()) {
     fail("embedding: a table of ", table.shape, " for rows of ", counted.size());
@@ -166,7 +166,8 @@ static void gather(const TableSides& sides, const Stream& stream) {
   launch(GatherRows<Line>{sides}, sides.count * (sides.size / Line::kN), stream);
 }
 
-void gather_rows(const Block& out, const Block& table, const Block& ids, int64_t offset) {
+void gather_rows(const MemoryBlock& out, const MemoryBlock& table, const MemoryBlock& ids,
+                 int64_t offset) {
   const TableSides sides = table_sides(out, table, ids, offset);
   const Stream stream = current_stream(out.device);
   if (!is_floating(table.dtype)) return gather<AnyLine<int64_t>>(sides, stream);
@@ -185,8 +186,8 @@ static void add_runs(const TableSides& sides, const Numbers& targets, const Numb
   launch_blocks<kThreads>(kernel, sides.count * parts, 0, stream);
 }
 
-void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, int64_t offset,
-                      bool accumulate, std::optional<int64_t> skipped) {
+void scatter_add_rows(const MemoryBlock& table, const MemoryBlock& rows, const MemoryBlock& ids,
+                      int64_t offset, bool accumulate, std::optional<int64_t> skipped) {
   const TableSides sides = table_sides(rows, table, ids, offset);
   const RowPlan plan = plan_rows("embedding", table.device, sides.count, sides.size,
                                  {.rows = {&sides.table, &sides.rows}});
@@ -203,7 +204,7 @@ void scatter_add_rows(const Block& table, const Block& rows, const Block& ids, i
   });
 }
 
-std::optional<int64_t> find_outside(const Block& ids, int64_t low, int64_t high,
+std::optional<int64_t> find_outside(const MemoryBlock& ids, int64_t low, int64_t high,
                                     std::optional<int64_t> allowed) {
   const int64_t count = ids.numel();
   // The host cannot read results during a capture.

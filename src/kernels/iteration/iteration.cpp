@@ -7,7 +7,8 @@
 
 namespace weft {
 
-Iteration::Iteration(const char* what, const Shape& shape, const Block* const* blocks, int count) {
+Iteration::Iteration(const char* what, const Shape& shape, const MemoryBlock* const* blocks,
+                     int count) {
   for (int i = 0; i < shape.ndim(); ++i) {
     if (shape[i] != 1) shape_[static_cast<size_t>(ndim_++)] = shape[i];
   }
@@ -23,7 +24,7 @@ Iteration::Iteration(const char* what, const Shape& shape, const Block* const* b
   for (int i = 0; i + 1 < ndim_; ++i) outer_ *= size(i);
 }
 
-void Iteration::add(const char* what, const Shape& shape, const Block& block) {
+void Iteration::add(const char* what, const Shape& shape, const MemoryBlock& block) {
   Strided& strided = blocks_[static_cast<size_t>(count_++)];
   strided.block = &block;
   const int missing = shape.ndim() - block.shape.ndim();
@@ -83,7 +84,7 @@ Line Iteration::line(int block, int64_t outer, int64_t inner) const {
     outer = next;
   }
   if (ndim_ > 1) offset += outer * stride(block, 0);
-  const Block& whole = *blocks_[static_cast<size_t>(block)].block;
+  const MemoryBlock& whole = *blocks_[static_cast<size_t>(block)].block;
   auto* data = static_cast<char*>(whole.data) + offset * static_cast<int64_t>(size_of(whole.dtype));
   return {whole.dtype, data, inner_stride(block)};
 }

@@ -17,7 +17,7 @@ class Iteration {
  public:
   /// Iterates over `shape`, to which each of `blocks` broadcasts (aligned from the right; missing
   /// dims have size 1); std::invalid_argument "what: ..." otherwise.
-  Iteration(const char* what, const Shape& shape, const Block* const* blocks, int count);
+  Iteration(const char* what, const Shape& shape, const MemoryBlock* const* blocks, int count);
 
   int ndim() const { return ndim_; }
   int64_t size(int dim) const { return shape_[static_cast<size_t>(dim)]; }
@@ -32,7 +32,7 @@ class Iteration {
   /// Returns whether the block's elements are contiguous in the order of the loops.
   bool is_dense(int block) const;
   int count() const { return count_; }
-  const Block& block(int block) const { return *blocks_[static_cast<size_t>(block)].block; }
+  const MemoryBlock& block(int block) const { return *blocks_[static_cast<size_t>(block)].block; }
   /// Returns line `outer` of a block, starting at element `inner`.
   Line line(int block, int64_t outer, int64_t inner) const;
   /// Returns whether the block is contiguous along the dim before the inner one.
@@ -42,10 +42,10 @@ class Iteration {
 
  private:
   struct Strided {
-    const Block* block;
+    const MemoryBlock* block;
     std::array<int64_t, kMaxDims> strides;
   };
-  void add(const char* what, const Shape& shape, const Block& block);
+  void add(const char* what, const Shape& shape, const MemoryBlock& block);
   void sort();
   void merge();
 

@@ -19,13 +19,13 @@ static_assert(kMaxMapBlocks <= kMaxIterated);
 struct Mapping {
   MapLoop loop;
   const void* functor;
-  const Block* blocks[kMaxMapBlocks];
+  const MemoryBlock* blocks[kMaxMapBlocks];
   /// The dtype in which the loop reads or writes each block.
   DType loop_dtypes[kMaxMapBlocks];
   int results, count;
 };
 
-DType map_dtype(const Block* const* ins, int operands, const Block& out) {
+DType map_dtype(const MemoryBlock* const* ins, int operands, const MemoryBlock& out) {
   if (operands == 0) return compute_dtype(out.dtype);
   bool floating = false;
   for (int i = 0; i < operands; ++i) {
@@ -48,7 +48,7 @@ static MapLoop loop_for(const char* what, const MapLoops& loops, DType dtype) {
 static void run_dense(const Mapping& mapping, int64_t begin, int64_t end) {
   void* pointers[kMaxMapBlocks];
   for (int i = 0; i < mapping.count; ++i) {
-    const Block& block = *mapping.blocks[i];
+    const MemoryBlock& block = *mapping.blocks[i];
     pointers[i] =
         static_cast<char*>(block.data) + begin * static_cast<int64_t>(size_of(block.dtype));
   }
@@ -174,8 +174,9 @@ static void run_strided(const char* what, const Mapping& mapping) {
 
 namespace weft::host {
 
-void run_map(const char* what, const MapLoops& loops, const void* functor, const Block* const* outs,
-             int results, const Block* const* ins, int operands) {
+void run_map(const char* what, const MapLoops& loops, const void* functor,
+             const MemoryBlock* const* outs, int results, const MemoryBlock* const* ins,
+             int operands) {
   const DType dtype = map_dtype(ins, operands, *outs[0]);
   const DType result = loops.gives_bool ? DType::boolean : dtype;
   Mapping mapping;
@@ -186,7 +187,7 @@ void run_map(const char* what, const MapLoops& loops, const void* functor, const
   const Shape& shape = outs[0]->shape;
   bool simple = true;
   for (int i = 0; i < mapping.count; ++i) {
-    const Block& block = i < results ? *outs[i] : *ins[i - results];
+    const MemoryBlock& block = i < results ? *outs[i] : *ins[i - results];
     mapping.blocks[i] = &block;
     mapping.loop_dtypes[i] = i < results ? result : dtype;
     if (i < results && block.shape != shape)

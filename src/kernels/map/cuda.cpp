@@ -27,7 +27,7 @@ static DeviceMap device_map(const Iteration& loops, int results) {
   map.uniform = true;
   for (int d = 0; d < map.ndim; ++d) map.sizes[d] = loops.size(d);
   for (int s = 0; s < map.count; ++s) {
-    const Block& block = loops.block(s);
+    const MemoryBlock& block = loops.block(s);
     map.sides[s].data = block.data;
     map.sides[s].dtype = block.dtype;
     for (int d = 0; d < map.ndim; ++d) map.sides[s].strides[d] = loops.stride(s, d);
@@ -36,9 +36,10 @@ static DeviceMap device_map(const Iteration& loops, int results) {
   return map;
 }
 
-void run_map(const char* what, const MapLoops& loops, const void* functor, const Block* const* outs,
-             int results, const Block* const* ins, int operands) {
-  const Block* blocks[kMaxMapSides];
+void run_map(const char* what, const MapLoops& loops, const void* functor,
+             const MemoryBlock* const* outs, int results, const MemoryBlock* const* ins,
+             int operands) {
+  const MemoryBlock* blocks[kMaxMapSides];
   for (int i = 0; i < results; ++i) blocks[i] = outs[i];
   for (int i = 0; i < operands; ++i) blocks[results + i] = ins[i];
   const Device device = outs[0]->device;

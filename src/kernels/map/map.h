@@ -49,12 +49,13 @@ static_assert(kMaxMapInputs + 2 <= cuda::kMaxMapSides);
 /// Runs the loop for the operands' dtypes over all elements of the results, which have one shape;
 /// the operands broadcast to it (aligned from the right; missing dims have size 1).
 WEFT_KERNEL(void, run_map,
-            (const char* what, const MapLoops& loops, const void* functor, const Block* const* outs,
-             int results, const Block* const* ins, int operands),
+            (const char* what, const MapLoops& loops, const void* functor,
+             const MemoryBlock* const* outs, int results, const MemoryBlock* const* ins,
+             int operands),
             (what, loops, functor, outs, results, ins, operands))
 
 /// Returns the dtype that the operands are computed in: f32, f64 or i64.
-DType map_dtype(const Block* const* ins, int operands, const Block& out);
+DType map_dtype(const MemoryBlock* const* ins, int operands, const MemoryBlock& out);
 
 inline namespace WEFT_COMPILER {
 
@@ -108,11 +109,11 @@ MapLoops map_loops(std::integer_sequence<int, kIn...>) {
 }
 
 template <MapDomain kDomain, class F, class... In>
-void map_with(const char* what, const F& f, const Block* const* outs, int results,
+void map_with(const char* what, const F& f, const MemoryBlock* const* outs, int results,
               const In&... in) {
   static_assert(sizeof...(In) <= kMaxMapInputs);
   static_assert(std::is_trivially_copyable_v<F>, "a functor goes to devices as it is");
-  const Block* const ins[] = {&in...};
+  const MemoryBlock* const ins[] = {&in...};
   const MapLoops loops =
       map_loops<F, kDomain>(std::make_integer_sequence<int, int{sizeof...(In)}>());
   run_map(what, loops, &f, outs, results, ins, int{sizeof...(In)});
@@ -125,29 +126,29 @@ void map_with(const char* what, const F& f, const Block* const* outs, int result
 /// to out's shape, the result is converted to out's dtype; any strides. `out` may be an operand, at
 /// the same address.
 template <class F, class... In>
-void map(const F& f, const Block& out, const In&... in) {
-  const Block* const outs[] = {&out};
+void map(const F& f, const MemoryBlock& out, const In&... in) {
+  const MemoryBlock* const outs[] = {&out};
   map_with<MapDomain::any>("map", f, outs, 1, in...);
 }
 
 /// The same for functors that support floating dtypes only; std::invalid_argument for integers.
 template <class F, class... In>
-void map_floating(const F& f, const Block& out, const In&... in) {
-  const Block* const outs[] = {&out};
+void map_floating(const F& f, const MemoryBlock& out, const In&... in) {
+  const MemoryBlock* const outs[] = {&out};
   map_with<MapDomain::floating>("map", f, outs, 1, in...);
 }
 
 /// The same for functors that support integers only; std::invalid_argument for floating dtypes.
 template <class F, class... In>
-void map_integer(const F& f, const Block& out, const In&... in) {
-  const Block* const outs[] = {&out};
+void map_integer(const F& f, const MemoryBlock& out, const In&... in) {
+  const MemoryBlock* const outs[] = {&out};
   map_with<MapDomain::integer>("map", f, outs, 1, in...);
 }
 
 /// The same for functors of floating dtypes that return a Pair<T> of two results.
 template <class F, class... In>
-void map_pair(const F& f, const Block& first, const Block& second, const In&... in) {
-  const Block* const outs[] = {&first, &second};
+void map_pair(const F& f, const MemoryBlock& first, const MemoryBlock& second, const In&... in) {
+  const MemoryBlock* const outs[] = {&first, &second};
   map_with<MapDomain::floating>("map", f, outs, 2, in...);
 }
 

@@ -11,12 +11,12 @@
 
 namespace weft {
 
-static Matrix last_two(const Block& x) {
+static Matrix last_two(const MemoryBlock& x) {
   const int ndim = x.shape.ndim();
   return {x.data, x.dtype, x.strides[ndim - 2], x.strides[ndim - 1]};
 }
 
-static void check_dtypes(const Block& a, const Block& b, const Block& out) {
+static void check_dtypes(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out) {
   if (a.dtype != b.dtype) fail("gemm: operands are ", a.dtype, " and ", b.dtype, "; cast one");
   const bool widened = (a.dtype == DType::bf16 || a.dtype == DType::f16) && out.dtype == DType::f32;
   if (out.dtype != a.dtype && !widened) fail("gemm: ", a.dtype, " does not go into ", out.dtype);
@@ -28,7 +28,8 @@ static void check_dtypes(const Block& a, const Block& b, const Block& out) {
 
 /// Returns the stride of `x` along dim `dim` of out, aligned from the right; 0 if x has one element
 /// there.
-static int64_t broadcast_stride(const Block& x, const Block& out, int dim, const char* name) {
+static int64_t broadcast_stride(const MemoryBlock& x, const MemoryBlock& out, int dim,
+                                const char* name) {
   const int own = dim - (out.shape.ndim() - x.shape.ndim());
   if (own < 0 || x.shape[own] == 1) return 0;
   if (x.shape[own] != out.shape[dim]) {
@@ -43,8 +44,8 @@ static bool joins_rows(const Product& p, const BatchDim& dim) {
   return dim.b == 0 && dim.a == p.m * p.a.row && dim.c == p.m * p.c.row;
 }
 
-static BatchedProduct batched_product(const Block& a, const Block& b, const Block& out,
-                                      float beta) {
+static BatchedProduct batched_product(const MemoryBlock& a, const MemoryBlock& b,
+                                      const MemoryBlock& out, float beta) {
   const int ndim = out.shape.ndim();
   if (a.shape.ndim() < 2 || b.shape.ndim() < 2 || ndim < std::max(a.shape.ndim(), b.shape.ndim())) {
     fail("gemm: needs matrices, not ", a.shape, " by ", b.shape, " into ", out.shape);
@@ -112,12 +113,13 @@ void multiply_batch(const BatchedProduct& batch, Device) {
 }
 }  // namespace host
 
-void gemm(const Block& a, const Block& b, const Block& out, float beta) {
+void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out, float beta) {
   check_dtypes(a, b, out);
   multiply_batch(batched_product(a, b, out, beta), out.device);
 }
 
-void gemm(const Block& a, const Block& b, const Block& bias, const Block& out, float beta) {
+void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& bias,
+          const MemoryBlock& out, float beta) {
   check_dtypes(a, b, out);
   BatchedProduct batch = batched_product(a, b, out, beta);
   const int64_t n = batch.each.n;
@@ -126,13 +128,13 @@ void gemm(const Block& a, const Block& b, const Block& bias, const Block& out, f
     fail("gemm: bias is ", bias.dtype, ", the product ", a.dtype, " into ", out.dtype);
   }
   const DenseBlock dense = DenseBlock::of(bias);
-  batch.each.bias = static_cast<const Block&>(dense).data;
+  batch.each.bias = static_cast<const MemoryBlock&>(dense).data;
   batch.each.bias_dtype = bias.dtype;
   multiply_batch(batch, out.device);
 }
 
 /// Views all but the last dim of `x` as rows of one matrix; nothing if its strides do not allow it.
-static std::optional<Matrix> leading_as_rows(const Block& x) {
+static std::optional<Matrix> leading_as_rows(const MemoryBlock& x) {
   const int last = x.shape.ndim() - 1;
   Matrix rows{x.data, x.dtype, 0, x.strides[last]};
   if (x.numel() == 0) return rows;
@@ -147,11 +149,12 @@ static std::optional<Matrix> leading_as_rows(const Block& x) {
 }
 
 /// Returns a block whose leading dims can be viewed as rows: x itself, or a copy.
-static DenseBlock with_rows(const Block& x) {
+static DenseBlock with_rows(const MemoryBlock& x) {
   return leading_as_rows(x) ? DenseBlock::as_it_is(x) : DenseBlock::of(x);
 }
 
-void gemm_over_leading(const Block& a, const Block& b, const Block& out, float beta) {
+void gemm_over_leading(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out,
+                       float beta) {
   check_dtypes(a, b, out);
   const int ndim = a.shape.ndim();
   bool agree = ndim == b.shape.ndim() && ndim >= 1 && out.shape.ndim() == 2;

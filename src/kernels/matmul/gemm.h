@@ -10,13 +10,15 @@ namespace weft {
 /// stride 0); out has all of them. a and b have one dtype; out has it too, or is f32 for bf16 and
 /// f16 operands. bf16 and f16 accumulate in f32. With beta 0, out is not read; with k 0 the product
 /// is zero. Errors name the dims that disagree. Uses the calling thread's OpenMP threads.
-void gemm(const Block& a, const Block& b, const Block& out, float beta = 0);
+void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out, float beta = 0);
 
 /// The same with `bias` [n] added to each row; its dtype is a's or out's.
-void gemm(const Block& a, const Block& b, const Block& bias, const Block& out, float beta = 0);
+void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& bias,
+          const MemoryBlock& out, float beta = 0);
 
 /// out[n, k] = sum over all leading dims of a[..., n] * b[..., k], + beta * out: the gradient of a
 /// linear layer's weight from the result's gradient and the input. Leading shapes are equal.
-void gemm_over_leading(const Block& a, const Block& b, const Block& out, float beta = 0);
+void gemm_over_leading(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out,
+                       float beta = 0);
 
 }  // namespace weft

@@ -28,18 +28,18 @@ static void backward_rows(const NormBackwardRows& rows, const HostWalk<C>& walk,
 
 /// Adds up the sums of the blocks, n elements each, in order and stores the total.
 template <class C>
-static void store_sums(const Block* out, std::vector<C>& sums, int64_t n, bool accumulates) {
+static void store_sums(const MemoryBlock* out, std::vector<C>& sums, int64_t n, bool accumulates) {
   if (!out) return;
   const auto stride = static_cast<size_t>(n);
   for (size_t at = stride; at < sums.size(); at += stride) {
     map_row(n, Sum<C>{}, sums.data(), sums.data(), sums.data() + at);
   }
-  const Block total = dense_block(sums.data(), dtype_of<C>, {n});
+  const MemoryBlock total = dense_block(sums.data(), dtype_of<C>, {n});
   accumulates ? accumulate(*out, total) : host::copy(*out, total);
 }
 
-void norm_backward(const NormBackwardRows& rows, const Block& x, const Block* dweight,
-                   const Block* dbias, bool accumulate) {
+void norm_backward(const NormBackwardRows& rows, const MemoryBlock& x, const MemoryBlock* dweight,
+                   const MemoryBlock* dbias, bool accumulate) {
   const int64_t n = rows.x.size(), count = rows.x.count();
   const int64_t block = std::max(kNormBlockRows, (count + kNormBlocks - 1) / kNormBlocks);
   const int64_t blocks = std::max<int64_t>(1, (count + block - 1) / block);

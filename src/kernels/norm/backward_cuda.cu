@@ -79,7 +79,7 @@ struct NormBackward {
 /// Sums of thread blocks, one row each, and the result that they add up to.
 class BlockSums {
  public:
-  BlockSums(const Block* out, const RowPlan& plan, Device device) : out_(out) {
+  BlockSums(const MemoryBlock* out, const RowPlan& plan, Device device) : out_(out) {
     if (!out) return;
     const DType dtype = compute_dtype(plan.dtype);
     const auto count = static_cast<size_t>(plan.blocks * plan.size);
@@ -92,15 +92,15 @@ class BlockSums {
   }
 
  private:
-  const Block* out_;
+  const MemoryBlock* out_;
   Ref<Storage> memory_;
-  Block sums_;
+  MemoryBlock sums_;
 };
 
 }  // namespace
 
-void norm_backward(const NormBackwardRows& rows, const Block& x, const Block* dweight,
-                   const Block* dbias, bool accumulate) {
+void norm_backward(const NormBackwardRows& rows, const MemoryBlock& x, const MemoryBlock* dweight,
+                   const MemoryBlock* dbias, bool accumulate) {
   const bool has_dx = rows.dx.data() != nullptr;
   NormBackward kernel{rows, nullptr, nullptr, rows.norm.cut ? 0 : has_dx ? 2 : 1};
   RowPlan plan = plan_rows("norm_backward", x.device, rows.x.count(), rows.x.size(),

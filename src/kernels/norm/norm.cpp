@@ -90,7 +90,7 @@ struct LayerNormSumsRows {
 
 }  // namespace
 
-Rows norm_vector(const char* what, const Block& block, int64_t n) {
+Rows norm_vector(const char* what, const MemoryBlock& block, int64_t n) {
   if (!block.data) return {};
   if (block.shape.ndim() != 1 || block.shape[0] != n) {
     fail(what, " is ", block.shape, "; rows have ", n, " elements");
@@ -98,8 +98,8 @@ Rows norm_vector(const char* what, const Block& block, int64_t n) {
   return Rows(block, 0);
 }
 
-static void normalize(const NormRows& norm, const Block& y, const Block& x, const Block& weight,
-                      const Block& bias) {
+static void normalize(const NormRows& norm, const MemoryBlock& y, const MemoryBlock& x,
+                      const MemoryBlock& weight, const MemoryBlock& bias) {
   const Rows in = last_rows(x);
   const NormalizeRows kernel{{norm, in},
                              in,
@@ -110,16 +110,17 @@ static void normalize(const NormRows& norm, const Block& y, const Block& x, cons
            {{&kernel.x, &kernel.y}, {&kernel.weight, &kernel.bias}, norm.cut ? 0 : 1});
 }
 
-void rms_norm(const Block& y, const Block& x, const Block& weight, double eps, const CutRows* cut) {
+void rms_norm(const MemoryBlock& y, const MemoryBlock& x, const MemoryBlock& weight, double eps,
+              const CutRows* cut) {
   normalize({"rms_norm", false, eps, cut}, y, x, weight, {});
 }
 
-void layer_norm(const Block& y, const Block& x, const Block& weight, const Block& bias, double eps,
-                const CutRows* cut) {
+void layer_norm(const MemoryBlock& y, const MemoryBlock& x, const MemoryBlock& weight,
+                const MemoryBlock& bias, double eps, const CutRows* cut) {
   normalize({"layer_norm", true, eps, cut}, y, x, weight, bias);
 }
 
-void centered_squares(const Block& out, const Block& x, const CutRows& cut) {
+void centered_squares(const MemoryBlock& out, const MemoryBlock& x, const CutRows& cut) {
   constexpr const char* kWhat = "centered_squares";
   const Rows rows = last_rows(x);
   const CenteredSquaresRows kernel{rows, Rows::values(kWhat, cut.sums[0], rows),
@@ -127,7 +128,8 @@ void centered_squares(const Block& out, const Block& x, const CutRows& cut) {
   run_rows(kWhat, x.device, kernel, {.rows = {&kernel.x}});
 }
 
-void rms_norm_dot(const Block& dot, const Block& dy, const Block& x, const Block& weight) {
+void rms_norm_dot(const MemoryBlock& dot, const MemoryBlock& dy, const MemoryBlock& x,
+                  const MemoryBlock& weight) {
   constexpr const char* kWhat = "rms_norm_dot";
   const Rows in = last_rows(x);
   const RmsNormDotRows kernel{last_rows(dy), in, norm_vector("norm: weight", weight, in.size()),
@@ -135,8 +137,9 @@ void rms_norm_dot(const Block& dot, const Block& dy, const Block& x, const Block
   run_rows(kWhat, x.device, kernel, {{&kernel.x, &kernel.dy}, {&kernel.weight}});
 }
 
-void layer_norm_sums(const Block& sum, const Block& dot, const Block& dy, const Block& x,
-                     const Block& weight, double eps, const CutRows& cut) {
+void layer_norm_sums(const MemoryBlock& sum, const MemoryBlock& dot, const MemoryBlock& dy,
+                     const MemoryBlock& x, const MemoryBlock& weight, double eps,
+                     const CutRows& cut) {
   constexpr const char* kWhat = "layer_norm_sums";
   const Rows in = last_rows(x);
   const LayerNormSumsRows kernel{{{kWhat, true, eps, &cut}, in},
@@ -149,9 +152,10 @@ void layer_norm_sums(const Block& sum, const Block& dot, const Block& dy, const 
            {{&kernel.x, &kernel.dy}, {&kernel.weight}, sum.data && dot.data ? 1 : 0});
 }
 
-static void run_norm_backward(const NormRows& norm, const Block* dx, const Block* dweight,
-                              const Block* dbias, const Block& dy, const Block& x,
-                              const Block& weight, bool accumulate) {
+static void run_norm_backward(const NormRows& norm, const MemoryBlock* dx,
+                              const MemoryBlock* dweight, const MemoryBlock* dbias,
+                              const MemoryBlock& dy, const MemoryBlock& x,
+                              const MemoryBlock& weight, bool accumulate) {
   const Rows in = last_rows(x);
   NormBackwardRows rows{{norm, in},
                         in,
@@ -169,14 +173,16 @@ static void run_norm_backward(const NormRows& norm, const Block* dx, const Block
   norm_backward(rows, x, dweight, dbias, accumulate);
 }
 
-void rms_norm_backward(const Block* dx, const Block* dweight, const Block& dy, const Block& x,
-                       const Block& weight, double eps, const CutRows* cut, bool accumulate) {
+void rms_norm_backward(const MemoryBlock* dx, const MemoryBlock* dweight, const MemoryBlock& dy,
+                       const MemoryBlock& x, const MemoryBlock& weight, double eps,
+                       const CutRows* cut, bool accumulate) {
   run_norm_backward({"rms_norm_backward", false, eps, cut}, dx, dweight, nullptr, dy, x, weight,
                     accumulate);
 }
 
-void layer_norm_backward(const Block* dx, const Block* dweight, const Block* dbias, const Block& dy,
-                         const Block& x, const Block& weight, double eps, const CutRows* cut,
+void layer_norm_backward(const MemoryBlock* dx, const MemoryBlock* dweight,
+                         const MemoryBlock* dbias, const MemoryBlock& dy, const MemoryBlock& x,
+                         const MemoryBlock& weight, double eps, const CutRows* cut,
                          bool accumulate) {
   run_norm_backward({"layer_norm_backward", true, eps, cut}, dx, dweight, dbias, dy, x, weight,
                     accumulate);

@@ -15,10 +15,10 @@ struct NormRows {
   const CutRows* cut;
 };
 
-inline Rows last_rows(const Block& block) { return Rows(block, block.shape.ndim() - 1); }
+inline Rows last_rows(const MemoryBlock& block) { return Rows(block, block.shape.ndim() - 1); }
 
 /// Views a weight or bias as one row of `n` elements; without data when the norm has none.
-Rows norm_vector(const char* what, const Block& block, int64_t n);
+Rows norm_vector(const char* what, const MemoryBlock& block, int64_t n);
 
 template <class C>
 struct NormRow {
@@ -93,8 +93,8 @@ struct NormBackwardRows {
 
 /// Computes dx unless it has no data, and the gradients of weight and bias unless they are null.
 WEFT_KERNEL(void, norm_backward,
-            (const NormBackwardRows& rows, const Block& x, const Block* dweight, const Block* dbias,
-             bool accumulate),
+            (const NormBackwardRows& rows, const MemoryBlock& x, const MemoryBlock* dweight,
+             const MemoryBlock* dbias, bool accumulate),
             (rows, x, dweight, dbias, accumulate))
 
 }  // namespace weft

@@ -73,8 +73,8 @@ void for_each_piece(const Box& box, const Shape& shape, const RandomState& state
 
 /// Fills a dense block by applying a functor to words.
 template <class F>
-void fill_dense(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                const F& f) {
+void fill_dense(const MemoryBlock& out, const Box& box, const Shape& shape,
+                const RandomState& state, const F& f) {
   const LineConverter convert = line_converter(out.dtype, DType::f32);
   const auto bytes = static_cast<int64_t>(size_of(out.dtype));
   for_each_piece(
@@ -86,8 +86,8 @@ void fill_dense(const Block& out, const Box& box, const Shape& shape, const Rand
       });
 }
 
-void fill_dense(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                const Integers& f) {
+void fill_dense(const MemoryBlock& out, const Box& box, const Shape& shape,
+                const RandomState& state, const Integers& f) {
   const auto bytes = static_cast<int64_t>(size_of(out.dtype));
   for_each_piece(box, shape, state,
                  [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t) {
@@ -101,16 +101,16 @@ void fill_dense(const Block& out, const Box& box, const Shape& shape, const Rand
 
 /// Calls f on a dense temporary block and copies the result to `out`.
 template <class F>
-void through_dense(const Block& out, const F& f) {
+void through_dense(const MemoryBlock& out, const F& f) {
   std::vector<std::byte> memory(static_cast<size_t>(out.numel()) * size_of(out.dtype));
-  const Block dense = dense_block(memory.data(), out.dtype, out.shape);
+  const MemoryBlock dense = dense_block(memory.data(), out.dtype, out.shape);
   f(dense);
   host::copy(out, dense);
 }
 
 template <class C>
-void dropout_dense(const Block& out, const Block& in, const Box& box, const Shape& shape,
-                   const RandomState& state, const Bernoulli& kept) {
+void dropout_dense(const MemoryBlock& out, const MemoryBlock& in, const Box& box,
+                   const Shape& shape, const RandomState& state, const Bernoulli& kept) {
   const auto from = static_cast<int64_t>(size_of(in.dtype));
   const auto to = static_cast<int64_t>(size_of(out.dtype));
   for_each_piece(
@@ -136,21 +136,22 @@ void dropout_dense(const Block& out, const Block& in, const Box& box, const Shap
 
 }  // namespace
 
-void fill_random(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                 const Distribution& distribution) {
+void fill_random(const MemoryBlock& out, const Box& box, const Shape& shape,
+                 const RandomState& state, const Distribution& distribution) {
   std::visit(
       [&](const auto& f) {
         if (out.is_dense()) return fill_dense(out, box, shape, state, f);
-        through_dense(out, [&](const Block& dense) { fill_dense(dense, box, shape, state, f); });
+        through_dense(out,
+                      [&](const MemoryBlock& dense) { fill_dense(dense, box, shape, state, f); });
       },
       distribution);
 }
 
-void drop(const Block& out, const Block& in, const Box& box, const Shape& shape,
+void drop(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
           const RandomState& state, const Bernoulli& kept) {
   if (!out.is_dense()) {
     return through_dense(
-        out, [&](const Block& dense) { host::drop(dense, in, box, shape, state, kept); });
+        out, [&](const MemoryBlock& dense) { host::drop(dense, in, box, shape, state, kept); });
   }
   if (!in.is_dense()) {
     // Copies into the result, which is then dropped in place.
@@ -166,7 +167,8 @@ void drop(const Block& out, const Block& in, const Box& box, const Shape& shape,
 
 namespace weft {
 
-static void check_box(const char* what, const Block& out, const Box& box, const Shape& shape) {
+static void check_box(const char* what, const MemoryBlock& out, const Box& box,
+                      const Shape& shape) {
   bool fits = out.shape == box.shape && box.shape.ndim() == shape.ndim();
   for (int i = 0; fits && i < shape.ndim(); ++i) {
     fits = box.offset[i] >= 0 && box.offset[i] + box.shape[i] <= shape[i];
@@ -177,7 +179,7 @@ static void check_box(const char* what, const Block& out, const Box& box, const 
   }
 }
 
-static void fill_any(const char* what, const Block& out, const Box& box, const Shape& shape,
+static void fill_any(const char* what, const MemoryBlock& out, const Box& box, const Shape& shape,
                      const RandomState& state, const Distribution& distribution) {
   check_box(what, out, box, shape);
   fill_random(out, box, shape, state, distribution);
@@ -188,13 +190,13 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
   return counter;
 }
 
-void fill_uniform(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                  double low, double high) {
+void fill_uniform(const MemoryBlock& out, const Box& box, const Shape& shape,
+                  const RandomState& state, double low, double high) {
   fill_any("uniform", out, box, shape, state, uniform_in(low, high, out.dtype));
 }
 
-void fill_integers(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                   int64_t low, int64_t high) {
+void fill_integers(const MemoryBlock& out, const Box& box, const Shape& shape,
+                   const RandomState& state, int64_t low, int64_t high) {
   const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   if (low >= high || span > uint64_t{1} << 32) {
     fail("randint: ", low, " to ", high, ": there must be 1 to 2^32 numbers from the one to below ",
@@ -203,17 +205,17 @@ void fill_integers(const Block& out, const Box& box, const Shape& shape, const R
   fill_any("randint", out, box, shape, state, Integers{low, span});
 }
 
-void fill_normal(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                 double mean, double stddev) {
+void fill_normal(const MemoryBlock& out, const Box& box, const Shape& shape,
+                 const RandomState& state, double mean, double stddev) {
   fill_any("normal", out, box, shape, state, normal_of(mean, stddev));
 }
 
-void fill_bernoulli(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                    double p) {
+void fill_bernoulli(const MemoryBlock& out, const Box& box, const Shape& shape,
+                    const RandomState& state, double p) {
   fill_any("bernoulli", out, box, shape, state, bernoulli_of(p));
 }
 
-void dropout(const Block& out, const Block& in, const Box& box, const Shape& shape,
+void dropout(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
              const RandomState& state, double p) {
   check_box("dropout", out, box, shape);
   check_box("dropout", in, box, shape);

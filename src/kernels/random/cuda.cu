@@ -36,7 +36,7 @@ struct RandomSide {
   bool dense;
   Nest<1> nest;
 
-  explicit RandomSide(const Block& block)
+  explicit RandomSide(const MemoryBlock& block)
       : data(block.data), dtype(block.dtype), dense(block.is_dense()) {
     nest.ndim = block.shape.ndim();
     for (int d = 0; d < nest.ndim; ++d) {
@@ -153,8 +153,8 @@ static void draw(const Box& box, const Shape& shape, const WordStream& words, co
   launch(DrawRuns<F, Store>{f, words, runs, store}, runs.count * runs.counters, stream);
 }
 
-void fill_random(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                 const Distribution& distribution) {
+void fill_random(const MemoryBlock& out, const Box& box, const Shape& shape,
+                 const RandomState& state, const Distribution& distribution) {
   std::visit(
       [&](const auto& f) {
         draw(box, shape, {state.seed, state.stream}, f, StoreDrawn{RandomSide(out)},
@@ -163,7 +163,7 @@ void fill_random(const Block& out, const Box& box, const Shape& shape, const Ran
       distribution);
 }
 
-void drop(const Block& out, const Block& in, const Box& box, const Shape& shape,
+void drop(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
           const RandomState& state, const Bernoulli& kept) {
   visit_compute_floating("dropout", in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;

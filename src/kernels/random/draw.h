@@ -13,13 +13,13 @@ using Distribution = std::variant<Uniform, Normal, Bernoulli, Integers>;
 
 /// Fills `out`, slice `box` of a tensor of `shape`, with values drawn from the distribution.
 WEFT_KERNEL(void, fill_random,
-            (const Block& out, const Box& box, const Shape& shape, const RandomState& state,
+            (const MemoryBlock& out, const Box& box, const Shape& shape, const RandomState& state,
              const Distribution& distribution),
             (out, box, shape, state, distribution))
 
 /// out = in times the values drawn from `kept`; 0 where these are.
 WEFT_KERNEL(void, drop,
-            (const Block& out, const Block& in, const Box& box, const Shape& shape,
+            (const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
              const RandomState& state, const Bernoulli& kept),
             (out, in, box, shape, state, kept))
 

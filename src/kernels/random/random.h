@@ -18,24 +18,24 @@ namespace weft {
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 /// Uniform in [low, high), after rounding to the dtype of `out`.
-void fill_uniform(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                  double low, double high);
+void fill_uniform(const MemoryBlock& out, const Box& box, const Shape& shape,
+                  const RandomState& state, double low, double high);
 
 /// Integers in [low, high); std::invalid_argument when these are more than 2^32 values.
-void fill_integers(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                   int64_t low, int64_t high);
+void fill_integers(const MemoryBlock& out, const Box& box, const Shape& shape,
+                   const RandomState& state, int64_t low, int64_t high);
 
 /// Normal, by the Box-Muller transform of words (0, 1) and (2, 3).
-void fill_normal(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                 double mean, double stddev);
+void fill_normal(const MemoryBlock& out, const Box& box, const Shape& shape,
+                 const RandomState& state, double mean, double stddev);
 
 /// 1 with probability `p`, else 0.
-void fill_bernoulli(const Block& out, const Box& box, const Shape& shape, const RandomState& state,
-                    double p);
+void fill_bernoulli(const MemoryBlock& out, const Box& box, const Shape& shape,
+                    const RandomState& state, double p);
 
 /// out = in / (1 - p) where fill_bernoulli(1 - p) gives 1, else 0: computes dropout and its
 /// gradient. `in` may be `out`.
-void dropout(const Block& out, const Block& in, const Box& box, const Shape& shape,
+void dropout(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
              const RandomState& state, double p);
 
 }  // namespace weft

@@ -208,8 +208,8 @@ static void run_reduction(const ReducePlan& plan, const ReduceLoops<C>& loops, d
   }
 }
 
-void reduce(Reduction reduction, const Block& out, const Block& in, const Dims& dims, double factor,
-            bool accumulate) {
+void reduce(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, const Dims& dims,
+            double factor, bool accumulate) {
   if (fill_extreme(reduction, out, in)) return;
   const ReducePlan plan(out, in, dims);
   visit_compute(in.dtype, [&](auto type) {

@@ -137,7 +137,7 @@ static void add_dim(int64_t* sizes, int64_t* strides, int& ndim, int64_t size, i
 }
 
 /// Sets `columns` to true when neighbours in memory belong to different results.
-static ReduceShape reduce_shape(const Block& out, const Block& in, const Dims& dims,
+static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, const Dims& dims,
                                 bool& columns) {
   ReduceShape shape{};
   const int ndim = in.shape.ndim();
@@ -176,7 +176,7 @@ static ReduceShape reduce_shape(const Block& out, const Block& in, const Dims& d
 }
 
 template <class R, class C>
-static void run_reduction(const ReduceShape& shape, bool columns, const Block& in,
+static void run_reduction(const ReduceShape& shape, bool columns, const MemoryBlock& in,
                           const ReduceStore& store, const Stream& stream) {
   Ref<Storage> memory;
   C* partial = nullptr;
@@ -196,8 +196,8 @@ static void run_reduction(const ReduceShape& shape, bool columns, const Block& i
 }
 
 template <class C>
-static void reduce_as(Reduction reduction, const ReduceShape& shape, bool columns, const Block& in,
-                      const ReduceStore& store, const Stream& stream) {
+static void reduce_as(Reduction reduction, const ReduceShape& shape, bool columns,
+                      const MemoryBlock& in, const ReduceStore& store, const Stream& stream) {
   switch (reduction) {
     case Reduction::sum:
       return run_reduction<SumOf, C>(shape, columns, in, store, stream);
@@ -216,8 +216,8 @@ static void reduce_as(Reduction reduction, const ReduceShape& shape, bool column
   }
 }
 
-void reduce(Reduction reduction, const Block& out, const Block& in, const Dims& dims, double factor,
-            bool accumulate) {
+void reduce(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, const Dims& dims,
+            double factor, bool accumulate) {
   bool columns = false;
   const ReduceShape shape = reduce_shape(out, in, dims, columns);
   if (shape.results == 0) return;

@@ -64,16 +64,16 @@ struct CombineSources {
 }  // namespace
 
 /// Returns whether dims `d` and `d + 1` can be merged in all blocks.
-static bool merges(std::span<const Block> sources, const Block& out, int d) {
+static bool merges(std::span<const MemoryBlock> sources, const MemoryBlock& out, int d) {
   bool one_run = out.strides[d] == out.strides[d + 1] * out.shape[d + 1];
-  for (const Block& block : sources) {
+  for (const MemoryBlock& block : sources) {
     one_run &= block.strides[d] == block.strides[d + 1] * block.shape[d + 1];
   }
   return one_run;
 }
 
 template <class R, class C>
-static void combine(std::span<const Block> sources, const Block& out, int divisor,
+static void combine(std::span<const MemoryBlock> sources, const MemoryBlock& out, int divisor,
                     bool accumulate) {
   CombineSources<R, C> kernel{};
   kernel.elements = out.numel();
@@ -98,8 +98,8 @@ static void combine(std::span<const Block> sources, const Block& out, int diviso
 }
 
 template <class C>
-static void reduce_as(ReduceOp op, std::span<const Block> sources, const Block& out, int divisor,
-                      bool accumulate) {
+static void reduce_as(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
+                      int divisor, bool accumulate) {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::avg:
@@ -111,8 +111,8 @@ static void reduce_as(ReduceOp op, std::span<const Block> sources, const Block& 
   }
 }
 
-static void reduce_few(ReduceOp op, std::span<const Block> sources, const Block& out, int divisor,
-                       bool accumulate) {
+static void reduce_few(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
+                       int divisor, bool accumulate) {
   switch (compute_dtype(sources[0].dtype)) {
     case DType::f32:
       return reduce_as<float>(op, sources, out, divisor, accumulate);
@@ -124,12 +124,12 @@ static void reduce_few(ReduceOp op, std::span<const Block> sources, const Block&
 }
 
 /// Reduces groups of neighbours first, into the compute type, then the groups' results.
-static void reduce_many(ReduceOp op, std::span<const Block> sources, const Block& out, int divisor,
-                        bool accumulate) {
+static void reduce_many(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
+                        int divisor, bool accumulate) {
   const DType dtype = compute_dtype(sources[0].dtype);
   const auto bytes = static_cast<size_t>(out.numel()) * size_of(dtype);
   std::vector<Ref<Storage>> memory;
-  std::vector<Block> groups;
+  std::vector<MemoryBlock> groups;
   for (size_t first = 0; first < sources.size(); first += kMostSources) {
     const size_t count = std::min<size_t>(kMostSources, sources.size() - first);
     memory.push_back(Storage::allocate(bytes, out.device));
@@ -139,7 +139,8 @@ static void reduce_many(ReduceOp op, std::span<const Block> sources, const Block
   reduce_few(op, groups, out, divisor, accumulate);
 }
 
-void reduce_blocks(ReduceOp op, std::span<const Block> sources, const Block& out, bool accumulate) {
+void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
+                   bool accumulate) {
   if (out.numel() == 0 || sources.empty()) return;
   const int divisor = op == ReduceOp::avg ? static_cast<int>(sources.size()) : 0;
   constexpr size_t most = size_t{kMostSources} * kMostSources;

@@ -11,7 +11,8 @@ static constexpr int64_t kPartElements = 65536, kEnoughTasks = 32, kMaxParts = 6
 static constexpr int64_t kRowTaskElements = 16384;
 static constexpr int64_t kFewColumns = 8;
 
-ReducePlan::ReducePlan(const Block& out, const Block& in, const Dims& dims) : out_(out), in_(in) {
+ReducePlan::ReducePlan(const MemoryBlock& out, const MemoryBlock& in, const Dims& dims)
+    : out_(out), in_(in) {
   collect(dims);
   merge(kept_, kept_dims_);
   merge(reduced_, reduced_dims_);
@@ -132,7 +133,7 @@ static double extreme_of(DType dtype, bool greatest) {
   }
 }
 
-bool fill_extreme(Reduction reduction, const Block& out, const Block& in) {
+bool fill_extreme(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in) {
   const bool extreme = reduction == Reduction::max || reduction == Reduction::min;
   if (in.numel() > 0 || !extreme || is_floating(out.dtype) || out.dtype == DType::i64) return false;
   fill(out, extreme_of(out.dtype, reduction == Reduction::min));

@@ -24,7 +24,7 @@ class ReducePlan {
  public:
   static constexpr int64_t kMaxWidth = 1024;
 
-  ReducePlan(const Block& out, const Block& in, const Dims& dims);
+  ReducePlan(const MemoryBlock& out, const MemoryBlock& in, const Dims& dims);
 
   /// Returns whether neighbours in memory belong to different results.
   bool by_columns() const { return by_columns_; }
@@ -72,7 +72,7 @@ class ReducePlan {
   /// Offset of line `line` of the reduced dims except the inner one.
   int64_t reduced_offset(int64_t line) const;
 
-  const Block &out_, &in_;
+  const MemoryBlock &out_, &in_;
   DimList kept_, reduced_;
   int kept_dims_ = 0, reduced_dims_ = 0;
   Dim column_{1, 1, 1};
@@ -83,6 +83,6 @@ class ReducePlan {
 
 /// Sets `out` if it is a max or min of no integers, whose compute type has other extremes; returns
 /// whether it did.
-bool fill_extreme(Reduction reduction, const Block& out, const Block& in);
+bool fill_extreme(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in);
 
 }  // namespace weft

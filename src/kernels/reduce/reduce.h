@@ -15,25 +15,27 @@ enum class Reduction : uint8_t { sum, product, max, min, sum_squares, any, all }
 /// stages), integers in i64: bits do not depend on the number of threads. NaN makes max and min
 /// NaN.
 WEFT_KERNEL(void, reduce,
-            (Reduction reduction, const Block& out, const Block& in, const Dims& dims,
+            (Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, const Dims& dims,
              double factor = 1, bool accumulate = false),
             (reduction, out, in, dims, factor, accumulate))
 
 /// Throws std::invalid_argument unless `out` has a dtype of indices.
-void check_indices(const char* what, const Block& out);
+void check_indices(const char* what, const MemoryBlock& out);
 
 /// out = index (i32 or i64) along `dim` of the greatest (`greatest`) or least element, plus
 /// `offset`; the first of equal ones, or of NaNs; -1 when there are no elements. `out` has in's
 /// shape without `dim`, or with size 1 there.
 WEFT_KERNEL(void, arg_reduce,
-            (const Block& out, const Block& in, int dim, bool greatest, int64_t offset = 0),
+            (const MemoryBlock& out, const MemoryBlock& in, int dim, bool greatest,
+             int64_t offset = 0),
             (out, in, dim, greatest, offset))
 
 /// out = first index along `dim`, plus `offset`, where `in` equals `value` (shaped as `out`; NaN
 /// equals NaN). Where there is none, the greatest value of out's dtype, so that a min over ranks
 /// yields the index.
 WEFT_KERNEL(void, index_of,
-            (const Block& out, const Block& in, const Block& value, int dim, int64_t offset = 0),
+            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& value, int dim,
+             int64_t offset = 0),
             (out, in, value, dim, offset))
 
 }  // namespace weft

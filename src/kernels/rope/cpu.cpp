@@ -12,7 +12,7 @@
 
 namespace weft {
 
-RopeRows::RopeRows(const Block& y_block, const Block& x_block, int sequence_dim) {
+RopeRows::RopeRows(const MemoryBlock& y_block, const MemoryBlock& x_block, int sequence_dim) {
   const Shape& shape = x_block.shape;
   const int last = shape.ndim() - 1;
   if (last < 1 || sequence_dim < 0 || sequence_dim >= last) {
@@ -100,7 +100,7 @@ static void rotate_row(int64_t half, C* y, const C* x, const float* cosines, con
   }
 }
 
-void rope(const Block& y, const Block& x, int sequence_dim, const Rope& options) {
+void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Rope& options) {
   const RopeRows rows(y, x, sequence_dim);
   const int64_t half = rows.half;
   if (half == 0 || rows.x.count() == 0) return;

@@ -69,7 +69,7 @@ struct RotateRows {
 
 }  // namespace
 
-void rope(const Block& y, const Block& x, int sequence_dim, const Rope& options) {
+void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Rope& options) {
   const RopeRows rows(y, x, sequence_dim);
   const int64_t count = rows.x.count(), angles = rows.positions * rows.half;
   if (rows.half == 0 || count == 0) return;

@@ -21,13 +21,14 @@ struct RopeRows {
   Rows x, y;
   /// Pairs of a row, positions, and consecutive rows that have one position.
   int64_t half, positions, inside = 1;
-  RopeRows(const Block& y, const Block& x, int sequence_dim);
+  RopeRows(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim);
 };
 
 /// Rotates `x` along its last dim (one head, of even size D): element i pairs with i + D/2, as in
 /// Hugging Face's rotate_half. Positions run along `sequence_dim`. Angles are f32, as in Hugging
 /// Face. y may be x.
-WEFT_KERNEL(void, rope, (const Block& y, const Block& x, int sequence_dim, const Rope& options),
+WEFT_KERNEL(void, rope,
+            (const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Rope& options),
             (y, x, sequence_dim, options))
 
 }  // namespace weft

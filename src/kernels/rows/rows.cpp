@@ -5,7 +5,7 @@
 
 namespace weft {
 
-Rows::Rows(const Block& block, int dim) : data_(block.as<char>()), dtype_(block.dtype) {
+Rows::Rows(const MemoryBlock& block, int dim) : data_(block.as<char>()), dtype_(block.dtype) {
   int last = -1;
   for (int i = 0; i < block.shape.ndim(); ++i) {
     if (i == dim) {
@@ -23,7 +23,7 @@ Rows::Rows(const Block& block, int dim) : data_(block.as<char>()), dtype_(block.
   ndim_ = last < 0 ? 1 : last + 1;
 }
 
-Rows Rows::values(const char* what, const Block& block, const Rows& rows) {
+Rows Rows::values(const char* what, const MemoryBlock& block, const Rows& rows) {
   Rows values(block, -1);
   if (values.count_ == 1 && rows.count_ != 1) {
     values.count_ = rows.count_;

@@ -18,10 +18,10 @@ class Rows {
   /// Rows without data, for an operand that is absent.
   Rows() = default;
   /// With `dim` = ndim each element is a row of size 1.
-  Rows(const Block& block, int dim);
+  Rows(const MemoryBlock& block, int dim);
   /// Views `block` as one value per row of `rows`: it has their dims, without the rows' own or with
   /// size 1 there, or is one element for all rows.
-  static Rows values(const char* what, const Block& block, const Rows& rows);
+  static Rows values(const char* what, const MemoryBlock& block, const Rows& rows);
 
   WEFT_FN void* data() const { return data_; }
   WEFT_FN DType dtype() const { return dtype_; }

@@ -20,8 +20,8 @@ template <class R, class C>
 }
 
 template <class R>
-static void scan(const char* what, const Block& out, const Block& in, int dim, bool reverse,
-                 const Block* start) {
+static void scan(const char* what, const MemoryBlock& out, const MemoryBlock& in, int dim,
+                 bool reverse, const MemoryBlock* start) {
   const Rows from(in, dim), to(out, dim);
   check_rows(what, from, to);
   std::optional<Rows> starts;
@@ -41,11 +41,12 @@ static void scan(const char* what, const Block& out, const Block& in, int dim, b
   is_floating(in.dtype) ? run(Type<double>{}) : run(Type<int64_t>{});
 }
 
-void cumulative_sum(const Block& out, const Block& in, int dim, bool reverse, const Block* start) {
+void cumulative_sum(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
+                    const MemoryBlock* start) {
   scan<SumOf>("cumulative_sum", out, in, dim, reverse, start);
 }
 
-void cumulative_product(const Block& out, const Block& in, int dim) {
+void cumulative_product(const MemoryBlock& out, const MemoryBlock& in, int dim) {
   scan<ProductOf>("cumulative_product", out, in, dim, false, nullptr);
 }
 
@@ -63,7 +64,8 @@ static void cumulative_gradient_row(int64_t n, double* out, const double* dy, co
   }
 }
 
-void cumulative_product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
+void cumulative_product_gradient(const MemoryBlock& out, const MemoryBlock& dy,
+                                 const MemoryBlock& x, int dim) {
   const Rows gradients(dy, dim), from(x, dim), to(out, dim);
   check_rows("cumulative_product_gradient", from, to);
   check_rows("cumulative_product_gradient", from, gradients);
@@ -77,7 +79,8 @@ void cumulative_product_gradient(const Block& out, const Block& dy, const Block&
   });
 }
 
-void product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
+void product_gradient(const MemoryBlock& out, const MemoryBlock& dy, const MemoryBlock& x,
+                      int dim) {
   const Rows from(x, dim), to(out, dim);
   check_rows("product_gradient", from, to);
   const Rows gradients = Rows::values("product_gradient", dy, from);

@@ -201,8 +201,8 @@ static void run_scan(const Scan& scan, const Rows& rows, bool reverse, const Str
 }
 
 template <class R>
-static void run_total(const Block& out, const Block& in, int dim, bool reverse,
-                      const Block* start) {
+static void run_total(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
+                      const MemoryBlock* start) {
   const Rows from(in, dim), to(out, dim);
   const Rows first = start ? Rows::values("scan", *start, from) : Rows();
   const Stream stream = current_stream(out.device);
@@ -213,11 +213,12 @@ static void run_total(const Block& out, const Block& in, int dim, bool reverse,
   }
 }
 
-void cumulative_sum(const Block& out, const Block& in, int dim, bool reverse, const Block* start) {
+void cumulative_sum(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
+                    const MemoryBlock* start) {
   run_total<SumOf>(out, in, dim, reverse, start);
 }
 
-void cumulative_product(const Block& out, const Block& in, int dim) {
+void cumulative_product(const MemoryBlock& out, const MemoryBlock& in, int dim) {
   run_total<ProductOf>(out, in, dim, false, nullptr);
 }
 
@@ -226,7 +227,8 @@ static Ref<Storage> doubles_for(const Rows& rows, Device device) {
                            device);
 }
 
-void cumulative_product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
+void cumulative_product_gradient(const MemoryBlock& out, const MemoryBlock& dy,
+                                 const MemoryBlock& x, int dim) {
   const Rows gradients(dy, dim), from(x, dim), to(out, dim);
   check_rows("cumulative_product_gradient", from, to);
   check_rows("cumulative_product_gradient", from, gradients);
@@ -238,7 +240,8 @@ void cumulative_product_gradient(const Block& out, const Block& dy, const Block&
   run_scan(TimesProductBefore{from, to, behind}, from, false, stream);
 }
 
-void product_gradient(const Block& out, const Block& dy, const Block& x, int dim) {
+void product_gradient(const MemoryBlock& out, const MemoryBlock& dy, const MemoryBlock& x,
+                      int dim) {
   const Rows from(x, dim), to(out, dim);
   check_rows("product_gradient", from, to);
   if (from.count() * from.size() == 0) return;

@@ -131,47 +131,50 @@ struct LogSumExpOf {
 
 }  // namespace
 
-static void run_softmax(const char* what, const Block& y, const Block& x, int dim, const Block* max,
-                        const Block* sum, bool logarithm) {
+static void run_softmax(const char* what, const MemoryBlock& y, const MemoryBlock& x, int dim,
+                        const MemoryBlock* max, const MemoryBlock* sum, bool logarithm) {
   const Rows in(x, dim);
   const SoftmaxRows kernel{in, Rows(y, dim), max ? Rows::values(what, *max, in) : Rows(),
                            max ? Rows::values(what, *sum, in) : Rows(), logarithm};
   run_rows(what, x.device, kernel, {.rows = {&kernel.x, &kernel.y}, .held = max ? 0 : 1});
 }
 
-void softmax(const Block& y, const Block& x, int dim, const Block* max, const Block* sum) {
+void softmax(const MemoryBlock& y, const MemoryBlock& x, int dim, const MemoryBlock* max,
+             const MemoryBlock* sum) {
   run_softmax("softmax", y, x, dim, max, sum, false);
 }
 
-void log_softmax(const Block& y, const Block& x, int dim, const Block* max, const Block* sum) {
+void log_softmax(const MemoryBlock& y, const MemoryBlock& x, int dim, const MemoryBlock* max,
+                 const MemoryBlock* sum) {
   run_softmax("log_softmax", y, x, dim, max, sum, true);
 }
 
-void logsumexp(const Block& out, const Block& x, int dim) {
+void logsumexp(const MemoryBlock& out, const MemoryBlock& x, int dim) {
   const Rows in(x, dim);
   const LogSumExpRows kernel{in, Rows::values("logsumexp", out, in)};
   run_rows("logsumexp", x.device, kernel, {.rows = {&kernel.x}});
 }
 
-void logsumexp(const Block& out, const Block& max, const Block& sum) {
+void logsumexp(const MemoryBlock& out, const MemoryBlock& max, const MemoryBlock& sum) {
   map_floating(LogSumExpOf{}, out, max, sum);
 }
 
-void row_sum_exp(const Block& sum, const Block& x, int dim, const Block& max) {
+void row_sum_exp(const MemoryBlock& sum, const MemoryBlock& x, int dim, const MemoryBlock& max) {
   constexpr const char* kWhat = "row_sum_exp";
   const Rows in(x, dim);
   const SumExpRows kernel{in, Rows::values(kWhat, max, in), Rows::values(kWhat, sum, in)};
   run_rows(kWhat, x.device, kernel, {.rows = {&kernel.x}});
 }
 
-void row_dot(const Block& dot, const Block& a, const Block& b, int dim) {
+void row_dot(const MemoryBlock& dot, const MemoryBlock& a, const MemoryBlock& b, int dim) {
   const Rows left(a, dim);
   const DotRows kernel{left, Rows(b, dim), Rows::values("row_dot", dot, left)};
   run_rows("row_dot", a.device, kernel, {.rows = {&kernel.a, &kernel.b}});
 }
 
-static void run_softmax_backward(const char* what, const Block& dx, const Block& dy, const Block& y,
-                                 int dim, const Block* given, bool logarithm) {
+static void run_softmax_backward(const char* what, const MemoryBlock& dx, const MemoryBlock& dy,
+                                 const MemoryBlock& y, int dim, const MemoryBlock* given,
+                                 bool logarithm) {
   const Rows in(y, dim);
   const SoftmaxBackwardRows kernel{Rows(dx, dim), Rows(dy, dim), in,
                                    given ? Rows::values(what, *given, in) : Rows(), logarithm};
@@ -182,17 +185,18 @@ static void run_softmax_backward(const char* what, const Block& dx, const Block&
                                 : 2});
 }
 
-void softmax_backward(const Block& dx, const Block& dy, const Block& y, int dim, const Block* dot) {
+void softmax_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& y, int dim,
+                      const MemoryBlock* dot) {
   run_softmax_backward("softmax_backward", dx, dy, y, dim, dot, false);
 }
 
-void log_softmax_backward(const Block& dx, const Block& dy, const Block& y, int dim,
-                          const Block* sum) {
+void log_softmax_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& y,
+                          int dim, const MemoryBlock* sum) {
   run_softmax_backward("log_softmax_backward", dx, dy, y, dim, sum, true);
 }
 
-void logsumexp_backward(const Block& dx, const Block& dy, const Block& x, const Block& lse,
-                        int dim) {
+void logsumexp_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& x,
+                        const MemoryBlock& lse, int dim) {
   constexpr const char* kWhat = "logsumexp_backward";
   const Rows in(x, dim);
   const LogSumExpBackwardRows kernel{Rows(dx, dim), in, Rows::values(kWhat, dy, in),

@@ -11,34 +11,34 @@ namespace weft {
 // computed in f32, f64 for f64.
 
 /// sum[r] = sum of exp(x - max[r]) over row r; an infinite max counts as 0.
-void row_sum_exp(const Block& sum, const Block& x, int dim, const Block& max);
+void row_sum_exp(const MemoryBlock& sum, const MemoryBlock& x, int dim, const MemoryBlock& max);
 
 /// y = exp(x - max) / sum. For parts of rows `max` and `sum` must be given.
-void softmax(const Block& y, const Block& x, int dim, const Block* max = nullptr,
-             const Block* sum = nullptr);
+void softmax(const MemoryBlock& y, const MemoryBlock& x, int dim, const MemoryBlock* max = nullptr,
+             const MemoryBlock* sum = nullptr);
 
 /// y = x - max - log(sum).
-void log_softmax(const Block& y, const Block& x, int dim, const Block* max = nullptr,
-                 const Block* sum = nullptr);
+void log_softmax(const MemoryBlock& y, const MemoryBlock& x, int dim,
+                 const MemoryBlock* max = nullptr, const MemoryBlock* sum = nullptr);
 
 /// out[r] = log of the sum of exp(x) over row r.
-void logsumexp(const Block& out, const Block& x, int dim);
+void logsumexp(const MemoryBlock& out, const MemoryBlock& x, int dim);
 /// The same from the rows' statistics, all of one shape.
-void logsumexp(const Block& out, const Block& max, const Block& sum);
+void logsumexp(const MemoryBlock& out, const MemoryBlock& max, const MemoryBlock& sum);
 
 /// dot[r] = sum of a * b over row r.
-void row_dot(const Block& dot, const Block& a, const Block& b, int dim);
+void row_dot(const MemoryBlock& dot, const MemoryBlock& a, const MemoryBlock& b, int dim);
 
 /// dx = y * (dy - dot), dot[r] the row_dot of y and dy.
-void softmax_backward(const Block& dx, const Block& dy, const Block& y, int dim,
-                      const Block* dot = nullptr);
+void softmax_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& y, int dim,
+                      const MemoryBlock* dot = nullptr);
 
 /// dx = dy - exp(y) * sum, sum[r] the sum of dy; y is log_softmax's result.
-void log_softmax_backward(const Block& dx, const Block& dy, const Block& y, int dim,
-                          const Block* sum = nullptr);
+void log_softmax_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& y,
+                          int dim, const MemoryBlock* sum = nullptr);
 
 /// dx = dy[r] * exp(x - lse[r]); lse is logsumexp's result, dy and lse without `dim` (or size 1).
-void logsumexp_backward(const Block& dx, const Block& dy, const Block& x, const Block& lse,
-                        int dim);
+void logsumexp_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& x,
+                        const MemoryBlock& lse, int dim);
 
 }  // namespace weft

@@ -13,7 +13,8 @@
 
 namespace weft {
 
-SortedRows::SortedRows(const Block* values_block, const Block& indices_block, const Block& in_block)
+SortedRows::SortedRows(const MemoryBlock* values_block, const MemoryBlock& indices_block,
+                       const MemoryBlock& in_block)
     : in(in_block, in_block.shape.ndim() - 1),
       values(values_block ? Rows(*values_block, in_block.shape.ndim() - 1) : Rows()),
       indices(indices_block, in_block.shape.ndim() - 1) {
@@ -132,8 +133,8 @@ static void sort_rows_as(const SortedRows& rows, bool descending, int64_t offset
   });
 }
 
-void sort_rows(const Block* values, const Block& indices, const Block& in, bool descending,
-               int64_t offset) {
+void sort_rows(const MemoryBlock* values, const MemoryBlock& indices, const MemoryBlock& in,
+               bool descending, int64_t offset) {
   const SortedRows rows(values, indices, in);
   visit_compute(in.dtype, [&](auto type) {
     sort_rows_as<typename decltype(type)::type>(rows, descending, offset);

@@ -201,8 +201,8 @@ static void sort_entries(const SortedRows& rows, bool descending, int64_t offset
          indices.count() * indices.size(), stream);
 }
 
-void sort_rows(const Block* values, const Block& indices, const Block& in, bool descending,
-               int64_t offset) {
+void sort_rows(const MemoryBlock* values, const MemoryBlock& indices, const MemoryBlock& in,
+               bool descending, int64_t offset) {
   const SortedRows rows(values, indices, in);
   if (rows.indices.count() * rows.indices.size() == 0) return;
   visit_compute(in.dtype, [&](auto type) {

@@ -21,7 +21,7 @@ constexpr int64_t kCheckedIndices = 1024;
 
 /// Calls f with a pointer of the indices' type.
 template <class F>
-void with_typed(const Block& indices, const F& f) {
+void with_typed(const MemoryBlock& indices, const F& f) {
   if (indices.dtype == DType::i32) return f(indices.as<int32_t>());
   if (indices.dtype == DType::i64) return f(indices.as<int64_t>());
   fail("take: indices are i32 or i64, not ", indices.dtype);
@@ -43,9 +43,9 @@ void for_each_row(int64_t begin, int64_t end, int64_t n, const F& f) {
 struct Taking {
   int64_t outer = 1, size, n, inner = 1;
   bool slices;
-  const Block& indices;
+  const MemoryBlock& indices;
 
-  Taking(const Block& whole, const Block& taken, const Block& where, int dim)
+  Taking(const MemoryBlock& whole, const MemoryBlock& taken, const MemoryBlock& where, int dim)
       : size(whole.shape[dim]), n(taken.shape[dim]), indices(where) {
     for (int d = 0; d < dim; ++d) outer *= taken.shape[d];
     for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
@@ -117,7 +117,7 @@ void add_elements(const Taking& t, C* sums, const T* in) {
 
 }  // namespace
 
-std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
+std::optional<int64_t> find_index_outside(const MemoryBlock& indices, int64_t size) {
   std::optional<int64_t> found;
   with_typed(indices, [&](const auto* data) {
     const int64_t count = indices.numel();
@@ -134,7 +134,8 @@ std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
   return found;
 }
 
-void take_along(const Block& out, const Block& in, const Block& indices, int dim) {
+void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
+                int dim) {
   const Taking t(in, out, indices, dim);
   if (out.numel() == 0) return;
   const auto bytes = static_cast<int64_t>(size_of(in.dtype));
@@ -153,7 +154,7 @@ void take_along(const Block& out, const Block& in, const Block& indices, int dim
   }
 }
 
-void add_along(const Block& out, const Block& in, const Block& indices, int dim) {
+void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
   const Taking t(out, in, indices, dim);
   visit(in.dtype, [&](auto type) {
     using T = typename decltype(type)::type;

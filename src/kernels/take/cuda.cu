@@ -45,7 +45,8 @@ struct DeviceTaking {
   const void* indices;
   DType dtype;
 
-  DeviceTaking(const Block& whole, const Block& taken, const Block& where, int dim)
+  DeviceTaking(const MemoryBlock& whole, const MemoryBlock& taken, const MemoryBlock& where,
+               int dim)
       : size(whole.shape[dim]), n(taken.shape[dim]), indices(where.data), dtype(where.dtype) {
     for (int d = 0; d < dim; ++d) outer *= taken.shape[d];
     for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
@@ -175,11 +176,11 @@ static Ref<Storage> whole_numbers(int64_t count, Device device) {
   return Storage::allocate(static_cast<size_t>(count) * sizeof(int64_t), device);
 }
 
-std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
+std::optional<int64_t> find_index_outside(const MemoryBlock& indices, int64_t size) {
   const int64_t count = indices.numel();
   // The host cannot read results during a capture.
   if (count == 0 || is_capturing()) return std::nullopt;
-  const Block flat = dense_block(indices.data, indices.dtype, {count}, indices.device);
+  const MemoryBlock flat = dense_block(indices.data, indices.dtype, {count}, indices.device);
   DeviceTaking taking(flat, flat, flat, 0);
   taking.size = size;
   const int64_t wanted = (count + kSearchThreads - 1) / kSearchThreads;
@@ -196,12 +197,13 @@ std::optional<int64_t> find_index_outside(const Block& indices, int64_t size) {
 }
 
 template <class Word>
-static void take_words(const DeviceTaking& taking, const Block& out, const Block& in) {
+static void take_words(const DeviceTaking& taking, const MemoryBlock& out, const MemoryBlock& in) {
   launch(TakeWords<Word>{taking, out.as<Word>(), in.as<Word>()},
          taking.outer * taking.n * taking.inner, current_stream(out.device));
 }
 
-void take_along(const Block& out, const Block& in, const Block& indices, int dim) {
+void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
+                int dim) {
   DeviceTaking taking(in, out, indices, dim);
   if (out.numel() == 0) return;
   const auto bytes = static_cast<int64_t>(size_of(in.dtype));
@@ -223,7 +225,7 @@ void take_along(const Block& out, const Block& in, const Block& indices, int dim
   }
 }
 
-void add_along(const Block& out, const Block& in, const Block& indices, int dim) {
+void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
   const DeviceTaking taking(out, in, indices, dim);
   if (out.numel() == 0) return;
   cuda::fill(out, 0);
@@ -236,7 +238,7 @@ void add_along(const Block& out, const Block& in, const Block& indices, int dim)
   const auto block = [&](int64_t* data) {
     return dense_block(data, DType::i64, {lists, taking.n}, device);
   };
-  const Block sorted = block(listed + count), order = block(listed + 2 * count);
+  const MemoryBlock sorted = block(listed + count), order = block(listed + 2 * count);
   const Stream stream = current_stream(device);
   launch(ListIndices{taking, lists, listed}, count, stream);
   cuda::sort_rows(&sorted, order, block(listed), false, 0);

@@ -11,16 +11,18 @@ namespace weft {
 // along `dim`; negative ones count from the end. All must be in range.
 
 /// Returns the first index that is not in [-size, size); nothing when there is none.
-WEFT_KERNEL(std::optional<int64_t>, find_index_outside, (const Block& indices, int64_t size),
+WEFT_KERNEL(std::optional<int64_t>, find_index_outside, (const MemoryBlock& indices, int64_t size),
             (indices, size))
 
 /// out[..., i, ...] = in[..., indices[i], ...], or in[..., indices[..., i, ...], ...].
-WEFT_KERNEL(void, take_along, (const Block& out, const Block& in, const Block& indices, int dim),
+WEFT_KERNEL(void, take_along,
+            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
             (out, in, indices, dim))
 
 /// The inverse: out[..., indices[i], ...] += in[..., i, ...], from zeros, in the order of i. Floats
 /// accumulate in f32 (f64 for f64), integers in i64.
-WEFT_KERNEL(void, add_along, (const Block& out, const Block& in, const Block& indices, int dim),
+WEFT_KERNEL(void, add_along,
+            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
             (out, in, indices, dim))
 
 }  // namespace weft

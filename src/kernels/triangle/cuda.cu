@@ -31,8 +31,8 @@ struct CopyTriangle {
 
 }  // namespace
 
-void copy_triangle(const Block& out, const Block& in, bool upper, int64_t diagonal, int64_t row,
-                   int64_t column) {
+void copy_triangle(const MemoryBlock& out, const MemoryBlock& in, bool upper, int64_t diagonal,
+                   int64_t row, int64_t column) {
   const int last = out.shape.ndim() - 1;
   const Rows to(out, last), from(in, last);
   check_rows("triangle", to, from);

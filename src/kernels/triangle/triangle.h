@@ -8,8 +8,8 @@ namespace weft {
 /// out = in, with zeros above diagonal `diagonal` of the last two dims, or below it when `upper`.
 /// Element (i, j) is on diagonal j - i; the block's first element is element (`row`, `column`).
 WEFT_KERNEL(void, copy_triangle,
-            (const Block& out, const Block& in, bool upper, int64_t diagonal, int64_t row,
-             int64_t column),
+            (const MemoryBlock& out, const MemoryBlock& in, bool upper, int64_t diagonal,
+             int64_t row, int64_t column),
             (out, in, upper, diagonal, row, column))
 
 }  // namespace weft
