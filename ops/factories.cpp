@@ -118,13 +118,13 @@ Tensor from_values(std::span<const bool> values, const Shape& shape, const Tenso
   return of_values(values, boolean, shape, o);
 }
 
-Numbers::Numbers(std::initializer_list<Numbers> list) {
+NestedNumbers::NestedNumbers(std::initializer_list<NestedNumbers> list) {
   shape.push_back(static_cast<int64_t>(list.size()));
   if (list.size() == 0) return;
-  const Numbers& first = *list.begin();
+  const NestedNumbers& first = *list.begin();
   for (int64_t size : first.shape) shape.push_back(size);
   kind = first.kind;
-  for (const Numbers& each : list) {
+  for (const NestedNumbers& each : list) {
     if (!(each.shape == first.shape)) {
       fail("Tensor::of: a list has the shape ", each.shape, ", expected ", first.shape,
            " as the first one of its level");
@@ -134,7 +134,7 @@ Numbers::Numbers(std::initializer_list<Numbers> list) {
   }
 }
 
-Tensor Tensor::of(const Numbers& numbers) {
+Tensor Tensor::of(const NestedNumbers& numbers) {
   const DType dtype = numbers.kind == Number::Kind::floating  ? f32
                       : numbers.kind == Number::Kind::integer ? i64
                                                               : boolean;

@@ -18,7 +18,7 @@ namespace weft {
 
 class Layout;
 struct TensorBody;
-struct Numbers;
+struct NestedNumbers;
 class Tensor;
 using Tensors = std::vector<Tensor>;
 
@@ -34,7 +34,7 @@ class WEFT_API Tensor {
   explicit Tensor(Ref<TensorBody> body) : body_(std::move(body)) {}
   /// A tensor of the numbers in nested braces: `Tensor::of({{1, 2, 3}, {4, 5, 6}})` is [2, 3]. Its
   /// dtype is f32 if one number is floating, otherwise i64, or bool if all are bool.
-  static Tensor of(const Numbers& numbers);
+  static Tensor of(const NestedNumbers& numbers);
   explicit operator bool() const { return static_cast<bool>(body_); }
 
   /// Shape of the whole tensor.

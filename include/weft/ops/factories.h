@@ -59,12 +59,12 @@ WEFT_API Tensor from_values(std::span<const bool> values, const Shape& shape,
                             const TensorOptions& options = {.dtype = DType::boolean});
 
 /// The numbers of `Tensor::of`: one, or a list of numbers or of lists of equal shapes.
-struct WEFT_API Numbers {
+struct WEFT_API NestedNumbers {
   template <class T>
-  requires std::is_arithmetic_v<T> Numbers(T number)  // NOLINT(google-explicit-constructor)
+  requires std::is_arithmetic_v<T> NestedNumbers(T number)  // NOLINT(google-explicit-constructor)
       : values{static_cast<double>(number)}, kind(Number(number).kind) {}
   /// std::invalid_argument for lists of different shapes.
-  Numbers(std::initializer_list<Numbers> list);  // NOLINT(google-explicit-constructor)
+  NestedNumbers(std::initializer_list<NestedNumbers> list);  // NOLINT(google-explicit-constructor)
 
   Shape shape;
   std::vector<double> values;
