@@ -10,20 +10,22 @@ import re
 import subprocess
 import sys
 
-FILES = ["norm/cuda_backward", "softmax/cuda", "adamw/cuda"]
+FILES = ["norm/backward_cuda.cu", "softmax/softmax.cpp", "adamw/cuda.cu"]
 HOT = re.compile(r"DenseLine|Dense|Vector")
-# The registers that a call of the compiler's division or square root saves.
-MOST_SPILLED = 32
+# The registers that a call of the compiler's division or square root saves, and three more in the
+# gradient of norms.
+MOST_SPILLED = 44
 
 
 def report(nvcc, source, architecture, name):
     """Returns (spilled bytes, registers, mangled name) of each kernel of a file."""
     command = [nvcc, "-std=c++20", "--expt-relaxed-constexpr", "-diag-suppress=1835", "-O3",
                f"-arch=sm_{architecture}", f"-I{source}/include", f"-I{source}", "-DWEFT_WITH_CUDA",
-               "-cubin", "-Xptxas=-v", "-o", "/dev/null", f"{source}/src/kernels/{name}.cu"]
+               "-x", "cu", "-cubin", "-Xptxas=-v", "-o", "/dev/null",
+               f"{source}/src/kernels/{name}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"nvcc failed on {name}.cu:\n{done.stderr[-4000:]}")
+        sys.exit(f"nvcc failed on {name}:\n{done.stderr[-4000:]}")
     kernels = re.findall(r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores, "
                          r"(\d+) bytes spill loads.*?Used (\d+) registers", done.stderr, re.DOTALL)
     if not kernels:
@@ -39,7 +41,7 @@ def main():
         kernels = report(nvcc, source, architecture, name)
         hot = [kernel for kernel in kernels if HOT.search(kernel[2])]
         spilled, registers, _ = max(kernels)
-        print(f"{name}.cu: {len(kernels)} kernels, at most {spilled} bytes spilled, "
+        print(f"{name}: {len(kernels)} kernels, at most {spilled} bytes spilled, "
               f"{max(k[1] for k in kernels)} registers; of {len(hot)} hot ones "
               f"{max((k[0] for k in hot), default=0)} bytes")
         too_many += [kernel for kernel in hot if kernel[0] > MOST_SPILLED]

@@ -3,9 +3,7 @@
 
 #include <cudnn.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -17,19 +15,12 @@
 #include "weft/error.h"
 #include "weft/storage.h"
 
-/// The front end's functions call cuDNN by it.
-namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;
-}
-
 namespace weft::cuda {
 
-static constinit const LoadedLibrary kLibrary(WEFT_CUDNN_FILE, WEFT_CUDNN_DIRECTORY);
-static constinit const LoadedLibrary kCompiler(WEFT_NVRTC_FILE, WEFT_NVRTC_DIRECTORY);
-WEFT_LOADED(kLibrary, cudnnCreate);
-WEFT_LOADED(kLibrary, cudnnDestroy);
-WEFT_LOADED(kLibrary, cudnnGetErrorString);
-WEFT_LOADED(kLibrary, cudnnSetStream);
+WEFT_LOADED(kCudnn, cudnnCreate);
+WEFT_LOADED(kCudnn, cudnnDestroy);
+WEFT_LOADED(kCudnn, cudnnGetErrorString);
+WEFT_LOADED(kCudnn, cudnnSetStream);
 
 static void check(const char* call, cudnnStatus_t status) {
   if (status == CUDNN_STATUS_SUCCESS) [[likely]]
@@ -55,17 +46,7 @@ struct CudnnLibrary {
   std::unordered_map<int, cudnnHandle_t> handles;
   std::unordered_map<GraphKey, AttentionGraph, GraphKeyHash> graphs;
 
-  CudnnLibrary() {
-    // cuDNN loads the compiler by its name, wherever the process has it from.
-    kCompiler.handle();
-    static std::once_flag once;
-    std::call_once(once, [] {
-      cudnn_frontend::cudnn_dlhandle = kLibrary.handle();
-      // Else the front end looks for the runtimes of other versions too, and warns.
-      ::setenv("CUDNN_FRONTEND_CUDART_LIB_NAME",
-               concat("libcudart.so.", CUDART_VERSION / 1000).c_str(), 0);
-    });
-  }
+  CudnnLibrary() { load_cudnn(); }
   ~CudnnLibrary() {
     graphs.clear();
     for (const auto& [device, handle] : handles) cudnnDestroy(handle);

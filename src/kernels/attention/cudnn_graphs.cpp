@@ -4,9 +4,16 @@
 #include <cuda_runtime_api.h>
 #include <cudnn_frontend.h>
 
+#include <cstdlib>
+#include <mutex>
 #include <vector>
 
 #include "weft/error.h"
+
+/// The front end's functions call cuDNN by it.
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;
+}
 
 namespace weft::cuda {
 
@@ -16,6 +23,21 @@ using fe::graph::Tensor_attributes;
 static constexpr int64_t kMostWidth = 128;
 /// Bytes per call; weft's custom kernels need no workspace.
 static constexpr int64_t kMostWorkspace = int64_t{2} << 30;
+
+constinit const LoadedLibrary kCudnn(WEFT_CUDNN_FILE, WEFT_CUDNN_DIRECTORY);
+static constinit const LoadedLibrary kCompiler(WEFT_NVRTC_FILE, WEFT_NVRTC_DIRECTORY);
+
+void load_cudnn() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    // cuDNN loads the compiler by its name, from wherever the process has it.
+    kCompiler.handle();
+    cudnn_frontend::cudnn_dlhandle = kCudnn.handle();
+    // Otherwise the front end looks for runtimes of other versions too, and warns.
+    ::setenv("CUDNN_FRONTEND_CUDART_LIB_NAME",
+             concat("libcudart.so.", CUDART_VERSION / 1000).c_str(), 0);
+  });
+}
 
 bool suits_cudnn(const AttentionGraphSpec& spec) {
   const int64_t width = spec.q.sizes[3];
@@ -133,6 +155,7 @@ static int64_t engines_named_in(const std::string& text) {
 }
 
 int64_t engines_for(const AttentionGraphSpec& spec, const std::string& device_properties) {
+  load_cudnn();
   const GraphHandle graph = attention_graph(spec);
   auto properties = std::make_shared<fe::DeviceProperties>();
   check_graph("cudnn device properties",

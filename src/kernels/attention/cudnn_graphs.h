@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "src/base/loaded_library.h"
 #include "weft/dtype.h"
 
 namespace cudnn_frontend::graph {
@@ -37,6 +38,10 @@ struct AttentionGraphSpec {
   /// Compute capability of the device: 90 for Hopper.
   int architecture;
 };
+
+extern const LoadedLibrary kCudnn;
+/// Loads cuDNN for the functions of its front end. std::runtime_error when it cannot be loaded.
+void load_cudnn();
 
 /// Identifiers of a graph's tensors when it runs.
 enum AttentionTensor : int64_t { kQ = 1, kK, kV, kOut, kStatistics, kDout, kDq, kDk, kDv };

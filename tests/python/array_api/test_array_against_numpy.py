@@ -232,7 +232,7 @@ def test_clip_to_numbers_beyond_the_dtype(dtype):
             continue
         wide = np.clip(x.astype("float64"), *bounds).astype(dtype)
         check(weft.clip(to_weft(x), *bounds), wide, dtype)
-    with pytest.raises(ValueError, match="lies beyond"):
+    with pytest.raises(ValueError, match="expected one that a tensor of"):
         weft.clip(to_weft(x), 2**70)
-    with pytest.raises(ValueError, match="lies beyond"):
+    with pytest.raises(ValueError, match="expected one that a tensor of"):
         weft.clip(to_weft(x), max=-float("inf"))
