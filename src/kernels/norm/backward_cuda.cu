@@ -30,11 +30,10 @@ struct NormBackward {
     Values* const for_weight = held_sums(walk, weight_out, held_x_rows);
     Values* const for_bias = held_sums(walk, bias_out, held_x_rows + (weight_out ? 1 : 0));
     const auto w = walk.vector(rows.weight, C(1));
-    const auto read_x = rows.norm.cut ? walk.reader(rows.x) : walk.held_reader(rows.x, 0);
-    const auto read_dy = held_x_rows > 1 ? walk.held_reader(rows.dy, 1) : walk.reader(rows.dy);
     const int64_t end = walk.count * (block.index() + 1) / block.blocks();
     for (int64_t r = walk.count * block.index() / block.blocks(); r < end; ++r) {
-      auto in = read_x(r), upper = read_dy(r);
+      auto in = (rows.norm.cut ? walk.reader(rows.x) : walk.held_reader(rows.x, 0))(r);
+      auto upper = (held_x_rows > 1 ? walk.held_reader(rows.dy, 1) : walk.reader(rows.dy))(r);
       const NormGradient<C> f = rows.gradient(walk, in, upper, w, r);
       for (int64_t c = block.thread(); c < chunks; c += block.threads()) {
         const Values xs = in.read(c), gs = upper.read(c);
