@@ -106,8 +106,10 @@ class Router {
     for (size_t i = 0; i < layouts_.size(); ++i) {
       const Sharding& sharding = layouts_[i]->sharding;
       if (!sharding) {
-        fail(op_.spec.name, ": operand ", first, " ", shapes_[first], " is laid out over ", mesh,
-             " but operand ", i, " ", shapes_[i], " is not; use distribute(operand, mesh, {})");
+        fail(op_.spec.name, ": operand ", i, " ", shapes_[i], " has no mesh, expected ", mesh,
+             ", that of operand ", first, " ", shapes_[first],
+             "; from_local(operand, mesh, {Shard(0)}) makes it of rows that differ between ranks, "
+             "distribute(operand, mesh, {}) of values that are equal on all");
       }
       if (!(sharding.mesh() == mesh)) {
         fail(op_.spec.name, ": operand ", first, " is laid out over ", mesh, " but operand ", i,

@@ -308,9 +308,11 @@ TEST(ContractEngine, OpsOfTwoMeshesDoNotMix) {
     Tensor b = numbers({4}, 1, Sharding(other, {Shard(0)}));
     EXPECT_EQ(error_of([&] { add(a, b); }),
               "add: operand 0 is laid out over mesh(a=4) but operand 1 over mesh(c=2, d=2)");
-    EXPECT_EQ(error_of([&] { add(a, numbers({4})); }),
-              "add: operand 0 [4] is laid out over mesh(a=4) but operand 1 [4] is not; use "
-              "distribute(operand, mesh, {})");
+    EXPECT_EQ(
+        error_of([&] { add(a, numbers({4})); }),
+        "add: operand 1 [4] has no mesh, expected mesh(a=4), that of operand 0 "
+        "[4]; from_local(operand, mesh, {Shard(0)}) makes it of rows that differ between ranks, "
+        "distribute(operand, mesh, {}) of values that are equal on all");
   });
 }
 

@@ -288,8 +288,10 @@ TEST(Messages, OfLayouts) {
         {[&] {
            add(x, numbers({4, 2}));
          },
-         "add: operand 0 [4, 2] is laid out over mesh(a=1) but operand 1 [4, 2] is not; use "
-         "distribute(operand, mesh, {})"},
+         "add: operand 1 [4, 2] has no mesh, expected mesh(a=1), that of operand 0 "
+         "[4, 2]; from_local(operand, mesh, {Shard(0)}) makes it of rows that differ between "
+         "ranks, "
+         "distribute(operand, mesh, {}) of values that are equal on all"},
     });
   });
 }
