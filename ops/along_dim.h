@@ -23,11 +23,12 @@ inline std::string dims_with(int ndim, int dim, const std::string& name) {
 }
 
 /// Returns the rule of ops whose operands and result have the same shape.
-inline Rule along_dim_rule(const Attributes& attributes, std::span<const Shape> shapes) {
+template <int kOperands>
+Rule along_dim_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   const int dim = static_cast<int>(attributes.structure[0]);
   const std::string array = dims_with(shapes[0].ndim(), dim, "[n]");
   std::string in = array;
-  for (size_t i = 1; i < shapes.size(); ++i) in += ", " + array;
+  for (int i = 1; i < kOperands; ++i) in += ", " + array;
   return {in + "-> " + array};
 }
 

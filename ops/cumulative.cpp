@@ -18,7 +18,7 @@ struct CumulativeAttributes {
 /// The gradient sums in the opposite direction.
 static const Op cumulative_sum_op = register_op({
     .name = "cumulative_sum",
-    .rule_of = along_dim_rule,
+    .rule_of = along_dim_rule<1>,
     .structure = dim_and_flag("dim, whether from the end"),
     .linear = {{0}},
     .dtype = total_dtype,
@@ -41,7 +41,7 @@ static const Op cumulative_sum_op = register_op({
 
 static const Op cumulative_prod_gradient_op = register_op({
     .name = "cumulative_prod_gradient",
-    .rule_of = along_dim_rule,
+    .rule_of = along_dim_rule<2>,
     .structure = one_dim(),
     .linear = {{0}},
     .forward =
@@ -52,7 +52,7 @@ static const Op cumulative_prod_gradient_op = register_op({
 
 static const Op cumulative_prod_op = register_op({
     .name = "cumulative_prod",
-    .rule_of = along_dim_rule,
+    .rule_of = along_dim_rule<1>,
     .structure = one_dim(),
     .dtype = total_dtype,
     .forward = [](const Call& c) { cumulative_product(c.out(), c.in(0), along_dim(c)); },

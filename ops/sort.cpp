@@ -19,7 +19,7 @@ static const Op sort_op = register_op({
     .name = "sort",
     .rule_of =
         [](const Attributes& attributes, std::span<const Shape> shapes) {
-          Rule rule = along_dim_rule(attributes, shapes);
+          Rule rule = along_dim_rule<1>(attributes, shapes);
           rule.text += ", " + rule.text.substr(0, rule.text.find("->"));
           return rule;
         },
@@ -46,7 +46,7 @@ static const Op sort_op = register_op({
 
 static const Op argsort_op = register_op({
     .name = "argsort",
-    .rule_of = along_dim_rule,
+    .rule_of = along_dim_rule<1>,
     .structure = dim_and_flag("dim, whether descending"),
     .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
     .forward =
