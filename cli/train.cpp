@@ -80,6 +80,7 @@ class Training {
   /// `digests` are those of the run's files, which all ranks compare first.
   void run(const std::vector<RunItem>& digests) {
     if (is_first()) describe();
+    if (is_first() && data_.stream().is_text()) warn_of_bytes(model_.config().vocabulary);
     for (const RunItem& digest : digests) run_.add(of_first(digest, mesh_.communicator()));
     run_.check_ranks(mesh_.communicator());
     int64_t done = saver_->resume(run_);
@@ -363,7 +364,6 @@ void train(const TrainOptions& options) {
   config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
   TokenData data(options.data, {config.vocabulary, options.parallel.batch, options.parallel.seq},
                  options.seed);
-  if (data.stream().is_text() && is_first_process()) warn_of_bytes(config.vocabulary);
   for (char byte : options.prompt) {
     if ((byte & 0xff) < config.vocabulary) continue;
     fail("--prompt: byte ", byte & 0xff, " is no token of the model's ", config.vocabulary);

@@ -82,7 +82,8 @@ class HostWalk {
 /// Runs a kernel over rows on `device`. std::invalid_argument "what: ..." for integers, and when
 /// the operands' rows differ in number or size.
 template <class Kernel>
-void run_rows(const char* what, Device device, const Kernel& kernel, const RowOperands& operands) {
+void run_rows(const char* what, [[maybe_unused]] Device device, const Kernel& kernel,
+              const RowOperands& operands) {
   const Rows& first = **operands.rows.begin();
   for (const Rows* rows : operands.rows) {
     if (rows->data()) check_rows(what, first, *rows);
@@ -102,7 +103,8 @@ void run_rows(const char* what, Device device, const Kernel& kernel, const RowOp
 
 /// The same for a kernel that reads single values of `rows`: a CUDA thread per row.
 template <class Kernel>
-void run_row_values(const char* what, Device device, const Kernel& kernel, const Rows& rows) {
+void run_row_values(const char* what, [[maybe_unused]] Device device, const Kernel& kernel,
+                    const Rows& rows) {
   visit_compute_floating(what, rows.dtype(), [&](auto type) {
     using C = typename decltype(type)::type;
 #ifdef WEFT_COMPILES_KERNELS
