@@ -24,7 +24,8 @@ class FsdpState final : public ModuleAttachment, public std::enable_shared_from_
   const std::shared_ptr<ParamGroup>& group() const { return group_; }
   /// Adds a parameter to the group.
   void adopt(NamedParameter parameter);
-  /// Makes `module` unshard before forward, reshard after it, and likewise around backward.
+  /// Makes `module` unshard before forward, reshard after it, and unshard before its backward; its
+  /// last gradient reshards (with frozen parameters, the end of its backward).
   void add_hooks(Module& module);
   void set_context(const std::shared_ptr<FsdpContext>& context) { context_ = context; }
   /// std::invalid_argument if the outermost sharded module no longer exists.
