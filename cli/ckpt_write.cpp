@@ -52,7 +52,7 @@ static StateDict state_for(const CheckpointContents& contents, const DeviceMesh&
 }
 
 /// Loads on `options.ranks` ranks and saves again with keys that begin with `prefix`, and with
-/// `numbers` beside those that are there.
+/// `numbers` in addition to those of the checkpoint.
 static int copy_checkpoint(const CkptOptions& options, const char* what, const std::string& prefix,
                            const std::map<std::string, int64_t>& numbers = {}) {
   outlive_readers();
@@ -99,7 +99,8 @@ int reshard_checkpoint(const CkptOptions& options) {
   return copy_checkpoint(options, "reshard", "");
 }
 
-/// The numbers of the config.json beside the tensors, by which `train` and `sample` know the model.
+/// Returns the numbers of the config.json in the folder of the tensors; `train` and `sample` build
+/// the model from them.
 static std::map<std::string, int64_t> imported_config(const std::string& path) {
   namespace fs = std::filesystem;
   const std::string directory =

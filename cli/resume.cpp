@@ -212,7 +212,7 @@ static int64_t greatest(const Communicator& world, int64_t own) {
 /// True when `mine` is so on any rank.
 static bool is_on_any(const Communicator& world, bool mine) { return greatest(world, mine) != 0; }
 
-/// Of a model that has no steps to go on from.
+/// Loads a model that was saved without steps; the run starts at step 1.
 void RunSaver::take_weights(const std::string& path) {
   load_weights(model_, path);
   if (world_.rank() != 0) return;
