@@ -163,11 +163,11 @@ def disk_error(case, plan, rng):
     return fail_calls(case, plan, rng, kind, only)
 
 
-@fault("disk-interrupted", "start", "disk", harmless=True, weight=2)
+@fault("disk-interrupted", "start", "disk", harmless=True, weight=4)
 def disk_interrupted(case, plan, rng):
     """The k-th call in the save directory is interrupted, or transfers half."""
-    kind = rng.choice(["eintr", "short"])
-    return fail_calls(case, plan, rng, kind, rng.choice(["", "write"]))
+    kind = rng.choice(["eintr", "short", "short"])
+    return fail_calls(case, plan, rng, kind, rng.choice(["", "write", "write", "write"]))
 
 
 @fault("killed-in-save", "start", "disk")
