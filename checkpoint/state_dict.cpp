@@ -23,6 +23,9 @@ StateDict state_dict(const Module& module) {
     ModuleSharder::lazy_init(*named.parameter);
     state.tensors.emplace(named.name(), named.parameter->value());
   }
+  for (const NamedBuffer& buffer : module.named_buffers()) {
+    if (buffer.persistent) state.tensors.emplace(buffer.name, buffer.value);
+  }
   return state;
 }
 
@@ -136,6 +139,7 @@ static void take_optimizer_numbers(Optimizer& optimizer,
 }
 
 void load_state_dict(Module& module, const StateDict& from) {
+  ModuleSharder::allocate(module);
   const StateMatch match = match_module(module, from);
   check_no_keys_skipped("load_state_dict", "the dict", match.skipped);
   copy_pairs(match.pairs);
@@ -149,6 +153,7 @@ void load_state_dict(Optimizer& optimizer, const StateDict& from) {
 }
 
 SkippedKeys load_common_keys(Module& module, const StateDict& from) {
+  ModuleSharder::allocate(module);
   StateMatch match = match_module(module, from);
   copy_pairs(match.pairs);
   return std::move(match.skipped);

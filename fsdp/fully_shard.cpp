@@ -146,6 +146,7 @@ void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions
   adopt_parameters(module, mesh, options, states, *state);
   ModuleSharder::attach(module, state);
   state->add_hooks(module);
+  ModuleSharder::replicate_buffers(module, mesh);
   states.push_back(std::move(state));
   ModuleSharder::attach(module, FsdpContext::make(std::move(states)));
 }

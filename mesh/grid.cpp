@@ -81,6 +81,13 @@ Communicator MeshGrid::group(const Axes& axes) {
   return groups_.emplace(std::move(key), std::move(made)).first->second;
 }
 
+void MeshGrid::claim(uint64_t hash, std::string_view words) const {
+  ranks_.transport()->claim(hash, words);
+  for (const auto& [axes, group] : groups_) {
+    if (group != ranks_) group.transport()->claim(hash, words);
+  }
+}
+
 CommunicatorTraffic MeshGrid::traffic() const {
   CommunicatorTraffic sum = ranks_.traffic();
   for (const auto& [axes, group] : groups_) {

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/layers.h"
 
+#include <cmath>
+
 #include "weft/error.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/products.h"
 
 namespace weft {
+
+Parameter::Initializer uniform_values(double bound) {
+  return [bound](const Tensor& tensor) { uniform_(tensor, -bound, bound); };
+}
 
 Parameter::Initializer normal_values(double deviation) {
   return [deviation](const Tensor& tensor) { normal_(tensor, 0, deviation); };
@@ -25,11 +31,12 @@ static const Tensor& only_input(const char* layer, const Tensors& inputs) {
   return inputs[0];
 }
 
-Linear::Linear(int64_t in, int64_t out, bool bias, double deviation) {
+Linear::Linear(int64_t in, int64_t out, bool bias, std::optional<double> deviation) {
   check_positive("linear", "in", in);
   check_positive("linear", "out", out);
-  declare("weight", {out, in}, normal_values(deviation));
-  if (bias) declare("bias", {out}, constant_values(0));
+  const auto by_fan_in = uniform_values(1 / std::sqrt(static_cast<double>(in)));
+  declare("weight", {out, in}, deviation ? normal_values(*deviation) : by_fan_in);
+  if (bias) declare("bias", {out}, deviation ? constant_values(0) : by_fan_in);
 }
 
 Tensors Linear::forward(const Tensors& inputs) {
@@ -56,14 +63,24 @@ Tensors RMSNorm::forward(const Tensors& inputs) {
   return {rms_norm(only_input("rms_norm", inputs), used(0), eps_)};
 }
 
-LayerNorm::LayerNorm(int64_t dim, double eps) : eps_(eps) {
+LayerNorm::LayerNorm(int64_t dim, double eps, bool affine, bool bias) : dim_(dim), eps_(eps) {
   check_positive("layer_norm", "dim", dim);
-  declare("weight", {dim}, constant_values(1));
-  declare("bias", {dim}, constant_values(0));
+  if (affine) declare("weight", {dim}, constant_values(1));
+  if (affine && bias) declare("bias", {dim}, constant_values(0));
+}
+
+/// A vector of `size` equal numbers on the device and mesh of `x`.
+static Tensor vector_beside(const Tensor& x, int64_t size, double value) {
+  TensorOptions options{.dtype = x.dtype(), .device = x.device()};
+  if (x.is_sharded()) options.sharding = Sharding(x.sharding().mesh(), {});
+  return full({size}, value, options);
 }
 
 Tensors LayerNorm::forward(const Tensors& inputs) {
-  return {layer_norm(only_input("layer_norm", inputs), used(0), used(1), eps_)};
+  const Tensor& x = only_input("layer_norm", inputs);
+  const size_t own = own_parameters().size();
+  return {layer_norm(x, own > 0 ? used(0) : vector_beside(x, dim_, 1),
+                     own > 1 ? used(1) : vector_beside(x, dim_, 0), eps_)};
 }
 
 Dropout::Dropout(double probability) : probability_(probability) {

@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ops/engine/engine.h"
+#include "ops/engine/trace_recorder.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"
@@ -19,7 +21,29 @@ Tensors Module::operator()(const Tensors& inputs) {
   return call(inputs, [this](const Tensors& given) { return forward(given); });
 }
 
+/// Tells the trace the paths of the modules below an outermost one.
+static void name_modules(TraceRecorder& trace, Module& module) {
+  if (Context::current().scope || trace.has_name(&module)) return;
+  for (const auto& [path, below] : module.named_modules()) {
+    trace.name_module(below, path.empty() ? "model" : path);
+  }
+}
+
 Tensors Module::call(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward) {
+  if (!allocated_) [[unlikely]]
+    allocate_beside(inputs);
+  if (TraceRecorder* trace = Engine::current().trace) [[unlikely]] {
+    name_modules(*trace, *this);
+    const int64_t begin = ticks_now();
+    Tensors outputs = call_with_hooks(inputs, forward);
+    trace->add_module(this, begin, inputs);
+    return outputs;
+  }
+  return call_with_hooks(inputs, forward);
+}
+
+Tensors Module::call_with_hooks(const Tensors& inputs,
+                                const std::function<Tensors(const Tensors&)>& forward) {
   RunScope scope(this);
   if (hooks_->empty() && enclosing_.empty()) return run_forward(inputs, forward);
   const HookList enclosing = enclosing_;
@@ -133,35 +157,6 @@ void Module::set_training(bool training) {
   for (const auto& [path, module] : named_modules()) module->training_ = training;
 }
 
-void Module::materialize(Device device) {
-  for (const auto& [path, module] : named_modules()) {
-    for (const auto& make : module->materializers_) make(device);
-  }
-  for (const ParameterPtr& parameter : parameters()) parameter->materialize(device);
-}
-
-void Module::to(Device device) {
-  check_available(device);
-  const std::vector<NamedParameter> all = named_parameters();
-  for (const auto& [names, parameter] : all) {
-    const bool has_memory = parameter->is_materialized();
-    // materialize() makes parameters on the CPU.
-    if (has_memory ? parameter->value().device() == device : device == cpu) continue;
-    if (has_memory && !ModuleSharder::has_used(*parameter)) continue;
-    fail("to: parameter ", in_quotes(names[0]),
-         has_memory ? " is fully sharded" : " has no memory yet",
-         ", expected a module before fully_shard and after materialize(); or call materialize(",
-         device, ")");
-  }
-  const NoGrad no_grad;
-  for (const auto& [names, parameter] : all) {
-    if (!parameter->is_materialized() || parameter->value().device() == device) continue;
-    const Tensor grad = parameter->grad();
-    ModuleSharder::lay_out(*parameter, parameter->value().to(device));
-    if (grad) parameter->value().set_grad(grad.to(device));
-  }
-}
-
 /// Throws unless the name is new and can be part of a dotted path.
 void Module::check_new_name(const std::string& name) const {
   const auto is_it = [&](const auto& other) { return other.first == name; };
@@ -170,7 +165,7 @@ void Module::check_new_name(const std::string& name) const {
          ", expected a non-empty one without a dot");
   }
   if (std::any_of(parameters_.begin(), parameters_.end(), is_it) ||
-      std::any_of(children_.begin(), children_.end(), is_it)) {
+      std::any_of(children_.begin(), children_.end(), is_it) || find_buffer(name)) {
     fail("module: there is a ", in_quotes(name), " already");
   }
 }
@@ -180,6 +175,7 @@ ParameterPtr Module::declare(std::string name, const Shape& shape,
   check_new_name(name);
   auto parameter = std::make_shared<Parameter>(shape, dtype, std::move(initializer));
   parameters_.emplace_back(std::move(name), parameter);
+  allocated_ = false;
   return parameter;
 }
 
@@ -187,6 +183,7 @@ void Module::add_child(std::string name, std::shared_ptr<Module> child) {
   check_new_name(name);
   if (!child) fail("module: module for ", in_quotes(name), " is null, expected a module");
   children_.emplace_back(std::move(name), std::move(child));
+  allocated_ = false;
 }
 
 /// Returns an iterator to the member of that name.
@@ -202,6 +199,7 @@ void Module::replace(const std::string& name, ParameterPtr parameter) {
   if (!parameter)
     fail("replace: parameter for ", in_quotes(name), " is null, expected a parameter");
   own->second = std::move(parameter);
+  allocated_ = false;
 }
 
 void Module::replace(const std::string& name, std::shared_ptr<Module> child) {
@@ -209,6 +207,7 @@ void Module::replace(const std::string& name, std::shared_ptr<Module> child) {
   if (own == children_.end()) fail("replace: module ", in_quotes(name), " does not exist");
   if (!child) fail("replace: module for ", in_quotes(name), " is null, expected a module");
   own->second = std::move(child);
+  allocated_ = false;
 }
 
 bool Module::remove(const std::string& name) {
@@ -216,7 +215,7 @@ bool Module::remove(const std::string& name) {
   if (parameter != parameters_.end()) return parameters_.erase(parameter), true;
   const auto child = place_of(children_, name);
   if (child != children_.end()) return children_.erase(child), true;
-  return false;
+  return std::erase_if(buffers_, [&](const NamedBuffer& own) { return own.name == name; }) > 0;
 }
 
 void Module::set_parameter(const std::string& name, ParameterPtr parameter) {
@@ -230,6 +229,7 @@ void Module::set_parameter(const std::string& name, ParameterPtr parameter) {
          parameter->shape());
   }
   own->second = std::move(parameter);
+  allocated_ = false;
 }
 
 }  // namespace weft

@@ -54,6 +54,39 @@ Optimizer::Optimizer(std::vector<std::vector<NamedParameter>> groups,
   steps_.resize(parameters_.size());
 }
 
+Optimizer::Optimizer(const Optimizer& other, const std::vector<ParameterPtr>& parameters)
+    : learning_rates_(other.learning_rates_),
+      parameters_(other.parameters_),
+      group_of_(other.group_of_),
+      steps_(other.steps_),
+      runs_(std::make_unique<ParameterRuns>()) {
+  if (parameters.size() != parameters_.size()) {
+    fail("copy_for: number of parameters is ", parameters.size(), ", expected ",
+         parameters_.size());
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i]) fail("copy_for: parameter ", i, " is null, expected a parameter");
+    if (!(parameters[i]->shape() == parameters_[i].parameter->shape())) {
+      fail("copy_for: parameter ", i, " is ", parameters[i]->shape(), ", expected ",
+           parameters_[i].parameter->shape());
+    }
+    parameters_[i].parameter = parameters[i];
+  }
+}
+
+void Optimizer::copy_state(const Optimizer& other) {
+  if (other.state_.empty()) return;
+  make_state();
+  const NoGrad no_grad;
+  for (size_t i = 0; i < state_.size(); ++i) {
+    for (size_t m = 0; m < state_[i].size(); ++m) copy_(state_[i][m], other.state_[i][m]);
+  }
+}
+
+std::unique_ptr<Optimizer> Optimizer::copy_for(const std::vector<ParameterPtr>&) {
+  fail("copy_for: this optimizer has no copy; make another one and load_state_dict() into it");
+}
+
 void Optimizer::check_group(size_t group) const {
   if (group >= groups()) fail("optimizer: group is ", group, ", expected one below ", groups());
 }

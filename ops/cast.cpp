@@ -59,6 +59,16 @@ Tensor clone(const Tensor& a) {
   return cast_op({a}, {.structure = {static_cast<int64_t>(a.dtype())}});
 }
 
+Tensor contiguous(const Tensor& a) {
+  check_tensor("contiguous", a);
+  return a.local().block().is_dense() ? a : clone(a);
+}
+
+Tensor masked_fill(const Tensor& a, const Tensor& mask, const Operand& value) {
+  check_tensor("masked_fill", a);
+  return where(mask, cast(next_to(a, value), a.dtype()), a);
+}
+
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
 
 }  // namespace weft

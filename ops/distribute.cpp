@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mesh/grid.h"
 #include "mesh/plan.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/layouts.h"
@@ -10,6 +11,7 @@
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"
+#include "weft/graph.h"
 
 namespace weft {
 
@@ -42,9 +44,67 @@ static Tensor gradient_moved_to(const Tensor& gradient, const Layout& layout) {
   return moved.dtype() == layout.dtype ? moved : moved.to(layout.dtype);
 }
 
-/// Checks that all ranks pass the same values, if the context asks for it.
-static void check_equal_on_ranks(const Tensor& whole, const DeviceMesh& mesh) {
-  if (!Context::current().checks_equality || whole.device().kind == DeviceKind::meta) return;
+constexpr int kSamples = 16;
+constexpr int64_t kSampleBytes = 64 << 10;
+
+/// Sample number `i` of a tensor: a box of at most kSampleBytes; the samples are spread over it.
+static Box sample_of(const Shape& shape, DType dtype, int i) {
+  Box box{Shape(), shape};
+  for (int d = 0; d < shape.ndim(); ++d) box.offset.push_back(0);
+  int64_t bytes = shape.product() * static_cast<int64_t>(size_of(dtype));
+  while (bytes > kSampleBytes) {
+    int longest = 0;
+    for (int d = 1; d < shape.ndim(); ++d) {
+      if (box.shape[d] > box.shape[longest]) longest = d;
+    }
+    const int64_t kept = std::max<int64_t>(1, box.shape[longest] * kSampleBytes / bytes);
+    bytes = bytes / box.shape[longest] * kept;
+    box.shape[longest] = kept;
+    box.offset[longest] = (shape[longest] - kept) * i / (kSamples - 1);
+  }
+  return box;
+}
+
+/// Hash of the elements: of all of them up to 1 MiB, of kSamples boxes of a larger tensor.
+static uint64_t sampled_hash(const Tensor& whole) {
+  const int64_t bytes = whole.numel() * static_cast<int64_t>(size_of(whole.dtype()));
+  const bool all = bytes <= kSamples * kSampleBytes;
+  std::vector<std::byte> content(static_cast<size_t>(all ? bytes : kSampleBytes));
+  uint64_t hash = 0;
+  for (int i = 0; i < (all ? 1 : kSamples); ++i) {
+    const MemoryBlock part =
+        all ? whole.block() : whole.block().part(sample_of(whole.shape(), whole.dtype(), i));
+    const auto size = static_cast<size_t>(part.numel()) * size_of(whole.dtype());
+    copy(dense_block(content.data(), whole.dtype(), part.shape), part);
+    const std::string_view text(reinterpret_cast<const char*>(content.data()), size);
+    hash = (hash ^ std::hash<std::string_view>{}(text)) * 0x9e3779b97f4a7c15u;
+  }
+  return hash;
+}
+
+/// Claims that all ranks pass the same values, in the first calls for each layout: the next
+/// collective compares the claims.
+static void claim_equality(const Tensor& whole, const Sharding& sharding) {
+  constexpr int kClaims = 16;
+  MeshGrid& grid = *sharding.body()->grid;
+  if (grid.ranks().size() == 1 || Graph::recording()) return;
+  uint64_t kind = hash_of(sharding.pattern()) ^ static_cast<uint64_t>(whole.dtype());
+  for (const int64_t size : whole.shape()) {
+    kind = (kind ^ static_cast<uint64_t>(size)) * 0x9e3779b97f4a7c15u;
+  }
+  if (grid.next_claim_of(kind) >= kClaims) return;
+  grid.claim(sampled_hash(whole), concat("distribute(", whole.dtype(), ", ", whole.shape(), ')'));
+}
+
+/// Checks that all ranks pass the same values, as the context asks.
+static void check_equal_on_ranks(const Tensor& whole, const DeviceMesh& mesh,
+                                 const Sharding& sharding) {
+  const std::optional<bool> checks = Context::current().checks_equality;
+  if (checks == false || whole.device().kind == DeviceKind::meta) return;
+  if (!checks) {
+    claim_equality(whole, sharding);
+    return;
+  }
   const Communicator& ranks = mesh.communicator();
   std::vector<std::byte> bytes(static_cast<size_t>(whole.numel()) * size_of(whole.dtype()));
   copy(dense_block(bytes.data(), whole.dtype(), whole.shape()), whole.block());
@@ -66,7 +126,7 @@ Tensor distribute(const Tensor& whole, const DeviceMesh& mesh, const Placements&
   if (sharding.has_partial()) {
     fail("distribute: every rank holds the whole, which is no Partial; use from_local");
   }
-  check_equal_on_ranks(whole, mesh);
+  check_equal_on_ranks(whole, mesh, sharding);
   Ref<Layout> everywhere = replicated_layout(mesh, whole.shape(), whole.dtype());
   Ref<Layout> target = layout_of(sharding, whole.shape(), whole.dtype());
   Tensor result = moved_to(relabeled(whole, everywhere), target);

@@ -113,7 +113,9 @@ static Tensor brought_along(const Tensor& tensor, const DeviceMesh& axis, const 
   const Sharding sharding = tensor.sharding();
   if (!sharding || !(sharding.mesh() == axis.root())) {
     fail("parallelize: ", what, ", a tensor ", tensor.shape(), ", is not laid out over ",
-         axis.root(), "; use distribute");
+         axis.root(),
+         "; from_local(tensor, mesh, {Shard(0)}) makes it of rows that differ between ranks, "
+         "distribute(tensor, mesh, {}) of values that are equal on all");
   }
   const int number = axis.root_axis(0);
   const Placement placement =
@@ -175,6 +177,7 @@ void parallelize(Module& module, const DeviceMesh& axis, const std::vector<Modul
                                     Sharding(axis, {placement}, named.parameter->shape().ndim())));
   }
   for (const StyledModule& at : styled) add_layout_hooks(at, axis);
+  ModuleSharder::replicate_buffers(module, axis);
 }
 
 }  // namespace weft

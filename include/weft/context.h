@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "weft/export.h"
 #include "weft/stream.h"
@@ -31,9 +32,10 @@ struct WEFT_API Context {
   Stream stream;
   /// Threads that this rank's kernels may use.
   int threads = 1;
-  /// Check, by a collective, what is said to be equal on all ranks (the values given to
-  /// distribute).
-  bool checks_equality = false;
+  /// Check what is said to be equal on all ranks (the values given to distribute): true, all of it,
+  /// by a collective each time; false, nothing; unset, a hash of up to 1 MiB of the values in the
+  /// first calls for each layout, compared with the next collective.
+  std::optional<bool> checks_equality = {};
   /// What runs now, by its address: a module in its forward, or in the gradient of it. For reports.
   const void* scope = nullptr;
   /// The rank's last collectives, where something asks for them.

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "weft/export.h"
 #include "weft/module.h"
 
 namespace weft {
 
+/// Draws initial values from a uniform distribution in [-bound, bound).
+WEFT_API Parameter::Initializer uniform_values(double bound);
 /// Draws initial values from a normal distribution with mean 0 and standard deviation `deviation`.
 WEFT_API Parameter::Initializer normal_values(double deviation);
 /// Sets all initial values to `value`.
 WEFT_API Parameter::Initializer constant_values(double value);
 
-/// x weight^T (+ bias): [..., in] -> [..., out]. Parameters: weight [out, in], normal with standard
-/// deviation `deviation`; bias [out], zeros.
+/// x weight^T (+ bias): [..., in] -> [..., out]. Parameters: weight [out, in] and bias [out],
+/// uniform in +-1 / sqrt(in) as in PyTorch; with a `deviation`, the weight is normal and the bias
+/// 0.
 class WEFT_API Linear : public Module {
  public:
-  Linear(int64_t in, int64_t out, bool bias = false, double deviation = 0.02);
+  Linear(int64_t in, int64_t out, bool bias = false, std::optional<double> deviation = {});
 
  protected:
   Tensors forward(const Tensors& inputs) override;
@@ -25,7 +30,7 @@ class WEFT_API Linear : public Module {
 /// normal with standard deviation `deviation`.
 class WEFT_API Embedding : public Module {
  public:
-  Embedding(int64_t vocabulary, int64_t dim, double deviation = 0.02);
+  Embedding(int64_t vocabulary, int64_t dim, double deviation = 1);
 
  protected:
   Tensors forward(const Tensors& inputs) override;
@@ -35,6 +40,7 @@ class WEFT_API Embedding : public Module {
 class WEFT_API RMSNorm : public Module {
  public:
   explicit RMSNorm(int64_t dim, double eps = 1e-5);
+  double eps() const { return eps_; }
 
  protected:
   Tensors forward(const Tensors& inputs) override;
@@ -44,15 +50,18 @@ class WEFT_API RMSNorm : public Module {
 };
 
 /// Applies `layer_norm`: [..., dim] -> [..., dim]. Parameters: weight [dim], ones; bias [dim],
-/// zeros.
+/// zeros. Without `affine` it has neither, and without `bias` no bias.
 class WEFT_API LayerNorm : public Module {
  public:
-  explicit LayerNorm(int64_t dim, double eps = 1e-5);
+  explicit LayerNorm(int64_t dim, double eps = 1e-5, bool affine = true, bool bias = true);
+  int64_t dim() const { return dim_; }
+  double eps() const { return eps_; }
 
  protected:
   Tensors forward(const Tensors& inputs) override;
 
  private:
+  int64_t dim_;
   double eps_;
 };
 
@@ -61,6 +70,7 @@ class WEFT_API Dropout : public Module {
  public:
   /// std::invalid_argument when the probability is not in [0, 1).
   explicit Dropout(double probability);
+  double probability() const { return probability_; }
 
  protected:
   Tensors forward(const Tensors& inputs) override;

@@ -33,6 +33,14 @@ class WEFT_API HookHandle {
   std::weak_ptr<const ModuleHooks> own_;
 };
 
+/// A tensor of a module that is not trained, under a dotted name.
+struct NamedBuffer {
+  std::string name;
+  Tensor value;
+  /// Whether it is saved with the module.
+  bool persistent = true;
+};
+
 /// A part of a model: named parameters, named children, a forward. Calls run the hooks around it.
 class WEFT_API Module {
  public:
@@ -61,13 +69,24 @@ class WEFT_API Module {
   const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const {
     return children_;
   }
+  /// Every buffer of this module and those below it.
+  std::vector<NamedBuffer> named_buffers() const;
+  const std::vector<NamedBuffer>& own_buffers() const { return buffers_; }
+  /// Adds a tensor that is not trained: it moves with the module and, if `persistent`, is saved
+  /// with it. `fully_shard` and `parallelize` replicate it over their mesh.
+  void register_buffer(std::string name, Tensor value, bool persistent = true);
+  void set_buffer(const std::string& name, Tensor value);
 
   /// Allocates every declared parameter and sets its initial values, in order of declaration. The
-  /// values are bitwise equal for any sharding. All ranks must call it.
+  /// values are bitwise equal for any sharding. All ranks must call it. The first call of a module
+  /// with inputs that have memory does so too, on their device.
   void materialize(Device device = cpu);
-  /// Moves all parameters and their gradients to `device`. std::invalid_argument for a module that
-  /// is fully sharded or has no memory yet: `materialize` allocates it where it is needed.
+  /// Moves all parameters, their gradients and the buffers to `device`. std::invalid_argument for a
+  /// module that is fully sharded or has no memory yet: `materialize` allocates it where it is
+  /// needed.
   void to(Device device);
+  /// Casts the floating ones to `dtype`. std::invalid_argument for a module that is fully sharded.
+  void to(DType dtype);
   /// Forward saves only its inputs and runs again in backward, with the same random numbers.
   void set_recompute(bool recompute) { recompute_ = recompute; }
   /// Adds hooks. Hooks run in the order in which they were added, both before and after forward. A
@@ -102,6 +121,8 @@ class WEFT_API Module {
     add_child(std::move(name), child);
     return child;
   }
+  /// std::invalid_argument when there is none of that name.
+  const Tensor& buffer(const std::string& name) const;
   /// Returns the tensor that forward uses for own parameter `i`, in order of declaration.
   const Tensor& used(size_t i) const {
     if (i >= parameters_.size()) fail_used(i);
@@ -111,12 +132,18 @@ class WEFT_API Module {
  private:
   friend struct ModuleSharder;
   [[noreturn]] void fail_used(size_t i) const;
+  void allocate_beside(const Tensors& inputs);
+  void move_buffers(Device device);
+  const NamedBuffer* find_buffer(const std::string& name) const;
+  Tensors call_with_hooks(const Tensors& inputs,
+                          const std::function<Tensors(const Tensors&)>& forward);
   Tensors run_forward(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward);
   void check_new_name(const std::string& name) const;
   void add_child(std::string name, std::shared_ptr<Module> child);
 
   std::vector<std::pair<std::string, ParameterPtr>> parameters_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  std::vector<NamedBuffer> buffers_;
   std::shared_ptr<HookList> hooks_ = std::make_shared<HookList>();
   HookList enclosing_;
   std::vector<std::function<void(Device)>> materializers_;
@@ -125,6 +152,8 @@ class WEFT_API Module {
   std::shared_ptr<const bool> life_ = std::make_shared<bool>(true);
   bool recompute_ = false;
   bool training_ = true;
+  /// Set when a call has found all parameters allocated.
+  bool allocated_ = false;
 };
 
 /// Runs `function` without recording it, and again with recording in backward: saves memory, costs

@@ -7,6 +7,7 @@
 #include "weft/ops/in_place.h"
 #include "weft/ops/logic.h"
 #include "weft/ops/networks.h"
+#include "weft/ops/parts.h"
 #include "weft/ops/powers.h"
 #include "weft/ops/products.h"
 #include "weft/ops/reductions.h"

@@ -55,6 +55,10 @@ class WEFT_API Optimizer {
   void set_learning_rate(double learning_rate);
   void set_learning_rate(size_t group, double learning_rate);
 
+  /// Returns a copy, with its own state, that updates `parameters` instead: one for each of its
+  /// own, of equal shape and layout. std::invalid_argument for an optimizer that cannot be copied.
+  virtual std::unique_ptr<Optimizer> copy_for(const std::vector<ParameterPtr>& parameters);
+
   /// The trainable parameters among those given.
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
   /// State of a parameter, in the parameter's layout: tensors named by `moments()`. Made, as zeros,
@@ -68,6 +72,15 @@ class WEFT_API Optimizer {
  protected:
   /// With a learning rate a group.
   Optimizer(std::vector<std::vector<NamedParameter>> groups, std::vector<double> learning_rates);
+  /// For `copy_for`, which calls `copy_state` when the copy is complete.
+  Optimizer(const Optimizer& other, const std::vector<ParameterPtr>& parameters);
+  void copy_state(const Optimizer& other);
+  template <class O>
+  static std::unique_ptr<O> copied(const O& other, const std::vector<ParameterPtr>& parameters) {
+    std::unique_ptr<O> copy(new O(other, parameters));
+    copy->copy_state(other);
+    return copy;
+  }
 
   /// The update of one run of adjacent parameters, as flat local tensors.
   struct Update {

@@ -37,6 +37,9 @@ class WEFT_API AdamW final : public Optimizer {
       : AdamW({ParameterGroup<AdamWOptions>{std::move(parameters), std::move(options)}}) {}
   /// `moments` and `offload` must be equal in all groups.
   explicit AdamW(std::vector<ParameterGroup<AdamWOptions>> groups);
+  std::unique_ptr<Optimizer> copy_for(const std::vector<ParameterPtr>& parameters) override {
+    return copied(*this, parameters);
+  }
   std::vector<std::string> moments() const override { return {"m", "v"}; }
 
  protected:
@@ -48,6 +51,9 @@ class WEFT_API AdamW final : public Optimizer {
   bool offloads() const override { return options_[0].offload; }
 
  private:
+  friend class Optimizer;
+  AdamW(const AdamW& other, const std::vector<ParameterPtr>& parameters)
+      : Optimizer(other, parameters), options_(other.options_), decays_(other.decays_) {}
   AdamWStep numbers_of(size_t parameter, int64_t step) const;
 
   std::vector<AdamWOptions> options_;
@@ -76,6 +82,9 @@ class WEFT_API SGD final : public Optimizer {
       : SGD({ParameterGroup<SGDOptions>{std::move(parameters), std::move(options)}}) {}
   /// `offload` must be equal in all groups.
   explicit SGD(std::vector<ParameterGroup<SGDOptions>> groups);
+  std::unique_ptr<Optimizer> copy_for(const std::vector<ParameterPtr>& parameters) override {
+    return copied(*this, parameters);
+  }
   std::vector<std::string> moments() const override;
 
  protected:
@@ -86,6 +95,9 @@ class WEFT_API SGD final : public Optimizer {
   bool offloads() const override { return options_[0].offload; }
 
  private:
+  friend class Optimizer;
+  SGD(const SGD& other, const std::vector<ParameterPtr>& parameters)
+      : Optimizer(other, parameters), options_(other.options_), decays_(other.decays_) {}
   std::vector<SGDOptions> options_;
   std::vector<bool> decays_;
 };
@@ -111,6 +123,9 @@ class WEFT_API Lamb final : public Optimizer {
   explicit Lamb(std::vector<NamedParameter> parameters, LambOptions options = {})
       : Lamb({ParameterGroup<LambOptions>{std::move(parameters), std::move(options)}}) {}
   explicit Lamb(std::vector<ParameterGroup<LambOptions>> groups);
+  std::unique_ptr<Optimizer> copy_for(const std::vector<ParameterPtr>& parameters) override {
+    return copied(*this, parameters);
+  }
   std::vector<std::string> moments() const override { return {"m", "v"}; }
 
  protected:
@@ -121,6 +136,9 @@ class WEFT_API Lamb final : public Optimizer {
   int kind_of(size_t parameter) const override { return static_cast<int>(parameter); }
 
  private:
+  friend class Optimizer;
+  Lamb(const Lamb& other, const std::vector<ParameterPtr>& parameters)
+      : Optimizer(other, parameters), options_(other.options_), decays_(other.decays_) {}
   Tensor direction(const Update& update) const;
 
   std::vector<LambOptions> options_;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "weft/communicator.h"
@@ -18,8 +19,8 @@ struct RunOptions {
   /// Threads of each rank's kernels; 0 shares the machine's cores evenly, at least one each.
   int threads_per_rank = 0;
   uint64_t seed = 0;
-  /// For debugging: see Context::checks_equality.
-  bool checks_equality = false;
+  /// See Context::checks_equality.
+  std::optional<bool> checks_equality = {};
 };
 
 /// The most ranks that are threads of one process or processes of one host.

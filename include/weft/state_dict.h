@@ -21,8 +21,8 @@ struct StateDict {
   std::map<std::string, int64_t> numbers;
 };
 
-/// Every parameter by its first name, as it is at rest. No traffic. std::invalid_argument when one
-/// has no memory yet.
+/// Every parameter by its first name, as it is at rest, and every persistent buffer. No traffic.
+/// std::invalid_argument when one has no memory yet.
 WEFT_API StateDict state_dict(const Module& module);
 /// "<parameter>.<moment>" by tensor; "<parameter>.steps" and the bits of "learning_rate" as
 /// numbers.
@@ -42,6 +42,7 @@ struct SkippedKeys {
 /// alone. Elements move where the layouts differ; what is whole on each rank is sliced. A tied
 /// parameter goes by any of its names. std::invalid_argument, before anything is changed, for a
 /// shape or dtype that does not fit, and naming the keys when one is missing or unexpected.
+/// Allocates parameters that have no memory yet.
 WEFT_API void load_state_dict(Module& module, const StateDict& from);
 WEFT_API void load_state_dict(Optimizer& optimizer, const StateDict& from);
 /// The same for the keys that both have; gives the others.

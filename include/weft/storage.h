@@ -100,6 +100,12 @@ class WEFT_API Storage final : public RefCounted {
   /// The number of in-place changes of the memory.
   uint64_t version() const { return version_; }
   void mark_changed() { ++version_; }
+  /// States that the values are equal on all ranks, until the next change: ops may combine them
+  /// with tensors over a mesh.
+  void mark_equal_on_ranks() { equal_version_ = version_; }
+  bool is_equal_on_ranks() const { return equal_version_ == version_; }
+  /// For memory that may change without `mark_changed`.
+  void forget_equality() { equal_version_ = ~uint64_t{0}; }
   /// The number of those changes that autograd recorded.
   uint32_t recorded_changes() const { return recorded_changes_; }
   void mark_recorded() {
@@ -124,6 +130,7 @@ class WEFT_API Storage final : public RefCounted {
   void* data_;
   size_t bytes_;
   uint64_t version_ = 0;
+  uint64_t equal_version_ = ~uint64_t{0};
   Device device_;
   Purpose purpose_ = Purpose::other;
   bool pinned_ = false;

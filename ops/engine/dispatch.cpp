@@ -40,12 +40,36 @@ static Device device_of(const OpBody& op, std::span<const Tensor> operands) {
   Device device = operands.empty() ? cpu : operands[0].device();
   for (size_t i = 1; i < operands.size(); ++i) {
     if (operands[i].device() == device) continue;
+    const bool lacks_memory =
+        (device.kind == DeviceKind::meta) != (operands[i].device().kind == DeviceKind::meta);
     fail(op.spec.name, ": operand 0 is on ", device, " but operand ", i, " on ",
-         operands[i].device());
+         operands[i].device(),
+         lacks_memory ? "; a parameter has no memory before materialize() or a call of its module"
+                      : "");
   }
   return device;
 }
 
+/// Returns the mesh of the operands over one, if all others hold values that are equal on all ranks
+/// and none of these is changed.
+static DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operands) {
+  DeviceMesh mesh;
+  bool joins = false;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].is_sharded()) {
+      mesh = operands[i].sharding().mesh();
+      continue;
+    }
+    const std::vector<int>& writes = op.spec.writes;
+    const bool is_written =
+        std::find(writes.begin(), writes.end(), static_cast<int>(i)) != writes.end();
+    if (is_written || !operands[i].storage()->is_equal_on_ranks()) return {};
+    joins = true;
+  }
+  return joins ? mesh : DeviceMesh();
+}
+
+/// Null for operands that have to join a mesh before.
 static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Tensor> operands,
                             const Attributes& attributes) {
   if (operands.size() > kMaxOperands) {
@@ -59,6 +83,7 @@ static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Te
     ++statistics.route_hits;
     return Ref<Route>(route);
   }
+  if (mesh_to_join(op, operands)) return {};
   ++statistics.route_misses;
   Ref<Route> route = make_route(op, attributes, operands);
   if (table.is_full()) {
@@ -208,11 +233,34 @@ static void check_writes(const OpBody& op, std::span<const Tensor> operands) {
   }
 }
 
+static void mark_equality(std::span<const Tensor> operands, const Results& results) {
+  const auto is_equal = [](const Tensor& x) {
+    return !x.is_sharded() && x.storage()->is_equal_on_ranks();
+  };
+  if (!std::all_of(operands.begin(), operands.end(), is_equal)) return;
+  for (int i = 0; i < results.count; ++i) {
+    results.tensors[static_cast<size_t>(i)].storage()->mark_equal_on_ranks();
+  }
+}
+
+/// Calls `run` with the operands that have no mesh replicated over that of the others.
+template <class Run>
+static Results joined(const OpBody& op, std::span<const Tensor> operands, const Run& run) {
+  const DeviceMesh mesh = mesh_to_join(op, operands);
+  Tensors all(operands.begin(), operands.end());
+  for (Tensor& operand : all) {
+    if (!operand.is_sharded()) operand = distribute(operand, mesh, {});
+  }
+  return run(all);
+}
+
 Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                  const Attributes& attributes) {
   Engine& engine = Engine::current();
-  TracedCall traced(engine.trace, *op);
+  TracedCall traced(engine.trace, *op, operands);
   Ref<Route> route = route_for(engine, *op, operands, attributes);
+  if (!route) [[unlikely]]
+    return joined(*op, operands, [&](const Tensors& all) { return dispatch(op, all, attributes); });
   traced.moves(route->bytes);
   check_writes(*op, operands);
   Running run(*op, *route, attributes);
@@ -233,6 +281,8 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   if (Context::current().grad_enabled && op->spec.differentiable) {
     record_op(op, std::move(route), attributes, operands, run.used, run.results);
   }
+  if (!operands.empty() && operands[0].storage()->is_equal_on_ranks()) [[unlikely]]
+    mark_equality(operands, run.results);
   return std::move(run.results);
 }
 
@@ -312,8 +362,12 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
                       const Attributes& attributes, std::span<Place> places) {
   NoGrad no_grad;
   Engine& engine = Engine::current();
-  TracedCall traced(engine.trace, *op);
+  TracedCall traced(engine.trace, *op, operands);
   Ref<Route> route = route_for(engine, *op, operands, attributes);
+  if (!route) [[unlikely]] {
+    return joined(*op, operands,
+                  [&](const Tensors& all) { return dispatch_into(op, all, attributes, places); });
+  }
   traced.moves(route->bytes);
   for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
   Running run(*op, *route, attributes);

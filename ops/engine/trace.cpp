@@ -13,6 +13,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/storage.h"
 
 namespace weft {
 
@@ -26,12 +27,47 @@ bool TraceRecorder::has_room() {
   return false;
 }
 
-void TraceRecorder::add_op(const OpBody& op, int64_t begin, int64_t bytes) {
+uint32_t TraceRecorder::number_of(const std::string& text) {
+  const auto [found, is_new] = of_text_.try_emplace(text, static_cast<uint32_t>(names_.size()));
+  if (is_new) names_.push_back(text);
+  return found->second;
+}
+
+/// "module" and "shapes" as members of a JSON object.
+uint32_t TraceRecorder::described(const void* module, std::span<const Tensor> tensors) {
+  std::string shapes;
+  for (const Tensor& tensor : tensors) {
+    if (!tensor) continue;
+    shapes += concat(shapes.empty() ? "" : ", ", tensor.dtype(), ' ', tensor.shape());
+  }
+  std::string members = concat("\"shapes\":", json_quoted(shapes));
+  if (const auto path = of_module_.find(module); path != of_module_.end()) {
+    members += concat(",\"module\":", json_quoted(names_[path->second]));
+  }
+  return number_of(members);
+}
+
+void TraceRecorder::name_module(const void* module, const std::string& path) {
+  of_module_[module] = number_of(path);
+}
+
+void TraceRecorder::add_module(const void* module, int64_t begin, std::span<const Tensor> inputs) {
+  const int64_t end = ticks_now();
+  const auto name = of_module_.find(module);
+  if (name == of_module_.end() || !has_room()) return;
+  timed_.push_back({begin, end, name->second, true, false, -1, described(nullptr, inputs)});
+  memory_.push_back({end, memory_statistics(DeviceKind::cpu).total.current,
+                     memory_statistics(DeviceKind::cuda).total.current});
+}
+
+void TraceRecorder::add_op(const OpBody& op, int64_t begin, int64_t bytes,
+                           std::span<const Tensor> operands) {
   const int64_t end = ticks_now();
   if (!has_room()) return;
   const auto [found, is_new] = of_op_.try_emplace(op.id, static_cast<uint32_t>(names_.size()));
   if (is_new) names_.push_back(op.spec.name);
-  timed_.push_back({begin, end, found->second, false, is_in_backward(), bytes});
+  timed_.push_back({begin, end, found->second, false, is_in_backward(), bytes,
+                    described(Context::current().scope, operands)});
 }
 
 void TraceRecorder::add_span(const char* name, int64_t begin, int64_t number) {
@@ -166,11 +202,22 @@ static void write_timed(const TraceRecorder& recorder, const TickScale& scale, i
     const std::string& name = recorder.names()[event.name];
     if (event.is_span) {
       const bool is_numbered = event.number >= 0;
-      events.add(kOpsLane, "span", is_numbered ? concat(name, ' ', event.number) : name, times, "");
+      const bool is_module = event.detail != 0;
+      events.add(kOpsLane, is_module ? "span,module" : "span",
+                 is_numbered ? concat(name, ' ', event.number) : name, times,
+                 recorder.names()[event.detail]);
     } else {
       events.add(kOpsLane, event.backward ? "op,backward" : "op", name, times,
-                 concat("\"bytes_moved\":", event.number));
+                 concat("\"bytes_moved\":", event.number, ',', recorder.names()[event.detail]));
     }
+  }
+}
+
+static void write_memory(const TraceRecorder& recorder, const TickScale& scale, int64_t to_wall,
+                         TraceEvents& events) {
+  for (const TraceRecorder::MemorySample& sample : recorder.memory()) {
+    events.add_counter("memory", scale.steady(sample.time) + to_wall,
+                       concat("\"cpu\":", sample.cpu, ",\"cuda\":", sample.cuda));
   }
 }
 
@@ -217,6 +264,7 @@ static std::string rank_part(const TraceRecorder& recorder, int rank, const Tick
   events.name_lane(kOpsLane, "ops");
   const int64_t to_wall = scale.anchor_wall() - scale.anchor_steady();
   write_timed(recorder, scale, to_wall, events);
+  write_memory(recorder, scale, to_wall, events);
   write_collectives(recorder, scale, to_wall, events);
   write_stretches(recorder, to_wall, events);
   return events.text();

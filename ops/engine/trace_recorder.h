@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,11 +26,21 @@ class TraceRecorder final : public FlightListener {
     bool backward;
     /// Bytes that the op's moves received, or the number of a span.
     int64_t number;
+    /// Index into names() of the JSON members that describe it further; none if empty.
+    uint32_t detail = 0;
+  };
+  /// Bytes in use on the CPU and on GPUs.
+  struct MemorySample {
+    int64_t time, cpu, cuda;
   };
 
   explicit TraceRecorder(int64_t most) : most_(most) {}
 
-  void add_op(const OpBody& op, int64_t begin, int64_t bytes);
+  void add_op(const OpBody& op, int64_t begin, int64_t bytes, std::span<const Tensor> operands);
+  /// A call of a module, and the memory in use behind it. It has a name if `name_modules` gave one.
+  void add_module(const void* module, int64_t begin, std::span<const Tensor> inputs);
+  bool has_name(const void* module) const { return of_module_.contains(module); }
+  void name_module(const void* module, const std::string& path);
   void add_span(const char* name, int64_t begin, int64_t number);
   void add_stream_span(const char* name, const StreamTimes::Mark& begin, bool waits,
                        int64_t number);
@@ -43,6 +54,7 @@ class TraceRecorder final : public FlightListener {
   const std::vector<Event>& timed() const { return timed_; }
   const std::vector<FlightCopy>& collectives() const { return collectives_; }
   const std::vector<std::string>& names() const { return names_; }
+  const std::vector<MemorySample>& memory() const { return memory_; }
   int64_t events() const {
     return static_cast<int64_t>(timed_.size() + collectives_.size() + streams_.size());
   }
@@ -50,12 +62,17 @@ class TraceRecorder final : public FlightListener {
 
  private:
   bool has_room();
+  uint32_t number_of(const std::string& text);
+  uint32_t described(const void* module, std::span<const Tensor> tensors);
 
   int64_t most_;
   int64_t dropped_ = 0;
   std::vector<Event> timed_;
   std::vector<FlightCopy> collectives_;
-  std::vector<std::string> names_;
+  std::vector<std::string> names_ = {""};
+  std::vector<MemorySample> memory_;
+  std::unordered_map<std::string, uint32_t> of_text_;
+  std::unordered_map<const void*, uint32_t> of_module_;
   std::unordered_map<uint32_t, uint32_t> of_op_;
   std::unordered_map<const char*, uint32_t> of_span_;
   StreamTimes streams_;
@@ -68,7 +85,8 @@ class TraceRecorder final : public FlightListener {
 /// Times one op call for the rank's trace, if there is one, and for CUDA tools (NVTX).
 class TracedCall {
  public:
-  TracedCall(TraceRecorder* recorder, const OpBody& op) : recorder_(recorder), op_(op) {
+  TracedCall(TraceRecorder* recorder, const OpBody& op, std::span<const Tensor> operands)
+      : recorder_(recorder), op_(op), operands_(operands) {
     cuda::begin_range(op.spec.name.c_str());
     if (recorder_) [[unlikely]]
       begin_ = ticks_now();
@@ -76,7 +94,7 @@ class TracedCall {
   ~TracedCall() {
     cuda::end_range();
     if (recorder_) [[unlikely]]
-      recorder_->add_op(op_, begin_, bytes_);
+      recorder_->add_op(op_, begin_, bytes_, operands_);
   }
   TracedCall(const TracedCall&) = delete;
   TracedCall& operator=(const TracedCall&) = delete;
@@ -85,6 +103,7 @@ class TracedCall {
  private:
   TraceRecorder* recorder_;
   const OpBody& op_;
+  std::span<const Tensor> operands_;
   int64_t begin_ = 0;
   int64_t bytes_ = 0;
 };

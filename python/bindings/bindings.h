@@ -34,6 +34,11 @@ void bind_in_place(py::class_<Tensor>& tensor);
 void bind_tensor(py::module_& m, py::class_<Tensor>& tensor);
 void bind_numpy(py::module_& m, py::class_<Tensor>& tensor);
 void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor);
+/// Returns the same values in new memory with the same layout; without communication.
+Tensor values_copied(const Tensor& x);
+void bind_parts(py::module_& m);
+/// The tensors that a function takes one by one.
+Tensors tensors_in(const char* what, const py::args& given);
 void bind_copies(py::module_& m, py::class_<Tensor>& tensor);
 void bind_layers(py::module_& m);
 void bind_llama(py::module_& m);

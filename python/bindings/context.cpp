@@ -37,7 +37,7 @@ static std::chrono::milliseconds milliseconds_of(double deadline) {
 }
 
 static RunOptions options_of(double deadline, int threads_per_rank, uint64_t seed,
-                             bool checks_equality) {
+                             std::optional<bool> checks_equality) {
   RunOptions options;
   options.deadline = milliseconds_of(deadline);
   options.threads_per_rank = threads_per_rank;
@@ -95,23 +95,24 @@ void bind_context(py::module_& m) {
   m.def(
       "run_ranks",
       [](int ranks, const py::function& body, double deadline, int threads_per_rank, uint64_t seed,
-         bool checks_equality) {
+         std::optional<bool> checks_equality) {
         return run_python_ranks(ranks, body,
                                 options_of(deadline, threads_per_rank, seed, checks_equality));
       },
       py::arg("ranks"), py::arg("body"), py::kw_only(), py::arg("deadline") = kDeadline,
-      py::arg("threads_per_rank") = 0, py::arg("seed") = 0, py::arg("checks_equality") = false,
+      py::arg("threads_per_rank") = 0, py::arg("seed") = 0, py::arg("checks_equality") = py::none(),
       "Calls body(world) on `ranks` threads of this process, each a rank, and returns what they "
       "returned, by rank. When one raises, the others end too and its exception is raised here; "
       "so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. "
-      "threads_per_rank 0 shares the machine's cores evenly");
+      "threads_per_rank 0 shares the machine's cores evenly. checks_equality: whether tensors "
+      "given to distribute are compared between ranks; None compares a sample of the first ones");
   m.def("launched_ranks", &launched_ranks,
         "Ranks of the job that this process is one rank of (weft run, mpirun, torchrun, srun); 1 "
         "for a process that is alone");
   m.def(
       "_connect",
       [](double deadline, int threads_per_rank, uint64_t seed) {
-        return connect(options_of(deadline, threads_per_rank, seed, false));
+        return connect(options_of(deadline, threads_per_rank, seed, {}));
       },
       Released(), py::arg("deadline") = kDeadline, py::arg("threads_per_rank") = 0,
       py::arg("seed") = 0);

@@ -49,8 +49,7 @@ static py::tuple reduced(const py::object& function, const Tensor& x) {
                         py::make_tuple(dense_bytes(x), x.dtype(), x.shape(), x.requires_grad()));
 }
 
-/// Returns the same values in new memory with the same layout; without communication.
-static Tensor values_copied(const Tensor& x) {
+Tensor values_copied(const Tensor& x) {
   const NoGrad no_grad;
   const Tensor made =
       empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .sharding = x.sharding()});

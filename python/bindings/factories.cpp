@@ -19,6 +19,12 @@ TensorOptions options_of(int ndim, DType dtype, const std::optional<Device>& dev
   return options;
 }
 
+/// Marks what a factory made without a mesh as equal on all ranks.
+static Tensor equal_on_ranks(const Tensor& made) {
+  if (!made.is_sharded()) made.storage()->mark_equal_on_ranks();
+  return made;
+}
+
 using DeviceArgument = std::optional<Device>;
 using MeshArgument = std::optional<DeviceMesh>;
 using PlacementsArgument = std::optional<Placements>;
@@ -76,7 +82,8 @@ static void bind_sequences(py::module_& m) {
       "_arange",
       [](double start, double stop, double step, DType dtype, const DeviceArgument& device,
          const MeshArgument& mesh, const PlacementsArgument& placements) {
-        return arange(start, stop, step, options_of(1, dtype, device, mesh, placements));
+        return equal_on_ranks(
+            arange(start, stop, step, options_of(1, dtype, device, mesh, placements)));
       },
       Released(), py::arg("start"), py::arg("stop"), py::arg("step"), py::kw_only(),
       py::arg("dtype") = DType::i64, py::arg("device") = py::none(), py::arg("mesh") = py::none(),
@@ -86,8 +93,9 @@ static void bind_sequences(py::module_& m) {
       [](double start, double stop, int64_t num, const std::optional<DType>& dtype,
          const DeviceArgument& device, bool endpoint, const MeshArgument& mesh,
          const PlacementsArgument& placements) {
-        return linspace(start, stop, num, endpoint,
-                        options_of(1, dtype.value_or(DType::f32), device, mesh, placements));
+        return equal_on_ranks(
+            linspace(start, stop, num, endpoint,
+                     options_of(1, dtype.value_or(DType::f32), device, mesh, placements)));
       },
       Released(), py::arg("start"), py::arg("stop"), py::arg("num"), py::kw_only(),
       py::arg("dtype") = py::none(), py::arg("device") = py::none(), py::arg("endpoint") = true,
@@ -98,8 +106,9 @@ static void bind_sequences(py::module_& m) {
       [](int64_t n_rows, const std::optional<int64_t>& n_cols, int64_t k,
          const std::optional<DType>& dtype, Device device, const MeshArgument& mesh,
          const PlacementsArgument& placements) {
-        return eye(n_rows, n_cols.value_or(n_rows), k,
-                   options_of(2, dtype.value_or(DType::f32), device, mesh, placements));
+        return equal_on_ranks(
+            eye(n_rows, n_cols.value_or(n_rows), k,
+                options_of(2, dtype.value_or(DType::f32), device, mesh, placements)));
       },
       Released(), py::arg("n_rows"), py::arg("n_cols") = py::none(), py::kw_only(),
       py::arg("k") = 0, py::arg("dtype") = py::none(), py::arg("device") = py::none(),
@@ -114,8 +123,14 @@ static double number_in(const Operand& value) {
 
 void bind_factories(py::module_& m) {
   bind_factory(m, "empty", empty, "New memory, not initialised");
-  bind_factory(m, "zeros", zeros, "Zeros; with `mesh` and `placements` each rank makes its part");
-  bind_factory(m, "ones", ones, "Ones; with `mesh` and `placements` each rank makes its part");
+  bind_factory(
+      m, "zeros",
+      [](const Shape& shape, const TensorOptions& o) { return equal_on_ranks(zeros(shape, o)); },
+      "Zeros; with `mesh` and `placements` each rank makes its part");
+  bind_factory(
+      m, "ones",
+      [](const Shape& shape, const TensorOptions& o) { return equal_on_ranks(ones(shape, o)); },
+      "Ones; with `mesh` and `placements` each rank makes its part");
   bind_factory(m, "randn", randn, "Of the standard normal distribution; equal bits for any mesh");
   bind_factory(
       m, "rand", [](const Shape& shape, const TensorOptions& o) { return uniform(shape, 0, 1, o); },
@@ -124,8 +139,8 @@ void bind_factories(py::module_& m) {
       "_full",
       [](const Shape& shape, const Operand& value, DType dtype, const DeviceArgument& device,
          const MeshArgument& mesh, const PlacementsArgument& placements) {
-        return full(shape, number_in(value),
-                    options_of(shape.ndim(), dtype, device, mesh, placements));
+        return equal_on_ranks(full(shape, number_in(value),
+                                   options_of(shape.ndim(), dtype, device, mesh, placements)));
       },
       Released(), py::arg("shape"), py::arg("fill_value"), py::kw_only(),
       py::arg("dtype") = DType::f32, py::arg("device") = py::none(), py::arg("mesh") = py::none(),

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/layers.h"
 
+#include <variant>
+
 #include "python/bindings/modules.h"
+#include "weft/error.h"
 
 namespace weft::python {
 
@@ -32,24 +35,104 @@ static void bind_sequential(py::module_& m) {
       });
 }
 
-void bind_layers(py::module_& m) {
+/// Where and as what a new layer has its parameters; without a device it has no memory yet.
+struct Placing {
+  std::optional<Device> device;
+  std::optional<DType> dtype;
+};
+
+template <class M>
+static std::unique_ptr<M> placed(std::unique_ptr<M> layer, const Placing& at) {
+  if (at.dtype) layer->to(*at.dtype);
+  if (at.device) layer->materialize(*at.device);
+  return layer;
+}
+
+/// The factories of a layer and of Python classes derived from it, which take `Args`, a device and
+/// a dtype.
+template <class M, class... Args>
+static auto init_of() {
+  return py::init(
+      [](Args... args, std::optional<Device> device, std::optional<DType> dtype) {
+        return placed(std::make_unique<M>(args...), {device, dtype});
+      },
+      [](Args... args, std::optional<Device> device, std::optional<DType> dtype) {
+        return placed(std::make_unique<InPython<M>>(args...), {device, dtype});
+      });
+}
+
+static int64_t size_of_weight(const Module& layer, int dim) {
+  return layer.own_parameters()[0].second->shape()[dim];
+}
+
+static void bind_affine(py::module_& m) {
+  const auto device = py::arg("device") = py::none(), dtype = py::arg("dtype") = py::none();
   bind_module_class<Linear>(m, "Linear",
                             "[..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight "
-                            "[out, in], normal with `std`; bias [out], zeros")
-      .def(py::init<int64_t, int64_t, bool, double>(), py::arg("in_features"),
-           py::arg("out_features"), py::arg("bias") = true, py::arg("std") = 0.02);
+                            "[out, in] and bias [out], uniform in +-1 / sqrt(in); with `std`, the "
+                            "weight is normal and the bias 0")
+      .def(init_of<Linear, int64_t, int64_t, bool, std::optional<double>>(), py::arg("in_features"),
+           py::arg("out_features"), py::arg("bias") = true, py::arg("std") = py::none(), device,
+           dtype)
+      .def_property_readonly("in_features", [](const Linear& l) { return size_of_weight(l, 1); })
+      .def_property_readonly("out_features", [](const Linear& l) { return size_of_weight(l, 0); });
   bind_module_class<Embedding>(
-      m, "Embedding", "ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal")
-      .def(py::init<int64_t, int64_t, double>(), py::arg("num_embeddings"),
-           py::arg("embedding_dim"), py::arg("std") = 0.02);
+      m, "Embedding",
+      "ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `std`")
+      .def(init_of<Embedding, int64_t, int64_t, double>(), py::arg("num_embeddings"),
+           py::arg("embedding_dim"), py::arg("std") = 1.0, device, dtype)
+      .def_property_readonly("num_embeddings",
+                             [](const Embedding& e) { return size_of_weight(e, 0); })
+      .def_property_readonly("embedding_dim",
+                             [](const Embedding& e) { return size_of_weight(e, 1); });
+}
+
+/// The one dim of a shape that PyTorch takes as a number or as a list of one.
+static int64_t last_dim(const std::variant<int64_t, std::vector<int64_t>>& shape) {
+  if (const auto* size = std::get_if<int64_t>(&shape)) return *size;
+  const auto& sizes = std::get<std::vector<int64_t>>(shape);
+  if (sizes.size() != 1) {
+    fail("normalized_shape: number of dims is ", sizes.size(), ", expected 1");
+  }
+  return sizes[0];
+}
+using LastDim = std::variant<int64_t, std::vector<int64_t>>;
+
+template <class M>
+static std::unique_ptr<M> layer_norm_of(const LastDim& shape, double eps, bool affine, bool bias,
+                                        std::optional<Device> device, std::optional<DType> dtype) {
+  return placed(std::make_unique<M>(last_dim(shape), eps, affine, bias), {device, dtype});
+}
+
+template <class M>
+static std::unique_ptr<M> rms_norm_of(const LastDim& shape, double eps,
+                                      std::optional<Device> device, std::optional<DType> dtype) {
+  return placed(std::make_unique<M>(last_dim(shape), eps), {device, dtype});
+}
+
+void bind_layers(py::module_& m) {
+  bind_affine(m);
+  const auto device = py::arg("device") = py::none(), dtype = py::arg("dtype") = py::none();
   bind_module_class<RMSNorm>(m, "RMSNorm",
                              "[..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones")
-      .def(py::init<int64_t, double>(), py::arg("dim"), py::arg("eps") = 1e-5);
+      .def(py::init(&rms_norm_of<RMSNorm>, &rms_norm_of<InPython<RMSNorm>>),
+           py::arg("normalized_shape"), py::arg("eps") = 1e-5, device, dtype)
+      .def_property_readonly("normalized_shape",
+                             [](const RMSNorm& n) { return py::make_tuple(size_of_weight(n, 0)); })
+      .def_property_readonly("eps", &RMSNorm::eps);
   bind_module_class<LayerNorm>(
-      m, "LayerNorm", "[..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; bias, zeros")
-      .def(py::init<int64_t, double>(), py::arg("dim"), py::arg("eps") = 1e-5);
+      m, "LayerNorm",
+      "[..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; bias, zeros; neither "
+      "without elementwise_affine")
+      .def(py::init(&layer_norm_of<LayerNorm>, &layer_norm_of<InPython<LayerNorm>>),
+           py::arg("normalized_shape"), py::arg("eps") = 1e-5, py::arg("elementwise_affine") = true,
+           py::arg("bias") = true, device, dtype)
+      .def_property_readonly("normalized_shape",
+                             [](const LayerNorm& n) { return py::make_tuple(n.dim()); })
+      .def_property_readonly("eps", &LayerNorm::eps);
   bind_module_class<Dropout>(m, "Dropout", "`dropout` while training, what it gets otherwise")
-      .def(py::init<double>(), py::arg("p") = 0.5, "ValueError when p is not in [0, 1)");
+      .def(py::init<double>(), py::arg("p") = 0.5, "ValueError when p is not in [0, 1)")
+      .def_property_readonly("p", &Dropout::probability);
   bind_sequential(m);
 }
 

@@ -32,6 +32,7 @@ Tensor lent(const char* what, const Tensor& x) {
     fail(what, ": the tensor ", x.shape(),
          " is of a fully sharded parameter, whose memory goes when its unit is done; clone() it");
   }
+  seen.storage()->forget_equality();
   return seen;
 }
 

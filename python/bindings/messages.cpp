@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/messages.h"
 
+#include <cstdlib>
+#include <cstring>
 #include <regex>
 #include <string>
 #include <utility>
@@ -24,17 +26,18 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
   }
 }
 
+/// What pybind11 writes for types, and their short names.
+constexpr std::pair<const char*, const char*> kShortNames[] = {
+    {"weft._weft.", ""},
+    {"typing.SupportsInt | typing.SupportsIndex", "int"},
+    {"typing.SupportsFloat | typing.SupportsIndex", "float"}};
+
 /// "(x: Tensor, dim: int = -1)" of the signature as pybind11 writes it.
 std::string short_signature(std::string signature) {
   signature.erase(std::min(signature.size(), signature.rfind(" -> ")));
-  for (const auto& [from, to] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"weft._weft.", ""},
-           {"typing.SupportsInt | typing.SupportsIndex", "int"},
-           {"typing.SupportsFloat | typing.SupportsIndex", "float"},
-           {"collections.abc.", ""},
-           {"(self: ", "("}}) {
-    replace_all(signature, from, to);
-  }
+  for (const auto& [from, to] : kShortNames) replace_all(signature, from, to);
+  replace_all(signature, "collections.abc.", "");
+  replace_all(signature, "(self: ", "(");
   return signature;
 }
 
@@ -116,6 +119,15 @@ PyCFunctionObject* bound_function(py::handle object) {
   return reinterpret_cast<PyCFunctionObject*>(function);
 }
 
+/// Gives the text of a function the short names of types; pybind11 owns it as a C string.
+void shorten_doc(PyMethodDef& method) {
+  if (!method.ml_doc) return;
+  std::string text = method.ml_doc;
+  for (const auto& [from, to] : kShortNames) replace_all(text, from, to);
+  std::free(const_cast<char*>(method.ml_doc));
+  method.ml_doc = strdup(text.c_str());
+}
+
 void word(py::handle object) {
   PyCFunctionObject* function = bound_function(object);
   if (!function || function->m_ml->ml_flags != (METH_FASTCALL | METH_KEYWORDS)) return;
@@ -123,6 +135,7 @@ void word(py::handle object) {
   if (own == dispatch) return;
   if (!dispatcher) dispatcher = own;
   if (own != dispatcher) return;
+  shorten_doc(*function->m_ml);
   learn_words(function);
   function->m_ml->ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dispatch));
 }

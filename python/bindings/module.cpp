@@ -20,6 +20,7 @@ void bind_all(py::module_& m) {
   bind_networks(m);
   bind_products(m);
   bind_rearrangements(m);
+  bind_parts(m);
   bind_reductions(m);
   bind_shapes(m);
   bind_trigonometry(m);

@@ -82,6 +82,9 @@ using MadeHooks = ModuleHooks (*)(const ModuleObject& module,
                                   const std::optional<FoundHook>& before,
                                   const std::optional<FoundHook>& after);
 
+ModuleHooks of_module(const ModuleObject& module, const std::optional<FoundHook>& before,
+                      const std::optional<FoundHook>& after);
+
 HooksOfPython add(const ModuleObject& module, const py::object& before, const py::object& after,
                   MadeHooks made) {
   static std::atomic<size_t> next = 0;
@@ -101,7 +104,7 @@ HooksOfPython add(const ModuleObject& module, const py::object& before, const py
   }
   const py::dict attributes = module.attr("__dict__");
   if (!attributes.contains(kHooks)) attributes[kHooks] = py::dict();
-  attributes[kHooks][py::int_(number)] = py::make_tuple(before, after);
+  attributes[kHooks][py::int_(number)] = py::make_tuple(before, after, made == &of_module);
   return {self.add_hooks(made(module, found[0], found[1])), object, number};
 }
 
@@ -165,6 +168,13 @@ void HooksOfPython::remove() {
   hooks_.remove();
   const py::object module = object_ ? object_() : py::none();
   if (!module.is_none()) module.attr(kHooks).attr("pop")(number_, py::none());
+}
+
+void add_hooks_of(const ModuleObject& module, const py::dict& hooks) {
+  for (const auto& [number, hook] : hooks) {
+    const py::tuple parts = py::reinterpret_borrow<py::tuple>(hook);
+    add(module, parts[0], parts[1], parts[2].cast<bool>() ? &of_module : &of_tensors);
+  }
 }
 
 HooksOfPython add_hooks(const ModuleObject& module, const py::object& before,

@@ -20,6 +20,8 @@ class HooksOfPython {
   size_t number_;
 };
 
+/// Adds the hooks that another module's object keeps, to a copy of it.
+void add_hooks_of(const ModuleObject& module, const py::dict& hooks);
 /// Adds before(*inputs) and after(*outputs).
 HooksOfPython add_hooks(const ModuleObject& module, const py::object& before,
                         const py::object& after);

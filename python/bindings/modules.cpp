@@ -7,6 +7,8 @@
 #include "python/bindings/returned_tensors.h"
 
 #include "weft/error.h"
+#include "weft/extend/module_sharder.h"
+#include "weft/ops/factories.h"
 
 namespace weft::python {
 
@@ -73,6 +75,23 @@ ParameterPtr parameter_of(const Tensor& values, bool requires_grad) {
   return parameter;
 }
 
+/// Returns a parameter with values and a gradient of its own, or without memory as the given one.
+ParameterPtr deep_copied(const Parameter& p) {
+  if (ModuleSharder::has_used(p)) {
+    fail("deepcopy: the parameter ", p.shape(), " is fully sharded, expected one before ",
+         "fully_shard");
+  }
+  auto made = std::make_shared<Parameter>(p.shape(), p.dtype(), p.initializer());
+  made->set_trainable(p.is_trainable());
+  if (!p.is_materialized()) {
+    ModuleSharder::lay_out(*made, empty(p.shape(), {p.dtype(), meta, p.value().sharding()}));
+    return made;
+  }
+  made->set_value(values_copied(p.value()));
+  if (p.grad()) made->value().set_grad(values_copied(p.grad()));
+  return made;
+}
+
 /// p.data -= x sets what it got.
 bool is_its_memory(const Tensor& value, const Tensor& data) {
   return data.storage() == value.storage() && data.shape() == value.shape();
@@ -83,7 +102,15 @@ void bind_parameter(py::module_& m) {
       m, "Parameter",
       "A named slot of a module. What lies in it may be exchanged (sharded, gathered, loaded); "
       "where a Tensor is asked for it stands for what forward computes with");
-  refuse_to_pickle(parameter, "a Parameter is neither pickled nor copied; take its data");
+  refuse_to_pickle(parameter, "a Parameter is not pickled; take its data");
+  parameter.def("__deepcopy__", [](const ParameterPtr& p, const py::dict& memo) {
+    const py::int_ key(reinterpret_cast<size_t>(p.get()));
+    const py::object known = memo.attr("get")(key);
+    if (!known.is_none()) return known;
+    const py::object made = py::cast(released([&] { return deep_copied(*p); }));
+    memo[key] = made;
+    return made;
+  });
   parameter.def(py::init(&parameter_of), py::arg("values"), py::arg("requires_grad") = true)
       .def_property(
           "data", [](const Parameter& p) { return p.value().detach(); },
@@ -142,6 +169,14 @@ bool is_free_to_change(const Module& module) {
   return dynamic_cast<const InPython<Module>*>(&module) != nullptr;
 }
 
+/// (name, tensor, persistent) of each.
+std::vector<std::tuple<std::string, Tensor, bool>> tuples_of(
+    const std::vector<NamedBuffer>& buffers) {
+  std::vector<std::tuple<std::string, Tensor, bool>> all;
+  for (const auto& [name, value, persistent] : buffers) all.emplace_back(name, value, persistent);
+  return all;
+}
+
 void bind_members(PlainModule& module) {
   module.def_property_readonly("_is_made_in_python", &is_made_in_python)
       .def_property_readonly("_is_free_to_change", &is_free_to_change)
@@ -176,7 +211,14 @@ void bind_members(PlainModule& module) {
           [](Module& self, const std::string& name, const ModuleObject& child) {
             self.adopt(name, kept_with_object("adopt", child));
           },
-          py::arg("name"), py::arg("child"), "Adds a child module");
+          py::arg("name"), py::arg("child"), "Adds a child module")
+      .def("_register_buffer", &Module::register_buffer, py::arg("name"), py::arg("tensor"),
+           py::arg("persistent"))
+      .def("_set_buffer", &Module::set_buffer, py::arg("name"), py::arg("tensor"))
+      .def_property_readonly("_own_buffers",
+                             [](const Module& self) { return tuples_of(self.own_buffers()); })
+      .def_property_readonly("_named_buffers",
+                             [](const Module& self) { return tuples_of(self.named_buffers()); });
 }
 
 void bind_tree(PlainModule& module) {
@@ -286,7 +328,11 @@ void bind_modules(py::module_& m) {
       .def("materialize", &Module::materialize, Released(), py::arg("device") = cpu,
            "Gives every declared parameter memory and its initial values: equal bits for any "
            "sharding. Call it on all ranks alike")
-      .def("_to_device", &Module::to, Released(), py::arg("device"))
+      .def("_to_device", py::overload_cast<Device>(&Module::to), Released(), py::arg("device"))
+      .def("_to_dtype", py::overload_cast<DType>(&Module::to), Released(), py::arg("dtype"))
+      .def("_allocate", &ModuleSharder::allocate, Released())
+      .def_property_readonly("_is_sharded", &ModuleSharder::is_sharded)
+      .def("_add_hooks_of", &add_hooks_of, py::arg("hooks"))
       .def("set_recompute", &Module::set_recompute, py::arg("recompute") = true,
            "Activation checkpointing: forward saves its inputs only and runs again in backward")
       .def("add_hooks", &add_hooks, py::kw_only(), py::arg("before") = py::none(),
@@ -317,8 +363,8 @@ void bind_modules(py::module_& m) {
           "train(False): `Dropout` passes everything")
       .def_property_readonly("training", &Module::is_training);
   refuse_to_pickle(module,
-                   "a Module is neither pickled nor copied; make another one and load_state_dict() "
-                   "into it what state_dict() gives");
+                   "a Module is not pickled; make another one and load_state_dict() into it what "
+                   "state_dict() gives");
   bind_members(module);
   bind_tree(module);
   m.def(

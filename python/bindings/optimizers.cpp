@@ -193,8 +193,14 @@ static void bind_base(py::module_& m) {
             "parameters: as AdamW takes them. options: numbers by name, with an \"lr\"; groups may "
             "have others of these names. moments: the names of the tensors in `state`");
   refuse_to_pickle(bound,
-                   "an Optimizer is neither pickled nor copied; make another one and "
-                   "load_state_dict() into it what weft.state_dict() gives");
+                   "an Optimizer is not pickled; make another one and load_state_dict() into it "
+                   "what weft.state_dict() gives");
+  bound.def("_copy_for", &Optimizer::copy_for, Released(), py::arg("parameters"))
+      .def_property_readonly("_parameters", [](const Optimizer& o) {
+        std::vector<ParameterPtr> all;
+        for (const NamedParameter& named : o.parameters()) all.push_back(named.parameter);
+        return all;
+      });
   bound
       .def(
           "step",

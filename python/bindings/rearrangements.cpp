@@ -6,6 +6,7 @@
 #include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
+#include "weft/ops/parts.h"
 #include "weft/ops/shapes.h"
 
 namespace weft::python {
@@ -18,7 +19,7 @@ static std::vector<int64_t> whole_numbers(const char* what, const py::object& gi
   return numbers;
 }
 
-static Tensors tensors_of(const char* what, const py::args& given) {
+Tensors tensors_in(const char* what, const py::args& given) {
   Tensors tensors;
   for (const py::handle one : given) {
     auto tensor = tensor_of(one);
@@ -60,12 +61,13 @@ static void bind_dims(py::module_& m) {
       py::arg("x"), py::arg("source"), py::arg("destination"),
       "Moves the dims `source` (one or several) to the places `destination`; the others keep their "
       "order. A view. ValueError when their numbers differ or one is given twice");
-  m.def("diagonal", &diagonal, Released(), py::arg("x"), py::arg("offset") = 0,
-        "Elements (i, i + offset) of the last two dims: [..., n] of [..., rows, columns]");
+  m.def("diagonal", py::overload_cast<const Tensor&, int64_t, int, int>(&diagonal), Released(),
+        py::arg("x"), py::arg("offset") = 0, py::arg("dim1") = -2, py::arg("dim2") = -1,
+        "Elements (i, i + offset) of two dims, as a new last dim");
   m.def(
       "broadcast_arrays",
       [](const py::args& arrays) {
-        const Tensors tensors = tensors_of("broadcast_arrays", arrays);
+        const Tensors tensors = tensors_in("broadcast_arrays", arrays);
         return released([&] { return broadcast_tensors(tensors); });
       },
       "The tensors as a list, each broadcast to the shape that all of them fit; no copies. "
@@ -73,7 +75,7 @@ static void bind_dims(py::module_& m) {
   m.def(
       "meshgrid",
       [](const py::args& arrays, const std::string& indexing) {
-        const Tensors tensors = tensors_of("meshgrid", arrays);
+        const Tensors tensors = tensors_in("meshgrid", arrays);
         return released([&] { return meshgrid(tensors, indexing); });
       },
       py::arg("indexing") = "xy",

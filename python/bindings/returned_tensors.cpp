@@ -7,7 +7,7 @@ namespace weft::python {
 
 std::string type_of(py::handle value) {
   const std::string name = Py_TYPE(value.ptr())->tp_name;
-  if (*conversion_of(value) == 0) return name;
+  if (*conversion_of(value) == 0 || name.find('.') != name.npos) return name;
   return concat(py::str(py::type::handle_of(value).attr("__module__")), ".", name);
 }
 

@@ -260,7 +260,12 @@ static void bind_elements(py::class_<Tensor>& tensor) {
            })
       .def("__float__", [](const Tensor& x) { return x.item(); })
       .def("__int__", [](const Tensor& x) { return py::int_(item_of(x)); })
-      .def("__bool__", [](const Tensor& x) { return x.item() != 0; })
+      .def("__bool__",
+           [](const Tensor& x) {
+             if (x.numel() == 1) return x.item() != 0;
+             fail("bool: number of elements is ", x.numel(), ", expected 1; any() and all() ask ",
+                  "of all elements");
+           })
       .def("__iter__",
            [](const Tensor& x) {
              if (x.ndim() == 0)
@@ -313,12 +318,17 @@ static void bind_distribution(py::module_& m) {
 /// Functions of the module whose first operand is a tensor, as methods of it.
 static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor) {
   for (const char* name :
-       {"abs",      "add",     "all",         "any",    "argmax",  "argmin",  "astype",
-        "ceil",     "clone",   "copy_",       "cos",    "flatten", "divide",  "exp",
-        "fill_",    "floor",   "log",         "matmul", "max",     "mean",    "min",
-        "multiply", "norm",    "normal_",     "pow",    "prod",    "relu",    "round",
-        "rsqrt",    "sigmoid", "log_softmax", "silu",   "sin",     "softmax", "sqrt",
-        "square",   "squeeze", "subtract",    "sum",    "tanh",    "uniform_"}) {
+       {"abs",         "add",          "all",        "any",         "argmax",   "argmin",
+        "astype",      "ceil",         "clone",      "copy_",       "cos",      "flatten",
+        "divide",      "exp",          "fill_",      "floor",       "log",      "matmul",
+        "max",         "mean",         "min",        "multiply",    "norm",     "normal_",
+        "pow",         "prod",         "relu",       "round",       "rsqrt",    "sigmoid",
+        "log_softmax", "silu",         "sin",        "softmax",     "sqrt",     "square",
+        "squeeze",     "subtract",     "sum",        "tanh",        "uniform_", "chunk",
+        "split",       "tensor_split", "unbind",     "narrow",      "select",   "index_select",
+        "unflatten",   "unfold",       "contiguous", "masked_fill", "tril",     "triu",
+        "diagonal",    "diag",         "std",        "var",         "argsort",  "cumulative_sum",
+        "erf",         "logsumexp",    "roll",       "tile",        "outer"}) {
     const py::object function = m.attr(name);
     tensor.attr(name) = py::reinterpret_steal<py::object>(PyInstanceMethod_New(function.ptr()));
   }

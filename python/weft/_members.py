@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes of modules: parameters and modules among them are the module's own."""
+"""Attributes of modules: parameters, modules and buffers among them are the module's own."""
 
-from weft._weft import Module, Parameter, Sequential
+import warnings
+
+from weft._weft import LayerNorm, Linear, Module, Parameter, Sequential, Tensor
 
 
 def _kind_of(self, name):
@@ -14,6 +16,11 @@ def _kind_of(self, name):
 def _check_may_take(self, name, kind, value):
     """Raises unless `value` may take the place of member `name`, which is of `kind`."""
     what = "parameter" if kind is Parameter else "module"
+    if value is None and not self._is_free_to_change:
+        raise ValueError(
+            f"module: {name!r} is a {what} of the {type(self).__name__}, whose forward is built "
+            f"in, and cannot be removed"
+        )
     if value is not None and not isinstance(value, (Parameter, Module)):
         raise ValueError(
             f"module: {name!r} is a {what} of the {type(self).__name__}: a "
@@ -33,6 +40,31 @@ def _check_not_above(self, name, module):
         raise ValueError(
             f"module: the {type(self).__name__} is within the {type(module).__name__} that is "
             f"to be its child {name!r}; keep one that is above as a plain value, in a list"
+        )
+
+
+def _modules_within(value):
+    if isinstance(value, dict):
+        value = value.values()
+    if isinstance(value, (list, tuple)) or type(value).__name__ == "dict_values":
+        return [item for item in value if isinstance(item, (Module, Parameter))]
+    return []
+
+
+def _warn_of_hidden(self, name, value):
+    """Modules in a list are not the module's own, unless it is below them."""
+    hidden = [
+        item
+        for item in _modules_within(value)
+        if isinstance(item, Parameter) or all(below is not self for below in item.modules())
+    ]
+    if hidden:
+        kind = "a parameter" if isinstance(hidden[0], Parameter) else "a module"
+        warnings.warn(
+            f"module: {name!r} of the {type(self).__name__} is a {type(value).__name__} that holds "
+            f"{kind}, which is neither trained, saved nor sharded with it; use nn.ModuleList, "
+            "nn.ModuleDict or an attribute of its own",
+            stacklevel=4,
         )
 
 
@@ -76,14 +108,48 @@ def set_attribute(self, name, value):
         )
     if kind is not None:
         self._remove(name)
+    if _buffer(self, name) is not None:
+        if isinstance(value, Tensor):
+            self._set_buffer(name, value)
+            return
+        if value is not None:
+            raise ValueError(
+                f"module: {name!r} is a buffer of the {type(self).__name__}: a "
+                f"{type(value).__name__} cannot take its place, a Tensor or None can"
+            )
+        self._remove(name)
+    if type(value) in (list, tuple, dict):
+        _warn_of_hidden(self, name, value)
     object.__setattr__(self, name, value)
+
+
+def _buffer(self, name):
+    """The module's own buffer of that name, or None."""
+    return next((tensor for own, tensor, _ in self._own_buffers if own == name), None)
+
+
+def register_buffer(self, name, tensor, persistent=True):
+    """Adds a tensor that is not trained, as an attribute: it moves with the module and, if
+    `persistent`, is in its state_dict. `fully_shard` and `parallelize` replicate it over the mesh.
+    None reserves the name only."""
+    if tensor is None:
+        object.__setattr__(self, name, None)
+        return
+    if name in self.__dict__ and self.__dict__[name] is None:
+        del self.__dict__[name]
+    elif hasattr(self, name):
+        raise ValueError(f"register_buffer: the {type(self).__name__} has a {name!r} already")
+    self._register_buffer(name, tensor, persistent)
 
 
 def delete_attribute(self, name):
     """Own members too."""
     kind = _kind_of(self, name)
     if kind is None:
-        object.__delattr__(self, name)
+        if _buffer(self, name) is None:
+            object.__delattr__(self, name)
+        else:
+            self._remove(name)
         return
     _check_may_take(self, name, kind, None)
     self._remove(name)
@@ -91,7 +157,8 @@ def delete_attribute(self, name):
 
 
 def get_attribute(self, name):
-    """Own parameters and children that are no attributes."""
+    """Own parameters, children and buffers, which are no attributes; None for a weight or bias that
+    a layer was made without."""
     if not name.startswith("__"):
         parameter = self._own_parameter(name)
         if parameter is not None:
@@ -99,4 +166,9 @@ def get_attribute(self, name):
         child = self._child(name)
         if child is not None:
             return child
+        buffer = _buffer(self, name)
+        if buffer is not None:
+            return buffer
+    if name in ("weight", "bias") and isinstance(self, (Linear, LayerNorm)):
+        return None
     raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")

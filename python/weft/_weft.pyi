@@ -9,7 +9,7 @@ import typing
 from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'all', 'all_ops', 'any', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'attention', 'backward', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'bool', 'broadcast_arrays', 'broadcast_to', 'cat', 'ceil', 'check_replicas', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'concat', 'copy_', 'copysign', 'cos', 'cosh', 'count_nonzero', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cumulative_prod', 'cumulative_sum', 'device_count', 'diagonal', 'diff', 'distribute', 'divide', 'dropout', 'dtype_named', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'hypot', 'i32', 'i64', 'implicit_traffic', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isfinite', 'isinf', 'isnan', 'launched_ranks', 'layer_norm', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsumexp', 'manual_seed', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'negative', 'newest_complete_checkpoint', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'rand', 'randn', 'reciprocal', 'recompute', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'round', 'rsqrt', 'run_ranks', 'scale_', 'scatter', 'searchsorted', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'slice', 'softmax', 'sort', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensordot', 'tile', 'trace', 'transfer_', 'transpose', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'var', 'vecdot', 'vector_norm', 'where', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'all', 'all_ops', 'any', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'cartesian_prod', 'cat', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'concat', 'contiguous', 'copy_', 'copysign', 'cos', 'cosh', 'count_nonzero', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cumulative_prod', 'cumulative_sum', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diff', 'distribute', 'divide', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'hsplit', 'hstack', 'hypot', 'i32', 'i64', 'implicit_traffic', 'index_select', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isfinite', 'isinf', 'isnan', 'launched_ranks', 'layer_norm', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsumexp', 'manual_seed', 'masked_fill', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'narrow', 'negative', 'newest_complete_checkpoint', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'rand', 'randn', 'reciprocal', 'recompute', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'run_ranks', 'scale_', 'scatter', 'searchsorted', 'select', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'trace', 'transfer_', 'transpose', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -90,7 +90,7 @@ class Replicate:
         ...
     def is_replicate(self) -> builtins.bool:
         ...
-    def is_shard(self, dim: typing.SupportsInt | typing.SupportsIndex | None = None) -> builtins.bool:
+    def is_shard(self, dim: int | None = None) -> builtins.bool:
         """
         Whether it is a Shard (of that dim)
         """
@@ -102,7 +102,7 @@ class Shard:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, dim: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+    def __init__(self, dim: int = 0) -> None:
         """
         A dim below 0 counts from the end of whatever tensor is laid out; ValueError for one that no tensor can have
         """
@@ -114,7 +114,7 @@ class Shard:
         ...
     def is_replicate(self) -> builtins.bool:
         ...
-    def is_shard(self, dim: typing.SupportsInt | typing.SupportsIndex | None = None) -> builtins.bool:
+    def is_shard(self, dim: int | None = None) -> builtins.bool:
         """
         Whether it is a Shard (of that dim)
         """
@@ -139,7 +139,7 @@ class Partial:
         ...
     def is_replicate(self) -> builtins.bool:
         ...
-    def is_shard(self, dim: typing.SupportsInt | typing.SupportsIndex | None = None) -> builtins.bool:
+    def is_shard(self, dim: int | None = None) -> builtins.bool:
         """
         Whether it is a Shard (of that dim)
         """
@@ -154,7 +154,7 @@ class Placements:
         ...
     def __reduce__(self) -> tuple:
         ...
-    def cut_in_order(self, dim: typing.SupportsInt | typing.SupportsIndex, axes: collections.abc.Sequence[str]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
+    def cut_in_order(self, dim: int, axes: collections.abc.Sequence[str]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
         """
         The same with `dim` cut by the axes in that order, outermost first; names all the root mesh's axes that cut the dim
         """
@@ -176,7 +176,7 @@ class Communicator:
         """
         Returns when all ranks have called it
         """
-    def split(self, color: typing.SupportsInt | typing.SupportsIndex, key: typing.SupportsInt | typing.SupportsIndex, name: str) -> Communicator:
+    def split(self, color: int, key: int, name: str) -> Communicator:
         """
         Groups of equal `color`, ordered by (key, rank); a negative color joins none. Collective
         """
@@ -324,6 +324,13 @@ class Tensor:
         Rule: ... v -> ...
         """
     @staticmethod
+    def argsort(x: Tensor, axis: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
+        """
+        The indices (int64) along `axis` with which take_along_axis returns the result of `sort`; always stable
+        
+        Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
     def astype(x: Tensor, dtype: DType | str, *, copy: builtins.bool = True, device: Device | str | None | None = None) -> Tensor:
         """
         The values of x as `dtype`; floating to integer rounds towards zero. Returns x itself when it already has that dtype and `copy` is False; ValueError for another device
@@ -338,9 +345,14 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
+    def chunk(x: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> tuple:
+        """
+        At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer
+        """
+    @staticmethod
     def clip_(*args, **kwargs):
         """
-        clamp_(self: object, min: weft._weft.Tensor | float | None = None, max: weft._weft.Tensor | float | None = None) -> object
+        clamp_(self: object, min: Tensor | float | None = None, max: Tensor | float | None = None) -> object
         
         In place: elements below min become min, those above max become max
         """
@@ -364,11 +376,35 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
+    def cumulative_sum(x: Tensor, axis: builtins.int | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
+        """
+        Sums of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 0 first
+        
+        Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def diag(x: Tensor, diagonal: builtins.int = 0) -> Tensor:
+        """
+        A vector as a diagonal of a matrix, or a diagonal of a matrix as a vector
+        """
+    @staticmethod
+    def diagonal(x: Tensor, offset: builtins.int = 0, dim1: builtins.int = -2, dim2: builtins.int = -1) -> Tensor:
+        """
+        Elements (i, i + offset) of two dims, as a new last dim
+        """
+    @staticmethod
     def divide(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 / x2, floating; shapes broadcast, dtypes promote
         
         Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def erf(x: Tensor) -> Tensor:
+        """
+        The error function of x
+        
+        Rule: ... -> ...
         """
     @staticmethod
     def exp(x: Tensor) -> Tensor:
@@ -383,7 +419,7 @@ class Tensor:
         Sets all elements in place
         """
     @staticmethod
-    def flatten(x: Tensor, start_dim: typing.SupportsInt | typing.SupportsIndex = 0, end_dim: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+    def flatten(x: Tensor, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
         """
         Dims start_dim to end_dim as one dim
         """
@@ -401,6 +437,11 @@ class Tensor:
             unless the whole's `shape` is given.
         """
     @staticmethod
+    def index_select(x: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
+        """
+        The slices of `dim` at `index` [n]. A sharded `dim` is gathered
+        """
+    @staticmethod
     def log(x: Tensor) -> Tensor:
         """
         The natural logarithm of x
@@ -408,11 +449,23 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def log_softmax(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+    def log_softmax(x: Tensor, dim: builtins.int = -1) -> Tensor:
         """
         The logarithm of softmax(x), along `dim`
         
         Rule: ... v -> ... v
+        """
+    @staticmethod
+    def logsumexp(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+        """
+        log of the sum of exp along `axis`
+        
+        Rule: ... v -> ...
+        """
+    @staticmethod
+    def masked_fill(x: Tensor, mask: Tensor, value: Tensor | builtins.float) -> Tensor:
+        """
+        `value`, in the dtype of x, where `mask` (bool) holds, and x elsewhere
         """
     @staticmethod
     def matmul(x1: Tensor, x2: Tensor) -> Tensor:
@@ -450,6 +503,11 @@ class Tensor:
         Rule: ..., ... -> ...
         """
     @staticmethod
+    def narrow(x: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
+        """
+        `length` elements along `dim` from `start` on
+        """
+    @staticmethod
     def norm(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         sqrt of the sum of squares over `axis`
@@ -457,9 +515,14 @@ class Tensor:
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
-    def normal_(x: typing.Any, mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
+    def normal_(x: typing.Any, mean: builtins.float = 0.0, std: builtins.float = 1.0) -> typing.Any:
         """
         Draws all elements anew, of a normal distribution
+        """
+    @staticmethod
+    def outer(x1: Tensor, x2: Tensor) -> Tensor:
+        """
+        x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
         """
     @staticmethod
     def pow(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
@@ -483,6 +546,11 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
+    def roll(x: Tensor, shift: typing.Any, axis: typing.Any = None) -> Tensor:
+        """
+        Moves the elements by `shift` along `axis`, from the end to the front; several shifts for several axes; over the flattened tensor when axis is None. ValueError when their numbers differ
+        """
+    @staticmethod
     def round(x: Tensor) -> Tensor:
         """
         The nearest integer, halves to the even one; the dtype stays
@@ -495,6 +563,11 @@ class Tensor:
         1 / sqrt(x)
         
         Rule: ... -> ...
+        """
+    @staticmethod
+    def select(x: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
+        """
+        Element `index` of `dim`, which the result lacks
         """
     @staticmethod
     def sigmoid(x: Tensor) -> Tensor:
@@ -518,12 +591,22 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def softmax(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+    def softmax(x: Tensor, dim: builtins.int = -1) -> Tensor:
         """
         exp(x) / sum of exp(x) along `dim`
         
         Rule: ... v -> ... v
         """
+    @staticmethod
+    @typing.overload
+    def split(x: Tensor, split_size_or_sections: builtins.int, dim: builtins.int = 0) -> tuple:
+        """
+        Parts along `dim` of that size, the last of fewer; or of these sizes
+        """
+    @staticmethod
+    @typing.overload
+    def split(x: Tensor, split_size_or_sections: collections.abc.Sequence[builtins.int], dim: builtins.int = 0) -> tuple:
+        ...
     @staticmethod
     def sqrt(x: Tensor) -> Tensor:
         """
@@ -544,6 +627,11 @@ class Tensor:
         Without the dims of size 1 that `axis` names, or all of them; a view
         
         Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+        """
+    @staticmethod
+    def std(x: Tensor, axis: typing.Any = None, *, correction: builtins.float = 0.0, keepdims: builtins.bool = False) -> Tensor:
+        """
+        The standard deviation over `axis` (all dims unless given), the square root of `var`; of integers in float32. The gradient of equal elements is 0
         """
     @staticmethod
     def subtract(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
@@ -567,9 +655,58 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def uniform_(x: typing.Any, low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
+    @typing.overload
+    def tensor_split(x: Tensor, indices_or_sections: builtins.int, dim: builtins.int = 0) -> tuple:
+        """
+        Parts along `dim` whose sizes differ by at most 1; or that end before these indices
+        """
+    @staticmethod
+    @typing.overload
+    def tensor_split(x: Tensor, indices_or_sections: collections.abc.Sequence[builtins.int], dim: builtins.int = 0) -> tuple:
+        ...
+    @staticmethod
+    def tile(x: Tensor, repetitions: typing.Any) -> Tensor:
+        """
+        Repeats the whole tensor repetitions[i] times along dim i, counted from the last one. ValueError for a negative number
+        """
+    @staticmethod
+    def tril(x: Tensor, k: builtins.int = 0) -> Tensor:
+        """
+        x with zeros above diagonal `k` of its last two dims
+        
+        Rule: ... m n -> ... m n
+        """
+    @staticmethod
+    def triu(x: Tensor, k: builtins.int = 0) -> Tensor:
+        """
+        x with zeros below diagonal `k` of its last two dims
+        
+        Rule: ... m n -> ... m n
+        """
+    @staticmethod
+    def unbind(x: Tensor, dim: builtins.int = 0) -> tuple:
+        """
+        The slices of `dim`, which do not have that dim
+        """
+    @staticmethod
+    def unflatten(x: Tensor, dim: builtins.int, sizes: collections.abc.Sequence[builtins.int]) -> Tensor:
+        """
+        Dim `dim` as dims of `sizes`, of which one may be -1
+        """
+    @staticmethod
+    def unfold(x: Tensor, dimension: builtins.int, size: builtins.int, step: builtins.int) -> Tensor:
+        """
+        Windows of `size` elements along a dim, `step` apart, in a new last dim
+        """
+    @staticmethod
+    def uniform_(x: typing.Any, low: builtins.float = 0.0, high: builtins.float = 1.0) -> typing.Any:
         """
         Draws all elements anew, evenly in [low, high)
+        """
+    @staticmethod
+    def var(x: Tensor, axis: typing.Any = None, *, correction: builtins.float = 0.0, keepdims: builtins.bool = False) -> Tensor:
+        """
+        The variance over `axis` (all dims unless given): squares of the differences from the mean, summed and divided by their number - correction; of integers in float32
         """
     def __abs__(self) -> Tensor:
         ...
@@ -965,13 +1102,13 @@ class Tensor:
         """
         The elements as nested lists of Python numbers
         """
-    def transpose(self, dim0: typing.SupportsInt | typing.SupportsIndex, dim1: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+    def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         ...
     def trunc_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
         """
-    def unsqueeze(self, dim: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+    def unsqueeze(self, dim: builtins.int) -> Tensor:
         ...
     def view(self, *args) -> Tensor:
         """
@@ -1058,7 +1195,7 @@ class Parameter:
     @staticmethod
     def clip_(*args, **kwargs):
         """
-        clamp_(self: object, min: weft._weft.Tensor | float | None = None, max: weft._weft.Tensor | float | None = None) -> object
+        clamp_(self: object, min: Tensor | float | None = None, max: Tensor | float | None = None) -> object
         
         In place: elements below min become min, those above max become max
         """
@@ -1073,12 +1210,12 @@ class Parameter:
         Sets all elements in place
         """
     @staticmethod
-    def normal_(x: typing.Any, mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
+    def normal_(x: typing.Any, mean: float = 0.0, std: float = 1.0) -> typing.Any:
         """
         Draws all elements anew, of a normal distribution
         """
     @staticmethod
-    def uniform_(x: typing.Any, low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
+    def uniform_(x: typing.Any, low: float = 0.0, high: float = 1.0) -> typing.Any:
         """
         Draws all elements anew, evenly in [low, high)
         """
@@ -1087,6 +1224,8 @@ class Parameter:
     def __add__(self, *arguments):
         ...
     def __bool__(self) -> builtins.bool:
+        ...
+    def __deepcopy__(self, arg0: dict) -> typing.Any:
         ...
     def __float__(self, *arguments):
         ...
@@ -1386,13 +1525,19 @@ class Module:
         """
         forward with the hooks around it: a tensor, or a tuple where there are several. A forward written in Python takes keywords, None, numbers and strings too; hooks see the tensors, in the order of forward's parameters
         """
+    def __deepcopy__(self, memo):
+        """
+        A module of the same class with copies of all that it has: parameters with their gradients,
+            buffers, children, hooks and attributes. Ties stay ties. ValueError for a sharded module.
+        """
     def __delattr__(self, name):
         """
         Own members too.
         """
     def __getattr__(self, name):
         """
-        Own parameters and children that are no attributes.
+        Own parameters, children and buffers, which are no attributes; None for a weight or bias that
+            a layer was made without.
         """
     def __init__(self) -> None:
         ...
@@ -1405,7 +1550,11 @@ class Module:
         Parameters and modules become the module's own, in the place of what was; None and the rest
             are plain attributes.
         """
+    def _add_hooks_of(self, hooks: dict) -> None:
+        ...
     def _add_parameter(self, name: str, parameter: Parameter) -> None:
+        ...
+    def _allocate(self) -> None:
         ...
     def _child(self, name: str) -> Module:
         ...
@@ -1415,11 +1564,17 @@ class Module:
         ...
     def _own_parameter(self, name: str) -> Parameter:
         ...
+    def _register_buffer(self, name: str, tensor: Tensor, persistent: builtins.bool) -> None:
+        ...
     def _remove(self, name: str) -> builtins.bool:
         ...
     def _replace(self, name: str, member: typing.Any) -> None:
         ...
+    def _set_buffer(self, name: str, tensor: Tensor) -> None:
+        ...
     def _to_device(self, device: Device | str | None) -> None:
+        ...
+    def _to_dtype(self, dtype: DType | str) -> None:
         ...
     def add_hooks(self, *, before: typing.Any = None, after: typing.Any = None) -> HookHandle:
         """
@@ -1432,6 +1587,14 @@ class Module:
     def apply(self, function):
         """
         function(module) for all modules below, then for this one.
+        """
+    def bfloat16(self):
+        """
+        to(weft.bfloat16).
+        """
+    def buffers(self):
+        """
+        Every buffer of this module and those below it.
         """
     def children(self):
         """
@@ -1450,13 +1613,25 @@ class Module:
         Declares parameter `name`, without memory until it is sharded or `materialize` is called;
             init(tensor) fills a tensor of any layout with the initial values of the elements it holds.
         """
+    def double(self):
+        """
+        to(weft.float64).
+        """
     def eval(self) -> Module:
         """
         train(False): `Dropout` passes everything
         """
+    def float(self):
+        """
+        to(weft.float32).
+        """
     def get_submodule(self, path: str) -> Module:
         """
         The module at a dotted path; ValueError names the first part that is not there
+        """
+    def half(self):
+        """
+        to(weft.float16).
         """
     def load_state_dict(self, state, strict = True):
         """
@@ -1470,6 +1645,10 @@ class Module:
     def modules(self):
         """
         This module and all below it, parents first.
+        """
+    def named_buffers(self):
+        """
+        (name, tensor) of every buffer of this module and those below it.
         """
     def named_children(self) -> list[tuple[str, Module]]:
         """
@@ -1486,6 +1665,12 @@ class Module:
     def parameters(self):
         """
         Every parameter once, in order of declaration.
+        """
+    def register_buffer(self, name, tensor, persistent = True):
+        """
+        Adds a tensor that is not trained, as an attribute: it moves with the module and, if
+            `persistent`, is in its state_dict. `fully_shard` and `parallelize` replicate it over the mesh.
+            None reserves the name only.
         """
     def register_forward_hook(self, hook: typing.Any) -> HookHandle:
         """
@@ -1509,13 +1694,14 @@ class Module:
         """
     def state_dict(self):
         """
-        Every parameter by its first name, as it is at rest: detached tensors that alias. No
-            traffic.
+        Every parameter by its first name, as it is at rest, then every persistent buffer: detached
+            tensors that alias. No traffic. Parameters without memory get it.
         """
     def to(self, device = None, dtype = None):
         """
-        The module itself, with its parameters and gradients moved to `device`. ValueError for a
-            device that this machine lacks, and for another dtype.
+        The module itself, with its parameters, gradients and buffers moved to `device` and the
+            floating ones cast to `dtype`. ValueError for a device that this machine lacks, and for a module
+            that is fully sharded.
         """
     def to_empty(self, *, device = None):
         """
@@ -1536,17 +1722,26 @@ class Module:
     def _is_made_in_python(self) -> builtins.bool:
         ...
     @property
+    def _is_sharded(self) -> builtins.bool:
+        ...
+    @property
+    def _named_buffers(self) -> list[tuple[str, Tensor, builtins.bool]]:
+        ...
+    @property
+    def _own_buffers(self) -> list[tuple[str, Tensor, builtins.bool]]:
+        ...
+    @property
     def training(self) -> builtins.bool:
         ...
 class Op:
     """
     An operation, built in or one's own. Call it with tensors, and with `structure` (dims, flags and sizes, which take part in the choice of layouts) and `values` (scalars) as its kernel takes them
     """
-    def __call__(self, *args, structure: tuple[int, ...] = (), values: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex] = []) -> typing.Any:
+    def __call__(self, *args, structure: tuple[int, ...] = (), values: collections.abc.Sequence[float] = []) -> typing.Any:
         """
         The result, or a tuple where there are several. ValueError when operands do not fit the rule
         """
-    def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = [], dtype: DType | str | None = None, saves_outputs: builtins.bool = False, dtypes: collections.abc.Sequence[DType | str] = [], differentiable: builtins.bool | None = None, samples: collections.abc.Sequence[collections.abc.Sequence[tuple[int, ...]]] = []) -> None:
+    def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[int]] = [], dtype: DType | str | None = None, saves_outputs: builtins.bool = False, dtypes: collections.abc.Sequence[DType | str] = [], differentiable: builtins.bool | None = None, samples: collections.abc.Sequence[collections.abc.Sequence[tuple[int, ...]]] = []) -> None:
         """
         An op of one's own. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets NumPy arrays of its own (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. `dtypes`: those that operands may have; any unless given. Without backward a gradient that reaches the op raises a ValueError; with differentiable=False it stops there, as it does at results of integers. `samples`: operand shapes of the calls that weft.testing runs
         """
@@ -1580,49 +1775,73 @@ class Op:
         """
 class Linear(Module):
     """
-    [..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight [out, in], normal with `std`; bias [out], zeros
+    [..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight [out, in] and bias [out], uniform in +-1 / sqrt(in); with `std`, the weight is normal and the bias 0
     """
-    def __init__(self, in_features: typing.SupportsInt | typing.SupportsIndex, out_features: typing.SupportsInt | typing.SupportsIndex, bias: builtins.bool = True, std: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> None:
+    def __init__(self, in_features: int, out_features: int, bias: builtins.bool = True, std: float | None = None, device: Device | str | None | None = None, dtype: DType | str | None = None) -> None:
         ...
     def forward(self, *args) -> typing.Any:
         """
         What a call runs, without the hooks around it
         """
+    @property
+    def in_features(self) -> int:
+        ...
+    @property
+    def out_features(self) -> int:
+        ...
 class Embedding(Module):
     """
-    ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal
+    ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `std`
     """
-    def __init__(self, num_embeddings: typing.SupportsInt | typing.SupportsIndex, embedding_dim: typing.SupportsInt | typing.SupportsIndex, std: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> None:
+    def __init__(self, num_embeddings: int, embedding_dim: int, std: float = 1.0, device: Device | str | None | None = None, dtype: DType | str | None = None) -> None:
         ...
     def forward(self, *args) -> typing.Any:
         """
         What a call runs, without the hooks around it
         """
+    @property
+    def embedding_dim(self) -> int:
+        ...
+    @property
+    def num_embeddings(self) -> int:
+        ...
 class RMSNorm(Module):
     """
     [..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones
     """
-    def __init__(self, dim: typing.SupportsInt | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05) -> None:
+    def __init__(self, normalized_shape: int | collections.abc.Sequence[int], eps: float = 1e-05, device: Device | str | None | None = None, dtype: DType | str | None = None) -> None:
         ...
     def forward(self, *args) -> typing.Any:
         """
         What a call runs, without the hooks around it
         """
+    @property
+    def eps(self) -> float:
+        ...
+    @property
+    def normalized_shape(self) -> tuple[int]:
+        ...
 class LayerNorm(Module):
     """
-    [..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; bias, zeros
+    [..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; bias, zeros; neither without elementwise_affine
     """
-    def __init__(self, dim: typing.SupportsInt | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05) -> None:
+    def __init__(self, normalized_shape: int | collections.abc.Sequence[int], eps: float = 1e-05, elementwise_affine: builtins.bool = True, bias: builtins.bool = True, device: Device | str | None | None = None, dtype: DType | str | None = None) -> None:
         ...
     def forward(self, *args) -> typing.Any:
         """
         What a call runs, without the hooks around it
         """
+    @property
+    def eps(self) -> float:
+        ...
+    @property
+    def normalized_shape(self) -> tuple[int]:
+        ...
 class Dropout(Module):
     """
     `dropout` while training, what it gets otherwise
     """
-    def __init__(self, p: typing.SupportsFloat | typing.SupportsIndex = 0.5) -> None:
+    def __init__(self, p: float = 0.5) -> None:
         """
         ValueError when p is not in [0, 1)
         """
@@ -1630,11 +1849,14 @@ class Dropout(Module):
         """
         What a call runs, without the hooks around it
         """
+    @property
+    def p(self) -> float:
+        ...
 class Sequential(Module):
     """
     Children '0', '1', ..., each called with what the one before gave
     """
-    def __getitem__(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> Module:
+    def __getitem__(self, arg0: int) -> Module:
         ...
     def __init__(self, *args) -> None:
         ...
@@ -1657,79 +1879,24 @@ class LlamaConfig:
     Sizes and numbers of a Llama
     """
     __hash__: typing.ClassVar[None] = None
+    dim: int
+    ffn: int
+    head_dim: int
+    heads: int
+    kv_heads: int
+    layers: int
+    max_sequence: int
+    norm_eps: float
+    rope_theta: float
+    std: float
     tied: bool
+    vocabulary: int
     def __eq__(self, arg0: LlamaConfig) -> builtins.bool:
         ...
-    def __init__(self, *, dim: typing.SupportsInt | typing.SupportsIndex, layers: typing.SupportsInt | typing.SupportsIndex, heads: typing.SupportsInt | typing.SupportsIndex, kv_heads: typing.SupportsInt | typing.SupportsIndex, ffn: typing.SupportsInt | typing.SupportsIndex, vocabulary: typing.SupportsInt | typing.SupportsIndex, head_dim: typing.SupportsInt | typing.SupportsIndex = 0, max_sequence: typing.SupportsInt | typing.SupportsIndex = 2048, rope_theta: typing.SupportsFloat | typing.SupportsIndex = 10000.0, norm_eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05, tied: builtins.bool = False, std: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> None:
+    def __init__(self, *, dim: int, layers: int, heads: int, kv_heads: int, ffn: int, vocabulary: int, head_dim: int = 0, max_sequence: int = 2048, rope_theta: float = 10000.0, norm_eps: float = 1e-05, tied: builtins.bool = False, std: float = 0.02) -> None:
         """
         head_dim 0 means dim / heads
         """
-    @property
-    def dim(self) -> int:
-        ...
-    @dim.setter
-    def dim(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-    @property
-    def ffn(self) -> int:
-        ...
-    @ffn.setter
-    def ffn(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-    @property
-    def head_dim(self) -> int:
-        ...
-    @head_dim.setter
-    def head_dim(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-    @property
-    def heads(self) -> int:
-        ...
-    @heads.setter
-    def heads(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-    @property
-    def kv_heads(self) -> int:
-        ...
-    @kv_heads.setter
-    def kv_heads(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-    @property
-    def layers(self) -> int:
-        ...
-    @layers.setter
-    def layers(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-    @property
-    def max_sequence(self) -> int:
-        ...
-    @max_sequence.setter
-    def max_sequence(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-    @property
-    def norm_eps(self) -> float:
-        ...
-    @norm_eps.setter
-    def norm_eps(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None:
-        ...
-    @property
-    def rope_theta(self) -> float:
-        ...
-    @rope_theta.setter
-    def rope_theta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None:
-        ...
-    @property
-    def std(self) -> float:
-        ...
-    @std.setter
-    def std(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None:
-        ...
-    @property
-    def vocabulary(self) -> int:
-        ...
-    @vocabulary.setter
-    def vocabulary(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
 class Llama(Module):
     """
     The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, RMSNorm; parameters have Hugging Face's names. {ids [batch, sequence]} -> logits [batch, sequence, vocabulary]
@@ -1759,21 +1926,28 @@ class Optimizer:
     """
     Changes parameters by their gradients. It holds their slots, so they may be sharded, gathered or loaded meanwhile. A class derived from it defines update(value, gradient, state, step, options), which changes `value` and the tensors of `state`, zeros at first, in place. Each is the flat part of one or several parameters that this rank holds; `step` counts from 1, and `options` is a dict of the numbers of their group
     """
-    def __init__(self, parameters: typing.Any, options: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex], *, moments: collections.abc.Sequence[str] = []) -> None:
+    def __deepcopy__(self, memo):
+        """
+        A copy with its own state, which updates copies of the parameters: those of `memo`, as in
+            deepcopy((model, optimizer)), or new ones.
+        """
+    def __init__(self, parameters: typing.Any, options: collections.abc.Mapping[str, float], *, moments: collections.abc.Sequence[str] = []) -> None:
         """
         parameters: as AdamW takes them. options: numbers by name, with an "lr"; groups may have others of these names. moments: the names of the tensors in `state`
         """
     def __reduce_ex__(self, arg0: typing.Any) -> typing.Any:
         ...
-    def _set(self, arg0: typing.SupportsInt | typing.SupportsIndex, arg1: str, arg2: typing.SupportsFloat | typing.SupportsIndex) -> builtins.bool:
+    def _copy_for(self, parameters: collections.abc.Sequence[Parameter]) -> Optimizer:
         ...
-    def _set_steps(self, arg0: typing.SupportsInt | typing.SupportsIndex, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+    def _set(self, arg0: int, arg1: str, arg2: float) -> builtins.bool:
+        ...
+    def _set_steps(self, arg0: int, arg1: int) -> None:
         ...
     def load_state_dict(self, state_dict):
         """
         Takes what `state_dict()` returned, or that of the same optimizer of PyTorch.
         """
-    def state(self, parameter: typing.SupportsInt | typing.SupportsIndex) -> list[Tensor]:
+    def state(self, parameter: int) -> list[Tensor]:
         """
         What it remembers of parameter number `parameter`, in its layout: a tensor for each of `moments`. Change them in place only
         """
@@ -1789,7 +1963,7 @@ class Optimizer:
         """
         One update by the gradients times the one element of gradient_scale (clip_scale gives one). Parameters without a gradient stay; ValueError when none has one
         """
-    def steps(self, parameter: typing.SupportsInt | typing.SupportsIndex) -> int:
+    def steps(self, parameter: int) -> int:
         """
         How many updates parameter number `parameter` has had
         """
@@ -1801,12 +1975,15 @@ class Optimizer:
     def _groups(self) -> list:
         ...
     @property
+    def _parameters(self) -> list[Parameter]:
+        ...
+    @property
     def lr(self) -> float:
         """
         The learning rate of the first group; setting it sets that of all
         """
     @lr.setter
-    def lr(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None:
+    def lr(self, arg1: float) -> None:
         ...
     @property
     def moments(self) -> list[str]:
@@ -1827,7 +2004,7 @@ class AdamW(Optimizer):
     """
     Adam with decoupled weight decay (Loshchilov and Hutter, 2019)
     """
-    def __init__(self, parameters: typing.Any, lr: typing.SupportsFloat | typing.SupportsIndex = 0.001, betas: tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = (0.9, 0.999), eps: typing.SupportsFloat | typing.SupportsIndex = 1e-08, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.01, *, decays: typing.Any = None, moments: DType | str = ..., offload: builtins.bool = False) -> None:
+    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.01, *, decays: typing.Any = None, moments: DType | str = ..., offload: builtins.bool = False) -> None:
         """
         parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts with "params" and the options that differ from those given here. decays(name, parameter) returns whether weight decay applies (to all unless given). moments: the dtype of m and v. offload: keeps them in pinned memory of the host
         """
@@ -1835,23 +2012,23 @@ class SGD(Optimizer):
     """
     Stochastic gradient descent, with momentum
     """
-    def __init__(self, parameters: typing.Any, lr: typing.SupportsFloat | typing.SupportsIndex = 0.01, momentum: typing.SupportsFloat | typing.SupportsIndex = 0.0, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.0, nesterov: builtins.bool = False, *, decays: typing.Any = None, offload: builtins.bool = False) -> None:
+    def __init__(self, parameters: typing.Any, lr: float = 0.01, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: builtins.bool = False, *, decays: typing.Any = None, offload: builtins.bool = False) -> None:
         ...
 class Lamb(Optimizer):
     """
     Layer-wise adapted Adam (You et al., 2020)
     """
-    def __init__(self, parameters: typing.Any, lr: typing.SupportsFloat | typing.SupportsIndex = 0.001, betas: tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = (0.9, 0.999), eps: typing.SupportsFloat | typing.SupportsIndex = 1e-06, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.01, *, decays: typing.Any = None) -> None:
+    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-06, weight_decay: float = 0.01, *, decays: typing.Any = None) -> None:
         ...
 class WarmupCosine:
     """
     A learning rate by step, counted from 0: it grows evenly to `peak`, reached after `warmup` steps, and falls along half a cosine to `floor`, reached at step `total` and kept
     """
-    def __call__(self, step: typing.SupportsInt | typing.SupportsIndex) -> float:
+    def __call__(self, step: int) -> float:
         """
         ValueError for a negative step or a warm-up longer than the whole
         """
-    def __init__(self, peak: typing.SupportsFloat | typing.SupportsIndex, warmup: typing.SupportsInt | typing.SupportsIndex, total: typing.SupportsInt | typing.SupportsIndex, floor: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
+    def __init__(self, peak: float, warmup: int, total: int, floor: float = 0.0) -> None:
         ...
 class Strategy:
     """
@@ -1883,19 +2060,19 @@ class Colwise:
     """
     A Linear cut along its outputs, an Embedding along its width: the output is cut along its last dim, or brought to `output_layouts`. `heads`: so many heads stay whole
     """
-    def __init__(self, *, output_layouts: Shard | Replicate | Partial | None = None, heads: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+    def __init__(self, *, output_layouts: Shard | Replicate | Partial | None = None, heads: int = 0) -> None:
         ...
 class Rowwise:
     """
     A Linear cut along its inputs, an Embedding along its vocabulary: addends of the output are added up to `output_layouts`
     """
-    def __init__(self, *, output_layouts: Shard | Replicate | Partial | None = ..., heads: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+    def __init__(self, *, output_layouts: Shard | Replicate | Partial | None = ..., heads: int = 0) -> None:
         ...
 class SequenceParallel:
     """
     Whole parameters, and an input cut along dim `sequence_dim`
     """
-    def __init__(self, *, sequence_dim: typing.SupportsInt | typing.SupportsIndex = 1) -> None:
+    def __init__(self, *, sequence_dim: int = 1) -> None:
         ...
 class PrepareInput:
     """
@@ -1919,13 +2096,13 @@ class StateDict:
     """
     What something remembers, by name: `tensors`, which share their elements with it, each in its layout, and whole `numbers`, equal on all ranks
     """
-    def __init__(self, tensors: collections.abc.Mapping[str, Tensor] = {}, numbers: collections.abc.Mapping[str, typing.SupportsInt | typing.SupportsIndex] = {}) -> None:
+    def __init__(self, tensors: collections.abc.Mapping[str, Tensor] = {}, numbers: collections.abc.Mapping[str, int] = {}) -> None:
         ...
     @property
     def numbers(self) -> dict[str, int]:
         ...
     @numbers.setter
-    def numbers(self, arg0: collections.abc.Mapping[str, typing.SupportsInt | typing.SupportsIndex]) -> None:
+    def numbers(self, arg0: collections.abc.Mapping[str, int]) -> None:
         ...
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -1975,25 +2152,25 @@ class CheckpointSaver:
     """
     Saves states of a run to '<directory>/step-<step>-<generation>/', a file a rank. A save makes no collective and overwrites nothing
     """
-    def __init__(self, world: Communicator, directory: str, *, keep: typing.SupportsInt | typing.SupportsIndex = 0, continues: builtins.bool = False, resumed_step: typing.SupportsInt | typing.SupportsIndex = -1, async_bytes: typing.SupportsInt | typing.SupportsIndex = -1, refuse_non_finite: builtins.bool = False, lease_seconds: typing.SupportsFloat | typing.SupportsIndex = 60.0, warn: typing.Any = None) -> None:
+    def __init__(self, world: Communicator, directory: str, *, keep: int = 0, continues: builtins.bool = False, resumed_step: int = -1, async_bytes: int = -1, refuse_non_finite: builtins.bool = False, lease_seconds: float = 60.0, warn: typing.Any = None) -> None:
         """
         Collective over all ranks that hold the state. keep: complete checkpoints of this run to keep beside the newest, 0 for all. continues: those that are there are this run's too; of those after resumed_step, which it passed over, none counts towards keep (-1: the step before the first that is saved). refuse_non_finite: a save raises RuntimeError, naming the tensor, when an element of this rank's part is NaN or infinite; without, it is saved and marked. lease_seconds: how long another job waits for a sign of life of this saver before it takes the directory over. warn(sentence) is told what went wrong beside a save
         """
     @typing.overload
-    def save(self, step: typing.SupportsInt | typing.SupportsIndex, state: TrainingState) -> str:
+    def save(self, step: int, state: TrainingState) -> str:
         """
         Writes this rank's part; call it on all ranks. Gives the checkpoint's path when this rank's file is on the disk
         """
     @typing.overload
-    def save(self, step: typing.SupportsInt | typing.SupportsIndex, state: StateDict) -> str:
+    def save(self, step: int, state: StateDict) -> str:
         ...
     @typing.overload
-    def save_async(self, step: typing.SupportsInt | typing.SupportsIndex, state: TrainingState) -> str:
+    def save_async(self, step: int, state: TrainingState) -> str:
         """
         Returns as soon as the elements are copied, and writes them meanwhile; what goes wrong is raised by the next call
         """
     @typing.overload
-    def save_async(self, step: typing.SupportsInt | typing.SupportsIndex, state: StateDict) -> str:
+    def save_async(self, step: int, state: StateDict) -> str:
         ...
     def wait(self) -> None:
         """
@@ -2006,7 +2183,7 @@ class CheckpointSaver:
     def is_saving(self) -> builtins.bool:
         ...
 class _TraceScope:
-    def __init__(self, most_events: typing.SupportsInt | typing.SupportsIndex) -> None:
+    def __init__(self, most_events: int) -> None:
         ...
     def dropped(self) -> int:
         ...
@@ -2032,23 +2209,23 @@ class Graph:
         ...
 def _abort(world: Communicator, why: str) -> None:
     ...
-def _arange(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, step: typing.SupportsFloat | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _arange(start: float, stop: float, step: float, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     ...
-def _connect(deadline: typing.SupportsFloat | typing.SupportsIndex = 600.0, threads_per_rank: typing.SupportsInt | typing.SupportsIndex = 0, seed: typing.SupportsInt | typing.SupportsIndex = 0) -> Communicator:
+def _connect(deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0) -> Communicator:
     ...
 def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     All elements `fill_value`
     """
-def _gradcheck(op: Op, seed: typing.SupportsInt | typing.SupportsIndex) -> tuple[builtins.bool, str]:
+def _gradcheck(op: Op, seed: int) -> tuple[builtins.bool, str]:
     ...
-def _placements(placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], orders: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
+def _placements(placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], orders: collections.abc.Sequence[tuple[int, collections.abc.Sequence[str]]]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
     ...
-def _randint(shape: tuple[int, ...], low: typing.SupportsInt | typing.SupportsIndex, high: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _randint(shape: tuple[int, ...], low: int, high: int, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Integers in [low, high)
     """
-def _sweep(op: Op, axes: collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex]], most: typing.SupportsInt | typing.SupportsIndex, percent: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex) -> tuple[builtins.bool, str]:
+def _sweep(op: Op, axes: collections.abc.Sequence[tuple[str, int]], most: int, percent: int, seed: int) -> tuple[builtins.bool, str]:
     ...
 def _tensor_of_bytes(values: bytes, dtype: DType | str, shape: tuple[int, ...], requires_grad: builtins.bool) -> Tensor:
     ...
@@ -2070,7 +2247,7 @@ def acosh(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def adamw_(parameter: typing.Any, m: Tensor, v: Tensor, gradient: Tensor, gradient_scale: Tensor, *, lr: typing.SupportsFloat | typing.SupportsIndex = 0.001, betas: tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = (0.9, 0.999), eps: typing.SupportsFloat | typing.SupportsIndex = 1e-08, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.01, step: typing.SupportsInt | typing.SupportsIndex = 1) -> None:
+def adamw_(parameter: typing.Any, m: Tensor, v: Tensor, gradient: Tensor, gradient_scale: Tensor, *, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.01, step: int = 1) -> None:
     """
     One AdamW step (Loshchilov and Hutter, 2019), in place on parameter, m and v; the gradient counts times the one element of gradient_scale
     
@@ -2082,7 +2259,7 @@ def add(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def add_scaled_(x: typing.Any, other: Tensor, scale: Tensor, factor: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
+def add_scaled_(x: typing.Any, other: Tensor, scale: Tensor, factor: float = 1.0) -> typing.Any:
     """
     x += other * scale * factor in place, where scale has one element
     
@@ -2116,7 +2293,7 @@ def argmin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) 
     
     Rule: ... v -> ...
     """
-def argsort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
+def argsort(x: Tensor, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
     """
     The indices (int64) along `axis` with which take_along_axis returns the result of `sort`; always stable
     
@@ -2158,7 +2335,19 @@ def atanh(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def attention(q: Tensor, k: Tensor, v: Tensor, causal: builtins.bool = True, scale: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> Tensor:
+def atleast_1d(x: Tensor) -> Tensor:
+    """
+    x with at least 1 dim
+    """
+def atleast_2d(x: Tensor) -> Tensor:
+    """
+    x with at least 2 dims
+    """
+def atleast_3d(x: Tensor) -> Tensor:
+    """
+    x with at least 3 dims
+    """
+def attention(q: Tensor, k: Tensor, v: Tensor, causal: builtins.bool = True, scale: float = 0.0) -> Tensor:
     """
     softmax(q k^T * scale) v by heads, for q [batch, s, heads, d], k and v [batch, t, kv heads, d] (heads a multiple of kv heads): [batch, s, heads, d]. Causal: query i sees the positions up to t - s + i. scale 0 means 1 / sqrt(d)
     
@@ -2204,6 +2393,10 @@ def bitwise_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def block_diag(*args) -> Tensor:
+    """
+    Matrices along the diagonal of one
+    """
 def broadcast_arrays(*args) -> list[Tensor]:
     """
     The tensors as a list, each broadcast to the shape that all of them fit; no copies. ValueError when they fit none
@@ -2214,7 +2407,11 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     
     Rule: d0 [one1]  -> d0 +d1    (by its attributes; this one of [5, 1])
     """
-def cat(tensors: collections.abc.Sequence[Tensor], dim: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+def cartesian_prod(*args) -> Tensor:
+    """
+    All combinations of an element of each: a row each
+    """
+def cat(tensors: collections.abc.Sequence[Tensor], dim: int = 0) -> Tensor:
     """
     One after the other along `dim`; the other dims are equal
     
@@ -2230,15 +2427,19 @@ def check_replicas(module: Module) -> None:
     """
     Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on all ranks, names the first that differs and two ranks. Call it on all ranks
     """
+def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple:
+    """
+    At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer
+    """
 def clip(x: Tensor, min: typing.Any = None, max: typing.Any = None) -> Tensor:
     """
     x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers that exclude all values of an integer dtype
     """
-def clip_grad_norm_(parameters: typing.Any, max_norm: typing.SupportsFloat | typing.SupportsIndex) -> float:
+def clip_grad_norm_(parameters: typing.Any, max_norm: float) -> float:
     """
     Scales all gradients so that their norm is at most max_norm; gives the norm before
     """
-def clip_scale(norm: Tensor, max_norm: typing.SupportsFloat | typing.SupportsIndex) -> Tensor:
+def clip_scale(norm: Tensor, max_norm: float) -> Tensor:
     """
     min(1, max_norm / (norm + 1e-6)): what Optimizer.step takes, so that clipping is no pass over the gradients
     """
@@ -2248,11 +2449,19 @@ def clone(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+def column_stack(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
+    """
+    Joins along dim 1; vectors are columns
+    """
 def concat(arrays: collections.abc.Sequence[Tensor], axis: typing.Any = 0) -> Tensor:
     """
     One after the other along `axis`; the other dims are equal. None: flattened before
     
     Rule: ~p0 d1 , ~p1 d1 -> +n d1    (by its attributes; this one of [5, 3], [2, 3])
+    """
+def contiguous(x: Tensor) -> Tensor:
+    """
+    x itself if its elements are dense in memory, in row-major order; otherwise a copy
     """
 def copy_(to: typing.Any, source: Tensor) -> typing.Any:
     """
@@ -2282,7 +2491,7 @@ def count_nonzero(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = 
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def cross(x1: Tensor, x2: Tensor, *, axis: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+def cross(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor:
     """
     The cross product of vectors of 3 along `axis`, counted from the end; the other dims broadcast. ValueError when that dim of one is not 3
     """
@@ -2298,13 +2507,13 @@ def cross_entropy_rows(logits: Tensor, targets: Tensor) -> Tensor:
     
     Rule: ... v, ... -> ..., ...
     """
-def cumulative_prod(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
+def cumulative_prod(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
     """
     Products of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first
     
     Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
     """
-def cumulative_sum(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
+def cumulative_sum(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
     """
     Sums of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 0 first
     
@@ -2314,11 +2523,23 @@ def device_count(device: Device | str | None = ...) -> int:
     """
     Devices of that kind which this process can use; 0 GPUs where there are none, or no CUDA
     """
-def diagonal(x: Tensor, offset: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+def diag(x: Tensor, diagonal: int = 0) -> Tensor:
     """
-    Elements (i, i + offset) of the last two dims: [..., n] of [..., rows, columns]
+    A vector as a diagonal of a matrix, or a diagonal of a matrix as a vector
     """
-def diff(x: Tensor, *, axis: typing.SupportsInt | typing.SupportsIndex = -1, n: typing.SupportsInt | typing.SupportsIndex = 1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """
+    The last dim as diagonal `offset` of two dims of a tensor of zeros
+    """
+def diagflat(x: Tensor, offset: int = 0) -> Tensor:
+    """
+    All elements as a diagonal of a matrix
+    """
+def diagonal(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """
+    Elements (i, i + offset) of two dims, as a new last dim
+    """
+def diff(x: Tensor, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
     """
     Differences of neighbours along `axis`, `n` times, with `prepend` before and `append` behind it; for bool, whether they differ. ValueError when n is negative
     """
@@ -2332,11 +2553,19 @@ def divide(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def dropout(x: Tensor, p: typing.SupportsFloat | typing.SupportsIndex) -> Tensor:
+def dropout(x: Tensor, p: float) -> Tensor:
     """
     x with elements zeroed with probability p in [0, 1) and the others divided by 1 - p; equal for any layout of x
     
     Rule: ... -> ...
+    """
+def dsplit(x: Tensor, sections: int) -> tuple:
+    """
+    Equal parts along dim 2
+    """
+def dstack(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
+    """
+    Joins along dim 2
     """
 def dtype_named(name: DType | str) -> DType | str:
     """
@@ -2374,7 +2603,7 @@ def exp(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def expand_dims(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+def expand_dims(x: Tensor, axis: int = 0) -> Tensor:
     """
     Inserts a dim of size 1 at `axis`; a view
     """
@@ -2396,15 +2625,15 @@ def expm1(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *, prefix: str = 'model/', file_bytes: typing.SupportsInt | typing.SupportsIndex = 5368709120) -> None:
+def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *, prefix: str = 'model/', file_bytes: int = 5368709120) -> None:
     """
     Writes the tensors of a checkpoint as a Hugging Face model. Collective over `world`: each rank writes its share to its place in the final files
     """
-def eye(n_rows: typing.SupportsInt | typing.SupportsIndex, n_cols: typing.SupportsInt | typing.SupportsIndex | None = None, *, k: typing.SupportsInt | typing.SupportsIndex = 0, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     [n_rows, n_cols] of zeros, with ones where column - row is k
     """
-def fake_world(rank: typing.SupportsInt | typing.SupportsIndex, size: typing.SupportsInt | typing.SupportsIndex, ranks_per_host: typing.SupportsInt | typing.SupportsIndex = 8, in_memory: builtins.bool = True) -> Communicator:
+def fake_world(rank: int, size: int, ranks_per_host: int = 8, in_memory: builtins.bool = True) -> Communicator:
     """
     A communicator of `size` ranks of which only `rank` is there: collectives move nothing but count the bytes that would come. For planning on worlds that are not there
     """
@@ -2412,7 +2641,7 @@ def fill_(x: typing.Any, value: Tensor | float) -> typing.Any:
     """
     Sets all elements in place
     """
-def flatten(x: Tensor, start_dim: typing.SupportsInt | typing.SupportsIndex = 0, end_dim: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """
     Dims start_dim to end_dim as one dim
     """
@@ -2421,6 +2650,14 @@ def flip(x: Tensor, axis: typing.Any = None) -> Tensor:
     The elements of `axis` (all dims unless given) in reverse order
     
     Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [5, 7])
+    """
+def fliplr(x: Tensor) -> Tensor:
+    """
+    Dim 1 reversed
+    """
+def flipud(x: Tensor) -> Tensor:
+    """
+    Dim 0 reversed
     """
 def floor(x: Tensor) -> Tensor:
     """
@@ -2446,7 +2683,7 @@ def from_numpy(array: numpy.ndarray, *, copy: builtins.bool | None = None) -> Te
     """
     A tensor over the memory of a NumPy array; copied where it is read only or has gaps. copy=False makes that a ValueError
     """
-def fully_shard(module: Module, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: typing.SupportsInt | typing.SupportsIndex = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: typing.SupportsInt | typing.SupportsIndex = 26214400, gradient_divide_factor: typing.SupportsFloat | typing.SupportsIndex = 1.0, offload: collections.abc.Sequence[str] = []) -> Module:
+def fully_shard(module: Module, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: int = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: int = 26214400, gradient_divide_factor: float = 1.0, offload: collections.abc.Sequence[str] = []) -> Module:
     """
     Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis. `offload` names what rests in pinned memory of the host: "parameters", "gradients". ValueError, with nothing changed, when the strategy does not fit. Gives the module
     """
@@ -2484,6 +2721,14 @@ def greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def hsplit(x: Tensor, sections: int) -> tuple:
+    """
+    Equal parts along dim 1, of a vector along 0
+    """
+def hstack(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
+    """
+    Joins along dim 1, vectors along dim 0
+    """
 def hypot(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
     sqrt(x1^2 + x2^2), without overflow on the way
@@ -2494,7 +2739,11 @@ def implicit_traffic() -> str:
     """
     Implicit traffic of the calling rank by op, as lines 'op: count, bytes'
     """
-def inspect_checkpoint(path: str, *, data: builtins.bool = True, threads: typing.SupportsInt | typing.SupportsIndex = 1) -> dict:
+def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """
+    The slices of `dim` at `index` [n]. A sharded `dim` is gathered
+    """
+def inspect_checkpoint(path: str, *, data: builtins.bool = True, threads: int = 1) -> dict:
     """
     What a reader says of a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), reason, and where; non_finite: elements that are NaN or infinite, -1 when they were not counted. data=False looks at names, sizes and headers only
     """
@@ -2524,7 +2773,7 @@ def launched_ranks() -> int:
     """
     Ranks of the job that this process is one rank of (weft run, mpirun, torchrun, srun); 1 for a process that is alone
     """
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05) -> Tensor:
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05) -> Tensor:
     """
     (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim
     
@@ -2548,7 +2797,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     
     Rule: ... k, n k -> ... n
     """
-def linspace(start: typing.SupportsFloat | typing.SupportsIndex, stop: typing.SupportsFloat | typing.SupportsIndex, num: typing.SupportsInt | typing.SupportsIndex, *, dtype: DType | str | None = None, device: Device | str | None | None = None, endpoint: builtins.bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def linspace(start: float, stop: float, num: int, *, dtype: DType | str | None = None, device: Device | str | None | None = None, endpoint: builtins.bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     `num` numbers evenly from start to stop, which is the last one when `endpoint`
     """
@@ -2610,7 +2859,7 @@ def log2(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def log_softmax(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
     """
     The logarithm of softmax(x), along `dim`
     
@@ -2652,9 +2901,13 @@ def logsumexp(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = Fals
     
     Rule: ... v -> ...
     """
-def manual_seed(seed: typing.SupportsInt | typing.SupportsIndex) -> None:
+def manual_seed(seed: int) -> None:
     """
     Random numbers of this rank start again from `seed`; call it with one seed on all ranks
+    """
+def masked_fill(x: Tensor, mask: Tensor, value: Tensor | float) -> Tensor:
+    """
+    `value`, in the dtype of x, where `mask` (bool) holds, and x elsewhere
     """
 def matmul(x1: Tensor, x2: Tensor) -> Tensor:
     """
@@ -2722,6 +2975,10 @@ def multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """
+    `length` elements along `dim` from `start` on
+    """
 def negative(x: Tensor) -> Tensor:
     """
     -x
@@ -2748,11 +3005,11 @@ def norm(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) ->
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def normal(shape: tuple[int, ...], mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def normal(shape: tuple[int, ...], mean: float = 0.0, std: float = 1.0, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Of a normal distribution, from the rank's random state: equal bits for any mesh
     """
-def normal_(x: typing.Any, mean: typing.SupportsFloat | typing.SupportsIndex = 0.0, std: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
+def normal_(x: typing.Any, mean: float = 0.0, std: float = 1.0) -> typing.Any:
     """
     Draws all elements anew, of a normal distribution
     """
@@ -2778,7 +3035,7 @@ def outer(x1: Tensor, x2: Tensor) -> Tensor:
     """
     x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
     """
-def pad(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex, before: typing.SupportsInt | typing.SupportsIndex, after: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+def pad(x: Tensor, dim: int, before: int, after: int) -> Tensor:
     """
     `before` and `after` zeros more along `dim`
     
@@ -2788,7 +3045,7 @@ def parallelize(module: Module, mesh: DeviceMesh, plan: dict) -> Module:
     """
     Lays out the module's parameters along `mesh`, a view of one axis (mesh['tp']), as the plan says, {path: style or list of styles} with * for any part of one name; whole along other axes. Inputs must be laid out over the root mesh. Call it before fully_shard. ValueError, with nothing changed, for a path that matches nothing, heads that are not divided, or a style that does not fit its module. Gives the module
     """
-def permute_dims(x: Tensor, axes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> Tensor:
+def permute_dims(x: Tensor, axes: collections.abc.Sequence[int]) -> Tensor:
     """
     Dim i of the result is dim axes[i] of x; a view
     
@@ -2804,7 +3061,7 @@ def pow(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def predicted_bytes(model: Module, micro_steps: typing.SupportsInt | typing.SupportsIndex = 1) -> dict:
+def predicted_bytes(model: Module, micro_steps: int = 1) -> dict:
     """
     Bytes that sharding will own on this rank and receive in a step, by arithmetic
     """
@@ -2866,7 +3123,7 @@ def reshape(x: Tensor, shape: tuple[int, ...], *, copy: builtins.bool | None = N
     
     Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
     """
-def rms_norm(x: Tensor, weight: Tensor, eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-05) -> Tensor:
     """
     x / sqrt(mean of x^2 along the last dim + eps) * weight [d]
     
@@ -2876,11 +3133,15 @@ def roll(x: Tensor, shift: typing.Any, axis: typing.Any = None) -> Tensor:
     """
     Moves the elements by `shift` along `axis`, from the end to the front; several shifts for several axes; over the flattened tensor when axis is None. ValueError when their numbers differ
     """
-def rope(x: Tensor, theta: typing.SupportsFloat | typing.SupportsIndex = 10000.0, position: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+def rope(x: Tensor, theta: float = 10000.0, position: int = 0) -> Tensor:
     """
     Rotary position embedding of x [batch, sequence, heads, d] in Hugging Face's 'rotate half' convention; positions start at `position`
     
     Rule: b s h [d] -> b s h [d]
+    """
+def rot90(x: Tensor, k: int = 1, dims: collections.abc.Sequence[int] = [0, 1]) -> Tensor:
+    """
+    Turns the plane of two dims by 90 degrees k times, from the first to the second
     """
 def round(x: Tensor) -> Tensor:
     """
@@ -2894,9 +3155,9 @@ def rsqrt(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def run_ranks(ranks: typing.SupportsInt | typing.SupportsIndex, body: collections.abc.Callable, *, deadline: typing.SupportsFloat | typing.SupportsIndex = 600.0, threads_per_rank: typing.SupportsInt | typing.SupportsIndex = 0, seed: typing.SupportsInt | typing.SupportsIndex = 0, checks_equality: builtins.bool = False) -> list:
+def run_ranks(ranks: int, body: collections.abc.Callable, *, deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0, checks_equality: builtins.bool | None = None) -> list:
     """
-    Calls body(world) on `ranks` threads of this process, each a rank, and returns what they returned, by rank. When one raises, the others end too and its exception is raised here; so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. threads_per_rank 0 shares the machine's cores evenly
+    Calls body(world) on `ranks` threads of this process, each a rank, and returns what they returned, by rank. When one raises, the others end too and its exception is raised here; so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. threads_per_rank 0 shares the machine's cores evenly. checks_equality: whether tensors given to distribute are compared between ranks; None compares a sample of the first ones
     """
 def scale_(x: typing.Any, factor: Tensor) -> typing.Any:
     """
@@ -2904,7 +3165,7 @@ def scale_(x: typing.Any, factor: Tensor) -> typing.Any:
     
     Rule: ..., . ->
     """
-def scatter(whole: Tensor | None, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], root: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+def scatter(whole: Tensor | None, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], root: int = 0) -> Tensor:
     """
     Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: a leaf on all ranks where root's requires a gradient
     """
@@ -2912,11 +3173,15 @@ def searchsorted(x1: Tensor, x2: Tensor, *, side: str = 'left', sorter: Tensor |
     """
     The positions at which the elements of x2 would be inserted into the sorted x1 [n] (sorted by the indices `sorter` if given), before or after equal elements by `side`: int64, with the shape of x2
     """
+def select(x: Tensor, dim: int, index: int) -> Tensor:
+    """
+    Element `index` of `dim`, which the result lacks
+    """
 def set_grad_enabled(enabled: builtins.bool) -> builtins.bool:
     """
     Gives what was in force before; `with weft.no_grad():` is a scope of it
     """
-def set_rng_state(state: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]) -> None:
+def set_rng_state(state: tuple[int, int]) -> None:
     """
     Lets them go on from a state that get_rng_state gave
     """
@@ -2924,7 +3189,7 @@ def set_traffic(policy: str) -> str:
     """
     Gives what was in force before; `with weft.traffic(...)` is a scope of it
     """
-def sgd_(parameter: typing.Any, velocity: Tensor, gradient: Tensor, gradient_scale: Tensor, lr: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex = 0.0, weight_decay: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
+def sgd_(parameter: typing.Any, velocity: Tensor, gradient: Tensor, gradient_scale: Tensor, lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
     """
     velocity = momentum * velocity + gradient * gradient_scale + weight_decay * parameter; parameter -= lr * velocity, in place
     
@@ -2966,24 +3231,32 @@ def sinh(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def slice(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex, start: typing.SupportsInt | typing.SupportsIndex, stop: typing.SupportsInt | typing.SupportsIndex, step: typing.SupportsInt | typing.SupportsIndex = 1) -> Tensor:
+def slice(x: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
     """
     Elements start, start + step, ... below stop of `dim`; negative start and stop count from the end
     
     Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [7, 5])
     """
-def softmax(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+def softmax(x: Tensor, dim: int = -1) -> Tensor:
     """
     exp(x) / sum of exp(x) along `dim`
     
     Rule: ... v -> ... v
     """
-def sort(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
+def sort(x: Tensor, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
     """
     The elements sorted along `axis`, always stably; NaN is the greatest value
     
     Rule: d0 [n] -> d0 [n] , d0 [n]    (by its attributes; this one of [5, 7])
     """
+@typing.overload
+def split(x: Tensor, split_size_or_sections: int, dim: int = 0) -> tuple:
+    """
+    Parts along `dim` of that size, the last of fewer; or of these sizes
+    """
+@typing.overload
+def split(x: Tensor, split_size_or_sections: collections.abc.Sequence[int], dim: int = 0) -> tuple:
+    ...
 def sqrt(x: Tensor) -> Tensor:
     """
     The square root of x
@@ -3002,7 +3275,7 @@ def squeeze(x: Tensor, axis: typing.Any = None) -> Tensor:
     
     Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
     """
-def stack(arrays: collections.abc.Sequence[Tensor], axis: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+def stack(arrays: collections.abc.Sequence[Tensor], axis: int = 0) -> Tensor:
     """
     Joins tensors of one shape along a new dim `axis`. ValueError when shapes differ or there are none
     """
@@ -3014,7 +3287,7 @@ def state_dict(part: Module) -> StateDict:
 @typing.overload
 def state_dict(part: Optimizer) -> StateDict:
     ...
-def std(x: Tensor, axis: typing.Any = None, *, correction: typing.SupportsFloat | typing.SupportsIndex = 0.0, keepdims: builtins.bool = False) -> Tensor:
+def std(x: Tensor, axis: typing.Any = None, *, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
     """
     The standard deviation over `axis` (all dims unless given), the square root of `var`; of integers in float32. The gradient of equal elements is 0
     """
@@ -3042,13 +3315,13 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def take(x: Tensor, indices: Tensor, axis: typing.SupportsInt | typing.SupportsIndex | None = None) -> Tensor:
+def take(x: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
     """
     Slices `indices` [n] of `axis`, which is required unless x has one dim; negative indices count from the end. ValueError names an index out of bounds
     
     Rule: [n] d1 , i -> i d1    (by its attributes; this one of [7, 3], [5])
     """
-def take_along_axis(x: Tensor, indices: Tensor, axis: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+def take_along_axis(x: Tensor, indices: Tensor, axis: int = -1) -> Tensor:
     """
     Element indices[.., i, ..] of `axis` for each element of `indices`, which has as many dims as x; the other dims broadcast. ValueError names an index out of bounds
     
@@ -3066,6 +3339,14 @@ def tanh(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+@typing.overload
+def tensor_split(x: Tensor, indices_or_sections: int, dim: int = 0) -> tuple:
+    """
+    Parts along `dim` whose sizes differ by at most 1; or that end before these indices
+    """
+@typing.overload
+def tensor_split(x: Tensor, indices_or_sections: collections.abc.Sequence[int], dim: int = 0) -> tuple:
+    ...
 def tensordot(x1: Tensor, x2: Tensor, axes: typing.Any = 2) -> Tensor:
     """
     Sums products of x1 and x2 over the last `axes` dims of x1 and the first of x2, or over pairs of dims (dims of x1, dims of x2). The result has the other dims of x1, then those of x2. ValueError names sizes that differ
@@ -3074,7 +3355,7 @@ def tile(x: Tensor, repetitions: typing.Any) -> Tensor:
     """
     Repeats the whole tensor repetitions[i] times along dim i, counted from the last one. ValueError for a negative number
     """
-def trace(x: Tensor, *, offset: typing.SupportsInt | typing.SupportsIndex = 0, dtype: DType | str | None = None) -> Tensor:
+def trace(x: Tensor, *, offset: int = 0, dtype: DType | str | None = None) -> Tensor:
     """
     The sum of elements (i, i + offset) of the last two dims; integers in int64 unless `dtype` is given. ValueError when x has fewer than two dims
     """
@@ -3082,19 +3363,19 @@ def transfer_(to: Tensor, source: Tensor) -> None:
     """
     copy_ between a GPU and pinned memory of the host (what `offload` keeps there) that is queued only: the host's is read or written when the GPU's stream comes to it
     """
-def transpose(x: Tensor, dim0: typing.SupportsInt | typing.SupportsIndex, dim1: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """
     With two dims exchanged; a view
     
     Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
     """
-def tril(x: Tensor, k: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+def tril(x: Tensor, k: int = 0) -> Tensor:
     """
     x with zeros above diagonal `k` of its last two dims
     
     Rule: ... m n -> ... m n
     """
-def triu(x: Tensor, k: typing.SupportsInt | typing.SupportsIndex = 0) -> Tensor:
+def triu(x: Tensor, k: int = 0) -> Tensor:
     """
     x with zeros below diagonal `k` of its last two dims
     
@@ -3106,11 +3387,23 @@ def trunc(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def uniform(shape: tuple[int, ...], low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def unbind(x: Tensor, dim: int = 0) -> tuple:
+    """
+    The slices of `dim`, which do not have that dim
+    """
+def unflatten(x: Tensor, dim: int, sizes: collections.abc.Sequence[int]) -> Tensor:
+    """
+    Dim `dim` as dims of `sizes`, of which one may be -1
+    """
+def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """
+    Windows of `size` elements along a dim, `step` apart, in a new last dim
+    """
+def uniform(shape: tuple[int, ...], low: float = 0.0, high: float = 1.0, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Evenly in [low, high), from the rank's random state: equal bits for any mesh
     """
-def uniform_(x: typing.Any, low: typing.SupportsFloat | typing.SupportsIndex = 0.0, high: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
+def uniform_(x: typing.Any, low: float = 0.0, high: float = 1.0) -> typing.Any:
     """
     Draws all elements anew, evenly in [low, high)
     """
@@ -3130,27 +3423,35 @@ def unique_values(x: Tensor) -> Tensor:
     """
     The distinct elements of x in order: [n]. NaNs are all distinct
     """
-def unsqueeze(x: Tensor, dim: typing.SupportsInt | typing.SupportsIndex) -> Tensor:
+def unsqueeze(x: Tensor, dim: int) -> Tensor:
     """
     With a new dim of size 1 before dim `dim`; a view
     
     Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
     """
-def unstack(x: Tensor, axis: typing.SupportsInt | typing.SupportsIndex = 0) -> tuple:
+def unstack(x: Tensor, axis: int = 0) -> tuple:
     """
     A tuple of the slices of `axis`, which do not have that dim
     """
-def var(x: Tensor, axis: typing.Any = None, *, correction: typing.SupportsFloat | typing.SupportsIndex = 0.0, keepdims: builtins.bool = False) -> Tensor:
+def var(x: Tensor, axis: typing.Any = None, *, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
     """
     The variance over `axis` (all dims unless given): squares of the differences from the mean, summed and divided by their number - correction; of integers in float32
     """
-def vecdot(x1: Tensor, x2: Tensor, *, axis: typing.SupportsInt | typing.SupportsIndex = -1) -> Tensor:
+def vecdot(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor:
     """
     Sums products along `axis`, counted from the end; the other dims broadcast. ValueError when the sizes of that dim differ
     """
-def vector_norm(x: Tensor, *, axis: typing.Any = None, keepdims: builtins.bool = False, ord: typing.SupportsFloat | typing.SupportsIndex = 2.0) -> Tensor:
+def vector_norm(x: Tensor, *, axis: typing.Any = None, keepdims: builtins.bool = False, ord: float = 2.0) -> Tensor:
     """
     Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
+    """
+def vsplit(x: Tensor, sections: int) -> tuple:
+    """
+    Equal parts along dim 0
+    """
+def vstack(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
+    """
+    Joins along dim 0; vectors are rows
     """
 def where(condition: Tensor, x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules: named parameters, named children and a forward."""
 
-from weft import _weft, functional, init
+import copy
+
+from weft import _nn_utils as utils, _weft, functional, init
 from weft._array_api import asarray
-from weft._members import delete_attribute, get_attribute, set_attribute
+from weft._members import delete_attribute, get_attribute, register_buffer, set_attribute
 from weft._weft import (
     Dropout,
     Embedding,
@@ -23,12 +25,14 @@ __all__ = [
     "Dropout",
     "Embedding",
     "GELU",
+    "Identity",
     "LayerNorm",
     "Linear",
     "Llama",
     "LlamaConfig",
     "MSELoss",
     "Module",
+    "ModuleDict",
     "ModuleList",
     "Parameter",
     "Parameters",
@@ -37,10 +41,12 @@ __all__ = [
     "Sequential",
     "SiLU",
     "Sigmoid",
+    "Softmax",
     "Tanh",
     "functional",
     "init",
     "llama_config",
+    "utils",
 ]
 
 
@@ -80,8 +86,9 @@ def _modules(self):
 
 
 def _state_dict(self):
-    """Every parameter by its first name, as it is at rest: detached tensors that alias. No
-    traffic."""
+    """Every parameter by its first name, as it is at rest, then every persistent buffer: detached
+    tensors that alias. No traffic. Parameters without memory get it."""
+    self._allocate()
     tensors = {name: t.detach() for name, t in _weft.state_dict(self).tensors.items()}
     declared = {name: tensors[name] for name, _ in self.named_parameters() if name in tensors}
     return declared | tensors
@@ -98,6 +105,7 @@ def _tensor_for(own, given):
 def _load_state_dict(self, state, strict=True):
     """Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict. Tensors
     of PyTorch and arrays of NumPy, whole on each rank, are taken too."""
+    self._allocate()
     if not isinstance(state, _weft.StateDict):
         own = _weft.state_dict(self).tensors
         state = _weft.StateDict(
@@ -133,18 +141,105 @@ def _apply(self, function):
 
 
 def _to(self, device=None, dtype=None):
-    """The module itself, with its parameters and gradients moved to `device`. ValueError for a
-    device that this machine lacks, and for another dtype."""
+    """The module itself, with its parameters, gradients and buffers moved to `device` and the
+    floating ones cast to `dtype`. ValueError for a device that this machine lacks, and for a module
+    that is fully sharded."""
     if isinstance(device, _weft.DType):
         device, dtype = None, device
     if device is not None:
         self._to_device(device)
-    if dtype is not None and any(p.dtype is not dtype for p in self.parameters()):
-        raise ValueError(
-            "module: parameters keep the dtype they were declared in; MixedPrecisionPolicy says "
-            "which one they are computed with"
-        )
+    if dtype is not None:
+        self._to_dtype(dtype)
     return self
+
+
+def _casting(name, dtype):
+    def method(self):
+        return self.to(dtype)
+
+    method.__doc__ = f"to(weft.{dtype.name})."
+    return method
+
+
+def _named_buffers(self):
+    """(name, tensor) of every buffer of this module and those below it."""
+    return [(name, tensor) for name, tensor, _ in self._named_buffers]
+
+
+def _buffers(self):
+    """Every buffer of this module and those below it."""
+    return [tensor for _, tensor in self.named_buffers()]
+
+
+# What the constructor of a built-in class takes.
+_OPTIONS = {
+    Dropout: lambda m: {"p": m.p},
+    Embedding: lambda m: {"num_embeddings": m.num_embeddings, "embedding_dim": m.embedding_dim},
+    LayerNorm: lambda m: {
+        "normalized_shape": m.normalized_shape,
+        "eps": m.eps,
+        "elementwise_affine": m._own_parameter("weight") is not None,
+        "bias": m._own_parameter("bias") is not None,
+    },
+    Linear: lambda m: {
+        "in_features": m.in_features,
+        "out_features": m.out_features,
+        "bias": m._own_parameter("bias") is not None,
+    },
+    Llama: lambda m: {"config": m.config},
+    RMSNorm: lambda m: {"normalized_shape": m.normalized_shape, "eps": m.eps},
+    Sequential: lambda m: {},
+    Module: lambda m: {},
+}
+
+
+def _copy_members(made, module, memo):
+    """Puts copies of the members of `module` into `made`, which is new and of the same class."""
+    for names, parameter in module._named_parameters():
+        for name in names:
+            if "." not in name and made._own_parameter(name) is None:
+                made._add_parameter(name, copy.deepcopy(parameter, memo))
+    for name, child in module.named_children():
+        if made._child(name) is None:
+            copied = copy.deepcopy(child, memo)
+            made.adopt(name, copied)
+            if name in module.__dict__:
+                object.__setattr__(made, name, copied)
+    for path, below in module.named_modules():
+        target = made.get_submodule(path)
+        for name, tensor, persistent in below._own_buffers:
+            if all(own != name for own, _, _ in target._own_buffers):
+                target._register_buffer(name, copy.deepcopy(tensor, memo), persistent)
+        for names, parameter in below._named_parameters():
+            for name in names:
+                if "." not in name:
+                    target.set_parameter(name, copy.deepcopy(parameter, memo))
+
+
+def _deepcopy(self, memo):
+    """A module of the same class with copies of all that it has: parameters with their gradients,
+    buffers, children, hooks and attributes. Ties stay ties. ValueError for a sharded module."""
+    for path, module in self.named_modules():
+        if module._is_sharded:
+            raise ValueError(
+                f"deepcopy: module {path or type(self).__name__!r} is sharded, expected one before "
+                "fully_shard and parallelize; make another one and load_state_dict() into it"
+            )
+    built_in = next((kind for kind in type(self).__mro__ if kind in _OPTIONS), None)
+    if built_in is Module and not self._is_made_in_python:
+        raise ValueError("deepcopy: the module is a part of a built-in one; copy that")
+    made = type(self).__new__(type(self))
+    built_in.__init__(made, **_OPTIONS[built_in](self))
+    memo[id(self)] = made
+    _copy_members(made, self, memo)
+    for name, value in self.__dict__.items():
+        if name == "_hooks":
+            made._add_hooks_of(copy.deepcopy(value, memo))
+        elif name not in made.__dict__:
+            object.__setattr__(made, name, copy.deepcopy(value, memo))
+    if not self.training:
+        made.eval()
+    return made
 
 
 def _cpu(self):
@@ -183,19 +278,27 @@ def _repr(self):
 
 
 for _name, _function in {
+    "__deepcopy__": _deepcopy,
     "__setattr__": set_attribute,
     "__delattr__": delete_attribute,
     "__getattr__": get_attribute,
     "__repr__": _repr,
     "apply": _apply,
+    "bfloat16": _casting("bfloat16", _weft.bfloat16),
+    "buffers": _buffers,
     "children": _children,
     "cpu": _cpu,
     "cuda": _cuda,
     "declare": _declare,
+    "double": _casting("double", _weft.float64),
+    "float": _casting("float", _weft.float32),
+    "half": _casting("half", _weft.float16),
     "load_state_dict": _load_state_dict,
     "modules": _modules,
+    "named_buffers": _named_buffers,
     "named_parameters": _named_parameters,
     "parameters": _parameters,
+    "register_buffer": register_buffer,
     "requires_grad_": _requires_grad_,
     "state_dict": _state_dict,
     "to": _to,
@@ -277,6 +380,59 @@ class ModuleList(Module):
         setattr(self, str(range(len(self))[index]), module)
 
 
+class ModuleDict(Module):
+    """Modules by name, as items and as attributes, for a custom forward to call."""
+
+    def __init__(self, modules=()):
+        super().__init__()
+        self.update(modules)
+
+    def update(self, modules):
+        for name, module in modules.items() if hasattr(modules, "items") else modules:
+            self[name] = module
+
+    def __setitem__(self, name, module):
+        setattr(self, name, module)
+
+    def __getitem__(self, name):
+        child = self._child(name)
+        if child is None:
+            raise KeyError(name)
+        return child
+
+    def __delitem__(self, name):
+        self[name]
+        delattr(self, name)
+
+    def __contains__(self, name):
+        return self._child(name) is not None
+
+    def __len__(self):
+        return len(self.named_children())
+
+    def __iter__(self):
+        return iter(self.keys())
+
+    def keys(self):
+        return [name for name, _ in self.named_children()]
+
+    def values(self):
+        return self.children()
+
+    def items(self):
+        return self.named_children()
+
+
+class Identity(Module):
+    """Returns its input; takes any arguments of the layer in whose place it is."""
+
+    def __init__(self, *arguments, **named):
+        super().__init__()
+
+    def forward(self, x):
+        return x
+
+
 class _OfOne(Module):
     """A function of one tensor as a module."""
 
@@ -290,10 +446,26 @@ class ReLU(_OfOne):
     _function = staticmethod(_weft.relu)
 
 
-class GELU(_OfOne):
-    """x / 2 * (1 + erf(x / sqrt(2)))."""
+class GELU(Module):
+    """x / 2 * (1 + erf(x / sqrt(2))), or its approximation by "tanh"; see functional.gelu."""
 
-    _function = staticmethod(_weft.gelu)
+    def __init__(self, approximate="none"):
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, x):
+        return functional.gelu(x, approximate=self.approximate)
+
+
+class Softmax(Module):
+    """exp(x) / sum of exp(x) along `dim`."""
+
+    def __init__(self, dim=-1):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x):
+        return functional.softmax(x, self.dim)
 
 
 class SiLU(_OfOne):
@@ -315,14 +487,31 @@ class Tanh(_OfOne):
 
 
 class CrossEntropyLoss(Module):
-    """(logits [..., classes], targets [...]) -> the mean of -log softmax(logits)[target]."""
+    """(logits [..., classes], targets [...]) -> the mean of -log softmax(logits)[target]; see
+    functional.cross_entropy."""
+
+    def __init__(self, *, ignore_index=_weft.IGNORED_TARGET, reduction="mean", label_smoothing=0.0):
+        super().__init__()
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+        self.label_smoothing = label_smoothing
 
     def forward(self, logits, targets):
-        return functional.cross_entropy(logits, targets)
+        return functional.cross_entropy(
+            logits,
+            targets,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
 
 
 class MSELoss(Module):
-    """(x, y) -> the mean of (x - y)^2."""
+    """(x, y) -> the mean of (x - y)^2, their sum, or all of them with reduction="none"."""
+
+    def __init__(self, *, reduction="mean"):
+        super().__init__()
+        self.reduction = reduction
 
     def forward(self, x, y):
-        return functional.mse_loss(x, y)
+        return functional.mse_loss(x, y, reduction=self.reduction)

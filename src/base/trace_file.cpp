@@ -72,6 +72,12 @@ void TraceEvents::add(int lane, std::string_view category, std::string_view name
                   ",\"args\":{", arguments, "}}");
 }
 
+void TraceEvents::add_counter(std::string_view name, int64_t time, std::string_view values) {
+  if (!text_.empty()) text_ += kTraceComma;
+  text_ += concat("{\"ph\":\"C\",\"pid\":", rank_, ",\"ts\":", in_microseconds(time - origin_),
+                  ",\"name\":", json_quoted(name), ",\"args\":{", values, "}}");
+}
+
 void TraceEvents::add_collectives(int first_lane, std::span<const TraceCollective> all) {
   std::vector<TraceTimes> times;
   for (const TraceCollective& one : all) times.push_back(one.times);

@@ -40,6 +40,8 @@ class TraceEvents {
   /// `arguments`: the members of a JSON object.
   void add(int lane, std::string_view category, std::string_view name, TraceTimes times,
            std::string_view arguments);
+  /// A counter's values at a time. `values`: the members of a JSON object.
+  void add_counter(std::string_view name, int64_t time, std::string_view values);
   /// Adds collectives, in as many lanes from `first_lane` on as overlap.
   void add_collectives(int first_lane, std::span<const TraceCollective> all);
   /// The events, separated by commas, one per line.

@@ -33,7 +33,13 @@ static bool kind_has_root(CollectiveKind kind) {
 /// The counts of an all_to_all differ between ranks: the readers compare them pair by pair.
 static bool counts_are_shared(CollectiveKind kind) { return kind != CollectiveKind::all_to_all; }
 
-void sign(const Collective& call, Signature& into) {
+/// Adds the claim to the call that carries it.
+static void add_claim(const Claim& claim, Signature& into) {
+  if (claim.hash != 0) into.hash = folded(into.hash, claim.hash);
+  if (claim.hash != 0 || into.claim.hash != 0) into.claim = claim;
+}
+
+void sign(const Collective& call, const Claim& claim, Signature& into) {
   into.kind = call.kind;
   into.op = call.op;
   into.root = call.root;
@@ -55,6 +61,7 @@ void sign(const Collective& call, Signature& into) {
     hash = folded(hash, piece.counts.size());
   }
   into.hash = hash;
+  add_claim(claim, into);
   if (call.pieces.empty()) return;
   const Piece& first = call.pieces[0];
   into.dtype = first.dtype;
@@ -65,7 +72,7 @@ void sign(const Collective& call, Signature& into) {
               into.shown.begin());
 }
 
-void sign(const Exchange& call, Signature& into) {
+void sign(const Exchange& call, const Claim& claim, Signature& into) {
   into.kind = CollectiveKind::exchange;
   into.device = call.blocks.empty() ? DeviceKind::cpu : call.blocks[0].device.kind;
   const uint64_t kind = folded(static_cast<uint64_t>(CollectiveKind::exchange), call.content);
@@ -74,6 +81,7 @@ void sign(const Exchange& call, Signature& into) {
   const size_t length = std::min(call.words.size(), into.words.size() - 1);
   std::copy_n(call.words.begin(), length, into.words.begin());
   into.words[length] = '\0';
+  add_claim(claim, into);
 }
 
 static void print_counts(std::ostream& out, const Signature& signature) {
@@ -105,11 +113,37 @@ std::string in_words(const Signature& signature) {
   return out.str();
 }
 
+std::string in_words_with_claim(const Signature& signature) {
+  std::string text = in_words(signature);
+  if (signature.claim.hash == 0) return text;
+  std::ostringstream hash;
+  hash << std::hex << signature.claim.hash;
+  return concat(text, '\n', signature.claim.words.data(), " of values with hash ", hash.str());
+}
+
+/// What a rank called, and what it claimed before.
+struct CallInWords {
+  explicit CallInWords(const std::string& text)
+      : call(text.substr(0, text.find('\n'))),
+        claim(call.size() < text.size() ? text.substr(call.size() + 1) : "") {}
+  std::string call, claim;
+};
+
 std::string unequal_in_words(const std::string& first_rank, const std::string& first,
                              const std::string& other_rank, const std::string& other,
                              const char* difference) {
-  return concat(first_rank, " called ", first, " but ", other_rank, " called ", other,
-                first == other ? concat(' ', difference) : "");
+  const CallInWords one(first), two(other);
+  if (one.call != two.call || one.claim == two.claim) {
+    return concat(first_rank, " called ", one.call, " but ", other_rank, " called ", two.call,
+                  one.call == two.call ? concat(' ', difference) : "");
+  }
+  const auto claimed = [](const CallInWords& words) {
+    return words.claim.empty() ? std::string("nothing") : words.claim;
+  };
+  return concat(one.call, " found that ranks differ: ", first_rank, " called ", claimed(one),
+                " but ", other_rank, " called ", claimed(two),
+                "; distribute takes a tensor that all ranks hold alike, from_local(tensor, mesh, "
+                "{Shard(0)}) the rows that differ between ranks");
 }
 
 std::string counts_in_words(int64_t sent, int to, int64_t expected) {

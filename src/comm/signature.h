@@ -25,17 +25,22 @@ struct Signature {
   /// The first counts of the first piece.
   std::array<int64_t, 8> shown{};
   std::array<char, 80> words{};
+  /// What the rank has claimed since its last call; part of `hash`.
+  Claim claim{};
 };
 static_assert(sizeof(Signature) % sizeof(uint64_t) == 0);
 
 /// Fills `into`; fields that this kind of call does not use keep their values.
-void sign(const Collective& call, Signature& into);
-void sign(const Exchange& call, Signature& into);
+void sign(const Collective& call, const Claim& claim, Signature& into);
+void sign(const Exchange& call, const Claim& claim, Signature& into);
 
 /// "all_reduce(sum, f32, [16])".
 std::string in_words(const Signature& signature);
+/// The same, and on a second line what the rank claimed.
+std::string in_words_with_claim(const Signature& signature);
 
-/// "rank 0 called X but rank 1 called Y"; with `difference` when both are described alike.
+/// "rank 0 called X but rank 1 called Y"; with `difference` when both are described alike. `first`
+/// and `other` may have a second line with a claim, which is shown when these differ.
 std::string unequal_in_words(const std::string& first_rank, const std::string& first,
                              const std::string& other_rank, const std::string& other,
                              const char* difference);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/block.h"
@@ -78,6 +80,15 @@ struct Exchange {
   int phases() const { return static_cast<int>(blocks.size()); }
 };
 
+/// Values that a rank says are equal on all ranks. They are compared with the next collective: a
+/// claim itself sends nothing.
+struct Claim {
+  /// 0 when nothing was claimed.
+  uint64_t hash = 0;
+  /// The first values claimed: "distribute(f32, [4, 8])".
+  std::array<char, 56> words{};
+};
+
 /// One rank's end of a group of ranks, implemented for each kind of interconnect. Belongs to the
 /// rank's thread. A group of one rank never calls `start`.
 class Transport : public std::enable_shared_from_this<Transport> {
@@ -91,6 +102,9 @@ class Transport : public std::enable_shared_from_this<Transport> {
 
   /// The host of a rank of this group, counted from 0. Links between hosts are the slow ones.
   virtual int host_of(int rank) const = 0;
+  /// Claims values of that hash, until the next collective of this group.
+  virtual void claim(uint64_t hash, std::string_view words);
+  virtual Claim take_claim() { return std::exchange(claim_, {}); }
   /// Returns true when ranks read each other's memory on devices of that kind: `exchange` is
   /// supported, and plans use it.
   virtual bool in_memory(DeviceKind kind = DeviceKind::cpu) const = 0;
@@ -129,6 +143,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
   int size_;
   std::string name_;
   CommunicatorTraffic traffic_;
+  Claim claim_;
 };
 
 }  // namespace weft

@@ -39,7 +39,8 @@ json read(const std::string& path) {
 Signature signature_of(ReduceOp op, int64_t count) {
   const Piece piece{.dtype = f32, .counts = {&count, 1}};
   Signature signature;
-  sign(Collective{.kind = CollectiveKind::all_reduce, .op = op, .pieces = {&piece, 1}}, signature);
+  sign(Collective{.kind = CollectiveKind::all_reduce, .op = op, .pieces = {&piece, 1}}, {},
+       signature);
   return signature;
 }
 
@@ -74,7 +75,8 @@ TEST(Flight, KeepsTheWordsOfAllKinds) {
   FlightRecord record(0, 2);
   Signature exchange;
   const MemoryBlock block;
-  sign(Exchange{.blocks = {&block, 1}, .words = "redistribute(f32, [8, 4], S(0) -> R)"}, exchange);
+  sign(Exchange{.blocks = {&block, 1}, .words = "redistribute(f32, [8, 4], S(0) -> R)"}, {},
+       exchange);
   record.begin("w", exchange, 1);
   exchange.words.fill('x');
   exchange.words.back() = '\0';

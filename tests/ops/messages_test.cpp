@@ -45,7 +45,8 @@ TEST(Messages, OfElementwiseOps) {
       {[&] {
          add(a, zeros({2, 3}, {.device = meta}));
        },
-       "add: operand 0 is on cpu but operand 1 on meta"},
+       "add: operand 0 is on cpu but operand 1 on meta; a parameter has no memory "
+       "before materialize() or a call of its module"},
   });
 }
 

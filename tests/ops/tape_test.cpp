@@ -6,6 +6,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
+#include "weft/error.h"
 #include "weft/extend/op.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
@@ -70,8 +71,42 @@ TEST(Tape, SpecsThatNameWhatIsNotThereAreRefused) {
   EXPECT_EQ(refused({.name = "wrong", .linear = {{0}, {5}}}), "wrong: linear names number 5 of 2");
 }
 
+TEST(Tape, DistributeClaimsEqualityWithoutAMessage) {
+  const auto error = [](const Shape& shape, bool equal, int calls_before) {
+    return error_of<CommError>([&] {
+      run_ranks(3,
+                [&](Communicator world) {
+                  const DeviceMesh mesh(world, {{"a", 3}});
+                  for (int i = 0; i < calls_before; ++i) {
+                    distribute(numbers(shape, 1), mesh, {Shard(0)});
+                  }
+                  const int64_t before = world.traffic().collectives;
+                  const Tensor whole = numbers(shape, equal || world.rank() < 2 ? 1 : 2);
+                  const Tensor part = distribute(whole, mesh, {Shard(0)});
+                  EXPECT_EQ(world.traffic().collectives, before);
+                  sum(part).full_tensor();
+                },
+                {.deadline = std::chrono::seconds(10)});
+    });
+  };
+  EXPECT_EQ(error({4, 2}, true, 0), "nothing");
+  const std::string small = error({4, 2}, false, 0);
+  EXPECT_TRUE(
+      small.find("ranks differ: rank 0 called distribute(f32, [4, 2]) of values with hash") !=
+      small.npos)
+      << small;
+  EXPECT_TRUE(small.find("but rank 2 called distribute(f32, [4, 2])") != small.npos) << small;
+  EXPECT_TRUE(small.find("from_local(tensor, mesh, {Shard(0)})") != small.npos) << small;
+  // Sampled, because it is larger than 1 MiB.
+  EXPECT_NE(error({700, 1000}, false, 0), "nothing");
+  EXPECT_EQ(error({700, 1000}, true, 0), "nothing");
+  // The first 16 calls for a layout are compared.
+  EXPECT_NE(error({5}, false, 15), "nothing");
+  EXPECT_EQ(error({5}, false, 16), "nothing");
+}
+
 TEST(Tape, WhatIsDistributedMustBeEqualWhenThatIsChecked) {
-  auto error = [](bool checked, bool equal) {
+  auto error = [](std::optional<bool> checked, bool equal) {
     std::string said;
     run_ranks(3,
               [&](Communicator world) {

@@ -127,10 +127,9 @@ def test_what_is_no_value_says_what_to_do():
     model = nn.Sequential(nn.Linear(2, 2))
     model.materialize()
     for one, sentence in [
-        (model, "a Module is neither pickled nor copied.*load_state_dict"),
-        (model[0].weight, "a Parameter is neither pickled nor copied; take its data"),
-        (optim.SGD(model), "an Optimizer is neither pickled nor copied.*state_dict"),
+        (model, "a Module is not pickled.*load_state_dict"),
+        (model[0].weight, "a Parameter is not pickled; take its data"),
+        (optim.SGD(model), "an Optimizer is not pickled.*state_dict"),
     ]:
-        for duplicate in (pickle.dumps, copy.deepcopy):
-            with pytest.raises(TypeError, match=sentence):
-                duplicate(one)
+        with pytest.raises(TypeError, match=sentence):
+            pickle.dumps(one)

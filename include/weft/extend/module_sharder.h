@@ -39,6 +39,16 @@ struct WEFT_API ModuleSharder {
     if (parameter.lazy_init_) parameter.lazy_init_();
   }
 
+  /// Allocates parameters that have no memory, as the first call of the module does.
+  static void allocate(Module& module) { module.allocate_beside({}); }
+  /// Lays out buffers that have no mesh yet as replicated over that of the module's parameters.
+  static void replicate_buffers(Module& module, const DeviceMesh& mesh);
+  /// Returns whether something shards the module: its copy would not be sharded.
+  static bool is_sharded(const Module& module) {
+    return !module.enclosing_.empty() || !module.materializers_.empty() ||
+           !module.attachments_.empty();
+  }
+
   /// Adds hooks that run outside those of `add_hooks`, whenever those are added: for code that
   /// unshards parameters before forward and reshards them afterwards.
   static void enclose(Module& module, ModuleHooks hooks) {

@@ -67,11 +67,15 @@ inline Tensor greater_equal(const Tensor& a, Number b) {
 }
 /// a where `condition` (bool) holds, b elsewhere.
 WEFT_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+/// `value`, in the dtype of `a`, where `mask` (bool) holds, and a elsewhere.
+WEFT_API Tensor masked_fill(const Tensor& a, const Tensor& mask, const Operand& value);
 
 /// Converts to `dtype`; `a` itself if it has it. Floating to integer rounds towards zero.
 WEFT_API Tensor cast(const Tensor& a, DType dtype);
 /// The same elements in new memory, in the same layout.
 WEFT_API Tensor clone(const Tensor& a);
+/// `a` itself if its elements are dense in memory, in row-major order; otherwise a copy that is.
+WEFT_API Tensor contiguous(const Tensor& a);
 /// a limited to [low, high]; a copy without bounds. std::invalid_argument for a number that
 /// excludes all values of an integer dtype.
 WEFT_API Tensor clip(const Tensor& a, const std::optional<Operand>& low,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimizers and learning rates."""
 
+import copy
 from collections.abc import MutableMapping
 
 from weft import _weft
@@ -120,6 +121,18 @@ def _load_state_dict(self, state_dict):
         to.update({name: group[name] for name in to if name != "params" and name in group})
 
 
+def _deepcopy(self, memo):
+    """A copy with its own state, which updates copies of the parameters: those of `memo`, as in
+    deepcopy((model, optimizer)), or new ones."""
+    if type(self).__module__.partition(".")[0] != "weft":
+        raise ValueError(
+            f"deepcopy: the {type(self).__name__} is written in Python, expected a built-in "
+            "optimizer; make another one and load_state_dict() into it"
+        )
+    return self._copy_for([copy.deepcopy(parameter, memo) for parameter in self._parameters])
+
+
+Optimizer.__deepcopy__ = _deepcopy
 Optimizer.param_groups = property(_param_groups)
 Optimizer.state_dict = _state_dict
 Optimizer.load_state_dict = _load_state_dict

@@ -39,7 +39,7 @@ ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
 
 template <class Call>
 void ExchangeWork::publish(const Call& call) {
-  sign(call, slot_.signature);
+  sign(call, transport_.take_claim(), slot_.signature);
   // In an aborted world nothing is posted: this call would fail, and other ranks may still read
   // what the slot holds of an earlier call.
   if (!group().world->is_aborted()) post(showing_.show(call));

@@ -14,7 +14,7 @@ MpiCollective::MpiCollective(MpiTransport& transport, const Collective& call, ui
       stored_(call),
       parts_(stored_.call(), transport.rank(), transport.size()),
       peers_(static_cast<size_t>(transport.size())) {
-  sign(stored_.call(), signature_);
+  sign(stored_.call(), transport.take_claim(), signature_);
   if (parts_.reduces()) own_ranges_ = parts_.ranges(transport.rank());
   record(signature_);
 }

@@ -79,7 +79,7 @@ void NcclAgreement::fail_diverged() {
     for (uint64_t r = 1; r < ranks; ++r) {
       if (all[r * kCalls + place] == all[place]) continue;
       const NcclCallName& call = calls_[place];
-      const std::string own = in_words(call.signature);
+      const std::string own = in_words_with_claim(call.signature);
       const std::string zero = words_of_rank(0, own);
       const std::string other = words_of_rank(static_cast<int>(r), own);
       fail(call, static_cast<int>(r),

@@ -96,7 +96,7 @@ NcclGroup::NcclGroup(std::shared_ptr<Transport> host) : host_(std::move(host)) {
 NcclCallName NcclGroup::named(const Collective& call, uint64_t number) const {
   NcclCallName name{host_->name(), number};
   const bool is_message = call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv;
-  sign(call, name.signature);
+  sign(call, is_message ? Claim() : host_->take_claim(), name.signature);
   // Both ends of a message have the same signature.
   if (is_message)
     name.signature.hash = static_cast<uint64_t>(call.pieces[0].dtype) ^

@@ -16,6 +16,8 @@ class NcclTransport final : public Transport {
   explicit NcclTransport(std::shared_ptr<Transport> host);
 
   int host_of(int rank) const override { return host_->host_of(rank); }
+  void claim(uint64_t hash, std::string_view words) override { host_->claim(hash, words); }
+  Claim take_claim() override { return host_->take_claim(); }
   bool in_memory(DeviceKind kind) const override {
     return kind != DeviceKind::cuda && host_->in_memory(kind);
   }
