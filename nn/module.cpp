@@ -5,11 +5,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ops/engine/engine.h"
-#include "ops/engine/trace_recorder.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"
+#include "weft/extend/module_trace.h"
 
 namespace weft {
 
@@ -22,22 +21,20 @@ Tensors Module::operator()(const Tensors& inputs) {
 }
 
 /// Tells the trace the paths of the modules below an outermost one.
-static void name_modules(TraceRecorder& trace, Module& module) {
-  if (Context::current().scope || trace.has_name(&module)) return;
+static void name_modules(Module& module) {
+  if (Context::current().scope || ModuleTrace::has_name(&module)) return;
   for (const auto& [path, below] : module.named_modules()) {
-    trace.name_module(below, path.empty() ? "model" : path);
+    ModuleTrace::set_name(below, path.empty() ? "model" : path);
   }
 }
 
 Tensors Module::call(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward) {
   if (!allocated_) [[unlikely]]
     allocate_beside(inputs);
-  if (TraceRecorder* trace = Engine::current().trace) [[unlikely]] {
-    name_modules(*trace, *this);
-    const int64_t begin = ticks_now();
-    Tensors outputs = call_with_hooks(inputs, forward);
-    trace->add_module(this, begin, inputs);
-    return outputs;
+  if (ModuleTrace::is_active()) [[unlikely]] {
+    name_modules(*this);
+    const ModuleTrace trace(this, inputs);
+    return call_with_hooks(inputs, forward);
   }
   return call_with_hooks(inputs, forward);
 }

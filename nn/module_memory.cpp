@@ -102,14 +102,14 @@ const NamedBuffer* Module::find_buffer(const std::string& name) const {
 
 void Module::register_buffer(std::string name, Tensor value, bool persistent) {
   check_new_name(name);
-  if (!value) fail("register_buffer: tensor of ", in_quotes(name), " is undefined");
+  if (!value) fail("register_buffer: tensor of ", in_quotes(name), " is undefined, expected one");
   buffers_.push_back({std::move(name), value.detach(), persistent});
 }
 
 void Module::set_buffer(const std::string& name, Tensor value) {
   auto* own = const_cast<NamedBuffer*>(find_buffer(name));
   if (!own) fail("set_buffer: buffer ", in_quotes(name), " does not exist");
-  if (!value) fail("set_buffer: tensor of ", in_quotes(name), " is undefined");
+  if (!value) fail("set_buffer: tensor of ", in_quotes(name), " is undefined, expected one");
   own->value = value.detach();
 }
 

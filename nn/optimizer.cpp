@@ -84,7 +84,8 @@ void Optimizer::copy_state(const Optimizer& other) {
 }
 
 std::unique_ptr<Optimizer> Optimizer::copy_for(const std::vector<ParameterPtr>&) {
-  fail("copy_for: this optimizer has no copy; make another one and load_state_dict() into it");
+  fail("copy_for: this optimizer cannot be copied, expected AdamW, SGD or Lamb; make another one ",
+       "and load_state_dict() into it");
 }
 
 void Optimizer::check_group(size_t group) const {

@@ -98,7 +98,8 @@ static Tensors equal_parts(const char* what, const Tensor& a, int64_t count, int
   check_parts(what, count);
   if (a.ndim() < dims) fail(what, ": the tensor is ", a.shape(), ", expected ", dims, " dims");
   if (a.size(dim) % count != 0) {
-    fail(what, ": dim ", dim, " of ", a.shape(), " has no ", count, " equal parts");
+    fail(what, ": number of parts is ", count, ", expected one that divides ", a.size(dim),
+         ", the size of dim ", dim);
   }
   return tensor_split(a, count, dim);
 }
@@ -114,8 +115,8 @@ Tensor narrow(const Tensor& a, int dim, int64_t start, int64_t length) {
   const int at = dim_in("narrow", a, dim);
   const int64_t size = a.size(at), from = start < 0 ? start + size : start;
   if (from < 0 || from > size || length < 0 || length > size - from) {
-    fail("narrow: ", length, " elements from ", start, " are not within dim ", at, " of ",
-         a.shape());
+    fail("narrow: start and length are ", start, " and ", length, ", expected a part of dim ", at,
+         " of ", a.shape());
   }
   return slice(a, at, from, from + length);
 }
@@ -124,7 +125,8 @@ Tensor select(const Tensor& a, int dim, int64_t index) {
   const int at = dim_in("select", a, dim);
   const int64_t size = a.size(at), from = index < 0 ? index + size : index;
   if (from < 0 || from >= size) {
-    fail("select: index ", index, " is out of dim ", at, " of ", a.shape());
+    fail("select: index is ", index, ", expected one of the ", size, " of dim ", at, " of ",
+         a.shape());
   }
   return squeeze(slice(a, at, from, from + 1), at);
 }
@@ -227,7 +229,7 @@ Tensor diag(const Tensor& a, int64_t diagonal) {
 Tensor diagflat(const Tensor& a, int64_t offset) { return diag_embed(flatten(a), offset); }
 
 Tensor block_diag(const Tensors& tensors) {
-  if (tensors.empty()) fail("block_diag: there are no tensors, expected at least one");
+  if (tensors.empty()) fail("block_diag: number of tensors is 0, expected at least 1");
   Tensors blocks;
   int64_t columns = 0, before = 0;
   for (const Tensor& tensor : tensors) {

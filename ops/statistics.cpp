@@ -5,6 +5,7 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "weft/error.h"
+#include "weft/ops/logic.h"
 #include "weft/ops/powers.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/shapes.h"
@@ -87,6 +88,17 @@ Tensor matrix_norm(const Tensor& a, double order, bool keepdims) {
   const Tensor sums = sum(abs(a), {std::isinf(order) ? -1 : -2}, true);
   const Tensor extreme = (order > 0 ? max : min)(sums, {-2, -1}, keepdims);
   return cast(extreme, is_floating(a.dtype()) ? a.dtype() : DType::f32);
+}
+
+Tensor nansum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  check_tensor("nansum", a);
+  return sum(is_floating(a.dtype()) ? masked_fill(a, isnan(a), 0) : a, dims, keepdims);
+}
+
+Tensor nanmean(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  const Tensor counts = sum(logical_not(isnan(a)), dims, keepdims);
+  const Tensor total = nansum(a, dims, keepdims);
+  return div(total, cast(counts, is_floating(total.dtype()) ? total.dtype() : DType::f32));
 }
 
 }  // namespace weft

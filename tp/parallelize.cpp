@@ -112,8 +112,8 @@ static Tensor brought_along(const Tensor& tensor, const DeviceMesh& axis, const 
                             const std::string& what) {
   const Sharding sharding = tensor.sharding();
   if (!sharding || !(sharding.mesh() == axis.root())) {
-    fail("parallelize: ", what, ", a tensor ", tensor.shape(), ", is not laid out over ",
-         axis.root(),
+    fail("parallelize: ", what, ", a tensor ", tensor.shape(), ", has no layout, ",
+         "expected one over ", axis.root(),
          "; from_local(tensor, mesh, {Shard(0)}) makes it of rows that differ between ranks, "
          "distribute(tensor, mesh, {}) of values that are equal on all");
   }

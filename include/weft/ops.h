@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "weft/ops/algebra.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
@@ -8,10 +9,12 @@
 #include "weft/ops/logic.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/parts.h"
+#include "weft/ops/pointwise.h"
 #include "weft/ops/powers.h"
 #include "weft/ops/products.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/rounding.h"
+#include "weft/ops/selection.h"
 #include "weft/ops/shapes.h"
 #include "weft/ops/trigonometry.h"
 #include "weft/ops/updates.h"

@@ -42,8 +42,8 @@ static Device device_of(const OpBody& op, std::span<const Tensor> operands) {
     if (operands[i].device() == device) continue;
     const bool lacks_memory =
         (device.kind == DeviceKind::meta) != (operands[i].device().kind == DeviceKind::meta);
-    fail(op.spec.name, ": operand 0 is on ", device, " but operand ", i, " on ",
-         operands[i].device(),
+    fail(op.spec.name, ": operand ", i, " is on ", operands[i].device(), ", expected ", device,
+         ", as operand 0",
          lacks_memory ? "; a parameter has no memory before materialize() or a call of its module"
                       : "");
   }

@@ -13,6 +13,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/extend/module_trace.h"
 #include "weft/storage.h"
 
 namespace weft {
@@ -165,6 +166,21 @@ TraceSpan::~TraceSpan() {
     }
   } catch (const std::exception&) {  // a device error, which the next CUDA call reports
   }
+}
+
+bool ModuleTrace::is_active() { return Engine::current().trace != nullptr; }
+
+bool ModuleTrace::has_name(const void* module) { return Engine::current().trace->has_name(module); }
+
+void ModuleTrace::set_name(const void* module, const std::string& path) {
+  Engine::current().trace->name_module(module, path);
+}
+
+ModuleTrace::ModuleTrace(const void* module, std::span<const Tensor> inputs)
+    : module_(module), inputs_(inputs), begin_(ticks_now()) {}
+
+ModuleTrace::~ModuleTrace() {
+  if (TraceRecorder* trace = Engine::current().trace) trace->add_module(module_, begin_, inputs_);
 }
 
 TraceOverlap TraceScope::overlap(const char* span) const {

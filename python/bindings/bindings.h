@@ -36,6 +36,8 @@ void bind_numpy(py::module_& m, py::class_<Tensor>& tensor);
 void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor);
 /// Returns the same values in new memory with the same layout; without communication.
 Tensor values_copied(const Tensor& x);
+void bind_selection(py::module_& m);
+void bind_pointwise(py::module_& m);
 void bind_parts(py::module_& m);
 /// The tensors that a function takes one by one.
 Tensors tensors_in(const char* what, const py::args& given);

@@ -21,6 +21,8 @@ void bind_all(py::module_& m) {
   bind_products(m);
   bind_rearrangements(m);
   bind_parts(m);
+  bind_pointwise(m);
+  bind_selection(m);
   bind_reductions(m);
   bind_shapes(m);
   bind_trigonometry(m);

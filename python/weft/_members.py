@@ -18,8 +18,8 @@ def _check_may_take(self, name, kind, value):
     what = "parameter" if kind is Parameter else "module"
     if value is None and not self._is_free_to_change:
         raise ValueError(
-            f"module: {name!r} is a {what} of the {type(self).__name__}, whose forward is built "
-            f"in, and cannot be removed"
+            f"module: {name!r} is a {what} of the {type(self).__name__}, expected one of a module "
+            "written in Python; a built-in one keeps its members"
         )
     if value is not None and not isinstance(value, (Parameter, Module)):
         raise ValueError(
@@ -114,8 +114,8 @@ def set_attribute(self, name, value):
             return
         if value is not None:
             raise ValueError(
-                f"module: {name!r} is a buffer of the {type(self).__name__}: a "
-                f"{type(value).__name__} cannot take its place, a Tensor or None can"
+                f"module: {name!r} is a buffer of the {type(self).__name__} and gets a "
+                f"{type(value).__name__}, expected a Tensor or None"
             )
         self._remove(name)
     if type(value) in (list, tuple, dict):
@@ -138,7 +138,10 @@ def register_buffer(self, name, tensor, persistent=True):
     if name in self.__dict__ and self.__dict__[name] is None:
         del self.__dict__[name]
     elif hasattr(self, name):
-        raise ValueError(f"register_buffer: the {type(self).__name__} has a {name!r} already")
+        raise ValueError(
+            f"register_buffer: name is {name!r}, expected one that is new in the "
+            f"{type(self).__name__}"
+        )
     self._register_buffer(name, tensor, persistent)
 
 

@@ -1,10 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules: named parameters, named children and a forward."""
 
-import copy
-
 from weft import _nn_utils as utils, _weft, functional, init
 from weft._array_api import asarray
+from weft._copies import deepcopy
+from weft._layers import (
+    CrossEntropyLoss,
+    GELU,
+    Identity,
+    MSELoss,
+    ModuleDict,
+    ModuleList,
+    ReLU,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Tanh,
+)
 from weft._members import delete_attribute, get_attribute, register_buffer, set_attribute
 from weft._weft import (
     Dropout,
@@ -171,77 +183,6 @@ def _buffers(self):
     return [tensor for _, tensor in self.named_buffers()]
 
 
-# What the constructor of a built-in class takes.
-_OPTIONS = {
-    Dropout: lambda m: {"p": m.p},
-    Embedding: lambda m: {"num_embeddings": m.num_embeddings, "embedding_dim": m.embedding_dim},
-    LayerNorm: lambda m: {
-        "normalized_shape": m.normalized_shape,
-        "eps": m.eps,
-        "elementwise_affine": m._own_parameter("weight") is not None,
-        "bias": m._own_parameter("bias") is not None,
-    },
-    Linear: lambda m: {
-        "in_features": m.in_features,
-        "out_features": m.out_features,
-        "bias": m._own_parameter("bias") is not None,
-    },
-    Llama: lambda m: {"config": m.config},
-    RMSNorm: lambda m: {"normalized_shape": m.normalized_shape, "eps": m.eps},
-    Sequential: lambda m: {},
-    Module: lambda m: {},
-}
-
-
-def _copy_members(made, module, memo):
-    """Puts copies of the members of `module` into `made`, which is new and of the same class."""
-    for names, parameter in module._named_parameters():
-        for name in names:
-            if "." not in name and made._own_parameter(name) is None:
-                made._add_parameter(name, copy.deepcopy(parameter, memo))
-    for name, child in module.named_children():
-        if made._child(name) is None:
-            copied = copy.deepcopy(child, memo)
-            made.adopt(name, copied)
-            if name in module.__dict__:
-                object.__setattr__(made, name, copied)
-    for path, below in module.named_modules():
-        target = made.get_submodule(path)
-        for name, tensor, persistent in below._own_buffers:
-            if all(own != name for own, _, _ in target._own_buffers):
-                target._register_buffer(name, copy.deepcopy(tensor, memo), persistent)
-        for names, parameter in below._named_parameters():
-            for name in names:
-                if "." not in name:
-                    target.set_parameter(name, copy.deepcopy(parameter, memo))
-
-
-def _deepcopy(self, memo):
-    """A module of the same class with copies of all that it has: parameters with their gradients,
-    buffers, children, hooks and attributes. Ties stay ties. ValueError for a sharded module."""
-    for path, module in self.named_modules():
-        if module._is_sharded:
-            raise ValueError(
-                f"deepcopy: module {path or type(self).__name__!r} is sharded, expected one before "
-                "fully_shard and parallelize; make another one and load_state_dict() into it"
-            )
-    built_in = next((kind for kind in type(self).__mro__ if kind in _OPTIONS), None)
-    if built_in is Module and not self._is_made_in_python:
-        raise ValueError("deepcopy: the module is a part of a built-in one; copy that")
-    made = type(self).__new__(type(self))
-    built_in.__init__(made, **_OPTIONS[built_in](self))
-    memo[id(self)] = made
-    _copy_members(made, self, memo)
-    for name, value in self.__dict__.items():
-        if name == "_hooks":
-            made._add_hooks_of(copy.deepcopy(value, memo))
-        elif name not in made.__dict__:
-            object.__setattr__(made, name, copy.deepcopy(value, memo))
-    if not self.training:
-        made.eval()
-    return made
-
-
 def _cpu(self):
     """to("cpu")."""
     return self.to("cpu")
@@ -278,7 +219,7 @@ def _repr(self):
 
 
 for _name, _function in {
-    "__deepcopy__": _deepcopy,
+    "__deepcopy__": deepcopy,
     "__setattr__": set_attribute,
     "__delattr__": delete_attribute,
     "__getattr__": get_attribute,
@@ -353,165 +294,3 @@ for _name, _method in vars(_weft.Tensor).items():
     _is_method = _name.endswith("_") and not _name.startswith("_") and _name != "requires_grad_"
     if _is_operator or _is_method:
         setattr(Parameter, _name, _method)
-
-
-class ModuleList(Module):
-    """Modules "0", "1", ... for a custom forward to call."""
-
-    def __init__(self, modules=()):
-        super().__init__()
-        for module in modules:
-            self.append(module)
-
-    def append(self, module):
-        setattr(self, str(len(self)), module)
-        return self
-
-    def __len__(self):
-        return len(self.named_children())
-
-    def __iter__(self):
-        return iter(self.children())
-
-    def __getitem__(self, index):
-        return self.children()[index]
-
-    def __setitem__(self, index, module):
-        setattr(self, str(range(len(self))[index]), module)
-
-
-class ModuleDict(Module):
-    """Modules by name, as items and as attributes, for a custom forward to call."""
-
-    def __init__(self, modules=()):
-        super().__init__()
-        self.update(modules)
-
-    def update(self, modules):
-        for name, module in modules.items() if hasattr(modules, "items") else modules:
-            self[name] = module
-
-    def __setitem__(self, name, module):
-        setattr(self, name, module)
-
-    def __getitem__(self, name):
-        child = self._child(name)
-        if child is None:
-            raise KeyError(name)
-        return child
-
-    def __delitem__(self, name):
-        self[name]
-        delattr(self, name)
-
-    def __contains__(self, name):
-        return self._child(name) is not None
-
-    def __len__(self):
-        return len(self.named_children())
-
-    def __iter__(self):
-        return iter(self.keys())
-
-    def keys(self):
-        return [name for name, _ in self.named_children()]
-
-    def values(self):
-        return self.children()
-
-    def items(self):
-        return self.named_children()
-
-
-class Identity(Module):
-    """Returns its input; takes any arguments of the layer in whose place it is."""
-
-    def __init__(self, *arguments, **named):
-        super().__init__()
-
-    def forward(self, x):
-        return x
-
-
-class _OfOne(Module):
-    """A function of one tensor as a module."""
-
-    def forward(self, x):
-        return type(self)._function(x)
-
-
-class ReLU(_OfOne):
-    """max(x, 0)."""
-
-    _function = staticmethod(_weft.relu)
-
-
-class GELU(Module):
-    """x / 2 * (1 + erf(x / sqrt(2))), or its approximation by "tanh"; see functional.gelu."""
-
-    def __init__(self, approximate="none"):
-        super().__init__()
-        self.approximate = approximate
-
-    def forward(self, x):
-        return functional.gelu(x, approximate=self.approximate)
-
-
-class Softmax(Module):
-    """exp(x) / sum of exp(x) along `dim`."""
-
-    def __init__(self, dim=-1):
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, x):
-        return functional.softmax(x, self.dim)
-
-
-class SiLU(_OfOne):
-    """x * sigmoid(x)."""
-
-    _function = staticmethod(_weft.silu)
-
-
-class Sigmoid(_OfOne):
-    """1 / (1 + exp(-x))."""
-
-    _function = staticmethod(_weft.sigmoid)
-
-
-class Tanh(_OfOne):
-    """The hyperbolic tangent."""
-
-    _function = staticmethod(_weft.tanh)
-
-
-class CrossEntropyLoss(Module):
-    """(logits [..., classes], targets [...]) -> the mean of -log softmax(logits)[target]; see
-    functional.cross_entropy."""
-
-    def __init__(self, *, ignore_index=_weft.IGNORED_TARGET, reduction="mean", label_smoothing=0.0):
-        super().__init__()
-        self.ignore_index = ignore_index
-        self.reduction = reduction
-        self.label_smoothing = label_smoothing
-
-    def forward(self, logits, targets):
-        return functional.cross_entropy(
-            logits,
-            targets,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
-
-
-class MSELoss(Module):
-    """(x, y) -> the mean of (x - y)^2, their sum, or all of them with reduction="none"."""
-
-    def __init__(self, *, reduction="mean"):
-        super().__init__()
-        self.reduction = reduction
-
-    def forward(self, x, y):
-        return functional.mse_loss(x, y, reduction=self.reduction)

@@ -45,7 +45,7 @@ TEST(Messages, OfElementwiseOps) {
       {[&] {
          add(a, zeros({2, 3}, {.device = meta}));
        },
-       "add: operand 0 is on cpu but operand 1 on meta; a parameter has no memory "
+       "add: operand 1 is on meta, expected cpu, as operand 0; a parameter has no memory "
        "before materialize() or a call of its module"},
   });
 }

@@ -33,7 +33,8 @@ def made(module, seed=0):
 def test_arguments_come_by_keyword():
     model = made(Masked())
     x, mask, shift = weft.randn((5, 4)), weft.asarray([1.0, 0.0, 2.0]), weft.ones((3,))
-    plain = x.numpy() @ model.layer.weight.data.numpy().T
+    bias = model.layer.bias.data.numpy()
+    plain = x.numpy() @ model.layer.weight.data.numpy().T + bias
     expected = plain * mask.numpy() * 2 + 1
     for call in (
         lambda: model(x, mask, 2.0, shift=shift),
@@ -55,7 +56,8 @@ def test_gradients_pass_by_keyword(recompute):
     weight = model.layer.weight.data.numpy()
     row = 3 * mask.detach().numpy() @ weight
     np.testing.assert_allclose(x.grad.numpy(), np.tile(row, (5, 1)), rtol=1e-5)
-    np.testing.assert_allclose(mask.grad.numpy(), 15 * weight.sum(1), rtol=1e-5)
+    rows = 15 * (weight.sum(1) + model.layer.bias.data.numpy())
+    np.testing.assert_allclose(mask.grad.numpy(), rows, rtol=1e-5)
 
 
 def test_hooks_see_the_tensors_in_the_order_of_forward():
@@ -159,7 +161,7 @@ def test_members_of_built_in_modules():
     assert linear(weft.ones((1, 2))).tolist() == [[2.0, 2.0, 2.0]]
     with pytest.raises(ValueError, match=r'"weight" is \[3, 2\], not \[2, 2\]'):
         linear.weight = nn.Parameter(weft.ones((2, 2)))
-    with pytest.raises(ValueError, match="'bias' is a parameter of the Linear.*in, and stays"):
+    with pytest.raises(ValueError, match="'bias' is a parameter of the Linear.*keeps its members"):
         linear.bias = None
     both = nn.Sequential(nn.ReLU(), linear)
     both[0] = nn.Sigmoid()

@@ -31,6 +31,7 @@ RENAMED = {
     "take_along_dim": "take_along_axis",
     "stddev": "std",
     "next_to": "_full",
+    "quantile": "_quantile",
     "assign_": "__setitem__",
 }
 

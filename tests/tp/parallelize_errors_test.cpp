@@ -105,11 +105,13 @@ TEST(ParallelizeErrors, NamesTensorsThatDoNotFit) {
     Linear linear(4, 4);
     parallelize(linear, mesh["tp"], {{"", Colwise()}, {"", PrepareOutput{{Shard(2)}}}});
     linear.materialize();
-    EXPECT_EQ(error_of([&] {
-                linear(zeros({3, 4}));
-              }),
-              "parallelize: input 0 of the module, a tensor [3, 4], is not laid out over "
-              "mesh(tp=2); use distribute");
+    EXPECT_EQ(
+        error_of([&] {
+          linear(zeros({3, 4}));
+        }),
+        "parallelize: input 0 of the module, a tensor [3, 4], has no layout, expected one over "
+        "mesh(tp=2); from_local(tensor, mesh, {Shard(0)}) makes it of rows that differ between "
+        "ranks, distribute(tensor, mesh, {}) of values that are equal on all");
     EXPECT_EQ(error_of([&] {
                 linear(distribute(zeros({3, 4}), mesh, {}));
               }),

@@ -86,9 +86,9 @@ def wrongs_on(axes, cases, layouts, dtypes=("float32", "int64", "bool")):
                 for wrong in wrongs_of(case, dtype, mesh, layouts)
             ]
 
-    return sorted(
-        {wrong for wrongs in weft.run_ranks(ranks, body, deadline=DEADLINE) for wrong in wrongs}
-    )
+    # `partial` cuts addends that differ between ranks.
+    found = weft.run_ranks(ranks, body, deadline=DEADLINE, checks_equality=False)
+    return sorted({wrong for wrongs in found for wrong in wrongs})
 
 
 def one_axis(whole, takes_partial):

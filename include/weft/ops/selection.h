@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "weft/export.h"
+#include "weft/tensor.h"
+
+namespace weft {
+
+// PyTorch's functions that select elements along a dim, as compositions of `sort` and `take`.
+// Negative dims count from the end; a sharded `dim` is gathered.
+
+/// Elements, and where they lie along the dim (i64).
+struct ValuesAndIndices {
+  Tensor values, indices;
+};
+
+/// The largest, or smallest, element along `dim` and its first index.
+WEFT_API ValuesAndIndices max_along(const Tensor& a, int dim, bool keepdims = false);
+WEFT_API ValuesAndIndices min_along(const Tensor& a, int dim, bool keepdims = false);
+/// Sorted elements and the indices that sort, as `sort` and `argsort`.
+WEFT_API ValuesAndIndices sort_along(const Tensor& a, int dim = -1, bool descending = false);
+/// The k largest, or smallest, elements along `dim`, in order.
+WEFT_API ValuesAndIndices topk(const Tensor& a, int64_t k, int dim = -1, bool largest = true);
+/// The k-th smallest element along `dim`, counted from 1.
+WEFT_API ValuesAndIndices kthvalue(const Tensor& a, int64_t k, int dim = -1, bool keepdims = false);
+/// The lower of the two middle elements; NaN where there is one.
+WEFT_API Tensor median(const Tensor& a);
+WEFT_API ValuesAndIndices median(const Tensor& a, int dim, bool keepdims = false);
+/// Quantile q in [0, 1] along `dim`, or of all elements, interpolated linearly between neighbours;
+/// NaN where there is one.
+WEFT_API Tensor quantile(const Tensor& a, double q, std::optional<int> dim = {},
+                         bool keepdims = false);
+
+/// Element index[.., i, ..] along `dim` for each element of `index`, whose other dims may be
+/// smaller than those of `a`.
+WEFT_API Tensor gather(const Tensor& a, int dim, const Tensor& index);
+/// The elements of `a` where `mask` (bool) holds, in row-major order: [n], from the full tensors.
+WEFT_API Tensor masked_select(const Tensor& a, const Tensor& mask);
+/// The indices of the nonzero elements: [n, dims of a].
+WEFT_API Tensor argwhere(const Tensor& a);
+/// a [...] as rows [..., classes] that are 1 at the element's number and 0 elsewhere: i64. Without
+/// `classes`, as many as the largest number needs.
+WEFT_API Tensor one_hot(const Tensor& a, int64_t classes = -1);
+
+}  // namespace weft

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/algebra.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "ops/engine/tensor_body.h"
+#include "weft/error.h"
+#include "weft/ops/along_dim.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/parts.h"
+#include "weft/ops/powers.h"
+#include "weft/ops/products.h"
+#include "weft/ops/reductions.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+namespace {
+
+/// A tensor and the label of each of its dims.
+struct Labelled {
+  Tensor tensor;
+  std::string labels;
+  bool has(char label) const { return labels.find(label) != labels.npos; }
+};
+
+/// Labels of the dims that "..." stands for, of which the last is always kFirstDot + kMaxDims - 1.
+constexpr char kFirstDot = 1;
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) c == ',' ? void(parts.emplace_back()) : void(parts.back() += c);
+  return parts;
+}
+
+/// The labels with "..." replaced by those of `dots` dims.
+std::string expanded(std::string labels, int dots) {
+  const size_t at = labels.find("...");
+  if (at == labels.npos) return labels;
+  std::string own;
+  for (int d = kMaxDims - dots; d < kMaxDims; ++d) own += static_cast<char>(kFirstDot + d);
+  return labels.replace(at, 3, own);
+}
+
+Labelled labelled(const Tensor& tensor, const std::string& given, size_t number) {
+  check_tensor("einsum", tensor);
+  const bool has_dots = given.find("...") != given.npos;
+  const int named = static_cast<int>(given.size()) - (has_dots ? 3 : 0);
+  const int dots = tensor.ndim() - named;
+  if (has_dots ? dots < 0 : dots != 0) {
+    fail("einsum: operand ", number, " is ", tensor.shape(), ", expected ",
+         has_dots ? "at least " : "", named, " dims, the labels of ", in_quotes(given));
+  }
+  Labelled made{tensor, expanded(given, dots)};
+  for (size_t i = 0; i < made.labels.size(); ++i) {
+    for (size_t j = made.labels.find(made.labels[i], i + 1); j != made.labels.npos;
+         j = made.labels.find(made.labels[i], i + 1)) {
+      made.tensor = moveaxis(diagonal(made.tensor, 0, static_cast<int>(i), static_cast<int>(j)),
+                             {-1}, {static_cast<int>(i)});
+      made.labels.erase(j, 1);
+    }
+  }
+  return made;
+}
+
+/// Sums over the labels that are not in `kept`.
+Labelled summed(const Labelled& a, const std::set<char>& kept) {
+  std::vector<int> dims;
+  std::string labels;
+  for (size_t i = 0; i < a.labels.size(); ++i) {
+    kept.contains(a.labels[i]) ? void(labels += a.labels[i]) : void(dims.push_back(int(i)));
+  }
+  return {dims.empty() ? a.tensor : sum(a.tensor, dims), labels};
+}
+
+int64_t size_of_label(const Labelled& a, char label) {
+  return a.tensor.size(static_cast<int>(a.labels.find(label)));
+}
+
+/// The dims of `a` in the order of `groups`, each group as one dim.
+Tensor grouped(const Labelled& a, const std::vector<std::string>& groups) {
+  std::vector<int> order;
+  Shape shape;
+  for (const std::string& group : groups) {
+    int64_t size = 1;
+    for (const char label : group) {
+      order.push_back(static_cast<int>(a.labels.find(label)));
+      size *= size_of_label(a, label);
+    }
+    shape.push_back(size);
+  }
+  return reshape(permute(a.tensor, order), shape);
+}
+
+/// Repeats dims of size 1 to the size that the other operand has there.
+Labelled fitted(const Labelled& a, const Labelled& b) {
+  Shape shape = a.tensor.shape();
+  for (size_t i = 0; i < a.labels.size(); ++i) {
+    if (!b.has(a.labels[i])) continue;
+    const int64_t size = size_of_label(b, a.labels[i]);
+    int64_t& own = shape[static_cast<int>(i)];
+    if (own != size && own != 1 && size != 1) {
+      fail("einsum: sizes of one label are ", own, " in ", a.tensor.shape(), " and ", size, " in ",
+           b.tensor.shape(), ", expected equal ones");
+    }
+    own = std::max(own, own == 0 ? 0 : size);
+    if (size == 0) own = 0;
+  }
+  return {shape == a.tensor.shape() ? a.tensor : expand(a.tensor, shape), a.labels};
+}
+
+/// The product of two operands, summed over the labels that are not in `kept`.
+Labelled contracted(Labelled a, Labelled b, const std::set<char>& kept) {
+  const auto needed_by = [&](const Labelled& other) {
+    std::set<char> all = kept;
+    all.insert(other.labels.begin(), other.labels.end());
+    return all;
+  };
+  a = summed(a, needed_by(b));
+  b = summed(b, needed_by(a));
+  a = fitted(a, b);
+  b = fitted(b, a);
+  std::string batch, inner, of_a, of_b;
+  for (const char label : a.labels) {
+    (!b.has(label) ? of_a : kept.contains(label) ? batch : inner) += label;
+  }
+  for (const char label : b.labels) {
+    if (!a.has(label)) of_b += label;
+  }
+  Shape shape;
+  for (const char label : batch + of_a) shape.push_back(size_of_label(a, label));
+  for (const char label : of_b) shape.push_back(size_of_label(b, label));
+  const Tensor product = matmul(grouped(a, {batch, of_a, inner}), grouped(b, {batch, inner, of_b}));
+  return {reshape(product, shape), batch + of_a + of_b};
+}
+
+}  // namespace
+
+/// The labels that occur once, in alphabetical order, behind those of "...".
+static std::string implicit_result(const std::string& inputs) {
+  std::map<char, int> counts;
+  for (const char c : inputs) ++counts[c];
+  std::string labels = counts.contains('.') ? "..." : "";
+  for (const auto& [label, count] : counts) {
+    if (std::isalpha(static_cast<unsigned char>(label)) && count == 1) labels += label;
+  }
+  return labels;
+}
+
+Tensor einsum(std::string_view equation, const Tensors& operands) {
+  std::string text(equation);
+  std::erase(text, ' ');
+  const size_t arrow = text.find("->");
+  const std::string inputs = text.substr(0, arrow);
+  const std::vector<std::string> given = split_at_commas(inputs);
+  if (given.size() != operands.size()) {
+    fail("einsum: number of operands is ", operands.size(), ", expected ", given.size(),
+         ", those of ", in_quotes(equation));
+  }
+  std::vector<Labelled> all;
+  int dots = 0;
+  for (size_t i = 0; i < given.size(); ++i) {
+    all.push_back(labelled(operands[i], given[i], i));
+    for (const char label : all.back().labels) {
+      if (label < kFirstDot + kMaxDims) dots = std::max(dots, kMaxDims - (label - kFirstDot));
+    }
+  }
+  const std::string result =
+      expanded(arrow == text.npos ? implicit_result(inputs) : text.substr(arrow + 2), dots);
+  for (const char label : result) {
+    const bool is_known =
+        std::any_of(all.begin(), all.end(), [&](const Labelled& a) { return a.has(label); });
+    if (is_known && std::count(result.begin(), result.end(), label) == 1) continue;
+    fail("einsum: label ", in_quotes(std::string(1, label)), " of the result of ",
+         in_quotes(equation), is_known ? " occurs twice" : " is in no operand", ", expected once");
+  }
+  Labelled product = all[0];
+  for (size_t i = 1; i <= all.size(); ++i) {
+    std::set<char> kept(result.begin(), result.end());
+    for (size_t j = i + 1; j < all.size(); ++j) {
+      kept.insert(all[j].labels.begin(), all[j].labels.end());
+    }
+    product = i == all.size() ? summed(product, kept) : contracted(product, all[i], kept);
+  }
+  std::vector<int> order;
+  for (const char label : result) order.push_back(static_cast<int>(product.labels.find(label)));
+  return permute(product.tensor, order);
+}
+
+static void check_dims(const char* what, const Tensor& a, int dims) {
+  check_tensor(what, a);
+  if (a.ndim() != dims) fail(what, ": tensor is ", a.shape(), ", expected ", dims, " dims");
+}
+
+static Tensor scaled_sum(const Tensor& c, const Tensor& product, Number beta, Number alpha) {
+  const Tensor scaled = alpha.value == 1 ? product : mul(product, alpha);
+  if (beta.value == 0) return scaled;
+  return add(beta.value == 1 ? c : mul(c, beta), scaled);
+}
+
+Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
+  check_dims("addmm", a, 2);
+  check_dims("addmm", b, 2);
+  return scaled_sum(c, matmul(a, b), beta, alpha);
+}
+Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
+  return scaled_sum(c, mv(a, b), beta, alpha);
+}
+Tensor addr(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
+  return scaled_sum(c, outer(a, b), beta, alpha);
+}
+Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
+  check_dims("baddbmm", a, 3);
+  check_dims("baddbmm", b, 3);
+  return scaled_sum(c, matmul(a, b), beta, alpha);
+}
+Tensor addbmm(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
+  check_dims("addbmm", a, 3);
+  check_dims("addbmm", b, 3);
+  return scaled_sum(c, sum(matmul(a, b), {0}), beta, alpha);
+}
+
+Tensor mv(const Tensor& a, const Tensor& b) {
+  check_dims("mv", a, 2);
+  check_dims("mv", b, 1);
+  return matmul(a, b);
+}
+
+Tensor dot(const Tensor& a, const Tensor& b) {
+  check_dims("dot", a, 1);
+  check_dims("dot", b, 1);
+  return vecdot(a, b);
+}
+
+Tensor inner(const Tensor& a, const Tensor& b) {
+  check_tensor("inner", a);
+  check_tensor("inner", b);
+  if (a.ndim() == 0 || b.ndim() == 0) return mul(a, b);
+  return tensordot(a, b, {-1}, {-1});
+}
+
+Tensor kron(const Tensor& a, const Tensor& b) {
+  check_tensor("kron", a);
+  check_tensor("kron", b);
+  const int dims = std::max(a.ndim(), b.ndim());
+  Shape of_a, of_b, made;
+  for (int d = 0; d < dims; ++d) {
+    const int in_a = d - dims + a.ndim(), in_b = d - dims + b.ndim();
+    const int64_t rows = in_a < 0 ? 1 : a.size(in_a), columns = in_b < 0 ? 1 : b.size(in_b);
+    of_a.push_back(rows);
+    of_a.push_back(1);
+    of_b.push_back(1);
+    of_b.push_back(columns);
+    made.push_back(rows * columns);
+  }
+  return reshape(mul(reshape(a, of_a), reshape(b, of_b)), made);
+}
+
+Tensor cdist(const Tensor& a, const Tensor& b, double p) {
+  return vector_norm(sub(unsqueeze(a, -2), unsqueeze(b, -3)), p, {-1});
+}
+
+Tensor dist(const Tensor& a, const Tensor& b, double p) { return vector_norm(sub(a, b), p); }
+
+Tensor cov(const Tensor& a, double correction) {
+  check_tensor("cov", a);
+  if (a.ndim() > 2) fail("cov: tensor is ", a.shape(), ", expected at most 2 dims");
+  const Tensor rows = atleast_2d(a);
+  const Tensor centred = sub(rows, mean(rows, {1}, true));
+  const Tensor products = div(matmul(centred, centred.transpose(0, 1)),
+                              std::max(0.0, static_cast<double>(rows.size(1)) - correction));
+  return a.ndim() == 2 ? products : reshape(products, {});
+}
+
+Tensor corrcoef(const Tensor& a) {
+  const Tensor products = cov(a);
+  if (products.ndim() == 0) return div(products, products);
+  const Tensor deviations = sqrt(diagonal(products));
+  return clip(div(products, outer(deviations, deviations)), -1, 1);
+}
+
+/// Half the sums of neighbours along the dim, times their distances.
+static Tensor trapezoids(const Tensor& y, const Tensor* x, double dx, int dim) {
+  check_tensor("trapezoid", y);
+  const int at = normalized_dim("trapezoid", dim, y.ndim());
+  const int64_t n = y.size(at);
+  const Tensor sums = add(slice(y, at, 1, n), slice(y, at, 0, std::max<int64_t>(n - 1, 0)));
+  if (!x) return mul(sums, dx / 2);
+  Tensor steps = diff(*x, x->ndim() == 1 ? 0 : at);
+  for (int d = at + 1; x->ndim() == 1 && d < y.ndim(); ++d) steps = unsqueeze(steps, -1);
+  return mul(mul(sums, steps), 0.5);
+}
+
+Tensor trapezoid(const Tensor& y, const Tensor& x, int dim) {
+  return sum(trapezoids(y, &x, 1, dim), {dim});
+}
+Tensor trapezoid(const Tensor& y, double dx, int dim) {
+  return sum(trapezoids(y, nullptr, dx, dim), {dim});
+}
+Tensor cumulative_trapezoid(const Tensor& y, const Tensor& x, int dim) {
+  return cumulative_sum(trapezoids(y, &x, 1, dim), dim);
+}
+Tensor cumulative_trapezoid(const Tensor& y, double dx, int dim) {
+  return cumulative_sum(trapezoids(y, nullptr, dx, dim), dim);
+}
+
+Tensor vander(const Tensor& a, int64_t n, bool increasing) {
+  check_dims("vander", a, 1);
+  const int64_t columns = n < 0 ? a.size(0) : n;
+  Tensors powers;
+  for (int64_t i = 0; i < columns; ++i) powers.push_back(pow(a, increasing ? i : columns - 1 - i));
+  return powers.empty() ? slice(expand(unsqueeze(a, 1), {a.size(0), 1}), 1, 0, 0)
+                        : stack(powers, 1);
+}
+
+}  // namespace weft

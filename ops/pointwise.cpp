@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/pointwise.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "ops/engine/tensor_body.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/logic.h"
+#include "weft/ops/powers.h"
+#include "weft/ops/reductions.h"
+#include "weft/ops/rounding.h"
+#include "weft/ops/trigonometry.h"
+
+namespace weft {
+
+static Tensor scaled(const Tensor& a, Number factor) {
+  return factor.value == 1 ? a : mul(a, factor);
+}
+
+static Tensor floating(const Tensor& a) { return is_floating(a.dtype()) ? a : cast(a, DType::f32); }
+
+Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
+  return add(a, scaled(mul(b, c), value));
+}
+Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
+  return add(a, scaled(div(b, c), value));
+}
+
+Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight) {
+  return add(a, mul(next_to(a, weight), sub(b, a)));
+}
+
+Tensor rsub(const Tensor& a, const Operand& b, Number alpha) {
+  return sub(next_to(a, b), scaled(a, alpha));
+}
+
+Tensor fmod(const Tensor& a, const Tensor& b) { return mul(sign(a), remainder(abs(a), abs(b))); }
+
+Tensor frac(const Tensor& a) { return sub(a, trunc(a)); }
+
+Tensor fmax(const Tensor& a, const Tensor& b) {
+  return where(isnan(a), b, where(isnan(b), a, maximum(a, b)));
+}
+Tensor fmin(const Tensor& a, const Tensor& b) {
+  return where(isnan(a), b, where(isnan(b), a, minimum(a, b)));
+}
+
+Tensor heaviside(const Tensor& a, const Tensor& b) {
+  const Tensor step = where(isnan(a), a, cast(greater(a, 0), a.dtype()));
+  return where(equal(a, 0), b, step);
+}
+
+Tensor ldexp(const Tensor& a, const Tensor& b) { return mul(a, pow(2.0, floating(b))); }
+
+Tensor float_power(const Tensor& a, const Tensor& b) {
+  return pow(cast(a, DType::f64), cast(b, DType::f64));
+}
+
+Tensor exp2(const Tensor& a) { return pow(2.0, floating(a)); }
+
+Tensor xlogy(const Tensor& a, const Tensor& b) {
+  const Tensor is_zero = logical_and(equal(a, 0), logical_not(isnan(b)));
+  // The gradient of log at 0 would be infinite where it does not count.
+  const Tensor safe = where(is_zero, next_to(floating(b), 1.0), floating(b));
+  return where(is_zero, next_to(safe, 0.0), mul(a, log(safe)));
+}
+
+Tensor logit(const Tensor& a, std::optional<double> eps) {
+  const Tensor x = eps ? clip(floating(a), *eps, 1 - *eps) : floating(a);
+  return sub(log(x), log1p(neg(x)));
+}
+
+Tensor logaddexp2(const Tensor& a, const Tensor& b) {
+  const double ln2 = std::numbers::ln2;
+  return div(logaddexp(mul(floating(a), ln2), mul(floating(b), ln2)), ln2);
+}
+
+Tensor sinc(const Tensor& a) {
+  const Tensor is_zero = equal(a, 0);
+  const Tensor x = mul(where(is_zero, next_to(floating(a), 1.0), floating(a)), std::numbers::pi);
+  return where(is_zero, next_to(x, 1.0), div(sin(x), x));
+}
+
+Tensor deg2rad(const Tensor& a) { return mul(floating(a), std::numbers::pi / 180); }
+Tensor rad2deg(const Tensor& a) { return mul(floating(a), 180 / std::numbers::pi); }
+
+static double largest(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return std::numeric_limits<double>::max();
+    case DType::f16:
+      return 65504;
+    case DType::bf16:
+      return 0x1.fep127;
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
+Tensor nan_to_num(const Tensor& a, double nan, std::optional<double> posinf,
+                  std::optional<double> neginf) {
+  check_tensor("nan_to_num", a);
+  if (!is_floating(a.dtype())) return clone(a);
+  const double most = largest(a.dtype());
+  const Tensor finite = masked_fill(a, isnan(a), nan);
+  const Tensor below = masked_fill(finite, isposinf(a), posinf.value_or(most));
+  return masked_fill(below, isneginf(a), neginf.value_or(-most));
+}
+
+Tensor isposinf(const Tensor& a) { return logical_and(isinf(a), greater(a, 0)); }
+Tensor isneginf(const Tensor& a) { return logical_and(isinf(a), less(a, 0)); }
+
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  const Tensor near =
+      less_equal(abs(sub(floating(a), floating(b))), add(mul(abs(floating(b)), rtol), atol));
+  Tensor close = logical_or(equal(a, b), logical_and(near, logical_and(isfinite(a), isfinite(b))));
+  if (equal_nan) close = logical_or(close, logical_and(isnan(a), isnan(b)));
+  return close;
+}
+
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  return all(isclose(a, b, rtol, atol, equal_nan)).full_tensor().item() != 0;
+}
+
+}  // namespace weft

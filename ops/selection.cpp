@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/selection.h"
+
+#include <cmath>
+#include <limits>
+
+#include "ops/engine/tensor_body.h"
+#include "weft/error.h"
+#include "weft/ops/along_dim.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/logic.h"
+#include "weft/ops/parts.h"
+#include "weft/ops/pointwise.h"
+#include "weft/ops/reductions.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+/// The elements at `indices`, which have the dim with size 1.
+static ValuesAndIndices at(const Tensor& a, const Tensor& indices, int dim, bool keepdims) {
+  const Tensor values = take_along_dim(a, indices, dim);
+  if (keepdims) return {values, indices};
+  return {squeeze(values, dim), squeeze(indices, dim)};
+}
+
+ValuesAndIndices max_along(const Tensor& a, int dim, bool keepdims) {
+  return at(a, argmax(a, dim, true), dim, keepdims);
+}
+ValuesAndIndices min_along(const Tensor& a, int dim, bool keepdims) {
+  return at(a, argmin(a, dim, true), dim, keepdims);
+}
+
+ValuesAndIndices sort_along(const Tensor& a, int dim, bool descending) {
+  check_tensor("sort", a);
+  if (a.ndim() == 0) return {clone(a), zeros_like(cast(a, DType::i64))};
+  const Tensor indices = argsort(a, dim, descending);
+  return {take_along_dim(a, indices, dim), indices};
+}
+
+ValuesAndIndices topk(const Tensor& a, int64_t k, int dim, bool largest) {
+  check_tensor("topk", a);
+  if (a.ndim() == 0) {
+    const auto [values, indices] = topk(unsqueeze(a, 0), k, dim, largest);
+    return {reshape(values, {}), reshape(indices, {})};
+  }
+  const int along = normalized_dim("topk", dim, a.ndim());
+  if (k < 0 || k > a.size(along)) {
+    fail("topk: k is ", k, ", expected 0 to ", a.size(along), ", the size of dim ", along);
+  }
+  const Tensor indices = slice(argsort(a, along, largest), along, 0, k);
+  return {take_along_dim(a, indices, along), indices};
+}
+
+ValuesAndIndices kthvalue(const Tensor& a, int64_t k, int dim, bool keepdims) {
+  check_tensor("kthvalue", a);
+  if (a.ndim() == 0) {
+    const auto [values, indices] = kthvalue(unsqueeze(a, 0), k, dim, false);
+    return {values, indices};
+  }
+  const int along = normalized_dim("kthvalue", dim, a.ndim());
+  if (k < 1 || k > a.size(along)) {
+    fail("kthvalue: k is ", k, ", expected 1 to ", a.size(along), ", the size of dim ", along);
+  }
+  return at(a, slice(argsort(a, along), along, k - 1, k), along, keepdims);
+}
+
+/// The first NaN along the dim where there is one, else the lower middle element.
+ValuesAndIndices median(const Tensor& a, int dim, bool keepdims) {
+  check_tensor("median", a);
+  if (a.ndim() == 0) return median(unsqueeze(a, 0), dim, false);
+  const int along = normalized_dim("median", dim, a.ndim());
+  const int64_t size = a.size(along);
+  if (size == 0) fail("median: size of dim ", along, " is 0, expected at least 1");
+  Tensor middle = slice(argsort(a, along), along, (size - 1) / 2, (size + 1) / 2);
+  if (is_floating(a.dtype())) {
+    const Tensor nan = isnan(a);
+    middle = where(any(nan, {along}, true), argmax(cast(nan, DType::i32), along, true), middle);
+  }
+  return at(a, middle, along, keepdims);
+}
+
+Tensor median(const Tensor& a) {
+  check_tensor("median", a);
+  if (a.numel() == 0) return full({}, std::numeric_limits<double>::quiet_NaN());
+  return median(reshape(a, {a.numel()}), 0).values;
+}
+
+Tensor quantile(const Tensor& a, double q, std::optional<int> dim, bool keepdims) {
+  check_tensor("quantile", a);
+  if (!(q >= 0 && q <= 1)) fail("quantile: q is ", q, ", expected one in [0, 1]");
+  if (!dim) {
+    const Tensor one = quantile(reshape(a, {a.numel()}), q, 0);
+    return keepdims ? reshape(one, Shape::filled(a.ndim(), 1)) : one;
+  }
+  if (a.ndim() == 0) return clone(a);
+  const int along = normalized_dim("quantile", *dim, a.ndim());
+  if (a.size(along) == 0) fail("quantile: size of dim ", along, " is 0, expected at least 1");
+  const double place = q * static_cast<double>(a.size(along) - 1);
+  const auto below = static_cast<int64_t>(std::floor(place));
+  const int64_t above = std::min(below + 1, a.size(along) - 1);
+  const Tensor sorted = sort(a, along);
+  const Tensor low = slice(sorted, along, below, below + 1);
+  const Tensor high = slice(sorted, along, above, above + 1);
+  const Tensor between = lerp(low, high, place - static_cast<double>(below));
+  const Tensor made = masked_fill(between, any(isnan(a), {along}, true),
+                                  std::numeric_limits<double>::quiet_NaN());
+  return keepdims ? made : squeeze(made, along);
+}
+
+Tensor gather(const Tensor& a, int dim, const Tensor& index) {
+  check_tensor("gather", a);
+  check_tensor("gather", index);
+  if (a.ndim() != index.ndim()) {
+    fail("gather: index is ", index.shape(), ", expected as many dims as ", a.shape(), " has");
+  }
+  if (a.ndim() == 0) return reshape(gather(unsqueeze(a, 0), 0, unsqueeze(index, 0)), {});
+  const int along = normalized_dim("gather", dim, a.ndim());
+  Tensor from = a;
+  for (int d = 0; d < a.ndim(); ++d) {
+    if (d == along || index.size(d) == a.size(d)) continue;
+    if (index.size(d) > a.size(d)) {
+      fail("gather: index is ", index.shape(), ", expected at most ", a.size(d), " in dim ", d);
+    }
+    from = slice(from, d, 0, index.size(d));
+  }
+  return take_along_dim(from, index, along);
+}
+
+Tensor masked_select(const Tensor& a, const Tensor& mask) {
+  check_tensor("masked_select", a);
+  check_tensor("masked_select", mask);
+  if (mask.dtype() != DType::boolean) {
+    fail("masked_select: dtype of the mask is ", mask.dtype(), ", expected bool");
+  }
+  const Tensors both = broadcast_tensors({a, mask});
+  const Tensor places = nonzero(reshape(both[1], {both[1].numel()}))[0];
+  return take(reshape(both[0], {both[0].numel()}), places, 0);
+}
+
+Tensor argwhere(const Tensor& a) {
+  check_tensor("argwhere", a);
+  if (a.ndim() == 0) return reshape(argwhere(unsqueeze(a, 0)), {a.item() != 0 ? 1 : 0, 0});
+  return stack(nonzero(a), 1);
+}
+
+Tensor one_hot(const Tensor& a, int64_t classes) {
+  check_tensor("one_hot", a);
+  if (is_floating(a.dtype())) fail("one_hot: dtype is ", a.dtype(), ", expected an integer");
+  const bool is_empty = a.numel() == 0;
+  if (is_empty && classes < 1) fail("one_hot: classes is ", classes, ", expected at least 1");
+  const double least = is_empty ? 0 : min(a).full_tensor().item();
+  const double most = is_empty ? 0 : max(a).full_tensor().item();
+  const int64_t count = classes < 0 ? static_cast<int64_t>(most) + 1 : classes;
+  if (least < 0 || most >= static_cast<double>(count)) {
+    fail("one_hot: elements are ", least, " to ", most, ", expected 0 to ", count - 1);
+  }
+  TensorOptions options{.dtype = a.dtype(), .device = a.device()};
+  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
+  const Tensor numbers = arange(0, static_cast<double>(count), 1, options);
+  return cast(equal(unsqueeze(a, -1), numbers), DType::i64);
+}
+
+}  // namespace weft

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/pointwise.h"
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
+#include "python/bindings/operands.h"
+#include "weft/error.h"
+#include "weft/ops/algebra.h"
+
+namespace weft::python {
+
+static constexpr OfOne kOfOne[] = {
+    {"frac", frac, "sub", "x - trunc(x)"},
+    {"exp2", exp2, "pow", "2 to the power x"},
+    {"sinc", sinc, "sin", "sin(pi x) / (pi x), 1 at 0"},
+    {"deg2rad", deg2rad, "mul", "Degrees as radians"},
+    {"rad2deg", rad2deg, "mul", "Radians as degrees"},
+    {"isposinf", isposinf, "isinf", "Whether x is inf: bool"},
+    {"isneginf", isneginf, "isinf", "Whether x is -inf: bool"},
+};
+
+static constexpr OfTwo kOfTwo[] = {
+    {"fmod", fmod, "remainder", "x1 - trunc(x1 / x2) * x2, which has the sign of x1"},
+    {"fmax", fmax, "maximum", "The larger of both; where one is NaN, the other"},
+    {"fmin", fmin, "minimum", "The smaller of both; where one is NaN, the other"},
+    {"heaviside", heaviside, "where", "0 for negative x1, 1 for positive x1, x2 for 0"},
+    {"ldexp", ldexp, "mul", "x1 * 2^x2"},
+    {"float_power", float_power, "pow", "x1 to the power x2, in float64"},
+    {"xlogy", xlogy, "mul", "x1 * log(x2), but 0 where x1 is 0 and x2 is not NaN"},
+    {"logaddexp2", logaddexp2, "logaddexp", "log2(2^x1 + 2^x2)"},
+    {"inner", inner, "mul", "Sums of products over the last dims"},
+    {"kron", kron, "mul", "The Kronecker product"},
+};
+
+/// The number that an argument must be.
+static Number number_of(const char* what, const Operand& given) {
+  if (!given.is_number())
+    throw py::type_error(concat(what, ": factor is a tensor, expected a number"));
+  return given.number;
+}
+
+/// function(x, tensor1, tensor2, *, value).
+template <class Function>
+static void bind_with_value(py::module_& m, const char* name, Function function, const char* text) {
+  m.def(
+      name,
+      [name, function](const Tensor& x, const Tensor& tensor1, const Tensor& tensor2,
+                       const Operand& value) {
+        return function(x, tensor1, tensor2, number_of(name, value));
+      },
+      Released(), py::arg("x"), py::arg("tensor1"), py::arg("tensor2"), py::kw_only(),
+      py::arg("value") = 1, text);
+}
+
+/// function(x, a, b, *, beta, alpha).
+template <class Function>
+static void bind_added_product(py::module_& m, const char* name, Function function, const char* a,
+                               const char* b, const char* text) {
+  m.def(
+      name,
+      [name, function](const Tensor& x, const Tensor& first, const Tensor& second,
+                       const Operand& beta, const Operand& alpha) {
+        return function(x, first, second, number_of(name, beta), number_of(name, alpha));
+      },
+      Released(), py::arg("x"), py::arg(a), py::arg(b), py::kw_only(), py::arg("beta") = 1,
+      py::arg("alpha") = 1, text);
+}
+
+static void bind_numbers(py::module_& m) {
+  bind_with_value(m, "addcmul", &addcmul, "x + value * tensor1 * tensor2");
+  bind_with_value(m, "addcdiv", &addcdiv, "x + value * tensor1 / tensor2");
+  m.def("lerp", &lerp, Released(), py::arg("x"), py::arg("end"), py::arg("weight"),
+        "x + weight * (end - x)");
+  m.def(
+      "rsub",
+      [](const Tensor& x, const Operand& other, const Operand& alpha) {
+        return rsub(x, other, number_of("rsub", alpha));
+      },
+      Released(), py::arg("x"), py::arg("other"), py::kw_only(), py::arg("alpha") = 1,
+      "other - alpha * x");
+  m.def("logit", &logit, Released(), py::arg("x"), py::arg("eps") = py::none(),
+        "log(x / (1 - x)); with `eps`, of x limited to [eps, 1 - eps]");
+  m.def("nan_to_num", &nan_to_num, Released(), py::arg("x"), py::arg("nan") = 0.0,
+        py::arg("posinf") = py::none(), py::arg("neginf") = py::none(),
+        "x with NaN, inf and -inf replaced; None means the largest and smallest number");
+  m.def("isclose", &isclose, Released(), py::arg("x1"), py::arg("x2"), py::arg("rtol") = 1e-5,
+        py::arg("atol") = 1e-8, py::arg("equal_nan") = false,
+        "|x1 - x2| <= atol + rtol * |x2|, or equal: bool");
+  m.def("allclose", &allclose, Released(), py::arg("x1"), py::arg("x2"), py::arg("rtol") = 1e-5,
+        py::arg("atol") = 1e-8, py::arg("equal_nan") = false,
+        "Whether all elements are close; one number, equal on all ranks");
+}
+
+static void bind_algebra(py::module_& m) {
+  bind_added_product(m, "addmm", &addmm, "mat1", "mat2", "beta * x + alpha * (mat1 @ mat2)");
+  bind_added_product(m, "addmv", &addmv, "mat", "vec", "beta * x + alpha * (mat @ vec)");
+  bind_added_product(m, "addr", &addr, "vec1", "vec2", "beta * x + alpha * outer(vec1, vec2)");
+  bind_added_product(m, "baddbmm", &baddbmm, "batch1", "batch2",
+                     "beta * x + alpha * (batch1 @ batch2)");
+  bind_added_product(m, "addbmm", &addbmm, "batch1", "batch2",
+                     "beta * x + alpha * the sum of batch1 @ batch2 over the batch");
+  m.def(
+      "einsum",
+      [](const std::string& equation, const py::args& given) {
+        const bool is_list = given.size() == 1 && !tensor_of(given[0]);
+        const Tensors operands =
+            tensors_in("einsum", is_list ? py::args(py::tuple(given[0])) : given);
+        return released([&] { return einsum(equation, operands); });
+      },
+      py::arg("equation"),
+      "Sums of products over the labels that the result lacks: einsum(\"bij,bjk->bik\", x, y)");
+  m.def("mv", &mv, Released(), py::arg("x"), py::arg("vec"), "A matrix times a vector");
+  m.def("dot", &dot, Released(), py::arg("x"), py::arg("tensor"),
+        "The sum of products of two vectors");
+  m.def(
+      "cdist",
+      [](const Tensor& a, const Tensor& b, double p, const py::object&) {
+        return released([&] { return cdist(a, b, p); });
+      },
+      py::arg("x1"), py::arg("x2"), py::arg("p") = 2.0, py::arg("compute_mode") = py::none(),
+      "p-norms of the differences between rows: [..., n, m]");
+  m.def("dist", &dist, Released(), py::arg("x"), py::arg("other"), py::arg("p") = 2.0,
+        "The p-norm of x - other");
+  m.def("cov", &cov, Released(), py::arg("x"), py::kw_only(), py::arg("correction") = 1.0,
+        "Covariances of the rows of a matrix [variables, observations]");
+  m.def("corrcoef", &corrcoef, Released(), py::arg("x"), "Correlations of the rows of a matrix");
+  m.def("vander", &vander, Released(), py::arg("x"), py::arg("N") = -1,
+        py::arg("increasing") = false, "Powers of a vector as columns");
+}
+
+/// trapezoid(y, x=None, *, dx, dim) of one kind.
+template <class Points, class Steps>
+static void bind_integral(py::module_& m, const char* name, Points by_points, Steps by_steps,
+                          const char* text) {
+  m.def(
+      name,
+      [by_points, by_steps](const Tensor& y, const std::optional<Tensor>& x, double dx, int dim) {
+        return x ? by_points(y, *x, dim) : by_steps(y, dx, dim);
+      },
+      Released(), py::arg("y"), py::arg("x") = py::none(), py::kw_only(), py::arg("dx") = 1.0,
+      py::arg("dim") = -1, text);
+}
+
+void bind_pointwise(py::module_& m) {
+  bind_functions(m, kOfOne);
+  bind_functions(m, kOfTwo);
+  bind_numbers(m);
+  bind_algebra(m);
+  bind_integral(m, "trapezoid", py::overload_cast<const Tensor&, const Tensor&, int>(&trapezoid),
+                py::overload_cast<const Tensor&, double, int>(&trapezoid),
+                "The integral along `dim` by the trapezoidal rule, of values at x or dx apart");
+  bind_integral(m, "cumulative_trapezoid",
+                py::overload_cast<const Tensor&, const Tensor&, int>(&cumulative_trapezoid),
+                py::overload_cast<const Tensor&, double, int>(&cumulative_trapezoid),
+                "Integrals along `dim` up to each point but the first");
+}
+
+}  // namespace weft::python

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/selection.h"
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+void bind_selection(py::module_& m) {
+  const py::object pair =
+      py::module_::import("collections").attr("namedtuple")("ValuesAndIndices", "values indices");
+  pair.attr("__module__") = "weft";
+  pair.attr("__doc__") = "Elements, and where they lie along the dim (int64).";
+  m.attr("ValuesAndIndices") = pair;
+  // A function of Python's that returns the pair.
+  const auto paired = [pair]<class... Args>(ValuesAndIndices (*function)(Args...)) {
+    return [pair, function](std::decay_t<Args>... args) {
+      const ValuesAndIndices made = released([&] { return function(args...); });
+      return pair(made.values, made.indices);
+    };
+  };
+  const auto x = py::arg("x");
+  const auto axis = py::arg("axis") = -1;
+  const auto keepdims = py::arg("keepdims") = false;
+  m.def("_max_along", paired(&max_along), x, py::arg("axis"), keepdims);
+  m.def("_min_along", paired(&min_along), x, py::arg("axis"), keepdims);
+  m.def("_sort_along", paired(&sort_along), x, axis, py::arg("descending") = false);
+  m.def(
+      "topk",
+      [pair](const Tensor& of, int64_t k, int along, bool largest, bool) {
+        const ValuesAndIndices made = released([&] { return topk(of, k, along, largest); });
+        return pair(made.values, made.indices);
+      },
+      x, py::arg("k"), axis, py::arg("largest") = true, py::arg("sorted") = true,
+      "The k largest, or smallest, elements along `axis`, always in order: (values, indices)");
+  m.def("kthvalue", paired(&kthvalue), x, py::arg("k"), axis, keepdims,
+        "The k-th smallest element along `axis`, counted from 1: (values, indices)");
+  m.def(
+      "median",
+      [pair](const Tensor& of, const std::optional<int>& along, bool keeps) -> py::object {
+        if (!along) return py::cast(released([&] { return median(of); }));
+        const ValuesAndIndices made = released([&] { return median(of, *along, keeps); });
+        return pair(made.values, made.indices);
+      },
+      x, py::arg("axis") = py::none(), keepdims,
+      "The lower of the two middle elements, NaN where there is one; along `axis` (values, "
+      "indices)");
+  m.def("_quantile", &quantile, Released(), x, py::arg("q"), py::arg("axis") = py::none(),
+        keepdims);
+  m.def("gather", &gather, Released(), x, py::arg("axis"), py::arg("index"),
+        "Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may "
+        "be smaller than those of x");
+  m.def("masked_select", &masked_select, Released(), x, py::arg("mask"),
+        "The elements where `mask` (bool) holds, in row-major order: [n]");
+  m.def("argwhere", &argwhere, Released(), x, "The indices of the nonzero elements: [n, dims]");
+  m.def("one_hot", &one_hot, Released(), x, py::arg("num_classes") = -1,
+        "x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64");
+}
+
+}  // namespace weft::python

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deep copies of modules."""
+
+import copy
+
+from weft._weft import Dropout, Embedding, LayerNorm, Linear, Llama, Module, RMSNorm, Sequential
+
+# What the constructor of a built-in class takes.
+_OPTIONS = {
+    Dropout: lambda m: {"p": m.p},
+    Embedding: lambda m: {"num_embeddings": m.num_embeddings, "embedding_dim": m.embedding_dim},
+    LayerNorm: lambda m: {
+        "normalized_shape": m.normalized_shape,
+        "eps": m.eps,
+        "elementwise_affine": m._own_parameter("weight") is not None,
+        "bias": m._own_parameter("bias") is not None,
+    },
+    Linear: lambda m: {
+        "in_features": m.in_features,
+        "out_features": m.out_features,
+        "bias": m._own_parameter("bias") is not None,
+    },
+    Llama: lambda m: {"config": m.config},
+    RMSNorm: lambda m: {"normalized_shape": m.normalized_shape, "eps": m.eps},
+    Sequential: lambda m: {},
+    Module: lambda m: {},
+}
+
+
+def _copy_members(made, module, memo):
+    """Puts copies of the members of `module` into `made`, which is new and of the same class."""
+    for names, parameter in module._named_parameters():
+        for name in names:
+            if "." not in name and made._own_parameter(name) is None:
+                made._add_parameter(name, copy.deepcopy(parameter, memo))
+    for name, child in module.named_children():
+        if made._child(name) is None:
+            copied = copy.deepcopy(child, memo)
+            made.adopt(name, copied)
+            if name in module.__dict__:
+                object.__setattr__(made, name, copied)
+    for path, below in module.named_modules():
+        target = made.get_submodule(path)
+        for name, tensor, persistent in below._own_buffers:
+            if all(own != name for own, _, _ in target._own_buffers):
+                target._register_buffer(name, copy.deepcopy(tensor, memo), persistent)
+        for names, parameter in below._named_parameters():
+            for name in names:
+                if "." not in name:
+                    target.set_parameter(name, copy.deepcopy(parameter, memo))
+
+
+def deepcopy(self, memo):
+    """A module of the same class with copies of all that it has: parameters with their gradients,
+    buffers, children, hooks and attributes. Ties stay ties. ValueError for a sharded module."""
+    for path, module in self.named_modules():
+        if module._is_sharded:
+            raise ValueError(
+                f"deepcopy: module {path or type(self).__name__!r} is sharded, expected one before "
+                "fully_shard and parallelize; make another one and load_state_dict() into it"
+            )
+    built_in = next((kind for kind in type(self).__mro__ if kind in _OPTIONS), None)
+    if built_in is Module and not self._is_made_in_python:
+        raise ValueError("deepcopy: the module is a part of a built-in one, expected all of that")
+    made = type(self).__new__(type(self))
+    built_in.__init__(made, **_OPTIONS[built_in](self))
+    memo[id(self)] = made
+    _copy_members(made, self, memo)
+    for name, value in self.__dict__.items():
+        if name == "_hooks":
+            made._add_hooks_of(copy.deepcopy(value, memo))
+        elif name not in made.__dict__:
+            object.__setattr__(made, name, copy.deepcopy(value, memo))
+    if not self.training:
+        made.eval()
+    return made
