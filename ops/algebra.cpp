@@ -227,7 +227,7 @@ Tensor addbmm(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Nu
 Tensor mv(const Tensor& a, const Tensor& b) {
   check_dims("mv", a, 2);
   check_dims("mv", b, 1);
-  return matmul(a, b);
+  return squeeze(matmul(a, unsqueeze(b, 1)), 1);
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
@@ -273,7 +273,7 @@ Tensor cov(const Tensor& a, double correction) {
   const Tensor centred = sub(rows, mean(rows, {1}, true));
   const Tensor products = div(matmul(centred, centred.transpose(0, 1)),
                               std::max(0.0, static_cast<double>(rows.size(1)) - correction));
-  return a.ndim() == 2 ? products : reshape(products, {});
+  return rows.size(0) == 1 ? reshape(products, {}) : products;
 }
 
 Tensor corrcoef(const Tensor& a) {

@@ -158,7 +158,7 @@ Tensor unflatten(const Tensor& a, int dim, std::vector<int64_t> sizes) {
 
 Tensor unfold(const Tensor& a, int dim, int64_t size, int64_t step) {
   check_tensor("unfold", a);
-  if (a.ndim() == 0) return unfold(unsqueeze(a, 0), dim, size, step);
+  if (a.ndim() == 0) return squeeze(unfold(unsqueeze(a, 0), dim, size, step), 0);
   const int at = dim_in("unfold", a, dim);
   if (step < 1) fail("unfold: the step is ", step, ", expected at least 1");
   if (size < 0 || size > a.size(at)) {

@@ -69,7 +69,9 @@ Tensor xlogy(const Tensor& a, const Tensor& b) {
 }
 
 Tensor logit(const Tensor& a, std::optional<double> eps) {
-  const Tensor x = eps ? clip(floating(a), *eps, 1 - *eps) : floating(a);
+  Tensor x = floating(a);
+  // The lower bound counts where they cross, as in PyTorch.
+  if (eps) x = masked_fill(clip(x, {}, 1 - *eps), less(x, *eps), *eps);
   return sub(log(x), log1p(neg(x)));
 }
 
@@ -86,6 +88,11 @@ Tensor sinc(const Tensor& a) {
 
 Tensor deg2rad(const Tensor& a) { return mul(floating(a), std::numbers::pi / 180); }
 Tensor rad2deg(const Tensor& a) { return mul(floating(a), 180 / std::numbers::pi); }
+
+Tensor angle(const Tensor& a) {
+  const Tensor x = floating(a);
+  return where(less(x, 0), next_to(x, std::numbers::pi), where(isnan(x), x, next_to(x, 0.0)));
+}
 
 static double largest(DType dtype) {
   switch (dtype) {

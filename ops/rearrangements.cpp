@@ -7,6 +7,7 @@
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/logic.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -254,6 +255,32 @@ Tensor diff(const Tensor& a, int dim, int n, const Tensor& before, const Tensor&
     x = x.dtype() == DType::boolean ? not_equal(later, earlier) : sub(later, earlier);
   }
   return x;
+}
+
+Tensor constant_pad(const Tensor& a, const std::vector<int64_t>& pads, double value) {
+  check_tensor("constant_pad", a);
+  const auto dims = static_cast<int>(pads.size() / 2);
+  if (pads.size() % 2 != 0 || dims > a.ndim()) {
+    fail("constant_pad: number of pads is ", pads.size(), ", expected two for each of at most ",
+         a.ndim(), " dims");
+  }
+  Tensor made = a, inside = ones_like(cast(a, DType::boolean));
+  for (int i = 0; i < dims; ++i) {
+    const int d = a.ndim() - 1 - i;
+    const int64_t before = pads[static_cast<size_t>(2 * i)];
+    const int64_t behind = pads[static_cast<size_t>(2 * i + 1)];
+    const int64_t size = made.size(d) + before + behind;
+    if (size < 0) {
+      fail("constant_pad: size of dim ", d, " would be ", size, ", expected at least 0");
+    }
+    for (Tensor* x : {&made, &inside}) {
+      const int64_t from = std::max<int64_t>(-before, 0);
+      const int64_t to = x->size(d) - std::max<int64_t>(-behind, 0);
+      *x = pad(slice(*x, d, std::min(from, to), std::max(from, to)), d,
+               std::max<int64_t>(before, 0), std::max<int64_t>(behind, 0));
+    }
+  }
+  return value == 0 ? made : masked_fill(made, logical_not(inside), value);
 }
 
 }  // namespace weft

@@ -103,8 +103,8 @@ Tensor quantile(const Tensor& a, double q, std::optional<int> dim, bool keepdims
   const Tensor low = slice(sorted, along, below, below + 1);
   const Tensor high = slice(sorted, along, above, above + 1);
   const Tensor between = lerp(low, high, place - static_cast<double>(below));
-  const Tensor made = masked_fill(between, any(isnan(a), {along}, true),
-                                  std::numeric_limits<double>::quiet_NaN());
+  const Tensor made =
+      masked_fill(between, any(isnan(a), {along}, true), std::numeric_limits<double>::quiet_NaN());
   return keepdims ? made : squeeze(made, along);
 }
 
@@ -138,9 +138,19 @@ Tensor masked_select(const Tensor& a, const Tensor& mask) {
   return take(reshape(both[0], {both[0].numel()}), places, 0);
 }
 
+Tensor isin(const Tensor& a, const Tensor& elements) {
+  check_tensor("isin", a);
+  check_tensor("isin", elements);
+  if (elements.numel() == 0) return not_equal(a, a);
+  const Tensor sorted = sort(reshape(elements, {elements.numel()}), 0);
+  const Tensor places = searchsorted(sorted, reshape(a, {a.numel()}));
+  const Tensor found = take(sorted, clip(places, 0, elements.numel() - 1), 0);
+  return equal(reshape(found, a.shape()), a);
+}
+
 Tensor argwhere(const Tensor& a) {
   check_tensor("argwhere", a);
-  if (a.ndim() == 0) return reshape(argwhere(unsqueeze(a, 0)), {a.item() != 0 ? 1 : 0, 0});
+  if (a.ndim() == 0) return slice(argwhere(unsqueeze(a, 0)), 1, 0, 0);
   return stack(nonzero(a), 1);
 }
 

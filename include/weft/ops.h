@@ -14,6 +14,7 @@
 #include "weft/ops/products.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/rounding.h"
+#include "weft/ops/scatter.h"
 #include "weft/ops/selection.h"
 #include "weft/ops/shapes.h"
 #include "weft/ops/trigonometry.h"

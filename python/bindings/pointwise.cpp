@@ -15,6 +15,7 @@ static constexpr OfOne kOfOne[] = {
     {"sinc", sinc, "sin", "sin(pi x) / (pi x), 1 at 0"},
     {"deg2rad", deg2rad, "mul", "Degrees as radians"},
     {"rad2deg", rad2deg, "mul", "Radians as degrees"},
+    {"angle", angle, "where", "0 for positive x, pi for negative ones"},
     {"isposinf", isposinf, "isinf", "Whether x is inf: bool"},
     {"isneginf", isneginf, "isinf", "Whether x is -inf: bool"},
 };

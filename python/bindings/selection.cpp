@@ -4,6 +4,8 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
+#include "weft/ops/scatter.h"
+#include "weft/ops/shapes.h"
 
 namespace weft::python {
 
@@ -53,6 +55,29 @@ void bind_selection(py::module_& m) {
         "be smaller than those of x");
   m.def("masked_select", &masked_select, Released(), x, py::arg("mask"),
         "The elements where `mask` (bool) holds, in row-major order: [n]");
+  m.def("isin", &isin, Released(), py::arg("elements"), py::arg("test_elements"),
+        "Whether each element is one of test_elements: bool");
+  m.def(
+      "index_add",
+      [](const Tensor& of, int along, const Tensor& index, const Tensor& source,
+         const Operand& alpha) {
+        return released([&] { return index_add(of, along, index, source, alpha.number); });
+      },
+      x, py::arg("dim"), py::arg("index"), py::arg("source"), py::kw_only(), py::arg("alpha") = 1,
+      "x with slice i of alpha * source added to slice index[i] of `dim`");
+  m.def("index_copy", &index_copy, Released(), x, py::arg("dim"), py::arg("index"),
+        py::arg("source"), "x with slice index[i] of `dim` replaced by slice i of `source`");
+  m.def("index_fill", &index_fill, Released(), x, py::arg("dim"), py::arg("index"),
+        py::arg("value"), "x with the slices `index` of `dim` filled with `value`");
+  m.def("scatter_add", &scatter_add, Released(), x, py::arg("dim"), py::arg("index"),
+        py::arg("src"), "x with src[.., i, ..] added to element index[.., i, ..] along `dim`");
+  m.def("_scatter_along", &scatter_along_dim, Released(), x, py::arg("dim"), py::arg("index"),
+        py::arg("src"));
+  m.def("select_scatter", &select_scatter, Released(), x, py::arg("src"), py::arg("dim"),
+        py::arg("index"), "x with element `index` of `dim` replaced by src");
+  m.def("_slice_scatter", &slice_scatter, Released(), x, py::arg("src"), py::arg("dim"),
+        py::arg("start"), py::arg("stop"), py::arg("step"));
+  m.def("_constant_pad", &constant_pad, Released(), x, py::arg("pad"), py::arg("value"));
   m.def("argwhere", &argwhere, Released(), x, "The indices of the nonzero elements: [n, dims]");
   m.def("one_hot", &one_hot, Released(), x, py::arg("num_classes") = -1,
         "x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64");

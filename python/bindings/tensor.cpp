@@ -177,10 +177,15 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
       .def(
           "expand",
           [](const Tensor& x, const py::args& sizes) {
-            const Shape shape = shape_of(sizes);
+            Shape shape = shape_of(sizes);
+            // -1 keeps the size of a dim.
+            for (int d = 0; d < shape.ndim(); ++d) {
+              const int own = d - shape.ndim() + x.ndim();
+              if (shape[d] == -1 && own >= 0) shape[d] = x.size(own);
+            }
             return released([&] { return expand(x, shape); });
           },
-          "Dims of size 1 repeated to the shape; no copy")
+          "Dims of size 1 repeated to the shape; -1 keeps a size; no copy")
       .def("__getitem__", &indexed, py::arg("index"))
       .def("__setitem__", &set_indexed, py::arg("index"), py::arg("value"));
 }

@@ -230,7 +230,9 @@ def _is_device(given):
     return isinstance(given, _weft.Device)
 
 
-def _to(self, *given, dtype=None, device=None, copy=False, non_blocking=False):
+def _to(
+    self, *given, dtype=None, device=None, copy=False, non_blocking=False, memory_format=None
+):
     """The same values as another dtype or on another device: to(dtype), to("cuda"),
     to("cpu", dtype), to(other), which is as the other tensor. ValueError for a device that is
     not there."""
@@ -248,7 +250,7 @@ def _to(self, *given, dtype=None, device=None, copy=False, non_blocking=False):
 
 
 def _as_dtype(name, dtype):
-    def method(self):
+    def method(self, memory_format=None):
         return _weft.astype(self, dtype, copy=False)
 
     method.__name__ = name

@@ -9,7 +9,8 @@ import typing
 from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'all', 'all_ops', 'any', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'cartesian_prod', 'cat', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'concat', 'contiguous', 'copy_', 'copysign', 'cos', 'cosh', 'count_nonzero', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cumulative_prod', 'cumulative_sum', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diff', 'distribute', 'divide', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'hsplit', 'hstack', 'hypot', 'i32', 'i64', 'implicit_traffic', 'index_select', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isfinite', 'isinf', 'isnan', 'launched_ranks', 'layer_norm', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsumexp', 'manual_seed', 'masked_fill', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'narrow', 'negative', 'newest_complete_checkpoint', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'rand', 'randn', 'reciprocal', 'recompute', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'run_ranks', 'scale_', 'scatter', 'searchsorted', 'select', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'trace', 'transfer_', 'transpose', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'zeros', 'zeros_like']
+from weft import ValuesAndIndices
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_ops', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diff', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'hsplit', 'hstack', 'hypot', 'i32', 'i64', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_select', 'inner', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_select', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'mv', 'nan_to_num', 'nanmean', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'rad2deg', 'rand', 'randn', 'reciprocal', 'recompute', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -865,7 +866,7 @@ class Tensor:
         """
         Gradients of all leaves this tensor depends on; it has one element unless its gradient is given
         """
-    def bfloat16(self):
+    def bfloat16(self, memory_format = None):
         """
         to(weft.bfloat16).
         """
@@ -889,7 +890,7 @@ class Tensor:
         """
         In place: as the operator, or the function
         """
-    def bool(self):
+    def bool(self, memory_format = None):
         """
         to(weft.bool).
         """
@@ -927,7 +928,7 @@ class Tensor:
         """
         In place: as the operator, or the function
         """
-    def double(self):
+    def double(self, memory_format = None):
         """
         to(weft.float64).
         """
@@ -937,7 +938,7 @@ class Tensor:
         """
     def expand(self, *args) -> Tensor:
         """
-        Dims of size 1 repeated to the shape; no copy
+        Dims of size 1 repeated to the shape; -1 keeps a size; no copy
         """
     def explain(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
         """
@@ -947,7 +948,7 @@ class Tensor:
         """
         The elements of the dims given, or of all, reversed
         """
-    def float(self):
+    def float(self, memory_format = None):
         """
         to(weft.float32).
         """
@@ -963,11 +964,11 @@ class Tensor:
         """
         The whole on each rank, as a tensor of one device
         """
-    def half(self):
+    def half(self, memory_format = None):
         """
         to(weft.float16).
         """
-    def int(self):
+    def int(self, memory_format = None):
         """
         to(weft.int32).
         """
@@ -987,7 +988,7 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
-    def long(self):
+    def long(self, memory_format = None):
         """
         to(weft.int64).
         """
@@ -1083,7 +1084,7 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
-    def to(self, *given, dtype = None, device = None, copy = False, non_blocking = False):
+    def to(self, *given, dtype = None, device = None, copy = False, non_blocking = False, memory_format = None):
         """
         The same values as another dtype or on another device: to(dtype), to("cuda"),
             to("cpu", dtype), to(other), which is as the other tensor. ValueError for a device that is
@@ -2213,18 +2214,32 @@ def _arange(start: float, stop: float, step: float, *, dtype: DType | str = ...,
     ...
 def _connect(deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0) -> Communicator:
     ...
+def _constant_pad(x: Tensor, pad: collections.abc.Sequence[int], value: float) -> Tensor:
+    ...
 def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     All elements `fill_value`
     """
 def _gradcheck(op: Op, seed: int) -> tuple[builtins.bool, str]:
     ...
+def _max_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.Any:
+    ...
+def _min_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.Any:
+    ...
 def _placements(placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], orders: collections.abc.Sequence[tuple[int, collections.abc.Sequence[str]]]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
+    ...
+def _quantile(x: Tensor, q: float, axis: int | None = None, keepdims: builtins.bool = False) -> Tensor:
     ...
 def _randint(shape: tuple[int, ...], low: int, high: int, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Integers in [low, high)
     """
+def _scatter_along(x: Tensor, dim: int, index: Tensor, src: Tensor | float) -> Tensor:
+    ...
+def _slice_scatter(x: Tensor, src: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
+    ...
+def _sort_along(x: Tensor, axis: int = -1, descending: builtins.bool = False) -> typing.Any:
+    ...
 def _sweep(op: Op, axes: collections.abc.Sequence[tuple[str, int]], most: int, percent: int, seed: int) -> tuple[builtins.bool, str]:
     ...
 def _tensor_of_bytes(values: bytes, dtype: DType | str, shape: tuple[int, ...], requires_grad: builtins.bool) -> Tensor:
@@ -2265,6 +2280,30 @@ def add_scaled_(x: typing.Any, other: Tensor, scale: Tensor, factor: float = 1.0
     
     Rule: ..., ..., . ->
     """
+def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
+    """
+    beta * x + alpha * the sum of batch1 @ batch2 over the batch
+    """
+def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | float = 1) -> Tensor:
+    """
+    x + value * tensor1 / tensor2
+    """
+def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | float = 1) -> Tensor:
+    """
+    x + value * tensor1 * tensor2
+    """
+def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
+    """
+    beta * x + alpha * (mat1 @ mat2)
+    """
+def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
+    """
+    beta * x + alpha * (mat @ vec)
+    """
+def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
+    """
+    beta * x + alpha * outer(vec1, vec2)
+    """
 def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     Whether all elements over `axis` are not zero: bool; true of none
@@ -2274,6 +2313,28 @@ def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> 
 def all_ops() -> list[Op]:
     """
     The built-in ops
+    """
+def allclose(x1: Tensor, x2: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
+    """
+    Whether all elements are close; one number, equal on all ranks
+    """
+def amax(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    """
+    max
+    
+    Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def amin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    """
+    min
+    
+    Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def angle(x: Tensor) -> Tensor:
+    """
+    0 for positive x, pi for negative ones
+    
+    Rule: ..., ..., ... -> ...
     """
 def any(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
@@ -2298,6 +2359,10 @@ def argsort(x: Tensor, axis: int = -1, descending: builtins.bool = False, stable
     The indices (int64) along `axis` with which take_along_axis returns the result of `sort`; always stable
     
     Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    """
+def argwhere(x: Tensor) -> Tensor:
+    """
+    The indices of the nonzero elements: [n, dims]
     """
 def asin(x: Tensor) -> Tensor:
     """
@@ -2356,6 +2421,10 @@ def attention(q: Tensor, k: Tensor, v: Tensor, causal: builtins.bool = True, sca
 def backward(roots: collections.abc.Sequence[Tensor], gradients: collections.abc.Sequence[Tensor | None] | None = None) -> None:
     """
     Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)
+    """
+def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
+    """
+    beta * x + alpha * (batch1 @ batch2)
     """
 def bitwise_and(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -2417,6 +2486,10 @@ def cat(tensors: collections.abc.Sequence[Tensor], dim: int = 0) -> Tensor:
     
     Rule: ~p0 d1 , ~p1 d1 -> +n d1    (by its attributes; this one of [5, 3], [2, 3])
     """
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: typing.Any = None) -> Tensor:
+    """
+    p-norms of the differences between rows: [..., n, m]
+    """
 def ceil(x: Tensor) -> Tensor:
     """
     The integer above x; the dtype stays
@@ -2473,6 +2546,10 @@ def copysign(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def corrcoef(x: Tensor) -> Tensor:
+    """
+    Correlations of the rows of a matrix
+    """
 def cos(x: Tensor) -> Tensor:
     """
     The cosine of x, in radians
@@ -2490,6 +2567,10 @@ def count_nonzero(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = 
     The number of nonzero elements (NaN included) over `axis`, all dims by default; int64
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def cov(x: Tensor, *, correction: float = 1.0) -> Tensor:
+    """
+    Covariances of the rows of a matrix [variables, observations]
     """
 def cross(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor:
     """
@@ -2519,6 +2600,16 @@ def cumulative_sum(x: Tensor, axis: int | None = None, *, dtype: DType | str | N
     
     Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
     """
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """
+    Integrals along `dim` up to each point but the first
+    """
+def deg2rad(x: Tensor) -> Tensor:
+    """
+    Degrees as radians
+    
+    Rule: ..., ... -> ...
+    """
 def device_count(device: Device | str | None = ...) -> int:
     """
     Devices of that kind which this process can use; 0 GPUs where there are none, or no CUDA
@@ -2543,6 +2634,10 @@ def diff(x: Tensor, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None
     """
     Differences of neighbours along `axis`, `n` times, with `prepend` before and `append` behind it; for bool, whether they differ. ValueError when n is negative
     """
+def dist(x: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
+    """
+    The p-norm of x - other
+    """
 def distribute(whole: Tensor, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] = None) -> Tensor:
     """
     Slices locally what each rank already holds whole
@@ -2552,6 +2647,10 @@ def divide(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     x1 / x2, floating; shapes broadcast, dtypes promote
     
     Rule: ..., ... -> ...
+    """
+def dot(x: Tensor, tensor: Tensor) -> Tensor:
+    """
+    The sum of products of two vectors
     """
 def dropout(x: Tensor, p: float) -> Tensor:
     """
@@ -2570,6 +2669,10 @@ def dstack(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
 def dtype_named(name: DType | str) -> DType | str:
     """
     The dtype of a name, short or long; ValueError lists the names there are
+    """
+def einsum(equation: str, *args) -> Tensor:
+    """
+    Sums of products over the labels that the result lacks: einsum("bij,bjk->bik", x, y)
     """
 def embedding(weight: Tensor, ids: Tensor) -> Tensor:
     """
@@ -2602,6 +2705,12 @@ def exp(x: Tensor) -> Tensor:
     e to the power of x
     
     Rule: ... -> ...
+    """
+def exp2(x: Tensor) -> Tensor:
+    """
+    2 to the power x
+    
+    Rule: ..., ... -> ...
     """
 def expand_dims(x: Tensor, axis: int = 0) -> Tensor:
     """
@@ -2659,6 +2768,12 @@ def flipud(x: Tensor) -> Tensor:
     """
     Dim 0 reversed
     """
+def float_power(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 to the power x2, in float64
+    
+    Rule: ..., ... -> ...
+    """
 def floor(x: Tensor) -> Tensor:
     """
     The integer below x; the dtype stays
@@ -2668,6 +2783,30 @@ def floor(x: Tensor) -> Tensor:
 def floor_divide(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
     x1 // x2; integers by 0 give 0
+    
+    Rule: ..., ... -> ...
+    """
+def fmax(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    The larger of both; where one is NaN, the other
+    
+    Rule: ..., ... -> ...
+    """
+def fmin(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    The smaller of both; where one is NaN, the other
+    
+    Rule: ..., ... -> ...
+    """
+def fmod(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 - trunc(x1 / x2) * x2, which has the sign of x1
+    
+    Rule: ..., ... -> ...
+    """
+def frac(x: Tensor) -> Tensor:
+    """
+    x - trunc(x)
     
     Rule: ..., ... -> ...
     """
@@ -2686,6 +2825,10 @@ def from_numpy(array: numpy.ndarray, *, copy: builtins.bool | None = None) -> Te
 def fully_shard(module: Module, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: int = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: int = 26214400, gradient_divide_factor: float = 1.0, offload: collections.abc.Sequence[str] = []) -> Module:
     """
     Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis. `offload` names what rests in pinned memory of the host: "parameters", "gradients". ValueError, with nothing changed, when the strategy does not fit. Gives the module
+    """
+def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
+    """
+    Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may be smaller than those of x
     """
 def gelu(x: Tensor) -> Tensor:
     """
@@ -2721,6 +2864,12 @@ def greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def heaviside(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    0 for negative x1, 1 for positive x1, x2 for 0
+    
+    Rule: ..., ..., ... -> ...
+    """
 def hsplit(x: Tensor, sections: int) -> tuple:
     """
     Equal parts along dim 1, of a vector along 0
@@ -2739,9 +2888,27 @@ def implicit_traffic() -> str:
     """
     Implicit traffic of the calling rank by op, as lines 'op: count, bytes'
     """
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Tensor | float = 1) -> Tensor:
+    """
+    x with slice i of alpha * source added to slice index[i] of `dim`
+    """
+def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """
+    x with slice index[i] of `dim` replaced by slice i of `source`
+    """
+def index_fill(x: Tensor, dim: int, index: Tensor, value: Tensor | float) -> Tensor:
+    """
+    x with the slices `index` of `dim` filled with `value`
+    """
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """
     The slices of `dim` at `index` [n]. A sharded `dim` is gathered
+    """
+def inner(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    Sums of products over the last dims
+    
+    Rule: ..., ... -> ...
     """
 def inspect_checkpoint(path: str, *, data: builtins.bool = True, threads: int = 1) -> dict:
     """
@@ -2751,11 +2918,19 @@ def is_grad_enabled() -> builtins.bool:
     """
     Whether ops of this rank are recorded for backward
     """
+def isclose(x1: Tensor, x2: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
+    """
+    |x1 - x2| <= atol + rtol * |x2|, or equal: bool
+    """
 def isfinite(x: Tensor) -> Tensor:
     """
     Whether x is neither infinite nor NaN: bool
     
     Rule: ... -> ...
+    """
+def isin(elements: Tensor, test_elements: Tensor) -> Tensor:
+    """
+    Whether each element is one of test_elements: bool
     """
 def isinf(x: Tensor) -> Tensor:
     """
@@ -2769,6 +2944,28 @@ def isnan(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+def isneginf(x: Tensor) -> Tensor:
+    """
+    Whether x is -inf: bool
+    
+    Rule: ... -> ...
+    """
+def isposinf(x: Tensor) -> Tensor:
+    """
+    Whether x is inf: bool
+    
+    Rule: ... -> ...
+    """
+def kron(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    The Kronecker product
+    
+    Rule: ..., ... -> ...
+    """
+def kthvalue(x: Tensor, k: int, axis: int = -1, keepdims: builtins.bool = False) -> typing.Any:
+    """
+    The k-th smallest element along `axis`, counted from 1: (values, indices)
+    """
 def launched_ranks() -> int:
     """
     Ranks of the job that this process is one rank of (weft run, mpirun, torchrun, srun); 1 for a process that is alone
@@ -2778,6 +2975,16 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05) -> T
     (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim
     
     Rule: ... d, d, d -> ... d
+    """
+def ldexp(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 * 2^x2
+    
+    Rule: ..., ... -> ...
+    """
+def lerp(x: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
+    """
+    x + weight * (end - x)
     """
 def less(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -2871,6 +3078,12 @@ def logaddexp(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def logaddexp2(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    log2(2^x1 + 2^x2)
+    
+    Rule: ..., ... -> ...
+    """
 def logical_and(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
     Whether neither is zero: bool
@@ -2895,6 +3108,10 @@ def logical_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def logit(x: Tensor, eps: float | None = None) -> Tensor:
+    """
+    log(x / (1 - x)); with `eps`, of x limited to [eps, 1 - eps]
+    """
 def logsumexp(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     log of the sum of exp along `axis`
@@ -2908,6 +3125,10 @@ def manual_seed(seed: int) -> None:
 def masked_fill(x: Tensor, mask: Tensor, value: Tensor | float) -> Tensor:
     """
     `value`, in the dtype of x, where `mask` (bool) holds, and x elsewhere
+    """
+def masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    """
+    The elements where `mask` (bool) holds, in row-major order: [n]
     """
 def matmul(x1: Tensor, x2: Tensor) -> Tensor:
     """
@@ -2945,6 +3166,10 @@ def measured_bytes(model: Module) -> dict:
     """
     What it took: the most since the model was sharded, and the traffic
     """
+def median(x: Tensor, axis: int | None = None, keepdims: builtins.bool = False) -> typing.Any:
+    """
+    The lower of the two middle elements, NaN where there is one; along `axis` (values, indices)
+    """
 def memory_statistics(device: Device | str | None = ...) -> dict:
     """
     Bytes of the calling rank by purpose (parameters, gradients, optimizer, activations, gathered, other), current and peak; `meta` memory is counted as if it were there
@@ -2974,6 +3199,26 @@ def multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     x1 * x2; shapes broadcast, dtypes promote
     
     Rule: ..., ... -> ...
+    """
+def mv(x: Tensor, vec: Tensor) -> Tensor:
+    """
+    A matrix times a vector
+    """
+def nan_to_num(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """
+    x with NaN, inf and -inf replaced; None means the largest and smallest number
+    """
+def nanmean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    """
+    The mean over `axis` of the elements that are not NaN
+    
+    Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def nansum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    """
+    The sum over `axis` of the elements that are not NaN
+    
+    Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """
@@ -3022,6 +3267,10 @@ def not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
 def on_device(x: Tensor, device: Device | str | None) -> Tensor:
     """
     The same layout with this rank's part on `device`; x itself when it is there
+    """
+def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+    """
+    x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64
     """
 def ones(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
@@ -3074,6 +3323,12 @@ def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *,
 def promote(a: DType | str, b: DType | str) -> DType | str:
     """
     The dtype that holds both, as in the Python array API; integer with float gives the float
+    """
+def rad2deg(x: Tensor) -> Tensor:
+    """
+    Radians as degrees
+    
+    Rule: ..., ... -> ...
     """
 def rand(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
@@ -3155,6 +3410,10 @@ def rsqrt(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+def rsub(x: Tensor, other: Tensor | float, *, alpha: Tensor | float = 1) -> Tensor:
+    """
+    other - alpha * x
+    """
 def run_ranks(ranks: int, body: collections.abc.Callable, *, deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0, checks_equality: builtins.bool | None = None) -> list:
     """
     Calls body(world) on `ranks` threads of this process, each a rank, and returns what they returned, by rank. When one raises, the others end too and its exception is raised here; so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. threads_per_rank 0 shares the machine's cores evenly. checks_equality: whether tensors given to distribute are compared between ranks; None compares a sample of the first ones
@@ -3169,6 +3428,10 @@ def scatter(whole: Tensor | None, mesh: DeviceMesh, placements: Placements | col
     """
     Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: a leaf on all ranks where root's requires a gradient
     """
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """
+    x with src[.., i, ..] added to element index[.., i, ..] along `dim`
+    """
 def searchsorted(x1: Tensor, x2: Tensor, *, side: str = 'left', sorter: Tensor | None = None) -> Tensor:
     """
     The positions at which the elements of x2 would be inserted into the sorted x1 [n] (sorted by the indices `sorter` if given), before or after equal elements by `side`: int64, with the shape of x2
@@ -3176,6 +3439,10 @@ def searchsorted(x1: Tensor, x2: Tensor, *, side: str = 'left', sorter: Tensor |
 def select(x: Tensor, dim: int, index: int) -> Tensor:
     """
     Element `index` of `dim`, which the result lacks
+    """
+def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """
+    x with element `index` of `dim` replaced by src
     """
 def set_grad_enabled(enabled: builtins.bool) -> builtins.bool:
     """
@@ -3222,6 +3489,12 @@ def silu(x: Tensor) -> Tensor:
 def sin(x: Tensor) -> Tensor:
     """
     The sine of x, in radians
+    
+    Rule: ... -> ...
+    """
+def sinc(x: Tensor) -> Tensor:
+    """
+    sin(pi x) / (pi x), 1 at 0
     
     Rule: ... -> ...
     """
@@ -3355,6 +3628,10 @@ def tile(x: Tensor, repetitions: typing.Any) -> Tensor:
     """
     Repeats the whole tensor repetitions[i] times along dim i, counted from the last one. ValueError for a negative number
     """
+def topk(x: Tensor, k: int, axis: int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> typing.Any:
+    """
+    The k largest, or smallest, elements along `axis`, always in order: (values, indices)
+    """
 def trace(x: Tensor, *, offset: int = 0, dtype: DType | str | None = None) -> Tensor:
     """
     The sum of elements (i, i + offset) of the last two dims; integers in int64 unless `dtype` is given. ValueError when x has fewer than two dims
@@ -3368,6 +3645,10 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     With two dims exchanged; a view
     
     Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
+    """
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """
+    The integral along `dim` by the trapezoidal rule, of values at x or dx apart
     """
 def tril(x: Tensor, k: int = 0) -> Tensor:
     """
@@ -3433,6 +3714,10 @@ def unstack(x: Tensor, axis: int = 0) -> tuple:
     """
     A tuple of the slices of `axis`, which do not have that dim
     """
+def vander(x: Tensor, N: int = -1, increasing: builtins.bool = False) -> Tensor:
+    """
+    Powers of a vector as columns
+    """
 def var(x: Tensor, axis: typing.Any = None, *, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
     """
     The variance over `axis` (all dims unless given): squares of the differences from the mean, summed and divided by their number - correction; of integers in float32
@@ -3458,6 +3743,12 @@ def where(condition: Tensor, x1: Tensor | float, x2: Tensor | float) -> Tensor:
     x1 where `condition` (bool) holds, x2 elsewhere
     
     Rule: ..., ..., ... -> ...
+    """
+def xlogy(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    x1 * log(x2), but 0 where x1 is 0 and x2 is not NaN
+    
+    Rule: ..., ... -> ...
     """
 def zeros(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """

@@ -30,8 +30,21 @@ LEFT_OUT = re.compile(
 )
 
 
+# Variants whose samples have another order of arguments than the function, or that are attributes.
+ORDERED = {
+    "einsum": lambda tensors, equation: weft.torch.einsum(equation, tensors),
+    "where": lambda x, condition, other: weft.torch.where(condition, x, other),
+    "T": lambda x: x.T,
+    "mT": lambda x: x.mT,
+}
+
+
 def function_of(name):
-    return getattr(weft.torch, name, None) or getattr(weft.Tensor, name, None)
+    if name in ORDERED:
+        return ORDERED[name]
+    function = getattr(weft.torch, name, None)
+    is_dtype = isinstance(function, weft.DType)
+    return getattr(weft.Tensor, name, None) if is_dtype or function is None else function
 
 
 class Conversion:
@@ -76,8 +89,12 @@ def flat(x):
 def numbers(t):
     if isinstance(t, weft.Tensor):
         t = t.detach()
-        return (t.full_tensor() if t.is_sharded else t).numpy()
-    return t.detach().numpy() if hasattr(t, "detach") else np.asarray(t)
+        t = t.full_tensor() if t.is_sharded else t
+        return t.to(weft.float32).numpy() if t.dtype is weft.bfloat16 else t.numpy()
+    if not hasattr(t, "detach"):
+        return np.asarray(t)
+    is_bf16 = str(t.dtype) == "torch.bfloat16"
+    return (t.detach().float() if is_bf16 else t.detach()).numpy()
 
 
 def same(expected, got):

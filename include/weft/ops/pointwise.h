@@ -53,6 +53,9 @@ WEFT_API Tensor rad2deg(const Tensor& a);
 WEFT_API Tensor nan_to_num(const Tensor& a, double nan = 0, std::optional<double> posinf = {},
                            std::optional<double> neginf = {});
 
+/// 0 for positive a, pi for negative ones.
+WEFT_API Tensor angle(const Tensor& a);
+
 // Results are bool.
 
 WEFT_API Tensor isposinf(const Tensor& a);

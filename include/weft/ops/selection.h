@@ -38,6 +38,8 @@ WEFT_API Tensor quantile(const Tensor& a, double q, std::optional<int> dim = {},
 WEFT_API Tensor gather(const Tensor& a, int dim, const Tensor& index);
 /// The elements of `a` where `mask` (bool) holds, in row-major order: [n], from the full tensors.
 WEFT_API Tensor masked_select(const Tensor& a, const Tensor& mask);
+/// Whether each element of `a` is one of `elements`: bool. Each rank reads `elements`.
+WEFT_API Tensor isin(const Tensor& a, const Tensor& elements);
 /// The indices of the nonzero elements: [n, dims of a].
 WEFT_API Tensor argwhere(const Tensor& a);
 /// a [...] as rows [..., classes] that are 1 at the element's number and 0 elsewhere: i64. Without

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's names with PyTorch's meaning: `import weft.torch as torch`.
+
+Functions that mean the same in `weft` are the same objects. Those that differ are here: `max` with
+indices, unbiased `std`, `equal` as one bool, `sort` as a pair, ..."""
+
+import math
+
+import weft as _package
+from weft import *
+from weft import _weft, linalg, nn, optim
+from weft._array_api._beside import tensor_of
+from weft._weft import (
+    abs as absolute,
+    acos as arccos,
+    acosh as arccosh,
+    asin as arcsin,
+    asinh as arcsinh,
+    atan as arctan,
+    atan2 as arctan2,
+    atanh as arctanh,
+    bfloat16,
+    bitwise_invert as bitwise_not,
+    bool,
+    clip as clamp,
+    clip,
+    concat as concatenate,
+    count_nonzero,
+    divide as true_divide,
+    equal as eq,
+    float16,
+    float32,
+    float32 as float,
+    float64,
+    greater as gt,
+    greater_equal as ge,
+    int32,
+    int32 as int,
+    int64,
+    less as lt,
+    less_equal as le,
+    multiply,
+    not_equal as ne,
+    outer as ger,
+    reciprocal,
+    trunc as fix,
+    uint8,
+    unsqueeze,
+    vstack as row_stack,
+)
+from weft.torch._creation import (
+    arange,
+    broadcast_shapes,
+    eye,
+    full,
+    full_like,
+    linspace,
+    logspace,
+    new_full,
+    new_ones,
+    new_zeros,
+    ones_like,
+    scalar_tensor,
+    zeros_like,
+)
+from weft.torch._reductions import (
+    all,
+    amax,
+    amin,
+    aminmax,
+    any,
+    argmax,
+    argmin,
+    argsort,
+    bucketize,
+    count_nonzero,
+    cov,
+    cumprod,
+    cumsum,
+    equal,
+    isreal,
+    log_softmax,
+    logsumexp,
+    max,
+    max,
+    mean,
+    min,
+    min,
+    msort,
+    nanmean,
+    nansum,
+    nonzero,
+    norm,
+    prod,
+    quantile,
+    searchsorted,
+    softmax,
+    sort,
+    std,
+    std_mean,
+    sum,
+    unique,
+    var,
+    var_mean,
+)
+from weft.torch._wrappers import (
+    LISTS,
+    copying,
+    each,
+    itself,
+    with_alpha,
+)
+
+functional = nn.functional
+Size = tuple
+
+
+def take(input, index):
+    """Elements of the flattened tensor."""
+    index = tensor_of(index)
+    flat = _weft.take(_weft.reshape(input, (-1,)), _weft.reshape(index, (-1,)), 0)
+    return _weft.reshape(flat, index.shape)
+
+
+def reshape(input, *shape):
+    """The same elements in row-major order in another shape."""
+    return tensor_of(input).reshape(*shape)
+
+
+def movedim(input, source, destination):
+    """weft.moveaxis."""
+    return _weft.moveaxis(input, source, destination)
+
+
+def ravel(input):
+    """All elements in one dim."""
+    return _weft.reshape(input, (-1,))
+
+
+def squeeze(input, dim=None):
+    """Without the dims of size 1, or without those of `dim` that have it."""
+    input = tensor_of(input)
+    dims = range(input.ndim) if dim is None else dim if isinstance(dim, LISTS) else (dim,)
+    dims = sorted({d % input.ndim for d in dims} if input.ndim else ())
+    for d in reversed(dims):
+        if input.shape[d] == 1:
+            input = _weft.squeeze(input, d)
+    return input
+
+
+def cat(tensors, dim=0, *, axis=None):
+    """Joined along a dim; empty tensors of one dim are left out."""
+    tensors = [t for t in tensors if tuple(t.shape) != (0,)] or list(tensors)[:1]
+    return _weft.concat(tensors, axis=dim if axis is None else axis)
+
+
+concat = concatenate = cat
+
+
+def diagonal(input, offset=0, dim1=0, dim2=1):
+    """Elements (i, i + offset) of two dims, the first two unless given."""
+    return _weft.diagonal(input, offset, dim1, dim2)
+
+
+def trace(input):
+    """The sum of the diagonal of a matrix."""
+    return _weft.sum(_weft.diagonal(input))
+
+
+def expand_as(input, other):
+    """Expanded to the shape of the other."""
+    return tensor_of(input).expand(*other.shape)
+
+
+def broadcast_tensors(*tensors):
+    """The tensors, each broadcast to the shape that all fit."""
+    return _weft.broadcast_arrays(*tensors)
+
+
+def meshgrid(*tensors, indexing="ij"):
+    """Coordinates of a grid."""
+    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], LISTS) else tensors
+    return _weft.meshgrid(*(_weft.atleast_1d(x) for x in tensors), indexing=indexing)
+
+
+def flip(input, dims):
+    """The elements of the dims given, reversed."""
+    if dims in ((), []):
+        return _weft.clone(input)
+    return _weft.flip(input, axis=tuple(dims) if isinstance(dims, LISTS) else dims)
+
+
+def roll(input, shifts, dims=None):
+    """Moved by `shifts` along `dims`; of the flattened tensor without dims."""
+    return _weft.roll(input, shifts, axis=None if dims in ((), []) else dims)
+
+
+def tile(input, *dims):
+    """Repeated as a whole."""
+    return _weft.tile(input, dims[0] if len(dims) == 1 and isinstance(dims[0], LISTS) else dims)
+
+
+def div(input, other, *, rounding_mode=None):
+    """The quotient; rounding_mode "floor" or "trunc" rounds it."""
+    if rounding_mode is None:
+        return _weft.divide(input, other)
+    if rounding_mode == "floor":
+        return _weft.floor_divide(input, other)
+    return _weft.trunc(_weft.divide(input, other))
+
+
+divide = div
+add = with_alpha(_weft.add)
+sub = subtract = with_alpha(_weft.subtract)
+
+
+def clamp_min(input, min):
+    """Elements below `min` become min."""
+    return _weft.clip(input, min)
+
+
+def clamp_max(input, max):
+    """Elements above `max` become max."""
+    return _weft.clip(input, None, max)
+
+
+def round(input, *, decimals=0):
+    """To the nearest number with so many decimals; halves to even."""
+    if decimals == 0:
+        return _weft.round(input)
+    return _weft.round(input * 10.0**decimals) / 10.0**decimals
+
+
+def where(condition, input=None, other=None):
+    """input where the condition holds, other elsewhere; the indices where it holds."""
+    if input is None:
+        return _weft.nonzero(condition)
+    return _weft.where(condition, input, other)
+
+
+def take_along_dim(input, indices, dim=None):
+    """Elements `indices` along `dim`; of the flattened tensor without a dim."""
+    if dim is None:
+        return _weft.take_along_axis(ravel(input), ravel(indices), 0)
+    return _weft.take_along_axis(input, indices, dim)
+
+
+def diff(input, n=1, dim=-1, prepend=None, append=None):
+    """Differences of neighbours along `dim`, n times."""
+    return _weft.diff(input, axis=dim, n=n, prepend=prepend, append=append)
+
+
+def _parts(whole, dim_of):
+    def parts(input, indices_or_sections):
+        if isinstance(indices_or_sections, LISTS):
+            return _weft.tensor_split(input, list(indices_or_sections), dim_of(input))
+        return whole(input, indices_or_sections)
+
+    parts.__name__ = parts.__qualname__ = whole.__name__
+    parts.__doc__ = "Equal parts, or those that end before these indices."
+    return parts
+
+
+hsplit = _parts(_weft.hsplit, lambda x: 1 if x.ndim > 1 else 0)
+vsplit = _parts(_weft.vsplit, lambda x: 0)
+dsplit = _parts(_weft.dsplit, lambda x: 2)
+atleast_1d = each(_weft.atleast_1d)
+atleast_2d = each(_weft.atleast_2d)
+atleast_3d = each(_weft.atleast_3d)
+
+
+def repeat(input, *sizes):
+    """Repeated as a whole, sizes[i] times along dim i."""
+    return tile(input, *sizes)
+
+
+def repeat_interleave(input, repeats, dim=None, *, output_size=None):
+    """Each element of `dim` (of the flattened tensor without one) repeated."""
+    return _weft.repeat(input, repeats, axis=dim)
+
+
+def scatter(input, dim, index, src=None, *, value=None, reduce=None):
+    """src[.., i, ..] in the place of element index[.., i, ..] along `dim`; ValueError for equal
+    indices, whose result PyTorch leaves open. reduce="add" adds."""
+    src = value if src is None else src
+    if reduce == "add":
+        if not isinstance(src, _weft.Tensor):
+            src = _weft.ones_like(_weft.astype(index, input.dtype)) * src
+        return _weft.scatter_add(input, dim, index, src)
+    if reduce is not None:
+        raise ValueError(f"scatter: reduce is {reduce!r}, expected None or 'add'")
+    return _weft._scatter_along(input, dim, index, src)
+
+
+def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
+    """Elements start, start + step, ... before end of `dim` replaced by src."""
+    end = input.shape[dim] if end is None else end
+    return _weft._slice_scatter(input, src, dim, start or 0, end, step)
+
+
+def constant_pad_nd(input, pad, value=0.0):
+    """pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before
+    it, and so on; negative numbers cut."""
+    return _weft._constant_pad(input, list(pad), value)
+
+
+def sum_to_size(input, *size):
+    """Summed over the dims that broadcasting from `size` would repeat."""
+    size = tuple(size[0]) if len(size) == 1 and isinstance(size[0], LISTS) else size
+    extra = input.ndim - len(size)
+    dims = [d for d in range(input.ndim) if d < extra or size[d - extra] != input.shape[d]]
+    summed = _weft.sum(input, tuple(dims), True) if dims else _weft.clone(input)
+    return _weft.reshape(summed, size)
+
+
+real = itself("real")
+conj = itself("conj")
+resolve_conj = itself("resolve_conj")
+resolve_neg = itself("resolve_neg")
+
+
+def view_as(input, other):
+    """Reshaped to the shape of the other."""
+    return _weft.reshape(input, other.shape)
+
+
+reshape_as = view_as
+trapz = trapezoid
+vdot = dot
+sgn = sign
+conj_physical = clone
+split_with_sizes = unsafe_split = split
+unsafe_chunk = chunk
+alias_copy = clone
+diagonal_copy = copying(diagonal)
+expand_copy = copying(_weft.Tensor.expand)
+narrow_copy = copying(narrow)
+permute_copy = copying(permute)
+split_with_sizes_copy = copying(split)
+squeeze_copy = copying(squeeze)
+unbind_copy = copying(unbind)
+unfold_copy = copying(unfold)
+unsqueeze_copy = copying(unsqueeze)
+view_copy = copying(_weft.Tensor.reshape)
+
+
+def numel(input):
+    """The number of elements."""
+    return input.numel()
+
+
+def is_tensor(value):
+    """Whether it is a Tensor."""
+    return isinstance(value, _weft.Tensor)
+
+
+def _transpose(input, dim0, dim1):
+    return input if tensor_of(input).ndim == 0 else _weft.transpose(input, dim0, dim1)
+
+
+transpose = swapaxes = swapdims = _transpose
+transpose_copy = copying(_transpose)
+
+
+def t(input):
+    """A matrix transposed; other tensors of at most one dim as they are."""
+    return input if tensor_of(input).ndim < 2 else tensor_of(input).t()
+
+
+inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
+t_copy = copying(t)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reductions, sorting and searching with PyTorch's meaning."""
+
+from weft import _weft
+from weft._array_api._beside import tensor_of
+from weft._weft import int32
+from weft.torch._wrappers import (
+    LISTS,
+    as_dtype,
+    each,
+    of_scalars,
+)
+
+
+def _chosen(whole, along):
+    """max or min: of all elements, along a dim with indices, or of two tensors."""
+
+    def function(input, dim=None, keepdim=False, *, other=None):
+        other = dim if isinstance(dim, _weft.Tensor) else other
+        if other is not None:
+            return (_weft.maximum if whole is _weft.max else _weft.minimum)(input, other)
+        return whole(input) if dim is None else along(input, dim, keepdim)
+
+    function.__name__ = function.__qualname__ = whole.__name__
+    name = whole.__name__
+    function.__doc__ = f"{name}(x); {name}(x, dim) as (values, indices); or of two tensors."
+    return function
+
+
+max = _chosen(_weft.max, _weft._max_along)
+min = _chosen(_weft.min, _weft._min_along)
+all = of_scalars(_weft.all)
+amax = of_scalars(_weft.amax)
+amin = of_scalars(_weft.amin)
+any = of_scalars(_weft.any)
+argmax = of_scalars(_weft.argmax)
+argmin = of_scalars(_weft.argmin)
+count_nonzero = of_scalars(_weft.count_nonzero)
+log_softmax = of_scalars(as_dtype(_weft.log_softmax))
+max = of_scalars(max)
+mean = of_scalars(as_dtype(_weft.mean))
+min = of_scalars(min)
+nanmean = of_scalars(as_dtype(_weft.nanmean))
+nansum = of_scalars(as_dtype(_weft.nansum))
+prod = of_scalars(_weft.prod)
+softmax = of_scalars(as_dtype(_weft.softmax))
+sum = of_scalars(_weft.sum)
+
+
+def aminmax(input, *, dim=None, keepdim=False):
+    """(amin, amax)."""
+    return amin(input, dim, keepdim), amax(input, dim, keepdim)
+
+
+def sort(input, dim=-1, descending=False, stable=False):
+    """(values, indices), always stable."""
+    return _weft._sort_along(input, dim, descending)
+
+
+def msort(input):
+    """Sorted along dim 0."""
+    return _weft.sort(input, 0)
+
+
+def argsort(input, dim=-1, descending=False, stable=False):
+    """The indices that sort; 0 for a tensor without dims."""
+    return _weft._sort_along(input, dim, descending).indices
+
+
+def equal(input, other):
+    """Whether both have the same shape and elements: one bool, equal on all ranks."""
+    if tuple(input.shape) != tuple(other.shape):
+        return False
+    same = _weft.all(_weft.equal(input, other))
+    return (same.full_tensor() if same.is_sharded else same).item()
+
+
+def _spread(function):
+    def spread(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+        if isinstance(dim, (type(True),)):
+            dim, unbiased = None, dim
+        if correction is None:
+            correction = 1 if unbiased is None else unbiased * 1
+        return function(input, dim, correction=correction, keepdims=keepdim)
+
+    spread.__name__ = spread.__qualname__ = function.__name__
+    spread.__doc__ = f"weft.{function.__name__} with correction=1."
+    return spread
+
+
+std = _spread(_weft.std)
+var = _spread(_weft.var)
+
+
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """(std, mean)."""
+    if isinstance(dim, type(True)):
+        dim, unbiased = None, dim
+    mean = _weft.mean(input, dim, keepdim)
+    return std(input, dim, unbiased, keepdim, correction=correction), mean
+
+
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """(var, mean)."""
+    if isinstance(dim, type(True)):
+        dim, unbiased = None, dim
+    mean = _weft.mean(input, dim, keepdim)
+    return var(input, dim, unbiased, keepdim, correction=correction), mean
+
+
+def _cumulative(function):
+    def cumulative(input, dim, *, dtype=None):
+        if tensor_of(input).ndim == 0:
+            return _weft.clone(input) if dtype is None else _weft.astype(input, dtype)
+        return function(input, dim, dtype=dtype)
+
+    return cumulative
+
+
+cumsum = _cumulative(_weft.cumulative_sum)
+cumprod = _cumulative(_weft.cumulative_prod)
+
+
+def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    """weft's quantile; q may be a tensor or a list, whose quantiles make a first dim."""
+    if interpolation != "linear":
+        raise ValueError(f"quantile: interpolation is {interpolation!r}, expected 'linear'")
+    if isinstance(q, _weft.Tensor):
+        q = q.tolist()
+    if not isinstance(q, list):
+        return _weft._quantile(input, q, dim, keepdim)
+    return _weft.stack([_weft._quantile(input, one, dim, keepdim) for one in q])
+
+
+def norm(input, p="fro", dim=None, keepdim=False):
+    """The p-norm of all elements, or along dims."""
+    order = 2.0 if p in ("fro", None) else p
+    return _weft.vector_norm(input, axis=dim, keepdims=keepdim, ord=order)
+
+
+def logsumexp(input, dim, keepdim=False):
+    """log of the sum of exp along one dim or several."""
+    dims = dim if isinstance(dim, LISTS) else (dim,)
+    input = tensor_of(input)
+    if input.ndim == 0:
+        return _weft.clone(input)
+    if len(dims) == 1:
+        return _weft.logsumexp(input, dims[0], keepdim)
+    dims = tuple(dims)
+    most = _weft.max(input.detach(), dims, True)
+    most = _weft.where(_weft.isfinite(most), most, 0.0)
+    sums = _weft.log(_weft.sum(_weft.exp(input - most), dims, keepdim))
+    return sums + _weft.reshape(most, sums.shape)
+
+
+def nonzero(input, *, as_tuple=False):
+    """The indices of the nonzero elements: [n, dims], or a tensor for each dim."""
+    return _weft.nonzero(input) if as_tuple else _weft.argwhere(input)
+
+
+def searchsorted(
+    sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None
+):
+    """The positions in a sorted vector before (`right`: behind) which the elements belong."""
+    side = side or ("right" if right else "left")
+    found = _weft.searchsorted(sorted_sequence, tensor_of(input), side=side, sorter=sorter)
+    return _weft.astype(found, int32) if out_int32 else found
+
+
+def bucketize(input, boundaries, *, out_int32=False, right=False):
+    """searchsorted(boundaries, input)."""
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The distinct elements in ascending order, and what else is asked for."""
+    if dim is not None:
+        raise ValueError(f"unique: dim is {dim}, expected None")
+    found = _weft.unique_all(input)
+    made = [found.values]
+    made += [found.inverse_indices] if return_inverse else []
+    made += [found.counts] if return_counts else []
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def isreal(input):
+    """True for every element: there are no complex dtypes."""
+    return _weft.equal(_weft.isnan(input), _weft.isnan(input))
+
+
+def cov(input, *, correction=1, fweights=None, aweights=None):
+    """Covariances of the rows of a matrix [variables, observations]."""
+    if fweights is not None or aweights is not None:
+        raise ValueError("cov: weights are given, expected none")
+    return _weft.cov(input, correction=correction)

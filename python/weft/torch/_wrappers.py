@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions made of others, with PyTorch's arguments."""
+
+import functools
+
+from weft import _weft
+from weft._array_api._beside import tensor_of
+
+LISTS = (list, tuple)
+
+
+def of_scalars(function):
+    """The function, which takes a tensor without dims as one of one element, dims 0 and -1; and no
+    dims as all."""
+
+    @functools.wraps(function)
+    def taking(input, *given, **named):
+        if given and given[0] in ((), []):
+            given = (None, *given[1:])
+        if named.get("dim") in ((), []):
+            named["dim"] = None
+        if isinstance(input, _weft.Tensor) and input.ndim == 0 and (given or named):
+            made = function(_weft.unsqueeze(input, 0), *given, **named)
+            if isinstance(made, tuple):
+                return type(made)(*(_weft.reshape(one, ()) for one in made))
+            return _weft.reshape(made, ())
+        return function(input, *given, **named)
+
+    return taking
+
+
+def as_dtype(function):
+    """The function, whose operand is cast first where a dtype is given."""
+
+    @functools.wraps(function)
+    def casting(input, *given, dtype=None, **named):
+        return function(input if dtype is None else _weft.astype(input, dtype), *given, **named)
+
+    return casting
+
+
+def with_alpha(function):
+    def scaled(input, other, *, alpha=1):
+        return function(input, other if alpha == 1 else _weft.multiply(other, alpha))
+
+    return scaled
+
+
+def each(function):
+    """The function of one tensor, which returns a list for several."""
+
+    @functools.wraps(function)
+    def of_each(*tensors):
+        if len(tensors) == 1 and not isinstance(tensors[0], LISTS):
+            return function(tensors[0])
+        tensors = tensors[0] if isinstance(tensors[0], LISTS) else tensors
+        return [function(tensor) for tensor in tensors]
+
+    return of_each
+
+
+def without_gradient_option(make):
+    """A factory that takes requires_grad, and layout and pin_memory, which mean nothing here."""
+
+    @functools.wraps(make)
+    def factory(*given, requires_grad=False, layout=None, pin_memory=None, **named):
+        named.pop("memory_format", None)
+        made = make(*given, **named)
+        return made.requires_grad_() if requires_grad else made
+
+    return factory
+
+
+def like(make):
+    def like(input, *given, dtype=None, device=None, **ignored):
+        return make(input, *given, dtype=dtype, device=device)
+
+    return like
+
+
+def itself(name):
+    def same(input):
+        return input
+
+    same.__name__ = same.__qualname__ = name
+    same.__doc__ = "The tensor itself: there are no complex dtypes."
+    return same
+
+
+def copying(function):
+    """The function, whose results share no memory with the operand."""
+
+    @functools.wraps(function)
+    def copy(input, *given, **named):
+        made = function(tensor_of(input), *given, **named)
+        return [_weft.clone(x) for x in made] if isinstance(made, tuple) else _weft.clone(made)
+
+    return copy
