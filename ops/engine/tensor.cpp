@@ -103,7 +103,7 @@ Tensor Tensor::detach() const {
 
 double Tensor::item() const {
   check_tensor("item", *this);
-  if (numel() != 1) fail("item: a tensor ", shape(), " has not one element");
+  if (numel() != 1) fail("item: number of elements is ", numel(), ", expected 1");
   if (is_sharded() && !sharding().is_replicated()) {
     fail("item: the element of a tensor laid out as ", sharding(),
          " is not whole on this rank; call full_tensor() first");

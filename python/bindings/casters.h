@@ -108,7 +108,7 @@ struct type_caster<weft::Placements> {
 
 template <>
 struct type_caster<weft::Device> {
-  PYBIND11_TYPE_CASTER(weft::Device, const_name("weft._weft.Device | str | None"));
+  PYBIND11_TYPE_CASTER(weft::Device, const_name("weft._weft.Device | str"));
   bool load(handle source, bool) {
     const auto found = weft::python::device_of(source);
     if (found) value = *found;

@@ -158,6 +158,12 @@ void word_class(py::handle type) {
       word(member.attr("__func__"));
     }
   }
+  // Python's own messages name a type so.
+  auto* named = reinterpret_cast<PyTypeObject*>(type.ptr());
+  constexpr std::string_view kModule = "weft._weft.";
+  if (std::string_view(named->tp_name).starts_with(kModule)) {
+    named->tp_name = strdup(concat("weft.", named->tp_name + kModule.size()).c_str());
+  }
   auto* known = py::detail::get_type_info(reinterpret_cast<PyTypeObject*>(type.ptr()));
   if (known) known->operator_new = refuse_value;
 }

@@ -88,6 +88,10 @@ ModuleHooks of_module(const ModuleObject& module, const std::optional<FoundHook>
 HooksOfPython add(const ModuleObject& module, const py::object& before, const py::object& after,
                   MadeHooks made) {
   static std::atomic<size_t> next = 0;
+  for (const py::object& hook : {before, after}) {
+    if (hook.is_none() || PyCallable_Check(hook.ptr())) continue;
+    throw py::type_error(concat("hook: it is a ", type_of(hook), ", expected a function"));
+  }
   auto& self = module.cast<Module&>();
   std::optional<FoundHook> found[2];
   const py::object given[2] = {before, after};

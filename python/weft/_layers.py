@@ -14,6 +14,8 @@ class ModuleList(Module):
             self.append(module)
 
     def append(self, module):
+        if not isinstance(module, Module):
+            raise TypeError(f"module: item of a list is a {type(module).__name__}, expected a Module")
         setattr(self, str(len(self)), module)
         return self
 

@@ -135,6 +135,9 @@ def register_buffer(self, name, tensor, persistent=True):
     if tensor is None:
         object.__setattr__(self, name, None)
         return
+    if not isinstance(tensor, Tensor):
+        kind = type(tensor).__name__
+        raise TypeError(f"register_buffer: {name!r} is a {kind}, expected a Tensor or None")
     if name in self.__dict__ and self.__dict__[name] is None:
         del self.__dict__[name]
     elif hasattr(self, name):

@@ -225,7 +225,7 @@ TEST(Messages, OfTensors) {
   x.set_requires_grad();
   Tensor y = exp(x);
   expect_refusals({
-      {[&] { a.item(); }, "item: a tensor [2, 3] has not one element"},
+      {[&] { a.item(); }, "item: number of elements is 6, expected 1"},
       {[&] { a.size(2); }, "size: dim 2 is not one of the 2 dims"},
       {[&] { y.set_requires_grad(); },
        "set_requires_grad: a tensor [2] is the result of an op; detach() it"},

@@ -155,12 +155,17 @@ def _numpy_of(obj, dtype, copy):
     """Nested sequences and numbers as an array; Python floats become float32."""
     if copy is False:
         raise ValueError(f"asarray: a {type(obj).__name__} cannot be had without a copy")
-    if dtype is not None:
-        return np.asarray(obj, dtype=dtype.name if dtype is not _weft.bfloat16 else "float32")
+    try:
+        array = np.asarray(obj)
+        if dtype is not None:
+            return np.asarray(obj, dtype=dtype.name if dtype is not _weft.bfloat16 else "float32")
+    except ValueError as raised:
+        if "inhomogeneous" not in str(raised):
+            raise
+        raise ValueError("asarray: lengths of nested lists differ, expected equal ones") from None
     first = obj
     while isinstance(first, (list, tuple)) and first:
         first = first[0]
-    array = np.asarray(obj)
     has_dtype = hasattr(first, "dtype")
     return array.astype("float32") if array.dtype == "float64" and not has_dtype else array
 

@@ -7,6 +7,8 @@ Each is a function of the number of steps, so that a run continues from that num
 
 import math
 
+from weft._weft import Optimizer
+
 __all__ = [
     "ConstantLR",
     "CosineAnnealingLR",
@@ -28,6 +30,9 @@ class LRScheduler:
     """Sets the learning rate of each group to `rate(group, step)`; `step()` counts from 0."""
 
     def __init__(self, optimizer, last_epoch=-1):
+        if not isinstance(optimizer, Optimizer):
+            kind = type(optimizer).__name__
+            raise TypeError(f"lr_scheduler: optimizer is a {kind}, expected an Optimizer")
         self.optimizer = optimizer
         self.base_lrs = [group["lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
