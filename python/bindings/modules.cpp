@@ -75,7 +75,8 @@ ParameterPtr parameter_of(const Tensor& values, bool requires_grad) {
   return parameter;
 }
 
-/// Returns a parameter with values and a gradient of its own, or without memory as the given one.
+/// Returns a parameter with values of its own, or without memory as the given one; without the
+/// gradient, as in PyTorch.
 ParameterPtr deep_copied(const Parameter& p) {
   if (ModuleSharder::has_used(p)) {
     fail("deepcopy: the parameter ", p.shape(), " is fully sharded, expected one before ",
@@ -88,7 +89,6 @@ ParameterPtr deep_copied(const Parameter& p) {
     return made;
   }
   made->set_value(values_copied(p.value()));
-  if (p.grad()) made->value().set_grad(values_copied(p.grad()));
   return made;
 }
 

@@ -51,8 +51,9 @@ def _copy_members(made, module, memo):
 
 
 def deepcopy(self, memo):
-    """A module of the same class with copies of all that it has: parameters with their gradients,
-    buffers, children, hooks and attributes. Ties stay ties. ValueError for a sharded module."""
+    """A module of the same class with copies of all that it has: parameters (without their
+    gradients, as in PyTorch), buffers, children, hooks and attributes. Ties stay ties. ValueError
+    for a sharded module."""
     for path, module in self.named_modules():
         if module._is_sharded:
             raise ValueError(

@@ -15,7 +15,8 @@ class ModuleList(Module):
 
     def append(self, module):
         if not isinstance(module, Module):
-            raise TypeError(f"module: item of a list is a {type(module).__name__}, expected a Module")
+            kind = type(module).__name__
+            raise TypeError(f"module: item of a list is a {kind}, expected a Module")
         setattr(self, str(len(self)), module)
         return self
 

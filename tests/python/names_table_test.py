@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every row of the names table in docs/from-pytorch.md is executed: rows of one process in weft
+and, where it is installed, in PyTorch (otherwise with stored numbers), rows about several ranks with
+the numbers of the whole tensor.
+
+`python tests/python/names_table_test.py` writes the stored numbers, with PyTorch installed."""
+
+import importlib.util
+import json
+import pathlib
+import re
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+import weft
+import weft.torch
+from names_table_rows import ALIKE, WHOLE, linear, tensor
+from weft import nn as weft_nn
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+STORED = pathlib.Path(__file__).parent / "names_table.json"
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+OF_RANKS = {}
+
+
+def of_ranks(row):
+    """A function of a mesh (dp, tp) of 2 x 2 ranks and its world: pairs of numbers and expected."""
+    return lambda function: OF_RANKS.setdefault(row, function)
+
+
+def shards(mesh, *placements):
+    return weft.distribute_tensor(weft.from_numpy(WHOLE.copy()), mesh, list(placements))
+
+
+S0, S1, R = weft.Shard(0), weft.Shard(1), weft.Replicate()
+
+
+@of_ranks("`DTensor`, `torch.Tensor`")
+def _(mesh, world):
+    return [(weft.DTensor is weft.Tensor, True)]
+
+
+@of_ranks('`init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))`, `mesh.device_type`')
+def _(mesh, world):
+    made = weft.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"), world=world)
+    return [(made.device_type == "cpu" and made.shape == (2, 2), True)]
+
+
+@of_ranks("`init_process_group`, `destroy_process_group`")
+def _(mesh, world):
+    return [(weft.connect().size, 1)]
+
+
+@of_ranks("`dist.get_rank()`, `dist.barrier()`")
+def _(mesh, world):
+    world.barrier()
+    return [(world.rank, mesh.get_rank())]
+
+
+@of_ranks("`distribute_tensor(t, mesh, [Shard(0)])`")
+def _(mesh, world):
+    by_name = weft.distribute(weft.from_numpy(WHOLE), mesh, {"dp": S0})
+    return [(shards(mesh, S0, S1), WHOLE), (by_name, WHOLE)]
+
+
+@of_ranks("`distribute_tensor(..., src_data_rank=0)`, its default")
+def _(mesh, world):
+    own = weft.from_numpy(WHOLE + mesh.get_rank())
+    sent = weft.scatter(own, mesh, {"tp": S1}, root=1)
+    return [
+        (weft.distribute_tensor(own, mesh, [S0, R], src_data_rank=0), WHOLE),
+        (sent, WHOLE + 1),
+    ]
+
+
+@of_ranks("`DTensor.from_local(t, mesh, [Shard(0)], run_check=False)`")
+def _(mesh, world):
+    local = shards(mesh, S0, R).to_local()
+    with_shape = weft.DTensor.from_local(local, mesh, [S0, R], shape=(4, 3))
+    return [
+        (weft.DTensor.from_local(local, mesh, [S0, R], run_check=False), WHOLE),
+        (with_shape, WHOLE),
+    ]
+
+
+@of_ranks("`Shard(-1)`")
+def _(mesh, world):
+    return [(shards(mesh, weft.Shard(-1), R).placements == (S1, R), True)]
+
+
+@of_ranks("`t.redistribute(mesh, [Replicate()])`")
+def _(mesh, world):
+    text = str(shards(mesh, S0, S1).explain([R, R]))
+    return [(shards(mesh, S0, S1).redistribute(mesh, [R, R]).to_local(), WHOLE), (bool(text), True)]
+
+
+@of_ranks("`t.to_local()`, `t.full_tensor()`")
+def _(mesh, world):
+    partial = weft.from_local(weft.from_numpy(WHOLE), mesh, [weft.Partial(), R])
+    row = mesh.get_local_rank("dp") * 2
+    return [
+        (shards(mesh, S0, R).to_local(), WHOLE[row : row + 2]),
+        (shards(mesh, S0, R).full_tensor(), WHOLE),
+        (partial.to_local(grad_placements=[R, R]), WHOLE),
+    ]
+
+
+@of_ranks("`t.placements`, `t.device_mesh`")
+def _(mesh, world):
+    x = shards(mesh, S0, R)
+    return [(x.placements == (S0, R) and x.device_mesh == mesh, True)]
+
+
+@of_ranks("`tensor.zeros(4, 2, device_mesh=...)`")
+def _(mesh, world):
+    made = [make(4, 2, device_mesh=mesh, placements=[S0, R]) for make in (weft.zeros, weft.ones)]
+    for make in (weft.empty, weft.rand, weft.randn):
+        assert make(4, 2, device_mesh=mesh, placements=[S0, R]).to_local().shape == (2, 2)
+    return [(made[0], np.zeros((4, 2))), (made[1], np.ones((4, 2)))]
+
+
+def model_and_step(mesh=None, **options):
+    """The loss and the weight after one step, sharded or not."""
+    T = weft.torch
+    model = linear(T)
+    x = tensor(T, 4, 4)
+    if mesh is not None:
+        weft.fully_shard(model, mesh=mesh["dp"], **options)
+        x = weft.distribute(x, mesh, {"dp": S0})
+    optimizer = weft.optim.SGD(model.parameters(), lr=0.1)
+    loss = (model(x) * model(x)).mean()
+    loss.backward()
+    optimizer.step()
+    return whole(loss), whole(model.weight.data)
+
+
+@of_ranks('`fully_shard(block, mesh=mesh["dp"])`')
+def _(mesh, world):
+    made = [model_and_step(mesh), model_and_step(mesh, strategy="zero2")]
+    return [(got, want) for pair in made for got, want in zip(pair, model_and_step())]
+
+
+@of_ranks("`MixedPrecisionPolicy(param_dtype=..., reduce_dtype=...)`")
+def _(mesh, world):
+    policy = weft.MixedPrecisionPolicy(param_dtype=weft.float64, reduce_dtype=weft.float32)
+    return list(zip(model_and_step(mesh, mp_policy=policy), model_and_step()))
+
+
+@of_ranks("`model.set_requires_gradient_sync(False)`")
+def _(mesh, world):
+    model, x = linear(weft.torch), tensor(weft.torch, 4, 4)
+    weft.fully_shard(model, mesh["dp"])
+    batch = weft.distribute(x, mesh, {"dp": S0})
+    with weft.no_sync(model):
+        model(batch).sum().backward()
+    model(batch).sum().backward()
+    return [(model.bias.grad, np.full(3, 8.0))]
+
+
+@of_ranks('`parallelize_module(m, mesh["tp"], plan)`')
+def _(mesh, world):
+    x, made = tensor(weft.torch, 2, 4), []
+    for parallelize in (weft.parallelize_module, weft.parallelize):
+        model = weft_nn.Sequential(linear(weft.torch), weft_nn.ReLU(), linear(weft.torch, 2, 3))
+        want = model(x).detach()
+        parallelize(model, mesh["tp"], {"0": weft.ColwiseParallel(), "2": weft.RowwiseParallel()})
+        made.append((model(weft.distribute(x, mesh, {})).detach(), want))
+    return made
+
+
+@of_ranks("`ColwiseParallel`, `RowwiseParallel`, `SequenceParallel`")
+def _(mesh, world):
+    x, norm = tensor(weft.torch, 2, 4, 3), weft_nn.LayerNorm(3)
+    want = norm(x).detach()
+    weft.parallelize(norm, mesh["tp"], {"": weft.SequenceParallel()})
+    made = norm(weft.distribute(x, mesh, {"tp": S1})).detach()
+    styles = (weft.ColwiseParallel(), weft.RowwiseParallel())
+    short = (weft.Colwise, weft.Rowwise)
+    return [(made, want), (all(map(isinstance, styles, short)), True)]
+
+
+@of_ranks("`PrepareModuleInput`, `PrepareModuleOutput`")
+def _(mesh, world):
+    model, x = weft_nn.Sequential(weft_nn.ReLU()), tensor(weft.torch, 4, 4)
+    styles = [
+        weft.PrepareModuleInput(input_layouts=R, desired_input_layouts=S0),
+        weft.PrepareModuleOutput(output_layouts=S0, desired_output_layouts=S1),
+    ]
+    weft.parallelize(model, mesh["tp"], {"": styles[0]})
+    weft.parallelize(model, mesh["tp"], {"0": styles[1]})
+    made = model(weft.distribute(x, mesh, {}))
+    return [(made, np.maximum(x.numpy(), 0)), (made.placements == (R, S1), True)]
+
+
+@of_ranks('`mesh.get_group("dp")`')
+def _(mesh, world):
+    return [(mesh.get_group("dp").size, 2)]
+
+
+@of_ranks("`dcp.save`, `dcp.load`")
+def _(mesh, world):
+    state = weft.TrainingState()
+    x = shards(mesh, S0, R)
+    state.add("x", x)
+    saved = weft.CheckpointSaver(world, SHARED).save(1, state)
+    world.barrier()
+    x.zero_()
+    weft.load(saved, state)
+    return [(x, WHOLE)]
+
+
+@of_ranks("`model.state_dict()`, `load_state_dict`")
+def _(mesh, world):
+    model = linear(weft.torch)
+    weft.fully_shard(model, mesh["dp"])
+    other = linear(weft.torch)
+    other.load_state_dict({n: value.full_tensor() for n, value in model.state_dict().items()})
+    return [(other.weight.data, linear(weft.torch).weight.data)]
+
+
+@of_ranks("`torch.distributed.tensor.debug.visualize_sharding`")
+def _(mesh, world):
+    return [(bool(str(weft.visualize(shards(mesh, S0, S1)))), True)]
+
+
+@of_ranks("`CommDebugMode`")
+def _(mesh, world):
+    before = mesh.traffic
+    shards(mesh, S0, R).redistribute([R, R])
+    with weft.traffic("forbid"), pytest.raises(ValueError):
+        shards(mesh, S0, R) @ shards(mesh, S1, R).T
+    return [(str(mesh.traffic) != str(before), True)]
+
+
+SHARED = str(pathlib.Path(tempfile.mkdtemp(prefix="weft-names-")))
+
+
+def rows():
+    """The first cells of the table."""
+    text = (ROOT / "docs/from-pytorch.md").read_text()
+    table = text.partition("## Names")[2].partition("\nMissing")[0]
+    cells = [line.split(" | ")[0][2:] for line in table.splitlines() if line.startswith("| ")]
+    return cells[1:]
+
+
+def whole(x):
+    if isinstance(x, weft.Parameter):
+        x = x.data
+    if isinstance(x, weft.Tensor):
+        x = x.detach()
+        x = x.full_tensor() if x.is_sharded else x
+    elif hasattr(x, "detach"):
+        x = x.detach()
+    return np.asarray(x.numpy() if hasattr(x, "numpy") else x, dtype="float64")
+
+
+def numbers(namespace, row):
+    return [whole(x).tolist() for x in ALIKE[row](namespace)]
+
+
+def test_every_row_is_executed():
+    assert sorted(rows()) == sorted([*ALIKE, *OF_RANKS])
+
+
+@pytest.mark.parametrize("row", ALIKE)
+def test_a_row_of_one_process(row):
+    expected = json.loads(STORED.read_text())[row]
+    if HAS_TORCH:
+        import torch
+
+        torch.manual_seed(0)
+        expected = numbers(torch, row)
+    weft.manual_seed(0)
+    got = numbers(weft.torch, row)
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("row", OF_RANKS)
+def test_a_row_of_four_ranks(row):
+    def body(world):
+        mesh = weft.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"), world=world)
+        for got, expected in OF_RANKS[row](mesh, world):
+            np.testing.assert_allclose(whole(got), whole(expected), rtol=1e-5, atol=1e-6)
+
+    weft.run_ranks(4, body, deadline=30)
+
+
+def main():
+    import torch
+
+    torch.manual_seed(0)
+    stored = {row: numbers(torch, row) for row in ALIKE}
+    text = json.dumps(stored, indent=0)
+    STORED.write_text(re.sub(r"(-?\d+\.\d{6})\d+", r"\1", text).replace("\n", "") + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
