@@ -217,7 +217,7 @@ class DeviceMesh:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, ranks: Communicator, axes: typing.Any, *, device_type: Device | str | None = ...) -> None:
+    def __init__(self, ranks: Communicator, axes: typing.Any, *, device_type: Device | str = ...) -> None:
         """
         Collective over the ranks, whose number must be the product of the axes' sizes: DeviceMesh(world, {'dp': 2, 'tp': 4}). ValueError for a device_type that this machine lacks
         """
@@ -332,7 +332,7 @@ class Tensor:
         Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
         """
     @staticmethod
-    def astype(x: Tensor, dtype: DType | str, *, copy: builtins.bool = True, device: Device | str | None | None = None) -> Tensor:
+    def astype(x: Tensor, dtype: DType | str, *, copy: builtins.bool = True, device: Device | str | None = None) -> Tensor:
         """
         The values of x as `dtype`; floating to integer rounds towards zero. Returns x itself when it already has that dtype and `copy` is False; ValueError for another device
         
@@ -1130,7 +1130,7 @@ class Tensor:
         (offset, shape): which elements of the whole this rank's part holds
         """
     @property
-    def device(self) -> Device | str | None:
+    def device(self) -> Device | str:
         ...
     @property
     def device_mesh(self) -> DeviceMesh | None:
@@ -1374,7 +1374,7 @@ class Parameter:
         """
         In place: every element becomes the function of itself
         """
-    def materialize(self, device: Device | str | None = ...) -> None:
+    def materialize(self, device: Device | str = ...) -> None:
         """
         Gives it memory and its initial values; nothing the second time
         """
@@ -1528,8 +1528,9 @@ class Module:
         """
     def __deepcopy__(self, memo):
         """
-        A module of the same class with copies of all that it has: parameters with their gradients,
-            buffers, children, hooks and attributes. Ties stay ties. ValueError for a sharded module.
+        A module of the same class with copies of all that it has: parameters (without their
+            gradients, as in PyTorch), buffers, children, hooks and attributes. Ties stay ties. ValueError
+            for a sharded module.
         """
     def __delattr__(self, name):
         """
@@ -1573,7 +1574,7 @@ class Module:
         ...
     def _set_buffer(self, name: str, tensor: Tensor) -> None:
         ...
-    def _to_device(self, device: Device | str | None) -> None:
+    def _to_device(self, device: Device | str) -> None:
         ...
     def _to_dtype(self, dtype: DType | str) -> None:
         ...
@@ -1639,7 +1640,7 @@ class Module:
         Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict. Tensors
             of PyTorch and arrays of NumPy, whole on each rank, are taken too.
         """
-    def materialize(self, device: Device | str | None = ...) -> None:
+    def materialize(self, device: Device | str = ...) -> None:
         """
         Gives every declared parameter memory and its initial values: equal bits for any sharding. Call it on all ranks alike
         """
@@ -1778,7 +1779,7 @@ class Linear(Module):
     """
     [..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight [out, in] and bias [out], uniform in +-1 / sqrt(in); with `std`, the weight is normal and the bias 0
     """
-    def __init__(self, in_features: int, out_features: int, bias: builtins.bool = True, std: float | None = None, device: Device | str | None | None = None, dtype: DType | str | None = None) -> None:
+    def __init__(self, in_features: int, out_features: int, bias: builtins.bool = True, std: float | None = None, device: Device | str | None = None, dtype: DType | str | None = None) -> None:
         ...
     def forward(self, *args) -> typing.Any:
         """
@@ -1794,7 +1795,7 @@ class Embedding(Module):
     """
     ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `std`
     """
-    def __init__(self, num_embeddings: int, embedding_dim: int, std: float = 1.0, device: Device | str | None | None = None, dtype: DType | str | None = None) -> None:
+    def __init__(self, num_embeddings: int, embedding_dim: int, std: float = 1.0, device: Device | str | None = None, dtype: DType | str | None = None) -> None:
         ...
     def forward(self, *args) -> typing.Any:
         """
@@ -1810,7 +1811,7 @@ class RMSNorm(Module):
     """
     [..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones
     """
-    def __init__(self, normalized_shape: int | collections.abc.Sequence[int], eps: float = 1e-05, device: Device | str | None | None = None, dtype: DType | str | None = None) -> None:
+    def __init__(self, normalized_shape: int | collections.abc.Sequence[int], eps: float = 1e-05, device: Device | str | None = None, dtype: DType | str | None = None) -> None:
         ...
     def forward(self, *args) -> typing.Any:
         """
@@ -1826,7 +1827,7 @@ class LayerNorm(Module):
     """
     [..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; bias, zeros; neither without elementwise_affine
     """
-    def __init__(self, normalized_shape: int | collections.abc.Sequence[int], eps: float = 1e-05, elementwise_affine: builtins.bool = True, bias: builtins.bool = True, device: Device | str | None | None = None, dtype: DType | str | None = None) -> None:
+    def __init__(self, normalized_shape: int | collections.abc.Sequence[int], eps: float = 1e-05, elementwise_affine: builtins.bool = True, bias: builtins.bool = True, device: Device | str | None = None, dtype: DType | str | None = None) -> None:
         ...
     def forward(self, *args) -> typing.Any:
         """
@@ -2196,27 +2197,27 @@ class Graph:
     """
     Work of one GPU that is recorded once and then played: one call of the host instead of one a kernel. It reads and writes the same memory each time: fill tensors in place (copy_) before it runs. Belongs to its thread.
     """
-    def __init__(self, device: Device | str | None) -> None:
+    def __init__(self, device: Device | str) -> None:
         ...
     def run(self, work: collections.abc.Callable) -> None:
         """
         Calls `work` twice as it is, then to record it; from then on plays the record instead, which keeps `work`: leave what its variables name as it is. It neither copies between the host and the GPU nor draws random numbers, and ids are not checked in the record. Ranks exchange in it only as processes with a GPU each; all of them record and play the same.
         """
     @property
-    def device(self) -> Device | str | None:
+    def device(self) -> Device | str:
         ...
     @property
     def is_recorded(self) -> builtins.bool:
         ...
 def _abort(world: Communicator, why: str) -> None:
     ...
-def _arange(start: float, stop: float, step: float, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _arange(start: float, stop: float, step: float, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     ...
 def _connect(deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0) -> Communicator:
     ...
 def _constant_pad(x: Tensor, pad: collections.abc.Sequence[int], value: float) -> Tensor:
     ...
-def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     All elements `fill_value`
     """
@@ -2230,7 +2231,7 @@ def _placements(placements: Placements | collections.abc.Sequence[Shard | Replic
     ...
 def _quantile(x: Tensor, q: float, axis: int | None = None, keepdims: builtins.bool = False) -> Tensor:
     ...
-def _randint(shape: tuple[int, ...], low: int, high: int, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _randint(shape: tuple[int, ...], low: int, high: int, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Integers in [low, high)
     """
@@ -2376,7 +2377,7 @@ def asinh(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def astype(x: Tensor, dtype: DType | str, *, copy: builtins.bool = True, device: Device | str | None | None = None) -> Tensor:
+def astype(x: Tensor, dtype: DType | str, *, copy: builtins.bool = True, device: Device | str | None = None) -> Tensor:
     """
     The values of x as `dtype`; floating to integer rounds towards zero. Returns x itself when it already has that dtype and `copy` is False; ValueError for another device
     
@@ -2610,7 +2611,7 @@ def deg2rad(x: Tensor) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def device_count(device: Device | str | None = ...) -> int:
+def device_count(device: Device | str = ...) -> int:
     """
     Devices of that kind which this process can use; 0 GPUs where there are none, or no CUDA
     """
@@ -2680,7 +2681,7 @@ def embedding(weight: Tensor, ids: Tensor) -> Tensor:
     
     Rule: v d, ... -> ... d
     """
-def empty(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def empty(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     New memory, not initialised
     """
@@ -2738,7 +2739,7 @@ def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *,
     """
     Writes the tensors of a checkpoint as a Hugging Face model. Collective over `world`: each rank writes its share to its place in the final files
     """
-def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     [n_rows, n_cols] of zeros, with ones where column - row is k
     """
@@ -3004,7 +3005,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     
     Rule: ... k, n k -> ... n
     """
-def linspace(start: float, stop: float, num: int, *, dtype: DType | str | None = None, device: Device | str | None | None = None, endpoint: builtins.bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def linspace(start: float, stop: float, num: int, *, dtype: DType | str | None = None, device: Device | str | None = None, endpoint: builtins.bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     `num` numbers evenly from start to stop, which is the last one when `endpoint`
     """
@@ -3170,7 +3171,7 @@ def median(x: Tensor, axis: int | None = None, keepdims: builtins.bool = False) 
     """
     The lower of the two middle elements, NaN where there is one; along `axis` (values, indices)
     """
-def memory_statistics(device: Device | str | None = ...) -> dict:
+def memory_statistics(device: Device | str = ...) -> dict:
     """
     Bytes of the calling rank by purpose (parameters, gradients, optimizer, activations, gathered, other), current and peak; `meta` memory is counted as if it were there
     """
@@ -3250,7 +3251,7 @@ def norm(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) ->
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def normal(shape: tuple[int, ...], mean: float = 0.0, std: float = 1.0, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def normal(shape: tuple[int, ...], mean: float = 0.0, std: float = 1.0, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Of a normal distribution, from the rank's random state: equal bits for any mesh
     """
@@ -3264,7 +3265,7 @@ def not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def on_device(x: Tensor, device: Device | str | None) -> Tensor:
+def on_device(x: Tensor, device: Device | str) -> Tensor:
     """
     The same layout with this rank's part on `device`; x itself when it is there
     """
@@ -3272,7 +3273,7 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """
     x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64
     """
-def ones(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def ones(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Ones; with `mesh` and `placements` each rank makes its part
     """
@@ -3330,11 +3331,11 @@ def rad2deg(x: Tensor) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def rand(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def rand(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Evenly in [0, 1); equal bits for any mesh
     """
-def randn(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def randn(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Of the standard normal distribution; equal bits for any mesh
     """
@@ -3368,7 +3369,7 @@ def repeat(x: Tensor, repeats: typing.Any, axis: typing.Any = None) -> Tensor:
     """
     Repeats each element of `axis` (of the flattened tensor when None) `repeats` times: an int, or a tensor of one count each, which every rank reads. ValueError for negative counts
     """
-def reset_peak_memory(device: Device | str | None = ...) -> None:
+def reset_peak_memory(device: Device | str = ...) -> None:
     """
     Peaks start again from the current bytes
     """
@@ -3680,7 +3681,7 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """
     Windows of `size` elements along a dim, `step` apart, in a new last dim
     """
-def uniform(shape: tuple[int, ...], low: float = 0.0, high: float = 1.0, *, dtype: DType | str = ..., device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def uniform(shape: tuple[int, ...], low: float = 0.0, high: float = 1.0, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Evenly in [low, high), from the rank's random state: equal bits for any mesh
     """
@@ -3750,7 +3751,7 @@ def xlogy(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def zeros(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def zeros(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Zeros; with `mesh` and `placements` each rank makes its part
     """

@@ -159,16 +159,16 @@ def scaled_dot_product_attention(
     each of which serves as many query heads, with enable_gqa or without. attn_mask: bool (False
     hides a key), or numbers that are added. Only a call without attn_mask and dropout_p is fused.
     `weft.attention` takes [batch, sequence, heads, d]."""
+    if is_causal and attn_mask is not None:
+        raise ValueError(
+            "scaled_dot_product_attention: is_causal and attn_mask are given, expected one"
+        )
     for name, part in (("query", query), ("key", key), ("value", value)):
         if part.ndim != 4:
             raise ValueError(
                 f"scaled_dot_product_attention: {name} is {tuple(part.shape)}, "
                 "expected [batch, heads, sequence, d]"
             )
-    if is_causal and attn_mask is not None:
-        raise ValueError(
-            "scaled_dot_product_attention: is_causal and attn_mask are given, expected one"
-        )
     if is_causal and query.shape[2] != key.shape[2]:
         raise ValueError(
             f"scaled_dot_product_attention: is_causal needs as many queries as keys, "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every row of the names table in docs/from-pytorch.md is executed: rows of one process in weft
-and, where it is installed, in PyTorch (otherwise with stored numbers), rows about several ranks with
-the numbers of the whole tensor.
+and, where it is installed, in PyTorch (otherwise with stored numbers), rows about several ranks
+with the numbers of the whole tensor.
 
 `python tests/python/names_table_test.py` writes the stored numbers, with PyTorch installed."""
 

@@ -15,7 +15,7 @@ ERRORS = [
     (lambda: weft.argsort(X, axis=2), ValueError, "dim 2 is not one of the 2 dims"),
     (lambda: weft.asarray(object()), TypeError, "asarray: there is no tensor of a object"),
     (lambda: weft.asarray(1j), ValueError, "no tensor has dtype complex128"),
-    (lambda: weft.asarray([[1], [2, 3]]), ValueError, "inhomogeneous"),
+    (lambda: weft.asarray([[1], [2, 3]]), ValueError, "lengths of nested lists differ"),
     (lambda: weft.asarray([300], dtype=weft.uint8), OverflowError, "out of bounds"),
     (lambda: weft.asarray(X, device="meta"), ValueError, "asarray: a tensor on cpu has no way"),
     (lambda: weft.asarray([1], dtype="float31"), ValueError, "float31"),
