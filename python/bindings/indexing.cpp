@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 #include <vector>
+
+#include <pybind11/numpy.h>
 
 #include "python/bindings/indexing.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/operands.h"
 #include "weft/error.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/in_place.h"
+#include "weft/ops/indexing.h"
 #include "weft/ops/shapes.h"
 
 namespace weft::python {
@@ -17,7 +23,38 @@ namespace {
 struct Selection {
   enum class Kind { whole, range, one, created } kind = Kind::whole;
   int64_t start = 0, stop = 0, step = 1;
+  /// Selects from the dim, which stays whole until then.
+  Tensor index = {};
 };
+
+/// The index tensor that an entry is: a tensor, a list or an array of NumPy.
+std::optional<Tensor> index_tensor(py::handle entry) {
+  if (auto tensor = tensor_of(entry)) return tensor;
+  const bool is_list = PyList_Check(entry.ptr());
+  if (!is_list && !py::isinstance<py::array>(entry)) return std::nullopt;
+  const py::object made = py::module_::import("weft").attr("asarray")(entry);
+  Tensor tensor = made.cast<Tensor>();
+  if (is_list && tensor.numel() == 0) tensor = cast(tensor, DType::i64);
+  if (is_list) tensor.storage()->mark_equal_on_ranks();
+  return tensor;
+}
+
+/// The dims that an entry of an index is for.
+int dims_of_entry(py::handle entry) {
+  if (PyLong_Check(entry.ptr()) || PySlice_Check(entry.ptr())) return 1;
+  if (entry.is_none() || entry.ptr() == Py_Ellipsis) return 0;
+  const auto tensor = index_tensor(entry);
+  return tensor && tensor->dtype() == DType::boolean ? tensor->ndim() : 1;
+}
+
+void check_mask(const Tensor& x, const Tensor& mask, int dim) {
+  for (int d = 0; d < mask.ndim(); ++d) {
+    if (mask.size(d) == x.size(dim + d)) continue;
+    throw py::index_error(concat("index: shape of the mask is ", mask.shape(),
+                                 ", expected that of ", mask.ndim(), " dims of ", x.shape(),
+                                 " from dim ", dim, " on"));
+  }
+}
 
 /// An int, or what stands for one: a tensor of one integer and no dims among them.
 bool is_position(py::handle entry) {
@@ -30,7 +67,7 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
   const py::tuple entries =
       PyTuple_Check(index.ptr()) ? py::reinterpret_borrow<py::tuple>(index) : py::make_tuple(index);
   int named = 0;
-  for (const py::handle entry : entries) named += !entry.is_none() && entry.ptr() != Py_Ellipsis;
+  for (const py::handle entry : entries) named += dims_of_entry(entry);
   if (named > x.ndim()) {
     throw py::index_error(concat("index: ", named, " entries for a tensor ", x.shape()));
   }
@@ -48,8 +85,15 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
       Py_ssize_t start, stop, step;
       if (PySlice_Unpack(entry.ptr(), &start, &stop, &step) < 0) throw py::error_already_set();
       PySlice_AdjustIndices(x.shape()[dim], &start, &stop, step);
-      if (step < 0) fail("index: step ", step, " is negative; use weft.flip");
-      selections.push_back({Selection::Kind::range, start, std::max(start, stop), step});
+      if (step < 0) {
+        const Py_ssize_t count = std::max<Py_ssize_t>(0, (stop - start + step + 1) / step);
+        // Elements first, first - step, ..., start, which `selected` turns round.
+        const Py_ssize_t first = start + (count - 1) * step;
+        selections.push_back(
+            {Selection::Kind::range, count ? first : 0, count ? start + 1 : 0, step});
+      } else {
+        selections.push_back({Selection::Kind::range, start, std::max(start, stop), step});
+      }
       ++dim;
     } else if (is_position(entry)) {
       const auto size = x.shape()[dim];
@@ -63,15 +107,32 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
       }
       selections.push_back({Selection::Kind::one, at < 0 ? at + size : at});
       ++dim;
+    } else if (const auto tensor = index_tensor(entry)) {
+      if (is_floating(tensor->dtype())) {
+        throw py::index_error(concat("index: dtype of the tensor ", tensor->shape(), " is ",
+                                     tensor->dtype(), ", expected an integer or bool"));
+      }
+      if (tensor->dtype() != DType::boolean) {
+        selections.push_back({.index = *tensor});
+        ++dim;
+        continue;
+      }
+      check_mask(x, *tensor, dim);
+      for (const DimIndex& one : released([&] { return indices_of_mask(*tensor, dim); })) {
+        selections.push_back({.index = one.index});
+        ++dim;
+      }
     } else {
-      throw py::index_error(concat("index: a ", Py_TYPE(entry.ptr())->tp_name,
-                                   " is none of int, slice, None and ...; see weft.take"));
+      throw py::index_error(concat("index: it is a ", Py_TYPE(entry.ptr())->tp_name,
+                                   ", expected an int, slice, None, ..., tensor or list"));
     }
   }
   return selections;
 }
 
-Tensor selected(const Tensor& x, const std::vector<Selection>& selections) {
+/// `turns`: whether ranges with a negative step are turned round; they lie in ascending order
+/// otherwise.
+Tensor selected(const Tensor& x, const std::vector<Selection>& selections, bool turns = true) {
   Tensor result = x;
   int dim = 0;
   for (const Selection& s : selections) {
@@ -81,7 +142,8 @@ Tensor selected(const Tensor& x, const std::vector<Selection>& selections) {
         break;
       case Selection::Kind::range:
         if (s.start != 0 || s.stop != result.shape()[dim] || s.step != 1) {
-          result = slice(result, dim, s.start, s.stop, s.step);
+          result = slice(result, dim, s.start, s.stop, std::abs(s.step));
+          if (s.step < 0 && turns) result = flip(result, {dim});
         }
         ++dim;
         break;
@@ -96,11 +158,50 @@ Tensor selected(const Tensor& x, const std::vector<Selection>& selections) {
   return result;
 }
 
+/// The index tensors, by the dims that they have after `selected`.
+std::vector<DimIndex> indices_of(const std::vector<Selection>& selections) {
+  std::vector<DimIndex> indices;
+  int dim = 0;
+  for (const Selection& s : selections) {
+    if (s.index) indices.push_back({dim, s.index});
+    dim += s.kind != Selection::Kind::one;
+  }
+  return indices;
+}
+
+/// The dims that `selected` turns round.
+std::vector<int> turned_dims(const std::vector<Selection>& selections) {
+  std::vector<int> dims;
+  int dim = 0;
+  for (const Selection& s : selections) {
+    if (s.kind == Selection::Kind::range && s.step < 0) dims.push_back(dim);
+    dim += s.kind != Selection::Kind::one;
+  }
+  return dims;
+}
+
+/// Runs `function`, whose errors about an index out of range become IndexError.
+template <class Function>
+auto with_index_errors(const Function& function) {
+  try {
+    return released(function);
+  } catch (const std::invalid_argument& error) {
+    const std::string_view text = error.what();
+    const bool is_index = text.starts_with("take: index") || text.starts_with("index: indices");
+    if (is_index) throw py::index_error(error.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 Tensor indexed(const Tensor& x, const py::object& index) {
   const std::vector<Selection> selections = selections_of(x, index);
-  return released([&] { return selected(x, selections); });
+  const std::vector<DimIndex> indices = indices_of(selections);
+  return with_index_errors([&] {
+    const Tensor part = selected(x, selections);
+    return indices.empty() ? part : weft::index(part, indices);
+  });
 }
 
 void set_indexed(const Tensor& x, const py::object& index, const py::object& value) {
@@ -110,9 +211,16 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
     throw py::type_error(concat("index: a ", Py_TYPE(value.ptr())->tp_name,
                                 " is assigned to elements of a tensor; give a Tensor or a number"));
   }
-  released([&] {
+  const std::vector<DimIndex> indices = indices_of(selections);
+  const std::vector<int> turned = turned_dims(selections);
+  with_index_errors([&] {
+    const bool has_part = !indices.empty() || !turned.empty();
+    const Tensor part = has_part ? selected(x, selections) : Tensor();
+    if (!indices.empty()) given = index_put(part, indices, given);
+    if (!turned.empty()) given = flip(expand(next_to(part, given), part.shape()), turned);
     assign_(
-        x, [selections](const Tensor& from) { return selected(from, selections); }, given);
+        x, [selections](const Tensor& from) { return selected(from, selections, false); }, given);
+    return true;
   });
 }
 

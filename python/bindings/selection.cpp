@@ -4,6 +4,7 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
+#include "weft/ops/indexing.h"
 #include "weft/ops/scatter.h"
 #include "weft/ops/shapes.h"
 
@@ -55,6 +56,26 @@ void bind_selection(py::module_& m) {
         "be smaller than those of x");
   m.def("masked_select", &masked_select, Released(), x, py::arg("mask"),
         "The elements where `mask` (bool) holds, in row-major order: [n]");
+  m.def(
+      "index_put",
+      [](const Tensor& of, const std::vector<std::optional<Tensor>>& indices, const Operand& values,
+         bool accumulate) {
+        std::vector<DimIndex> all;
+        int along = 0;
+        for (const auto& one : indices) {
+          if (!one || one->dtype() != DType::boolean) {
+            if (one) all.push_back({along, *one});
+            ++along;
+            continue;
+          }
+          for (const DimIndex& places : indices_of_mask(*one, along)) all.push_back(places);
+          along += one->ndim();
+        }
+        return index_put(of, all, values, accumulate);
+      },
+      Released(), x, py::arg("indices"), py::arg("values"), py::arg("accumulate") = false,
+      "x with the elements at `indices`, a tensor or None for each dim, replaced by `values`, or "
+      "added");
   m.def("isin", &isin, Released(), py::arg("elements"), py::arg("test_elements"),
         "Whether each element is one of test_elements: bool");
   m.def(

@@ -25,5 +25,6 @@ from weft._names import *
 from weft._program import estimate
 from weft._visualize import visualize
 from weft import linalg, nn, ops, optim, testing, training
+from weft import torch as _torch
 
 __version__ = _weft.__version__

@@ -10,7 +10,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_ops', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diff', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'hsplit', 'hstack', 'hypot', 'i32', 'i64', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_select', 'inner', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_select', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'mv', 'nan_to_num', 'nanmean', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'rad2deg', 'rand', 'randn', 'reciprocal', 'recompute', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_ops', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diff', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'hsplit', 'hstack', 'hypot', 'i32', 'i64', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'inner', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_select', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'mv', 'nan_to_num', 'nanmean', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'rad2deg', 'rand', 'randn', 'reciprocal', 'recompute', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -297,9 +297,43 @@ class Tensor:
         Rule: ..., ... -> ...
         """
     @staticmethod
+    def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | builtins.float = 1) -> Tensor:
+        """
+        x + value * tensor1 / tensor2
+        """
+    @staticmethod
+    def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | builtins.float = 1) -> Tensor:
+        """
+        x + value * tensor1 * tensor2
+        """
+    @staticmethod
+    def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Tensor | builtins.float = 1, alpha: Tensor | builtins.float = 1) -> Tensor:
+        """
+        beta * x + alpha * (mat1 @ mat2)
+        """
+    @staticmethod
     def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         Whether all elements over `axis` are not zero: bool; true of none
+        
+        Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def allclose(x1: Tensor, x2: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
+        """
+        Whether all elements are close; one number, equal on all ranks
+        """
+    @staticmethod
+    def amax(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+        """
+        max
+        
+        Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def amin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+        """
+        min
         
         Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -325,18 +359,16 @@ class Tensor:
         Rule: ... v -> ...
         """
     @staticmethod
-    def argsort(x: Tensor, axis: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
-        """
-        The indices (int64) along `axis` with which take_along_axis returns the result of `sort`; always stable
-        
-        Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
-        """
-    @staticmethod
     def astype(x: Tensor, dtype: DType | str, *, copy: builtins.bool = True, device: Device | str | None = None) -> Tensor:
         """
         The values of x as `dtype`; floating to integer rounds towards zero. Returns x itself when it already has that dtype and `copy` is False; ValueError for another device
         
         Rule: ... -> ...
+        """
+    @staticmethod
+    def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Tensor | builtins.float = 1, alpha: Tensor | builtins.float = 1) -> Tensor:
+        """
+        beta * x + alpha * (batch1 @ batch2)
         """
     @staticmethod
     def ceil(x: Tensor) -> Tensor:
@@ -377,21 +409,9 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def cumulative_sum(x: Tensor, axis: builtins.int | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
-        """
-        Sums of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 0 first
-        
-        Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
-        """
-    @staticmethod
     def diag(x: Tensor, diagonal: builtins.int = 0) -> Tensor:
         """
         A vector as a diagonal of a matrix, or a diagonal of a matrix as a vector
-        """
-    @staticmethod
-    def diagonal(x: Tensor, offset: builtins.int = 0, dim1: builtins.int = -2, dim2: builtins.int = -1) -> Tensor:
-        """
-        Elements (i, i + offset) of two dims, as a new last dim
         """
     @staticmethod
     def divide(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
@@ -399,6 +419,11 @@ class Tensor:
         x1 / x2, floating; shapes broadcast, dtypes promote
         
         Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def dot(x: Tensor, tensor: Tensor) -> Tensor:
+        """
+        The sum of products of two vectors
         """
     @staticmethod
     def erf(x: Tensor) -> Tensor:
@@ -413,6 +438,13 @@ class Tensor:
         e to the power of x
         
         Rule: ... -> ...
+        """
+    @staticmethod
+    def exp2(x: Tensor) -> Tensor:
+        """
+        2 to the power x
+        
+        Rule: ..., ... -> ...
         """
     @staticmethod
     def fill_(x: typing.Any, value: Tensor | builtins.float) -> typing.Any:
@@ -432,15 +464,85 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
+    def fmod(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 - trunc(x1 / x2) * x2, which has the sign of x1
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def frac(x: Tensor) -> Tensor:
+        """
+        x - trunc(x)
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
     def from_local(local_tensor, device_mesh, placements, *, run_check = False, shape = None, stride = None):
         """
         from_local: a sharded tensor whose parts are `local_tensor`. The ranks exchange their sizes
             unless the whole's `shape` is given.
         """
     @staticmethod
+    def gather(x: Tensor, axis: builtins.int, index: Tensor) -> Tensor:
+        """
+        Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may be smaller than those of x
+        """
+    @staticmethod
+    def index_add(x: Tensor, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: Tensor | builtins.float = 1) -> Tensor:
+        """
+        x with slice i of alpha * source added to slice index[i] of `dim`
+        """
+    @staticmethod
+    def index_copy(x: Tensor, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
+        """
+        x with slice index[i] of `dim` replaced by slice i of `source`
+        """
+    @staticmethod
+    def index_fill(x: Tensor, dim: builtins.int, index: Tensor, value: Tensor | builtins.float) -> Tensor:
+        """
+        x with the slices `index` of `dim` filled with `value`
+        """
+    @staticmethod
     def index_select(x: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
         """
         The slices of `dim` at `index` [n]. A sharded `dim` is gathered
+        """
+    @staticmethod
+    def isclose(x1: Tensor, x2: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
+        """
+        |x1 - x2| <= atol + rtol * |x2|, or equal: bool
+        """
+    @staticmethod
+    def isfinite(x: Tensor) -> Tensor:
+        """
+        Whether x is neither infinite nor NaN: bool
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def isinf(x: Tensor) -> Tensor:
+        """
+        Whether x is infinite: bool
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def isnan(x: Tensor) -> Tensor:
+        """
+        Whether x is NaN: bool
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def kthvalue(x: Tensor, k: builtins.int, axis: builtins.int = -1, keepdims: builtins.bool = False) -> typing.Any:
+        """
+        The k-th smallest element along `axis`, counted from 1: (values, indices)
+        """
+    @staticmethod
+    def lerp(x: Tensor, end: Tensor, weight: Tensor | builtins.float) -> Tensor:
+        """
+        x + weight * (end - x)
         """
     @staticmethod
     def log(x: Tensor) -> Tensor:
@@ -457,6 +559,11 @@ class Tensor:
         Rule: ... v -> ... v
         """
     @staticmethod
+    def logit(x: Tensor, eps: builtins.float | None = None) -> Tensor:
+        """
+        log(x / (1 - x)); with `eps`, of x limited to [eps, 1 - eps]
+        """
+    @staticmethod
     def logsumexp(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         log of the sum of exp along `axis`
@@ -467,6 +574,11 @@ class Tensor:
     def masked_fill(x: Tensor, mask: Tensor, value: Tensor | builtins.float) -> Tensor:
         """
         `value`, in the dtype of x, where `mask` (bool) holds, and x elsewhere
+        """
+    @staticmethod
+    def masked_select(x: Tensor, mask: Tensor) -> Tensor:
+        """
+        The elements where `mask` (bool) holds, in row-major order: [n]
         """
     @staticmethod
     def matmul(x1: Tensor, x2: Tensor) -> Tensor:
@@ -490,6 +602,11 @@ class Tensor:
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
+    def median(x: Tensor, axis: builtins.int | None = None, keepdims: builtins.bool = False) -> typing.Any:
+        """
+        The lower of the two middle elements, NaN where there is one; along `axis` (values, indices)
+        """
+    @staticmethod
     def min(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The smallest element over `axis` (all dims unless given); NaN where one is
@@ -502,6 +619,30 @@ class Tensor:
         x1 * x2; shapes broadcast, dtypes promote
         
         Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def mv(x: Tensor, vec: Tensor) -> Tensor:
+        """
+        A matrix times a vector
+        """
+    @staticmethod
+    def nan_to_num(x: Tensor, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
+        """
+        x with NaN, inf and -inf replaced; None means the largest and smallest number
+        """
+    @staticmethod
+    def nanmean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+        """
+        The mean over `axis` of the elements that are not NaN
+        
+        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def nansum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+        """
+        The sum over `axis` of the elements that are not NaN
+        
+        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
     def narrow(x: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
@@ -519,11 +660,6 @@ class Tensor:
     def normal_(x: typing.Any, mean: builtins.float = 0.0, std: builtins.float = 1.0) -> typing.Any:
         """
         Draws all elements anew, of a normal distribution
-        """
-    @staticmethod
-    def outer(x1: Tensor, x2: Tensor) -> Tensor:
-        """
-        x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
         """
     @staticmethod
     def pow(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
@@ -547,11 +683,6 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def roll(x: Tensor, shift: typing.Any, axis: typing.Any = None) -> Tensor:
-        """
-        Moves the elements by `shift` along `axis`, from the end to the front; several shifts for several axes; over the flattened tensor when axis is None. ValueError when their numbers differ
-        """
-    @staticmethod
     def round(x: Tensor) -> Tensor:
         """
         The nearest integer, halves to the even one; the dtype stays
@@ -564,6 +695,11 @@ class Tensor:
         1 / sqrt(x)
         
         Rule: ... -> ...
+        """
+    @staticmethod
+    def scatter_add(x: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
+        """
+        x with src[.., i, ..] added to element index[.., i, ..] along `dim`
         """
     @staticmethod
     def select(x: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
@@ -630,11 +766,6 @@ class Tensor:
         Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
         """
     @staticmethod
-    def std(x: Tensor, axis: typing.Any = None, *, correction: builtins.float = 0.0, keepdims: builtins.bool = False) -> Tensor:
-        """
-        The standard deviation over `axis` (all dims unless given), the square root of `var`; of integers in float32. The gradient of equal elements is 0
-        """
-    @staticmethod
     def subtract(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 - x2; shapes broadcast, dtypes promote
@@ -666,9 +797,9 @@ class Tensor:
     def tensor_split(x: Tensor, indices_or_sections: collections.abc.Sequence[builtins.int], dim: builtins.int = 0) -> tuple:
         ...
     @staticmethod
-    def tile(x: Tensor, repetitions: typing.Any) -> Tensor:
+    def topk(x: Tensor, k: builtins.int, axis: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> typing.Any:
         """
-        Repeats the whole tensor repetitions[i] times along dim i, counted from the last one. ValueError for a negative number
+        The k largest, or smallest, elements along `axis`, always in order: (values, indices)
         """
     @staticmethod
     def tril(x: Tensor, k: builtins.int = 0) -> Tensor:
@@ -703,11 +834,6 @@ class Tensor:
     def uniform_(x: typing.Any, low: builtins.float = 0.0, high: builtins.float = 1.0) -> typing.Any:
         """
         Draws all elements anew, evenly in [low, high)
-        """
-    @staticmethod
-    def var(x: Tensor, axis: typing.Any = None, *, correction: builtins.float = 0.0, keepdims: builtins.bool = False) -> Tensor:
-        """
-        The variance over `axis` (all dims unless given): squares of the differences from the mean, summed and divided by their number - correction; of integers in float32
         """
     def __abs__(self) -> Tensor:
         ...
@@ -862,6 +988,16 @@ class Tensor:
         """
         In place: self += value * tensor1 * tensor2.
         """
+    def argsort(self, *given, **named):
+        """
+        The indices that sort; 0 for a tensor without dims.
+        """
+    def argwhere(self, *given, **named):
+        """
+        argwhere(x: Tensor) -> Tensor
+        
+        The indices of the nonzero elements: [n, dims]
+        """
     def backward(self, gradient: Tensor | None = None) -> None:
         """
         Gradients of all leaves this tensor depends on; it has one element unless its gradient is given
@@ -898,17 +1034,43 @@ class Tensor:
         """
         (offset, shape) of each rank's part, by rank of the root mesh
         """
+    def bucketize(self, *given, **named):
+        """
+        searchsorted(boundaries, input).
+        """
     def ceil_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
+        """
+    def clamp(self, *given, **named):
+        """
+        clip(x: Tensor, min: object = None, max: object = None) -> Tensor
+        
+        x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers that exclude all values of an integer dtype
         """
     def clamp_(self, min: Tensor | builtins.float | None = None, max: Tensor | builtins.float | None = None) -> typing.Any:
         """
         In place: elements below min become min, those above max become max
         """
+    def clamp_max(self, *given, **named):
+        """
+        Elements above `max` become max.
+        """
+    def clamp_min(self, *given, **named):
+        """
+        Elements below `min` become min.
+        """
     def contiguous(self):
         """
         The tensor itself.
+        """
+    def count_nonzero(self, *given, **named):
+        """
+        count_nonzero(x: Tensor, axis: object = None, keepdims: bool = False) -> Tensor
+        
+        The number of nonzero elements (NaN included) over `axis`, all dims by default; int64
+        
+        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
     def cpu(self):
         """
@@ -918,12 +1080,28 @@ class Tensor:
         """
         to("cuda:<device>").
         """
+    def cumprod(self, *given, **named):
+        ...
+    def cumsum(self, *given, **named):
+        ...
     def detach(self) -> Tensor:
         """
         The same elements, not recorded
         """
+    def diagonal(self, *given, **named):
+        """
+        Elements (i, i + offset) of two dims, the first two unless given.
+        """
+    def diff(self, *given, **named):
+        """
+        Differences of neighbours along `dim`, n times.
+        """
     def dim(self) -> builtins.int:
         ...
+    def div(self, *given, **named):
+        """
+        The quotient; rounding_mode "floor" or "trunc" rounds it.
+        """
     def div_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
@@ -932,6 +1110,14 @@ class Tensor:
         """
         to(weft.float64).
         """
+    def eq(self, *given, **named):
+        """
+        equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 == x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
     def exp_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
@@ -939,6 +1125,10 @@ class Tensor:
     def expand(self, *args) -> Tensor:
         """
         Dims of size 1 repeated to the shape; -1 keeps a size; no copy
+        """
+    def expand_as(self, *given, **named):
+        """
+        Expanded to the shape of the other.
         """
     def explain(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
         """
@@ -956,6 +1146,14 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
+    def floor_divide(self, *given, **named):
+        """
+        floor_divide(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 // x2; integers by 0 give 0
+        
+        Rule: ..., ... -> ...
+        """
     def floor_divide_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
@@ -963,6 +1161,22 @@ class Tensor:
     def full_tensor(self) -> Tensor:
         """
         The whole on each rank, as a tensor of one device
+        """
+    def ge(self, *given, **named):
+        """
+        greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 >= x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def gt(self, *given, **named):
+        """
+        greater(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 > x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
         """
     def half(self, memory_format = None):
         """
@@ -976,6 +1190,14 @@ class Tensor:
         """
         The one element, whole on this rank, as a Python number
         """
+    def le(self, *given, **named):
+        """
+        less_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 <= x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
     def lerp_(self, end, weight):
         """
         In place: self += weight * (end - self).
@@ -983,6 +1205,14 @@ class Tensor:
     def local(self) -> Tensor:
         """
         This rank's part, sharing memory; not recorded for backward
+        """
+    def log2(self, *given, **named):
+        """
+        log2(x: Tensor) -> Tensor
+        
+        The logarithm of x to base 2
+        
+        Rule: ... -> ...
         """
     def log_(self) -> typing.Any:
         """
@@ -992,21 +1222,77 @@ class Tensor:
         """
         to(weft.int64).
         """
+    def lt(self, *given, **named):
+        """
+        less(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 < x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def maximum(self, *given, **named):
+        """
+        maximum(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        The larger of x1 and x2, element by element
+        
+        Rule: ..., ... -> ...
+        """
     def maximum_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
+        """
+    def minimum(self, *given, **named):
+        """
+        minimum(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        The smaller of x1 and x2, element by element
+        
+        Rule: ..., ... -> ...
         """
     def minimum_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
+    def movedim(self, *given, **named):
+        """
+        weft.moveaxis.
+        """
+    def mul(self, *given, **named):
+        """
+        multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 * x2; shapes broadcast, dtypes promote
+        
+        Rule: ..., ... -> ...
+        """
     def mul_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
+    def ne(self, *given, **named):
+        """
+        not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 != x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def neg(self, *given, **named):
+        """
+        negative(x: Tensor) -> Tensor
+        
+        -x
+        
+        Rule: ... -> ...
+        """
     def neg_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
+        """
+    def nonzero(self, *given, **named):
+        """
+        The indices of the nonzero elements: [n, dims], or a tensor for each dim.
         """
     def numel(self) -> builtins.int:
         """
@@ -1016,6 +1302,12 @@ class Tensor:
         """
         The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that requires a gradient, and bfloat16
         """
+    def outer(self, *given, **named):
+        """
+        outer(x1: Tensor, x2: Tensor) -> Tensor
+        
+        x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
+        """
     def permute(self, *args) -> Tensor:
         """
         Dim i of the result is dim dims[i]; a view
@@ -1023,6 +1315,22 @@ class Tensor:
     def pow_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
+        """
+    def quantile(self, *given, **named):
+        """
+        weft's quantile; q may be a tensor or a list, whose quantiles make a first dim.
+        """
+    def ravel(self, *given, **named):
+        """
+        All elements in one dim.
+        """
+    def reciprocal(self, *given, **named):
+        """
+        reciprocal(x: Tensor) -> Tensor
+        
+        1 / x for each element; float32 for integers
+        
+        Rule: ..., ... -> ...
         """
     def redistribute(self, device_mesh: typing.Any = None, placements: typing.Any = None, *, async_op: builtins.bool = False) -> Tensor:
         """
@@ -1032,9 +1340,25 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
+    def remainder(self, *given, **named):
+        """
+        remainder(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 % x2, with the sign of x2; integers by 0 give 0
+        
+        Rule: ..., ... -> ...
+        """
     def remainder_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
+        """
+    def repeat(self, *given, **named):
+        """
+        Repeated as a whole, sizes[i] times along dim i.
+        """
+    def repeat_interleave(self, *given, **named):
+        """
+        Each element of `dim` (of the flattened tensor without one) repeated.
         """
     def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
         """
@@ -1044,6 +1368,14 @@ class Tensor:
         """
         The same elements in row-major order; one size may be -1
         """
+    def reshape_as(self, *given, **named):
+        """
+        Reshaped to the shape of the other.
+        """
+    def roll(self, *given, **named):
+        """
+        Moved by `shifts` along `dims`; of the flattened tensor without dims.
+        """
     def round_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
@@ -1052,9 +1384,22 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
+    def scatter(self, *given, **named):
+        """
+        src[.., i, ..] in the place of element index[.., i, ..] along `dim`; ValueError for equal
+            indices, whose result PyTorch leaves open. reduce="add" adds.
+        """
     def sigmoid_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
+        """
+    def sign(self, *given, **named):
+        """
+        sign(x: Tensor) -> Tensor
+        
+        -1, 0 or 1; NaN for NaN
+        
+        Rule: ... -> ...
         """
     def sign_(self) -> typing.Any:
         """
@@ -1064,6 +1409,10 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
+    def sort(self, *given, **named):
+        """
+        (values, indices), always stable.
+        """
     def sqrt_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
@@ -1072,17 +1421,33 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
+    def std(self, *given, **named):
+        """
+        weft.std with correction=1.
+        """
+    def sub(self, *given, **named):
+        ...
     def sub_(self, other: Tensor | builtins.float, *, alpha: Tensor | builtins.float = 1) -> typing.Any:
         """
         In place, with other * alpha; see the operator
         """
+    def swapaxes(self, *given, **named):
+        ...
     def t(self) -> Tensor:
         """
         Dims reversed, for a matrix; a view
         """
+    def take_along_dim(self, *given, **named):
+        """
+        Elements `indices` along `dim`; of the flattened tensor without a dim.
+        """
     def tanh_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
+        """
+    def tile(self, *given, **named):
+        """
+        Repeated as a whole.
         """
     def to(self, *given, dtype = None, device = None, copy = False, non_blocking = False, memory_format = None):
         """
@@ -1103,17 +1468,41 @@ class Tensor:
         """
         The elements as nested lists of Python numbers
         """
+    def trace(self, *given, **named):
+        """
+        The sum of the diagonal of a matrix.
+        """
     def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         ...
+    def true_divide(self, *given, **named):
+        """
+        divide(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 / x2, floating; shapes broadcast, dtypes promote
+        
+        Rule: ..., ... -> ...
+        """
     def trunc_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
         """
+    def unique(self, *given, **named):
+        """
+        The distinct elements in ascending order, and what else is asked for.
+        """
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         ...
+    def var(self, *given, **named):
+        """
+        weft.var with correction=1.
+        """
     def view(self, *args) -> Tensor:
         """
         As reshape, which makes a view where memory allows
+        """
+    def view_as(self, *given, **named):
+        """
+        Reshaped to the shape of the other.
         """
     def zero_(self) -> typing.Any:
         """
@@ -2900,6 +3289,10 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Tensor | float) -> Tensor:
     """
     x with the slices `index` of `dim` filled with `value`
+    """
+def index_put(x: Tensor, indices: collections.abc.Sequence[Tensor | None], values: Tensor | float, accumulate: builtins.bool = False) -> Tensor:
+    """
+    x with the elements at `indices`, a tensor or None for each dim, replaced by `values`, or added
     """
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """

@@ -55,6 +55,16 @@ def _(T):
     return [a + b, a @ b, a.sum(dim=0), a[:, 1:]]
 
 
+@alike("`x[[0, 2]]`, `x[mask]`, `x[i, :, j]`, `x[::-1]`, `x[mask] = 0.0`")
+def _(T):
+    x, i, j = tensor(T, 4, 3, 2), T.tensor([3, 0]), T.tensor([1, -1])
+    mask = x > 0.2
+    turned = x[::-1] if T is weft.torch else x.flip(0)
+    made = [x[[0, 2]], x[mask], x[i, :, j], turned]
+    x[mask] = 0.0
+    return [*made, x]
+
+
 @alike("`a += b`, `a.mul_(b)`, `p -= lr * p.grad` under `no_grad`")
 def _(T):
     a, b, p = tensor(T, 3), tensor(T, 3), tensor(T, 3).requires_grad_()

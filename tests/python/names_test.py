@@ -32,6 +32,7 @@ RENAMED = {
     "stddev": "std",
     "next_to": "_full",
     "quantile": "_quantile",
+    "index": "__getitem__",
     "constant_pad": "_constant_pad",
     "scatter_along_dim": "_scatter_along",
     "slice_scatter": "_slice_scatter",

@@ -4,6 +4,7 @@
 Functions that mean the same in `weft` are the same objects. Those that differ are here: `max` with
 indices, unbiased `std`, `equal` as one bool, `sort` as a pair, ..."""
 
+import functools
 import math
 
 import weft as _package
@@ -369,3 +370,26 @@ def t(input):
 
 inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 t_copy = copying(t)
+
+
+def _method(function):
+    """The function as a method of Tensor; compiled ones do not bind by themselves."""
+
+    @functools.wraps(function)
+    def method(self, *given, **named):
+        return function(self, *given, **named)
+
+    return method
+
+
+# Methods that the engine's Tensor does not have by itself, with PyTorch's meaning.
+for _name in (
+    *("argsort", "argwhere", "bucketize", "clamp", "clamp_max", "clamp_min", "count_nonzero"),
+    *("cumprod", "cumsum", "diagonal", "diff", "div", "eq", "expand_as", "ge", "gt", "le"),
+    *("log2", "lt", "maximum", "minimum", "movedim", "mul", "ne", "neg", "nonzero", "outer"),
+    *("quantile", "ravel", "reciprocal", "repeat", "repeat_interleave", "reshape_as", "roll"),
+    *("scatter", "sign", "sort", "std", "sub", "swapaxes", "take_along_dim", "tile", "trace"),
+    *("true_divide", "unique", "var", "view_as", "floor_divide", "remainder"),
+):
+    if not hasattr(_weft.Tensor, _name):
+        setattr(_weft.Tensor, _name, _method(globals()[_name]))
