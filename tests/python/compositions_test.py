@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's functions that are compositions: the values are NumPy's, the gradients those of the
+Jacobian by differences, and both are the same for every layout of the first tensor."""
+
+import math
+
+import numpy as np
+import pytest
+import weft
+import weft.torch as T
+
+DRAW = np.random.default_rng(1)
+
+
+def draw(*shape, low=-2.0, high=2.0):
+    return DRAW.uniform(low, high, shape).astype("float64")
+
+
+X, Y, Z = draw(5, 4), draw(5, 4), draw(5, 4)
+POSITIVE, INNER = draw(5, 4, low=0.1), draw(5, 4, low=0.1, high=0.9)
+SQUARE, VECTOR, CUBE = draw(5, 5), draw(5), draw(5, 4, 3)
+INDEX = np.array([[0, 2, 1, 3], [3, 3, 0, 1]])
+ROWS = np.array([4, 0, 2])
+ODD = np.where(X > 1, np.nan, np.where(X < -1, np.inf, X))
+
+
+def scattered(x, index, values, add):
+    made = x.copy()
+    columns = np.broadcast_to(np.arange(index.shape[1]), index.shape)
+    if add:
+        np.add.at(made, (index, columns), values)
+    else:
+        made[index, columns] = values
+    return made
+
+
+def rows_put(x, rows, values, add=False):
+    made = x.copy()
+    if add:
+        np.add.at(made, rows, values)
+    else:
+        made[rows] = values
+    return made
+
+
+# Name: (function of weft, function of NumPy, operands). Functions of weft get tensors.
+CASES = {
+    "addcmul": (
+        lambda x, y, z: T.addcmul(x, y, z, value=0.5),
+        lambda x, y, z: x + y * z / 2,
+        (X, Y, Z),
+    ),
+    "addcdiv": (lambda x, y, z: T.addcdiv(x, y, z), lambda x, y, z: x + y / z, (X, Y, POSITIVE)),
+    "lerp": (lambda x, y: T.lerp(x, y, 0.3), lambda x, y: x + 0.3 * (y - x), (X, Y)),
+    "rsub": (lambda x, y: T.rsub(x, y, alpha=2), lambda x, y: y - 2 * x, (X, Y)),
+    "fmod": (T.fmod, np.fmod, (X, POSITIVE)),
+    "frac": (T.frac, lambda x: x - np.trunc(x), (X,)),
+    "fmax": (T.fmax, np.fmax, (ODD, Y)),
+    "fmin": (T.fmin, np.fmin, (ODD, Y)),
+    "heaviside": (T.heaviside, np.heaviside, (np.round(X), Y)),
+    "ldexp": (T.ldexp, lambda x, y: x * 2**y, (X, Y)),
+    "float_power": (T.float_power, np.float_power, (POSITIVE, Y)),
+    "exp2": (T.exp2, np.exp2, (X,)),
+    "xlogy": (T.xlogy, lambda x, y: x * np.log(y), (X, POSITIVE)),
+    "logit": (T.logit, lambda x: np.log(x / (1 - x)), (INNER,)),
+    "logaddexp2": (T.logaddexp2, np.logaddexp2, (X, Y)),
+    "sinc": (T.sinc, np.sinc, (X,)),
+    "deg2rad": (T.deg2rad, np.deg2rad, (X,)),
+    "rad2deg": (T.rad2deg, np.rad2deg, (X,)),
+    "nan_to_num": (
+        lambda x: T.nan_to_num(x, 1.0, 2.0, 3.0),
+        lambda x: np.nan_to_num(x, True, 1.0, 2.0, 3.0),
+        (ODD,),
+    ),
+    "isclose": (
+        lambda x: T.isclose(x, x, equal_nan=True),
+        lambda x: np.isclose(x, x, equal_nan=True),
+        (ODD,),
+    ),
+    "angle": (T.angle, np.angle, (X,)),
+    "einsum_product": (
+        lambda x, y: T.einsum("ij,kj->ki", x, y),
+        lambda x, y: np.einsum("ij,kj->ki", x, y),
+        (X, Y),
+    ),
+    "einsum_trace": (lambda x: T.einsum("ii", x), lambda x: np.einsum("ii", x), (SQUARE,)),
+    "einsum_dots": (
+        lambda x, y: T.einsum("i...,ij->...j", x, y),
+        lambda x, y: np.einsum("i...,ij->...j", x, y),
+        (CUBE, X),
+    ),
+    "addmm": (
+        lambda x, y, z: T.addmm(x, y, z, beta=2, alpha=3),
+        lambda x, y, z: 2 * x + 3 * y @ z,
+        (SQUARE, X, Y.T.copy()),
+    ),
+    "mv": (T.mv, lambda x, y: x @ y, (SQUARE, VECTOR)),
+    "inner": (T.inner, np.inner, (X, Y)),
+    "kron": (T.kron, np.kron, (X, SQUARE)),
+    "cdist": (T.cdist, lambda x, y: np.linalg.norm(x[:, None] - y[None], axis=-1), (X, Y)),
+    "cov": (T.cov, np.cov, (X,)),
+    "corrcoef": (T.corrcoef, np.corrcoef, (X,)),
+    "trapezoid": (
+        lambda x: T.trapezoid(x, dx=0.5, dim=0),
+        lambda x: ((x[1:] + x[:-1]) / 4).sum(0),
+        (X,),
+    ),
+    "vander": (T.vander, np.vander, (VECTOR,)),
+    "nansum": (
+        lambda x: T.nansum(x, 0),
+        lambda x: np.nansum(x, 0),
+        (np.where(np.isinf(ODD), 0, ODD),),
+    ),
+    "nanmean": (
+        lambda x: T.nanmean(x, 1),
+        lambda x: np.nanmean(x, 1),
+        (np.where(np.isinf(ODD), 0, ODD),),
+    ),
+    "std": (lambda x: T.std(x, 0), lambda x: np.std(x, 0, ddof=1), (X,)),
+    "var": (lambda x: T.var(x), lambda x: np.var(x, ddof=1), (X,)),
+    "max": (lambda x: T.max(x, 1).values, lambda x: np.max(x, 1), (X,)),
+    "sort": (lambda x: T.sort(x, 0).values, lambda x: np.sort(x, 0), (X,)),
+    "topk": (lambda x: T.topk(x, 2, 0).values, lambda x: -np.sort(-x, 0)[:2], (X,)),
+    "kthvalue": (lambda x: T.kthvalue(x, 2, 1).values, lambda x: np.sort(x, 1)[:, 1], (X,)),
+    "median": (lambda x: T.median(x, 0).values, lambda x: np.median(x, 0), (X,)),
+    "quantile": (lambda x: T.quantile(x, 0.3, 1), lambda x: np.quantile(x, 0.3, 1), (X,)),
+    "logsumexp": (lambda x: T.logsumexp(x, (0, 1)), lambda x: np.log(np.exp(x).sum()), (X,)),
+    "gather": (
+        lambda x, i: T.gather(x, 0, i),
+        lambda x, i: np.take_along_axis(x, i, 0),
+        (X, INDEX),
+    ),
+    "masked_fill": (
+        lambda x, y: T.masked_fill(x, y > 0, -3.0),
+        lambda x, y: np.where(y > 0, -3.0, x),
+        (X, Y),
+    ),
+    "masked_select": (lambda x, y: T.masked_select(x, y > 0), lambda x, y: x[y > 0], (X, Y)),
+    "scatter_add": (
+        lambda x, i, v: T.scatter_add(x, 0, i, v),
+        lambda x, i, v: scattered(x, i, v[:2], True),
+        (X, INDEX, Y),
+    ),
+    "scatter": (
+        lambda x, i, v: T.scatter(x, 0, i[:1], v),
+        lambda x, i, v: scattered(x, i[:1], v[:1], False),
+        (X, INDEX, Y),
+    ),
+    "index_add": (
+        lambda x, i, v: T.index_add(x, 0, i, v[:3]),
+        lambda x, i, v: rows_put(x, i, v[:3], True),
+        (X, ROWS, Y),
+    ),
+    "index_copy": (
+        lambda x, i, v: T.index_copy(x, 0, i, v[:3]),
+        lambda x, i, v: rows_put(x, i, v[:3]),
+        (X, ROWS, Y),
+    ),
+    "index_fill": (
+        lambda x, i: T.index_fill(x, 0, i, 2.0),
+        lambda x, i: rows_put(x, i, 2.0),
+        (X, ROWS),
+    ),
+    "select_scatter": (
+        lambda x, v: T.select_scatter(x, v, 1, 2),
+        lambda x, v: np.concatenate([x[:, :2], v[:, None], x[:, 3:]], 1),
+        (X, VECTOR),
+    ),
+    "isin": (lambda x: T.isin(x, x[:2]), lambda x: np.isin(x, x[:2]), (X,)),
+    "argwhere": (lambda x: T.argwhere(x > 0), lambda x: np.argwhere(x > 0), (X,)),
+    "one_hot": (lambda i: T.one_hot(i, 5), lambda i: np.eye(5)[i], (ROWS,)),
+    "chunk": (
+        lambda x: T.cat(T.chunk(x, 3, 0)[::-1]),
+        lambda x: np.concatenate([x[4:], x[2:4], x[:2]]),
+        (X,),
+    ),
+    "tensor_split": (lambda x: T.tensor_split(x, 3, 0)[1], lambda x: np.array_split(x, 3)[1], (X,)),
+    "unfold": (lambda x: T.unfold(x, 0, 3, 2), lambda x: np.stack([x[0:3].T, x[2:5].T]), (X,)),
+    "rot90": (lambda x: T.rot90(x, 3), lambda x: np.rot90(x, 3), (X,)),
+    "diag_embed": (
+        lambda x: T.diag_embed(x, 1),
+        lambda x: np.stack([np.diag(r, 1) for r in x]),
+        (X,),
+    ),
+    "block_diag": (
+        lambda x, y: T.block_diag(x, y),
+        lambda x, y: np.block([[x, np.zeros((5, 4))], [np.zeros((5, 4)), y]]),
+        (X, Y),
+    ),
+    "hstack": (lambda x, y: T.hstack([x, y]), lambda x, y: np.hstack([x, y]), (X, Y)),
+    "column_stack": (
+        lambda x, y: T.column_stack([x, y]),
+        lambda x, y: np.column_stack([x, y]),
+        (X, VECTOR),
+    ),
+    "cartesian_prod": (
+        lambda x: T.cartesian_prod(x, x),
+        lambda x: np.stack([np.repeat(x, 5), np.tile(x, 5)], 1),
+        (VECTOR,),
+    ),
+    "constant_pad": (
+        lambda x: T.constant_pad_nd(x, (1, 2, -1, 3), 4.0),
+        lambda x: np.pad(x[1:], ((0, 3), (1, 2)), constant_values=4.0),
+        (X,),
+    ),
+    "cumulative_trapezoid": (
+        lambda x: T.cumulative_trapezoid(x, dim=1),
+        lambda x: np.cumsum((x[:, 1:] + x[:, :-1]) / 2, 1),
+        (X,),
+    ),
+}
+# What has no gradient, or jumps within the step of the differences.
+WITHOUT_GRADIENT = {
+    *("isclose", "isin", "argwhere", "one_hot", "heaviside", "fmax", "fmin", "nan_to_num"),
+    *("nansum", "nanmean", "angle", "masked_select", "index_fill", "cdist", "corrcoef"),
+}
+
+
+def moved_by(step, array, direction):
+    return array if isinstance(direction, int) else array + step * direction
+
+
+def tensors(arrays):
+    return [weft.from_numpy(np.ascontiguousarray(a)) for a in arrays]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_numpys(name):
+    function, expected, arrays = CASES[name]
+    with np.errstate(all="ignore"):
+        want = np.asarray(expected(*arrays), dtype="float64")
+    got = function(*tensors(arrays))
+    assert tuple(got.shape) == want.shape
+    np.testing.assert_allclose(got.to(weft.float64).numpy(), want, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in WITHOUT_GRADIENT])
+def test_gradients_are_those_of_differences(name):
+    function, _, arrays = CASES[name]
+    given = tensors(arrays)
+    leaves = [t.requires_grad_() for t in given if t.dtype is weft.float64]
+    out = function(*given)
+    weights = np.cos(np.arange(out.numel())).reshape(out.shape)
+    (out * weft.from_numpy(weights)).sum().backward()
+    step, draws = 1e-6, np.random.default_rng(3)
+    direction = [draws.normal(size=a.shape) if a.dtype.kind == "f" else 0 for a in arrays]
+    ahead, behind = (
+        function(*tensors([moved_by(s, a, d) for a, d in zip(arrays, direction)])).numpy()
+        for s in (step, -step)
+    )
+    expected = float((weights * (ahead - behind)).sum() / (2 * step))
+    moved = [d for d in direction if not isinstance(d, int)]
+    got = sum(
+        float((leaf.grad.numpy() * d).sum())
+        for leaf, d in zip(leaves, moved)
+        if leaf.grad is not None
+    )
+    assert math.isclose(got, expected, rel_tol=1e-5, abs_tol=1e-6)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_layouts_do_not_matter(ranks):
+    plain = {name: CASES[name][0](*tensors(CASES[name][2])).numpy() for name in CASES}
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"a": ranks})
+        for name, (function, _, arrays) in CASES.items():
+            first = weft.from_numpy(np.ascontiguousarray(arrays[0]))
+            others = [weft.distribute(t, mesh) for t in tensors(arrays[1:])]
+            for dim in range(first.ndim):
+                got = function(weft.distribute(first, mesh, [weft.Shard(dim)]), *others)
+                np.testing.assert_allclose(
+                    got.full_tensor().numpy(),
+                    plain[name],
+                    rtol=1e-6,
+                    atol=1e-9,
+                    err_msg=f"{name} {dim}",
+                )
+
+    weft.run_ranks(ranks, body, deadline=60)
