@@ -17,6 +17,7 @@ static size_t layout_number(Manifest& manifest, const Sharding& sharding) {
   std::vector<SavedSharding>& layouts = manifest.layouts;
   const auto found = std::find(layouts.begin(), layouts.end(), saved);
   const auto number = static_cast<size_t>(found - layouts.begin());
+  if (saved.pattern.has_sizes()) manifest.format = Manifest::kFormatOfParts;
   if (number == layouts.size()) layouts.push_back(std::move(saved));
   return number;
 }

@@ -23,6 +23,12 @@ static void check_dims(const Sharding& sharding, const Shape& shape) {
          in_quotes(sharding.body()->grid->axes()[static_cast<size_t>(axis)].name),
          " but the shape ", shape, " has ", shape.ndim(), shape.ndim() == 1 ? " dim" : " dims");
   }
+  for (int dim = 0; dim < shape.ndim() && sharding && sharding.pattern().has_sizes(); ++dim) {
+    const int64_t size = size_by_parts(sharding.pattern(), dim);
+    if (size < 0 || size == shape[dim]) continue;
+    fail("layout: the explicit sizes of dim ", dim, " in ", sharding, " add up to ", size,
+         ", expected ", shape[dim], ", as in the shape ", shape);
+  }
 }
 
 static Ref<Layout> make_layout(const Sharding& sharding, const Shape& shape, DType dtype,

@@ -67,9 +67,7 @@ class Search {
   };
 
   int64_t bytes_of(const PlanState& state) const {
-    const Coordinates first{};
-    Box box = box_of(state.pattern, problem_.grid.sizes(), problem_.shape, first);
-    return box.shape.product() * static_cast<int64_t>(size_of(state.dtype));
+    return most_bytes(problem_.grid, problem_.shape, state);
   }
 
   void expand(int id) {

@@ -96,13 +96,17 @@ Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements, int ndi
     cut_in_stated_order(pattern, mesh, {dim, order.axes});
   }
   check_partials(pattern, mesh);
-  body_ = grid.intern(pattern);
+  *this = grid.intern(pattern);
 }
 
 Sharding Sharding::of(const DeviceMesh& mesh, const Pattern& pattern) {
   check_partials(pattern, mesh);
-  return Sharding(mesh.body()->grid().intern(pattern));
+  return mesh.body()->grid().intern(pattern);
 }
+
+void Sharding::retain() const { body_->handles.fetch_add(1, std::memory_order_relaxed); }
+
+void Sharding::release() { SizedShardings::drop(body_); }
 
 DeviceMesh Sharding::mesh() const {
   if (!body_) return {};
@@ -121,6 +125,8 @@ std::span<const Placement> Sharding::placements() const {
 }
 
 Axes Sharding::axes_cutting(int dim) const { return body_ ? pattern().cutting(dim) : Axes(); }
+
+bool Sharding::has_sizes() const { return body_ && body_->pattern.has_sizes(); }
 
 bool Sharding::has_partial() const { return body_ && body_->has_partial; }
 

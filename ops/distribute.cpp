@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <functional>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -227,15 +228,9 @@ static Tensor gradient_of_part(const Tensor& gradient, const Sharding& sharding)
   return scaled;
 }
 
-Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements,
-                  const Shape& shape) {
-  check_for_mesh("from_local", local, mesh);
-  Sharding sharding(mesh, placements, local.ndim());
-  Ref<Layout> layout = layout_of(sharding, shape, local.dtype());
-  if (!(layout->box.shape == local.shape())) {
-    fail("from_local: rank ", mesh.rank(), " holds ", layout->box.shape, " elements of a tensor ",
-         shape, " laid out as ", sharding, ", not ", local.shape());
-  }
+/// Labels `local` as this rank's part of a tensor of that layout.
+static Tensor wrapped(const Tensor& local, const Ref<Layout>& layout) {
+  const Sharding& sharding = layout->sharding;
   for (const Placement& placement : sharding.placements()) {
     bool ordered = placement.is_partial() && placement.op() != ReduceOp::sum &&
                    placement.op() != ReduceOp::avg;
@@ -247,6 +242,18 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
                   [sharding](const Tensors& gradients) {
                     return Tensors{gradient_of_part(gradients[0], sharding)};
                   });
+}
+
+Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements,
+                  const Shape& shape) {
+  check_for_mesh("from_local", local, mesh);
+  Sharding sharding(mesh, placements, local.ndim());
+  Ref<Layout> layout = layout_of(sharding, shape, local.dtype());
+  if (!(layout->box.shape == local.shape())) {
+    fail("from_local: rank ", mesh.rank(), " holds ", layout->box.shape, " elements of a tensor ",
+         shape, " laid out as ", sharding, ", not ", local.shape());
+  }
+  return wrapped(local, layout);
 }
 
 /// Returns the local shapes of all ranks.
@@ -268,40 +275,60 @@ static std::vector<Shape> exchanged_shapes(const Tensor& local, const DeviceMesh
   return shapes;
 }
 
-/// Returns the whole's size along `dim`: the sum of the parts along the axes that cut it.
-static int64_t summed_size(const Sharding& sharding, const std::vector<Shape>& shapes, int dim) {
-  DeviceMesh mesh = sharding.mesh();
-  int64_t sum = 0;
-  for (int rank = 0; rank < mesh.size(); ++rank) {
-    bool counts = true;
-    for (int axis = 0, stride = mesh.size(); axis < mesh.ndim(); ++axis) {
-      stride /= mesh.axis_size(axis);
-      int coordinate = rank / stride % mesh.axis_size(axis);
-      counts = counts && (coordinate == 0 || sharding[axis].is_shard(dim));
+/// Returns the parts of dim `dim` along the axes that cut it, in their order: those of the ranks
+/// that are first along all other axes.
+static std::vector<int64_t> parts_along(const Sharding& sharding, const std::vector<Shape>& shapes,
+                                        int dim) {
+  const MeshGrid& grid = *sharding.body()->grid;
+  const std::vector<int> members = grid.members(sharding.axes_cutting(dim), Coordinates{});
+  std::vector<int64_t> parts;
+  for (const int rank : members) parts.push_back(shapes[static_cast<size_t>(rank)][dim]);
+  return parts;
+}
+
+/// Gives the axes that cut `dim` these sizes, the innermost one first: those of an outer axis are
+/// sums.
+static void set_parts(Pattern& pattern, const MeshGrid& grid, int dim, std::vector<int64_t> parts) {
+  const Axes axes = pattern.cutting(dim);
+  for (int i = axes.size(); i-- > 0;) {
+    pattern.set_sizes(axes[i], parts);
+    const auto count = static_cast<size_t>(grid.size(axes[i]));
+    for (size_t at = 0; at < parts.size() / count; ++at) {
+      const auto first = parts.begin() + static_cast<ptrdiff_t>(at * count);
+      parts[at] = std::accumulate(first, first + static_cast<ptrdiff_t>(count), int64_t{0});
     }
-    if (counts) sum += shapes[static_cast<size_t>(rank)][dim];
+    parts.resize(parts.size() / count);
   }
-  return sum;
 }
 
 Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements) {
   check_for_mesh("from_local", local, mesh);
-  Sharding sharding(mesh, placements, local.ndim());
+  const Sharding stated(mesh, placements, local.ndim());
   std::vector<Shape> shapes = exchanged_shapes(local, mesh);
   for (size_t rank = 0; rank < shapes.size(); ++rank) {
     if (shapes[rank].ndim() == shapes[0].ndim()) continue;
     fail("from_local: rank 0 holds ", shapes[0], " but rank ", rank, " ", shapes[rank]);
   }
+  const MeshGrid& grid = *stated.body()->grid;
+  Pattern pattern = stated.pattern();
   Shape shape;
-  for (int d = 0; d < local.ndim(); ++d) shape.push_back(summed_size(sharding, shapes, d));
+  for (int d = 0; d < local.ndim(); ++d) {
+    std::vector<int64_t> parts = parts_along(stated, shapes, d);
+    shape.push_back(std::accumulate(parts.begin(), parts.end(), int64_t{0}));
+    // Sizes that the caller states are compared with the actual ones below.
+    if (parts.size() > 1 && size_by_parts(pattern, d) < 0) {
+      set_parts(pattern, grid, d, std::move(parts));
+    }
+  }
+  const Sharding sharding = Sharding::of(mesh, pattern);
   Ref<Layout> layout = layout_of(sharding, shape, local.dtype());
   for (size_t rank = 0; rank < shapes.size(); ++rank) {
     Shape expected = layout->box_of(static_cast<int>(rank)).shape;
     if (expected == shapes[rank]) continue;
-    fail("from_local: rank ", rank, " holds ", shapes[rank], " but a cut of ", shape, " as ",
-         sharding, " gives it ", expected);
+    fail("from_local: rank ", rank, " holds ", shapes[rank], ", expected ", expected,
+         ", its part of ", shape, " as ", sharding);
   }
-  return from_local(local, mesh, placements, shape);
+  return wrapped(local, layout);
 }
 
 /// Broadcasts from root whether it has a tensor, and its dtype, shape and requires_grad.

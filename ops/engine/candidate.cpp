@@ -2,6 +2,7 @@
 #include "ops/engine/candidate.h"
 
 #include <algorithm>
+#include <map>
 
 namespace weft {
 
@@ -82,8 +83,9 @@ class Combiner {
   Combiner(const ChoiceQuery& query, const DeviceMesh& mesh, std::span<const AxisChoice> axes)
       : query_(query), binding_(query.binding), mesh_(mesh), axes_(axes) {}
 
-  std::optional<Choice> combine() {
+  std::optional<Choice> combine(int sized) {
     find_orders();
+    if (sized >= 0 && !take_parts_of(static_cast<size_t>(sized))) return std::nullopt;
     Choice choice;
     for (size_t i = 0; i < binding_.operands.size(); ++i) {
       auto sharding = is_fetched(binding_, i) ? fetched_sharding(i) : operand_sharding(i);
@@ -141,6 +143,68 @@ class Combiner {
     return cutting;
   }
 
+  /// Takes the order and the sizes of parts of each factor that the operand is cut along. False
+  /// when it has none of them, or where its parts divide elements of a factor.
+  bool take_parts_of(size_t operand) {
+    const Layout& given = *query_.operands[operand];
+    for (int d = 0; d < given.shape.ndim(); ++d) {
+      const auto& dim = binding_.operands[operand][static_cast<size_t>(d)];
+      const int factor = cut_factor_of(dim);
+      if (factor < 0 || size_by_parts(given.sharding.pattern(), d) < 0) continue;
+      if (is_cut_by(factor, given.sharding.axes_cutting(d)) && !take_parts(given, d, factor)) {
+        return false;
+      }
+    }
+    return !parts_.empty();
+  }
+
+  bool is_cut_by(int factor, const Axes& axes) const {
+    const Axes& cutting = orders_[static_cast<size_t>(factor)];
+    return axes.size() == cutting.size() &&
+           std::all_of(axes.begin(), axes.end(), [&](int axis) { return cutting.contains(axis); });
+  }
+
+  bool take_parts(const Layout& given, int d, int factor) {
+    std::vector<int> sizes;
+    for (int axis = 0; axis < mesh_.ndim(); ++axis) sizes.push_back(mesh_.axis_size(axis));
+    const int64_t inner = given.shape[d] / std::max<int64_t>(1, size_of(factor));
+    std::vector<std::vector<int64_t>> parts =
+        sizes_of_parts(given.sharding.pattern(), sizes, d, given.shape[d]);
+    Axes& order = orders_[static_cast<size_t>(factor)];
+    order = given.sharding.axes_cutting(d);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      for (int64_t& part : parts[i]) {
+        if (inner == 0 || part % inner != 0) return false;
+        part /= inner;
+      }
+      parts_[{factor, order[static_cast<int>(i)]}] = std::move(parts[i]);
+    }
+    return true;
+  }
+
+  int64_t size_of(int factor) const { return binding_.factors[static_cast<size_t>(factor)].size; }
+
+  /// The factor of a dim that some axis cuts, or -1.
+  int cut_factor_of(const Binding::BoundDim& dim) const {
+    for (const int factor : dim) {
+      if (!orders_[static_cast<size_t>(factor)].empty()) return factor;
+    }
+    return -1;
+  }
+
+  /// A cut of dim `d` of an array along `factor`, with the sizes of its parts if they are explicit.
+  Placement cut(const BoundArray& array, int d, int factor, int axis) const {
+    const auto found = parts_.find({factor, axis});
+    if (found == parts_.end()) return Shard{d};
+    int64_t inner = 1;
+    for (const int other : array[static_cast<size_t>(d)]) {
+      if (other != factor) inner *= size_of(other);
+    }
+    Shard shard{d, found->second};
+    for (int64_t& size : shard.sizes) size *= inner;
+    return shard;
+  }
+
   /// Returns the dim of `array` that `factor` cuts, or -1.
   static int dim_of(const BoundArray& array, int factor) {
     for (size_t d = 0; d < array.size(); ++d) {
@@ -167,7 +231,8 @@ class Combiner {
                         [&](const BoundArray& array) { return Binding::has(array, factor); });
   }
 
-  Placement operand_placement(size_t operand, const AxisChoice& axis) const {
+  Placement operand_placement(size_t operand, int a) const {
+    const AxisChoice& axis = axes_[static_cast<size_t>(a)];
     int index = static_cast<int>(operand);
     if (axis.kind == AxisChoice::Kind::partial) {
       const auto& set = query_.linear[static_cast<size_t>(axis.set)];
@@ -175,7 +240,7 @@ class Combiner {
     }
     if (axis.kind == AxisChoice::Kind::whole) return Replicate();
     int dim = dim_of(binding_.operands[operand], axis.factor);
-    if (dim >= 0) return Shard{dim};
+    if (dim >= 0) return cut(binding_.operands[operand], dim, axis.factor, a);
     // A term that is added to a sum over ranks counts once.
     bool addend = makes_partial(axis.factor) && shares_linear_set(index, axis.factor);
     return addend ? Placement(Partial{ReduceOp::sum}) : Placement(Replicate());
@@ -184,7 +249,7 @@ class Combiner {
   std::optional<Sharding> operand_sharding(size_t operand) const {
     Pattern pattern(mesh_.ndim());
     for (int a = 0; a < mesh_.ndim(); ++a) {
-      pattern.set(a, operand_placement(operand, axes_[static_cast<size_t>(a)]));
+      pattern.set(a, operand_placement(operand, a));
     }
     return checked(binding_.operands[operand], pattern);
   }
@@ -194,7 +259,7 @@ class Combiner {
     Pattern pattern = query_.operands[operand]->sharding.pattern();
     for (int a = 0; a < mesh_.ndim(); ++a) {
       const Placement given = pattern[a];
-      const Placement placement = operand_placement(operand, axes_[static_cast<size_t>(a)]);
+      const Placement placement = operand_placement(operand, a);
       const bool stays =
           placement.is_replicate() && given.is_shard() && is_fetched_dim(operand, given.dim());
       if (!stays && placement != given) pattern.set(a, placement);
@@ -212,15 +277,16 @@ class Combiner {
     for (int a = 0; a < mesh_.ndim(); ++a) {
       const AxisChoice& axis = axes_[static_cast<size_t>(a)];
       if (axis.kind == AxisChoice::Kind::partial) pattern.set(a, Partial{axis.op});
-      if (axis.kind == AxisChoice::Kind::cut) pattern.set(a, cut_result(array, axis.factor, stage));
+      if (axis.kind == AxisChoice::Kind::cut) pattern.set(a, cut_result(array, a, stage));
     }
     return checked(array, pattern);
   }
 
-  /// Placement of a result, or of a stage after its reduction, on an axis that cuts `factor`.
-  Placement cut_result(const BoundArray& array, int factor, bool stage) const {
+  /// Placement of a result, or of a stage after its reduction, on an axis that cuts a factor.
+  Placement cut_result(const BoundArray& array, int axis, bool stage) const {
+    const int factor = axes_[static_cast<size_t>(axis)].factor;
     int dim = dim_of(array, factor);
-    if (dim >= 0) return Shard{dim};
+    if (dim >= 0) return cut(array, dim, factor, axis);
     const auto& bound = binding_.factors[static_cast<size_t>(factor)];
     if (bound.created || stage || contains(query_.staged, factor)) return Replicate();
     return Partial{bound.reduce};
@@ -256,11 +322,13 @@ class Combiner {
     if (dim.size() < 2 || order.empty()) return true;
     size_t at = 0;
     while (orders_[static_cast<size_t>(dim[at])].empty()) ++at;
+    const bool sized = parts_.count({dim[at], order[0]}) > 0;
     int64_t inner = 1;
     for (size_t i = at + 1; i < dim.size(); ++i) {
       if (!orders_[static_cast<size_t>(dim[i])].empty()) return false;
       inner *= binding_.factors[static_cast<size_t>(dim[i])].size;
     }
+    if (sized) return true;
     std::vector<int> parts;
     for (int axis : order) parts.push_back(mesh_.axis_size(axis));
     return boundaries_coincide(binding_.factors[static_cast<size_t>(dim[at])].size, inner, parts);
@@ -271,13 +339,15 @@ class Combiner {
   const DeviceMesh& mesh_;
   std::span<const AxisChoice> axes_;
   std::vector<Axes> orders_;
+  /// Explicit sizes of the parts of a factor along an axis, by factor and axis.
+  std::map<std::pair<int, int>, std::vector<int64_t>> parts_;
 };
 
 }  // namespace
 
 std::optional<Choice> combine(const ChoiceQuery& query, const DeviceMesh& mesh,
-                              std::span<const AxisChoice> axes) {
-  return Combiner(query, mesh, axes).combine();
+                              std::span<const AxisChoice> axes, int sized) {
+  return Combiner(query, mesh, axes).combine(sized);
 }
 
 }  // namespace weft

@@ -32,11 +32,15 @@ class Chooser {
     for (int axis = 0; axis < mesh_.ndim(); ++axis) {
       choices.push_back(choices_for_axis(query_, axis));
     }
+    // Operands whose parts have explicit sizes, which the others can take over.
+    for (size_t i = 0; i < query_.operands.size(); ++i) {
+      if (query_.operands[i]->sharding.has_sizes()) sized_.push_back(static_cast<int>(i));
+    }
     std::vector<size_t> at(choices.size(), 0);
     do {
       std::vector<AxisChoice> axes;
       for (size_t a = 0; a < at.size(); ++a) axes.push_back(choices[a][at[a]]);
-      consider(axes);
+      for (const int sized : sized_) consider(axes, sized);
     } while (advance(at, choices));
     if (!best_) refuse();
     return std::move(*best_);
@@ -61,8 +65,8 @@ class Chooser {
     fail(query_.name, ": no layout is allowed for its operands in place: ", layouts);
   }
 
-  void consider(std::span<const AxisChoice> axes) {
-    std::optional<Choice> choice = combine(query_, mesh_, axes);
+  void consider(std::span<const AxisChoice> axes, int sized) {
+    std::optional<Choice> choice = combine(query_, mesh_, axes, sized);
     if (!choice) return;
     std::optional<CandidateCost> cost = cost_of(*choice);
     if (!cost) return;
@@ -101,6 +105,7 @@ class Chooser {
 
   const ChoiceQuery& query_;
   const DeviceMesh& mesh_;
+  std::vector<int> sized_{-1};
   std::optional<Choice> best_;
   CandidateCost best_cost_;
 };
