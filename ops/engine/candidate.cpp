@@ -254,17 +254,25 @@ class Combiner {
     return checked(binding_.operands[operand], pattern);
   }
 
-  /// Fetched dims keep their sharding on axes without another role.
+  /// Fetched dims keep their sharding on axes without another role. Explicit sizes hold inside the
+  /// same outer cuts only, so that axes with another role leave before they cut again.
   std::optional<Sharding> fetched_sharding(size_t operand) const {
-    Pattern pattern = query_.operands[operand]->sharding.pattern();
+    const Pattern& given = query_.operands[operand]->sharding.pattern();
+    const bool sized = given.has_sizes() || !parts_.empty();
+    Pattern pattern = given;
+    std::vector<Placement> wanted;
+    Axes leaving;
     for (int a = 0; a < mesh_.ndim(); ++a) {
-      const Placement given = pattern[a];
-      const Placement placement = operand_placement(operand, a);
-      const bool stays =
-          placement.is_replicate() && given.is_shard() && is_fetched_dim(operand, given.dim());
-      if (!stays && placement != given) pattern.set(a, placement);
+      wanted.push_back(operand_placement(operand, a));
+      const bool is_cut = given[a].is_shard();
+      const bool fetched =
+          wanted.back().is_replicate() && is_cut && is_fetched_dim(operand, given[a].dim());
+      if (fetched || (wanted.back() == given[a] && !(sized && is_cut))) continue;
+      leaving.push_back(a);
+      if (sized) pattern.set(a, Replicate());
     }
-    return checked(binding_.operands[operand], pattern, true);
+    for (const int a : leaving) pattern.set(a, wanted[static_cast<size_t>(a)]);
+    return checked(binding_.operands[operand], pattern, !sized);
   }
 
   bool is_fetched_dim(size_t operand, int dim) const {
