@@ -50,6 +50,13 @@ StateDict state_on(const DeviceMesh& mesh, int salt, bool zero) {
       state.tensors.emplace(concat("t", shape, dtype), tensor);
     }
   }
+  // Parts of explicit sizes: nothing, two rows, and the others.
+  std::vector<int64_t> sizes(static_cast<size_t>(mesh.axis_size(0)), 0);
+  sizes.front() = salt % 2 ? 2 : 0;
+  sizes.back() += 7 - sizes.front();
+  Tensor parts = numbers({7, 3}, value++, Sharding(mesh, Placements{Shard{0, sizes}}));
+  if (zero) fill_(parts, 0);
+  state.tensors.emplace("parts", parts);
   state.tensors.emplace("scalar", zero ? zeros({}) : full({}, 2.5));
   state.tensors.emplace("whole", zero ? zeros({3, 2}) : numbers({3, 2}, 4));
   state.numbers = {{"step", zero ? 0 : 41}, {"seed", zero ? 0 : INT64_MIN}};

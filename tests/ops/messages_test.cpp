@@ -300,8 +300,27 @@ TEST(Messages, OfLayouts) {
 TEST(Messages, OfPartsThatAreNoCut) {
   on_mesh({{"a", 3}}, [](const DeviceMesh& mesh) {
     const int64_t sizes[] = {2, 1, 2};
-    EXPECT_EQ(error_of([&] { from_local(numbers({sizes[mesh.rank()]}), mesh, {Shard(0)}); }),
-              "from_local: rank 1 holds [1] but a cut of [5] as mesh(a=3)[S(0)] gives it [2]");
+    const Tensor local = numbers({sizes[mesh.rank()]});
+    EXPECT_EQ(error_of([&] {
+                from_local(local, mesh, {Shard{0, {2, 2, 1}}});
+              }),
+              "from_local: rank 1 holds [1], expected [2], its part of [5] as "
+              "mesh(a=3)[S(0: 2+2+1)]");
+    EXPECT_EQ(error_of([&] { from_local(local, mesh, {Replicate()}); }),
+              "from_local: rank 1 holds [1], expected [2], its part of [2] as mesh(a=3)[R]");
+    EXPECT_EQ(error_of([&] {
+                from_local(local, mesh, {Shard{0, {2, 2}}});
+              }),
+              "sharding: number of sizes of S(0: 2+2) is 2, expected 3");
+    EXPECT_EQ(error_of([&] {
+                distribute(numbers({4}), mesh, {Shard{0, {2, 2, 1}}});
+              }),
+              "layout: the explicit sizes of dim 0 in mesh(a=3)[S(0: 2+2+1)] add up to 5, expected "
+              "4, as in the shape [4]");
+    EXPECT_EQ(error_of([&] {
+                Placement(Shard{0, {2, -1}});
+              }),
+              "placement: a size of Shard(0) is -1, expected >= 0");
     Shape shape = mesh.rank() == 2 ? Shape{2, 1} : Shape{2};
     EXPECT_EQ(error_of([&] { from_local(numbers(shape), mesh, {Shard(0)}); }),
               "from_local: rank 0 holds [2] but rank 2 [2, 1]");

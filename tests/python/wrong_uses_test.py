@@ -59,7 +59,7 @@ CASES = [
     (
         "weft.ones(2, device='cuda:0')",
         ValueError,
-        "device: there is no cuda:0: the CUDA runtime sees no device:",
+        "device: there is no cuda:0: ",
     ),
     (
         "weft.asarray([[1, 2], [3]])",
@@ -444,9 +444,9 @@ CASES = [
         "sharding: 2 placements for the 1 axis of mesh(dp=2)",
     ),
     (
-        "on_ranks(lambda w, m: weft.from_local(weft.ones(2 + w.rank, 3), m, [weft.Shard(0)]))",
+        "on_ranks(lambda w, m: weft.from_local(weft.ones(2 + w.rank, 3), m, [weft.Replicate()]))",
         ValueError,
-        "from_local: rank 0 holds [2, 3] but a cut of [5, 3] as",
+        "from_local: rank 1 holds [3, 3], expected [2, 3], its part of [2, 3] as",
     ),
     (
         "on_ranks(lambda w, m: weft.distribute(X, m, [weft.Shard(0)]) + "
