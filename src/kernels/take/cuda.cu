@@ -97,16 +97,18 @@ struct ListIndices {
   }
 };
 
-/// A list's sorted indices determine which elements of a column are added where, and in which
-/// order. The thread with the first of several equal indices adds all of them.
+/// A list's sorted indices determine which elements of a column are written where, and in which
+/// order. The thread with the first of several equal indices writes all of them.
 template <class C>
-struct AddListed {
+struct WriteListed {
   DeviceTaking taking;
   const int64_t *sorted, *order;
   void* out;
   DType out_dtype;
   const void* in;
   DType in_dtype;
+  /// The last of equal indices stays, instead of their sum.
+  bool replaces;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     const int64_t n = taking.n, inner = taking.inner;
@@ -119,7 +121,8 @@ struct AddListed {
       C sum = C(0);
       for (int64_t j = first; j < n && mine[j] == target; ++j) {
         const int64_t at = (place.quotient * n + from[j]) * inner + slice.rest;
-        sum = sum + load_element<C>(in, in_dtype, at);
+        const C value = load_element<C>(in, in_dtype, at);
+        sum = replaces ? value : sum + value;
       }
       store_element(out, out_dtype, (place.quotient * taking.size + target) * inner + slice.rest,
                     sum);
@@ -225,11 +228,10 @@ void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock
   }
 }
 
-void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
+static void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
+                        int dim, bool replaces) {
   const DeviceTaking taking(out, in, indices, dim);
-  if (out.numel() == 0) return;
-  cuda::fill(out, 0);
-  if (in.numel() == 0) return;
+  if (out.numel() == 0 || in.numel() == 0) return;
   const Device device = out.device;
   const int64_t lists = taking.slices ? 1 : taking.outer * taking.inner;
   const int64_t count = lists * taking.n;
@@ -244,10 +246,19 @@ void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock&
   cuda::sort_rows(&sorted, order, block(listed), false, 0);
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    launch(AddListed<C>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data, out.dtype,
-                        in.data, in.dtype},
+    launch(WriteListed<C>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data, out.dtype,
+                        in.data, in.dtype, replaces},
            in.numel(), stream);
   });
+}
+
+void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
+  if (out.numel() != 0) cuda::fill(out, 0);
+  write_along(out, in, indices, dim, false);
+}
+
+void put_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
+  write_along(out, in, indices, dim, true);
 }
 
 }  // namespace weft::cuda

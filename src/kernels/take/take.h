@@ -25,4 +25,10 @@ WEFT_KERNEL(void, add_along,
             (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
             (out, in, indices, dim))
 
+/// out[..., indices[i], ...] = in[..., i, ...], in the order of i: the last one stays. The dtypes
+/// are equal; other elements of `out` are unchanged.
+WEFT_KERNEL(void, put_along,
+            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
+            (out, in, indices, dim))
+
 }  // namespace weft
