@@ -11,11 +11,12 @@ static bool contains(std::span<const int> values, int value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-bool is_fetched(const Binding& binding, size_t operand) {
+int fetched_dim(const Binding& binding, size_t operand) {
   const BoundArray& array = binding.operands[operand];
-  return std::any_of(array.begin(), array.end(), [&](const auto& dim) {
+  const auto found = std::find_if(array.begin(), array.end(), [&](const auto& dim) {
     return dim.size() == 1 && binding.factors[static_cast<size_t>(dim[0])].fetched;
   });
+  return found == array.end() ? -1 : static_cast<int>(found - array.begin());
 }
 
 /// True if a cut can pass to `factor`: within merged dims it must be the outermost that is longer
@@ -31,9 +32,11 @@ static bool is_outermost(const Binding& binding, const BoundArray& array, int fa
   return true;
 }
 
-static bool can_be_cut(const Binding& binding, int factor) {
+static bool can_be_cut(const ChoiceQuery& query, int factor) {
+  const Binding& binding = query.binding;
   const auto& bound = binding.factors[static_cast<size_t>(factor)];
-  if (bound.whole || bound.fetched) return false;
+  const bool is_addend = query.by_index && query.by_index->adds;
+  if (bound.whole || (bound.fetched && !is_addend)) return false;
   for (const auto* arrays : {&binding.operands, &binding.results, &binding.stages}) {
     for (const BoundArray& array : *arrays) {
       if (!is_outermost(binding, array, factor)) return false;
@@ -42,11 +45,23 @@ static bool can_be_cut(const Binding& binding, int factor) {
   return true;
 }
 
+/// The factor of a dim that is written by index, if the axis cuts it: it goes on to; else -1.
+static int kept_factor(const ChoiceQuery& query, int axis) {
+  if (!query.by_index || query.by_index->into < 0) return -1;
+  const auto into = static_cast<size_t>(query.by_index->into);
+  const int dim = fetched_dim(query.binding, static_cast<size_t>(query.by_index->rows));
+  if (!query.operands[into]->sharding[axis].is_shard(dim)) return -1;
+  return query.binding.operands[into][static_cast<size_t>(dim)][0];
+}
+
 std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis) {
+  if (const int kept = kept_factor(query, axis); kept >= 0) {
+    return {{AxisChoice::Kind::cut, kept}};
+  }
   const Binding& binding = query.binding;
   std::vector<AxisChoice> choices(1);
   for (size_t f = 0; f < binding.factors.size(); ++f) {
-    if (!can_be_cut(binding, static_cast<int>(f))) continue;
+    if (!can_be_cut(query, static_cast<int>(f))) continue;
     choices.push_back({AxisChoice::Kind::cut, static_cast<int>(f)});
   }
   for (size_t s = 0; s < query.linear.size(); ++s) {
@@ -191,6 +206,11 @@ class Combiner {
 
   /// Fetched dims keep their sharding on axes without another role.
   std::optional<Sharding> fetched_sharding(size_t operand) const {
+    Pattern pattern = query_.by_index ? rows_pattern(operand) : fetched_pattern(operand);
+    return checked(binding_.operands[operand], pattern, static_cast<int>(operand));
+  }
+
+  Pattern fetched_pattern(size_t operand) const {
     Pattern pattern = query_.operands[operand]->sharding.pattern();
     for (int a = 0; a < mesh_.ndim(); ++a) {
       const Placement given = pattern[a];
@@ -199,7 +219,39 @@ class Combiner {
           placement.is_replicate() && given.is_shard() && is_fetched_dim(operand, given.dim());
       if (!stays && placement != given) pattern.set(a, placement);
     }
-    return checked(binding_.operands[operand], pattern, true);
+    return pattern;
+  }
+
+  /// Rows that move by index, and the indices that they are written to, are cut alike.
+  Pattern rows_pattern(size_t operand) const {
+    Pattern pattern = query_.operands[operand]->sharding.pattern();
+    const int dim = fetched_dim(binding_, operand);
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      const Placement placement = cuts_rows(a)
+                                      ? Placement(Shard{dim})
+                                      : operand_placement(operand, axes_[static_cast<size_t>(a)]);
+      if (placement != pattern[a]) pattern.set(a, placement);
+    }
+    const auto rows = static_cast<size_t>(query_.by_index->rows);
+    if (operand != rows) {
+      const Axes order = rows_pattern(rows).cutting(fetched_dim(binding_, rows));
+      if (order.size() > 1) pattern.set_order(dim, order);
+    }
+    return pattern;
+  }
+
+  /// True on an axis without a role for rows that do not lie whole on it, or whose indices do not:
+  /// cutting them costs less than gathering them.
+  bool cuts_rows(int axis) const {
+    const auto rows = static_cast<size_t>(query_.by_index->rows);
+    if (!operand_placement(rows, axes_[static_cast<size_t>(axis)]).is_replicate()) return false;
+    for (const int operand : {query_.by_index->rows, query_.by_index->indices}) {
+      const auto i = static_cast<size_t>(operand);
+      if (is_fetched(binding_, i) && !query_.operands[i]->sharding[axis].is_replicate()) {
+        return true;
+      }
+    }
+    return false;
   }
 
   bool is_fetched_dim(size_t operand, int dim) const {
@@ -227,16 +279,17 @@ class Combiner {
   }
 
   /// Returns nullopt for Partials of two kinds, or for merged dims cut off their boundaries.
-  /// Orders the cuts as the factors are cut, unless `ordered`.
+  /// Orders the cuts as the factors are cut, but for the fetched dims of operand `fetched`.
   std::optional<Sharding> checked(const BoundArray& array, Pattern pattern,
-                                  bool ordered = false) const {
+                                  int fetched = -1) const {
     const Axes partial = pattern.partial_axes();
     for (int axis : partial) {
       if (pattern[axis] != pattern[partial[0]]) return std::nullopt;
     }
     for (size_t d = 0; d < array.size(); ++d) {
       const auto dim = static_cast<int>(d);
-      const Axes order = ordered ? pattern.cutting(dim) : order_of(array[d]);
+      const bool as_it_is = fetched >= 0 && is_fetched_dim(static_cast<size_t>(fetched), dim);
+      const Axes order = as_it_is ? pattern.cutting(dim) : order_of(array[d]);
       if (!coincides(array[d], order)) return std::nullopt;
       if (order.size() > 1) pattern.set_order(dim, order);
     }

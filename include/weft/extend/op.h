@@ -50,6 +50,21 @@ struct Takes {
 /// `MemoryBlock::strides`.
 inline Takes anything() { return {.dtypes = {}, .strides = true}; }
 
+/// A dim that forward reads or writes at indices, which an operand holds as a vector, or as a tensor
+/// of the shape of the elements. Ranks exchange exactly the rows, or elements, that are named; the
+/// dim keeps its cuts.
+struct ByIndex {
+  /// The operand whose ~ dim is read; or the operand that is written, row by row of its ~ dim, to
+  /// the same dim of result 0.
+  int rows = 0;
+  /// The operand with the indices: i32 or i64; negative ones count from the end.
+  int indices = 1;
+  /// The operand with the written dim, whose cuts the result has; -1 for a dim that is read.
+  int into = -1;
+  /// Of rows written to one place: their sum, else the last one.
+  bool adds = false;
+};
+
 /// Shapes, dtypes and attributes for the tests of an op.
 struct OpSample {
   std::vector<Shape> shapes;
@@ -100,6 +115,9 @@ struct OpSpec {
   std::function<Box(const Attributes&, int operand, std::span<const Shape> operands,
                     const Box& result)>
       needs = {};
+  /// For a ~ dim of rows that indices name. Forward then gets the named rows only, with indices
+  /// into these; or, of elements, a vector of them, with their places in the flat result.
+  std::optional<ByIndex> by_index = {};
 
   /// Operands and results that backward reads. All operands unless given.
   std::optional<std::vector<int>> saves_in = {};
