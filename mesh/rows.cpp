@@ -6,7 +6,6 @@
 #include "mesh/grid.h"
 #include "mesh/key_order.h"
 #include "src/kernels/copy/dense.h"
-#include "src/kernels/take/take.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -44,19 +43,19 @@ DistinctKeys distinct(std::span<const int64_t> keys) {
   return made;
 }
 
-std::vector<int64_t> keys_of(const RowDim& rows, const MemoryBlock& indices, std::string& mistake) {
+std::vector<int64_t> keys_of(const RowDim& rows, const MemoryBlock& indices, std::string& mistake,
+                             bool from_end) {
   const int64_t size = rows.layout->shape[rows.dim], count = indices.numel();
-  const DenseBlock dense = DenseBlock::of(indices);
-  if (auto outside = find_index_outside(dense, size)) {
-    mistake =
-        concat("index ", *outside, " is outside dim ", rows.dim, ", which has ", size, " elements");
-    return {};
-  }
   std::vector<int64_t> keys(static_cast<size_t>(count));
-  copy(dense_block(keys.data(), DType::i64, {count}),
-       dense_block(static_cast<const MemoryBlock&>(dense).data, indices.dtype, {count},
-                   indices.device));
-  for (int64_t& key : keys) key += key < 0 ? size : 0;
+  if (count > 0) copy(dense_block(keys.data(), DType::i64, indices.shape), indices);
+  for (int64_t& key : keys) {
+    if (key < (from_end ? -size : 0) || key >= size) {
+      mistake =
+          concat("index ", key, " is outside dim ", rows.dim, ", which has ", size, " elements");
+      return {};
+    }
+    key += key < 0 ? size : 0;
+  }
   if (!rows.elements) return keys;
   int64_t inner = 1;
   for (int d = rows.dim + 1; d < indices.shape.ndim(); ++d) inner *= indices.shape[d];
@@ -93,10 +92,10 @@ static std::vector<int64_t> last_of(const DistinctKeys& named) {
 }
 
 CombinedRows combined_rows(const RowDim& to, std::span<const int64_t> keys,
-                           const MemoryBlock& values, RowMode mode) {
+                           const MemoryBlock& values, WriteMode mode) {
   DistinctKeys named = distinct(keys);
   const bool is_half = values.dtype == DType::bf16 || values.dtype == DType::f16;
-  const DType dtype = mode == RowMode::add && is_half ? DType::f32 : values.dtype;
+  const DType dtype = mode == WriteMode::add && is_half ? DType::f32 : values.dtype;
   const Shape shape = to.shape_of(static_cast<int64_t>(named.keys.size()));
   CombinedRows made;
   made.memory =
@@ -105,10 +104,15 @@ CombinedRows combined_rows(const RowDim& to, std::span<const int64_t> keys,
   const DenseBlock dense = DenseBlock::of(values);
   const MemoryBlock given = flat_if(to.elements, dense);
   const int dim = to.elements ? 0 : to.dim;
-  if (mode == RowMode::add) {
-    add_along(made.rows, given, IndexBlock(named.places, values.device), dim);
+  const IndexBlock places(named.places, values.device);
+  if (mode == WriteMode::add) {
+    add_along(made.rows, given, places, dim);
+  } else if (mode == WriteMode::multiply) {
+    fill(made.rows, 1);
+    write_along(made.rows, given, places, dim, mode);
   } else {
     take_along(made.rows, given, IndexBlock(last_of(named), values.device), dim);
+    if (mode != WriteMode::replace) write_along(made.rows, given, places, dim, mode);
   }
   made.keys = std::move(named.keys);
   return made;
@@ -119,7 +123,7 @@ std::vector<int64_t> ReceivedRows::places_in(const RowDim& to) const {
 }
 
 void write_rows(const RowDim& to, const MemoryBlock& out, const Ref<Layout>& from,
-                const MemoryBlock& indices, const MemoryBlock& values, RowMode mode) {
+                const MemoryBlock& indices, const MemoryBlock& values, WriteMode mode) {
   if (out.device.kind == DeviceKind::meta) return;
   std::string mistake;
   const std::vector<int64_t> keys = keys_of(to, indices, mistake);
@@ -131,8 +135,8 @@ void write_rows(const RowDim& to, const MemoryBlock& out, const Ref<Layout>& fro
       send_distinct_rows(to, *from, axes_cutting(*from, to.dim), own.keys, own.rows, mistake);
   const IndexBlock places(received.places_in(to), out.device);
   const int dim = to.elements ? 0 : to.dim;
-  if (mode == RowMode::replace) {
-    return put_along(flat_if(to.elements, out), received.rows, places, dim);
+  if (mode != WriteMode::add) {
+    return write_along(flat_if(to.elements, out), received.rows, places, dim, mode);
   }
   const Ref<Storage> memory = Storage::allocate(
       static_cast<size_t>(out.numel()) * size_of(received.rows.dtype), out.device);

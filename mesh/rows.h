@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mesh/layout.h"
+#include "src/kernels/take/take.h"
 #include "weft/storage.h"
 
 namespace weft {
@@ -37,10 +38,11 @@ struct DistinctKeys {
 };
 DistinctKeys distinct(std::span<const int64_t> keys);
 
-/// Returns indices (i32 or i64; negative ones count from the end) as keys of that dim. Elements
-/// have one index each: `indices` has the shape of their block. Puts a text into `mistake` for an
-/// index that is none of the dim's, and returns no keys then.
-std::vector<int64_t> keys_of(const RowDim& rows, const MemoryBlock& indices, std::string& mistake);
+/// Returns indices (i32 or i64; negative ones count from the end, if `from_end`) as keys of that
+/// dim. Elements have one index each: `indices` has the shape of their block. Puts a text into
+/// `mistake` for an index that is none of the dim's, and returns no keys then.
+std::vector<int64_t> keys_of(const RowDim& rows, const MemoryBlock& indices, std::string& mistake,
+                             bool from_end = true);
 
 /// Fetches the rows of ascending, distinct keys from this rank's part `in` and those of others into
 /// `out` (of `rows.shape_of(keys.size())`). A rank with a `mistake` fetches nothing: the call then
@@ -71,23 +73,20 @@ ReceivedRows send_distinct_rows(const RowDim& to, const Layout& from, const Axes
                                 std::span<const int64_t> keys, const MemoryBlock& rows,
                                 const std::string& mistake = {});
 
-/// What happens to rows that are written to one place.
-enum class RowMode : uint8_t { add, replace };
-
-/// Adds each rank's rows to this rank's part `out`, or replaces rows by them: row i of `values`
-/// goes to row indices[i]. `from` lays out the values, whose dim `to.dim` the same axes cut. Rows
-/// of one place are added in a fixed order; the last of them replaces.
+/// Adds each rank's rows to this rank's part `out`, or replaces rows by them, ...: row i of
+/// `values` goes to row indices[i]. `from` lays out the values, whose dim `to.dim` the same axes
+/// cut. Rows of one place are written in the order of the values' parts.
 void write_rows(const RowDim& to, const MemoryBlock& out, const Ref<Layout>& from,
-                const MemoryBlock& indices, const MemoryBlock& values, RowMode mode);
+                const MemoryBlock& indices, const MemoryBlock& values, WriteMode mode);
 
-/// One rank's rows, with those of one key made one: their sum (of halves in f32), or the last.
+/// One rank's rows, with those of one key made one by that mode (sums of halves in f32).
 struct CombinedRows {
   std::vector<int64_t> keys;
   MemoryBlock rows;
   Ref<Storage> memory;
 };
 CombinedRows combined_rows(const RowDim& to, std::span<const int64_t> keys,
-                           const MemoryBlock& values, RowMode mode);
+                           const MemoryBlock& values, WriteMode mode);
 
 /// The axes longer than 1 that cut a dim, in mesh order.
 Axes axes_cutting(const Layout& layout, int dim);

@@ -2,6 +2,7 @@
 #include "weft/ops/scatter.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "ops/engine/tensor_body.h"
 #include "ops/take.h"
@@ -10,6 +11,7 @@
 #include "weft/ops/factories.h"
 #include "weft/ops/parts.h"
 #include "weft/ops/reductions.h"
+#include "weft/ops/rounding.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -106,14 +108,16 @@ Tensor scatter_add(const Tensor& a, int dim, const Tensor& index, const Tensor& 
   return add(a, padded(added, a, at));
 }
 
-/// put_along_dim where dims from `d` on of the values, but for `dim`, may be shorter than those of
-/// `a`.
-static Tensor put_into_part(const Tensor& a, const Tensor& values, const Tensor& index, int dim,
-                            int d) {
+using WriteFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, int);
+
+/// write(a, values, index, dim) where dims from `d` on of the values, but for `dim`, may be shorter
+/// than those of `a`.
+static Tensor write_into_part(WriteFunction write, const Tensor& a, const Tensor& values,
+                              const Tensor& index, int dim, int d = 0) {
   while (d < a.ndim() && (d == dim || a.size(d) == index.size(d))) ++d;
-  if (d == a.ndim()) return put_along_dim(a, values, index, dim);
+  if (d == a.ndim()) return write(a, values, index, dim);
   const int64_t size = index.size(d);
-  const Tensor part = put_into_part(slice(a, d, 0, size), values, index, dim, d + 1);
+  const Tensor part = write_into_part(write, slice(a, d, 0, size), values, index, dim, d + 1);
   return cat({part, slice(a, d, size, a.size(d))}, d);
 }
 
@@ -131,7 +135,59 @@ Tensor scatter_along_dim(const Tensor& a, int dim, const Tensor& index, const Op
     const Tensor counts = add_along_dim(each, index, at, places_of(a, at));
     return masked_fill(a, greater(padded(counts, a, at), 0), src);
   }
-  return put_into_part(a, cut_to(src.tensor, index.shape()), index, at, 0);
+  return write_into_part(put_along_dim, a, cut_to(src.tensor, index.shape()), index, at);
+}
+
+/// Elements that are written to no longer count.
+static Tensor without_self(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
+                           const std::string& reduce) {
+  if (reduce == "prod") return scatter_along_dim(a, dim, index, 1);
+  if (reduce != "amax" && reduce != "amin") return scatter_along_dim(a, dim, index, 0);
+  if (!is_floating(a.dtype())) return scatter_along_dim(a, dim, index, src);
+  const double infinity = std::numeric_limits<double>::infinity();
+  return scatter_along_dim(a, dim, index, reduce == "amax" ? -infinity : infinity);
+}
+
+Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
+                      const std::string& reduce, bool include_self) {
+  check_tensor("scatter_reduce", a);
+  check_tensor("scatter_reduce", src);
+  if (a.ndim() == 0) {
+    return reshape(scatter_reduce(unsqueeze(a, 0), 0, reshape(index, {index.numel()}),
+                                  reshape(src, {1}), reduce, include_self),
+                   {});
+  }
+  const int at = check_scatter("scatter_reduce", a, dim, index, src.shape());
+  if (index.numel() == 0) return clone(a);
+  const Tensor values = cut_to(src, index.shape());
+  const Tensor from = include_self ? a : without_self(a, at, index, values, reduce);
+  if (reduce == "prod") return write_into_part(multiply_along_dim, from, values, index, at);
+  if (reduce == "amax") return write_into_part(max_along_dim, from, values, index, at);
+  if (reduce == "amin") return write_into_part(min_along_dim, from, values, index, at);
+  if (reduce != "sum" && reduce != "mean") {
+    fail("scatter_reduce: reduce is ", reduce, ", expected sum, prod, mean, amax or amin");
+  }
+  const Tensor total = scatter_add(from, at, index, values);
+  if (reduce == "sum") return total;
+  const Tensor each = ones_like(cast(index, DType::i32));
+  const Tensor counts = padded(add_along_dim(each, index, at, places_of(a, at)), a, at);
+  const Tensor divisor = include_self ? add(counts, 1) : maximum(counts, ones_like(counts));
+  return is_floating(a.dtype()) ? div(total, cast(divisor, a.dtype()))
+                                : floor_divide(total, cast(divisor, a.dtype()));
+}
+
+Tensor index_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
+                    const std::string& reduce, bool include_self) {
+  check_tensor("index_reduce", a);
+  if (a.ndim() == 0) {
+    return reshape(index_reduce(unsqueeze(a, 0), 0, index, reshape(src, {1}), reduce, include_self),
+                   {});
+  }
+  const int at = normalized_dim("index_reduce", dim, a.ndim());
+  Shape shape = Shape::filled(a.ndim(), 1);
+  shape[at] = vector_of("index_reduce", index).numel();
+  return scatter_reduce(a, at, expand(reshape(index, shape), src.shape()), src, reduce,
+                        include_self);
 }
 
 Tensor select_scatter(const Tensor& a, const Tensor& src, int dim, int64_t index) {

@@ -8,6 +8,7 @@
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/logic.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -97,7 +98,7 @@ static OpSpec add_spec(const std::string& name, bool elements) {
             const int dim = static_cast<int>(g.attribute(0));
             g.give(0, taken(elements, g.grad(), g.in(1), dim));
           },
-      .by_index = ByIndex{.rows = 0, .indices = 1, .into = 2, .adds = true},
+      .by_index = ByIndex{.into = 2, .elements = elements, .written = ByIndex::Written::add},
       .saves_in = std::vector<int>{1},
   };
 }
@@ -164,7 +165,7 @@ static OpSpec take_spec(const std::string& name, bool elements, const Op& gradie
             g.give(0, gradient, {g.grad(), g.in(1), places_like(g, 0)},
                    {.structure = {g.attribute(0)}});
           },
-      .by_index = ByIndex{.rows = 0, .indices = 1},
+      .by_index = ByIndex{.elements = elements},
       .saves_in = std::vector<int>{1},
   };
 }
@@ -220,8 +221,10 @@ static void put_backward(const Grad& g, bool elements) {
   g.give(1, masked_fill(reached, is_replaced(g, elements, dim), 0));
 }
 
-static Op put_op(const std::string& name, bool elements, std::vector<OpSample> samples) {
-  return register_op({
+/// Ops that write values into a tensor. `written` is what becomes of an element that another is
+/// written to.
+static OpSpec write_spec(const std::string& name, bool elements, ByIndex::Written written) {
+  return {
       .name = name,
       .rule_of =
           [elements](const Attributes& a, std::span<const Shape> shapes) {
@@ -230,17 +233,27 @@ static Op put_op(const std::string& name, bool elements, std::vector<OpSample> s
             return Rule{concat(whole, ", ", dims.rows, ", ", dims.indices, "-> ", whole)};
           },
       .structure = one_dim(),
-      .linear = {{0, 1}},
       .forward =
-          [name](const Call& c) {
+          [name, written](const Call& c) {
             copy(c.out(), c.in(0));
-            with_rows(c, name, 1, c.out_shape()[along_dim(c)], put_along);
+            with_rows(c, name, 1, c.out_shape()[along_dim(c)],
+                      [&](const MemoryBlock& out, const MemoryBlock& values,
+                          const MemoryBlock& indices, int dim) {
+                        write_along(out, values, indices, dim, static_cast<WriteMode>(written));
+                      });
           },
-      .backward = [elements](const Grad& g) { put_backward(g, elements); },
-      .by_index = ByIndex{.rows = 1, .indices = 2, .into = 0},
-      .saves_in = std::vector<int>{2},
-      .samples = std::move(samples),
-  });
+      .by_index =
+          ByIndex{.rows = 1, .indices = 2, .into = 0, .elements = elements, .written = written},
+  };
+}
+
+static Op put_op(const std::string& name, bool elements, std::vector<OpSample> samples) {
+  OpSpec spec = write_spec(name, elements, ByIndex::Written::replace);
+  spec.linear = {{0, 1}};
+  spec.backward = [elements](const Grad& g) { put_backward(g, elements); };
+  spec.saves_in = std::vector<int>{2};
+  spec.samples = std::move(samples);
+  return register_op(std::move(spec));
 }
 
 static const Op put_slices_op =
@@ -251,6 +264,68 @@ static const Op put_along_dim_op =
     put_op("put_along_dim", true,
            {taken_sample({{7, 3}, {5, 3}, {5, 3}}, 0, {f32, f32, i64}, 7),
             taken_sample({{3, 5}, {3, 2}, {3, 2}}, 1, {f32, f32, i32}, 5)});
+
+/// Equal greatest, or least, elements share the gradient alike.
+static void extreme_backward(const Grad& g) {
+  const int dim = static_cast<int>(g.attribute(0));
+  const Tensor values = g.in(1), indices = g.in(2), made = g.out();
+  const DType dtype = g.grad().dtype();
+  const Tensor is_own = cast(equal(g.in(0), made), dtype);
+  const Tensor is_taken = cast(equal(values, take_along_dim(made, indices, dim)), dtype);
+  const Tensor hits = add(is_own, add_along_dim(is_taken, indices, dim, places_like(g, 0)));
+  const Tensor share = div(g.grad(), hits);
+  g.give(0, mul(share, is_own));
+  g.give(1, mul(take_along_dim(share, indices, dim), is_taken));
+}
+
+/// Where one factor of a product is 0, its own gradient is the product of the others.
+static void product_backward(const Grad& g) {
+  const int dim = static_cast<int>(g.attribute(0));
+  const Tensor own = g.in(0), values = g.in(1), indices = g.in(2);
+  if (g.wants(0)) {
+    const Tensor nonzero_own = masked_fill(own, equal(own, 0), 1);
+    const Tensor others = multiply_along_dim(nonzero_own, values, indices, dim);
+    g.give(0, mul(g.grad(), div(others, nonzero_own)));
+  }
+  if (!g.wants(1)) return;
+  const Tensor is_zero = equal(values, 0);
+  const Tensor zeros_there =
+      add_along_dim(cast(is_zero, DType::i32), indices, dim, places_like(g, 0));
+  const Tensor is_only_zero =
+      logical_and(is_zero, equal(take_along_dim(zeros_there, indices, dim), 1));
+  const Tensor without =
+      multiply_along_dim(own, masked_fill(values, is_only_zero, 1), indices, dim);
+  const Tensor others = take_along_dim(mul(g.grad(), without), indices, dim);
+  g.give(1, div(others, masked_fill(values, is_zero, 1)));
+}
+
+static Op reduce_op(const std::string& name, ByIndex::Written written,
+                    void (*backward)(const Grad&)) {
+  OpSpec spec = write_spec(name, true, written);
+  spec.backward = backward;
+  spec.saves_in = std::vector<int>{0, 1, 2};
+  if (written != ByIndex::Written::multiply) spec.saves_out = {0};
+  spec.samples = {taken_sample({{7, 3}, {5, 3}, {5, 3}}, 0, {f32, f32, i64}, 7),
+                  taken_sample({{3, 5}, {3, 2}, {3, 2}}, 1, {f32, f32, i32}, 5)};
+  return register_op(std::move(spec));
+}
+
+static const Op multiply_along_dim_op =
+    reduce_op("multiply_along_dim", ByIndex::Written::multiply, product_backward);
+static const Op max_along_dim_op =
+    reduce_op("max_along_dim", ByIndex::Written::max, extreme_backward);
+static const Op min_along_dim_op =
+    reduce_op("min_along_dim", ByIndex::Written::min, extreme_backward);
+
+Tensor multiply_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  return multiply_along_dim_op({a, values, indices}, {.structure = {dim}});
+}
+Tensor max_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  return max_along_dim_op({a, values, indices}, {.structure = {dim}});
+}
+Tensor min_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  return min_along_dim_op({a, values, indices}, {.structure = {dim}});
+}
 
 Tensor put_slices(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
   return put_slices_op({a, values, indices}, {.structure = {dim}});

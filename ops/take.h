@@ -22,4 +22,9 @@ Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, int64
 Tensor put_slices(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);
 Tensor put_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);
 
+/// `a` with its elements at the places multiplied by the values, or the greater or lesser of both.
+Tensor multiply_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);
+Tensor max_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);
+Tensor min_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);
+
 }  // namespace weft

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "mesh/grid.h"
-#include "mesh/key_order.h"
 #include "mesh/rows.h"
 #include "ops/engine/call_body.h"
 #include "ops/engine/candidate.h"
@@ -54,14 +53,12 @@ double predicted_rows_seconds(const ByIndex& given, int dim, const Layout& used,
 
 std::unique_ptr<const IndexRoute> index_route(const ByIndex& given, const Binding& binding,
                                               const Route& route) {
-  const auto rows = static_cast<size_t>(given.rows), indices = static_cast<size_t>(given.indices);
+  const auto rows = static_cast<size_t>(given.rows);
   const Layout &used = *route.operands[rows].used, &result = *route.results[0];
   if (!used.grid) return {};
   auto made = std::make_unique<IndexRoute>();
   made->given = given;
   made->dim = fetched_dim(binding, rows);
-  const int ndim = route.operands[indices].used->shape.ndim();
-  made->elements = ndim > 1 && ndim == used.shape.ndim();
   made->over = axes_over(given, made->dim, used, result);
   const bool keeps_part = given.into >= 0 && !axes_cutting(result, made->dim).empty();
   if (made->over.empty() && !keeps_part) return {};
@@ -69,6 +66,8 @@ std::unique_ptr<const IndexRoute> index_route(const ByIndex& given, const Bindin
       expected_bytes(given, made->dim, used, result, used.sharding.mesh().rank()));
   return made;
 }
+
+static_assert(static_cast<int>(WriteMode::min) == static_cast<int>(ByIndex::Written::min));
 
 namespace {
 
@@ -91,7 +90,7 @@ class RowsMove {
   MemoryBlock& indices() { return call_.ins[how_.given.indices]; }
 
   std::vector<int64_t> keys(const RowDim& dim, std::string& mistake) {
-    std::vector<int64_t> keys = keys_of(dim, indices(), mistake);
+    std::vector<int64_t> keys = keys_of(dim, indices(), mistake, how_.given.from_end);
     if (!mistake.empty()) mistake = op_.spec.name + ": " + mistake;
     return keys;
   }
@@ -102,26 +101,27 @@ class RowsMove {
     return dense_block(moved_.memory.back()->data(), dtype, shape, rows().device);
   }
 
-  void give_indices(std::vector<int64_t> places) {
-    const MemoryBlock block = new_block({static_cast<int64_t>(places.size())}, DType::i64);
-    if (!places.empty()) copy(block, IndexBlock(std::move(places), cpu));
+  void give_indices(std::vector<int64_t> places, const Shape& shape) {
+    const MemoryBlock block = new_block(shape, DType::i64);
+    if (!places.empty()) copy(block, dense_block(places.data(), DType::i64, shape));
     indices() = block;
   }
 
   void read() {
-    const RowDim dim{used(), how_.dim, how_.elements};
+    const RowDim dim{used(), how_.dim, how_.given.elements};
     std::string mistake;
     DistinctKeys named = distinct(keys(dim, mistake));
     const MemoryBlock fetched =
         new_block(dim.shape_of(static_cast<int64_t>(named.keys.size())), rows().dtype);
     fetch_distinct_rows(dim, rows(), named.keys, fetched, mistake);
     rows() = fetched;
-    give_indices(std::move(named.places));
+    const Shape flat = {indices().numel()};
+    give_indices(std::move(named.places), how_.given.elements ? flat : indices().shape);
   }
 
   void write() {
-    const RowDim to{route_.results[0], how_.dim, how_.elements};
-    const RowMode mode = how_.given.adds ? RowMode::add : RowMode::replace;
+    const RowDim to{route_.results[0], how_.dim, how_.given.elements};
+    const auto mode = static_cast<WriteMode>(how_.given.written);
     std::string mistake;
     const std::vector<int64_t> named = keys(to, mistake);
     CombinedRows own;
@@ -133,7 +133,7 @@ class RowsMove {
     ReceivedRows received = send_distinct_rows(to, *used(), how_.over, own.keys, own.rows, mistake);
     rows() = received.rows;
     moved_.memory.push_back(std::move(received.memory));
-    give_indices(received.places_in(to));
+    give_indices(received.places_in(to), {static_cast<int64_t>(received.keys.size())});
   }
 
   const OpBody& op_;

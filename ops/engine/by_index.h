@@ -19,8 +19,6 @@ struct IndexRoute {
   ByIndex given;
   /// The dim whose rows move, of the operand that has them and of result 0.
   int dim = 0;
-  /// The indices name elements.
-  bool elements = false;
   /// Axes over which rows are read or sent; none where each rank keeps its part of its own rows.
   Axes over;
   /// Bytes that this rank is expected to receive.

@@ -35,7 +35,8 @@ static bool is_outermost(const Binding& binding, const BoundArray& array, int fa
 static bool can_be_cut(const ChoiceQuery& query, int factor) {
   const Binding& binding = query.binding;
   const auto& bound = binding.factors[static_cast<size_t>(factor)];
-  const bool is_addend = query.by_index && query.by_index->adds;
+  const bool is_addend = query.by_index && query.by_index->into >= 0 &&
+                         query.by_index->written == ByIndex::Written::add;
   if (bound.whole || (bound.fetched && !is_addend)) return false;
   for (const auto* arrays : {&binding.operands, &binding.results, &binding.stages}) {
     for (const BoundArray& array : *arrays) {

@@ -247,20 +247,23 @@ const std::vector<WriteCase>& write_cases() {
 }
 
 /// Element (i, lane) of the values, and the index that it goes to.
-float value_at(int64_t i, int64_t lane) { return static_cast<float>((i * 5 + lane * 3) % 11 - 4); }
+float value_at(int64_t i, int64_t lane) { return static_cast<float>((i * 5 + lane * 3) % 4 - 1); }
 int64_t place_at(Asking pattern, int64_t size, int64_t i, int64_t lane) {
   if (pattern == Asking::all_of_one) return -1;
   if (pattern == Asking::all_twice) return i % size;
   return (i * 3 + lane + i / 4) % (2 * size) - size;
 }
 
-struct Written {
-  std::vector<float> out;
-  int64_t bytes;
-};
+float written(WriteMode mode, float place, float value) {
+  if (mode == WriteMode::add) return place + value;
+  if (mode == WriteMode::multiply) return place * value;
+  if (mode == WriteMode::max) return std::max(place, value);
+  if (mode == WriteMode::min) return std::min(place, value);
+  return value;
+}
 
 void check_write(const WriteCase& one, int64_t size, int64_t count, int dim, bool elements,
-                 Asking pattern, RowMode mode, bool by_messages, const Communicator& world) {
+                 Asking pattern, WriteMode mode, bool by_messages, const Communicator& world) {
   const DeviceMesh mesh = mesh_of(one.mesh, world);
   const int rank = mesh.rank();
   const int64_t other = 5;
@@ -297,7 +300,7 @@ void check_write(const WriteCase& one, int64_t size, int64_t count, int dim, boo
       const int64_t index = (place(i, lane) + 2 * size) % size;
       const auto [r, c] = element(dim, index, lane);
       auto& sum = expected.try_emplace({index, lane}, float(whole_value(r, c))).first->second;
-      sum = mode == RowMode::add ? sum + value_at(i, lane) : value_at(i, lane);
+      sum = written(mode, sum, value_at(i, lane));
     }
   }
   for (size_t i = 0; i < made.along.size(); ++i) {
@@ -343,7 +346,8 @@ TEST_P(Rows, AddsAndReplaces) {
     const int ranks = ranks_of(one.mesh);
     if (GetParam() == Way::mpi && ranks != mpirun_ranks()) continue;
     run(GetParam(), ranks, [&](Communicator world) {
-      for (RowMode mode : {RowMode::add, RowMode::replace}) {
+      for (WriteMode mode : {WriteMode::add, WriteMode::replace, WriteMode::multiply,
+                             WriteMode::max, WriteMode::min}) {
         for (Asking pattern : {Asking::random, Asking::all_of_one, Asking::all_twice}) {
           for (bool elements : {false, true}) {
             for (int dim : {0, 1}) {

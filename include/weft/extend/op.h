@@ -50,19 +50,22 @@ struct Takes {
 /// `MemoryBlock::strides`.
 inline Takes anything() { return {.dtypes = {}, .strides = true}; }
 
-/// A dim that forward reads or writes at indices, which an operand holds as a vector, or as a tensor
-/// of the shape of the elements. Ranks exchange exactly the rows, or elements, that are named; the
-/// dim keeps its cuts.
+/// A dim that forward reads or writes at indices, which an operand holds. Ranks exchange exactly the
+/// rows, or elements, that are named; the dim keeps its cuts.
 struct ByIndex {
   /// The operand whose ~ dim is read; or the operand that is written, row by row of its ~ dim, to
   /// the same dim of result 0.
   int rows = 0;
-  /// The operand with the indices: i32 or i64; negative ones count from the end.
+  /// The operand with the indices: i32 or i64. Of written rows they are a vector.
   int indices = 1;
   /// The operand with the written dim, whose cuts the result has; -1 for a dim that is read.
   int into = -1;
-  /// Of rows written to one place: their sum, else the last one.
-  bool adds = false;
+  /// Each element has its own index: operand `indices` has the shape of the elements.
+  bool elements = false;
+  /// What becomes of rows that are written to one place.
+  enum class Written : uint8_t { add, replace, multiply, max, min } written = Written::replace;
+  /// Negative indices count from the end; otherwise they are mistakes.
+  bool from_end = true;
 };
 
 /// Shapes, dtypes and attributes for the tests of an op.

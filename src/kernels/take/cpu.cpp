@@ -174,11 +174,35 @@ void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock&
   });
 }
 
-void put_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
+/// Calls f(to, from) as write_elements does, with a function of that mode.
+template <class T>
+static void write_typed(const Taking& t, T* places, const T* in, WriteMode mode) {
+  using C = Compute<T>;
+  const auto is_nan = [](T value) { return static_cast<C>(value) != static_cast<C>(value); };
+  switch (mode) {
+    case WriteMode::multiply:
+      return write_elements(t, places, in, [](T& place, T value) {
+        place = static_cast<T>(static_cast<C>(place) * static_cast<C>(value));
+      });
+    case WriteMode::max:
+      return write_elements(t, places, in, [&](T& place, T value) {
+        if (is_nan(value) || static_cast<C>(value) > static_cast<C>(place)) place = value;
+      });
+    case WriteMode::min:
+      return write_elements(t, places, in, [&](T& place, T value) {
+        if (is_nan(value) || static_cast<C>(value) < static_cast<C>(place)) place = value;
+      });
+    default:
+      return write_elements(t, places, in, [](T& place, T value) { place = value; });
+  }
+}
+
+void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
+                 WriteMode mode) {
   const Taking t(out, in, indices, dim);
   visit(in.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    write_elements(t, out.as<T>(), in.as<T>(), [](T& place, T value) { place = value; });
+    write_typed(t, out.as<T>(), in.as<T>(), mode);
   });
 }
 

@@ -107,8 +107,23 @@ struct WriteListed {
   DType out_dtype;
   const void* in;
   DType in_dtype;
-  /// The last of equal indices stays, instead of their sum.
-  bool replaces;
+  WriteMode mode;
+
+  WEFT_FN static bool is_nan(C value) { return value != value; }
+  WEFT_FN C written(C place, C value) const {
+    switch (mode) {
+      case WriteMode::add:
+        return place + value;
+      case WriteMode::multiply:
+        return place * value;
+      case WriteMode::max:
+        return is_nan(value) || value > place ? value : place;
+      case WriteMode::min:
+        return is_nan(value) || value < place ? value : place;
+      default:
+        return value;
+    }
+  }
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     const int64_t n = taking.n, inner = taking.inner;
@@ -118,14 +133,13 @@ struct WriteListed {
       const int64_t *mine = sorted + list * n, *from = order + list * n;
       const int64_t first = place.rest, target = mine[first];
       if (first > 0 && mine[first - 1] == target) continue;
-      C sum = C(0);
+      const int64_t to = (place.quotient * taking.size + target) * inner + slice.rest;
+      C made = mode == WriteMode::add ? C(0) : load_element<C>(out, out_dtype, to);
       for (int64_t j = first; j < n && mine[j] == target; ++j) {
         const int64_t at = (place.quotient * n + from[j]) * inner + slice.rest;
-        const C value = load_element<C>(in, in_dtype, at);
-        sum = replaces ? value : sum + value;
+        made = written(made, load_element<C>(in, in_dtype, at));
       }
-      store_element(out, out_dtype, (place.quotient * taking.size + target) * inner + slice.rest,
-                    sum);
+      store_element(out, out_dtype, to, made);
     }
   }
 };
@@ -228,8 +242,8 @@ void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock
   }
 }
 
-static void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
-                        int dim, bool replaces) {
+void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
+                 WriteMode mode) {
   const DeviceTaking taking(out, in, indices, dim);
   if (out.numel() == 0 || in.numel() == 0) return;
   const Device device = out.device;
@@ -247,18 +261,14 @@ static void write_along(const MemoryBlock& out, const MemoryBlock& in, const Mem
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     launch(WriteListed<C>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data, out.dtype,
-                        in.data, in.dtype, replaces},
+                        in.data, in.dtype, mode},
            in.numel(), stream);
   });
 }
 
 void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
   if (out.numel() != 0) cuda::fill(out, 0);
-  write_along(out, in, indices, dim, false);
-}
-
-void put_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
-  write_along(out, in, indices, dim, true);
+  write_along(out, in, indices, dim, WriteMode::add);
 }
 
 }  // namespace weft::cuda
