@@ -25,7 +25,10 @@ std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis);
 std::optional<Choice> combine(const ChoiceQuery& query, const DeviceMesh& mesh,
                               std::span<const AxisChoice> axes, int sized);
 
-/// True when operand `operand` has a dim that is fetched.
-bool is_fetched(const Binding& binding, size_t operand);
+/// Returns the first dim of an operand that is fetched, or -1.
+int fetched_dim(const Binding& binding, size_t operand);
+inline bool is_fetched(const Binding& binding, size_t operand) {
+  return fetched_dim(binding, operand) >= 0;
+}
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "mesh/plan.h"
+#include "ops/engine/by_index.h"
 #include "ops/engine/candidate.h"
 #include "ops/engine/fetch.h"
 #include "weft/error.h"
@@ -98,6 +99,10 @@ class Chooser {
   double fetch_seconds(const Choice& choice, size_t operand, const Layout& used) const {
     Ref<Layout> result =
         layout_of(choice.results[0], query_.binding.result_shapes[0], query_.result_dtypes[0]);
+    if (const ByIndex* rows = query_.by_index) {
+      if (rows->rows != static_cast<int>(operand)) return 0;
+      return predicted_rows_seconds(*rows, fetched_dim(query_.binding, operand), used, *result);
+    }
     return predicted_fetch_seconds(used, *result, [&](const Box& box) {
       return query_.needs(static_cast<int>(operand), box);
     });

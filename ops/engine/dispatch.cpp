@@ -30,6 +30,7 @@ struct Running {
   /// Copies of operands that share memory with an operand that is changed.
   InlineList<Tensor, kMaxOperands> snapshots;
   CallBody call;
+  MovedRows rows;
   Results results;
   Device device;
 };
@@ -50,6 +51,10 @@ static Device device_of(const OpBody& op, std::span<const Tensor> operands) {
   return device;
 }
 
+static bool has(const std::vector<int>& numbers, int number) {
+  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+}
+
 /// Returns the mesh of the operands over one, if all others hold values that are equal on all ranks
 /// and none of these is changed.
 static DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operands) {
@@ -60,9 +65,7 @@ static DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operand
       mesh = operands[i].sharding().mesh();
       continue;
     }
-    const std::vector<int>& writes = op.spec.writes;
-    const bool is_written =
-        std::find(writes.begin(), writes.end(), static_cast<int>(i)) != writes.end();
+    const bool is_written = has(op.spec.writes, static_cast<int>(i));
     if (is_written || !operands[i].storage()->is_equal_on_ranks()) return {};
     joins = true;
   }
@@ -134,6 +137,8 @@ static void add_operands(Running& run, std::span<const Tensor> operands) {
       run.fetched.add(Tensor());
     }
   }
+  if (run.route.by_index) [[unlikely]]
+    run.rows = move_rows(run.op, run.route, run.call);
 }
 
 static void run_stages(Running& run) {
@@ -208,16 +213,12 @@ static void mark_writes(const OpBody& op, std::span<const Tensor> operands) {
   for (int i : op.spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
 }
 
-static bool is_written(const OpBody& op, int operand) {
-  return std::find(op.spec.writes.begin(), op.spec.writes.end(), operand) != op.spec.writes.end();
-}
-
 /// Copies operands that are read but share memory with operands that are changed in place.
 static void keep_apart(Running& run) {
   for (const int w : run.op.spec.writes) {
     for (int i = 0; i < run.call.ins.size(); ++i) {
       if (!is_disturbed(run.call.ins[i], run.call.ins[w])) continue;
-      if (is_written(run.op, i)) {
+      if (has(run.op.spec.writes, i)) {
         fail(run.op.spec.name, ": operands ", w, " and ", i, " are changed and share memory");
       }
       run.call.ins[i] = run.snapshots.add(snapshot_of(run.call.ins[i])).block();
@@ -261,13 +262,13 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   Ref<Route> route = route_for(engine, *op, operands, attributes);
   if (!route) [[unlikely]]
     return joined(*op, operands, [&](const Tensors& all) { return dispatch(op, all, attributes); });
-  traced.moves(route->bytes);
   check_writes(*op, operands);
   Running run(*op, *route, attributes);
   run.device = device_of(*op, operands);
   if (route->moves) [[unlikely]]
     count_traffic(*op, *route);
   add_operands(run, operands);
+  traced.moves(route->bytes + run.rows.bytes);
   if (!make_view(run)) {
     const bool is_here = run.device.kind != DeviceKind::meta;
     if (op->dense_in && is_here) make_dense(run);
@@ -297,11 +298,6 @@ static bool lies_alike(const Ref<Layout>& from, const Ref<Layout>& to) {
   return part && part->shape == from->box.shape;
 }
 
-static bool honours_accumulate(const OpBody& op, size_t result) {
-  const std::vector<int>& results = op.spec.accumulates;
-  return std::find(results.begin(), results.end(), static_cast<int>(result)) != results.end();
-}
-
 static bool is_operand(const Running& run, const MemoryBlock& block) {
   return std::any_of(run.call.ins.all().begin(), run.call.ins.all().end(),
                      [&](const MemoryBlock& in) {
@@ -316,7 +312,7 @@ static bool writes_directly(const Running& run, const Ref<Layout>& result, size_
                             const Place& place) {
   if (!place.tensor) return false;
   const OpBody& op = run.op;
-  bool honours = honours_accumulate(op, index);
+  bool honours = has(op.spec.accumulates, static_cast<int>(index));
   if (place.accumulate && !honours) return false;
   const MemoryBlock block = place.tensor.block();
   if ((!honours && !block.is_dense()) || is_operand(run, block)) return false;
@@ -368,12 +364,12 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
     return joined(*op, operands,
                   [&](const Tensors& all) { return dispatch_into(op, all, attributes, places); });
   }
-  traced.moves(route->bytes);
   for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
   Running run(*op, *route, attributes);
   run.device = device_of(*op, operands);
   if (route->moves) count_traffic(*op, *route);
   add_operands(run, operands);
+  traced.moves(route->bytes + run.rows.bytes);
   if (!make_view(run)) {
     if (op->dense_in && run.device.kind != DeviceKind::meta) make_dense(run);
     if (route->staged) run_stages(run);

@@ -48,6 +48,9 @@ static void check_all_numbers(const OpSpec& spec, const ReadyRule* rule) {
   int results = rule ? static_cast<int>(rule->rule.results.size()) : kMaxResults;
   for (const auto& set : spec.linear) check_numbers(spec, "linear", set, operands);
   check_numbers(spec, "writes", spec.writes, operands);
+  if (spec.by_index) {
+    check_numbers(spec, "by_index", {spec.by_index->rows, spec.by_index->indices}, operands);
+  }
   check_numbers(spec, "saves_in", spec.saves_in.value_or(std::vector<int>{}), operands);
   check_numbers(spec, "saves_out", spec.saves_out, results);
   check_numbers(spec, "accumulates", spec.accumulates, results);

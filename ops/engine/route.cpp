@@ -149,7 +149,7 @@ class Router {
     for (size_t i = 0; i < layouts_.size(); ++i) {
       OperandRoute operand{layouts_[i], layouts_[i]};
       operand.box = layouts_[i]->box;
-      if (is_fetched(binding_, i)) {
+      if (is_fetched(binding_, i) && !op_.spec.by_index) {
         operand.fetched = operand.fetch_is_local = true;
         operand.box = overlap(operand.box, needs_of(static_cast<int>(i))(route_->results[0]->box));
       }
@@ -159,17 +159,22 @@ class Router {
 
   void lay_out_over(const DeviceMesh& mesh, const ReadyRule& rule) {
     std::vector<std::vector<int>> linear = linear_sets();
-    ChoiceQuery query{
-        op_.spec.name,   binding_,
-        layouts_,        result_dtypes_,
-        linear,          rule.staged,
-        op_.spec.writes, [this](int operand, const Box& box) { return needs_of(operand)(box); }};
+    ChoiceQuery query{op_.spec.name,
+                      binding_,
+                      layouts_,
+                      result_dtypes_,
+                      linear,
+                      rule.staged,
+                      op_.spec.writes,
+                      [this](int operand, const Box& box) { return needs_of(operand)(box); },
+                      op_.spec.by_index ? &*op_.spec.by_index : nullptr};
     Choice choice = choose_layouts(query, mesh);
     for (size_t i = 0; i < binding_.results.size(); ++i) {
       route_->results.push_back(
           layout_of(choice.results[i], binding_.result_shapes[i], result_dtypes_[i]));
     }
     for (size_t i = 0; i < layouts_.size(); ++i) add_operand(i, choice.operands[i]);
+    if (op_.spec.by_index) add_index_route();
     if (choice.staged) add_stages(mesh, choice);
     if (!route_->results.empty()) route_->counts_here = counts_here(route_->results[0]->sharding);
   }
@@ -192,7 +197,7 @@ class Router {
       route_->moves = route_->moves || !operand.move->steps.empty();
       route_->communicates = route_->communicates || !operand.move->is_free();
     }
-    if (is_fetched(binding_, i)) add_fetch(i, operand);
+    if (is_fetched(binding_, i) && !op_.spec.by_index) add_fetch(i, operand);
     route_->operands.push_back(std::move(operand));
   }
 
@@ -207,6 +212,12 @@ class Router {
     int64_t missing = operand.box.shape.product() - own;
     operand.fetched_bytes = missing * static_cast<int64_t>(size_of(dtypes_[i]));
     route_->bytes += operand.fetched_bytes;
+    route_->moves = route_->communicates = true;
+  }
+
+  void add_index_route() {
+    route_->by_index = index_route(*op_.spec.by_index, binding_, *route_);
+    if (!route_->by_index || route_->by_index->over.empty()) return;
     route_->moves = route_->communicates = true;
   }
 

@@ -92,6 +92,13 @@ void bind_selection(py::module_& m) {
         py::arg("value"), "x with the slices `index` of `dim` filled with `value`");
   m.def("scatter_add", &scatter_add, Released(), x, py::arg("dim"), py::arg("index"),
         py::arg("src"), "x with src[.., i, ..] added to element index[.., i, ..] along `dim`");
+  m.def("scatter_reduce", &scatter_reduce, Released(), x, py::arg("dim"), py::arg("index"),
+        py::arg("src"), py::arg("reduce"), py::kw_only(), py::arg("include_self") = true,
+        "x with element index[.., i, ..] along `dim` combined with src[.., i, ..]: the sum, prod, "
+        "mean, amax or amin of them; of x too if include_self");
+  m.def("index_reduce", &index_reduce, Released(), x, py::arg("dim"), py::arg("index"),
+        py::arg("source"), py::arg("reduce"), py::kw_only(), py::arg("include_self") = true,
+        "The same for slices of `dim`, as index_add");
   m.def("_scatter_along", &scatter_along_dim, Released(), x, py::arg("dim"), py::arg("index"),
         py::arg("src"));
   m.def("select_scatter", &select_scatter, Released(), x, py::arg("src"), py::arg("dim"),

@@ -50,6 +50,24 @@ struct Takes {
 /// `MemoryBlock::strides`.
 inline Takes anything() { return {.dtypes = {}, .strides = true}; }
 
+/// A dim that forward reads or writes at indices, which an operand holds. Ranks exchange exactly the
+/// rows, or elements, that are named; the dim keeps its cuts.
+struct ByIndex {
+  /// The operand whose ~ dim is read; or the operand that is written, row by row of its ~ dim, to
+  /// the same dim of result 0.
+  int rows = 0;
+  /// The operand with the indices: i32 or i64. Of written rows they are a vector.
+  int indices = 1;
+  /// The operand with the written dim, whose cuts the result has; -1 for a dim that is read.
+  int into = -1;
+  /// Each element has its own index: operand `indices` has the shape of the elements.
+  bool elements = false;
+  /// What becomes of rows that are written to one place.
+  enum class Written : uint8_t { add, replace, multiply, max, min } written = Written::replace;
+  /// Negative indices count from the end; otherwise they are mistakes.
+  bool from_end = true;
+};
+
 /// Shapes, dtypes and attributes for the tests of an op.
 struct OpSample {
   std::vector<Shape> shapes;
@@ -100,6 +118,9 @@ struct OpSpec {
   std::function<Box(const Attributes&, int operand, std::span<const Shape> operands,
                     const Box& result)>
       needs = {};
+  /// For a ~ dim of rows that indices name. Forward then gets the named rows only, with indices
+  /// into these; or, of elements, a vector of them, with their places in the flat result.
+  std::optional<ByIndex> by_index = {};
 
   /// Operands and results that backward reads. All operands unless given.
   std::optional<std::vector<int>> saves_in = {};

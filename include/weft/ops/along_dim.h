@@ -6,7 +6,8 @@
 
 namespace weft {
 
-// Ops along one dim (negative ones count from the end). The dim is gathered where it is sharded.
+// Ops along one dim (negative ones count from the end). Taking from a sharded dim exchanges the
+// elements that are named, each once; the other ops gather it.
 
 /// Sums and products of all elements up to and including each one; the shape stays. Integers and
 /// bool accumulate in i64, which wraps. `include_initial` puts the sum or product of none first.

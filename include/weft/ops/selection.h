@@ -9,7 +9,7 @@
 namespace weft {
 
 // PyTorch's functions that select elements along a dim, as compositions of `sort` and `take`.
-// Negative dims count from the end; a sharded `dim` is gathered.
+// Negative dims count from the end; what sorts a sharded `dim` gathers it.
 
 /// Elements, and where they lie along the dim (i64).
 struct ValuesAndIndices {

@@ -94,9 +94,10 @@ void take_slices(const Taking& t, char* out, const char* in, int64_t bytes) {
   });
 }
 
-/// Only one thread adds to any element of `sums`.
-template <class C, class T>
-void add_elements(const Taking& t, C* sums, const T* in) {
+/// Calls f(to, from) for each element of `in` and its place, in the order of i. Only one thread
+/// writes to any place.
+template <class C, class T, class F>
+void write_elements(const Taking& t, C* places, const T* in, const F& f) {
   const int64_t chunks = (t.inner + kAddedColumns - 1) / kAddedColumns;
   const int64_t grain = grain_of(t.n * std::min(t.inner, kAddedColumns));
   t.with_indices([&](const auto& index) {
@@ -106,13 +107,17 @@ void add_elements(const Taking& t, C* sums, const T* in) {
         const int64_t last = std::min(t.inner, first + kAddedColumns);
         for (int64_t i = 0; i < t.n; ++i) {
           for (int64_t k = first; k < last; ++k) {
-            sums[(o * t.size + index(o, i, k)) * t.inner + k] +=
-                static_cast<C>(in[(o * t.n + i) * t.inner + k]);
+            f(places[(o * t.size + index(o, i, k)) * t.inner + k], in[(o * t.n + i) * t.inner + k]);
           }
         }
       }
     });
   });
+}
+
+template <class C, class T>
+void add_elements(const Taking& t, C* sums, const T* in) {
+  write_elements(t, sums, in, [](C& sum, T value) { sum += static_cast<C>(value); });
 }
 
 }  // namespace
@@ -166,6 +171,38 @@ void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock&
     std::vector<C> sums(static_cast<size_t>(out.numel()));
     add_elements(t, sums.data(), in.as<T>());
     host::copy(out, dense_block(sums.data(), dtype_of<C>, out.shape));
+  });
+}
+
+/// Calls f(to, from) as write_elements does, with a function of that mode.
+template <class T>
+static void write_typed(const Taking& t, T* places, const T* in, WriteMode mode) {
+  using C = Compute<T>;
+  const auto is_nan = [](T value) { return static_cast<C>(value) != static_cast<C>(value); };
+  switch (mode) {
+    case WriteMode::multiply:
+      return write_elements(t, places, in, [](T& place, T value) {
+        place = static_cast<T>(static_cast<C>(place) * static_cast<C>(value));
+      });
+    case WriteMode::max:
+      return write_elements(t, places, in, [&](T& place, T value) {
+        if (is_nan(value) || static_cast<C>(value) > static_cast<C>(place)) place = value;
+      });
+    case WriteMode::min:
+      return write_elements(t, places, in, [&](T& place, T value) {
+        if (is_nan(value) || static_cast<C>(value) < static_cast<C>(place)) place = value;
+      });
+    default:
+      return write_elements(t, places, in, [](T& place, T value) { place = value; });
+  }
+}
+
+void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
+                 WriteMode mode) {
+  const Taking t(out, in, indices, dim);
+  visit(in.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    write_typed(t, out.as<T>(), in.as<T>(), mode);
   });
 }
 

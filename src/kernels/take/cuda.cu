@@ -97,16 +97,33 @@ struct ListIndices {
   }
 };
 
-/// A list's sorted indices determine which elements of a column are added where, and in which
-/// order. The thread with the first of several equal indices adds all of them.
+/// A list's sorted indices determine which elements of a column are written where, and in which
+/// order. The thread with the first of several equal indices writes all of them.
 template <class C>
-struct AddListed {
+struct WriteListed {
   DeviceTaking taking;
   const int64_t *sorted, *order;
   void* out;
   DType out_dtype;
   const void* in;
   DType in_dtype;
+  WriteMode mode;
+
+  WEFT_FN static bool is_nan(C value) { return value != value; }
+  WEFT_FN C written(C place, C value) const {
+    switch (mode) {
+      case WriteMode::add:
+        return place + value;
+      case WriteMode::multiply:
+        return place * value;
+      case WriteMode::max:
+        return is_nan(value) || value > place ? value : place;
+      case WriteMode::min:
+        return is_nan(value) || value < place ? value : place;
+      default:
+        return value;
+    }
+  }
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     const int64_t n = taking.n, inner = taking.inner;
@@ -116,13 +133,13 @@ struct AddListed {
       const int64_t *mine = sorted + list * n, *from = order + list * n;
       const int64_t first = place.rest, target = mine[first];
       if (first > 0 && mine[first - 1] == target) continue;
-      C sum = C(0);
+      const int64_t to = (place.quotient * taking.size + target) * inner + slice.rest;
+      C made = mode == WriteMode::add ? C(0) : load_element<C>(out, out_dtype, to);
       for (int64_t j = first; j < n && mine[j] == target; ++j) {
         const int64_t at = (place.quotient * n + from[j]) * inner + slice.rest;
-        sum = sum + load_element<C>(in, in_dtype, at);
+        made = written(made, load_element<C>(in, in_dtype, at));
       }
-      store_element(out, out_dtype, (place.quotient * taking.size + target) * inner + slice.rest,
-                    sum);
+      store_element(out, out_dtype, to, made);
     }
   }
 };
@@ -225,11 +242,10 @@ void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock
   }
 }
 
-void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
+void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
+                 WriteMode mode) {
   const DeviceTaking taking(out, in, indices, dim);
-  if (out.numel() == 0) return;
-  cuda::fill(out, 0);
-  if (in.numel() == 0) return;
+  if (out.numel() == 0 || in.numel() == 0) return;
   const Device device = out.device;
   const int64_t lists = taking.slices ? 1 : taking.outer * taking.inner;
   const int64_t count = lists * taking.n;
@@ -244,10 +260,15 @@ void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock&
   cuda::sort_rows(&sorted, order, block(listed), false, 0);
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    launch(AddListed<C>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data, out.dtype,
-                        in.data, in.dtype},
+    launch(WriteListed<C>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data, out.dtype,
+                        in.data, in.dtype, mode},
            in.numel(), stream);
   });
+}
+
+void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
+  if (out.numel() != 0) cuda::fill(out, 0);
+  write_along(out, in, indices, dim, WriteMode::add);
 }
 
 }  // namespace weft::cuda

@@ -25,4 +25,14 @@ WEFT_KERNEL(void, add_along,
             (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
             (out, in, indices, dim))
 
+/// What becomes of an element that another one is written to. A NaN is the greatest and the least.
+enum class WriteMode : uint8_t { add, replace, multiply, max, min };
+
+/// Writes in[..., i, ...] to out[..., indices[i], ...], in the order of i: the last one that
+/// replaces stays. The dtypes are equal; other elements of `out` are unchanged. Not for `add`.
+WEFT_KERNEL(void, write_along,
+            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
+             WriteMode mode),
+            (out, in, indices, dim, mode))
+
 }  // namespace weft
