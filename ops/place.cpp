@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ops/along_dim.h"
+#include "src/base/numeric.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/iteration/lines.h"
 #include "src/kernels/rows/rows.h"
@@ -16,7 +17,7 @@ namespace weft {
 namespace {
 
 /// Sends the elements of this rank's part of the rows to the parts that their places are in: for
-/// each element its bytes, and 8 for its place.
+/// each element its bytes, and 8 for its place. Neighbours with one place are added before.
 class PlaceAcross {
  public:
   PlaceAcross(const Call& c, const Parts& parts)
@@ -24,11 +25,12 @@ class PlaceAcross {
         in_(c.in(0), along_dim(c)),
         places_(c.in(1), along_dim(c)),
         out_(c.out(), along_dim(c)),
-        size_(size_of(in_.dtype())) {}
+        sent_(is_floating(in_.dtype()) ? compute_dtype(in_.dtype()) : in_.dtype()),
+        sent_size_(size_of(sent_)) {}
 
   void run(const MemoryBlock& out) const {
     const std::vector<int64_t> counts = counts_of_parts();
-    Parcels places(bytes_of(counts, 8)), values(bytes_of(counts, size_));
+    Parcels places(bytes_of(counts, 8)), values(bytes_of(counts, sent_size_));
     pack(places, values);
     const Parcels to = parts_.exchange(places), what = parts_.exchange(values);
     int64_t count = 0;
@@ -37,8 +39,7 @@ class PlaceAcross {
     const int64_t length = parts_.own().length;
     for (int64_t i = 0; i < count; ++i) at[i] = out_.at(at[i] / length, at[i] % length);
     add_along(dense_block(out.data, out.dtype, {out.numel()}),
-              dense_block(what.data(), out.dtype, {count}), dense_block(at, DType::i64, {count}),
-              0);
+              dense_block(what.data(), sent_, {count}), dense_block(at, DType::i64, {count}), 0);
   }
 
  private:
@@ -65,10 +66,19 @@ class PlaceAcross {
     return low;
   }
 
+  /// Returns the end of the run of elements from `i` on that have one place.
+  int64_t end_of_run(int64_t row, int64_t i) const {
+    const int64_t at = place(row, i);
+    while (++i < in_.size() && place(row, i) == at) continue;
+    return i;
+  }
+
   std::vector<int64_t> counts_of_parts() const {
     std::vector<int64_t> counts(static_cast<size_t>(parts_.count()), 0);
     for (int64_t r = 0; r < in_.count(); ++r) {
-      for (int64_t i = 0; i < in_.size(); ++i) ++counts[static_cast<size_t>(part_of(place(r, i)))];
+      for (int64_t i = 0; i < in_.size(); i = end_of_run(r, i)) {
+        ++counts[static_cast<size_t>(part_of(place(r, i)))];
+      }
     }
     return counts;
   }
@@ -76,6 +86,16 @@ class PlaceAcross {
   static std::vector<int64_t> bytes_of(std::vector<int64_t> counts, size_t size) {
     for (int64_t& count : counts) count *= static_cast<int64_t>(size);
     return counts;
+  }
+
+  /// Writes the sum of a row's elements [begin, end).
+  template <class C>
+  void write_sum(std::byte* to, const Line& line, int64_t begin, int64_t end) const {
+    const auto* data = static_cast<const char*>(line.data);
+    const int64_t step = line.stride * static_cast<int64_t>(size_of(line.dtype));
+    C sum = load_element<C>(line.dtype, data + begin * step);
+    for (int64_t i = begin + 1; i < end; ++i) sum += load_element<C>(line.dtype, data + i * step);
+    store_element<C>(sent_, to, sum);
   }
 
   void pack(const Parcels& places, const Parcels& values) const {
@@ -87,21 +107,24 @@ class PlaceAcross {
     }
     for (int64_t r = 0; r < in_.count(); ++r) {
       const Line line = in_.line(r);
-      const int64_t step = line.stride * static_cast<int64_t>(size_);
-      for (int64_t i = 0; i < in_.size(); ++i) {
+      for (int64_t i = 0, end = 0; i < in_.size(); i = end) {
+        end = end_of_run(r, i);
         const int part = part_of(place(r, i));
         const Chunk& chunk = parts_.chunk(part);
         *next[static_cast<size_t>(part)]++ = r * chunk.length + place(r, i) - chunk.offset;
         std::byte*& to = next_value[static_cast<size_t>(part)];
-        std::memcpy(to, static_cast<const char*>(line.data) + i * step, size_);
-        to += size_;
+        is_floating(sent_) ? write_sum<double>(to, line, i, end)
+                           : write_sum<int64_t>(to, line, i, end);
+        to += sent_size_;
       }
     }
   }
 
   const Parts& parts_;
   Rows in_, places_, out_;
-  size_t size_;
+  /// Sums of halves are sent in f32.
+  DType sent_;
+  size_t sent_size_;
 };
 
 }  // namespace

@@ -84,7 +84,7 @@ class Kept {
     const Tensor numbers = numbers_like(mask);
     rank_ = sub(cumulative_sum(mask, 0), 1);
     count_ = number_in(sum(mask));
-    const Tensor behind = add(sub(sub(numbers, rank_), 1), static_cast<double>(count_));
+    const Tensor behind = add(sub(sub(numbers, rank_), 1), count_);
     places_ = where(mask, rank_, behind);
   }
 
