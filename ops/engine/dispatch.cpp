@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/engine/across.h"
 #include "ops/engine/call_body.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/op_node.h"
@@ -36,20 +37,6 @@ struct Running {
 };
 
 }  // namespace
-
-static Device device_of(const OpBody& op, std::span<const Tensor> operands) {
-  Device device = operands.empty() ? cpu : operands[0].device();
-  for (size_t i = 1; i < operands.size(); ++i) {
-    if (operands[i].device() == device) continue;
-    const bool lacks_memory =
-        (device.kind == DeviceKind::meta) != (operands[i].device().kind == DeviceKind::meta);
-    fail(op.spec.name, ": operand ", i, " is on ", operands[i].device(), ", expected ", device,
-         ", as operand 0",
-         lacks_memory ? "; a parameter has no memory before materialize() or a call of its module"
-                      : "");
-  }
-  return device;
-}
 
 static bool has(const std::vector<int>& numbers, int number) {
   return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
@@ -173,7 +160,8 @@ static void return_writes(Running& run) {
 
 static void compute(Running& run) {
   if (run.device.kind != DeviceKind::meta) {
-    run.op.spec.forward(Call(run.call));
+    if (!run.route.staged || !run.op.spec.across) return run.op.spec.forward(Call(run.call));
+    count_bytes(run.op.spec.name, run_across(run.op, run.route, run.call));
   } else if (OpLog* log = Engine::current().log) {
     log_work(*log, run.op, run.route, run.call);
   }

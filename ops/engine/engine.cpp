@@ -45,10 +45,14 @@ void check_policy(const std::string& what, bool moves, bool communicates) {
 void count_implicit(const std::string& what, int64_t bytes) {
   Engine& engine = Engine::current();
   ++engine.statistics.implicit_redistributions;
+  ++engine.implicit[what].count;
+  count_bytes(what, bytes);
+}
+
+void count_bytes(const std::string& what, int64_t bytes) {
+  Engine& engine = Engine::current();
   engine.statistics.implicit_bytes += bytes;
-  auto& moved = engine.implicit[what];
-  ++moved.count;
-  moved.bytes += bytes;
+  engine.implicit[what].bytes += bytes;
 }
 
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& what) {

@@ -9,11 +9,22 @@
 
 namespace weft {
 
+/// Parses a stage's result: "-n" is operand 0 without factor n.
+static RuleArray stage_array(ParsedRule& rule, const std::string& text) {
+  if (!text.starts_with('-')) return parse_array(rule, text);
+  const int left_out = rule.find(text.substr(1));
+  RuleArray array = rule.operands[0];
+  std::erase_if(array, [&](const RuleDim& dim) {
+    return dim.factors.size() == 1 && dim.factors[0] == left_out;
+  });
+  return array;
+}
+
 static ReadyRule ready_rule(const OpSpec& spec, std::string_view text,
                             std::vector<std::pair<std::string, int64_t>> sizes) {
   ReadyRule ready{parse_rule(spec.name, text), std::move(sizes), {}, {}};
   for (const Stage& stage : spec.stages)
-    ready.stages.push_back(parse_array(ready.rule, stage.result));
+    ready.stages.push_back(stage_array(ready.rule, stage.result));
   for (const std::string& name : spec.staged_over) {
     int factor = ready.rule.find(name);
     if (factor < 0) fail(spec.name, ": stages reduce over ", name, ", which the rule has not");
@@ -62,8 +73,8 @@ static void check_spec(const OpSpec& spec) {
   if (rules != 1)
     fail(spec.name, ": exactly one of rule, rule_of and rule_text is given, not ", rules);
   if (!spec.forward && !spec.view) fail(spec.name, ": it has neither forward nor view");
-  if (spec.stages.empty() != spec.staged_over.empty()) {
-    fail(spec.name, ": stages and staged_over go together");
+  if ((spec.stages.empty() && !spec.across) != spec.staged_over.empty()) {
+    fail(spec.name, ": stages or across, and staged_over go together");
   }
   if (spec.stages.size() > kMaxResults) {
     fail(spec.name, ": ", spec.stages.size(), " stages; at most ", kMaxResults);

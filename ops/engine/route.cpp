@@ -175,7 +175,7 @@ class Router {
     }
     for (size_t i = 0; i < layouts_.size(); ++i) add_operand(i, choice.operands[i]);
     if (op_.spec.by_index) add_index_route();
-    if (choice.staged) add_stages(mesh, choice);
+    if (choice.staged) add_stages(mesh, choice, rule.staged[0]);
     if (!route_->results.empty()) route_->counts_here = counts_here(route_->results[0]->sharding);
   }
 
@@ -221,14 +221,13 @@ class Router {
     route_->moves = route_->communicates = true;
   }
 
-  void add_stages(const DeviceMesh& mesh, const Choice& choice) {
+  void add_stages(const DeviceMesh& mesh, const Choice& choice, int factor) {
     route_->staged = true;
+    find_parts(choice, factor);
+    if (op_.spec.across) route_->moves = route_->communicates = true;
     for (size_t i = 0; i < op_.spec.stages.size(); ++i) {
-      const Shape& shape = binding_.stage_shapes[i];
-      StageRoute stage;
-      stage.reduced = layout_of(choice.stages[i], shape, stage_dtype(i));
-      Sharding partial = partial_over_cuts(mesh, choice, i);
-      stage.partial = layout_of(partial, shape, stage_dtype(i));
+      StageRoute stage = op_.spec.stages[i].gathered ? gathered_stage(mesh, choice, i)
+                                                     : reduced_stage(mesh, choice, i);
       if (!(stage.partial == stage.reduced)) {
         stage.reduce = plan_between(stage.partial, stage.reduced);
         route_->bytes += stage.reduce->cost.bytes;
@@ -236,6 +235,50 @@ class Router {
       }
       route_->stages.push_back(std::move(stage));
     }
+  }
+
+  /// Finds the axes that cut the factor in operand 0.
+  void find_parts(const Choice& choice, int factor) {
+    const Binding::BoundArray& dims = binding_.operands[0];
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (dims[d].empty() || dims[d][0] != factor) continue;
+      route_->part_dim = static_cast<int>(d);
+      route_->part_axes = choice.operands[0].pattern().cutting(route_->part_dim);
+    }
+  }
+
+  StageRoute reduced_stage(const DeviceMesh& mesh, const Choice& choice, size_t i) const {
+    const Shape& shape = binding_.stage_shapes[i];
+    return {layout_of(partial_over_cuts(mesh, choice, i), shape, stage_dtype(i)),
+            layout_of(choice.stages[i], shape, stage_dtype(i)),
+            {}};
+  }
+
+  /// The stage's shape with a leading dim that has one element per part, cut as the factor is.
+  StageRoute gathered_stage(const DeviceMesh& mesh, const Choice& choice, size_t i) const {
+    const Pattern& given = choice.stages[i].pattern();
+    Pattern whole = given;
+    int64_t parts = 1;
+    for (int axis = 0; axis < mesh.ndim(); ++axis) {
+      if (!given[axis].is_shard()) continue;
+      const std::span<const int64_t> sizes = given[axis].sizes();
+      whole.set(axis, Shard{given[axis].dim() + 1, {sizes.begin(), sizes.end()}});
+    }
+    for (int d = 0; d < binding_.stage_shapes[i].ndim(); ++d) {
+      const Axes order = given.cutting(d);
+      if (order.size() > 1) whole.set_order(d + 1, order);
+    }
+    Pattern cut = whole;
+    for (const int axis : route_->part_axes) {
+      cut.set(axis, Shard{0});
+      parts *= mesh.axis_size(axis);
+    }
+    Shape shape = binding_.stage_shapes[i];
+    shape.insert(0, parts);
+    const DType dtype = stage_dtype(i) == DType::f32 ? DType::f64 : stage_dtype(i);
+    return {layout_of(Sharding::of(mesh, cut), shape, dtype),
+            layout_of(Sharding::of(mesh, whole), shape, dtype),
+            {}};
   }
 
   /// A stage's result is Partial on the axes that cut a factor of operand 0 that the stage lacks.

@@ -51,6 +51,10 @@ struct Route final : public RefCounted {
   /// Some of these movements cross ranks (on any rank: equal on all).
   bool communicates = false;
   bool staged = false;
+  /// The axes that cut the first factor that the op is staged over, outermost first, and the dim of
+  /// operand 0 that has it.
+  Axes part_axes = {};
+  int part_dim = -1;
   bool counts_here = true;
   /// Combinations of the indices of all factors, on this rank; 0 for an op without products.
   double combinations = 0;

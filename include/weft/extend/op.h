@@ -20,17 +20,22 @@ namespace weft {
 
 struct OpBody;
 class Op;
+class Parts;
 
 /// A small intermediate result that ranks reduce before the next stage, or forward, runs. Stages
 /// run only when a factor of `staged_over` is sharded.
 struct Stage {
-  /// Dims of the result, as factors ("...", or "." for none).
+  /// Dims of the result, as factors ("...", or "." for none); "-n": operand 0's without factor n.
   std::string result;
-  ReduceOp reduce;
+  ReduceOp reduce = ReduceOp::sum;
   /// Writes stage(i), where i is the index of this stage.
   std::function<void(const Call&)> run;
   /// The result is i64 when `index` or when operand 0 is an integer, f64 for f64, f32 otherwise.
   bool index = false;
+  /// Results are not reduced: stage(i) gets a leading dim with one entry for each part of the first
+  /// factor of `staged_over`, in order. `run` writes this part's entry; stage_box(i) is its
+  /// position. Floats are f64.
+  bool gathered = false;
 };
 
 /// A view: strides (of the local block) and offset (in elements) of the result within operand 0.
@@ -113,6 +118,9 @@ struct OpSpec {
   /// sharded.
   std::vector<std::string> staged_over = {};
   std::vector<Stage> stages = {};
+  /// Computes all results in place of forward when the first factor of `staged_over` is sharded, by
+  /// exchanges between its parts (`weft/extend/parts.h`).
+  std::function<void(const Call&, Parts&)> across = {};
   /// For operands with ~ dims: returns the slice (of the whole operand) that a slice of result 0
   /// needs.
   std::function<Box(const Attributes&, int operand, std::span<const Shape> operands,

@@ -69,6 +69,20 @@ struct ProductOf : SumOf {
   }
 };
 
+/// log(exp(a) + exp(b)), for floats.
+struct LogAddExpOf : SumOf {
+  template <class T>
+  WEFT_FN static constexpr T identity() {
+    return -std::numeric_limits<T>::infinity();
+  }
+  template <class T>
+  WEFT_FN static T combine(T a, T b) {
+    // log1p(e) for 0 <= e <= 1; equal infinities count as difference 0.
+    const T e = exp(-(a == b ? T(0) : abs(a - b))), sum = T(1) + e;
+    return (a > b ? a : b) + (log(sum) + (e - (sum - T(1))) / sum);
+  }
+};
+
 struct GreatestOf : SumOf {
   template <class T>
   WEFT_FN static constexpr T identity() {
