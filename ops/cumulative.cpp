@@ -6,8 +6,8 @@
 
 namespace weft {
 
-static DType total_dtype(const Attributes&, std::span<const DType> dtypes, int) {
-  return is_floating(dtypes[0]) ? dtypes[0] : i64;
+static DType dtype_of_total(const Attributes&, std::span<const DType> dtypes, int) {
+  return total_dtype(dtypes[0]);
 }
 
 struct CumulativeAttributes {
@@ -21,7 +21,7 @@ static const Op cumulative_sum_op = register_op({
     .rule_of = along_dim_rule<1>,
     .structure = dim_and_flag("dim, whether from the end"),
     .linear = {{0}},
-    .dtype = total_dtype,
+    .dtype = dtype_of_total,
     .forward =
         [](const Call& c) {
           const auto [dim, from_end] = unpack<CumulativeAttributes>(c.attributes().structure);
@@ -54,7 +54,7 @@ static const Op cumulative_prod_op = register_op({
     .name = "cumulative_prod",
     .rule_of = along_dim_rule<1>,
     .structure = one_dim(),
-    .dtype = total_dtype,
+    .dtype = dtype_of_total,
     .forward = [](const Call& c) { cumulative_product(c.out(), c.in(0), along_dim(c)); },
     .backward =
         [](const Grad& g) {

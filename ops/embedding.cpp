@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/embedding/embedding.h"
+#include "ops/take.h"
 
 #include "ops/engine/layouts.h"
 #include "src/kernels/copy/dense.h"
@@ -77,10 +78,7 @@ static Tensor rows_of(const Tensor& weight, const Tensor& ids) {
 
 Tensor embedding(const Tensor& weight, const Tensor& ids) {
   if (!weight || !ids) fail("embedding: no tensor");
-  if (ids.dtype() != i64 && ids.dtype() != i32) {
-    fail("embedding: the ids are ", ids.dtype(), "; they must be i32 or i64");
-  }
-  return rows_of(weight, ids);
+  return rows_of(weight, as_indices("embedding", "ids", ids));
 }
 
 }  // namespace weft

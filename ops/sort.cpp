@@ -2,6 +2,7 @@
 #include "src/kernels/sort/sort.h"
 
 #include "ops/along_dim.h"
+#include "ops/promotion.h"
 #include "ops/take.h"
 #include "weft/ops/along_dim.h"
 
@@ -60,14 +61,14 @@ static const Op argsort_op = register_op({
 });
 
 Tensor sort(const Tensor& a, int dim, bool descending) {
-  return sort_op(
-      {a}, {.structure = pack_structure(SortAttributes{checked_dim("sort", a, dim), descending})});
+  const SortAttributes attributes{checked_dim("sort", a, dim), descending};
+  return ordered_back(sort_op({ordered_as_i64(a)}, {.structure = pack_structure(attributes)}),
+                      a.dtype());
 }
 
 Tensor argsort(const Tensor& a, int dim, bool descending) {
-  return argsort_op(
-      {a},
-      {.structure = pack_structure(SortAttributes{checked_dim("argsort", a, dim), descending})});
+  const SortAttributes attributes{checked_dim("argsort", a, dim), descending};
+  return argsort_op({ordered_as_i64(a)}, {.structure = pack_structure(attributes)});
 }
 
 }  // namespace weft

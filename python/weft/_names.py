@@ -294,5 +294,6 @@ for _name, _dtype in {
     "half": _weft.float16,
     "int": _weft.int32,
     "long": _weft.int64,
+    "short": _weft.int16,
 }.items():
     setattr(_weft.Tensor, _name, _as_dtype(_name, _dtype))
