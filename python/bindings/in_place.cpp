@@ -4,6 +4,8 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/changed.h"
 #include "python/bindings/operands.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
 
 namespace weft::python {
 

@@ -4,6 +4,7 @@
 from typing import NamedTuple
 
 from weft import _weft
+from weft._array_api._beside import tensor_of
 
 # Bits of an element, bits of the fraction, largest exponent.
 _FLOATING = {
@@ -79,6 +80,11 @@ def can_cast(from_, to, /):
     if {from_, to} & {_weft.uint64} and {from_, to} & {*_SIGNED}:
         return False  # no dtype holds the values of both
     return _weft.promote(from_, to) is to
+
+
+def conj(x, /):
+    """The complex conjugates: x itself, because no dtype is complex."""
+    return tensor_of(x)
 
 
 def finfo(type, /):
