@@ -163,9 +163,12 @@ static const Op number_div_op = register_op({
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}, .low = 0.5, .high = 2}},
 });
 
-/// A double cannot represent large integers: these become tensors.
-static bool needs_tensor(const Tensor& a, const Number& number) {
-  return number.is_rounded() && a && !is_floating(a.dtype());
+/// A double cannot represent large integers: these become tensors. Throws for those that the
+/// tensor's dtype does not hold.
+static bool needs_tensor(const char* what, const Tensor& a, const Number& number) {
+  if (!number.is_rounded() || !a || is_floating(a.dtype())) return false;
+  check_holds(what, promote(a.dtype(), number), number);
+  return true;
 }
 
 static Tensor call_with_number(const Op& op, const Tensor& a, Number number) {
@@ -177,19 +180,21 @@ Tensor sub(const Tensor& a, const Tensor& b) { return call_promoted(sub_op, a, b
 Tensor mul(const Tensor& a, const Tensor& b) { return call_promoted(mul_op, a, b); }
 Tensor div(const Tensor& a, const Tensor& b) { return call_promoted_floating(div_op, a, b); }
 Tensor add(const Tensor& a, Number b) {
-  return needs_tensor(a, b) ? add(a, number_like(a, b)) : call_with_number(add_number_op, a, b);
+  return needs_tensor("add", a, b) ? add(a, number_like(a, b))
+                                   : call_with_number(add_number_op, a, b);
 }
 Tensor sub(const Tensor& a, Number b) {
-  if (needs_tensor(a, b)) return sub(a, number_like(a, b));
+  if (needs_tensor("sub", a, b)) return sub(a, number_like(a, b));
   // Of an integer without sign too: the sum wraps.
   return add_number_op({for_scalar("sub", a, b)}, {.values = {-b.value}});
 }
 Tensor sub(Number a, const Tensor& b) {
-  if (needs_tensor(b, a)) return sub(number_like(b, a), b);
+  if (needs_tensor("sub", b, a)) return sub(number_like(b, a), b);
   return add_number_op({neg(for_scalar("sub", b, a))}, {.values = {a.value}});
 }
 Tensor mul(const Tensor& a, Number b) {
-  return needs_tensor(a, b) ? mul(a, number_like(a, b)) : call_with_number(mul_number_op, a, b);
+  return needs_tensor("mul", a, b) ? mul(a, number_like(a, b))
+                                   : call_with_number(mul_number_op, a, b);
 }
 Tensor div(const Tensor& a, Number b) {
   return div_number_op({as_floating("div", a)}, {.values = {b.value}});

@@ -23,9 +23,9 @@ struct Number {
              : std::is_integral_v<T> ? Kind::integer
                                      : Kind::floating) {}
 
-  /// Whether `value` need not be the integer that the number is.
+  /// Whether `value` can differ from the integer that the number is.
   constexpr bool is_rounded() const {
-    return kind == Kind::integer && !(value >= -0x1p53 && value <= 0x1p53);
+    return kind == Kind::integer && !(value > -0x1p53 && value < 0x1p53);
   }
 
   double value = 0;

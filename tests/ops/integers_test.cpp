@@ -180,7 +180,7 @@ TEST(Integers, CastBetweenAllDTypes) {
     if (is_integer(from) && size_of(from) > 2) values.insert(values.end(), {65536, 2147483000});
     const Tensor given =
         from_values(values, {static_cast<int64_t>(values.size())}, {.dtype = from});
-    const Tensor column = given.reshape({given.numel(), 1}).expand({given.numel(), 3});
+    const Tensor column = expand(reshape(given, {given.numel(), 1}), {given.numel(), 3});
     for (const DType to : kEach) {
       // Negative floats are undefined in C++ where the target has no sign; ours wrap.
       std::vector<double> expected;
@@ -244,7 +244,7 @@ TEST(Integers, AreOrderedReducedAndMovedInShards) {
       EXPECT_TRUE(values_of(argmax(a, 0))[0] == most - edges.begin());
       EXPECT_TRUE(values_of(argmin(a, 0))[0] == least - edges.begin());
       EXPECT_TRUE(values_of(flip(a, {0})) == std::vector<Wide>(edges.rbegin(), edges.rend()));
-      EXPECT_TRUE(values_of(take(a, made({2, 0}, dtype), 0)) ==
+      EXPECT_TRUE(values_of(take(a, made({2, 0}, dtype, Sharding(mesh, {})), 0)) ==
                   (std::vector<Wide>{edges[2], edges[0]}));
       std::sort(edges.begin(), edges.end());
       EXPECT_TRUE(values_of(sort(a, 0)) == edges);
