@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/promotion.h"
 #include "ops/rows.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/ops/reductions.h"
@@ -48,7 +49,7 @@ static Tensor index_along(const Op& op, const Tensor& a, int dim, bool keepdims)
   if (!a) fail(what, ": no tensor");
   int at = normalized_dim(what, dim, a.ndim());
   if (a.size(at) == 0) fail(what, ": dim ", at, " of ", a.shape(), " has no elements");
-  Tensor index = op({with_last(a, at)});
+  Tensor index = op({with_last(ordered_as_i64(a), at)});
   return keepdims ? unsqueeze(index, at) : index;
 }
 

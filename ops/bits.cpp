@@ -5,7 +5,7 @@
 
 namespace weft {
 
-// Integers are computed in i64; the dtype keeps the lower bits.
+// Integers are computed in 64 bits; the dtype keeps the lower ones.
 
 namespace {
 
@@ -28,6 +28,8 @@ struct ShiftLeft {
   }
 };
 struct ShiftRight {
+  static constexpr bool kDependsOnSign = true;
+  WEFT_FN uint64_t operator()(uint64_t a, uint64_t b) const { return b < 64 ? a >> b : 0; }
   WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
     const uint64_t bits = static_cast<uint64_t>(b);
     return a >> (bits < 64 ? bits : 63);

@@ -20,12 +20,14 @@ struct NotEqual {
   }
 };
 struct Less {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN bool operator()(T a, T b) const {
     return a < b;
   }
 };
 struct LessEqual {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN bool operator()(T a, T b) const {
     return a <= b;
@@ -39,12 +41,14 @@ struct Where {
 };
 /// NaN if either operand is NaN.
 struct Maximum {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
     return a > b || a != a ? a : b;
   }
 };
 struct Minimum {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
     return a < b || a != a ? a : b;

@@ -14,8 +14,8 @@
 
 namespace weft {
 
-static DType total_dtype(const Attributes&, std::span<const DType> dtypes, int) {
-  return is_floating(dtypes[0]) ? dtypes[0] : i64;
+static DType dtype_of_total(const Attributes&, std::span<const DType> dtypes, int) {
+  return total_dtype(dtypes[0]);
 }
 
 struct CumulativeAttributes {
@@ -54,7 +54,7 @@ static const Op cumulative_sum_op = register_op({
     .rule_of = scan_rule<1>,
     .structure = dim_and_flag("dim, whether from the end"),
     .linear = {{0}},
-    .dtype = total_dtype,
+    .dtype = dtype_of_total,
     .forward = [](const Call& c) { scan_forward(kSum, c); },
     .backward =
         [](const Grad& g) {
@@ -133,7 +133,7 @@ static const Op cumulative_prod_op = register_op({
     .name = "cumulative_prod",
     .rule_of = scan_rule<1>,
     .structure = dim_and_flag("dim, whether from the end"),
-    .dtype = total_dtype,
+    .dtype = dtype_of_total,
     .forward = [](const Call& c) { scan_forward(kProduct, c); },
     .backward =
         [](const Grad& g) {

@@ -113,10 +113,8 @@ static bool are_cut_together(const Tensor& weight, const Tensor& ids) {
 
 Tensor embedding(const Tensor& weight, const Tensor& ids) {
   if (!weight || !ids) fail("embedding: no tensor");
-  if (ids.dtype() != i64 && ids.dtype() != i32) {
-    fail("embedding: the ids are ", ids.dtype(), "; they must be i32 or i64");
-  }
-  return are_cut_together(weight, ids) ? embedding_rows_op({weight, ids}) : rows_of(weight, ids);
+  const Tensor rows = as_indices("embedding", "ids", ids);
+  return are_cut_together(weight, rows) ? embedding_rows_op({weight, rows}) : rows_of(weight, rows);
 }
 
 }  // namespace weft

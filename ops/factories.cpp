@@ -38,21 +38,21 @@ static bool has_elements(const Tensor& a) { return a.device().kind != DeviceKind
 
 static bool counts_here(const Tensor& a) { return !a.is_sharded() || counts_here(a.sharding()); }
 
-void fill_(const Tensor& a, double value) {
+void fill_(const Tensor& a, Number value) {
   check_tensor("fill_", a);
   check_unrecorded("fill_", "", a);
   check_changeable("fill_", a);
   if (!is_floating(a.dtype()) && a.dtype() != DType::boolean) {
-    if (value != std::trunc(value) || std::isinf(value)) {
-      fail("full: ", value, " is no whole number but the dtype is ", a.dtype());
+    if (value.value != std::trunc(value.value) || std::isinf(value.value)) {
+      fail("full: ", value.value, " is no whole number but the dtype is ", a.dtype());
     }
     check_holds("full", a.dtype(), value);
   }
-  if (has_elements(a)) fill(a.block(), counts_here(a) ? value : 0);
+  if (has_elements(a)) fill(a.block(), counts_here(a) ? value : Number(0));
   a.storage()->mark_changed();
 }
 
-Tensor full(const Shape& shape, double value, const TensorOptions& options) {
+Tensor full(const Shape& shape, Number value, const TensorOptions& options) {
   Tensor tensor = empty(shape, options);
   fill_(tensor, value);
   return tensor;
@@ -83,7 +83,7 @@ Tensor arange(int64_t n, const TensorOptions& options) {
 Tensor number_like(const Tensor& a, const Number& number) {
   TensorOptions options{.dtype = promote(a.dtype(), number), .device = a.device()};
   if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
-  return full({}, number.value, options);
+  return full({}, number, options);
 }
 
 template <class T>
@@ -111,6 +111,21 @@ Tensor from_values(std::span<const int64_t> values, const Shape& shape, const Te
 Tensor from_values(std::span<const int32_t> values, const Shape& shape, const TensorOptions& o) {
   return of_values(values, i32, shape, o);
 }
+Tensor from_values(std::span<const int16_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, i16, shape, o);
+}
+Tensor from_values(std::span<const int8_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, i8, shape, o);
+}
+Tensor from_values(std::span<const uint64_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, u64, shape, o);
+}
+Tensor from_values(std::span<const uint32_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, u32, shape, o);
+}
+Tensor from_values(std::span<const uint16_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, u16, shape, o);
+}
 Tensor from_values(std::span<const uint8_t> values, const Shape& shape, const TensorOptions& o) {
   return of_values(values, u8, shape, o);
 }
@@ -135,10 +150,15 @@ NestedNumbers::NestedNumbers(std::initializer_list<NestedNumbers> list) {
 }
 
 Tensor Tensor::of(const NestedNumbers& numbers) {
-  const DType dtype = numbers.kind == Number::Kind::floating  ? f32
-                      : numbers.kind == Number::Kind::integer ? i64
-                                                              : boolean;
-  return from_values(numbers.values, numbers.shape, {.dtype = dtype});
+  if (numbers.kind == Number::Kind::floating) {
+    std::vector<double> values;
+    for (const Number& number : numbers.values) values.push_back(number.value);
+    return from_values(values, numbers.shape, {.dtype = f32});
+  }
+  std::vector<int64_t> values;
+  for (const Number& number : numbers.values) values.push_back(number.bits);
+  const DType dtype = numbers.kind == Number::Kind::integer ? i64 : boolean;
+  return from_values(values, numbers.shape, {.dtype = dtype});
 }
 
 static void check_no_partial(const char* what, const Tensor& a) {
@@ -175,11 +195,13 @@ void normal_(const Tensor& a, double mean, double deviation) {
   a.storage()->mark_changed();
 }
 
-/// Range of an integer dtype: the lowest number and one above the greatest (the greatest for i64).
+/// Range of an integer dtype: the lowest number and one above the greatest (the greatest int64_t at
+/// most).
 static std::pair<int64_t, int64_t> integers_of(DType dtype) {
-  if (dtype == i64) return {INT64_MIN, INT64_MAX};
-  if (dtype == i32) return {INT32_MIN, int64_t{INT32_MAX} + 1};
-  return {0, dtype == u8 ? 256 : 2};
+  if (dtype == boolean) return {0, 2};
+  const int64_t lowest = is_unsigned(dtype) ? 0 : INT64_MIN >> (64 - 8 * size_of(dtype));
+  if (size_of(dtype) == 8) return {lowest, INT64_MAX};
+  return {lowest, lowest + (int64_t{1} << 8 * size_of(dtype))};
 }
 
 Tensor randint(const Shape& shape, int64_t low, int64_t high, const TensorOptions& options) {

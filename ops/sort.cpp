@@ -5,6 +5,7 @@
 
 #include "ops/along_dim.h"
 #include "ops/place.h"
+#include "ops/promotion.h"
 #include "ops/sorted_part.h"
 #include "src/kernels/rows/rows.h"
 #include "weft/ops/along_dim.h"
@@ -164,15 +165,20 @@ static Attributes sort_attributes(const char* what, const Tensor& a, int dim, bo
 }
 
 Tensor sort(const Tensor& a, int dim, bool descending) {
-  return sort_op({a}, sort_attributes("sort", a, dim, descending));
+  return ordered_back(sort_op({ordered_as_i64(a)}, sort_attributes("sort", a, dim, descending)),
+                      a.dtype());
 }
 
 Tensors sort_with_indices(const Tensor& a, int dim, bool descending) {
-  return sort_op.call(std::span(&a, 1), sort_attributes("sort", a, dim, descending));
+  const Tensor ordered = ordered_as_i64(a);
+  Tensors found =
+      sort_op.call(std::span(&ordered, 1), sort_attributes("sort", a, dim, descending));
+  found[0] = ordered_back(found[0], a.dtype());
+  return found;
 }
 
 Tensor argsort(const Tensor& a, int dim, bool descending) {
-  return argsort_op({a}, sort_attributes("argsort", a, dim, descending));
+  return argsort_op({ordered_as_i64(a)}, sort_attributes("argsort", a, dim, descending));
 }
 
 }  // namespace weft

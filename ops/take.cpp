@@ -129,7 +129,8 @@ Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, int64
   shape[dim] = size;
   Sharding whole;
   if (values.is_sharded()) whole = Sharding(values.sharding().mesh(), {});
-  return add_along_dim(values, indices, dim, places_along(shape, dim, whole, values.device()));
+  return add_along_dim(values, as_indices("add_along_dim", "indices", indices), dim,
+                       places_along(shape, dim, whole, values.device()));
 }
 
 Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Device device) {
@@ -334,22 +335,23 @@ Tensor put_along_dim(const Tensor& a, const Tensor& values, const Tensor& indice
   return put_along_dim_op({a, values, indices}, {.structure = {dim}});
 }
 
-static void check_are_indices(const char* what, const Tensor& indices) {
+Tensor as_indices(const char* what, const char* name, const Tensor& indices) {
   if (!indices) fail(what, ": no tensor");
-  if (indices.dtype() == i32 || indices.dtype() == i64) return;
-  fail(what, ": the indices are ", indices.dtype(), "; they must be i32 or i64");
+  if (indices.dtype() == i32 || indices.dtype() == i64) return indices;
+  if (is_integer(indices.dtype())) return cast(indices, i64);
+  fail(what, ": dtype of the ", name, " is ", indices.dtype(), ", expected an integer one");
 }
 
 Tensor take(const Tensor& a, const Tensor& indices, int dim) {
   const int at = checked_dim("take", a, dim);
-  check_are_indices("take", indices);
+  const Tensor places = as_indices("take", "indices", indices);
   if (indices.ndim() != 1) fail("take: the indices are ", indices.shape(), "; they have one dim");
-  return take_op({a, indices}, {.structure = {at}});
+  return take_op({a, places}, {.structure = {at}});
 }
 
 Tensor take_along_dim(const Tensor& a, const Tensor& indices, int dim) {
   const int at = checked_dim("take_along_dim", a, dim);
-  check_are_indices("take_along_dim", indices);
+  const Tensor places = as_indices("take_along_dim", "indices", indices);
   if (indices.ndim() != a.ndim()) {
     fail("take_along_dim: the indices ", indices.shape(), " have ", indices.ndim(),
          " dims but the tensor ", a.shape(), " ", a.ndim());
@@ -359,7 +361,7 @@ Tensor take_along_dim(const Tensor& a, const Tensor& indices, int dim) {
     if (d == at || from[d] == where[d]) continue;
     (from[d] == 1 ? from : where)[d] = from[d] == 1 ? where[d] : from[d];
   }
-  return take_along_dim_op({expand(a, from), expand(indices, where)}, {.structure = {at}});
+  return take_along_dim_op({expand(a, from), expand(places, where)}, {.structure = {at}});
 }
 
 }  // namespace weft

@@ -6,6 +6,10 @@
 
 namespace weft {
 
+/// Returns `indices`, which the error calls `name`, as i32 or i64, the dtypes that kernels read;
+/// std::invalid_argument "what: ..." unless they are integers.
+Tensor as_indices(const char* what, const char* name, const Tensor& indices);
+
 /// Returns a tensor without values that is laid out along `dim` as a tensor of that shape: it
 /// determines which places each rank writes by index.
 Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Device device);

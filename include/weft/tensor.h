@@ -60,7 +60,7 @@ class WEFT_API Tensor {
   /// otherwise.
   double item() const;
   /// This rank's part as a dense vector in row-major order, converted to T (float, double,
-  /// int64_t).
+  /// int64_t, uint64_t).
   template <class T>
   std::vector<T> to_vector() const;
 

@@ -117,6 +117,8 @@ template <>
 constexpr DType kDTypeOf<double> = DType::f64;
 template <>
 constexpr DType kDTypeOf<int64_t> = DType::i64;
+template <>
+constexpr DType kDTypeOf<uint64_t> = DType::u64;
 
 /// Throws for a tensor on `meta`.
 static void check_values(const char* what, const Tensor& tensor) {
@@ -137,6 +139,7 @@ std::vector<T> Tensor::to_vector() const {
 template WEFT_API std::vector<float> Tensor::to_vector() const;
 template WEFT_API std::vector<double> Tensor::to_vector() const;
 template WEFT_API std::vector<int64_t> Tensor::to_vector() const;
+template WEFT_API std::vector<uint64_t> Tensor::to_vector() const;
 
 bool Tensor::requires_grad() const {
   return static_cast<bool>(checked("requires_grad", *this).node);

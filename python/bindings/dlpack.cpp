@@ -21,7 +21,7 @@ static DLDataType dlpack_dtype(DType dtype) {
   if (dtype == DType::boolean) return {kDLBool, 8, 1};
   if (dtype == DType::bf16) return {kDLBfloat, bits, 1};
   if (is_floating(dtype)) return {kDLFloat, bits, 1};
-  return {static_cast<uint8_t>(dtype == DType::u8 ? kDLUInt : kDLInt), bits, 1};
+  return {static_cast<uint8_t>(is_unsigned(dtype) ? kDLUInt : kDLInt), bits, 1};
 }
 
 static DType dtype_of_dlpack(const DLDataType& dtype) {

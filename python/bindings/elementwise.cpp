@@ -55,11 +55,10 @@ std::optional<Operand> bound_of(const py::object& given) {
   if (given.is_none()) return std::nullopt;
   Operand bound;
   if (PyLong_CheckExact(given.ptr())) {
-    constexpr double kBeyondIntegers = 0x1p63;
     const double value = PyLong_AsDouble(given.ptr());
     if (PyErr_Occurred()) throw py::error_already_set();
-    if (std::abs(value) >= kBeyondIntegers) {
-      bound.number.value = value;
+    if (value >= 0x1p64 || value < -0x1p63) {
+      bound.number = value;
       return bound;
     }
   }

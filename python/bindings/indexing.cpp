@@ -21,8 +21,9 @@ namespace {
 
 /// The effect of an index on one dim of the tensor, or a new dim.
 struct Selection {
+  /// `created` has size 1, or 0 where a mask without dims is false.
   enum class Kind { whole, range, one, created } kind = Kind::whole;
-  int64_t start = 0, stop = 0, step = 1;
+  int64_t start = 0, stop = 1, step = 1;
   /// Selects from the dim, which stays whole until then.
   Tensor index = {};
 };
@@ -41,6 +42,7 @@ std::optional<Tensor> index_tensor(py::handle entry) {
 
 /// The dims that an entry of an index is for.
 int dims_of_entry(py::handle entry) {
+  if (PyBool_Check(entry.ptr())) return 0;
   if (PyLong_Check(entry.ptr()) || PySlice_Check(entry.ptr())) return 1;
   if (entry.is_none() || entry.ptr() == Py_Ellipsis) return 0;
   const auto tensor = index_tensor(entry);
@@ -58,8 +60,18 @@ void check_mask(const Tensor& x, const Tensor& mask, int dim) {
 
 /// An int, or what stands for one: a tensor of one integer and no dims among them.
 bool is_position(py::handle entry) {
-  if (const auto tensor = tensor_of(entry)) return tensor->ndim() == 0;
+  if (const auto tensor = tensor_of(entry)) {
+    return tensor->ndim() == 0 && tensor->dtype() != DType::boolean;
+  }
   return PyIndex_Check(entry.ptr()) && !PyBool_Check(entry.ptr());
+}
+
+/// The value of a mask without dims: True, False or a tensor of one of them.
+std::optional<bool> truth_in(py::handle entry) {
+  if (PyBool_Check(entry.ptr())) return entry.ptr() == Py_True;
+  const auto tensor = tensor_of(entry);
+  if (!tensor || tensor->ndim() > 0 || tensor->dtype() != DType::boolean) return std::nullopt;
+  return released([&] { return tensor->detach().full_tensor().item() != 0; });
 }
 
 /// The entries of an index, one a dim, with ... as the dims that are not named.
@@ -77,6 +89,8 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
   for (const py::handle entry : entries) {
     if (entry.is_none()) {
       selections.push_back({Selection::Kind::created});
+    } else if (const auto truth = truth_in(entry)) {
+      selections.push_back({Selection::Kind::created, 0, *truth ? 1 : 0});
     } else if (entry.ptr() == Py_Ellipsis) {
       if (has_ellipsis) throw py::index_error("index: ... stands twice");
       has_ellipsis = true;
@@ -151,7 +165,9 @@ Tensor selected(const Tensor& x, const std::vector<Selection>& selections, bool 
         result = squeeze(slice(result, dim, s.start, s.start + 1), dim);
         break;
       case Selection::Kind::created:
-        result = unsqueeze(result, dim++);
+        result = unsqueeze(result, dim);
+        if (s.stop == 0) result = slice(result, dim, 0, 0);
+        ++dim;
         break;
     }
   }

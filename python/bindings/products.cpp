@@ -37,7 +37,8 @@ static Tensor tensordot_over(const Tensor& a, const Tensor& b, const py::object&
     throw py::type_error(concat("tensordot: axes is a ", Py_TYPE(axes.ptr())->tp_name,
                                 ", expected an int or a pair of dims"));
   }
-  const std::vector<int> first = dims_of(axes[py::int_(0)]), second = dims_of(axes[py::int_(1)]);
+  const std::vector<int> first = named_dims(axes[py::int_(0)]);
+  const std::vector<int> second = named_dims(axes[py::int_(1)]);
   return released([&] { return tensordot(a, b, first, second); });
 }
 

@@ -55,7 +55,7 @@ static void bind_dims(py::module_& m) {
   m.def(
       "moveaxis",
       [](const Tensor& x, const py::object& source, const py::object& destination) {
-        const std::vector<int> from = dims_of(source), to = dims_of(destination);
+        const std::vector<int> from = named_dims(source), to = named_dims(destination);
         return released([&] { return moveaxis(x, from, to); });
       },
       py::arg("x"), py::arg("source"), py::arg("destination"),

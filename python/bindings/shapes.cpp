@@ -102,7 +102,7 @@ void bind_shapes(py::module_& m) {
   m.def(
       "squeeze",
       [](const Tensor& x, const py::object& axis) {
-        const std::vector<int> dims = axis.is_none() ? ones_of(x) : dims_of(axis);
+        const std::vector<int> dims = axis.is_none() ? ones_of(x) : named_dims(axis);
         return released([&] { return squeezed(x, dims); });
       },
       py::arg("x"), py::arg("axis") = py::none(),
@@ -110,6 +110,7 @@ void bind_shapes(py::module_& m) {
   m.def(
       "flip",
       [](const Tensor& x, const py::object& axis) {
+        if (is_no_dim(axis)) return released([&] { return clone(x); });
         const std::vector<int> dims = dims_of(axis);
         return released([&] { return flip(x, dims); });
       },

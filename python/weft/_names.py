@@ -289,10 +289,13 @@ for _name, _method in {
 for _name, _dtype in {
     "bfloat16": _weft.bfloat16,
     "bool": _weft.bool,
+    "byte": _weft.uint8,
+    "char": _weft.int8,
     "double": _weft.float64,
     "float": _weft.float32,
     "half": _weft.float16,
     "int": _weft.int32,
     "long": _weft.int64,
+    "short": _weft.int16,
 }.items():
     setattr(_weft.Tensor, _name, _as_dtype(_name, _dtype))

@@ -211,8 +211,18 @@ void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
       return reduce_as<int32_t, int32_t>(op, task);
     case DType::i64:
       return reduce_as<int64_t, int64_t>(op, task);
+    case DType::i8:
+      return reduce_as<int8_t, int8_t>(op, task);
+    case DType::i16:
+      return reduce_as<int16_t, int16_t>(op, task);
     case DType::u8:
       return reduce_as<uint8_t, uint8_t>(op, task);
+    case DType::u16:
+      return reduce_as<uint16_t, uint16_t>(op, task);
+    case DType::u32:
+      return reduce_as<uint32_t, uint32_t>(op, task);
+    case DType::u64:
+      return reduce_as<uint64_t, uint64_t>(op, task);
     // The sum of bools is "any", which is their maximum.
     case DType::boolean:
       return reduce_as<uint8_t, uint8_t>(op == ReduceOp::sum ? ReduceOp::max : op, task);

@@ -177,7 +177,7 @@ TEST(AlongDim, SaysWhatIsWrong) {
   EXPECT_EQ(error_of([&] { take(zeros({0}), at({0}), 0); }),
             "take: index 0 is outside dim 0, which has 0 elements");
   EXPECT_EQ(error_of([&] { take(a, zeros({2}), 0); }),
-            "take: the indices are f32; they must be i32 or i64");
+            "take: dtype of the indices is f32, expected an integer one");
   EXPECT_EQ(error_of([&] {
               take(a, zeros({1, 2}, {.dtype = i64}), 0);
             }),

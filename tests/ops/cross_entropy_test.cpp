@@ -119,7 +119,7 @@ TEST(CrossEntropy, SaysWhatIsWrong) {
             }),
             "cross_entropy: target -1 is none of the 3 classes of logits [2, 3], nor -100");
   EXPECT_EQ(error_of([&] { cross_entropy(logits, zeros({2})); }),
-            "cross_entropy: the targets are f32; they must be i32 or i64");
+            "cross_entropy: dtype of the targets is f32, expected an integer one");
   EXPECT_EQ(error_of([&] { cross_entropy(logits, zeros({3}, {.dtype = i64})); }),
             "cross_entropy: targets [3] do not fit logits [2, 3], which want one for each row");
   EXPECT_EQ(error_of([&] { cross_entropy(logits, Tensor()); }), "cross_entropy: no targets");

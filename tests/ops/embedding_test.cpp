@@ -98,7 +98,7 @@ TEST(Embedding, SaysWhatIsWrong) {
             }),
             "embedding: id -1 is none of the 7 rows of the weight [7, 3]");
   EXPECT_EQ(error_of([&] { embedding(weight, zeros({2})); }),
-            "embedding: the ids are f32; they must be i32 or i64");
+            "embedding: dtype of the ids is f32, expected an integer one");
   EXPECT_EQ(error_of([&] { embedding(weight, Tensor()); }), "embedding: no tensor");
 }
 

@@ -144,7 +144,7 @@ TEST(Messages, OfProductsAndNetworks) {
       {[&] { cross_entropy_rows(kNone, ids); }, "cross_entropy: no tensor"},
       {[&] { cross_entropy_rows(a, kNone); }, "cross_entropy: no targets"},
       {[&] { cross_entropy_rows(a, numbers({2})); },
-       "cross_entropy: the targets are f32; they must be i32 or i64"},
+       "cross_entropy: dtype of the targets is f32, expected an integer one"},
       {[&] {
          cross_entropy_rows(numbers({3, 3}), ids);
        },
@@ -152,7 +152,7 @@ TEST(Messages, OfProductsAndNetworks) {
       {[&] { cross_entropy_rows(a, ids); },
        "cross_entropy: target 7 is none of the 3 classes of logits [2, 3], nor -100"},
       {[&] { embedding(a, kNone); }, "embedding: no tensor"},
-      {[&] { embedding(a, a); }, "embedding: the ids are f32; they must be i32 or i64"},
+      {[&] { embedding(a, a); }, "embedding: dtype of the ids is f32, expected an integer one"},
       {[&] { embedding(a, ids); }, "embedding: id 7 is none of the 2 rows of the weight [2, 3]"},
       {[&] { rope(kNone); }, "rope: no tensor"},
       {[&] { rope(a); }, "rope: x [2, 3] is not [batch, sequence, heads, an even size]"},

@@ -155,7 +155,7 @@ CASES = [
     (
         "weft.gather(X, 1, weft.ones(2, 3))",
         ValueError,
-        "take_along_dim: the indices are f32; they must be i32 or i64",
+        "take_along_dim: dtype of the indices is f32, expected an integer one",
     ),
     (
         "weft.einsum('ij,jk', X)",
@@ -250,7 +250,7 @@ CASES = [
     (
         "nn.Embedding(3, 2)(weft.ones(2))",
         ValueError,
-        "embedding: the ids are f32; they must be i32 or i64",
+        "embedding: dtype of the ids is f32, expected an integer one",
     ),
     ("nn.Dropout(1.5)", ValueError, "dropout: probability is 1.5, expected one in [0, 1)"),
     (
@@ -323,7 +323,7 @@ CASES = [
     (
         "F.cross_entropy(X, weft.ones(2))",
         ValueError,
-        "cross_entropy: the targets are f32; they must be i32 or i64",
+        "cross_entropy: dtype of the targets is f32, expected an integer one",
     ),
     ("F.mse_loss(X, weft.ones(3))", ValueError, "mse_loss: input is (2, 3) but target (3,)"),
     ("F.softmax(X, 3)", ValueError, "softmax: dim 3 is not one of the 2 dims"),
@@ -338,7 +338,7 @@ CASES = [
         "layer_norm: normalized_shape (4,) is not the last dim of (2, 3)",
     ),
     ("F.dropout(X, 1.0)", ValueError, "dropout: the probability 1 is not in [0, 1)"),
-    ("F.embedding(X, X)", ValueError, "embedding: the ids are f32; they must be i32 or i64"),
+    ("F.embedding(X, X)", ValueError, "embedding: dtype of the ids is f32, expected an integer one"),
     (
         "F.scaled_dot_product_attention(X, X, X)",
         ValueError,

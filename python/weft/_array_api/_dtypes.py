@@ -4,6 +4,7 @@
 from typing import NamedTuple
 
 from weft import _weft
+from weft._array_api._beside import tensor_of
 
 # Bits of an element, bits of the fraction, largest exponent.
 _FLOATING = {
@@ -12,15 +13,21 @@ _FLOATING = {
     _weft.float16: (16, 10, 15),
     _weft.float64: (64, 52, 1023),
 }
-_INTEGRAL = {
-    _weft.int32: (32, -(2**31), 2**31 - 1),
-    _weft.int64: (64, -(2**63), 2**63 - 1),
-    _weft.uint8: (8, 0, 255),
-}
+_SIGNED = (_weft.int8, _weft.int16, _weft.int32, _weft.int64)
+_UNSIGNED = (_weft.uint8, _weft.uint16, _weft.uint32, _weft.uint64)
+
+
+def _limits(dtype):
+    bits = 8 * dtype.itemsize
+    least = 0 if dtype in _UNSIGNED else -(2 ** (bits - 1))
+    return bits, least, least + 2**bits - 1
+
+
+_INTEGRAL = {dtype: _limits(dtype) for dtype in (*_SIGNED, *_UNSIGNED)}
 KINDS = {
     "bool": (_weft.bool,),
-    "signed integer": (_weft.int32, _weft.int64),
-    "unsigned integer": (_weft.uint8,),
+    "signed integer": _SIGNED,
+    "unsigned integer": _UNSIGNED,
     "integral": tuple(_INTEGRAL),
     "real floating": tuple(_FLOATING),
     "complex floating": (),
@@ -69,7 +76,15 @@ def check_fits(what, value, dtype):
 def can_cast(from_, to, /):
     """Returns True when promotion of `to` with `from_` (a dtype or a tensor) results in `to`."""
     to = dtype_of("can_cast", to)
-    return _weft.promote(dtype_of("can_cast", from_), to) is to
+    from_ = dtype_of("can_cast", from_)
+    if {from_, to} & {_weft.uint64} and {from_, to} & {*_SIGNED}:
+        return False  # no dtype holds the values of both
+    return _weft.promote(from_, to) is to
+
+
+def conj(x, /):
+    """The complex conjugates: x itself, because no dtype is complex."""
+    return tensor_of(x)
 
 
 def finfo(type, /):

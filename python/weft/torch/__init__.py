@@ -37,7 +37,10 @@ from weft._weft import (
     greater_equal as ge,
     int32,
     int32 as int,
+    int8,
+    int16,
     int64,
+    int64 as long,
     less as lt,
     less_equal as le,
     multiply,
@@ -46,6 +49,9 @@ from weft._weft import (
     reciprocal,
     trunc as fix,
     uint8,
+    uint16,
+    uint32,
+    uint64,
     unsqueeze,
     vstack as row_stack,
 )
@@ -165,7 +171,7 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
 
 def trace(input):
     """The sum of the diagonal of a matrix."""
-    return _weft.sum(_weft.diagonal(input))
+    return sum(_weft.diagonal(input))
 
 
 def expand_as(input, other):

@@ -3,13 +3,26 @@
 
 from weft import _weft
 from weft._array_api._beside import tensor_of
-from weft._weft import int32
+from weft._weft import int32, int64
 from weft.torch._wrappers import (
     LISTS,
     as_dtype,
     each,
     of_scalars,
 )
+
+
+def _total(function):
+    """The function, whose totals of unsigned integers are int64 unless a dtype is given."""
+
+    def total(input, *given, dtype=None, **named):
+        if dtype is None and tensor_of(input).dtype.name.startswith("uint"):
+            dtype = int64
+        return function(input, *given, dtype=dtype, **named)
+
+    total.__name__ = total.__qualname__ = function.__name__
+    total.__doc__ = function.__doc__
+    return total
 
 
 def _chosen(whole, along):
@@ -41,10 +54,10 @@ max = of_scalars(max)
 mean = of_scalars(as_dtype(_weft.mean))
 min = of_scalars(min)
 nanmean = of_scalars(as_dtype(_weft.nanmean))
-nansum = of_scalars(as_dtype(_weft.nansum))
-prod = of_scalars(_weft.prod)
+nansum = of_scalars(_total(as_dtype(_weft.nansum)))
+prod = of_scalars(_total(_weft.prod))
 softmax = of_scalars(as_dtype(_weft.softmax))
-sum = of_scalars(_weft.sum)
+sum = of_scalars(_total(_weft.sum))
 
 
 def aminmax(input, *, dim=None, keepdim=False):
@@ -79,6 +92,8 @@ def _spread(function):
     def spread(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
         if isinstance(dim, (type(True),)):
             dim, unbiased = None, dim
+        if isinstance(dim, LISTS) and not dim:
+            dim = None
         if correction is None:
             correction = 1 if unbiased is None else unbiased * 1
         return function(input, dim, correction=correction, keepdims=keepdim)
@@ -117,8 +132,8 @@ def _cumulative(function):
     return cumulative
 
 
-cumsum = _cumulative(_weft.cumulative_sum)
-cumprod = _cumulative(_weft.cumulative_prod)
+cumsum = _cumulative(_total(_weft.cumulative_sum))
+cumprod = _cumulative(_total(_weft.cumulative_prod))
 
 
 def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):

@@ -39,7 +39,7 @@ struct SumOf {
   template <class T>
   WEFT_FN static T combine(T a, T b) {
     // Integers wrap.
-    if constexpr (std::is_same_v<T, int64_t>) {
+    if constexpr (std::is_integral_v<T>) {
       return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
     } else {
       return a + b;
@@ -61,7 +61,7 @@ struct ProductOf : SumOf {
   }
   template <class T>
   WEFT_FN static T combine(T a, T b) {
-    if constexpr (std::is_same_v<T, int64_t>) {
+    if constexpr (std::is_integral_v<T>) {
       return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
     } else {
       return a * b;

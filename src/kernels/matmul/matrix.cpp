@@ -148,6 +148,7 @@ static void copy_elements(const Matrix& from, int64_t rows, int64_t columns, con
 
 template <class From, class To>
 static constexpr bool kConvertible = std::is_same_v<From, To> ||
+                                     std::is_same_v<Computed<From>, Computed<To>> ||
                                      (is_floating_type<From> && is_floating_type<To>);
 
 /// Calls f(Type<From>, Type<To>) for two dtypes; the first must be convertible to the second.

@@ -111,9 +111,14 @@ static void reduce_as(ReduceOp op, std::span<const MemoryBlock> sources, const M
   }
 }
 
+/// The dtype that parts are combined in: u64 compares unlike i64.
+static DType summed_in(DType dtype) { return dtype == DType::u64 ? dtype : compute_dtype(dtype); }
+
 static void reduce_few(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
                        int divisor, bool accumulate) {
-  switch (compute_dtype(sources[0].dtype)) {
+  switch (summed_in(sources[0].dtype)) {
+    case DType::u64:
+      return reduce_as<uint64_t>(op, sources, out, divisor, accumulate);
     case DType::f32:
       return reduce_as<float>(op, sources, out, divisor, accumulate);
     case DType::f64:
@@ -126,7 +131,7 @@ static void reduce_few(ReduceOp op, std::span<const MemoryBlock> sources, const 
 /// Reduces groups of neighbours first, into the compute type, then the groups' results.
 static void reduce_many(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
                         int divisor, bool accumulate) {
-  const DType dtype = compute_dtype(sources[0].dtype);
+  const DType dtype = summed_in(sources[0].dtype);
   const auto bytes = static_cast<size_t>(out.numel()) * size_of(dtype);
   std::vector<Ref<Storage>> memory;
   std::vector<MemoryBlock> groups;

@@ -159,19 +159,29 @@ void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock
   }
 }
 
+template <class T>
+static void add_elements_of(const Taking& t, const MemoryBlock& out, const MemoryBlock& in) {
+  using C = Compute<T>;
+  if (out.dtype == dtype_of<C>) {
+    host::fill(out, 0);
+    return add_elements(t, out.as<C>(), in.as<T>());
+  }
+  std::vector<C> sums(static_cast<size_t>(out.numel()));
+  add_elements(t, sums.data(), in.as<T>());
+  host::copy(out, dense_block(sums.data(), dtype_of<C>, out.shape));
+}
+
 void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
   const Taking t(out, in, indices, dim);
-  visit(in.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    using C = Compute<T>;
-    if (out.dtype == dtype_of<C>) {
-      host::fill(out, 0);
-      return add_elements(t, out.as<C>(), in.as<T>());
-    }
-    std::vector<C> sums(static_cast<size_t>(out.numel()));
-    add_elements(t, sums.data(), in.as<T>());
-    host::copy(out, dense_block(sums.data(), dtype_of<C>, out.shape));
-  });
+  if (is_floating(in.dtype)) {
+    return visit_floating("add_along", in.dtype,
+                          [&]<class T>(Type<T>) { add_elements_of<T>(t, out, in); });
+  }
+  if (size_of(in.dtype) == sizeof(int64_t)) return add_elements_of<int64_t>(t, out, in);
+  std::vector<int64_t> widened(static_cast<size_t>(in.numel()));
+  const MemoryBlock wide = dense_block(widened.data(), DType::i64, in.shape);
+  host::copy(wide, in);
+  add_elements_of<int64_t>(t, out, wide);
 }
 
 /// Calls f(to, from) as write_elements does, with a function of that mode.

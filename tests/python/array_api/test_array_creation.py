@@ -9,7 +9,8 @@ import pytest
 import weft
 from array_compare import check, to_numpy, to_weft
 
-DTYPES = ["float32", "float64", "float16", "int32", "int64", "uint8", "bool"]
+DTYPES = ["float32", "float64", "float16", "bool"]
+DTYPES += [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
