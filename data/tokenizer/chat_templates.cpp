@@ -90,7 +90,7 @@ static std::vector<ChatTemplate> mistral_templates() {
 
 static std::vector<ChatTemplate> chatml_templates() {
   const ChatTemplate chatml = {.name = "chatml",
-                               .has = {"<|im_start|>", "<|im_end|>"},
+                               .has = {"'<|im_start|>' + message['role'] + '", "<|im_end|>"},
                                .lacks = {"You are", "tool", "think", "bos_token"},
                                .system = "<|im_start|>system\n{content}<|im_end|>\n",
                                .user = "<|im_start|>user\n{content}<|im_end|>\n",
@@ -120,7 +120,7 @@ static std::vector<ChatTemplate> chatml_templates() {
                    "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
                   {"vision", "think"},
                   "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
-          variant("qwen3-instruct", {"<|im_start|>", "<tool_call>"},
+          variant("qwen3-instruct", {"'<|im_start|>' + message.role + '", "<tool_call>"},
                   {"You are Qwen", "You are a helpful", "think", "vision"}, nullptr),
           qwen3};
 }
