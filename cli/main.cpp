@@ -15,6 +15,7 @@
 #include "cli/resume.h"
 #include "cli/run.h"
 #include "cli/serve.h"
+#include "cli/tokenize.h"
 #include "cli/trace.h"
 #include "cli/train_options.h"
 #include "weft/error.h"
@@ -41,6 +42,8 @@ static int run(int argc, char** argv) {
   CLI::App* ckpt = add_ckpt(program, ckpt_options);
   ServeOptions served;
   CLI::App* serving = add_sample(program, served);
+  TokenizeOptions tokenized;
+  CLI::App* tokenizing = add_tokenize(program, tokenized);
   TraceOptions traced;
   CLI::App* tracing = add_trace(program, traced);
   LaunchedProgram launched;
@@ -60,6 +63,7 @@ static int run(int argc, char** argv) {
     }
     if (estimating->parsed()) estimate(estimated);
     if (serving->parsed()) serve(served);
+    if (tokenizing->parsed()) tokenize(tokenized);
     if (tracing->parsed()) merge_traces(traced);
     if (launching->parsed()) {
       launched.command = launched_command(*launching, after_dashes);

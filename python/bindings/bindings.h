@@ -51,6 +51,7 @@ void bind_tensor_parallel(py::module_& m);
 void bind_state_dicts(py::module_& m);
 void bind_checkpoints(py::module_& m);
 void bind_hugging_face(py::module_& m);
+void bind_tokenizer(py::module_& m);
 void bind_memory(py::module_& m);
 void bind_testing(py::module_& m);
 void bind_trace(py::module_& m);

@@ -44,6 +44,7 @@ void bind_all(py::module_& m) {
   bind_state_dicts(m);
   bind_checkpoints(m);
   bind_hugging_face(m);
+  bind_tokenizer(m);
   bind_memory(m);
   bind_testing(m);
   bind_trace(m);

@@ -8,7 +8,7 @@
 #include "weft/llama.h"
 #include "weft/mesh.h"
 
-namespace weft::cli {
+namespace weft {
 
 /// Computes a Llama token by token: keys and values of what went before are kept, one cache a layer
 /// [1, context, kv_heads, head_dim], laid out as the model's heads are. The model is cut by its
@@ -43,4 +43,4 @@ class Decoder {
   std::vector<Layer> layers_;
 };
 
-}  // namespace weft::cli
+}  // namespace weft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/decode.h"
+#include "data/generation/decoder.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "tests/support/scratch.h"
 #include "weft/tensor_parallel.h"
 
-namespace weft::cli {
+namespace weft {
 namespace {
 
 const LlamaConfig kConfig{.dim = 16,
@@ -22,7 +22,7 @@ const LlamaConfig kConfig{.dim = 16,
 
 std::vector<int64_t> tokens() { return {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}; }
 
-TEST(Decode, GivesTheLogitsOfTheWholeModel) {
+TEST(Decoder, GivesTheLogitsOfTheWholeModel) {
   for (const int ranks : {1, 2}) {
     on_mesh({{"tp", ranks}}, [&](const DeviceMesh& mesh) {
       const NoGrad no_grad;
@@ -48,7 +48,7 @@ TEST(Decode, GivesTheLogitsOfTheWholeModel) {
   }
 }
 
-TEST(Decode, RefusesWhatItHasNoRoomFor) {
+TEST(Decoder, RefusesWhatItHasNoRoomFor) {
   on_mesh({{"tp", 1}}, [&](const DeviceMesh& mesh) {
     Llama model(kConfig);
     parallelize(model, mesh["tp"], llama_styles(kConfig));
@@ -66,4 +66,4 @@ TEST(Decode, RefusesWhatItHasNoRoomFor) {
 }
 
 }  // namespace
-}  // namespace weft::cli
+}  // namespace weft

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/decode.h"
+#include "data/generation/decoder.h"
 
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 
-namespace weft::cli {
+namespace weft {
 
 Decoder::Decoder(Llama& model, const DeviceMesh& mesh, int64_t context)
     : model_(model), mesh_(mesh), context_(context) {
@@ -84,4 +84,4 @@ int64_t Decoder::cache_bytes() const {
   return bytes;
 }
 
-}  // namespace weft::cli
+}  // namespace weft
