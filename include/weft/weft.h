@@ -13,6 +13,7 @@
 #include "weft/error.h"
 #include "weft/export.h"
 #include "weft/fsdp.h"
+#include "weft/fsdp_module.h"
 #include "weft/graph.h"
 #include "weft/hugging_face.h"
 #include "weft/launch.h"
