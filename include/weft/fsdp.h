@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,17 +51,22 @@ struct WEFT_API Strategy {
 };
 
 /// What happens to unsharded parameters after forward. True: resharded. False: kept until their
-/// gradients are complete. One of several axes that shard them: kept sharded over that axis.
+/// gradients are complete. One of several axes that shard them: kept sharded over that axis. A
+/// number that divides the only axis that shards them: kept sharded over that many ranks.
 class WEFT_API Reshard {
  public:
   Reshard(bool frees) : frees_(frees) {}
+  Reshard(int ranks) : ranks_(ranks) {}
   Reshard(std::string axis) : axis_(std::move(axis)) {}
   Reshard(const char* axis) : axis_(axis) {}
   bool frees() const { return frees_; }
   const std::string& axis() const { return axis_; }
+  /// 0 if no number was given.
+  int ranks() const { return ranks_; }
 
  private:
   bool frees_ = true;
+  int ranks_ = 0;
   std::string axis_;
 };
 
@@ -91,6 +97,36 @@ struct Offload {
   bool gradients = false;
 };
 
+/// A user's wire format of a parameter (the tensor extension of FSDP2). The gather from the slices
+/// sends what `fsdp_pre_all_gather` returns; a further level of two sends the parameter itself.
+class WEFT_API AllGatherExtension {
+ public:
+  virtual ~AllGatherExtension() = default;
+  /// Returns what the all-gather sends for a slice, a tensor of one device that is not empty: any
+  /// number of such tensors, whose shapes and dtypes depend on those of the slice only. Called once
+  /// with zeros for each size of slice, when the slices are made.
+  virtual Tensors fsdp_pre_all_gather(const Tensor& slice) = 0;
+  /// Writes into `out`, one rank's part of the unsharded parameter, what that rank sent.
+  virtual void fsdp_post_all_gather(const Tensors& received, const Tensor& out) = 0;
+};
+
+/// Where one parameter is sharded; what is not set is that of the module.
+struct ShardPlacement {
+  std::optional<int> dim = {};
+  /// Another view of the same root mesh, e.g. for experts. Such parameters are a group of their
+  /// own.
+  DeviceMesh mesh = {};
+  /// Rows for that mesh.
+  std::optional<Strategy> strategy = {};
+};
+
+/// The axes of a mesh for data parallelism: over `shard` parameters are sharded (`full_shard`),
+/// over `replicate` replicated (`ddp`).
+struct DataParallelMeshDims {
+  std::vector<std::string> shard = {};
+  std::vector<std::string> replicate = {};
+};
+
 /// How a module's parameters are sharded.
 struct FullyShardOptions {
   /// Reshard after forward, and unshard again for backward: less memory, 1.5 times the traffic.
@@ -100,12 +136,20 @@ struct FullyShardOptions {
   int prefetch = 1;
   /// Names within the module of parameters that each rank keeps unsharded.
   std::vector<std::string> ignored = {};
+  /// The same, by parameter; those that the module lacks are allowed.
+  std::vector<ParameterPtr> ignored_params = {};
   Strategy strategy = Strategy::full_shard();
   MixedPrecision precision = {};
   Offload offload = {};
   /// Returns the dimension along which a parameter is sharded; by default that of the rows, or 0 if
   /// that is missing. Others than 0 cost a copy of the unsharded parameter and gradient.
   std::function<int(const NamedParameter&)> shard_dim = {};
+  /// Returns where a parameter is sharded; comes before `shard_dim`.
+  std::function<ShardPlacement(const NamedParameter&)> shard_placement_fn = {};
+  /// Takes the data-parallel axes from a larger mesh, in place of `strategy`.
+  std::optional<DataParallelMeshDims> dp_mesh_dims = {};
+  /// Returns the wire format of a parameter, or null.
+  std::function<std::shared_ptr<AllGatherExtension>(const NamedParameter&)> extension = {};
   /// Bytes of gradients that one all-reduce takes (`ddp`), while backward continues.
   int64_t bucket_bytes = int64_t{25} << 20;
   /// Divisor of the gradients. The outermost sharded module's output gradients are divided by it.
@@ -117,13 +161,18 @@ struct FullyShardOptions {
 /// them afterwards. Shard inner modules first, then the whole model. The batch must be sharded over
 /// the axes of `mesh`, and the loss must be a mean over the whole batch.
 /// Parameters may be laid out over other axes of the root mesh already (apply tensor parallelism
-/// first). A parameter that is frozen or unfrozen afterwards makes the next step throw. A loss may
-/// depend on a parameter's `tensor()`, next to the module's outputs, but not on its `value()`, and
-/// must not outlive the model.
-/// std::invalid_argument, with nothing changed, if the strategy does not fit the mesh, or a
-/// parameter has no dimensions or is sharded over these axes already. The first step, `materialize`
-/// or query checks this again when it makes the slices, because parameters may have been replaced.
+/// first). Parameters may be frozen and unfrozen between steps, when their gradients are cleared,
+/// and added, replaced and removed: the next step makes the groups and the schedule again. A loss
+/// may depend on a parameter's `tensor()`, next to the module's outputs, but not on its `value()`,
+/// and must not outlive the model. std::invalid_argument, with nothing changed, if the strategy
+/// does not fit the mesh, or a parameter has no dimensions or is sharded over these axes already.
+/// The first step, `materialize` or query checks this again when it makes the slices, because
+/// parameters may have been replaced.
 WEFT_API void fully_shard(Module& module, const DeviceMesh& mesh,
+                          const FullyShardOptions& options = {});
+/// The same for several modules as one group, e.g. a norm and the head behind it: unsharded before
+/// the first of them runs, resharded when all have run, or the outermost sharded module has.
+WEFT_API void fully_shard(const std::vector<Module*>& modules, const DeviceMesh& mesh,
                           const FullyShardOptions& options = {});
 
 /// Backwards in the scope are micro-steps before the last: gradients keep their placements between

@@ -47,6 +47,7 @@ void bind_llama(py::module_& m);
 void bind_optimizers(py::module_& m);
 void bind_schedules(py::module_& m);
 void bind_fully_shard(py::module_& m);
+void bind_fsdp_module(py::module_& m);
 void bind_tensor_parallel(py::module_& m);
 void bind_state_dicts(py::module_& m);
 void bind_checkpoints(py::module_& m);

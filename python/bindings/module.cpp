@@ -40,6 +40,7 @@ void bind_all(py::module_& m) {
   bind_optimizers(m);
   bind_schedules(m);
   bind_fully_shard(m);
+  bind_fsdp_module(m);
   bind_tensor_parallel(m);
   bind_state_dicts(m);
   bind_checkpoints(m);

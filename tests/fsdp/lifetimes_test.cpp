@@ -284,23 +284,5 @@ TEST(Lifetimes, AnEvaluationBetweenMicroStepsIsNotCounted) {
   });
 }
 
-TEST(Lifetimes, FrozenParametersStayThoseOfTheCall) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    auto model = two_layers();
-    shard(*model, mesh, {});
-    model->parameters()[2]->set_trainable(false);
-    const std::string refused =
-        "fully_shard: parameter 1.weight is frozen, expected trainable as when it was sharded; "
-        "freeze it before fully_shard";
-    EXPECT_EQ(error_of([&] { model->materialize(); }), refused);
-    model->parameters()[2]->set_trainable(true);
-    model->materialize();
-    sum((*model)(rows(mesh))).backward();
-    model->parameters()[2]->set_trainable(false);
-    EXPECT_EQ(error_of([&] { (*model)(rows(mesh)); }), refused);
-  });
-}
-
 }  // namespace
 }  // namespace weft
