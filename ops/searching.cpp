@@ -69,33 +69,47 @@ static Tensor numbers_like(const Tensor& like) {
   return arange(0, static_cast<double>(like.numel()), 1, options).to(like.device());
 }
 
-static int64_t number_in(const Tensor& a) {
-  return static_cast<int64_t>((a.is_sharded() ? a.full_tensor() : a).item());
-}
-
 namespace {
 
-/// The elements of a tensor [n] at which a mask [n] holds, in order. Ranks send each kept element
-/// to the part that it belongs to.
+/// The elements of a tensor [n] at which a mask [n] holds, in order. Each rank keeps those of its
+/// part: where the mask is sharded, the result's parts have explicit sizes.
 class Kept {
  public:
   explicit Kept(const Tensor& mask) : mask_(mask) {
+    // By position, axes cut in mesh order, as from_local takes them.
+    if (mask.is_sharded()) mask_ = mask.redistribute(Placements(mask.sharding().placements()));
+    rank_ = sub(cumulative_sum(mask_, 0), 1);
+    const Tensor own = mask_.is_sharded() ? mask_.local() : mask_;
     // Elements that are not kept go behind the others.
-    const Tensor numbers = numbers_like(mask);
-    rank_ = sub(cumulative_sum(mask, 0), 1);
-    count_ = number_in(sum(mask));
-    const Tensor behind = add(sub(sub(numbers, rank_), 1), count_);
-    places_ = where(mask, rank_, behind);
+    const Tensor numbers = numbers_like(own), rank = sub(cumulative_sum(own, 0), 1);
+    own_count_ = static_cast<int64_t>(sum(own).item());
+    places_ = where(own, rank, add(sub(sub(numbers, rank), 1), own_count_));
+    count_ = own_count_;
+    if (!mask_.is_sharded()) return;
+    const DeviceMesh mesh = mask_.sharding().mesh();
+    const Tensor kept = from_local(own_of(own), mesh, Placements(mask_.sharding().placements()));
+    sharding_ = kept.sharding();
+    count_ = kept.numel();
   }
 
   int64_t count() const { return count_; }
   /// For each element, how many are kept up to it, less 1.
   const Tensor& rank() const { return rank_; }
-  Tensor of(const Tensor& a) const { return slice(place_along_dim(a, places_, 0), 0, 0, count_); }
+  /// `a` has no gradient.
+  Tensor of(const Tensor& a) const {
+    if (!mask_.is_sharded()) return own_of(a);
+    const Tensor own = own_of(redistributed(a, mask_.sharding()).local());
+    return relabeled(own, layout_of(sharding_, {count_}, a.dtype()));
+  }
 
  private:
+  Tensor own_of(const Tensor& own) const {
+    return slice(place_along_dim(own, places_, 0), 0, 0, own_count_);
+  }
+
   Tensor mask_, rank_, places_;
-  int64_t count_;
+  int64_t own_count_, count_;
+  Sharding sharding_;
 };
 
 }  // namespace
