@@ -115,8 +115,8 @@ static DenseBlock checked_positions(const Call& c) {
   const int dim = along_dim(c);
   const int64_t size = c.in_shape(0)[dim];
   if (auto outside = find_index_outside(positions, size)) {
-    fail("sorted_at: position ", *outside, " is outside dim ", dim, ", which has ", size,
-         " elements");
+    fail("sorted_at: a position is ", *outside, ", expected one of the ", size, " elements of dim ",
+         dim);
   }
   return positions;
 }

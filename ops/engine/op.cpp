@@ -74,7 +74,8 @@ static void check_spec(const OpSpec& spec) {
     fail(spec.name, ": exactly one of rule, rule_of and rule_text is given, not ", rules);
   if (!spec.forward && !spec.view) fail(spec.name, ": it has neither forward nor view");
   if ((spec.stages.empty() && !spec.across) != spec.staged_over.empty()) {
-    fail(spec.name, ": stages or across, and staged_over go together");
+    fail(spec.name, ": staged_over names ", spec.staged_over.size(),
+         " factors, expected some with stages or across, none without");
   }
   if (spec.stages.size() > kMaxResults) {
     fail(spec.name, ": ", spec.stages.size(), " stages; at most ", kMaxResults);

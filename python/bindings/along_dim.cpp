@@ -101,7 +101,9 @@ static void bind_searches(py::module_& m) {
       py::arg("sorter") = py::none(),
       "The positions at which the elements of x2 would be inserted into the sorted x1 [n] (sorted "
       "by the indices `sorter` if given), before or after equal elements by `side`: int64, with "
-      "the shape of x2");
+      "the shape of x2. x1 [.., n] has a row for each row of x2 [.., m]");
+  m.def("bucketize", &bucketize, Released(), py::arg("x"), py::arg("boundaries"),
+        py::arg("right") = false, "searchsorted(boundaries, x)");
 }
 
 void bind_along_dim(py::module_& m) {
@@ -112,6 +114,8 @@ void bind_along_dim(py::module_& m) {
       m, "cumulative_prod", cumulative_prod,
       "Products of the elements up to each along `axis`, which only a tensor of one dim can "
       "leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first");
+  m.def("logcumsumexp", &logcumsumexp, Released(), py::arg("x"), py::arg("axis"),
+        "log(sum(exp)) of all elements up to each along `axis`");
   bind_orders(m, "sort", sort,
               "The elements sorted along `axis`, always stably; NaN is the greatest value");
   bind_orders(m, "argsort", argsort,

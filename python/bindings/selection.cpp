@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/selection.h"
 
+#include <variant>
+
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
@@ -9,6 +11,55 @@
 #include "weft/ops/shapes.h"
 
 namespace weft::python {
+
+/// Binds a median of all elements, and along a dim as a pair.
+static void bind_median(py::module_& m, const char* name, const py::object& pair,
+                        Tensor (*of_all)(const Tensor&),
+                        ValuesAndIndices (*along_dim)(const Tensor&, int, bool), const char* doc) {
+  m.def(
+      name,
+      [=](const Tensor& of, const std::optional<int>& along, bool keeps) -> py::object {
+        if (!along) return py::cast(released([&] { return of_all(of); }));
+        const ValuesAndIndices made = released([&] { return along_dim(of, *along, keeps); });
+        return pair(made.values, made.indices);
+      },
+      py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, doc);
+}
+
+static void bind_medians(py::module_& m, const py::object& pair) {
+  bind_median(m, "median", pair, &median, &median,
+              "The lower of the two middle elements, NaN where there is one; along `axis` "
+              "(values, indices)");
+  bind_median(m, "nanmedian", pair, &nanmedian, &nanmedian,
+              "The lower of the two middle elements that are not NaN; along `axis` (values, "
+              "indices)");
+}
+
+/// Binds quantiles for one q, or several.
+template <class Function>
+static void bind_quantile(py::module_& m, const char* name, const Function& function,
+                          const char* doc) {
+  m.def(
+      name,
+      [function](const Tensor& x, const std::variant<double, std::vector<double>>& q,
+                 const std::optional<int>& along, bool keepdims, const std::string& between) {
+        return std::visit(
+            [&](const auto& which) { return function(x, which, along, keepdims, between); }, q);
+      },
+      Released(), py::arg("x"), py::arg("q"), py::arg("axis") = py::none(),
+      py::arg("keepdims") = false, py::kw_only(), py::arg("interpolation") = "linear", doc);
+}
+
+static void bind_quantiles(py::module_& m) {
+  bind_quantile(
+      m, "quantile", [](const auto&... arguments) { return quantile(arguments...); },
+      "Quantile q in [0, 1] along `axis`, or of all elements; NaN where there is one. Several q "
+      "make a first dim. `interpolation`: 'linear', 'lower', 'higher', 'nearest' or 'midpoint'");
+  bind_quantile(
+      m, "nanquantile", [](const auto&... arguments) { return nanquantile(arguments...); },
+      "Quantile q in [0, 1] along `axis`, or of all elements, of those that are not NaN; see "
+      "`quantile`");
+}
 
 void bind_selection(py::module_& m) {
   const py::object pair =
@@ -37,20 +88,16 @@ void bind_selection(py::module_& m) {
       },
       x, py::arg("k"), axis, py::arg("largest") = true, py::arg("sorted") = true,
       "The k largest, or smallest, elements along `axis`, always in order: (values, indices)");
+  m.def("cummax", paired(&cummax), x, py::arg("axis"),
+        "The largest of all elements up to each along `axis`, and its last index; from a NaN on, "
+        "NaN: (values, indices)");
+  m.def("cummin", paired(&cummin), x, py::arg("axis"),
+        "The smallest of all elements up to each along `axis`, and its last index; from a NaN on, "
+        "NaN: (values, indices)");
   m.def("kthvalue", paired(&kthvalue), x, py::arg("k"), axis, keepdims,
         "The k-th smallest element along `axis`, counted from 1: (values, indices)");
-  m.def(
-      "median",
-      [pair](const Tensor& of, const std::optional<int>& along, bool keeps) -> py::object {
-        if (!along) return py::cast(released([&] { return median(of); }));
-        const ValuesAndIndices made = released([&] { return median(of, *along, keeps); });
-        return pair(made.values, made.indices);
-      },
-      x, py::arg("axis") = py::none(), keepdims,
-      "The lower of the two middle elements, NaN where there is one; along `axis` (values, "
-      "indices)");
-  m.def("_quantile", &quantile, Released(), x, py::arg("q"), py::arg("axis") = py::none(),
-        keepdims);
+  bind_medians(m, pair);
+  bind_quantiles(m);
   m.def("gather", &gather, Released(), x, py::arg("axis"), py::arg("index"),
         "Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may "
         "be smaller than those of x");

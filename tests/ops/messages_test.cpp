@@ -360,7 +360,8 @@ TEST(Messages, OfOpsThatAreWrong) {
       {spec([](OpSpec& s) { s.rule_text = "a -> a"; }),
        "mine: exactly one of rule, rule_of and rule_text is given, not 2"},
       {spec([](OpSpec& s) { s.forward = {}; }), "mine: it has neither forward nor view"},
-      {spec([](OpSpec& s) { s.staged_over = {"v"}; }), "mine: stages and staged_over go together"},
+      {spec([](OpSpec& s) { s.staged_over = {"v"}; }),
+       "mine: staged_over names 1 factors, expected some with stages or across, none without"},
       {spec([](OpSpec& s) {
          s.staged_over = {"v"};
          s.stages = {{.result = "...", .reduce = ReduceOp::sum, .run = {}}};

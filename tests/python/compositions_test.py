@@ -124,6 +124,28 @@ CASES = {
     "kthvalue": (lambda x: T.kthvalue(x, 2, 1).values, lambda x: np.sort(x, 1)[:, 1], (X,)),
     "median": (lambda x: T.median(x, 0).values, lambda x: np.median(x, 0), (X,)),
     "quantile": (lambda x: T.quantile(x, 0.3, 1), lambda x: np.quantile(x, 0.3, 1), (X,)),
+    "quantile of two": (
+        lambda x: T.quantile(x, [0.3, 0.9], 0, interpolation="nearest"),
+        lambda x: np.quantile(x, [0.3, 0.9], 0, method="nearest"),
+        (X,),
+    ),
+    "nanquantile": (
+        lambda x: T.nanquantile(x, 0.4, 1),
+        lambda x: np.nanquantile(x, 0.4, 1),
+        (np.where(np.isinf(ODD), 0, ODD),),
+    ),
+    "cummax": (lambda x: T.cummax(x, 0).values, lambda x: np.maximum.accumulate(x, 0), (X,)),
+    "cummin": (lambda x: T.cummin(x, 1).values, lambda x: np.minimum.accumulate(x, 1), (X,)),
+    "logcumsumexp": (
+        lambda x: T.logcumsumexp(x, 0),
+        lambda x: np.log(np.cumsum(np.exp(x), 0)),
+        (X,),
+    ),
+    "bucketize": (
+        lambda x: T.bucketize(x, T.tensor([-0.5, 0.0, 0.5])),
+        lambda x: np.searchsorted([-0.5, 0.0, 0.5], x),
+        (X,),
+    ),
     "logsumexp": (lambda x: T.logsumexp(x, (0, 1)), lambda x: np.log(np.exp(x).sum()), (X,)),
     "gather": (
         lambda x, i: T.gather(x, 0, i),

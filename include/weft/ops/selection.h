@@ -53,7 +53,7 @@ WEFT_API Tensor nanquantile(const Tensor& a, const std::vector<double>& q,
 /// Element index[.., i, ..] along `dim` for each element of `index`, whose other dims may be
 /// smaller than those of `a`.
 WEFT_API Tensor gather(const Tensor& a, int dim, const Tensor& index);
-/// The elements of `a` where `mask` (bool) holds, in row-major order: [n], from the full tensors.
+/// The elements of `a` where `mask` (bool) holds, in row-major order: [n].
 WEFT_API Tensor masked_select(const Tensor& a, const Tensor& mask);
 /// Whether each element of `a` is one of `elements`: bool. Each rank reads `elements`.
 WEFT_API Tensor isin(const Tensor& a, const Tensor& elements);

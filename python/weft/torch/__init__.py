@@ -87,6 +87,7 @@ from weft.torch._reductions import (
     equal,
     isreal,
     log_softmax,
+    logcumsumexp,
     logsumexp,
     max,
     max,
@@ -95,6 +96,7 @@ from weft.torch._reductions import (
     min,
     msort,
     nanmean,
+    nanquantile,
     nansum,
     nonzero,
     norm,
@@ -393,9 +395,10 @@ for _name in (
     *("argsort", "argwhere", "bucketize", "clamp", "clamp_max", "clamp_min", "count_nonzero"),
     *("cumprod", "cumsum", "diagonal", "diff", "div", "eq", "expand_as", "ge", "gt", "le"),
     *("log2", "lt", "maximum", "minimum", "movedim", "mul", "ne", "neg", "nonzero", "outer"),
-    *("quantile", "ravel", "reciprocal", "repeat", "repeat_interleave", "reshape_as", "roll"),
-    *("scatter", "sign", "sort", "std", "sub", "swapaxes", "take_along_dim", "tile", "trace"),
-    *("true_divide", "unique", "var", "view_as", "floor_divide", "remainder"),
+    *("nanquantile", "quantile", "ravel", "reciprocal", "repeat", "repeat_interleave"),
+    *("reshape_as", "roll", "scatter", "sign", "sort", "std", "sub", "swapaxes"),
+    *("take_along_dim", "tile", "trace", "true_divide", "unique", "var", "view_as"),
+    *("floor_divide", "remainder"),
 ):
     if not hasattr(_weft.Tensor, _name):
         setattr(_weft.Tensor, _name, _method(globals()[_name]))

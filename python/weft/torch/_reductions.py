@@ -136,15 +136,24 @@ cumsum = _cumulative(_total(_weft.cumulative_sum))
 cumprod = _cumulative(_total(_weft.cumulative_prod))
 
 
-def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    """weft's quantile; q may be a tensor or a list, whose quantiles make a first dim."""
-    if interpolation != "linear":
-        raise ValueError(f"quantile: interpolation is {interpolation!r}, expected 'linear'")
-    if isinstance(q, _weft.Tensor):
-        q = q.tolist()
-    if not isinstance(q, list):
-        return _weft._quantile(input, q, dim, keepdim)
-    return _weft.stack([_weft._quantile(input, one, dim, keepdim) for one in q])
+def logcumsumexp(input, dim):
+    """log(sum(exp)) of all elements up to each; a tensor without dims stays."""
+    return _weft.clone(input) if tensor_of(input).ndim == 0 else _weft.logcumsumexp(input, dim)
+
+
+def _quantiles(function):
+    def quantiles(input, q, dim=None, keepdim=False, *, interpolation="linear"):
+        if isinstance(q, _weft.Tensor):
+            q = q.tolist()
+        return function(input, q, dim, keepdim, interpolation=interpolation)
+
+    quantiles.__name__ = quantiles.__qualname__ = function.__name__
+    quantiles.__doc__ = f"weft.{function.__name__}; q may be a tensor too."
+    return quantiles
+
+
+quantile = _quantiles(_weft.quantile)
+nanquantile = _quantiles(_weft.nanquantile)
 
 
 def norm(input, p="fro", dim=None, keepdim=False):
@@ -184,7 +193,8 @@ def searchsorted(
 
 def bucketize(input, boundaries, *, out_int32=False, right=False):
     """searchsorted(boundaries, input)."""
-    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+    found = _weft.bucketize(tensor_of(input), boundaries, right)
+    return _weft.astype(found, int32) if out_int32 else found
 
 
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):

@@ -14,8 +14,8 @@ SearchedRows::SearchedRows(const MemoryBlock& out_block, const MemoryBlock& sort
   const bool one = sorted_block.shape.ndim() == 1;
   values_of_row = one ? std::max<int64_t>(1, values.count()) : values_block.shape.back();
   if (out.count() != values.count() || (!one && sorted.count() * values_of_row != values.count())) {
-    fail("search_sorted: ", values_block.shape, " in ", sorted_block.shape, " for ",
-         out_block.shape);
+    fail("search_sorted: the values are ", values_block.shape, " for results ", out_block.shape,
+         ", expected a row for each of ", sorted_block.shape);
   }
 }
 
