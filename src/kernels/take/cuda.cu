@@ -268,7 +268,7 @@ void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBloc
 
 void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
   if (out.numel() != 0) cuda::fill(out, 0);
-  write_along(out, in, indices, dim, WriteMode::add);
+  cuda::write_along(out, in, indices, dim, WriteMode::add);
 }
 
 }  // namespace weft::cuda
