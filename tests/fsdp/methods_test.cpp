@@ -213,6 +213,34 @@ TEST(Methods, UnshardedParametersAreWhole) {
   });
 }
 
+TEST(Methods, AModuleWithoutParametersIsUnsharded) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    Chain chain;
+    shard(chain, mesh);
+    chain.materialize();
+    FsdpModule(chain).unshard(true).wait();
+    FsdpModule(chain).reshard();
+  });
+}
+
+/// Parameters that forward kept are resharded by hand: backward gathers them again.
+TEST(Methods, AManualReshardGathersAgain) {
+  const Values expected = plain_gradients(1);
+  run_ranks(3, [&](Communicator world) {
+    manual_seed(3);
+    DeviceMesh mesh(world, {{"dp", 3}});
+    Chain chain;
+    shard(chain, mesh, {.reshard_after_forward = false});
+    const Tensor loss = sum(square(chain(rows_of(mesh, 0))));
+    const int64_t before = predicted_bytes(chain).received;
+    for (const auto& layer : chain.layers) FsdpModule(*layer).reshard();
+    loss.backward();
+    expect_near(gradients_of(chain), expected, "resharded by hand");
+    EXPECT_GT(measured_bytes(chain).received, before);
+  });
+}
+
 /// With gradient sync off no gradient is sent, and `grad()` says that it is not reduced.
 TEST(Methods, WithoutGradientSyncNothingIsReduced) {
   run_ranks(2, [](Communicator world) {
