@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every public method of PyTorch's FSDPModule: it has its effect, or raises with the alternative."""
+"""Every public method of PyTorch's FSDPModule has its effect, or raises with the alternative."""
 
 import gc
 import pathlib
