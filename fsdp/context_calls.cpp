@@ -95,7 +95,6 @@ void FsdpContext::share_buffers(FsdpContext& first) {
     }
     scheduler_.drop_grads(*group);
   }
-  if (first.pool_->device() != pool_->device()) first.pool_->set_device(pool_->device());
   pool_ = first.pool_;
 }
 

@@ -260,6 +260,7 @@ void FsdpContext::pre_accumulate_grad(ParamGroup& group, size_t i) {
   if (bucket >= 0) {
     scheduler_.set_sync(syncs_);
     handle(StepEvent::Kind::grads_continue, group, bucket);
+    order(stream(StreamRole::scatter), computing());
     group.gradients().reopen(bucket);
   }
   scheduler_.allocate_grads(group);

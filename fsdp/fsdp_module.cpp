@@ -27,7 +27,7 @@ bool FsdpModule::is_sharded(const Module& module) {
 
 FsdpModule::FsdpModule(Module& module) : module_(module) {
   if (is_sharded(module)) return;
-  fail("FSDPModule: the module is not sharded, expected one that was given to fully_shard");
+  fail("fsdp_module: module is not sharded, expected one that was given to fully_shard");
 }
 
 FsdpModule::States FsdpModule::states(bool recurse) const {

@@ -101,11 +101,11 @@ static Tensors hooked(Tensors tensors, BackwardFunction function) {
   return tensors;
 }
 
-/// A forward of several modules begins with the first of them. A recomputation in backward runs one
-/// alone.
-Tensors FsdpState::pre_forward(const Tensors& inputs) {
+/// A forward of several modules begins with the first of them, or with one that has run already. A
+/// recomputation in backward, or a call outside the model's forward, runs one alone.
+Tensors FsdpState::pre_forward(size_t unit, const Tensors& inputs) {
   const auto shared = context();
-  if (!open_ || shared->is_in_backward()) {
+  if (!open_ || units_[unit].has_run || shared->is_in_backward()) {
     shared->pre_forward(*group_);
     open_ = units_.size() > 1 && !shared->is_in_backward();
     for (Unit& unit : units_) unit.has_run = false;
@@ -122,9 +122,10 @@ Tensors FsdpState::post_forward(size_t unit, const Tensors& outputs) {
   const bool all = std::all_of(units_.begin(), units_.end(), [](const Unit& each) {
     return each.has_run || each.life.expired();
   });
-  if (all || !open_) {
+  const auto shared = context();
+  if (all || !open_ || shared->is_first(*group_)) {
     open_ = false;
-    context()->post_forward(*group_);
+    shared->post_forward(*group_);
   }
   return hooked(cast_all(outputs, group_->options().precision.outputs),
                 [held = weak_from_this()](const Tensors& gradients) {
@@ -158,7 +159,7 @@ void FsdpState::add_hooks(const std::vector<Module*>& modules) {
     ModuleSharder::add_materializer(*modules[i], [this](Device device) { materialize(device); });
     ModuleSharder::enclose(
         *modules[i],
-        {.before = [this, life](const Tensors& inputs) { return pre_forward(inputs); },
+        {.before = [this, i, life](const Tensors& inputs) { return pre_forward(i, inputs); },
          .after = [this, i](const Tensors&,
                             const Tensors& outputs) { return post_forward(i, outputs); }});
   }

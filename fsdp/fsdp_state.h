@@ -52,7 +52,7 @@ class FsdpState final : public ModuleAttachment, public std::enable_shared_from_
   };
 
   void materialize(Device device);
-  Tensors pre_forward(const Tensors& inputs);
+  Tensors pre_forward(size_t unit, const Tensors& inputs);
   Tensors post_forward(size_t unit, const Tensors& outputs);
   Tensors pre_backward(const Tensors& gradients);
   Tensors post_backward(const Tensors& gradients);
@@ -108,6 +108,8 @@ class FsdpContext final : public ModuleAttachment,
 
   const ParamGroups& groups() const { return groups_; }
   ParamGroup& root() const { return *groups_.back(); }
+  /// True for the group that began the present step.
+  bool is_first(const ParamGroup& group) const { return &group == first_; }
   bool is_in_backward() const { return backward_begun_; }
   bool is_current() const { return states_.back()->find_context().get() == this; }
   /// The actions of such steps in the order of the last step, or of the modules before the first.

@@ -14,6 +14,7 @@
 #include "weft/export.h"
 #include "weft/fsdp.h"
 #include "weft/fsdp_module.h"
+#include "weft/fsdp_options.h"
 #include "weft/generate.h"
 #include "weft/graph.h"
 #include "weft/hugging_face.h"

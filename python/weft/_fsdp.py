@@ -15,8 +15,8 @@ class _IsSharded(type):
 
 class FSDPModule(metaclass=_IsSharded):
     """A module that was given to `fully_shard`: `isinstance(module, FSDPModule)`. All modules have
-    these methods; on one that is not sharded they raise ValueError. With `recurse` they hold for the
-    modules below too."""
+    these methods; on one that is not sharded they raise ValueError. With `recurse` they hold for
+    the modules below too."""
 
     def unshard(self, async_op=False):
         """Gathers the module's parameters, without those of modules below; the next forward finds
@@ -33,7 +33,7 @@ class FSDPModule(metaclass=_IsSharded):
         _weft._FsdpModule(self).set_requires_gradient_sync(requires_gradient_sync, recurse)
 
     def set_requires_all_reduce(self, requires_all_reduce, *, recurse=True):
-        """False: as in no_sync, the reductions of the last micro-step wait (hsdp: the all-reduce)."""
+        """False: as in no_sync, the reductions of the last micro-step wait."""
         _weft._FsdpModule(self).set_requires_all_reduce(requires_all_reduce, recurse)
 
     def set_reshard_after_forward(self, reshard_after_forward, recurse=True):
@@ -59,8 +59,8 @@ class FSDPModule(metaclass=_IsSharded):
         _weft._FsdpModule(self).set_modules_to_backward_prefetch(modules)
 
     def set_all_reduce_hook(self, hook, *, stream=None):
-        """hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it in
-        place, before they are added to those of earlier steps. None removes it."""
+        """hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it
+        in place, before they are added to those of earlier steps. None removes it."""
         if stream is not None:
             raise ValueError(
                 "set_all_reduce_hook: stream is given, expected None; the hook runs on the stream "
@@ -133,8 +133,9 @@ class FSDPModule(metaclass=_IsSharded):
         """ValueError: backward writes into the buffers that are sent, and takes a new one where the
         last is still being sent."""
         raise ValueError(
-            f"set_reduce_scatter_max_input_buffers: value is {max_input_buffers}, expected no call; "
-            "gradients are written where they are sent from, see predicted_bytes for the buffers"
+            "set_reduce_scatter_max_input_buffers: value is "
+            f"{max_input_buffers}, expected no call; gradients are written where they are sent "
+            "from, and predicted_bytes tells the buffers"
         )
 
     def set_separate_reduce_scatter_group(self, enable=True, *, recurse=True):
@@ -147,15 +148,15 @@ class FSDPModule(metaclass=_IsSharded):
     def set_allocate_memory_from_process_group_for_comm(self, enable):
         """ValueError: there are no staging buffers."""
         raise ValueError(
-            f"set_allocate_memory_from_process_group_for_comm: value is {enable}, expected no call; "
-            "collectives read and write parameters and gradients in place, without staging"
+            f"set_allocate_memory_from_process_group_for_comm: value is {enable}, expected no "
+            "call; collectives read and write parameters and gradients in place, without staging"
         )
 
     def set_symm_mem_for_comm(self, backend="NCCL"):
         """ValueError: there are no staging buffers."""
         raise ValueError(
-            f"set_symm_mem_for_comm: backend is {backend!r}, expected no call; collectives read and "
-            "write parameters and gradients in place, without staging"
+            f"set_symm_mem_for_comm: backend is {backend!r}, expected no call; collectives read "
+            "and write parameters and gradients in place, without staging"
         )
 
 

@@ -127,7 +127,7 @@ def _load_state_dict(self, state, strict=True):
 
 
 def _requires_grad_(self, requires_grad=True):
-    """Freezes or thaws all parameters; before sharding."""
+    """Freezes or thaws all parameters; of a sharded model between steps, without gradients."""
     for parameter in self.parameters():
         if parameter.dtype.is_floating_point:
             parameter.requires_grad = requires_grad

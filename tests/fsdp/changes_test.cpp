@@ -201,6 +201,116 @@ TEST(Changes, SomeModulesOfAGroupRun) {
   });
 }
 
+/// The head's group runs in part with the model, then for each part of the loss alone.
+class Chunked final : public Module {
+ public:
+  Chunked() {
+    body = add("body", std::make_shared<Linear>(5, 5, true, 0.5));
+    norm = add("norm", std::make_shared<RMSNorm>(5));
+    head = add("head", std::make_shared<Linear>(5, 3, true, 0.5));
+  }
+  std::shared_ptr<Linear> body, head;
+  std::shared_ptr<RMSNorm> norm;
+
+ protected:
+  Tensors forward(const Tensors& inputs) override { return {(*norm)((*body)(inputs[0]))}; }
+};
+
+Values chunked_gradients(const DeviceMesh& mesh, bool keeps) {
+  manual_seed(3);
+  Chunked model;
+  if (mesh) {
+    fully_shard({model.norm.get(), model.head.get()}, mesh);
+    fully_shard(model, mesh);
+  }
+  model.materialize();
+  for (int step = 0; step < 2; ++step) {
+    for (const ParameterPtr& p : model.parameters()) p->clear_grad();
+    const Tensor hidden = model(rows_of(mesh, step));
+    const auto keep = [&](bool reshards) {
+      if (!mesh || !keeps) return;
+      FsdpModule(*model.head).set_reshard_after_forward(reshards);
+      FsdpModule(*model.head).set_reshard_after_backward(reshards);
+    };
+    keep(false);
+    Tensor gradient;
+    for (int part = 0; part < 3; ++part) {
+      Tensor again = hidden.detach();
+      again.set_requires_grad();
+      mul(sum(square((*model.head)(again))), 1.0 + part).backward();
+      gradient = gradient ? gradient + again.grad() : again.grad();
+    }
+    keep(true);
+    if (mesh) FsdpModule(*model.head).reshard();
+    backward({hidden}, {gradient});
+  }
+  return gradients_of(model);
+}
+
+TEST(Changes, AGroupRunsInPartAndThenAlone) {
+  const Values expected = chunked_gradients({}, false);
+  for (bool keeps : {false, true}) {
+    on_ranks([&](Communicator world, const std::string& name) {
+      expect_near(chunked_gradients(DeviceMesh(world, {{"dp", world.size()}}), keeps), expected,
+                  name, 1e-4);
+    });
+  }
+}
+
+/// Backward of two forwards, of which each runs all modules.
+TEST(Changes, TwoForwardsShareABackward) {
+  const auto gradients = [](const DeviceMesh& mesh, bool recomputes) {
+    manual_seed(3);
+    Chain chain;
+    chain.layers[1]->set_recompute(recomputes);
+    if (mesh) {
+      fully_shard({chain.layers[0].get(), chain.layers[2].get()}, mesh);
+      fully_shard(*chain.layers[1], mesh);
+      fully_shard(chain, mesh);
+    }
+    const Tensor one = chain(rows_of(mesh, 0)), other = chain(rows_of(mesh, 1));
+    square(sum(one) - sum(other)).backward();
+    return gradients_of(chain);
+  };
+  const Values expected = gradients({}, false);
+  for (bool recomputes : {false, true}) {
+    on_ranks([&](Communicator world, const std::string& name) {
+      expect_near(gradients(DeviceMesh(world, {{"dp", world.size()}}), recomputes), expected, name,
+                  1e-4);
+    });
+  }
+}
+
+/// A weight times itself.
+class Squared final : public Module {
+ public:
+  Squared() { weight_ = declare("weight", {5, 5}, normal_values(0.5)); }
+
+ protected:
+  Tensors forward(const Tensors&) override {
+    return {matmul(weight_->tensor(), weight_->tensor())};
+  }
+
+ private:
+  ParameterPtr weight_;
+};
+
+TEST(Changes, AModuleWithoutInputsIsSharded) {
+  const auto gradients = [](const DeviceMesh& mesh) {
+    manual_seed(3);
+    Squared model;
+    if (mesh) fully_shard(model, mesh);
+    sum(model(Tensors())[0]).backward();
+    return gradients_of(model);
+  };
+  const Values expected = gradients({});
+  on_ranks([&](Communicator world, const std::string& name) {
+    Values found = gradients(DeviceMesh(world, {{"dp", world.size()}}));
+    // Each rank computes the whole loss, which is a Replicate and counts once.
+    expect_near(found, expected, name);
+  });
+}
+
 TEST(Changes, ParametersNameTheirMesh) {
   const Values expected = plain_gradients(2);
   run_ranks(4, [&](Communicator world) {

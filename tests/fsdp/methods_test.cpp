@@ -25,8 +25,7 @@ CustomCollective counted(int& calls, bool gathers) {
   };
 }
 
-std::vector<Setting> settings() {
-  using Call = void (*)(Chain&, bool);
+std::vector<Setting> lasting_settings() {
   const auto nothing = [](Chain&, bool) {};
   return {
       {"nothing", nothing},
@@ -53,6 +52,12 @@ std::vector<Setting> settings() {
          FsdpModule(chain).set_is_last_backward(last);
          FsdpModule(chain).set_requires_gradient_sync(last);
        }},
+  };
+}
+
+/// The same, for calls that begin or end steps.
+std::vector<Setting> settings_of_steps() {
+  return {
       {"manual",
        [](Chain& chain, bool) { FsdpModule(chain).set_manual_backward_finalization(true); },
        [](Chain& chain, bool last) {
@@ -94,11 +99,18 @@ std::vector<Setting> settings() {
        [](Chain& chain, bool) {
          FsdpModule(*chain.layers[1]).set_all_reduce_hook([](const Tensor&) {});
        }},
-      {"what holds always", Call([](Chain& chain, bool) {
+      {"what holds always",
+       [](Chain& chain, bool) {
          FsdpModule(chain).set_force_sum_reduction_for_comms(true);
          FsdpModule(chain).set_reduce_scatter_unused_params(true);
-       })},
+       }},
   };
+}
+
+std::vector<Setting> settings() {
+  std::vector<Setting> all = lasting_settings();
+  for (Setting& setting : settings_of_steps()) all.push_back(std::move(setting));
+  return all;
 }
 
 struct Mesh {
@@ -210,6 +222,34 @@ TEST(Methods, UnshardedParametersAreWhole) {
     FsdpModule(*chain.layers[1]).reshard();
     EXPECT_NE(error_of<std::runtime_error>([&] { weight->tensor().to_vector<float>(); }),
               "nothing");
+  });
+}
+
+TEST(Methods, AModuleWithoutParametersIsUnsharded) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    Chain chain;
+    shard(chain, mesh);
+    chain.materialize();
+    FsdpModule(chain).unshard(true).wait();
+    FsdpModule(chain).reshard();
+  });
+}
+
+/// Parameters that forward kept are resharded by hand: backward gathers them again.
+TEST(Methods, AManualReshardGathersAgain) {
+  const Values expected = plain_gradients(1);
+  run_ranks(3, [&](Communicator world) {
+    manual_seed(3);
+    DeviceMesh mesh(world, {{"dp", 3}});
+    Chain chain;
+    shard(chain, mesh, {.reshard_after_forward = false});
+    const Tensor loss = sum(square(chain(rows_of(mesh, 0))));
+    const int64_t before = predicted_bytes(chain).received;
+    for (const auto& layer : chain.layers) FsdpModule(*layer).reshard();
+    loss.backward();
+    expect_near(gradients_of(chain), expected, "resharded by hand");
+    EXPECT_GT(measured_bytes(chain).received, before);
   });
 }
 
@@ -390,7 +430,7 @@ TEST(Methods, RefuseWhatHasNoMeaning) {
     DeviceMesh mesh(world, {{"dp", 2}});
     Chain chain;
     EXPECT_EQ(error_of([&] { FsdpModule of(chain); }),
-              "FSDPModule: the module is not sharded, expected one that was given to fully_shard");
+              "fsdp_module: module is not sharded, expected one that was given to fully_shard");
     shard(chain, mesh);
     FsdpModule root(chain), part(*chain.layers[0]);
     EXPECT_NE(error_of([&] { root.set_force_sum_reduction_for_comms(false); }), "nothing");
