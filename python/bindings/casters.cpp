@@ -40,8 +40,7 @@ static Number exact_number(py::handle object) {
     if (!PyErr_Occurred()) return wide;
     PyErr_Clear();
   }
-  fail("number next to a tensor is ", py::str(object).cast<std::string>(),
-       ", expected one of 64 bits");
+  fail("operand: number is ", py::str(object).cast<std::string>(), ", expected one of 64 bits");
 }
 
 static py::handle numpy_scalar() {

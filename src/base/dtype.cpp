@@ -17,8 +17,8 @@ DType dtype_named(std::string_view name) {
   for (size_t i = 0; i < kDTypeNames.size(); ++i) {
     if (kDTypeNames[i] == name) return static_cast<DType>(i);
   }
-  fail("dtype: there is no \"", name, "\"; the dtypes are f32, bf16, f16, f64, i8, i16, i32, i64, ",
-       "u8, u16, u32, u64, bool");
+  fail("dtype: name is \"", name, "\", expected f32, bf16, f16, f64, i8, i16, i32, i64, u8, u16, ",
+       "u32, u64 or bool");
 }
 
 static DType promote_integers(DType a, DType b) {

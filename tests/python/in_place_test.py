@@ -288,7 +288,7 @@ def test_bounds_of_clamp_and_alpha():
     with pytest.raises(TypeError, match="alpha is a tensor, expected a number"):
         x.add_(1, alpha=weft.ones(()))
     integers = weft.arange(3)
-    with pytest.raises(ValueError, match=r"alpha is .*, expected at most 2\^53"):
+    with pytest.raises(ValueError, match=r"alpha is .*, expected one of 64 bits"):
         integers.add_(2**40, alpha=2**40)
     assert x.tolist() == VALUES and integers.tolist() == [0, 1, 2]
 

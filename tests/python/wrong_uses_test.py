@@ -49,7 +49,7 @@ CASES = [
     (
         "weft.ones(2, dtype='float31')",
         ValueError,
-        "dtype: there is no \"float31\"; the dtypes are f32, bf16, f16,",
+        "dtype: name is \"float31\", expected f32, bf16, f16,",
     ),
     (
         "weft.ones(2, device='gpu')",
@@ -222,12 +222,12 @@ CASES = [
     (
         "X.to('nowhere')",
         ValueError,
-        "dtype: there is no \"nowhere\"; the dtypes are f32, bf16, f16,",
+        "dtype: name is \"nowhere\", expected f32, bf16, f16,",
     ),
     (
         "X.to('float33')",
         ValueError,
-        "dtype: there is no \"float33\"; the dtypes are f32, bf16, f16,",
+        "dtype: name is \"float33\", expected f32, bf16, f16,",
     ),
     ("nn.Linear(0, 2)", ValueError, "linear: in must be at least 1, got 0"),
     ("nn.Linear(2)", TypeError, "Linear: it takes (in_features: int, out_features: int, bias:"),
@@ -338,7 +338,11 @@ CASES = [
         "layer_norm: normalized_shape (4,) is not the last dim of (2, 3)",
     ),
     ("F.dropout(X, 1.0)", ValueError, "dropout: the probability 1 is not in [0, 1)"),
-    ("F.embedding(X, X)", ValueError, "embedding: dtype of the ids is f32, expected an integer one"),
+    (
+        "F.embedding(X, X)",
+        ValueError,
+        "embedding: dtype of the ids is f32, expected an integer one",
+    ),
     (
         "F.scaled_dot_product_attention(X, X, X)",
         ValueError,

@@ -40,7 +40,6 @@ from weft._weft import (
     int8,
     int16,
     int64,
-    int64 as long,
     less as lt,
     less_equal as le,
     multiply,

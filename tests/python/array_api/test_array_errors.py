@@ -34,7 +34,7 @@ ERRORS = [
     (lambda: weft.diff(VECTOR, n=-1), ValueError, "diff: n is -1, expected at least 0"),
     (lambda: weft.diff(NUMBER), ValueError, "diff: dim -1 is not one of the 0 dims"),
     (lambda: weft.empty_like(X, device="meta"), ValueError, "empty_like: a tensor on cpu"),
-    (lambda: weft.expand_dims(X, axis=3), ValueError, "dim 3"),
+    (lambda: weft.expand_dims(X, axis=3), IndexError, "axis is 3, expected -3 to 2"),
     (lambda: weft.finfo(weft.int32), ValueError, "int32 is not floating; see iinfo"),
     (lambda: weft.from_dlpack(object()), TypeError, "has no __dlpack__"),
     (lambda: weft.from_dlpack(X, device="meta"), ValueError, "from_dlpack: a tensor on cpu"),

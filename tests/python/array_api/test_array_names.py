@@ -145,7 +145,7 @@ def test_inspection():
     assert info.capabilities()["max dimensions"] == weft.zeros((1,) * 8).ndim
     with pytest.raises(ValueError):
         weft.zeros((1,) * 9)
-    assert len(info.dtypes()) == 8
+    assert len(info.dtypes()) == 11  # bool, 8 integers, 2 floating
     for kind in (
         "bool",
         "signed integer",
