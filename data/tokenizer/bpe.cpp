@@ -38,7 +38,7 @@ void Bpe::add_merge(const std::string& what, const BpeSpec& spec, size_t at) {
     const auto found = spec.vocabulary.find(piece);
     if (found != spec.vocabulary.end()) return found->second;
     fail(what, ": merge ", at, " has the piece ", in_quotes(piece),
-         ", which is missing in the vocabulary");
+         ", expected one of the vocabulary");
   };
   const Merge merge{pair_key(id(left), id(right)), rank, id(left + right)};
   size_t slot = pair_hash(merge.pair) & (merges_.size() - 1);
@@ -69,7 +69,8 @@ void Bpe::add_bytes(const std::string& what, const BpeSpec& spec) {
   if (!spec.unknown) return;
   const auto found = spec.vocabulary.find(*spec.unknown);
   if (found == spec.vocabulary.end()) {
-    fail(what, ": the unknown token ", in_quotes(*spec.unknown), " is missing in the vocabulary");
+    fail(what, ": the unknown token is ", in_quotes(*spec.unknown),
+         ", expected one of the vocabulary");
   }
   unknown_ = found->second;
 }

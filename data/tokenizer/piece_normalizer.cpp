@@ -20,7 +20,8 @@ PieceNormalizer::PieceNormalizer(const std::string& what, PieceNormalization rul
   if (has_size) std::memcpy(&size, table.data(), sizeof size);
   if (!has_size || size < sizeof size || size > table.size() - sizeof size ||
       table.back() != '\0') {
-    fail(what, ": the table of replacements of ", table.size(), " bytes is damaged");
+    fail(what, ": the table of replacements has ", table.size(),
+         " bytes, expected as many as it says");
   }
   units_ = size / sizeof size;
   texts_ = std::string_view(table).substr(sizeof size + size);

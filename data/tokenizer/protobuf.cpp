@@ -7,7 +7,9 @@
 
 namespace weft::text {
 
-void Protobuf::fail_damaged() const { fail(what_, " is not a model of SentencePiece, or damaged"); }
+void Protobuf::fail_damaged() const {
+  fail(what_, ": the file is damaged, expected a model of SentencePiece");
+}
 
 uint64_t Protobuf::varint() {
   uint64_t value = 0;

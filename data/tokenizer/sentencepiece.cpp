@@ -112,7 +112,7 @@ static void set_piece_text(const std::string& what, const PieceModel& from, size
       text.replace(at, space.size(), " ");
     }
   }
-  model.special[id] = piece.type == PieceModel::control || piece.type == PieceModel::unknown;
+  model.special[id] = piece.type == PieceModel::control;
 }
 
 static bool is_in_words(const PieceModel::Piece& piece) {

@@ -72,7 +72,7 @@ def test_tokens():
     assert tokenizer.is_special(2) and not tokenizer.is_special(3)
     with pytest.raises(ValueError, match="decode: the id is 700, expected 0 to 699"):
         tokenizer.decode([700])
-    with pytest.raises(ValueError, match="tokenizer: .* is not a directory"):
+    with pytest.raises(ValueError, match="tokenizer: .* is missing, expected a directory"):
         weft.Tokenizer.from_directory("no/such/place")
 
 
@@ -114,7 +114,7 @@ def test_generate():
         stopped = weft.generate(model, "def area", mesh=mesh, tokenizer=tokenizer, tokens=20,
                                 seed=4, stops=[stop])
         assert stopped == text[:text.index(stop)]
-        with pytest.raises(ValueError, match="generate: the tokenizer is None, which texts need"):
+        with pytest.raises(ValueError, match="the tokenizer is None, expected one for texts"):
             weft.generate(model, "def", mesh=mesh)
         return True
 
