@@ -12,13 +12,15 @@ Prompts::Prompts(const ServeOptions& options) {
   }
   if (!options.chats && !(options.system.empty() && options.chat_template.empty())) {
     fail("sample: ", options.system.empty() ? "--chat-template" : "--system",
-         " is given without --chat");
+         " is given without --chat, expected both");
   }
   if (options.chats && !tokenizer_) {
-    fail("sample: ", directory, " has no tokenizer, which --chat needs; name one by --tokenizer");
+    fail("sample: ", directory,
+         " has no tokenizer, expected one for --chat; name it by --tokenizer");
   }
   if (!options.stops.empty() && !tokenizer_) {
-    fail("sample: ", directory, " has no tokenizer, which --stop needs; name one by --tokenizer");
+    fail("sample: ", directory,
+         " has no tokenizer, expected one for --stop; name it by --tokenizer");
   }
   if (!options.chat_template.empty()) {
     tokenizer_ = tokenizer_->with_chat_template(options.chat_template);
@@ -39,15 +41,15 @@ void Prompts::add(const ServeOptions& options, const std::string& prompt) {
   } else {
     for (const char byte : prompt) ids.push_back(byte & 0xff);
   }
-  if (ids.empty()) fail("--prompt: ", in_quotes(prompt), " has no tokens");
+  if (ids.empty()) fail("--prompt: ", in_quotes(prompt), " has 0 tokens, expected at least 1");
   ids_.push_back(std::move(ids));
 }
 
 const std::vector<int64_t>& Prompts::ids(size_t at, int64_t vocabulary) const {
   for (const int64_t id : ids_[at]) {
     if (id < vocabulary) continue;
-    fail("--prompt: ", tokenizer_ ? "token " : "byte ", id, " is no token of the model's ",
-         vocabulary);
+    fail("--prompt: ", tokenizer_ ? "token " : "byte ", id,
+         " is beyond the vocabulary, expected 0 to ", vocabulary - 1);
   }
   return ids_[at];
 }

@@ -108,14 +108,14 @@ static Tokenizer tokenizer_at(const std::string& path) {
 }
 
 static void check_output(const std::string& directory) {
-  if (directory.empty()) fail("tokenize: --output is missing; name a directory");
+  if (directory.empty()) fail("tokenize: --output is missing, expected a directory");
   std::error_code error;
   fs::create_directories(directory, error);
-  if (error) fail("--output: cannot make ", directory, ": ", error.message());
+  if (error) fail_call("--output", "making ", directory, " failed: ", error.message());
   for (const auto& entry : fs::directory_iterator(directory)) {
     if (entry.path().extension() != ".bin") continue;
-    fail("--output: ", directory, " has token files already, such as ",
-         entry.path().filename().string());
+    fail("--output: ", directory, " has the token file ", entry.path().filename().string(),
+         ", expected none");
   }
 }
 
@@ -171,7 +171,7 @@ static void print_texts(const TokenizeOptions& options, const Tokenizer& tokeniz
 void tokenize(const TokenizeOptions& options) {
   const Tokenizer tokenizer = tokenizer_at(options.tokenizer);
   if (options.decodes && !options.output.empty()) {
-    fail("tokenize: --output is given with --decode, which prints to stdout");
+    fail("tokenize: --output is given with --decode, expected one of them");
   }
   for (const std::string& path : options.data) {
     std::error_code ignored;

@@ -21,7 +21,7 @@ static void check_prompt(const Llama& model, std::span<const int64_t> prompt,
   }
   for (const int64_t id : prompt) {
     if (id >= 0 && id < config.vocabulary) continue;
-    fail("generate: token ", id, " of the prompt is not one of the model's ", config.vocabulary);
+    fail("generate: a token of the prompt is ", id, ", expected 0 to ", config.vocabulary - 1);
   }
 }
 

@@ -31,15 +31,16 @@ bool merges_keep_spaces_first(const BpeSpec& spec) {
   });
 }
 
-void Bpe::add_merge(const std::string& what, const BpeSpec& spec, size_t rank) {
-  const auto& [left, right] = spec.merges[rank];
+void Bpe::add_merge(const std::string& what, const BpeSpec& spec, size_t at) {
+  const auto& [left, right] = spec.merges[at];
+  const auto rank = spec.ranks.empty() ? static_cast<int32_t>(at) : spec.ranks[at];
   const auto id = [&](const std::string& piece) {
     const auto found = spec.vocabulary.find(piece);
     if (found != spec.vocabulary.end()) return found->second;
-    fail(what, ": merge ", rank, " has the piece ", in_quotes(piece),
-         ", which is missing in the vocabulary");
+    fail(what, ": merge ", at, " has the piece ", in_quotes(piece),
+         ", expected one of the vocabulary");
   };
-  const Merge merge{pair_key(id(left), id(right)), static_cast<int32_t>(rank), id(left + right)};
+  const Merge merge{pair_key(id(left), id(right)), rank, id(left + right)};
   size_t slot = pair_hash(merge.pair) & (merges_.size() - 1);
   while (merges_[slot].pair != ~uint64_t{0} && merges_[slot].pair != merge.pair) {
     slot = (slot + 1) & (merges_.size() - 1);
@@ -68,7 +69,8 @@ void Bpe::add_bytes(const std::string& what, const BpeSpec& spec) {
   if (!spec.unknown) return;
   const auto found = spec.vocabulary.find(*spec.unknown);
   if (found == spec.vocabulary.end()) {
-    fail(what, ": the unknown token ", in_quotes(*spec.unknown), " is missing in the vocabulary");
+    fail(what, ": the unknown token is ", in_quotes(*spec.unknown),
+         ", expected one of the vocabulary");
   }
   unknown_ = found->second;
 }
@@ -79,7 +81,7 @@ Bpe::Bpe(const std::string& what, const BpeSpec& spec)
       fuse_unknown_(spec.fuse_unknown),
       byte_fallback_(spec.byte_fallback),
       ignore_merges_(spec.ignore_merges) {
-  for (size_t rank = 0; rank < spec.merges.size(); ++rank) add_merge(what, spec, rank);
+  for (size_t at = 0; at < spec.merges.size(); ++at) add_merge(what, spec, at);
   add_bytes(what, spec);
   if (ignore_merges_) whole_words_ = spec.vocabulary;
 }

@@ -19,6 +19,8 @@ namespace weft::text {
 struct BpeSpec {
   Vocabulary vocabulary;
   std::vector<std::pair<std::string, std::string>> merges;
+  /// The rank of each merge. Empty: its place.
+  std::vector<int32_t> ranks = {};
   /// Whether pieces are bytes, not characters.
   bool by_bytes = false;
   /// Whether a character without an id becomes tokens <0x00> to <0xFF> for its bytes.
@@ -46,7 +48,7 @@ class Bpe final : public WordModel {
     int32_t rank = 0, result = 0;
   };
   struct Part;
-  void add_merge(const std::string& what, const BpeSpec& spec, size_t rank);
+  void add_merge(const std::string& what, const BpeSpec& spec, size_t at);
   void add_bytes(const std::string& what, const BpeSpec& spec);
   const Merge* find(int32_t left, int32_t right) const;
   /// Appends the ids of the characters or bytes.

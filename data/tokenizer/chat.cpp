@@ -57,8 +57,8 @@ static void check_messages(const ChatTemplate& form, std::span<const ChatMessage
   if (messages.empty()) fail("chat: there are 0 messages, expected at least 1");
   const bool has_system = messages[0].role == "system";
   if (has_system && form.system_is == ChatTemplate::System::refused) {
-    fail("chat: message 0 has the role \"system\", which the template ", form.name,
-         " does not allow");
+    fail("chat: message 0 has the role \"system\", expected user; the template ", form.name,
+         " has no system message");
   }
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string& role = messages[i].role;

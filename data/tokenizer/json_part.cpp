@@ -21,7 +21,7 @@ bool JsonPart::has(const char* key) const {
 
 JsonPart JsonPart::at(const char* key) const {
   const std::string place = place_.empty() ? key : concat(place_, '.', key);
-  if (!has(key)) fail(what_, ": ", place, " is missing");
+  if (!has(key)) fail(what_, ": ", place, " is missing, expected a value");
   return {what_, place, *value_->find(key)};
 }
 

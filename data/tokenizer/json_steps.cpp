@@ -15,7 +15,7 @@ static constexpr const char* kWordsOrSymbols =
 
 [[noreturn]] static void refuse_type(const JsonPart& part) {
   fail(part.what(), ": ", part.place(), ".type is ", in_quotes(part.text("type")),
-       ", which is not supported");
+       ", expected one that weft reads");
 }
 
 /// A pattern of a step: a text or an expression.

@@ -147,6 +147,8 @@ static std::string step_applied(const Normalization& step, std::string_view text
       return rewritten(text, write_clean);
     case Kind::space_chinese:
       return rewritten(text, write_spaced);
+    case Kind::pieces:
+      return step.pieces->apply(text);
   }
   return std::string(text);
 }

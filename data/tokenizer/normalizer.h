@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer/piece_normalizer.h"
 #include "data/tokenizer/regex.h"
 
 namespace weft::text {
@@ -25,7 +27,9 @@ struct Normalization {
     replace,
     strip,
     clean_text,
-    space_chinese
+    space_chinese,
+    /// As SentencePiece does.
+    pieces
   };
   Kind kind;
   /// What `prepend` adds, what `replace` looks for (unless `regex` is set) and what it writes.
@@ -33,6 +37,7 @@ struct Normalization {
   std::optional<Regex> regex = {};
   /// The sides that `strip` removes white space from.
   bool left = false, right = false;
+  std::shared_ptr<const PieceNormalizer> pieces = {};
 };
 
 /// Normalizes text by steps in order.

@@ -59,8 +59,8 @@ Regex::Regex(const std::string& what, const std::string& pattern) {
     fail(what, ": a pattern has ", pattern.size(), " bytes, expected at most ", kLongest);
   }
   if (pattern.find("&&") != pattern.npos) {
-    fail(what, ": the pattern ", in_quotes(pattern),
-         " has an intersection of classes (&&), which PCRE2 does not compile");
+    fail(what, ": the pattern is ", in_quotes(pattern),
+         ", expected none with an intersection of classes (&&)");
   }
   const std::string text = pcre2_pattern(pattern);
   int code = 0;
@@ -69,7 +69,8 @@ Regex::Regex(const std::string& what, const std::string& pattern) {
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset, nullptr);
   if (!compiled) {
-    fail(what, ": the pattern ", in_quotes(pattern), " does not compile: ", regex_error(code));
+    fail(what, ": the pattern is ", in_quotes(pattern), ", expected a regular expression; ",
+         regex_error(code));
   }
   code_ = {compiled, [](const void* held) {
              pcre2_code_free(static_cast<pcre2_code*>(const_cast<void*>(held)));

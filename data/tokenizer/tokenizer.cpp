@@ -131,7 +131,8 @@ bool Tokenizer::is_in(const std::string& directory) {
 
 Tokenizer Tokenizer::from_directory(const std::string& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) fail("tokenizer: ", path, " is not a directory");
+  if (!fs::is_directory(path, ignored))
+    fail("tokenizer: ", path, " is missing, expected a directory");
   if (!is_in(path)) {
     fail("tokenizer: ", path, " has no tokenizer, expected tokenizer.json or tokenizer.model");
   }
@@ -220,7 +221,7 @@ std::string Tokenizer::chat(std::span<const ChatMessage> messages,
                             const ChatOptions& options) const {
   if (!body_->chat) {
     fail("chat: ", body_->source, " has ", body_->has_unknown_chat ? "an unknown" : "no",
-         " chat template; choose one by its name");
+         " chat template, expected one of chat_templates(); choose one by its name");
   }
   const auto name = [&](const std::optional<int64_t>& id) { return id ? token(*id) : ""; };
   return text::chat_text(*body_->chat, messages, options, name(body_->bos), name(body_->eos));

@@ -16,7 +16,7 @@ WordPiece::WordPiece(const std::string& what, const Vocabulary& vocabulary,
   }
   const auto found = vocabulary.find(unknown);
   if (found == vocabulary.end()) {
-    fail(what, ": the unknown token ", in_quotes(unknown), " is missing in the vocabulary");
+    fail(what, ": the unknown token is ", in_quotes(unknown), ", expected one of the vocabulary");
   }
   unknown_ = found->second;
 }

@@ -72,7 +72,7 @@ static py::object generated_from(Llama& model, const DeviceMesh& mesh,
                                  const py::handle& prompt, const GenerateOptions& options,
                                  const std::vector<std::string>& stops, const py::object& use) {
   if (!tokenizer && (py::isinstance<py::str>(prompt) || !stops.empty() || !use.is_none())) {
-    throw py::value_error("generate: the tokenizer is None, which texts need");
+    throw py::value_error("generate: the tokenizer is None, expected one for texts");
   }
   const auto ids = py::isinstance<py::str>(prompt) ? tokenizer->encode(prompt.cast<std::string>())
                                                    : prompt.cast<std::vector<int64_t>>();

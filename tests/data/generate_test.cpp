@@ -91,7 +91,7 @@ TEST(Generate, StopsAtTheLongestSequence) {
     EXPECT_EQ(error_of([&] { generate(model, mesh, std::vector<int64_t>(33, 5)); }),
               "generate: the prompt has 33 tokens, expected at most 32");
     EXPECT_EQ(error_of([&] { generate(model, mesh, std::vector<int64_t>{31}); }),
-              "generate: token 31 of the prompt is not one of the model's 31");
+              "generate: a token of the prompt is 31, expected 0 to 30");
     EXPECT_EQ(error_of([&] { generate(model, mesh, std::vector<int64_t>{}); }),
               "generate: the prompt has 0 tokens, expected at least 1");
   });

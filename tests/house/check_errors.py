@@ -17,7 +17,8 @@ import re
 import sys
 from pathlib import Path
 
-FOLDERS = ("include", "src", "mesh", "ops", "nn", "fsdp", "tp", "checkpoint", "cli", "python")
+FOLDERS = ("include", "src", "mesh", "ops", "nn", "fsdp", "tp", "checkpoint", "data",
+           "cli", "python")
 CALL = re.compile(r"(?<![\w.>])(fail|fail_call|throw_invalid_argument|throw_runtime_error|"
                   r"py::(?:type|value|index|key|attribute)_error)\(")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')

@@ -29,14 +29,15 @@ import random
 import sys
 
 HERE = pathlib.Path(__file__).parent
-SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-         r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 RANGES = [(0x41, 0x7a), (0xc0, 0x17f), (0x370, 0x3ff), (0x400, 0x4ff), (0x5d0, 0x5ea),
           (0x620, 0x64a), (0x900, 0x963), (0xe01, 0xe3a), (0x1100, 0x11ff), (0x3041, 0x3096),
           (0x30a1, 0x30fa), (0x4e00, 0x9fff), (0xac00, 0xd7a3), (0x1e00, 0x1eff), (0x2000, 0x206f),
           (0x20a0, 0x20bf), (0x2190, 0x21ff), (0x1f300, 0x1f64f), (0x300, 0x36f), (0xff00, 0xffef)]
-EMOJI = ["\U0001f600", "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f3f3\ufe0f\u200d\U0001f308",
-         "\U0001f44d\U0001f3fd", "\U0001f1e9\U0001f1ea", "\u2764\ufe0f", "\u2460", "\u00bd"]
+EMOJI = ["\U0001f600", "\U0001f469\u200d\U0001f469\u200d\U0001f467",
+         "\U0001f3f3\ufe0f\u200d\U0001f308", "\U0001f44d\U0001f3fd", "\U0001f1e9\U0001f1ea",
+         "\u2764\ufe0f", "\u2460", "\u00bd"]
 SPACES = [" ", "  ", "\t", "\n", "\n\n", "\r\n", " \n", "\t\t  ", "\u00a0", "\u2003", "\u3000",
           "        ", "\n    ", "\u2028", "\x85", "\x0b", "\x1c"]
 WORDS = ["don't", "I'LL", "we've", "it's", "THEY'RE", "'tis", "na\u00efve", "l'\u00e9t\u00e9",
@@ -106,7 +107,8 @@ def byte_level_families(texts):
     split = lambda pattern: pre.Split(Regex(pattern), "isolated")
     raw = lambda: pre.ByteLevel(add_prefix_space=False, use_regex=False)
     bos = lambda name: lambda t: processors.TemplateProcessing(
-        single=name + " $A", pair=f"{name} $A {name} $B", special_tokens=[(name, t.token_to_id(name))])
+        single=name + " $A", pair=f"{name} $A {name} $B",
+        special_tokens=[(name, t.token_to_id(name))])
     end, chatml = "<|endoftext|>", ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     return {
         "gpt2": byte_level(texts, pre.ByteLevel(add_prefix_space=False), [end]),
@@ -142,7 +144,8 @@ def spaced(texts, normalizer, pre_tokenizer, decoder, byte_fallback=True, added=
     made.update(normalizer=normalizer, pre_tokenizer=pre_tokenizer, decoder=decoder)
     made["post_processor"] = {
         "type": "TemplateProcessing",
-        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                   {"Sequence": {"id": "A", "type_id": 0}}],
         "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
         "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}
     return made
@@ -155,7 +158,8 @@ def spaced_families(texts):
     sequence = lambda *steps: {"type": "Sequence", "decoders": list(steps)}
     fallback, fuse = {"type": "ByteFallback"}, {"type": "Fuse"}
     strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
-    prepend = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"}, replace]}
+    prepend = {"type": "Sequence",
+               "normalizers": [{"type": "Prepend", "prepend": "\u2581"}, replace]}
     by_space = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
                 "invert": False}
     always = metaspace(prepend_scheme="always", split=True)
@@ -170,7 +174,8 @@ def spaced_families(texts):
 
 
 def word_piece_families(texts):
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import (Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
+                            trainers)
     made = {}
     for name, lower in (("bert", True), ("bert_cased", False)):
         t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
@@ -215,7 +220,8 @@ class Package:
             import sentencepiece
             self.it = sentencepiece.SentencePieceProcessor(str(directory / "tokenizer.model"))
             self.size = self.it.get_piece_size()
-            self.control = [self.it.id_to_piece(i) for i in range(self.size) if self.it.is_control(i)]
+            self.control = [self.it.id_to_piece(i) for i in range(self.size)
+                            if self.it.is_control(i)]
 
     def encode(self, text):
         return self.it.encode(text).ids if self.is_json else self.it.encode(text)
