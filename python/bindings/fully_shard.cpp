@@ -218,7 +218,14 @@ static Offload offload_of(const std::vector<std::string>& names) {
 static std::vector<Module*> modules_of(const py::object& given) {
   if (py::isinstance<Module>(given)) return {&given.cast<Module&>()};
   std::vector<Module*> modules;
-  for (const py::handle module : given) modules.push_back(&module.cast<Module&>());
+  const bool is_list = py::hasattr(given, "__iter__");
+  for (const py::handle module : is_list ? given : py::make_tuple(given)) {
+    if (!py::isinstance<Module>(module)) {
+      throw py::type_error(concat("fully_shard: module is a ", type_of(module),
+                                  ", expected a Module or a list of Modules"));
+    }
+    modules.push_back(&module.cast<Module&>());
+  }
   return modules;
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every public method of PyTorch's FSDPModule has its effect, or raises with the alternative."""
 
+import copy
 import gc
 import pathlib
 import weakref
@@ -26,7 +27,7 @@ class Chain(nn.Module):
 
     def twice(self, x, scale=2.0):
         """A forward of another name."""
-        return self(x) * scale
+        return weft.tanh(self.second(weft.tanh(self.first(x)))) * scale
 
 
 def rows(mesh=None, step=0):
@@ -331,6 +332,16 @@ def test_only_sharded_modules_are_fsdp_modules():
     weft.run_ranks(RANKS, body)
 
 
+def test_a_sharded_module_is_not_copied():
+    def body(world):
+        with pytest.raises(ValueError, match="fully_shard and parallelize"):
+            copy.deepcopy(sharded(world)[0])
+        with pytest.raises(TypeError, match="expected a Module or a list of Modules"):
+            weft.fully_shard(3, weft.DeviceMesh(world, {"dp": world.size}))
+
+    weft.run_ranks(RANKS, body)
+
+
 def test_another_method_is_a_forward():
     def body(world):
         model, mesh = sharded(world)
@@ -439,6 +450,7 @@ def test_parameters_are_thawed_and_replaced():
         backward(model, mesh)
         weft.manual_seed(3)
         whole = Chain()
+        whole.materialize()
         weft.manual_seed(5)
         whole.second = nn.Linear(5, 5)
         weft.sum(weft.square(whole(rows()))).backward()
