@@ -279,7 +279,8 @@ static void extreme_backward(const Grad& g) {
   g.give(1, mul(take_along_dim(share, indices, dim), is_taken));
 }
 
-/// Where one factor of a product is 0, its own gradient is the product of the others.
+/// The gradient of a factor is the product of the others: the result over the factor, but where the
+/// factor is 0.
 static void product_backward(const Grad& g) {
   const int dim = static_cast<int>(g.attribute(0));
   const Tensor own = g.in(0), values = g.in(1), indices = g.in(2);
@@ -296,8 +297,9 @@ static void product_backward(const Grad& g) {
       logical_and(is_zero, equal(take_along_dim(zeros_there, indices, dim), 1));
   const Tensor without =
       multiply_along_dim(own, masked_fill(values, is_only_zero, 1), indices, dim);
-  const Tensor others = take_along_dim(mul(g.grad(), without), indices, dim);
-  g.give(1, div(others, masked_fill(values, is_zero, 1)));
+  const Tensor all = take_along_dim(mul(g.grad(), g.out()), indices, dim);
+  g.give(1, where(is_only_zero, take_along_dim(mul(g.grad(), without), indices, dim),
+                  div(all, masked_fill(values, is_zero, 1))));
 }
 
 static Op reduce_op(const std::string& name, ByIndex::Written written,
@@ -305,7 +307,7 @@ static Op reduce_op(const std::string& name, ByIndex::Written written,
   OpSpec spec = write_spec(name, true, written);
   spec.backward = backward;
   spec.saves_in = std::vector<int>{0, 1, 2};
-  if (written != ByIndex::Written::multiply) spec.saves_out = {0};
+  spec.saves_out = {0};
   spec.samples = {taken_sample({{7, 3}, {5, 3}, {5, 3}}, 0, {f32, f32, i64}, 7),
                   taken_sample({{3, 5}, {3, 2}, {3, 2}}, 1, {f32, f32, i32}, 5)};
   return register_op(std::move(spec));

@@ -9,6 +9,7 @@
 #include "ops/engine/candidate.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/op_body.h"
+#include "src/device/cuda/capture.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 
@@ -160,6 +161,10 @@ MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {
   if (call.ins[how.given.rows].device.kind == DeviceKind::meta) {
     moved.bytes = how.expected_bytes;
   } else {
+    if (cuda::kWithCuda && cuda::is_capturing()) {
+      fail(op.spec.name, ": rows move between ranks by index in a recorded graph, expected a call ",
+           "outside of it: the host reads the indices");
+    }
     const int64_t before = used.grid->traffic().bytes;
     moved = RowsMove(op, route, call).move();
     moved.bytes = used.grid->traffic().bytes - before;

@@ -51,8 +51,9 @@ static int kept_factor(const ChoiceQuery& query, int axis) {
   if (!query.by_index || query.by_index->into < 0) return -1;
   const auto into = static_cast<size_t>(query.by_index->into);
   const int dim = fetched_dim(query.binding, static_cast<size_t>(query.by_index->rows));
-  if (!query.operands[into]->sharding[axis].is_shard(dim)) return -1;
-  return query.binding.operands[into][static_cast<size_t>(dim)][0];
+  if (dim < 0 || !query.operands[into]->sharding[axis].is_shard(dim)) return -1;
+  const auto& factors = query.binding.operands[into][static_cast<size_t>(dim)];
+  return factors.size() == 1 ? factors[0] : -1;
 }
 
 std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis) {

@@ -216,6 +216,10 @@ class Router {
   }
 
   void add_index_route() {
+    const int rows = op_.spec.by_index->rows;
+    if (!is_fetched(binding_, static_cast<size_t>(rows))) {
+      fail(op_.spec.name, ": rule has no ~ dim in operand ", rows, ", expected one for by_index");
+    }
     route_->by_index = index_route(*op_.spec.by_index, binding_, *route_);
     if (!route_->by_index || route_->by_index->over.empty()) return;
     route_->moves = route_->communicates = true;

@@ -241,6 +241,20 @@ TEST(ByIndex, AnEmbeddingCutAsItsIdsExchangesRows) {
   });
 }
 
+TEST(ByIndex, AProductWithZerosHasItsGradients) {
+  run_ranks(2, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"x", 2}});
+    const Sharding cut(mesh, {Shard(0)});
+    Tensor a = from_values(std::vector<double>{2, 3, 0}, {3}, {.sharding = cut});
+    Tensor src = from_values(std::vector<double>{0, 5, 0, 0, 7}, {5}, {.sharding = cut});
+    a.set_requires_grad();
+    src.set_requires_grad();
+    sum(scatter_reduce(a, 0, of({0, 0, 1, 1, 2}, cut), src, "prod")).backward();
+    EXPECT_EQ(a.grad().full_tensor().to_vector<double>(), (std::vector<double>{0, 0, 7}));
+    EXPECT_EQ(src.grad().full_tensor().to_vector<double>(), (std::vector<double>{10, 0, 0, 0, 0}));
+  });
+}
+
 TEST(ByIndex, HalvesAreAddedInF32) {
   run_ranks(2, [](Communicator world) {
     const DeviceMesh mesh(world, {{"x", 2}});

@@ -175,7 +175,7 @@ CASES = [
     (
         "weft.index_add(X, 1, weft.asarray([0, 9]), weft.ones(2, 2))",
         ValueError,
-        "add_along_dim: index 9 is outside dim 1, which has 3 elements",
+        "add_slices: index 9 is outside dim 1, which has 3 elements",
     ),
     (
         "leaf(2).add_(1)",

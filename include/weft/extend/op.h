@@ -55,8 +55,8 @@ struct Takes {
 /// `MemoryBlock::strides`.
 inline Takes anything() { return {.dtypes = {}, .strides = true}; }
 
-/// A dim that forward reads or writes at indices, which an operand holds. Ranks exchange exactly the
-/// rows, or elements, that are named; the dim keeps its cuts.
+/// A dim that forward reads or writes at indices, which an operand holds. Ranks exchange the rows,
+/// or elements, that are named, and no others; the dim keeps its cuts.
 struct ByIndex {
   /// The operand whose ~ dim is read; or the operand that is written, row by row of its ~ dim, to
   /// the same dim of result 0.
@@ -68,7 +68,8 @@ struct ByIndex {
   /// Each element has its own index: operand `indices` has the shape of the elements.
   bool elements = false;
   /// What becomes of rows that are written to one place.
-  enum class Written : uint8_t { add, replace, multiply, max, min } written = Written::replace;
+  enum class Written : uint8_t { add, replace, multiply, max, min };
+  Written written = Written::replace;
   /// Negative indices count from the end; otherwise they are mistakes.
   bool from_end = true;
 };
