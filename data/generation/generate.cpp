@@ -60,17 +60,17 @@ std::string generate_text(Llama& model, const DeviceMesh& mesh, const Tokenizer&
   StopTexts stop(stops);
   std::string whole;
   const auto pass_on = [&](const std::string& text) {
-    if (text.empty()) return;
     whole += text;
     if (use) use(text);
   };
   generate(model, mesh, prompt, with_ends, [&](int64_t id) {
     // A model may have more rows than its tokenizer has tokens.
-    if (id < tokenizer.size()) pass_on(stop.push(stream.push(id)));
+    pass_on(stop.push(id < tokenizer.size() ? stream.push(id) : ""));
     return !stop.has_stopped();
   });
-  pass_on(stop.push(stream.finish()));
-  if (!stop.has_stopped()) pass_on(stop.finish());
+  std::string rest = stop.push(stream.finish());
+  if (!stop.has_stopped()) rest += stop.finish();
+  if (!rest.empty()) pass_on(rest);
   return whole;
 }
 

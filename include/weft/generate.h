@@ -56,7 +56,7 @@ WEFT_API std::vector<int64_t> generate(Llama& model, const DeviceMesh& mesh,
                                        const std::function<bool(int64_t id)>& use = {});
 
 /// The same as text: ends before the first of `stops` as well, and at the tokenizer's `end_ids()`.
-/// Calls `use` with each part of the text as it is complete.
+/// Calls `use` after each token with the text that is complete by then, which may be empty.
 WEFT_API std::string generate_text(Llama& model, const DeviceMesh& mesh, const Tokenizer& tokenizer,
                                    std::span<const int64_t> prompt,
                                    const GenerateOptions& options = {},

@@ -85,7 +85,7 @@ static py::object generated_from(Llama& model, const DeviceMesh& mesh,
     } else {
       text = generate_text(model, mesh, *tokenizer, ids, options, stops, [&](const auto& part) {
         const Locked locked;
-        if (!use.is_none()) use(part);
+        if (!use.is_none() && !part.empty()) use(part);
       });
     }
   }
