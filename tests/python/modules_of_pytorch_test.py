@@ -150,6 +150,14 @@ def test_modules_change_their_dtype():
         model.to(weft.int64)
 
 
+def test_modules_take_device_and_dtype_of_a_tensor():
+    model = nn.Linear(2, 3)
+    model.materialize()
+    assert model.to(weft.ones(1, dtype=weft.float64)).weight.dtype is weft.float64
+    loaded = weft.load_state_dict(model, weft.state_dict(model))
+    assert repr(loaded) == "SkippedKeys(missing=[], unexpected=[])"
+
+
 def test_parameters_get_memory_when_they_are_first_used():
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
     optimizer = optim.SGD(model.parameters(), lr=0.1)
