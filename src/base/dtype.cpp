@@ -17,7 +17,7 @@ DType dtype_named(std::string_view name) {
   for (size_t i = 0; i < kDTypeNames.size(); ++i) {
     if (kDTypeNames[i] == name) return static_cast<DType>(i);
   }
-  fail("dtype: there is no \"", name, "\"; the dtypes are f32, bf16, f16, f64, i32, i64, u8, bool");
+  fail("dtype: name is ", in_quotes(name), ", expected f32, bf16, f16, f64, i32, i64, u8 or bool");
 }
 
 /// Orders integer types so that each can hold the values of the ones before it; u8 fits into i32.

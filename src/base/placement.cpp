@@ -11,14 +11,13 @@ namespace weft {
 
 Placement::Placement(Shard shard) : kind_(Kind::shard), dim_(static_cast<int8_t>(shard.dim)) {
   if (shard.dim >= -kMaxDims && shard.dim < kMaxDims) return;
-  fail("placement: Shard(", shard.dim, ") names no dim; dims count from 0 to ", kMaxDims - 1,
-       ", or from -1 down");
+  fail("placement: dim of Shard is ", shard.dim, ", expected ", -kMaxDims, " to ", kMaxDims - 1);
 }
 
 Placement Placement::counted(int ndim) const {
   if (!is_shard() || dim_ >= 0) return *this;
   if (dim_ >= -ndim) return Shard{dim_ + ndim};
-  fail("placement: ", *this, " names no dim of a tensor that has ", ndim);
+  fail("placement: it is ", *this, ", expected a dim of the ", ndim, " that the tensor has");
 }
 
 Placements Placements::cut_in_order(int dim, std::vector<std::string> axes) const {
