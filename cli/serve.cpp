@@ -68,7 +68,8 @@ static std::vector<int64_t> tokens_of(const std::string& prompt, int64_t vocabul
   for (const char byte : prompt) {
     tokens.push_back(byte & 0xff);
     if (tokens.back() < vocabulary) continue;
-    fail("--prompt: byte ", tokens.back(), " is no token of the model's ", vocabulary);
+    fail("--prompt: byte is ", tokens.back(), ", expected one below ", vocabulary,
+         ", the model's vocabulary");
   }
   return tokens;
 }
@@ -89,7 +90,8 @@ static void print_token(int64_t token) {
 static void serve_rank(const ServeOptions& options, const Communicator& world) {
   const std::string path =
       is_hugging_face(options.model) ? options.model : chosen_checkpoint(options.model, world);
-  if (path.empty()) fail("sample: ", options.model, " has no complete checkpoint");
+  if (path.empty())
+    fail("sample: ", options.model, " has no complete checkpoint, expected at least one");
   const LlamaConfig config = config_of_weights(path);
   if (world.rank() == 0) warn_of_bytes(config.vocabulary);
   const std::vector<int64_t> prompt = tokens_of(options.prompt, config.vocabulary);
@@ -128,11 +130,11 @@ static void serve_rank(const ServeOptions& options, const Communicator& world) {
 }
 
 void serve(const ServeOptions& options) {
-  if (options.prompt.empty()) fail("--prompt is empty; at least one byte");
+  if (options.prompt.empty()) fail("--prompt is empty, expected at least one byte");
   if (!std::filesystem::is_directory(options.model)) {
-    fail("sample: ", options.model, " is not a directory");
+    fail("sample: ", options.model, " is missing or a file, expected a directory");
   }
-  if (options.device == "meta") fail("--device meta computes nothing; cpu or cuda");
+  if (options.device == "meta") fail("--device is meta, expected cpu or cuda");
   check_available(device_named(options.device));
   run_world(job_ranks(options.ranks, "--ranks"),
             [&](const Communicator& world) {
