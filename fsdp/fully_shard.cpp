@@ -43,7 +43,8 @@ static void check_free(const FsdpStates& below) {
       continue;
     }
     fail("fully_shard: module ", in_quotes(state->group()->name()),
-         " is part of another sharded model; shard one module that contains both");
+         " is part of another sharded model, expected one model; shard one module that contains "
+         "both");
   }
 }
 
@@ -125,9 +126,9 @@ static void adopt_parameters(Module& module, const DeviceMesh& mesh,
 }
 
 void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions& options) {
-  if (!mesh) fail("fully_shard: this rank is not in the mesh");
+  if (!mesh) fail("fully_shard: this rank is not in the mesh, expected one of its ranks");
   if (ModuleSharder::attachment<FsdpState>(module))
-    fail("fully_shard: the module is sharded already");
+    fail("fully_shard: the module is sharded already, expected a call once");
   if (options.prefetch < 0) {
     fail("fully_shard: prefetch must be at least 0, got ", options.prefetch);
   }
@@ -153,7 +154,7 @@ void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions
 
 static FsdpContext& built_context(const char* what, Module& model) {
   const auto context = ModuleSharder::attachment<FsdpContext>(model);
-  if (!context) fail(what, ": the model is not sharded; call fully_shard on it first");
+  if (!context) fail(what, ": the model is not sharded, expected one after fully_shard");
   if (!context->is_current()) {
     fail(what, ": the module is part of a sharded model, expected its outermost sharded module");
   }
