@@ -37,8 +37,8 @@ static Number exact_number(py::handle object) {
   const long long number = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
   constexpr long long kExact = 1LL << 53;
   if (overflow != 0 || number > kExact || number < -kExact) {
-    fail("number ", py::str(object).cast<std::string>(),
-         " beside a tensor is beyond 2^53; make it a tensor: weft.asarray");
+    fail("number: it is ", py::str(object).cast<std::string>(),
+         ", expected at most 2^53 in magnitude; weft.asarray makes it a tensor");
   }
   return number;
 }

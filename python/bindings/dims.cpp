@@ -13,7 +13,7 @@ std::vector<int> dims_of(const py::object& given) {
   }
   std::vector<int> dims;
   for (const py::handle one : given) dims.push_back(dim_number("axis", one));
-  if (dims.empty()) fail("axis: () is no dim; leave it out for all of them");
+  if (dims.empty()) fail("axis: it is (), expected at least one dim; leave it out for all of them");
   return dims;
 }
 
@@ -26,7 +26,7 @@ std::vector<int> dims_one_by_one(const char* what, const py::args& given) {
 }
 
 int one_dim_of(const char* what, const py::object& given) {
-  if (given.is_none()) fail(what, ": which axis?");
+  if (given.is_none()) fail(what, ": axis is missing, expected a dim");
   return dim_number(what, given);
 }
 
