@@ -34,7 +34,7 @@ Rule along_dim_rule(const Attributes& attributes, std::span<const Shape> shapes)
 
 /// Returns `dim` of `a`, counted from the front.
 inline int checked_dim(const char* what, const Tensor& a, int dim) {
-  if (!a) fail(what, ": no tensor");
+  if (!a) fail(what, ": no tensor is given, expected one");
   return normalized_dim(what, dim, a.ndim());
 }
 

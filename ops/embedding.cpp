@@ -48,7 +48,8 @@ static void check_ids(const Call& c) {
   const int64_t rows = c.in_shape(0)[0];
   auto outside = find_outside(c.in(1), 0, rows);
   if (!outside) return;
-  fail("embedding: id ", *outside, " is none of the ", rows, " rows of the weight ", c.in_shape(0));
+  fail("embedding: id is ", *outside, ", expected one below ", rows, ", the rows of the weight ",
+       c.in_shape(0));
 }
 
 /// Ids of rows that are on other ranks give zeros: with a sharded vocabulary a Partial(sum).
@@ -76,9 +77,9 @@ static Tensor rows_of(const Tensor& weight, const Tensor& ids) {
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& ids) {
-  if (!weight || !ids) fail("embedding: no tensor");
+  if (!weight || !ids) fail("embedding: no tensor is given, expected one");
   if (ids.dtype() != i64 && ids.dtype() != i32) {
-    fail("embedding: the ids are ", ids.dtype(), "; they must be i32 or i64");
+    fail("embedding: dtype of ids is ", ids.dtype(), ", expected i32 or i64");
   }
   return rows_of(weight, ids);
 }

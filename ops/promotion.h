@@ -16,7 +16,7 @@ inline Tensor as_dtype(const Tensor& tensor, DType dtype) {
 
 /// Calls an op of two operands in the dtype that both promote to.
 inline Tensor call_promoted(const Op& op, const Tensor& a, const Tensor& b) {
-  if (!a || !b) fail(op.spec().name, ": no tensor");
+  if (!a || !b) fail(op.spec().name, ": no tensor is given, expected one");
   if (a.dtype() == b.dtype()) [[likely]]
     return op({a, b});
   DType dtype = promote(a.dtype(), b.dtype());
@@ -25,7 +25,7 @@ inline Tensor call_promoted(const Op& op, const Tensor& a, const Tensor& b) {
 
 /// The same for functions that are not defined on integers, which become f32.
 inline Tensor call_promoted_floating(const Op& op, const Tensor& a, const Tensor& b) {
-  if (!a || !b) fail(op.spec().name, ": no tensor");
+  if (!a || !b) fail(op.spec().name, ": no tensor is given, expected one");
   const DType both = promote(a.dtype(), b.dtype()), dtype = is_floating(both) ? both : DType::f32;
   return op({as_dtype(a, dtype), as_dtype(b, dtype)});
 }
@@ -44,12 +44,13 @@ inline void check_holds(const char* what, DType dtype, double number) {
   if (dtype == DType::boolean) return;
   const auto [least, end] = range_of(dtype);
   if (number >= least && number < end) return;
-  fail(what, ": the number ", number, " is none that a tensor of ", dtype, " holds; cast it first");
+  fail(what, ": number is ", number, ", expected one that ", dtype,
+       " holds; cast the tensor first");
 }
 
 /// Casts a tensor to the dtype that it and the number promote to.
 inline Tensor for_scalar(const char* what, const Tensor& a, Number scalar) {
-  if (!a) fail(what, ": no tensor");
+  if (!a) fail(what, ": no tensor is given, expected one");
   if (is_floating(a.dtype())) [[likely]]
     return a;
   const DType dtype = promote(a.dtype(), scalar);
@@ -66,7 +67,7 @@ inline Tensor reduced_before_widening(const Tensor& a) {
 
 /// Casts integers to f32, for functions that are not defined on them.
 inline Tensor as_floating(const char* what, const Tensor& a) {
-  if (!a) fail(what, ": no tensor");
+  if (!a) fail(what, ": no tensor is given, expected one");
   return is_floating(a.dtype()) ? a : cast(a, DType::f32);
 }
 

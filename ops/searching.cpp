@@ -46,7 +46,7 @@ static bool comes_before(T a, T b) {
 
 Tensors nonzero(const Tensor& a) {
   const std::vector<double> values = values_of<double>("nonzero", a);
-  if (a.ndim() == 0) fail("nonzero: a tensor without dims has no indices");
+  if (a.ndim() == 0) fail("nonzero: number of dims is 0, expected at least 1");
   std::vector<std::vector<int64_t>> indices(static_cast<size_t>(a.ndim()));
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] == 0) continue;

@@ -30,21 +30,22 @@ static Tensor sequence(int64_t n, const TensorOptions& options, const F& f) {
 
 static void check_numbers(const char* what, std::initializer_list<double> numbers) {
   for (double number : numbers) {
-    if (!std::isfinite(number)) fail(what, ": ", number, " is not finite");
+    if (!std::isfinite(number)) fail(what, ": a number is ", number, ", expected finite ones");
   }
 }
 
 Tensor arange(double start, double stop, double step, const TensorOptions& options) {
   check_numbers("arange", {start, stop, step});
-  if (step == 0) fail("arange: the step from ", start, " to ", stop, " is 0");
+  if (step == 0) fail("arange: step is 0, expected another number");
   for (double number : {start, step}) {
     if (is_floating(options.dtype) || number == std::trunc(number)) continue;
-    fail("arange: ", number, " is no whole number but the dtype is ", options.dtype);
+    fail("arange: a number is ", number, ", expected whole ones for ", options.dtype);
   }
   const double count = std::ceil((stop - start) / step);
   if (!is_floating(options.dtype)) {
     for (double number : {start, stop}) {
-      if (std::abs(number) > 0x1p53) fail("arange: ", number, " is beyond 2^53");
+      if (std::abs(number) > 0x1p53)
+        fail("arange: a number is ", number, ", expected at most 2^53 in magnitude");
     }
     if (count > 0 && options.dtype != DType::boolean) {
       check_holds("arange", options.dtype, start);
@@ -57,7 +58,7 @@ Tensor arange(double start, double stop, double step, const TensorOptions& optio
 
 Tensor linspace(double start, double stop, int64_t n, bool endpoint, const TensorOptions& options) {
   check_numbers("linspace", {start, stop});
-  if (n < 0) fail("linspace: ", n, " numbers; at least 0");
+  if (n < 0) fail("linspace: number of elements must be at least 0, got ", n);
   const auto gaps = static_cast<double>(endpoint ? n - 1 : n);
   const double step = gaps > 0 ? (stop - start) / gaps : 0;
   return sequence(n, options, [&](int64_t i) {

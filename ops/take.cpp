@@ -15,8 +15,8 @@ namespace weft {
 static DenseBlock indices_within(const Call& c, const char* what, int64_t size) {
   DenseBlock indices = DenseBlock::of(c.in(1));
   if (auto outside = find_index_outside(indices, size)) {
-    fail(what, ": index ", *outside, " is outside dim ", along_dim(c), ", which has ", size,
-         " elements");
+    fail(what, ": index is ", *outside, ", expected one of the ", size, " elements of dim ",
+         along_dim(c));
   }
   return indices;
 }
@@ -143,15 +143,15 @@ static const Op take_along_dim_op = register_op({
 });
 
 static void check_are_indices(const char* what, const Tensor& indices) {
-  if (!indices) fail(what, ": no tensor");
+  if (!indices) fail(what, ": no tensor is given, expected one");
   if (indices.dtype() == i32 || indices.dtype() == i64) return;
-  fail(what, ": the indices are ", indices.dtype(), "; they must be i32 or i64");
+  fail(what, ": dtype of indices is ", indices.dtype(), ", expected i32 or i64");
 }
 
 Tensor take(const Tensor& a, const Tensor& indices, int dim) {
   const int at = checked_dim("take", a, dim);
   check_are_indices("take", indices);
-  if (indices.ndim() != 1) fail("take: the indices are ", indices.shape(), "; they have one dim");
+  if (indices.ndim() != 1) fail("take: indices are ", indices.shape(), ", expected one dim");
   return take_op({a, indices}, {.structure = {at}});
 }
 
@@ -159,8 +159,8 @@ Tensor take_along_dim(const Tensor& a, const Tensor& indices, int dim) {
   const int at = checked_dim("take_along_dim", a, dim);
   check_are_indices("take_along_dim", indices);
   if (indices.ndim() != a.ndim()) {
-    fail("take_along_dim: the indices ", indices.shape(), " have ", indices.ndim(),
-         " dims but the tensor ", a.shape(), " ", a.ndim());
+    fail("take_along_dim: indices are ", indices.shape(), ", expected ", a.ndim(),
+         " dims, those of the tensor ", a.shape());
   }
   Shape from = a.shape(), where = indices.shape();
   for (int d = 0; d < a.ndim(); ++d) {

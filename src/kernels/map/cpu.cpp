@@ -37,10 +37,10 @@ DType map_dtype(const MemoryBlock* const* ins, int operands, const MemoryBlock& 
 
 static MapLoop loop_for(const char* what, const MapLoops& loops, DType dtype) {
   if (dtype == DType::i64) {
-    if (!loops.on_cpu.i64) fail(what, ": the operands are integers; it needs floating ones");
+    if (!loops.on_cpu.i64) fail(what, ": operands are integers, expected floating ones");
     return loops.on_cpu.i64;
   }
-  if (!loops.on_cpu.f32) fail(what, ": the operands are ", dtype, "; it needs integers");
+  if (!loops.on_cpu.f32) fail(what, ": operands are ", dtype, ", expected integers");
   return dtype == DType::f64 ? loops.on_cpu.f64 : loops.on_cpu.f32;
 }
 
@@ -191,7 +191,7 @@ void run_map(const char* what, const MapLoops& loops, const void* functor,
     mapping.blocks[i] = &block;
     mapping.loop_dtypes[i] = i < results ? result : dtype;
     if (i < results && block.shape != shape)
-      fail(what, ": results of ", shape, " and ", block.shape);
+      fail(what, ": a result is ", block.shape, ", expected ", shape);
     simple &= block.dtype == mapping.loop_dtypes[i] && block.shape == shape && block.is_dense();
   }
   if (!simple) return run_strided(what, mapping);

@@ -32,7 +32,7 @@ decltype(auto) visit_element(DType dtype, const Visitor& visitor) {
     case DType::u8:
       return visitor(Type<uint8_t>{});
     case DType::boolean:
-      fail("gemm: there is no product of ", dtype);
+      fail("gemm: dtype is ", dtype, ", expected a number");
     default:
       return visit_floating("gemm", dtype, visitor);
   }
