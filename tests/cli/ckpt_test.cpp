@@ -92,7 +92,7 @@ TEST_F(Ckpt, SaysWhatIsWrongWithItsFlags) {
   expect(2, "ckpt reshard " + scratch_.path("absent") + " " + scratch_.path("to"), "--ranks");
   expect(2, "ckpt verify x --threads 0", "--threads");
   expect(2, "ckpt verify x --ranks 2", "--ranks");
-  expect(2, train("--save-every 2"), "--save-every needs --save DIR");
+  expect(2, train("--save-every 2"), "--save is empty, expected a directory for --save-every");
   expect(2, train("--keep -1 --save " + scratch_.path("s")), "--keep is -1");
   expect(2, train("--resume " + scratch_.path("absent")), "is not a directory");
 }
@@ -340,8 +340,8 @@ TEST_F(Ckpt, SavesNothingThatIsNotFiniteUnlessTold) {
   const std::string into = scratch_.path("into");
   const Outcome refused = run_weft(more + poisoned + " --save " + into);
   EXPECT_EQ(refused.code, 1) << refused.text;
-  EXPECT_NE(refused.text.find("save: tensor \"model/model.embed_tokens.weight\" at step 3 is not "
-                              "finite on rank "),
+  EXPECT_NE(refused.text.find("save: a number is tensor \"model/model.embed_tokens.weight\" at "
+                              "step 3, expected finite ones on rank "),
             std::string::npos)
       << refused.text;
   EXPECT_EQ(newest_complete_checkpoint(into), "");

@@ -116,7 +116,7 @@ def test_a_module_without_forward_and_wrong_results_are_told():
 
     with pytest.raises(ValueError, match=r"Nothing has no forward\(self, ...\)"):
         Nothing()(weft.ones((1,)))
-    with pytest.raises(TypeError, match="Number: forward: it returned a int, not Tensors"):
+    with pytest.raises(TypeError, match="Number: forward: it returned a int, expected Tensors"):
         Number()(weft.ones((1,)))
     with pytest.raises(TypeError, match="module: argument 0 is a list, expected a weft.Tensor"):
         Number()([1.0])
@@ -208,7 +208,7 @@ def test_ops_of_ones_own_say_what_is_wrong():
     with pytest.raises(ValueError, match="->"):
         weft.Op("wrong", "a b", lambda call, x: x)
     wrong_shape = weft.Op("wrong_shape", "... -> ...", lambda call, x: x[..., :1])
-    with pytest.raises(ValueError, match=r"wrong_shape: an array \[3, 1\] is given for \[3, 2\]"):
+    with pytest.raises(ValueError, match=r"wrong_shape: an array is \[3, 1\], expected \[3, 2\]"):
         wrong_shape(weft.ones((3, 2)))
     with pytest.raises(ValueError, match="has no result"):
         weft.Op("nothing", "d -> ", lambda call, x: x)
@@ -248,9 +248,9 @@ def test_cycles_of_children_are_refused():
     model.later = None
     model.later = nn.Parameter(weft.ones((2,)))
     assert model.later.shape == (2,)
-    with pytest.raises(ValueError, match="the MLP is within the MLP"):
+    with pytest.raises(ValueError, match="of the MLP is a MLP that contains it"):
         model.me = model
-    with pytest.raises(ValueError, match="the MLP is within the Sequential"):
+    with pytest.raises(ValueError, match="of the MLP is a Sequential that contains it"):
         model.net1 = nn.Sequential(model)
 
 
