@@ -261,12 +261,12 @@ def test_reduce_on_plateau():
     "make, message",
     [
         (lambda m: optim.AdamW([{"params": m, "foo": 1}]), "option \"foo\" of group 0 does not exist"),
-        (lambda m: optim.AdamW([{"weights": [m.weight]}]), "group 0 is no dict with a list"),
+        (lambda m: optim.AdamW([{"weights": [m.weight]}]), "group 0 has no \"params\", expected a dict"),
         (lambda m: optim.SGD(m, nesterov=True), "nesterov with momentum 0"),
         (lambda m: optim.SGD([{"params": m}, {"params": m}]), "is given twice"),
-        (lambda m: optim.Optimizer(m, {}), 'the options have no "lr"'),
+        (lambda m: optim.Optimizer(m, {}), 'option "lr" is missing'),
         (lambda m: optim.SGD(m).param_groups[0].update(x=1), "'x' cannot be set"),
-        (lambda m: lr_scheduler.LambdaLR(optim.SGD(m), [abs, abs]), "2 functions, expected 1"),
+        (lambda m: lr_scheduler.LambdaLR(optim.SGD(m), [abs, abs]), "number of functions is 2, expected 1"),
         (
             lambda m: lr_scheduler.OneCycleLR(optim.SGD(m), 0.1, 9, anneal_strategy="x"),
             "expected 'cos' or 'linear'",
@@ -285,5 +285,5 @@ def test_wrong_use_is_told(make, message):
 def test_an_optimizer_without_update():
     model = _linear()
     model(weft.ones((1, 3))).sum().backward()
-    with pytest.raises(ValueError, match="has no update"):
+    with pytest.raises(ValueError, match="update is missing"):
         optim.Optimizer(model, {"lr": 0.1}).step()
