@@ -73,8 +73,7 @@ static DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operand
 static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Tensor> operands,
                             const Attributes& attributes) {
   if (operands.size() > kMaxOperands) {
-    fail(op.spec.name, ": number of operands is ", operands.size(), ", expected at most ",
-         kMaxOperands);
+    fail(op.spec.name, ": it has ", operands.size(), " operands, expected at most ", kMaxOperands);
   }
   for (const Tensor& operand : operands) check_tensor(op.spec.name.c_str(), operand);
   EngineStatistics& statistics = engine.statistics;
@@ -180,9 +179,7 @@ static bool make_view(Running& run) {
   if (!run.op.spec.view) return false;
   std::optional<View> view = run.op.spec.view(Call(run.call));
   if (!view && run.op.spec.forward) return false;
-  if (!view)
-    fail(run.op.spec.name,
-         ": there is neither a view nor a forward for these operands, expected one");
+  if (!view) fail(run.op.spec.name, ": view and forward are missing here, expected one of them");
   const Tensor& operand = run.fetched[0] ? run.fetched[0] : *run.used[0];
   const TensorBody& body = *operand.body();
   int64_t offset = body.offset + view->offset;
@@ -221,8 +218,7 @@ static void keep_apart(Running& run) {
     for (int i = 0; i < run.call.ins.size(); ++i) {
       if (!is_disturbed(run.call.ins[i], run.call.ins[w])) continue;
       if (is_written(run.op, i)) {
-        fail(run.op.spec.name, ": operands ", w, " and ", i,
-             " share memory, expected separate memory of what changes");
+        fail(run.op.spec.name, ": operands ", w, " and ", i, " share memory, expected separate");
       }
       run.call.ins[i] = run.snapshots.add(snapshot_of(run.call.ins[i])).block();
     }

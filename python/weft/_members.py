@@ -38,7 +38,8 @@ def _check_may_take(self, name, kind, value):
 def _check_not_above(self, name, module):
     if any(below is self for below in module.modules()):
         raise ValueError(
-            f"module: child {name!r} of the {type(self).__name__} is a {type(module).__name__} that "
+            f"module: child {name!r} of the {type(self).__name__} is a "
+            f"{type(module).__name__} that "
             "contains it, expected one that does not; keep a reference to it in a list"
         )
 

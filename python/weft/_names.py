@@ -66,7 +66,10 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, world=None
 
     names = mesh_dim_names or [f"dim{i}" for i in range(len(mesh_shape))]
     if len(names) != len(mesh_shape):
-        raise ValueError(f"init_device_mesh: number of names is {len(names)}, expected {len(mesh_shape)}, the axes")
+        raise ValueError(
+            f"init_device_mesh: number of names is {len(names)}, expected {len(mesh_shape)}, the "
+            "axes"
+        )
     axes = list(zip(names, mesh_shape))
     return _weft.DeviceMesh(world or connect(), axes, device_type=device_type)
 
@@ -86,7 +89,8 @@ def _from_local(
     unless the whole's `shape` is given."""
     if run_check:
         raise ValueError(
-            "from_local: run_check is True, expected False; scatter sends one rank's values to others"
+            "from_local: run_check is True, expected False; scatter sends one rank's "
+            "values to others"
         )
     return _weft.from_local(local_tensor, device_mesh, placements, shape=shape)
 

@@ -60,7 +60,9 @@ def accepting(function):
         for word in list(named):
             own = words.get(word, word)
             if own != word and own in named:
-                raise ValueError(f"{name}: argument {own} is given as {word} too, expected one of these words")
+                raise ValueError(
+                    f"{name}: argument {own} is given as {word} too, expected one of these words"
+                )
             named[own] = named.pop(word)
         return function(*given, **named)
 

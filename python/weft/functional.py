@@ -38,7 +38,9 @@ def _reduced(what, losses, reduction):
 def mse_loss(input, target, *, reduction="mean"):
     """(input - target)^2 element by element, of equal shapes: its mean, its sum or all of it."""
     if tuple(input.shape) != tuple(target.shape):
-        raise ValueError(f"mse_loss: target is {target.shape}, expected {input.shape}, the shape of input")
+        raise ValueError(
+            f"mse_loss: target is {target.shape}, expected {input.shape}, the shape of input"
+        )
     return _reduced("mse_loss", _weft.square(input - target), reduction)
 
 

@@ -71,7 +71,9 @@ def calculate_gain(nonlinearity, param=None):
         return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
     if nonlinearity not in _GAINS:
         known = ", ".join([*_GAINS, "leaky_relu"])
-        raise ValueError(f"calculate_gain: nonlinearity is {nonlinearity!r}, expected one of {known}")
+        raise ValueError(
+            f"calculate_gain: nonlinearity is {nonlinearity!r}, expected one of {known}"
+        )
     return _GAINS[nonlinearity]
 
 

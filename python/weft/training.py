@@ -56,7 +56,8 @@ class LlamaRun:
             for name, number in numbers.items():
                 if saved.get(name) != number:
                     raise ValueError(
-                        f"load: {name} of the {what} is {number}, expected {saved.get(name)}, that of the "
+                        f"load: {name} of the {what} is {number}, expected "
+                        f"{saved.get(name)}, that of the "
                 f"checkpoint"
                     )
 

@@ -390,7 +390,7 @@ TEST(Messages, OfCallsOfUsersOps) {
        "mine: number of operands is 2, expected 1, those of the rule \"... -> ...\""},
       {[&] { Op(copying("mine"))({kNone}); }, "mine: no tensor is given, expected one"},
       {[&] { Op(copying("mine")).call(Tensors(17, a)); },
-       "mine: number of operands is 17, expected at most 16"},
+       "mine: it has 17 operands, expected at most 16"},
       {[&] { Op(copying("mine")).into(numbers({3}), false, Tensors{a}); },
        "mine: the destination is [3], expected [2], the shape of the result"},
       {[&] { Op(many).call({a}); }, "many: number of results is 5, expected at most 4"},

@@ -154,7 +154,9 @@ def from_dlpack(x, /, *, device=None, copy=None):
 def _numpy_of(obj, dtype, copy):
     """Nested sequences and numbers as an array; Python floats become float32."""
     if copy is False:
-        raise ValueError(f"asarray: copy is False for a {type(obj).__name__}, expected None or True")
+        raise ValueError(
+            f"asarray: copy is False for a {type(obj).__name__}, expected None or True"
+        )
     try:
         array = np.asarray(obj)
         if dtype is not None:
@@ -183,7 +185,9 @@ def _shared(obj, dtype, copy):
     try:
         seen = memoryview(obj)
     except TypeError:
-        raise TypeError(f"asarray: it is a {type(obj).__name__}, expected numbers, lists of them or an array") from None
+        raise TypeError(
+            f"asarray: it is a {type(obj).__name__}, expected numbers, lists of them or an array"
+        ) from None
     return _weft.from_numpy(np.asarray(seen), copy=copy)
 
 
@@ -198,5 +202,7 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
     if dtype is None or made.dtype is dtype:
         return _weft.clone(made) if is_tensor and copy else made
     if copy is False:
-        raise ValueError(f"asarray: dtype is {dtype.name}, expected {made.dtype.name} for copy=False")
+        raise ValueError(
+            f"asarray: dtype is {dtype.name}, expected {made.dtype.name} for copy=False"
+        )
     return _weft.astype(made, dtype, copy=False)

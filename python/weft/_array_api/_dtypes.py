@@ -63,7 +63,9 @@ def check_fits(what, value, dtype):
     if dtype in _INTEGRAL:
         _, least, most = _INTEGRAL[dtype]
         if not least <= value <= most:
-            raise ValueError(f"{what}: value is {value}, expected {least} to {most} for {dtype.name}")
+            raise ValueError(
+                f"{what}: value is {value}, expected {least} to {most} for {dtype.name}"
+            )
 
 
 def can_cast(from_, to, /):
@@ -113,7 +115,9 @@ def result_type(*arrays_and_dtypes):
         if not isinstance(x, (bool, int, float))
     ]
     if not dtypes:
-        raise ValueError("result_type: all arguments are numbers, expected a tensor or a dtype among them")
+        raise ValueError(
+            "result_type: all arguments are numbers, expected a tensor or a dtype among them"
+        )
     result = dtypes[0]
     for dtype in dtypes[1:]:
         result = _weft.promote(result, dtype)

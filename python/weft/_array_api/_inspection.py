@@ -66,7 +66,8 @@ def _array_namespace(self, /, *, api_version=None):
 
     if api_version is not None and api_version not in _VERSIONS:
         raise ValueError(
-            f"__array_namespace__: version is {api_version!r}, expected one of {', '.join(_VERSIONS)}"
+            f"__array_namespace__: version is {api_version!r}, expected one of "
+            f"{', '.join(_VERSIONS)}"
         )
     return weft
 

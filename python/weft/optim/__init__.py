@@ -21,7 +21,8 @@ class Adam(AdamW):
     ):
         if weight_decay:
             raise ValueError(
-                f"adam: weight_decay is {weight_decay}, expected 0; AdamW decays without the gradients"
+                f"adam: weight_decay is {weight_decay}, expected 0; AdamW decays "
+                "without the gradients"
             )
         super().__init__(parameters, lr, betas, eps, 0.0, **options)
 

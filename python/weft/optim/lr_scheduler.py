@@ -76,7 +76,9 @@ class LambdaLR(LRScheduler):
         groups = len(optimizer.param_groups)
         self.lr_lambdas = [lr_lambda] * groups if callable(lr_lambda) else list(lr_lambda)
         if len(self.lr_lambdas) != groups:
-            raise ValueError(f"lr_scheduler: number of functions is {len(self.lr_lambdas)}, expected {groups}")
+            raise ValueError(
+                f"lr_scheduler: number of functions is {len(self.lr_lambdas)}, expected {groups}"
+            )
         super().__init__(optimizer, last_epoch)
 
     def rate(self, group, step):
@@ -210,7 +212,8 @@ class SequentialLR(LRScheduler):
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                f"lr_scheduler: number of milestones is {len(milestones)}, expected {len(schedulers) - 1}"
+                f"lr_scheduler: number of milestones is {len(milestones)}, expected "
+                f"{len(schedulers) - 1}"
             )
         self.schedulers, self.milestones = schedulers, milestones
         # The schedulers have set the rates already; those before them are the bases.
