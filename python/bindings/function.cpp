@@ -85,7 +85,7 @@ py::object own_names(const Function& function, PyObject* names) {
 void word_refusal(const Function& function, const GivenArguments& given) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
-  const auto message = py::str(py::handle(value)).cast<std::string>();
+  const std::string message = value ? py::str(py::handle(value)).cast<std::string>() : "";
   if (message.find("(): incompatible ") == message.npos) {
     PyErr_Restore(type, value, trace);
     return;

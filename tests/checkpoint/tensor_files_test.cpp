@@ -95,7 +95,7 @@ TEST(TensorFiles, RefusesAFileWithoutTensors) {
   const Scratch scratch;
   const std::string path =
       scratch.write("empty.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
-  EXPECT_EQ(error_of([&] { TensorFiles{path}; }), "safetensors: " + path + " holds no tensors");
+  EXPECT_EQ(error_of([&] { TensorFiles{path}; }), "safetensors: " + path + ": it holds no tensors");
 }
 
 TEST(TensorFiles, NamesWhatIsMissing) {

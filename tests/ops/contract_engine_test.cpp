@@ -208,7 +208,7 @@ TEST(ContractEngine, ASavedTensorThatChangedIsRefused) {
   fill_(root.detach(), 3);
   EXPECT_NE(error_of([&] {
               backward({root}, {ones({5})});
-            }).find("is needed for the gradient but was changed in place since"),
+            }).find("was changed in place after forward, expected its values"),
             std::string::npos);
 }
 

@@ -37,7 +37,7 @@ TEST(Operators, NestedBracesMakeATensor) {
   EXPECT_EQ(error_of([] {
               (void)Tensor::of({{1, 2}, {3}});
             }),
-            "Tensor::of: a list has the shape [1], expected [2] as the first one of its level");
+            "of: shape of a list is [1], expected [2], as the first one of its level");
 }
 
 TEST(Operators, AComparisonTakesANumberOnEitherSide) {

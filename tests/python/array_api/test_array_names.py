@@ -129,7 +129,7 @@ def test_the_namespace_of_a_tensor():
     with pytest.raises(ValueError, match="version '1999.01'"):
         x.__array_namespace__(api_version="1999.01")
     assert x.to_device("cpu") is x and x.to_device(x.device, stream=None) is x
-    with pytest.raises(ValueError, match="on meta has no values to copy to cpu"):
+    with pytest.raises(ValueError, match="is on meta, expected one with values to copy to cpu"):
         x.to_device("meta").to_device("cpu")
     assert x.mT.shape == x.T.shape == (3, 2)
 
