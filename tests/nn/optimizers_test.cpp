@@ -407,7 +407,7 @@ TEST(Optimizers, RefusesGradientsThatLieDifferently) {
     AdamW optimizer({{{"p"}, parameter}});
     EXPECT_EQ(error_of([&] { optimizer.step(); }),
               "optimizer: parameter p has a gradient laid out as mesh(dp=2)[R], expected "
-              "mesh(dp=2)[S(0)], its own layout");
+              "mesh(dp=2)[S(0)], the layout of the parameter");
     parameter->value().set_grad(from_local(ones({4, 2}), mesh, {Partial()}, {4, 2}));
     EXPECT_EQ(
         error_of([&] { gradient_norm({parameter}); }),

@@ -227,7 +227,7 @@ TEST(ContractEngine, BackwardRunsOnce) {
   Tensor y = mul(x, x);
   backward({y}, {ones({5})});
   EXPECT_EQ(error_of([&] { backward({y}, {ones({5})}); }),
-            "mul: backward ran before, expected one backward and freed what it saved");
+            "mul: backward ran before and freed the saved tensors, expected one backward");
 }
 
 TEST(ContractEngine, GradientsAddUpOverBackwards) {
