@@ -110,7 +110,7 @@ static const Op reshape_op = register_op({
         [](const Attributes& attributes, std::span<const Shape> shapes) {
           return ReshapeRule(shapes[0], attributes.structure).make();
         },
-    .structure = {"shape of as many elements", fits_reshape},
+    .structure = {"a shape of as many elements", fits_reshape},
     .linear = {{0}},
     .forward =
         [](const Call& c) {

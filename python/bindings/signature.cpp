@@ -210,8 +210,10 @@ std::string wrong_arguments(const Signature& signature, const GivenArguments& gi
   for (size_t n = given.positional; n < count_of(given); ++n) {
     const auto name = py::handle(PyTuple_GET_ITEM(given.names, n - given.positional));
     const auto text = name.cast<std::string>();
-    if (std::ranges::none_of(arguments, [&](const Argument& a) { return a.name == text; })) {
-      return concat("argument ", in_quotes(text), " does not exist");
+    const auto named = std::ranges::find(arguments, text, &Argument::name);
+    if (named == arguments.end()) return concat("argument ", in_quotes(text), " does not exist");
+    if (static_cast<size_t>(named - arguments.begin()) < given.positional) {
+      return concat(text, " is given by position and by name, expected once");
     }
   }
   for (size_t i = 0; i < arguments.size(); ++i) {

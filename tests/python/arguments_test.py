@@ -81,9 +81,9 @@ def test_words_and_places_are_both_libraries(name):
 
 def test_two_words_for_one_argument_are_refused():
     for call in (lambda x: weft.mean(x, axis=0, dim=0), lambda x: weft.roll(x, 1, axis=0, dim=0)):
-        with pytest.raises(ValueError, match="^mean: argument axis is given as dim too, expected"):
+        with pytest.raises(ValueError, match=": argument axis is given as dim too, expected"):
             call(_x())
-    with pytest.raises(TypeError, match="stack: it takes"):
+    with pytest.raises(TypeError, match="stack: axis is given by position and by name"):
         weft.stack([_x()], 0, axis=0)
     with pytest.raises(TypeError, match="mean: it takes"):
         weft.mean(_x(), width=1)

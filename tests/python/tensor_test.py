@@ -105,7 +105,7 @@ def test_numbers_are_weak():
     assert (ints + 1).dtype == weft.int64
     assert (ints + 0.5).dtype == weft.float32
     assert (weft.ones((2,), dtype=weft.bfloat16) * 3).dtype == weft.bfloat16
-    with pytest.raises(ValueError, match="beyond 2\\^53"):
+    with pytest.raises(ValueError, match="at most 2\\^53"):
         ints + (2**53 + 2)
 
 
@@ -241,17 +241,17 @@ def test_whole_numbers_come_exactly_or_not_at_all():
         lambda: weft.arange(250, 260, dtype=weft.uint8),
         lambda: weft.arange(2**31 - 2, 2**31 + 2, dtype=weft.int32),
     ):
-        with pytest.raises(ValueError, match=r"2\^53|whole number|holds"):
+        with pytest.raises(ValueError, match=r"2\^53|whole number|holds|expected 0 to 255"):
             call()
     assert weft.full((2,), 2**60 + 1, dtype=weft.int64).tolist() == [2**60 + 1] * 2
 
 
 def test_what_is_missing_of_an_op_is_told():
-    with pytest.raises(ValueError, match="reshape: structure .* is no shape of as many"):
+    with pytest.raises(ValueError, match="reshape: structure .* expected a shape of as many"):
         weft.ops.reshape(weft.ones((3, 4)))
 
 
 def test_tensors_are_gone_over_by_rows():
     assert [row.tolist() for row in weft.asarray([[1, 2], [3, 4]])] == [[1, 2], [3, 4]]
-    with pytest.raises(TypeError, match="without dims"):
+    with pytest.raises(TypeError, match="has no dims"):
         list(weft.ones(()))
