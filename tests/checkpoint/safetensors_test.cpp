@@ -212,8 +212,8 @@ std::vector<Malformed> malformed_headers() {
       {"two values", "{}{}", "",
        "not valid JSON: parse error at line 1, column 3: syntax error while "
        "parsing value - unexpected '{'; expected end of input"},
-      {"list", "[]", "", "the JSON is no object"},
-      {"number", "7", "", "the JSON is no object"},
+      {"list", "[]", "", "the JSON value is not an object"},
+      {"number", "7", "", "the JSON value is not an object"},
       {"deep", std::string(R"({"w":)") + std::string(100'000, '['), "",
        "the JSON is more than 32 levels deep"},
       {"two tensors of one name", R"({"w":)" + kByte + R"(,"w":)" + kByte + "}", "a",

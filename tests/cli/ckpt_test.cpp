@@ -368,7 +368,7 @@ TEST_F(Ckpt, KeepsRunsApart) {
   // One checkpoint of it will do; and where none is complete there is nothing to go on from.
   const std::string last = newest(saved);
   expect(0, once + " --steps 6 --resume " + last, "after step 5");
-  expect(2, once + " --steps 7 --resume " + last, "which is newer than --resume " + last);
+  expect(2, once + " --steps 7 --resume " + last, "expected nothing newer than --resume " + last);
   for (const std::string& path : list_checkpoints(saved)) {
     fs::remove(path + "/rank-00000-of-00002.safetensors");
   }

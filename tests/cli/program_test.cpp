@@ -92,7 +92,7 @@ TEST_F(Program, RefusesImpossibleMeshes) {
   expect_usage_error(small("--mesh dp=2,tp=3"), "heads");
   expect_usage_error(small("--accumulate 2"),
                      "--batch is 3, expected a multiple of --accumulate, 2");
-  expect_usage_error(small("--sequence-parallel"), "--sequence-parallel needs an axis tp");
+  expect_usage_error(small("--sequence-parallel"), "expected one with an axis tp");
   expect_usage_error("estimate --mesh dp=4 --world 8", "has 4 ranks, expected 8, that of --world");
   expect_usage_error("estimate --machine abacus", "--machine is \"abacus\"");
 }

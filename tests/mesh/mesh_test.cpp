@@ -51,7 +51,7 @@ TEST(Mesh, RefusesWhatIsNoMesh) {
   EXPECT_EQ(mistake({{"dp", 2}, {"dp", 2}}),
             "mesh(dp=2, dp=2): two axes are called \"dp\", expected different names");
   EXPECT_EQ(mistake({{"", 4}}), "mesh(=4): name of axis 0 is empty, expected one");
-  EXPECT_EQ(mistake({{"dp", 0}}), "mesh(dp=0): axis \"dp\" must be at least 1, got 0");
+  EXPECT_EQ(mistake({{"dp", 0}}), "mesh(dp=0): size of axis \"dp\" must be at least 1, got 0");
   EXPECT_EQ(mistake({}), "mesh: number of axes is 0, expected at least 1");
   EXPECT_EQ(mistake(std::vector<MeshAxis>(9, {"x", 1})),
             "mesh: number of axes is 9, expected at most 8");

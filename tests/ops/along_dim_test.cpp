@@ -184,7 +184,7 @@ TEST(AlongDim, SaysWhatIsWrong) {
             "take: indices are [1, 2], expected one dim");
   EXPECT_EQ(error_of([&] { take(a, none, 0); }), "take: no tensor is given, expected one");
   EXPECT_EQ(error_of([&] { take_along_dim(a, at({0}), 0); }),
-            "take_along_dim: indices are [1], expected 4] 2 dims, those of the tensor [3,");
+            "take_along_dim: indices are [1], expected 2 dims, those of the tensor [3, 4]");
   EXPECT_EQ(error_of([&] {
               take_along_dim(a, full({3, 1}, 4, {.dtype = i64}), 1);
             }),

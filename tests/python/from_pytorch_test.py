@@ -166,7 +166,7 @@ def test_dims_count_from_the_end():
             np.testing.assert_array_equal(one.full_tensor().numpy(), values)
         with pytest.raises(ValueError, match=r"placement: it is S\(-3\), expected a dim of the 2"):
             weft.distribute_tensor(weft.ones((2, 2)), mesh, [weft.Shard(-3)])
-        with pytest.raises(ValueError, match="use scatter"):
+        with pytest.raises(ValueError, match="run_check is True"):
             weft.DTensor.from_local(x.to_local(), mesh, [weft.Shard(1)], run_check=True)
         model = nn.Linear(4, 6)
         style = weft.ColwiseParallel(output_layouts=weft.Shard(-1))
@@ -195,7 +195,7 @@ def test_optimizers_take_pytorchs_arguments():
     np.testing.assert_allclose(np.sqrt(sum((g**2).sum() for g in grads)), 0.5, rtol=1e-5)
     np.testing.assert_allclose(norm, np.sqrt(6 * 16 + 2 * 16), rtol=1e-5)
     for one in (optimizer, model):
-        with pytest.raises(ValueError, match="set_to_none=False"):
+        with pytest.raises(ValueError, match="set_to_none is False"):
             one.zero_grad(set_to_none=False)
         one.zero_grad(set_to_none=True)
         assert model.weight.grad is None
@@ -277,7 +277,7 @@ def test_initial_values_may_be_constant():
     assert nn.init.zeros_(model.weight).tolist() == [0.0] * 3
     assert model.bias.data.tolist() == [1.0] * 3
     assert nn.init.constant_(weft.ones(2), 4).tolist() == [4.0, 4.0]
-    with pytest.raises(ValueError, match="has no inputs and outputs"):
+    with pytest.raises(ValueError, match="expected at least 2 dims"):
         nn.init.xavier_normal_(model.bias)
     with pytest.raises(ValueError, match="nonlinearity is 'swish', expected one of"):
         nn.init.calculate_gain("swish")
@@ -295,13 +295,13 @@ def test_whole_numbers_are_drawn():
     assert weft.randint(0, 10.0, (4,), dtype="int32").dtype is weft.int32
     counts = np.bincount(weft.randint(0, 3 * 2**30, (300000,)).numpy() % 3)
     assert abs(counts - 100000).max() < 1500
-    with pytest.raises(ValueError, match="not whole numbers"):
+    with pytest.raises(ValueError, match="expected whole numbers"):
         weft.randint(0, 1.5, (2,))
     with pytest.raises(ValueError, match="is more than u8 holds"):
         weft.randint(0, 300, (2,), dtype=weft.uint8)
-    with pytest.raises(ValueError, match="1 to 2\\^32 numbers"):
+    with pytest.raises(ValueError, match="difference of 1 to 2\\^32"):
         weft.randint(0, 2**33, (2,))
-    with pytest.raises(ValueError, match="no number in"):
+    with pytest.raises(ValueError, match="expected low below high"):
         weft.randint(4, 4, (2,))
 
 

@@ -239,7 +239,7 @@ def test_whole_values_are_sliced_into_a_sharded_model():
 def test_what_is_no_parameter_is_refused():
     with pytest.raises(TypeError, match="item 0 is a str, not a Parameter"):
         optim.AdamW(["weight"])
-    with pytest.raises(ValueError, match="none of the parameters is trainable"):
+    with pytest.raises(ValueError, match="number of trainable parameters is 0"):
         optim.AdamW([{"params": []}])
 
 
