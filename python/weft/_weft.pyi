@@ -2091,8 +2091,8 @@ class Module:
     def to(self, device = None, dtype = None):
         """
         The module itself, with its parameters, gradients and buffers moved to `device` and the
-            floating ones cast to `dtype`; those of a tensor may be given. ValueError for a device that this machine lacks, and for a module
-            that is fully sharded.
+            floating ones cast to `dtype`; those of a tensor may be given. ValueError for a device that
+            this machine lacks, and for a module that is fully sharded.
         """
     def to_empty(self, *, device = None):
         """
