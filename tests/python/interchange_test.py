@@ -152,7 +152,7 @@ def test_memory_of_gathered_parameters_is_not_lent():
         def forward(self, x):
             whole = self.weight.tensor().detach().local()
             for look in (np.from_dlpack, np.asarray, lambda t: t.numpy()):
-                with pytest.raises(ValueError, match=r"fully sharded parameter.*clone\(\)"):
+                with pytest.raises(ValueError, match=r"gathered for forward.*clone\(\)"):
                     look(whole)
             with pytest.raises(BufferError):
                 memoryview(whole)

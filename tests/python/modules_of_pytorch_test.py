@@ -278,5 +278,5 @@ def test_tensors_that_differ_between_ranks_are_caught(make):
     with pytest.raises(weft.CommError, match=r"called distribute\(f32, \[4, 2\]\).*from_local"):
         weft.run_ranks(2, body)
     weft.run_ranks(2, body, checks_equality=False)
-    with pytest.raises(ValueError, match="of rank 1 is not that of rank 0"):
+    with pytest.raises(ValueError, match="of rank 1 differs from that of rank 0"):
         weft.run_ranks(2, body, checks_equality=True)

@@ -75,7 +75,7 @@ def test_names_reprs_and_attributes():
     assert not model.net1.weight.is_materialized
     with pytest.raises(AttributeError, match="MLP has no attribute 'net3'"):
         model.net3
-    with pytest.raises(ValueError, match='there is no "net9"'):
+    with pytest.raises(ValueError, match='the module has no child "net9"'):
         model.get_submodule("net9.weight")
     assert [type(m).__name__ for m in model.modules()] == ["MLP", "Linear", "ReLU", "Linear"]
 
@@ -114,7 +114,7 @@ def test_a_module_without_forward_and_wrong_results_are_told():
         def forward(self, x):
             return 3
 
-    with pytest.raises(ValueError, match=r"Nothing has no forward\(self, ...\)"):
+    with pytest.raises(ValueError, match=r"Nothing has no forward, expected"):
         Nothing()(weft.ones((1,)))
     with pytest.raises(TypeError, match="Number: forward: it returned a int, expected Tensors"):
         Number()(weft.ones((1,)))
@@ -237,7 +237,7 @@ def test_whole_values_are_sliced_into_a_sharded_model():
 
 
 def test_what_is_no_parameter_is_refused():
-    with pytest.raises(TypeError, match="item 0 is a str, not a Parameter"):
+    with pytest.raises(TypeError, match="item 0 is a str, expected a Parameter"):
         optim.AdamW(["weight"])
     with pytest.raises(ValueError, match="number of trainable parameters is 0"):
         optim.AdamW([{"params": []}])
@@ -282,7 +282,7 @@ def losses_with(mesh, offload, state):
 def test_what_rests_on_the_host_trains_the_same():
     def body(world):
         mesh = weft.DeviceMesh(world, {"dp": 2})
-        with pytest.raises(ValueError, match='offload names "weights"'):
+        with pytest.raises(ValueError, match='offload is "weights"'):
             weft.fully_shard(nn.Linear(2, 2), mesh, offload=["weights"])
         every = losses_with(mesh, ["parameters", "gradients"], True)
         return losses_with(mesh, [], False), every
