@@ -191,8 +191,8 @@ static FilePart file_part(const OpenedFile& file, const Wish& wish,
                           const CheckpointSource::StoredBox& part, DType dtype) {
   const SafetensorsEntry* entry = file.tensors.find(wish.name);
   if (!entry || entry->dtype != dtype || !(entry->shape == part.box.shape)) {
-    fail("checkpoint: ", file.file.path(), " does not hold ", part.box.shape, ' ', dtype,
-         " of tensor ", in_quotes(wish.name));
+    fail("checkpoint: ", file.file.path(), ": part ", part.box.shape, ' ', dtype, " of tensor ",
+         in_quotes(wish.name), " is missing");
   }
   const Box both = overlap(part.box, wish.box);
   return {entry->offset - file.data_start, BoxRuns(part.box.shape, relative(both, part.box), dtype),

@@ -156,7 +156,8 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
                        const Communicator& world) {
   const std::string path =
       is_hugging_face(options.model) ? options.model : chosen_checkpoint(options.model, world);
-  if (path.empty()) fail("sample: ", options.model, " has no complete checkpoint");
+  if (path.empty())
+    fail("sample: ", options.model, " has no complete checkpoint, expected at least one");
   const LlamaConfig config = config_of_weights(path);
   if (world.rank() == 0 && !prompts.tokenizer()) warn_of_bytes(config.vocabulary);
   for (size_t i = 0; i < prompts.size(); ++i) prompts.ids(i, config.vocabulary);
@@ -171,9 +172,9 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
 
 void serve(const ServeOptions& options) {
   if (!std::filesystem::is_directory(options.model)) {
-    fail("sample: ", options.model, " is not a directory");
+    fail("sample: ", options.model, " is missing or a file, expected a directory");
   }
-  if (options.device == "meta") fail("--device meta computes nothing; cpu or cuda");
+  if (options.device == "meta") fail("--device is meta, expected cpu or cuda");
   check_available(device_named(options.device));
   const Prompts prompts(options);
   run_world(job_ranks(options.ranks, "--ranks"),

@@ -20,8 +20,8 @@ template <class T>
 static std::shared_ptr<T> locked(const std::weak_ptr<T>& held) {
   if (auto found = held.lock()) return found;
   fail(
-      "fully_shard: the outermost sharded module no longer exists; keep it until the backward of "
-      "its loss has ended");
+      "fully_shard: the outermost sharded module no longer exists, expected it to exist until the "
+      "backward of its loss has ended");
 }
 
 /// Lets the tape write the gradient of an unsharded parameter into the group's buffer.

@@ -29,7 +29,8 @@ static void check_free(const FsdpStates& below) {
       continue;
     }
     fail("fully_shard: module ", in_quotes(state->group()->name()),
-         " is part of another sharded model; shard one module that contains both");
+         " is part of another sharded model, expected one model; shard one module that contains "
+         "both");
   }
 }
 
@@ -129,7 +130,7 @@ void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions
 
 static FsdpContext& built_context(const char* what, Module& model) {
   const auto context = ModuleSharder::attachment<FsdpContext>(model);
-  if (!context) fail(what, ": the model is not sharded; call fully_shard on it first");
+  if (!context) fail(what, ": the model is not sharded, expected one after fully_shard");
   if (!context->is_current()) {
     fail(what, ": the module is part of a sharded model, expected its outermost sharded module");
   }

@@ -102,8 +102,8 @@ bool ParamGroup::build() {
     check(adopted.named, adopted.unit);
     if (!ModuleSharder::has_used(*adopted.named.parameter)) continue;
     fail("fully_shard: parameter ", path_of(adopted.named, adopted.unit),
-         " is sharded with another module already; shard inner modules before outer ones, and all "
-         "before the first forward");
+         " is sharded with another module already, expected once; shard inner modules before outer "
+         "ones, and all before the first forward");
   }
   // Trainable parameters are adjacent, so that one call updates them all.
   std::stable_partition(parameters_.begin(), parameters_.end(),
@@ -332,7 +332,7 @@ void ParamGroup::unshard(size_t level, BufferPool& pool) {
   runs_here();
   if (!slices_->is_bound() && slices_->device().kind != DeviceKind::meta && slice_bytes_ > 0) {
     fail("fully_shard: the parameters of ", title(),
-         " have no memory yet; call materialize() on the model first");
+         " have no memory, expected some; call materialize() on the model first");
   }
   std::vector<Level::Source> sources;
   if (level > 0) levels_[level - 1].wait_for_unshard();

@@ -132,7 +132,7 @@ static size_t leading(const std::vector<std::pair<std::string, StrategyRow>>& ax
   for (const auto& [name, row] : axes | views::drop(count)) {
     if (!(row.*what).is_shard()) continue;
     fail("fully_shard: axes ", in_quotes(name), " and ", in_quotes(axes[count].first), " of ", mesh,
-         " need opposite orders of sharding for parameters and for gradients");
+         " shard parameters and gradients in opposite orders, expected one order");
   }
   return count;
 }

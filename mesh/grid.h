@@ -117,7 +117,7 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
   /// Claims to all ranks of the mesh that these values are equal on them; see Transport::claim.
   void claim(uint64_t hash, std::string_view words) const;
   /// Counts the claims about things of one kind, e.g. of one layout.
-  int next_claim_of(uint64_t kind) { return claims_[kind]++; }
+  uint64_t next_claim_of(uint64_t kind) { return claims_[kind]++; }
   /// Traffic over all communicators of the mesh.
   CommunicatorTraffic traffic() const;
 
@@ -161,7 +161,7 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
   /// By mask of axes. 0: not known yet, 1: within a host, 2: across hosts.
   mutable std::array<uint8_t, 1u << kMaxAxes> crossing_{};
   std::map<std::vector<int>, Communicator> groups_;
-  std::unordered_map<uint64_t, int> claims_;
+  std::unordered_map<uint64_t, uint64_t> claims_;
   std::unordered_map<Pattern, std::unique_ptr<ShardingBody>, PatternHash> shardings_;
   std::shared_ptr<SizedShardings> sized_ = std::make_shared<SizedShardings>();
 };

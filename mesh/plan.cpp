@@ -35,7 +35,7 @@ static void check_plannable(const Layout& from, const Layout& to) {
       (from.grid == to.grid || from.grid->is_same(*to.grid))) {
     return;
   }
-  fail("redistribute: from ", from, " to ", to, "; shape, dtype and mesh must be equal");
+  fail("redistribute: target is ", to, ", expected the shape, dtype and mesh of ", from);
 }
 
 static void check_reducible(const Layout& from, const std::vector<PlanEdge>& edges) {

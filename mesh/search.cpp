@@ -44,7 +44,8 @@ class Search {
       if (nodes_[at].state == problem_.to) return path_to(id);
       expand(id);
     }
-    fail("redistribute: no plan keeps to a peak of ", problem_.options.memory_cap, " bytes");
+    fail("redistribute: memory_cap is ", problem_.options.memory_cap,
+         " bytes, expected enough for one plan");
   }
 
  private:

@@ -42,7 +42,7 @@ inline Rule with_two_results(Rule rule) {
 
 /// Returns `dim` of `a`, counted from the front.
 inline int checked_dim(const char* what, const Tensor& a, int dim) {
-  if (!a) fail(what, ": no tensor");
+  if (!a) fail(what, ": no tensor is given, expected one");
   return normalized_dim(what, dim, a.ndim());
 }
 

@@ -65,10 +65,10 @@ static const Op left_shift_op = bit_function("bitwise_left_shift", ShiftLeft{}, 
 static const Op right_shift_op = bit_function("bitwise_right_shift", ShiftRight{}, 0);
 
 static void check_has_bits(const Op& op, const Tensor& a, bool of_bool) {
-  if (!a) fail(op.spec().name, ": no tensor");
+  if (!a) fail(op.spec().name, ": no tensor is given, expected one");
   if (is_floating(a.dtype()) || (a.dtype() == boolean && !of_bool)) {
-    fail(op.spec().name, ": operand ", a.shape(), " is ", a.dtype(), "; it must be an integer",
-         of_bool ? " or bool" : "");
+    fail(op.spec().name, ": dtype of operand ", a.shape(), " is ", a.dtype(),
+         ", expected an integer", of_bool ? " or bool" : "");
   }
 }
 

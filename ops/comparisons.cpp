@@ -130,9 +130,10 @@ Tensor maximum(const Tensor& a, const Tensor& b) { return call_promoted(maximum_
 Tensor minimum(const Tensor& a, const Tensor& b) { return call_promoted(minimum_op, a, b); }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  if (!condition || !a || !b) fail("where: no tensor");
+  if (!condition || !a || !b) fail("where: no tensor is given, expected one");
   if (condition.dtype() != DType::boolean) {
-    fail("where: the condition ", condition.shape(), " is ", condition.dtype(), ", not bool");
+    fail("where: dtype of the condition ", condition.shape(), " is ", condition.dtype(),
+         ", expected bool");
   }
   DType dtype = promote(a.dtype(), b.dtype());
   return where_op({condition, as_dtype(a, dtype), as_dtype(b, dtype)});

@@ -29,8 +29,8 @@ static void check_targets(const Call& c) {
   const int64_t classes = c.in_shape(0).back();
   auto outside = find_outside(c.in(1), 0, classes, kIgnoredTarget);
   if (!outside) return;
-  fail("cross_entropy: target ", *outside, " is none of the ", classes, " classes of logits ",
-       c.in_shape(0), ", nor ", kIgnoredTarget);
+  fail("cross_entropy: target is ", *outside, ", expected one below ", classes,
+       ", the classes of logits ", c.in_shape(0), ", or ", kIgnoredTarget);
 }
 
 /// operands: logits, targets, logsumexp of the rows, gradient of the rows' losses.
@@ -100,8 +100,8 @@ Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets) {
   Shape rows = x.shape();
   if (rows.ndim() > 0) rows.erase(rows.ndim() - 1);
   if (x.ndim() == 0 || !(targets.shape() == rows)) {
-    fail("cross_entropy: targets ", targets.shape(), " do not fit logits ", x.shape(),
-         ", which want one for each row");
+    fail("cross_entropy: targets are ", targets.shape(), ", expected one for each row of logits ",
+         x.shape());
   }
   return cross_entropy_op({x, classes});
 }

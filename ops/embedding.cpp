@@ -49,7 +49,8 @@ static void check_ids(const Call& c) {
   const int64_t rows = c.in_shape(0)[0];
   auto outside = find_outside(c.in(1), 0, rows);
   if (!outside) return;
-  fail("embedding: id ", *outside, " is none of the ", rows, " rows of the weight ", c.in_shape(0));
+  fail("embedding: id is ", *outside, ", expected one below ", rows, ", the rows of the weight ",
+       c.in_shape(0));
 }
 
 /// Ids of rows that are on other ranks give zeros: with a sharded vocabulary a Partial(sum).

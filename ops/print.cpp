@@ -16,7 +16,7 @@ namespace weft {
 std::string explain(const Tensor& tensor, const Placements& placements) {
   check_tensor("explain", tensor);
   if (!tensor.is_sharded()) {
-    fail("explain: the tensor ", tensor.shape(), " is not laid out over a mesh");
+    fail("explain: the tensor ", tensor.shape(), " has no mesh, expected one over a mesh");
   }
   Sharding target(tensor.sharding().mesh(), placements, tensor.ndim());
   Ref<Plan> plan =

@@ -20,7 +20,7 @@ inline Tensor as_dtype(const Tensor& tensor, DType dtype) {
 
 /// Calls an op of two operands in the dtype that both promote to.
 inline Tensor call_promoted(const Op& op, const Tensor& a, const Tensor& b) {
-  if (!a || !b) fail(op.spec().name, ": no tensor");
+  if (!a || !b) fail(op.spec().name, ": no tensor is given, expected one");
   if (a.dtype() == b.dtype()) [[likely]]
     return op({a, b});
   DType dtype = promote(a.dtype(), b.dtype());
@@ -29,7 +29,7 @@ inline Tensor call_promoted(const Op& op, const Tensor& a, const Tensor& b) {
 
 /// The same for functions that are not defined on integers, which become f32.
 inline Tensor call_promoted_floating(const Op& op, const Tensor& a, const Tensor& b) {
-  if (!a || !b) fail(op.spec().name, ": no tensor");
+  if (!a || !b) fail(op.spec().name, ": no tensor is given, expected one");
   const DType both = promote(a.dtype(), b.dtype()), dtype = is_floating(both) ? both : DType::f32;
   return op({as_dtype(a, dtype), as_dtype(b, dtype)});
 }
@@ -62,7 +62,7 @@ inline void check_holds(const char* what, DType dtype, const Number& number) {
 
 /// Casts a tensor to the dtype that it and the number promote to.
 inline Tensor for_scalar(const char* what, const Tensor& a, Number scalar) {
-  if (!a) fail(what, ": no tensor");
+  if (!a) fail(what, ": no tensor is given, expected one");
   if (is_floating(a.dtype())) [[likely]]
     return a;
   const DType dtype = promote(a.dtype(), scalar);
@@ -98,7 +98,7 @@ inline Tensor ordered_back(const Tensor& a, DType dtype) {
 
 /// Casts integers to f32, for functions that are not defined on them.
 inline Tensor as_floating(const char* what, const Tensor& a) {
-  if (!a) fail(what, ": no tensor");
+  if (!a) fail(what, ": no tensor is given, expected one");
   return is_floating(a.dtype()) ? a : cast(a, DType::f32);
 }
 

@@ -177,7 +177,7 @@ static Tensor extreme_of(const Op& op, const Tensor& a, const std::vector<int>& 
   int64_t bits = reduced_bits(what, a, dims);
   for (int d = 0; d < a.ndim(); ++d) {
     if (bits >> d & 1 && a.size(d) == 0) {
-      fail(what, ": dim ", d, " of ", a.shape(), " has no elements");
+      fail(what, ": size of dim ", d, " of ", a.shape(), " must be at least 1, got 0");
     }
   }
   return ordered_back(reduced(op, ordered_as_i64(a), bits, keepdims), a.dtype());

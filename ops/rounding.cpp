@@ -171,7 +171,7 @@ static const Op nextafter_op = register_op({
 
 /// Integers are copied.
 static Tensor rounded(const Op& op, const Tensor& a) {
-  if (!a) fail(op.spec().name, ": no tensor");
+  if (!a) fail(op.spec().name, ": no tensor is given, expected one");
   return is_floating(a.dtype()) ? op({a}) : clone(a);
 }
 

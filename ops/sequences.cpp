@@ -31,7 +31,7 @@ static Tensor sequence(int64_t n, const TensorOptions& options, const F& f) {
 
 static void check_numbers(const char* what, std::initializer_list<double> numbers) {
   for (double number : numbers) {
-    if (!std::isfinite(number)) fail(what, ": ", number, " is not finite");
+    if (!std::isfinite(number)) fail(what, ": a number is ", number, ", expected finite ones");
   }
 }
 
@@ -89,7 +89,7 @@ Tensor arange(Number start, Number stop, Number step, const TensorOptions& optio
 
 Tensor linspace(double start, double stop, int64_t n, bool endpoint, const TensorOptions& options) {
   check_numbers("linspace", {start, stop});
-  if (n < 0) fail("linspace: ", n, " numbers; at least 0");
+  if (n < 0) fail("linspace: number of elements must be at least 0, got ", n);
   const auto gaps = static_cast<double>(endpoint ? n - 1 : n);
   const double step = gaps > 0 ? (stop - start) / gaps : 0;
   return sequence<double>(n, options, [&](int64_t i) {

@@ -355,8 +355,8 @@ Tensor take_along_dim(const Tensor& a, const Tensor& indices, int dim) {
   const int at = checked_dim("take_along_dim", a, dim);
   const Tensor places = as_indices("take_along_dim", "indices", indices);
   if (indices.ndim() != a.ndim()) {
-    fail("take_along_dim: the indices ", indices.shape(), " have ", indices.ndim(),
-         " dims but the tensor ", a.shape(), " ", a.ndim());
+    fail("take_along_dim: indices are ", indices.shape(), ", expected ", a.ndim(),
+         " dims, those of the tensor ", a.shape());
   }
   Shape from = a.shape(), where = indices.shape();
   for (int d = 0; d < a.ndim(); ++d) {

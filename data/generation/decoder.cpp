@@ -10,7 +10,8 @@ namespace weft {
 Decoder::Decoder(Llama& model, const DeviceMesh& mesh, int64_t context)
     : model_(model), mesh_(mesh), context_(context) {
   if (context < 1 || context > model.config().max_sequence) {
-    fail("decode: ", context, " tokens; the model takes 1 to ", model.config().max_sequence);
+    fail("decode: number of tokens is ", context, ", expected 1 to ", model.config().max_sequence,
+         ", those of the model");
   }
   for (Module* block : model.blocks()) {
     const auto part = [&](const char* path) { return &block->module(path); };
@@ -55,10 +56,12 @@ Tensor Decoder::attend(Layer& layer, const Tensor& x) {
 std::vector<double> Decoder::next(std::span<const int64_t> tokens) {
   const auto count = static_cast<int64_t>(tokens.size());
   if (count == 0 || position_ + count > context_) {
-    fail("decode: ", count, " tokens after ", position_, "; there is room for ", context_);
+    fail("decode: number of tokens is ", count, " after ", position_, ", expected at least 1, and ",
+         context_, " in all at most");
   }
   if (position_ > 0 && count > 1) {
-    fail("decode: ", count, " tokens after ", position_, "; one at a time after the prompt");
+    fail("decode: number of tokens is ", count, " after ", position_,
+         ", expected one at a time after the prompt");
   }
   const NoGrad no_grad;
   const std::vector<double> values(tokens.begin(), tokens.end());

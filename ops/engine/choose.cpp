@@ -63,7 +63,8 @@ class Chooser {
       const Sharding& sharding = query_.operands[static_cast<size_t>(operand)]->sharding;
       layouts += concat(layouts.empty() ? "" : ", ", "operand ", operand, " ", sharding);
     }
-    fail(query_.name, ": no layout is allowed for its operands in place: ", layouts);
+    fail(query_.name, ": layouts of its operands are ", layouts,
+         ", expected ones that it can change in place");
   }
 
   void consider(std::span<const AxisChoice> axes, int sized) {

@@ -63,7 +63,7 @@ static DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operand
 static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Tensor> operands,
                             const Attributes& attributes) {
   if (operands.size() > kMaxOperands) {
-    fail(op.spec.name, ": ", operands.size(), " operands; at most ", kMaxOperands);
+    fail(op.spec.name, ": it has ", operands.size(), " operands, expected at most ", kMaxOperands);
   }
   for (const Tensor& operand : operands) check_tensor(op.spec.name.c_str(), operand);
   EngineStatistics& statistics = engine.statistics;
@@ -172,7 +172,7 @@ static bool make_view(Running& run) {
   if (!run.op.spec.view) return false;
   std::optional<View> view = run.op.spec.view(Call(run.call));
   if (!view && run.op.spec.forward) return false;
-  if (!view) fail(run.op.spec.name, ": its view gives none here, and it has no forward");
+  if (!view) fail(run.op.spec.name, ": view and forward are missing here, expected one of them");
   const Tensor& operand = run.fetched[0] ? run.fetched[0] : *run.used[0];
   const TensorBody& body = *operand.body();
   int64_t offset = body.offset + view->offset;
@@ -218,7 +218,8 @@ static void check_writes(const OpBody& op, std::span<const Tensor> operands) {
   if (op.spec.writes.empty() || !Context::current().grad_enabled) return;
   for (int i : op.spec.writes) {
     if (!operands[static_cast<size_t>(i)].requires_grad()) continue;
-    fail(op.spec.name, ": operand ", i, " is changed in place but requires a gradient; use NoGrad");
+    fail(op.spec.name, ": operand ", i,
+         " requires a gradient, expected none of what changes in place; use NoGrad");
   }
 }
 
@@ -312,8 +313,8 @@ static bool writes_directly(const Running& run, const Ref<Layout>& result, size_
 
 static void check_place(const OpBody& op, const Ref<Layout>& result, const Place& place) {
   if (!place.tensor || result->shape == place.tensor.shape()) return;
-  fail(op.spec.name, ": the result is ", result->shape, " but its destination ",
-       place.tensor.shape());
+  fail(op.spec.name, ": the destination is ", place.tensor.shape(), ", expected ", result->shape,
+       ", the shape of the result");
 }
 
 /// Puts results into their places; those that cannot be written there directly get scratch memory.

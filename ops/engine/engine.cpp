@@ -33,12 +33,14 @@ void check_policy(const std::string& what, bool moves, bool communicates) {
   Traffic traffic = Context::current().traffic;
   if (traffic == Traffic::allow) return;
   if (communicates) {
-    fail(what, ": its operands are not laid out for it and would be redistributed over the ranks, ",
-         "which the traffic policy in force forbids; redistribute them explicitly");
+    fail(what,
+         ": operands need a redistribution between ranks, expected layouts without one, as the ",
+         "traffic policy demands; redistribute them explicitly");
   }
   if (moves && traffic == Traffic::forbid) {
-    fail(what, ": its operands are not laid out for it and would be moved within the ranks, ",
-         "which the traffic policy in force forbids; redistribute them explicitly");
+    fail(what,
+         ": operands need a redistribution within ranks, expected layouts without one, as the ",
+         "traffic policy demands; redistribute them explicitly");
   }
 }
 

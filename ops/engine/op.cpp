@@ -27,7 +27,8 @@ static ReadyRule ready_rule(const OpSpec& spec, std::string_view text,
     ready.stages.push_back(stage_array(ready.rule, stage.result));
   for (const std::string& name : spec.staged_over) {
     int factor = ready.rule.find(name);
-    if (factor < 0) fail(spec.name, ": stages reduce over ", name, ", which the rule has not");
+    if (factor < 0)
+      fail(spec.name, ": stages reduce over ", name, ", expected a factor of the rule");
     ready.staged.push_back(factor);
   }
   return ready;
@@ -49,7 +50,7 @@ static void check_numbers(const OpSpec& spec, const char* what, const std::vecto
                           int count) {
   for (int number : numbers) {
     if (number >= 0 && number < count) continue;
-    fail(spec.name, ": ", what, " names number ", number, " of ", count);
+    fail(spec.name, ": ", what, " is ", number, ", expected one below ", count);
   }
 }
 
@@ -69,7 +70,7 @@ static void check_all_numbers(const OpSpec& spec, const ReadyRule* rule) {
 
 static void check_spec(const OpSpec& spec) {
   int rules = !spec.rule.text().empty() + !spec.rule_text.empty() + (spec.rule_of != nullptr);
-  if (spec.name.empty()) fail("op: it has no name");
+  if (spec.name.empty()) fail("op: name is empty, expected one");
   if (rules != 1)
     fail(spec.name, ": exactly one of rule, rule_of and rule_text is given, not ", rules);
   if (!spec.forward && !spec.view) fail(spec.name, ": it has neither forward nor view");
@@ -78,7 +79,8 @@ static void check_spec(const OpSpec& spec) {
          " factors, expected some with stages or across, none without");
   }
   if (spec.stages.size() > kMaxResults) {
-    fail(spec.name, ": ", spec.stages.size(), " stages; at most ", kMaxResults);
+    fail(spec.name, ": number of stages is ", spec.stages.size(), ", expected at most ",
+         kMaxResults);
   }
 }
 

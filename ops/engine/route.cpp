@@ -65,7 +65,8 @@ class Router {
     ReadyRule rule = rule_for(op_, attributes_, shapes_);
     binding_ = bind_rule(op_.spec.name, rule.rule, rule.sizes, shapes_, rule.stages);
     if (binding_.results.size() > kMaxResults) {
-      fail(op_.spec.name, ": ", binding_.results.size(), " results; at most ", kMaxResults);
+      fail(op_.spec.name, ": number of results is ", binding_.results.size(), ", expected at most ",
+           kMaxResults);
     }
     for (size_t i = 0; i < binding_.results.size(); ++i) result_dtypes_.push_back(result_dtype(i));
     mesh ? lay_out_over(mesh, rule) : lay_out_here();
@@ -77,11 +78,11 @@ class Router {
   void check_structure() const {
     const Structure& taken = op_.spec.structure;
     if (!taken.fits) return;
-    if (shapes_.empty()) fail(op_.spec.name, ": it is called without operands");
+    if (shapes_.empty()) fail(op_.spec.name, ": number of operands is 0, expected at least 1");
     if (taken.fits(attributes_.structure, shapes_)) return;
     std::string operands;
     for (const Shape& shape : shapes_) operands += concat(operands.empty() ? "" : ", ", shape);
-    fail(op_.spec.name, ": structure ", attributes_.structure, " is no ", taken.names,
+    fail(op_.spec.name, ": structure is ", attributes_.structure, ", expected ", taken.names,
          " for operands ", operands);
   }
 
@@ -112,8 +113,8 @@ class Router {
              "distribute(operand, mesh, {}) of values that are equal on all");
       }
       if (!(sharding.mesh() == mesh)) {
-        fail(op_.spec.name, ": operand ", first, " is laid out over ", mesh, " but operand ", i,
-             " over ", sharding.mesh());
+        fail(op_.spec.name, ": operand ", i, " is laid out over ", sharding.mesh(), ", expected ",
+             mesh, ", as operand ", first);
       }
     }
     return mesh;

@@ -88,7 +88,8 @@ Reference reference_of(const Op& op, const OpSample& sample, uint64_t seed) {
     if (is_written(op, i)) {
       reference.written.emplace_back(static_cast<int>(i), std::move(after));
     } else if (after.array.values != reference.operands[i].values) {
-      fail(op.spec().name, ": changes operand ", i, ", which it does not declare");
+      fail(op.spec().name, ": operand ", i,
+           " was changed, expected it unchanged, because the op does not declare that");
     }
   }
   reference.gradients.resize(operands.size());

@@ -126,7 +126,8 @@ static OpSample sample_from_rule(const Op& op) {
 
 std::vector<OpSample> samples_of(const Op& op) {
   if (!op.spec().samples.empty()) return op.spec().samples;
-  if (!op.body().fixed_rule) fail(op.spec().name, ": an op whose rule is a function needs samples");
+  if (!op.body().fixed_rule)
+    fail(op.spec().name, ": samples are missing, expected some for an op whose rule is a function");
   return {sample_from_rule(op)};
 }
 

@@ -11,7 +11,8 @@ namespace weft::python {
 
 /// The dim given; the only one of a tensor of one dim.
 static int only_dim(const char* what, const Tensor& x, const std::optional<int>& axis) {
-  if (!axis && x.ndim() != 1) fail(what, ": which axis of ", x.shape(), "?");
+  if (!axis && x.ndim() != 1)
+    fail(what, ": axis is missing, expected one of the ", x.ndim(), " of ", x.shape());
   return axis.value_or(0);
 }
 

@@ -33,7 +33,7 @@ std::vector<int> dims_one_by_one(const char* what, const py::args& given) {
 }
 
 int one_dim_of(const char* what, const py::object& given) {
-  if (given.is_none()) fail(what, ": which axis?");
+  if (given.is_none()) fail(what, ": axis is missing, expected a dim");
   return dim_number(what, given);
 }
 

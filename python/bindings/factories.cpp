@@ -14,7 +14,7 @@ TensorOptions options_of(int ndim, DType dtype, const std::optional<Device>& dev
                          const std::optional<DeviceMesh>& mesh,
                          const std::optional<Placements>& placements) {
   TensorOptions options{.dtype = dtype, .device = device.value_or(mesh ? mesh->device() : cpu)};
-  if (placements && !mesh) fail("placements are given but no mesh to place on");
+  if (placements && !mesh) fail("placements: mesh is missing, expected one for the placements");
   if (mesh) options.sharding = Sharding(*mesh, placements.value_or(Placements()), ndim);
   return options;
 }

@@ -207,8 +207,9 @@ static Offload offload_of(const std::vector<std::string>& names) {
     } else if (name == "gradients") {
       offload.gradients = true;
     } else {
-      fail("fully_shard: offload names ", in_quotes(name),
-           "; \"parameters\" or \"gradients\" (the optimizer's state: AdamW(offload=True))");
+      fail("fully_shard: offload is ", in_quotes(name),
+           ", expected \"parameters\" or \"gradients\"; AdamW(offload=True) keeps the optimizer's "
+           "state");
     }
   }
   return offload;

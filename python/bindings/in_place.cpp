@@ -66,8 +66,9 @@ template <class Class>
 void bind_scaled(Class& tensor, const char* name, OfOperand function) {
   tensor.def(
       name,
-      [function](const py::object& self, const Operand& other, const Operand& alpha) {
-        if (!alpha.is_number()) throw py::type_error("alpha is a tensor, expected a number");
+      [function, name](const py::object& self, const Operand& other, const Operand& alpha) {
+        if (!alpha.is_number())
+          throw py::type_error(concat(name, ": alpha is a tensor, expected a number"));
         return changed(self, [&](const Tensor& x) { function(x, scaled(other, alpha.number)); });
       },
       py::arg("other"), py::kw_only(), py::arg("alpha") = 1,

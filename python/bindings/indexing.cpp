@@ -81,7 +81,8 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
   int named = 0;
   for (const py::handle entry : entries) named += dims_of_entry(entry);
   if (named > x.ndim()) {
-    throw py::index_error(concat("index: ", named, " entries for a tensor ", x.shape()));
+    throw py::index_error(concat("index: number of entries is ", named, ", expected at most ",
+                                 x.ndim(), ", the dims of ", x.shape()));
   }
   std::vector<Selection> selections;
   int dim = 0;
@@ -92,7 +93,7 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
     } else if (const auto truth = truth_in(entry)) {
       selections.push_back({Selection::Kind::created, 0, *truth ? 1 : 0});
     } else if (entry.ptr() == Py_Ellipsis) {
-      if (has_ellipsis) throw py::index_error("index: ... stands twice");
+      if (has_ellipsis) throw py::index_error("index: ... is given twice, expected once");
       has_ellipsis = true;
       for (int skipped = x.ndim() - named; skipped > 0; --skipped, ++dim) selections.push_back({});
     } else if (PySlice_Check(entry.ptr())) {
@@ -116,8 +117,9 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
       int overflow = 0;
       const int64_t at = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
       if (overflow != 0 || at < -size || at >= size) {
-        throw py::index_error(concat("index: ", py::str(number).cast<std::string>(),
-                                     " is out of dim ", dim, " of ", x.shape()));
+        throw py::index_error(concat("index: it is ", py::str(number).cast<std::string>(),
+                                     ", expected one of the ", size, " elements of dim ", dim,
+                                     " of ", x.shape()));
       }
       selections.push_back({Selection::Kind::one, at < 0 ? at + size : at});
       ++dim;
@@ -225,8 +227,8 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
   const std::vector<Selection> selections = selections_of(x, index);
   Operand given;
   if (!load_operand(value, given)) {
-    throw py::type_error(concat("index: a ", Py_TYPE(value.ptr())->tp_name,
-                                " is assigned to elements of a tensor; give a Tensor or a number"));
+    throw py::type_error(concat("index: value is a ", Py_TYPE(value.ptr())->tp_name,
+                                ", expected a Tensor or a number"));
   }
   const std::vector<DimIndex> indices = indices_of(selections);
   const std::vector<int> turned = turned_dims(selections);

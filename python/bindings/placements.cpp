@@ -24,7 +24,7 @@ static ReduceOp reduce_op_named(const std::string& name) {
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min}) {
     if (name == name_of(op)) return op;
   }
-  fail("Partial: ", in_quotes(name), " is none of sum, avg, max, min");
+  fail("partial: reduction is ", in_quotes(name), ", expected sum, avg, max or min");
 }
 
 std::optional<Placement> placement_of(py::handle object) {

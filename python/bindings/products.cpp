@@ -19,7 +19,8 @@ Tensor product_of(const Tensor& a, const Tensor& b) {
   if (a.ndim() > 1 && b.ndim() > 1) [[likely]]
     return matmul(a, b);
   if (a.ndim() == 0 || b.ndim() == 0) {
-    fail("matmul: ", a.shape(), " times ", b.shape(), ": one has no dims; multiply() scales");
+    fail("matmul: operands are ", a.shape(), " and ", b.shape(),
+         ", expected at least 1 dim each; multiply() scales");
   }
   const Tensor product =
       matmul(a.ndim() == 1 ? unsqueeze(a, 0) : a, b.ndim() == 1 ? unsqueeze(b, 1) : b);

@@ -66,7 +66,10 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, world=None
 
     names = mesh_dim_names or [f"dim{i}" for i in range(len(mesh_shape))]
     if len(names) != len(mesh_shape):
-        raise ValueError(f"init_device_mesh: {len(names)} names for {len(mesh_shape)} axes")
+        raise ValueError(
+            f"init_device_mesh: number of names is {len(names)}, expected {len(mesh_shape)}, the "
+            "axes"
+        )
     axes = list(zip(names, mesh_shape))
     return _weft.DeviceMesh(world or connect(), axes, device_type=device_type)
 
@@ -86,7 +89,8 @@ def _from_local(
     unless the whole's `shape` is given."""
     if run_check:
         raise ValueError(
-            "from_local: run_check=True would send one rank's values to others; use scatter"
+            "from_local: run_check is True, expected False; scatter sends one rank's "
+            "values to others"
         )
     return _weft.from_local(local_tensor, device_mesh, placements, shape=shape)
 
@@ -98,7 +102,7 @@ def clip_grad_norm_(
     the gradients whatever their layouts and meshes. One all-reduce. ValueError for a norm_type that
     is not 2; RuntimeError, when asked for, where the norm is no finite number."""
     if norm_type != 2:
-        raise ValueError(f"clip_grad_norm_: norm_type {norm_type} is not 2, the one there is")
+        raise ValueError(f"clip_grad_norm_: norm_type is {norm_type}, expected 2")
     if not error_if_nonfinite:
         return _weft.clip_grad_norm_(parameters, max_norm)
     if not isinstance(parameters, _weft.Module):
@@ -170,9 +174,9 @@ def randint(low, high, size=None, *, dtype=_weft.int64, **options):
     if size is None:
         low, high, size = 0, low, high
     if not low < high:
-        raise ValueError(f"randint: there is no number in [{low}, {high})")
+        raise ValueError(f"randint: low and high are {low} and {high}, expected low below high")
     if int(low) != low or int(high) != high:
-        raise ValueError(f"randint: the bounds {low} and {high} are not whole numbers")
+        raise ValueError(f"randint: low and high are {low} and {high}, expected whole numbers")
     low, high, dtype = int(low), int(high), _weft.dtype_named(dtype)
     drawn = _weft._randint(
         size, low, high, dtype=_weft.int64 if dtype.is_floating_point else dtype, **options

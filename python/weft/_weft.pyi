@@ -2091,8 +2091,8 @@ class Module:
     def to(self, device = None, dtype = None):
         """
         The module itself, with its parameters, gradients and buffers moved to `device` and the
-            floating ones cast to `dtype`. ValueError for a device that this machine lacks, and for a module
-            that is fully sharded.
+            floating ones cast to `dtype`; those of a tensor may be given. ValueError for a device that
+            this machine lacks, and for a module that is fully sharded.
         """
     def to_empty(self, *, device = None):
         """
@@ -2502,6 +2502,8 @@ class SkippedKeys:
     """
     Keys that were not loaded
     """
+    def __repr__(self) -> str:
+        ...
     @property
     def missing(self) -> list[str]:
         """
@@ -3421,7 +3423,7 @@ def llama_styles(config: LlamaConfig, *, sequence_parallel: builtins.bool = Fals
 @typing.overload
 def load(path: str, into: TrainingState) -> None:
     """
-    Fills the tensors, wherever and however they lie, and the numbers, from a checkpoint of weft's or PyTorch's, or a model in safetensors form. Each rank reads what holds its own elements and checks it; no communication. ValueError names file, tensor and block
+    Fills the tensors, wherever and however they lie, and the numbers, from a checkpoint of weft's or PyTorch's, or a model in safetensors form. Each rank reads what holds its own elements and checks it; no communication. Of a run's directory it takes the newest complete checkpoint, which the first rank of the tensors' mesh chooses: all its ranks must then call it. ValueError names file, tensor and block
     """
 @typing.overload
 def load(path: str, into: StateDict) -> None:

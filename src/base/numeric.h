@@ -164,7 +164,7 @@ decltype(auto) visit_floating(const char* what, DType dtype, Visitor&& visitor) 
     case DType::f64:
       return visitor(Type<double>{});
     default:
-      fail(what, ": dtype is ", dtype, "; it needs a floating one");
+      fail(what, ": dtype is ", dtype, ", expected a floating one");
   }
 }
 
@@ -229,7 +229,7 @@ decltype(auto) visit_compute(DType dtype, Visitor&& visitor) {
 /// begins with `what`.
 template <class Visitor>
 decltype(auto) visit_compute_floating(const char* what, DType dtype, Visitor&& visitor) {
-  if (!is_floating(dtype)) fail(what, ": dtype is ", dtype, "; it needs a floating one");
+  if (!is_floating(dtype)) fail(what, ": dtype is ", dtype, ", expected a floating one");
   if (dtype == DType::f64) return visitor(Type<double>{});
   return visitor(Type<float>{});
 }

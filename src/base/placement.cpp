@@ -12,11 +12,12 @@ namespace weft {
 
 Placement::Placement(Shard shard) : kind_(Kind::shard), dim_(static_cast<int8_t>(shard.dim)) {
   if (shard.dim < -kMaxDims || shard.dim >= kMaxDims) {
-    fail("placement: Shard(", shard.dim, ") names no dim; dims count from 0 to ", kMaxDims - 1,
-         ", or from -1 down");
+    fail("placement: dim of Shard is ", shard.dim, ", expected ", -kMaxDims, " to ", kMaxDims - 1);
   }
   for (const int64_t size : shard.sizes) {
-    if (size < 0) fail("placement: a size of Shard(", shard.dim, ") is ", size, ", expected >= 0");
+    if (size < 0) {
+      fail("placement: a size of Shard(", shard.dim, ") must be at least 0, got ", size);
+    }
   }
   if (!shard.sizes.empty()) {
     sizes_ = std::make_shared<const std::vector<int64_t>>(std::move(shard.sizes));
@@ -38,7 +39,7 @@ Placement Placement::counted(int ndim) const {
     placement.dim_ = static_cast<int8_t>(dim_ + ndim);
     return placement;
   }
-  fail("placement: ", *this, " names no dim of a tensor that has ", ndim);
+  fail("placement: it is ", *this, ", expected a dim of the ", ndim, " that the tensor has");
 }
 
 Placements Placements::cut_in_order(int dim, std::vector<std::string> axes) const {

@@ -176,10 +176,10 @@ static void reduce_floats(ReduceOp op, const Reducing& task) {
 
 void check_reduction(const char* what, ReduceOp op, DType dtype, DType into) {
   if (op == ReduceOp::avg && !is_floating(dtype)) {
-    fail(what, ": there is no avg of ", dtype, "; cast to a floating dtype first");
+    fail(what, ": dtype is ", dtype, ", expected a floating one for avg; cast it first");
   }
   if (dtype != into && !(is_floating(dtype) && is_floating(into))) {
-    fail(what, ": the reduction of ", dtype, " cannot be stored as ", into,
+    fail(what, ": dtype of the result is ", into, ", expected ", dtype,
          "; only floating dtypes convert");
   }
 }

@@ -54,14 +54,14 @@ TEST(Decoder, RefusesWhatItHasNoRoomFor) {
     parallelize(model, mesh["tp"], llama_styles(kConfig));
     model.materialize();
     EXPECT_EQ(error_of([&] { Decoder(model, mesh, 33); }),
-              "decode: 33 tokens; the model takes 1 to 32");
+              "decode: number of tokens is 33, expected 1 to 32, those of the model");
     Decoder decoder(model, mesh, 4);
     const std::vector<int64_t> ids = tokens();
     EXPECT_EQ(error_of([&] { decoder.next(std::span(ids).first(5)); }),
-              "decode: 5 tokens after 0; there is room for 4");
+              "decode: number of tokens is 5 after 0, expected at least 1, and 4 in all at most");
     decoder.next(std::span(ids).first(2));
     EXPECT_EQ(error_of([&] { decoder.next(std::span(ids).first(2)); }),
-              "decode: 2 tokens after 2; one at a time after the prompt");
+              "decode: number of tokens is 2 after 2, expected one at a time after the prompt");
   });
 }
 

@@ -217,8 +217,8 @@ TEST(Lifetimes, ARefusedCallChangesNothing) {
 
 TEST(Lifetimes, ALossDoesNotOutliveItsModel) {
   const std::string gone =
-      "fully_shard: the outermost sharded module no longer exists; keep it until the backward of "
-      "its loss has ended";
+      "fully_shard: the outermost sharded module no longer exists, expected it to exist until the "
+      "backward of its loss has ended";
   on_ranks({1, 2}, [&](const DeviceMesh& mesh, const Preset& preset) {
     auto model = two_layers();
     shard(*model, mesh, preset.options);

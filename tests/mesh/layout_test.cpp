@@ -172,7 +172,9 @@ TEST(Layout, DimOutOfRangeIsNamed) {
     layout_of(Sharding(mesh, {Shard(2)}), {4, 8}, f32);
     FAIL();
   } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(), "layout: S(2) on axis \"tp\" but the shape [4, 8] has 2 dims");
+    EXPECT_STREQ(
+        error.what(),
+        "layout: placement on axis \"tp\" is S(2), expected a dim of the 2 of the shape [4, 8]");
   }
   EXPECT_THROW(layout_of(Sharding(mesh, {}), {4, -1}, f32), std::invalid_argument);
 }

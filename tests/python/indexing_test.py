@@ -91,7 +91,7 @@ def test_gradients_add_up_where_indices_are_equal():
         (1.5, IndexError, "it is a float, expected an int"),
         (weft.ones(2), IndexError, "is f32, expected an integer or bool"),
         (weft.from_numpy(ROWS[:2]), IndexError, r"shape of the mask is \[2\]"),
-        ((weft.asarray([0]), 0, 0, 0), IndexError, "4 entries for a tensor"),
+        ((weft.asarray([0]), 0, 0, 0), IndexError, "number of entries is 4"),
     ],
 )
 def test_a_wrong_index_is_named(index, kind, words):

@@ -17,4 +17,6 @@ def on_device(x, device):
 def check_device(what, x, device):
     """ValueError when `device` is not the device of x."""
     if device is not None and tensor_of(x).device != device:
-        raise ValueError(f"{what}: a tensor on {tensor_of(x).device} has no way to device {device}")
+        raise ValueError(
+            f"{what}: device is {device}, expected {tensor_of(x).device}, that of the tensor"
+        )

@@ -144,7 +144,9 @@ def from_dlpack(x, /, *, device=None, copy=None):
 def _numpy_of(obj, dtype, copy):
     """Nested sequences and numbers as an array; Python floats become float32."""
     if copy is False:
-        raise ValueError(f"asarray: a {type(obj).__name__} cannot be had without a copy")
+        raise ValueError(
+            f"asarray: copy is False for a {type(obj).__name__}, expected None or True"
+        )
     try:
         array = np.asarray(obj)
         if dtype is not None:
@@ -173,7 +175,9 @@ def _shared(obj, dtype, copy):
     try:
         seen = memoryview(obj)
     except TypeError:
-        raise TypeError(f"asarray: there is no tensor of a {type(obj).__name__}") from None
+        raise TypeError(
+            f"asarray: it is a {type(obj).__name__}, expected numbers, lists of them or an array"
+        ) from None
     return _weft.from_numpy(np.asarray(seen), copy=copy)
 
 
@@ -188,5 +192,7 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
     if dtype is None or made.dtype is dtype:
         return _weft.clone(made) if is_tensor and copy else made
     if copy is False:
-        raise ValueError(f"asarray: {made.dtype.name} as {dtype.name} cannot be had without a copy")
+        raise ValueError(
+            f"asarray: dtype is {dtype.name}, expected {made.dtype.name} for copy=False"
+        )
     return _weft.astype(made, dtype, copy=False)

@@ -61,7 +61,7 @@ def dtype_of(what, given):
     if isinstance(dtype, str):
         return _weft.dtype_named(dtype)
     if not isinstance(dtype, _weft.DType):
-        raise TypeError(f"{what}: {type(given).__name__} {given!r} is neither a tensor nor a dtype")
+        raise TypeError(f"{what}: it is {given!r}, expected a tensor or a dtype")
     return dtype
 
 
@@ -70,7 +70,9 @@ def check_fits(what, value, dtype):
     if dtype in _INTEGRAL:
         _, least, most = _INTEGRAL[dtype]
         if not least <= value <= most:
-            raise ValueError(f"{what}: {value} is no {dtype.name}, which holds {least} to {most}")
+            raise ValueError(
+                f"{what}: value is {value}, expected {least} to {most} for {dtype.name}"
+            )
 
 
 def can_cast(from_, to, /):
@@ -91,7 +93,7 @@ def finfo(type, /):
     """Limits of a floating dtype, or of a tensor's dtype; ValueError for other dtypes."""
     dtype = dtype_of("finfo", type)
     if dtype not in _FLOATING:
-        raise ValueError(f"finfo: {dtype.name} is not floating; see iinfo")
+        raise ValueError(f"finfo: dtype is {dtype.name}, expected a floating one; see iinfo")
     bits, fraction, exponent = _FLOATING[dtype]
     largest = (2 - 2.0**-fraction) * 2.0**exponent
     return finfo_object(bits, 2.0**-fraction, largest, -largest, 2.0 ** (1 - exponent), dtype)
@@ -101,7 +103,7 @@ def iinfo(type, /):
     """Limits of an integer dtype, or of a tensor's dtype; ValueError for other dtypes."""
     dtype = dtype_of("iinfo", type)
     if dtype not in _INTEGRAL:
-        raise ValueError(f"iinfo: {dtype.name} is no integer; see finfo")
+        raise ValueError(f"iinfo: dtype is {dtype.name}, expected an integer one; see finfo")
     bits, least, most = _INTEGRAL[dtype]
     return iinfo_object(bits, most, least, dtype)
 
@@ -114,7 +116,7 @@ def isdtype(dtype, kind):
     if isinstance(kind, _weft.DType):
         return dtype is kind
     if kind not in KINDS:
-        raise ValueError(f"isdtype: {kind!r} is no kind; there are {', '.join(KINDS)}")
+        raise ValueError(f"isdtype: kind is {kind!r}, expected one of {', '.join(KINDS)}")
     return dtype in KINDS[kind]
 
 
@@ -128,7 +130,9 @@ def result_type(*arrays_and_dtypes):
         if not isinstance(x, (bool, int, float))
     ]
     if not dtypes:
-        raise ValueError("result_type: there is neither a tensor nor a dtype")
+        raise ValueError(
+            "result_type: all arguments are numbers, expected a tensor or a dtype among them"
+        )
     result = dtypes[0]
     for dtype in dtypes[1:]:
         result = _weft.promote(result, dtype)

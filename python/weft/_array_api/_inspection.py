@@ -53,7 +53,7 @@ class _Namespace:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         for one in kinds:
             if one is not None and one not in KINDS:
-                raise ValueError(f"dtypes: {one!r} is no kind; there are {', '.join(KINDS)}")
+                raise ValueError(f"dtypes: kind is {one!r}, expected one of {', '.join(KINDS)}")
         return {
             name: dtype
             for name, dtype in _DTYPES.items()
@@ -73,7 +73,8 @@ def _array_namespace(self, /, *, api_version=None):
 
     if api_version is not None and api_version not in _VERSIONS:
         raise ValueError(
-            f"__array_namespace__: version {api_version!r} is none of {', '.join(_VERSIONS)}"
+            f"__array_namespace__: version is {api_version!r}, expected one of "
+            f"{', '.join(_VERSIONS)}"
         )
     return weft
 

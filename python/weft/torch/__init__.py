@@ -6,11 +6,13 @@ indices, unbiased `std`, `equal` as one bool, `sort` as a pair, ..."""
 
 import functools
 import math
+import types
 
 import weft as _package
 from weft import *
 from weft import _weft, linalg, nn, optim
 from weft._array_api._beside import tensor_of
+from weft._words import accepting
 from weft._weft import (
     abs as absolute,
     acos as arccos,
@@ -380,7 +382,10 @@ t_copy = copying(t)
 
 
 def _method(function):
-    """The function as a method of Tensor; compiled ones do not bind by themselves."""
+    """The function as a method of Tensor, which takes NumPy's words too; compiled functions do so
+    already, but do not bind by themselves."""
+    if isinstance(function, types.FunctionType):
+        function = accepting(function)
 
     @functools.wraps(function)
     def method(self, *given, **named):

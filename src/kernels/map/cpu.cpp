@@ -183,7 +183,7 @@ void run_map(const char* what, const MapLoops& loops, const void* functor,
     mapping.blocks[i] = &block;
     mapping.loop_dtypes[i] = i < results ? result : dtype;
     if (i < results && block.shape != shape)
-      fail(what, ": results of ", shape, " and ", block.shape);
+      fail(what, ": a result is ", block.shape, ", expected ", shape);
     simple &= block.dtype == mapping.loop_dtypes[i] && block.shape == shape && block.is_dense();
   }
   if (!simple) return run_strided(what, mapping);

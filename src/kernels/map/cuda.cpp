@@ -36,7 +36,7 @@ void run_map(const char* what, const MapLoops& loops, const void* functor,
   const Device device = outs[0]->device;
   for (int i = 0; i < results + operands; ++i) {
     if (blocks[i]->device == device) continue;
-    fail(what, ": blocks on ", device, " and on ", blocks[i]->device);
+    fail(what, ": a block is on ", blocks[i]->device, ", expected ", device);
   }
   const MapLaunch launch = loop_for(what, loops.on_cuda, map_dtype(ins, operands, *outs[0]));
   const Iteration iteration(what, outs[0]->shape, blocks, results + operands);

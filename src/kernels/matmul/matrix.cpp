@@ -159,7 +159,7 @@ static void visit_pair(DType from, DType to, const F& f) {
       if constexpr (kConvertible<From, To>) {
         f(Type<From>{}, Type<To>{});
       } else {
-        fail("gemm: a product of ", from, " does not go into ", to);
+        fail("gemm: dtype of the result is ", to, ", expected one for a product of ", from);
       }
     });
   });

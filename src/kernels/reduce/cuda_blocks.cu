@@ -150,7 +150,8 @@ void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> sources, const Memo
   const int divisor = op == ReduceOp::avg ? static_cast<int>(sources.size()) : 0;
   constexpr size_t most = size_t{kMostSources} * kMostSources;
   if (sources.size() > most) {
-    fail("reduction: ", sources.size(), " ranks on ", out.device, "; at most ", most);
+    fail("reduction: number of ranks on ", out.device, " is ", sources.size(),
+         ", expected at most ", most);
   }
   const bool few = sources.size() <= kMostSources;
   (few ? reduce_few : reduce_many)(op, sources, out, divisor, accumulate);

@@ -50,7 +50,7 @@ void ReducePlan::collect(const Dims& dims) {
   const int ndim = in_.shape.ndim();
   const bool keeps = out_.shape.ndim() == ndim;
   if (!keeps && out_.shape.ndim() != ndim - dims.ndim()) {
-    fail("reduce: ", in_.shape, " over dims ", dims, " does not give ", out_.shape);
+    fail("reduce: result is ", out_.shape, ", expected that of ", in_.shape, " over dims ", dims);
   }
   for (int i = 0, o = 0; i < ndim; ++i) {
     const bool reduced = is_reduced >> i & 1u;
@@ -59,7 +59,7 @@ void ReducePlan::collect(const Dims& dims) {
       if (size != 1) add(reduced_, reduced_dims_, {size, in_.strides[i], 0});
       reduced_count_ *= size;
     } else if (out_.shape[o] != size) {
-      fail("reduce: ", in_.shape, " over dims ", dims, " does not give ", out_.shape);
+      fail("reduce: result is ", out_.shape, ", expected that of ", in_.shape, " over dims ", dims);
     } else if (size != 1) {
       add(kept_, kept_dims_, {size, in_.strides[i], out_.strides[o]});
     }

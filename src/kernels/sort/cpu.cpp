@@ -20,7 +20,7 @@ SortedRows::SortedRows(const MemoryBlock* values_block, const MemoryBlock& indic
       indices(indices_block, in_block.shape.ndim() - 1) {
   if (values_block) check_rows("sort_rows", values, indices);
   if (in.count() != indices.count() || indices.size() > in.size()) {
-    fail("sort_rows: results of ", indices_block.shape, " from ", in_block.shape);
+    fail("sort_rows: results are ", indices_block.shape, ", expected those of ", in_block.shape);
   }
 }
 

@@ -24,7 +24,7 @@ template <class F>
 void with_typed(const MemoryBlock& indices, const F& f) {
   if (indices.dtype == DType::i32) return f(indices.as<int32_t>());
   if (indices.dtype == DType::i64) return f(indices.as<int64_t>());
-  fail("take: indices are i32 or i64, not ", indices.dtype);
+  fail("take: dtype of indices is ", indices.dtype, ", expected i32 or i64");
 }
 
 /// Calls f(o, i) for `rows` [begin, end) of [outer, n].
@@ -51,7 +51,7 @@ struct Taking {
     for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
     slices = where.shape.ndim() == 1 && where.shape[0] == n;
     if (!slices && where.shape != taken.shape) {
-      fail("take: indices ", where.shape, " for ", taken.shape, " along dim ", dim);
+      fail("take: indices are ", where.shape, ", expected ", taken.shape, " along dim ", dim);
     }
   }
 

@@ -52,10 +52,10 @@ struct DeviceTaking {
     for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
     slices = where.shape.ndim() == 1 && where.shape[0] == n;
     if (!slices && where.shape != taken.shape) {
-      fail("take: indices ", where.shape, " for ", taken.shape, " along dim ", dim);
+      fail("take: indices are ", where.shape, ", expected ", taken.shape, " along dim ", dim);
     }
     if (dtype != DType::i32 && dtype != DType::i64) {
-      fail("take: indices are i32 or i64, not ", dtype);
+      fail("take: dtype of indices is ", dtype, ", expected i32 or i64");
     }
   }
   /// Returns index number `at`, converted to be at least 0.

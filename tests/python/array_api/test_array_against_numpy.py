@@ -106,7 +106,7 @@ def test_reductions_of_nothing():
             check(getattr(weft, name)(to_weft(x), axis=axis), theirs, "float32")
     for name in ("max", "min", "argmax", "argmin"):
         check(getattr(weft, name)(to_weft(x), axis=1), getattr(np, name)(x, axis=1), "float32")
-        with pytest.raises(ValueError, match="no elements"):
+        with pytest.raises(ValueError, match="must be at least 1, got 0"):
             getattr(weft, name)(to_weft(x), axis=0)
 
 

@@ -129,9 +129,9 @@ def test_asarray_shares_unless_told():
     theirs[1] = 5
     assert [x.tolist()[1] for x in (shared, also, never)] == [5, 5, 5]
     assert [x.tolist()[1] for x in (copy, again)] == [0, 0]
-    with pytest.raises(ValueError, match="without a copy"):
+    with pytest.raises(ValueError, match="for copy=False"):
         weft.asarray(theirs, dtype=weft.float64, copy=False)
-    with pytest.raises(ValueError, match="without a copy"):
+    with pytest.raises(ValueError, match="copy is False"):
         weft.asarray([1, 2], copy=False)
 
 
