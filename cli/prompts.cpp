@@ -29,7 +29,7 @@ Prompts::Prompts(const ServeOptions& options) {
 }
 
 void Prompts::add(const ServeOptions& options, const std::string& prompt) {
-  if (prompt.empty()) fail("--prompt is empty; at least one byte");
+  if (prompt.empty()) fail("--prompt is empty, expected at least one byte");
   std::vector<int64_t> ids;
   if (options.chats) {
     std::vector<ChatMessage> messages;

@@ -102,11 +102,11 @@ static FsdpStates new_states(const std::vector<Module*>& modules, const DeviceMe
 
 void fully_shard(const std::vector<Module*>& modules, const DeviceMesh& given,
                  const FullyShardOptions& wanted) {
-  if (!given) fail("fully_shard: this rank is not in the mesh");
+  if (!given) fail("fully_shard: this rank is not in the mesh, expected one of its ranks");
   if (modules.empty()) fail("fully_shard: number of modules is 0, expected at least 1");
   for (const Module* module : modules) {
     if (!ModuleSharder::attachment<FsdpState>(*module)) continue;
-    fail("fully_shard: the module is sharded already");
+    fail("fully_shard: the module is sharded already, expected a call once");
   }
   check_options(wanted);
   FullyShardOptions options = wanted;

@@ -95,7 +95,7 @@ static const Op kept_targets_op = register_op({
 
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets) {
   Tensor x = as_floating("cross_entropy", logits);
-  if (!targets) fail("cross_entropy: no targets");
+  if (!targets) fail("cross_entropy: no targets are given, expected one for each row");
   const Tensor classes = as_indices("cross_entropy", "targets", targets);
   Shape rows = x.shape();
   if (rows.ndim() > 0) rows.erase(rows.ndim() - 1);

@@ -254,8 +254,8 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
   Sharding sharding(mesh, placements, local.ndim());
   Ref<Layout> layout = layout_of(sharding, shape, local.dtype());
   if (!(layout->box.shape == local.shape())) {
-    fail("from_local: rank ", mesh.rank(), " holds ", layout->box.shape, " elements of a tensor ",
-         shape, " laid out as ", sharding, ", not ", local.shape());
+    fail("from_local: part of rank ", mesh.rank(), " is ", local.shape(), ", expected ",
+         layout->box.shape, " of a tensor ", shape, " laid out as ", sharding);
   }
   return wrapped(local, layout);
 }
@@ -330,8 +330,8 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
   for (size_t rank = 0; rank < shapes.size(); ++rank) {
     Shape expected = layout->box_of(static_cast<int>(rank)).shape;
     if (expected == shapes[rank]) continue;
-    fail("from_local: rank ", rank, " holds ", shapes[rank], ", expected ", expected,
-         ", its part of ", shape, " as ", sharding);
+    fail("from_local: part of rank ", rank, " is ", shapes[rank], ", expected ", expected, " of ",
+         shape, " laid out as ", sharding);
   }
   return wrapped(local, layout);
 }

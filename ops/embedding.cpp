@@ -113,7 +113,7 @@ static bool are_cut_together(const Tensor& weight, const Tensor& ids) {
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& ids) {
-  if (!weight || !ids) fail("embedding: no tensor");
+  if (!weight || !ids) fail("embedding: no tensor is given, expected one");
   const Tensor rows = as_indices("embedding", "ids", ids);
   return are_cut_together(weight, rows) ? embedding_rows_op({weight, rows}) : rows_of(weight, rows);
 }

@@ -44,7 +44,7 @@ void fill_(const Tensor& a, Number value) {
   check_changeable("fill_", a);
   if (!is_floating(a.dtype()) && a.dtype() != DType::boolean) {
     if (value.value != std::trunc(value.value) || std::isinf(value.value)) {
-      fail("full: ", value.value, " is no whole number but the dtype is ", a.dtype());
+      fail("full: value is ", value.value, ", expected a whole number for ", a.dtype());
     }
     check_holds("full", a.dtype(), value);
   }

@@ -56,8 +56,8 @@ inline bool holds(DType dtype, const Number& number) {
 /// Throws std::invalid_argument when a whole number is outside the range of an integer dtype.
 inline void check_holds(const char* what, DType dtype, const Number& number) {
   if (dtype == DType::boolean || holds(dtype, number)) return;
-  fail(what, ": the number ", number.value, " is none that a tensor of ", dtype,
-       " holds; cast it first");
+  fail(what, ": number is ", number.value, ", expected one that ", dtype,
+       " holds; cast the tensor first");
 }
 
 /// Casts a tensor to the dtype that it and the number promote to.

@@ -116,7 +116,7 @@ class Kept {
 
 Tensors nonzero(const Tensor& a) {
   check_tensor("nonzero", a);
-  if (a.ndim() == 0) fail("nonzero: a tensor without dims has no indices");
+  if (a.ndim() == 0) fail("nonzero: number of dims is 0, expected at least 1");
   const Tensor flat = reshape(a.detach(), {a.numel()});
   const Tensor mask = not_equal(flat, 0);
   Tensor rest = Kept(mask).of(numbers_like(mask));

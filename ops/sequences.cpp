@@ -64,13 +64,15 @@ static Tensor integers(Number start, Number stop, Number step, const TensorOptio
 /// Returns the number as an integer: itself, or the whole number `value`.
 static Number integer_of(const Number& number, double value) {
   if (number.kind != Number::Kind::floating) return number;
-  if (std::abs(value) > 0x1p53) fail("arange: ", number.value, " is beyond 2^53");
+  if (std::abs(value) > 0x1p53) {
+    fail("arange: a number is ", number.value, ", expected at most 2^53 in magnitude");
+  }
   return static_cast<int64_t>(value);
 }
 
 Tensor arange(Number start, Number stop, Number step, const TensorOptions& options) {
   check_numbers("arange", {start.value, stop.value, step.value});
-  if (step.value == 0) fail("arange: the step from ", start.value, " to ", stop.value, " is 0");
+  if (step.value == 0) fail("arange: step is 0, expected another number");
   if (is_floating(options.dtype)) {
     const double count = std::ceil((stop.value - start.value) / step.value);
     return sequence<double>(count > 0 ? static_cast<int64_t>(count) : 0, options, [&](int64_t i) {
@@ -79,7 +81,7 @@ Tensor arange(Number start, Number stop, Number step, const TensorOptions& optio
   }
   for (const Number& number : {start, step}) {
     if (number.value == std::trunc(number.value)) continue;
-    fail("arange: ", number.value, " is no whole number but the dtype is ", options.dtype);
+    fail("arange: a number is ", number.value, ", expected whole ones for ", options.dtype);
   }
   // A stop between two integers ends the sequence as the one behind it does.
   const double end = step.value > 0 ? std::ceil(stop.value) : std::floor(stop.value);

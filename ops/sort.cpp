@@ -171,8 +171,7 @@ Tensor sort(const Tensor& a, int dim, bool descending) {
 
 Tensors sort_with_indices(const Tensor& a, int dim, bool descending) {
   const Tensor ordered = ordered_as_i64(a);
-  Tensors found =
-      sort_op.call(std::span(&ordered, 1), sort_attributes("sort", a, dim, descending));
+  Tensors found = sort_op.call(std::span(&ordered, 1), sort_attributes("sort", a, dim, descending));
   found[0] = ordered_back(found[0], a.dtype());
   return found;
 }

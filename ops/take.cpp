@@ -26,8 +26,8 @@ static DenseBlock indices_within(const Call& c, const std::string& name, int row
   DenseBlock indices = DenseBlock::of(c.in(rows + 1));
   if (is_listed(c, rows)) return indices;
   if (auto outside = find_index_outside(indices, size)) {
-    fail(name, ": index ", *outside, " is outside dim ", along_dim(c), ", which has ", size,
-         " elements");
+    fail(name, ": index is ", *outside, ", expected one of the ", size, " elements of dim ",
+         along_dim(c));
   }
   return indices;
 }
@@ -338,16 +338,16 @@ Tensor put_along_dim(const Tensor& a, const Tensor& values, const Tensor& indice
 }
 
 Tensor as_indices(const char* what, const char* name, const Tensor& indices) {
-  if (!indices) fail(what, ": no tensor");
+  if (!indices) fail(what, ": no tensor is given, expected one");
   if (indices.dtype() == i32 || indices.dtype() == i64) return indices;
   if (is_integer(indices.dtype())) return cast(indices, i64);
-  fail(what, ": dtype of the ", name, " is ", indices.dtype(), ", expected an integer one");
+  fail(what, ": dtype of ", name, " is ", indices.dtype(), ", expected an integer one");
 }
 
 Tensor take(const Tensor& a, const Tensor& indices, int dim) {
   const int at = checked_dim("take", a, dim);
   const Tensor places = as_indices("take", "indices", indices);
-  if (indices.ndim() != 1) fail("take: the indices are ", indices.shape(), "; they have one dim");
+  if (indices.ndim() != 1) fail("take: indices are ", indices.shape(), ", expected one dim");
   return take_op({a, places}, {.structure = {at}});
 }
 

@@ -207,7 +207,7 @@ static void keep_apart(Running& run) {
     for (int i = 0; i < run.call.ins.size(); ++i) {
       if (!is_disturbed(run.call.ins[i], run.call.ins[w])) continue;
       if (has(run.op.spec.writes, i)) {
-        fail(run.op.spec.name, ": operands ", w, " and ", i, " are changed and share memory");
+        fail(run.op.spec.name, ": operands ", w, " and ", i, " share memory, expected separate");
       }
       run.call.ins[i] = run.snapshots.add(snapshot_of(run.call.ins[i])).block();
     }

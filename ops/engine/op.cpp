@@ -72,8 +72,10 @@ static void check_spec(const OpSpec& spec) {
   int rules = !spec.rule.text().empty() + !spec.rule_text.empty() + (spec.rule_of != nullptr);
   if (spec.name.empty()) fail("op: name is empty, expected one");
   if (rules != 1)
-    fail(spec.name, ": exactly one of rule, rule_of and rule_text is given, not ", rules);
-  if (!spec.forward && !spec.view) fail(spec.name, ": it has neither forward nor view");
+    fail(spec.name, ": number of rules is ", rules,
+         ", expected one of rule, rule_of and rule_text");
+  if (!spec.forward && !spec.view)
+    fail(spec.name, ": forward and view are missing, expected one of them");
   if ((spec.stages.empty() && !spec.across) != spec.staged_over.empty()) {
     fail(spec.name, ": staged_over names ", spec.staged_over.size(),
          " factors, expected some with stages or across, none without");

@@ -177,7 +177,7 @@ TEST(AlongDim, SaysWhatIsWrong) {
   EXPECT_EQ(error_of([&] { take(zeros({0}), at({0}), 0); }),
             "take: index is 0, expected one of the 0 elements of dim 0");
   EXPECT_EQ(error_of([&] { take(a, zeros({2}), 0); }),
-            "take: dtype of the indices is f32, expected an integer one");
+            "take: dtype of indices is f32, expected an integer one");
   EXPECT_EQ(error_of([&] {
               take(a, zeros({1, 2}, {.dtype = i64}), 0);
             }),

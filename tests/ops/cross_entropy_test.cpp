@@ -121,7 +121,7 @@ TEST(CrossEntropy, SaysWhatIsWrong) {
       }),
       "cross_entropy: target is -1, expected one below 3, the classes of logits [2, 3], or -100");
   EXPECT_EQ(error_of([&] { cross_entropy(logits, zeros({2})); }),
-            "cross_entropy: dtype of the targets is f32, expected an integer one");
+            "cross_entropy: dtype of targets is f32, expected an integer one");
   EXPECT_EQ(error_of([&] { cross_entropy(logits, zeros({3}, {.dtype = i64})); }),
             "cross_entropy: targets are [3], expected one for each row of logits [2, 3]");
   EXPECT_EQ(error_of([&] { cross_entropy(logits, Tensor()); }),

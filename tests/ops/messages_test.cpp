@@ -148,7 +148,7 @@ TEST(Messages, OfProductsAndNetworks) {
       {[&] { cross_entropy_rows(a, kNone); },
        "cross_entropy: no targets are given, expected one for each row"},
       {[&] { cross_entropy_rows(a, numbers({2})); },
-       "cross_entropy: dtype of the targets is f32, expected an integer one"},
+       "cross_entropy: dtype of targets is f32, expected an integer one"},
       {[&] {
          cross_entropy_rows(numbers({3, 3}), ids);
        },
@@ -156,7 +156,7 @@ TEST(Messages, OfProductsAndNetworks) {
       {[&] { cross_entropy_rows(a, ids); },
        "cross_entropy: target 7 is none of the 3 classes of logits [2, 3], nor -100"},
       {[&] { embedding(a, kNone); }, "embedding: no tensor"},
-      {[&] { embedding(a, a); }, "embedding: dtype of the ids is f32, expected an integer one"},
+      {[&] { embedding(a, a); }, "embedding: dtype of ids is f32, expected an integer one"},
       {[&] { embedding(a, ids); }, "embedding: id 7 is none of the 2 rows of the weight [2, 3]"},
       {[&] { rope(kNone); }, "rope: no tensor"},
       {[&] { rope(a); }, "rope: x [2, 3] is not [batch, sequence, heads, an even size]"},
@@ -319,10 +319,10 @@ TEST(Messages, OfPartsThatAreNoCut) {
     EXPECT_EQ(error_of([&] {
                 from_local(local, mesh, {Shard{0, {2, 2, 1}}});
               }),
-              "from_local: rank 1 holds [1], expected [2], its part of [5] as "
+              "from_local: part of rank 1 is [1], expected [2] of [5] laid out as "
               "mesh(a=3)[S(0: 2+2+1)]");
     EXPECT_EQ(error_of([&] { from_local(local, mesh, {Replicate()}); }),
-              "from_local: rank 1 holds [1], expected [2], its part of [2] as mesh(a=3)[R]");
+              "from_local: part of rank 1 is [1], expected [2] of [2] laid out as mesh(a=3)[R]");
     EXPECT_EQ(error_of([&] {
                 from_local(local, mesh, {Shard{0, {2, 2}}});
               }),
@@ -335,7 +335,7 @@ TEST(Messages, OfPartsThatAreNoCut) {
     EXPECT_EQ(error_of([&] {
                 Placement(Shard{0, {2, -1}});
               }),
-              "placement: a size of Shard(0) is -1, expected >= 0");
+              "placement: a size of Shard(0) must be at least 0, got -1");
     Shape shape = mesh.rank() == 2 ? Shape{2, 1} : Shape{2};
     EXPECT_EQ(error_of([&] { from_local(numbers(shape), mesh, {Shard(0)}); }),
               "from_local: part of rank 2 is [2, 1], expected 1 dims, as [2] of rank 0");

@@ -163,7 +163,7 @@ CASES = [
     (
         "weft.gather(X, 1, weft.ones(2, 3))",
         ValueError,
-        "take_along_dim: dtype of the indices is f32, expected an integer one",
+        "take_along_dim: dtype of indices is f32, expected an integer one",
     ),
     (
         "weft.einsum('ij,jk', X)",
@@ -263,7 +263,7 @@ CASES = [
     (
         "nn.Embedding(3, 2)(weft.ones(2))",
         ValueError,
-        "embedding: dtype of the ids is f32, expected an integer one",
+        "embedding: dtype of ids is f32, expected an integer one",
     ),
     ("nn.Dropout(1.5)", ValueError, "dropout: probability is 1.5, expected one in [0, 1)"),
     (
@@ -340,7 +340,7 @@ CASES = [
     (
         "F.cross_entropy(X, weft.ones(2))",
         ValueError,
-        "cross_entropy: dtype of the targets is f32, expected an integer one",
+        "cross_entropy: dtype of targets is f32, expected an integer one",
     ),
     (
         "F.mse_loss(X, weft.ones(3))",
@@ -362,7 +362,7 @@ CASES = [
     (
         "F.embedding(X, X)",
         ValueError,
-        "embedding: dtype of the ids is f32, expected an integer one",
+        "embedding: dtype of ids is f32, expected an integer one",
     ),
     (
         "F.scaled_dot_product_attention(X, X, X)",
@@ -467,7 +467,7 @@ CASES = [
     (
         "on_ranks(lambda w, m: weft.from_local(weft.ones(2 + w.rank, 3), m, [weft.Replicate()]))",
         ValueError,
-        "from_local: rank 1 holds [3, 3], expected [2, 3], its part of [2, 3] as",
+        "from_local: part of rank 1 is [3, 3], expected [2, 3] of [2, 3]",
     ),
     (
         "on_ranks(lambda w, m: weft.distribute(X, m, [weft.Shard(0)]) + weft.asarray([[1.0, "

@@ -42,10 +42,10 @@ template <class Loop>
 Loop loop_for(const char* what, const LoopsByType<Loop>& loops, DType dtype) {
   if (dtype == DType::u64 && loops.u64) return loops.u64;
   if (!is_floating(dtype)) {
-    if (!loops.i64) fail(what, ": the operands are integers; it needs floating ones");
+    if (!loops.i64) fail(what, ": operands are integers, expected floating ones");
     return loops.i64;
   }
-  if (!loops.f32) fail(what, ": the operands are ", dtype, "; it needs integers");
+  if (!loops.f32) fail(what, ": operands are ", dtype, ", expected integers");
   return dtype == DType::f64 ? loops.f64 : loops.f32;
 }
 

@@ -27,7 +27,7 @@ T factor_as(double x) {
 /// integers wrap.
 template <class Visitor>
 decltype(auto) visit_element(DType dtype, const Visitor& visitor) {
-  if (dtype == DType::boolean) fail("gemm: there is no product of ", dtype);
+  if (dtype == DType::boolean) fail("gemm: dtype is ", dtype, ", expected a number");
   return visit_bits(dtype, visitor);
 }
 
