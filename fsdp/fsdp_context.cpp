@@ -138,6 +138,7 @@ void FsdpContext::invalidate(ParamGroup& group) {
 void FsdpContext::begin_step(bool training) {
   ParamGroup::end_departed();
   if (running_) abandon();
+  for (const auto& state : states_) state->forget_forward();
   training_ = training;
   ++step_;
   scheduler_.begin_step(training);

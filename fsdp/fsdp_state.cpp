@@ -108,7 +108,7 @@ Tensors FsdpState::pre_forward(size_t unit, const Tensors& inputs) {
   if (!open_ || units_[unit].has_run || shared->is_in_backward()) {
     shared->pre_forward(*group_);
     open_ = units_.size() > 1 && !shared->is_in_backward();
-    for (Unit& unit : units_) unit.has_run = false;
+    for (Unit& each : units_) each.has_run = false;
   }
   Tensors cast = cast_all(inputs, group_->options().precision.inputs);
   if (!group_->has_frozen()) return cast;

@@ -35,6 +35,8 @@ class FsdpState final : public ModuleAttachment, public std::enable_shared_from_
   const DeviceMesh& mesh() const { return mesh_; }
   /// Ends the forward of several modules of which not all have run.
   void close_forward();
+  /// The same after a forward that threw.
+  void forget_forward() { open_ = false; }
   void set_context(const std::shared_ptr<FsdpContext>& context) { context_ = context; }
   /// std::invalid_argument if the outermost sharded module no longer exists.
   std::shared_ptr<FsdpContext> context() const;

@@ -21,7 +21,8 @@ static Reshard reshard_of(const py::object& given) {
 }
 
 /// None, a Shard, or a ShardPlacementResult, of fn(parameter).
-static std::function<ShardPlacement(const NamedParameter&)> placements_of(const py::object& given) {
+static std::function<ShardPlacement(const NamedParameter&)> shard_placements_of(
+    const py::object& given) {
   if (given.is_none()) return {};
   return [kept = Callable(py::function(given))](const NamedParameter& p) {
     const Locked lock;
@@ -249,7 +250,7 @@ void bind_fully_shard(py::module_& m) {
                                   .precision = precision.value_or(MixedPrecision()),
                                   .offload = offload_of(offload),
                                   .shard_dim = shard_dim_of(shard_dim),
-                                  .shard_placement_fn = placements_of(placement),
+                                  .shard_placement_fn = shard_placements_of(placement),
                                   .dp_mesh_dims = dims,
                                   .extension = extension_of(extension),
                                   .bucket_bytes = bucket_bytes,

@@ -137,7 +137,7 @@ void bind_parameter(py::module_& m) {
           "Of the value, in its layout; None before backward")
       .def("clear_grad", &Parameter::clear_grad)
       .def_property("requires_grad", &Parameter::is_trainable, &Parameter::set_trainable,
-                    "Freezes or thaws it; before sharding")
+                    "Freezes or thaws it; of a sharded model between steps")
       .def(
           "requires_grad_",
           [](const ParameterPtr& p, bool requires_grad) {
