@@ -281,8 +281,8 @@ def repeat_interleave(input, repeats, dim=None, *, output_size=None):
 
 
 def scatter(input, dim, index, src=None, *, value=None, reduce=None):
-    """src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal indices
-    stays. reduce="add" adds, "multiply" multiplies."""
+    """src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal
+    indices stays. reduce="add" adds, "multiply" multiplies."""
     src = value if src is None else src
     if reduce is None:
         return _weft._scatter_along(input, dim, index, src)
