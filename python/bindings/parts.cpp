@@ -48,7 +48,7 @@ static void bind_places(py::module_& m) {
   m.def("select", &select, Released(), x, py::arg("dim"), py::arg("index"),
         "Element `index` of `dim`, which the result lacks");
   m.def("index_select", &index_select, Released(), x, py::arg("dim"), py::arg("index"),
-        "The slices of `dim` at `index` [n]. A sharded `dim` is gathered");
+        "The slices of `dim` at `index` [n]");
   m.def("unflatten", &unflatten, Released(), x, py::arg("dim"), py::arg("sizes"),
         "Dim `dim` as dims of `sizes`, of which one may be -1");
   m.def("unfold", &unfold, Released(), x, py::arg("dimension"), py::arg("size"), py::arg("step"),

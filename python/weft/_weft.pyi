@@ -504,9 +504,14 @@ class Tensor:
         x with the slices `index` of `dim` filled with `value`
         """
     @staticmethod
+    def index_reduce(x: Tensor, dim: builtins.int, index: Tensor, source: Tensor, reduce: str, *, include_self: builtins.bool = True) -> Tensor:
+        """
+        The same for slices of `dim`, as index_add
+        """
+    @staticmethod
     def index_select(x: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
         """
-        The slices of `dim` at `index` [n]. A sharded `dim` is gathered
+        The slices of `dim` at `index` [n]
         """
     @staticmethod
     def isclose(x1: Tensor, x2: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
@@ -700,6 +705,11 @@ class Tensor:
     def scatter_add(x: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
         """
         x with src[.., i, ..] added to element index[.., i, ..] along `dim`
+        """
+    @staticmethod
+    def scatter_reduce(x: Tensor, dim: builtins.int, index: Tensor, src: Tensor, reduce: str, *, include_self: builtins.bool = True) -> Tensor:
+        """
+        x with element index[.., i, ..] along `dim` combined with src[.., i, ..]: the sum, prod, mean, amax or amin of them; of x too if include_self
         """
     @staticmethod
     def select(x: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
@@ -3302,7 +3312,7 @@ def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str
     """
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """
-    The slices of `dim` at `index` [n]. A sharded `dim` is gathered
+    The slices of `dim` at `index` [n]
     """
 def inner(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """

@@ -34,6 +34,12 @@ def scattered(x, index, values, add):
     return made
 
 
+def reduced_at(x, index, values, ufunc):
+    made = x.copy()
+    ufunc.at(made, (index, np.broadcast_to(np.arange(index.shape[1]), index.shape)), values)
+    return made
+
+
 def rows_put(x, rows, values, add=False):
     made = x.copy()
     if add:
@@ -167,6 +173,33 @@ CASES = {
         lambda x, i, v: T.scatter(x, 0, i[:1], v),
         lambda x, i, v: scattered(x, i[:1], v[:1], False),
         (X, INDEX, Y),
+    ),
+    "scatter_of_equal_indices": (
+        lambda x, i, v: T.scatter(x, 0, i, v),
+        lambda x, i, v: scattered(x, i, v[:2], False),
+        (X, INDEX, Y),
+    ),
+    "scatter_reduce_prod": (
+        lambda x, i, v: T.scatter_reduce(x, 0, i, v, "prod"),
+        lambda x, i, v: reduced_at(x, i, v[:2], np.multiply),
+        (X, INDEX, Y),
+    ),
+    "scatter_reduce_amax": (
+        lambda x, i, v: T.scatter_reduce(x, 0, i, v, "amax"),
+        lambda x, i, v: reduced_at(x, i, v[:2], np.maximum),
+        (X, INDEX, Y),
+    ),
+    "scatter_reduce_amin_without_self": (
+        lambda x, i, v: T.scatter_reduce(x, 0, i, v, "amin", include_self=False),
+        lambda x, i, v: reduced_at(scattered(x, i, np.inf, False), i, v[:2], np.minimum),
+        (X, INDEX, Y),
+    ),
+    "index_reduce": (
+        lambda x, i, v: T.index_reduce(x, 0, i, v[:3], "mean"),
+        lambda x, i, v: np.where(
+            np.isin(np.arange(5), i)[:, None], rows_put(x, i, v[:3], True) / 2, x
+        ),
+        (X, ROWS, Y),
     ),
     "index_add": (
         lambda x, i, v: T.index_add(x, 0, i, v[:3]),

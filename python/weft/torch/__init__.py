@@ -290,16 +290,16 @@ def repeat_interleave(input, repeats, dim=None, *, output_size=None):
 
 
 def scatter(input, dim, index, src=None, *, value=None, reduce=None):
-    """src[.., i, ..] in the place of element index[.., i, ..] along `dim`; ValueError for equal
-    indices, whose result PyTorch leaves open. reduce="add" adds."""
+    """src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal
+    indices stays. reduce="add" adds, "multiply" multiplies."""
     src = value if src is None else src
-    if reduce == "add":
-        if not isinstance(src, _weft.Tensor):
-            src = _weft.ones_like(_weft.astype(index, input.dtype)) * src
-        return _weft.scatter_add(input, dim, index, src)
-    if reduce is not None:
-        raise ValueError(f"scatter: reduce is {reduce!r}, expected None or 'add'")
-    return _weft._scatter_along(input, dim, index, src)
+    if reduce is None:
+        return _weft._scatter_along(input, dim, index, src)
+    if reduce not in ("add", "multiply"):
+        raise ValueError(f"scatter: reduce is {reduce!r}, expected None, 'add' or 'multiply'")
+    if not isinstance(src, _weft.Tensor):
+        src = _weft.ones_like(_weft.astype(index, input.dtype)) * src
+    return _weft.scatter_reduce(input, dim, index, src, "sum" if reduce == "add" else "prod")
 
 
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
