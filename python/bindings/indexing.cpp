@@ -51,7 +51,8 @@ int dims_of_entry(py::handle entry) {
 
 void check_mask(const Tensor& x, const Tensor& mask, int dim) {
   for (int d = 0; d < mask.ndim(); ++d) {
-    if (mask.size(d) == x.size(dim + d)) continue;
+    // The standard lets a mask of size 0 select nothing, whatever the size of the dim.
+    if (mask.size(d) == x.size(dim + d) || mask.size(d) == 0) continue;
     throw py::index_error(concat("index: shape of the mask is ", mask.shape(),
                                  ", expected that of ", mask.ndim(), " dims of ", x.shape(),
                                  " from dim ", dim, " on"));

@@ -48,7 +48,7 @@ TEST(AlongDim, SortsDownStably) {
 TEST(AlongDim, SumsUpInTheStatedDTypes) {
   const Tensor bytes = of({3}, {200, 100, 50}, u8).on();
   EXPECT_EQ(cumulative_sum(bytes, 0).to_vector<double>(), (std::vector<double>{200, 300, 350}));
-  EXPECT_EQ(cumulative_sum(bytes, 0).dtype(), i64);
+  EXPECT_EQ(cumulative_sum(bytes, 0).dtype(), u64);
   EXPECT_EQ(cumulative_prod(of({3}, {1, 1, 0}, boolean).on(), 0).dtype(), i64);
   // 512 ones: bf16 alone would stop at 256.
   const Tensor sums = cumulative_sum(ones({512}, {.dtype = bf16}), 0);

@@ -104,7 +104,7 @@ TEST(Reductions, ChooseTheirDType) {
   EXPECT_EQ(sum(zeros({3}, {.dtype = bf16})).dtype(), bf16);
   EXPECT_EQ(mean(arange(4)).item(), 1.5);
   EXPECT_EQ(max(arange(4)).dtype(), i64);
-  EXPECT_EQ(prod(full({3}, 100, {.dtype = u8})).dtype(), i64);
+  EXPECT_EQ(prod(full({3}, 100, {.dtype = u8})).dtype(), u64);
   EXPECT_EQ(prod(full({3}, 100, {.dtype = u8})).item(), 1e6);
   EXPECT_EQ(prod(ones({3}, {.dtype = f16})).dtype(), f16);
   EXPECT_EQ(all(ones({3})).dtype(), boolean);

@@ -132,6 +132,10 @@ def test_masks_without_dims(mask):
         check(b, y)
 
 
+def test_an_empty_mask_selects_nothing():
+    assert weft.ones((3, 2))[weft.ones((0,), dtype="bool")].shape == (0, 2)
+
+
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "all", "any", "var", "std"])
 @pytest.mark.parametrize("keepdims", [True, False])
 def test_reduces_over_no_dim(name, keepdims):
