@@ -10,7 +10,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_ops', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diff', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'hsplit', 'hstack', 'hypot', 'i32', 'i64', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'inner', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_select', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'mv', 'nan_to_num', 'nanmean', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'rad2deg', 'rand', 'randn', 'reciprocal', 'recompute', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_ops', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diff', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'hsplit', 'hstack', 'hypot', 'i32', 'i64', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'inner', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_select', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'mv', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'quantile', 'rad2deg', 'rand', 'randn', 'reciprocal', 'recompute', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -409,6 +409,16 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
+    def cummax(x: Tensor, axis: builtins.int) -> typing.Any:
+        """
+        The largest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
+        """
+    @staticmethod
+    def cummin(x: Tensor, axis: builtins.int) -> typing.Any:
+        """
+        The smallest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
+        """
+    @staticmethod
     def diag(x: Tensor, diagonal: builtins.int = 0) -> Tensor:
         """
         A vector as a diagonal of a matrix, or a diagonal of a matrix as a vector
@@ -559,6 +569,11 @@ class Tensor:
         Rule: ... v -> ... v
         """
     @staticmethod
+    def logcumsumexp(x: Tensor, axis: builtins.int) -> Tensor:
+        """
+        log(sum(exp)) of all elements up to each along `axis`
+        """
+    @staticmethod
     def logit(x: Tensor, eps: builtins.float | None = None) -> Tensor:
         """
         log(x / (1 - x)); with `eps`, of x limited to [eps, 1 - eps]
@@ -636,6 +651,11 @@ class Tensor:
         The mean over `axis` of the elements that are not NaN
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def nanmedian(x: Tensor, axis: builtins.int | None = None, keepdims: builtins.bool = False) -> typing.Any:
+        """
+        The lower of the two middle elements that are not NaN; along `axis` (values, indices)
         """
     @staticmethod
     def nansum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
@@ -1270,6 +1290,10 @@ class Tensor:
         """
         In place: as the operator, or the function
         """
+    def nanquantile(self, *given, **named):
+        """
+        weft.nanquantile; q may be a tensor too.
+        """
     def ne(self, *given, **named):
         """
         not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
@@ -1318,7 +1342,7 @@ class Tensor:
         """
     def quantile(self, *given, **named):
         """
-        weft's quantile; q may be a tensor or a list, whose quantiles make a first dim.
+        weft.quantile; q may be a tensor too.
         """
     def ravel(self, *given, **named):
         """
@@ -2618,8 +2642,6 @@ def _min_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.
     ...
 def _placements(placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], orders: collections.abc.Sequence[tuple[int, collections.abc.Sequence[str]]]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
     ...
-def _quantile(x: Tensor, q: float, axis: int | None = None, keepdims: builtins.bool = False) -> Tensor:
-    ...
 def _randint(shape: tuple[int, ...], low: int, high: int, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Integers in [low, high)
@@ -2748,7 +2770,7 @@ def argsort(x: Tensor, axis: int = -1, descending: builtins.bool = False, stable
     """
     The indices (int64) along `axis` with which take_along_axis returns the result of `sort`; always stable
     
-    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
     """
 def argwhere(x: Tensor) -> Tensor:
     """
@@ -2866,6 +2888,10 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     
     Rule: d0 [one1]  -> d0 +d1    (by its attributes; this one of [5, 1])
     """
+def bucketize(x: Tensor, boundaries: Tensor, right: builtins.bool = False) -> Tensor:
+    """
+    searchsorted(boundaries, x)
+    """
 def cartesian_prod(*args) -> Tensor:
     """
     All combinations of an element of each: a row each
@@ -2978,17 +3004,25 @@ def cross_entropy_rows(logits: Tensor, targets: Tensor) -> Tensor:
     
     Rule: ... v, ... -> ..., ...
     """
+def cummax(x: Tensor, axis: int) -> typing.Any:
+    """
+    The largest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
+    """
+def cummin(x: Tensor, axis: int) -> typing.Any:
+    """
+    The smallest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
+    """
 def cumulative_prod(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
     """
     Products of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first
     
-    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
     """
 def cumulative_sum(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
     """
     Sums of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 0 first
     
-    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
     """
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """
@@ -3478,6 +3512,10 @@ def logaddexp2(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def logcumsumexp(x: Tensor, axis: int) -> Tensor:
+    """
+    log(sum(exp)) of all elements up to each along `axis`
+    """
 def logical_and(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
     Whether neither is zero: bool
@@ -3608,6 +3646,14 @@ def nanmean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False)
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
+def nanmedian(x: Tensor, axis: int | None = None, keepdims: builtins.bool = False) -> typing.Any:
+    """
+    The lower of the two middle elements that are not NaN; along `axis` (values, indices)
+    """
+def nanquantile(x: Tensor, q: float | collections.abc.Sequence[float], axis: int | None = None, keepdims: builtins.bool = False, *, interpolation: str = 'linear') -> Tensor:
+    """
+    Quantile q in [0, 1] along `axis`, or of all elements, of those that are not NaN; see `quantile`
+    """
 def nansum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The sum over `axis` of the elements that are not NaN
@@ -3717,6 +3763,10 @@ def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *,
 def promote(a: DType | str, b: DType | str) -> DType | str:
     """
     The dtype that holds both, as in the Python array API; integer with float gives the float
+    """
+def quantile(x: Tensor, q: float | collections.abc.Sequence[float], axis: int | None = None, keepdims: builtins.bool = False, *, interpolation: str = 'linear') -> Tensor:
+    """
+    Quantile q in [0, 1] along `axis`, or of all elements; NaN where there is one. Several q make a first dim. `interpolation`: 'linear', 'lower', 'higher', 'nearest' or 'midpoint'
     """
 def rad2deg(x: Tensor) -> Tensor:
     """
@@ -3828,7 +3878,7 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """
 def searchsorted(x1: Tensor, x2: Tensor, *, side: str = 'left', sorter: Tensor | None = None) -> Tensor:
     """
-    The positions at which the elements of x2 would be inserted into the sorted x1 [n] (sorted by the indices `sorter` if given), before or after equal elements by `side`: int64, with the shape of x2
+    The positions at which the elements of x2 would be inserted into the sorted x1 [n] (sorted by the indices `sorter` if given), before or after equal elements by `side`: int64, with the shape of x2. x1 [.., n] has a row for each row of x2 [.., m]
     """
 def select(x: Tensor, dim: int, index: int) -> Tensor:
     """
@@ -3914,7 +3964,7 @@ def sort(x: Tensor, axis: int = -1, descending: builtins.bool = False, stable: b
     """
     The elements sorted along `axis`, always stably; NaN is the greatest value
     
-    Rule: d0 [n] -> d0 [n] , d0 [n]    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n , d0 n    (by its attributes; this one of [5, 7])
     """
 @typing.overload
 def split(x: Tensor, split_size_or_sections: int, dim: int = 0) -> tuple:
