@@ -8,7 +8,6 @@
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/logic.h"
-#include "weft/ops/pointwise.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/rounding.h"
 #include "weft/ops/selection.h"
@@ -110,14 +109,26 @@ static Tensor interpolated(const Tensor& places, std::string_view interpolation)
        "', expected 'linear', 'lower', 'higher', 'nearest' or 'midpoint'");
 }
 
+/// From the nearer of the two, as PyTorch interpolates: an infinite one then stays as it is.
+static Tensor between(const Tensor& low, const Tensor& high, const Tensor& weight) {
+  const Tensor apart = sub(high, low);
+  return where(less(weight, 0.5), add(low, mul(weight, apart)),
+               sub(high, mul(sub(1, weight), apart)));
+}
+
 /// Elements at places (f64) of the sorted rows, interpolated between neighbours.
-static Tensor at_places(const Tensor& a, const Tensor& places, int dim) {
+static Tensor at_places(const Tensor& a, const Tensor& exact, int dim,
+                        std::string_view interpolation) {
+  const Tensor places = interpolated(exact, interpolation);
+  if (interpolation != "linear" && interpolation != "midpoint") {
+    return at_positions(a, cast(places, DType::i64), dim).values;
+  }
   const Tensor below = floor(places);
   const int64_t count = places.size(dim);
   const Tensor positions = cast(cat({below, ceil(places)}, dim), DType::i64);
   const Tensor found = at_positions(a, positions, dim).values;
   const Tensor low = slice(found, dim, 0, count), high = slice(found, dim, count, 2 * count);
-  return lerp(low, high, cast(sub(places, below), a.dtype()));
+  return between(low, high, cast(sub(places, below), a.dtype()));
 }
 
 /// Quantiles along `dim`, which keeps one element for each of q.
@@ -127,13 +138,12 @@ static Tensor quantiles_along(const char* what, const Tensor& a, const std::vect
   if (!skips_nan) {
     std::vector<double> places;
     for (const double one : q) places.push_back(one * static_cast<double>(a.size(at) - 1));
-    const Tensor made =
-        at_places(a, interpolated(along(a, at, places, DType::f64), interpolation), at);
+    const Tensor made = at_places(a, along(a, at, places, DType::f64), at, interpolation);
     return masked_fill(made, any(isnan(a), {at}, true), kNotANumber);
   }
   const Tensor last = clip(sub(numbers_of(a, at), 1), 0, std::nullopt);
   const Tensor places = mul(cast(last, DType::f64), along(a, at, q, DType::f64));
-  return at_places(a, interpolated(places, interpolation), at);
+  return at_places(a, places, at, interpolation);
 }
 
 static Tensor quantiles_of(const char* what, const Tensor& a, const std::vector<double>& q,

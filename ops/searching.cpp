@@ -69,6 +69,13 @@ static Tensor numbers_like(const Tensor& like) {
   return arange(0, static_cast<double>(like.numel()), 1, options).to(like.device());
 }
 
+/// One number [1] that combines with `a`.
+static Tensor one_number(const Tensor& a, int64_t number) {
+  TensorOptions options{.dtype = DType::i64, .device = a.device()};
+  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
+  return full({1}, number, options);
+}
+
 namespace {
 
 /// The elements of a tensor [n] at which a mask [n] holds, in order. Each rank keeps those of its
@@ -122,7 +129,7 @@ Tensors nonzero(const Tensor& a) {
   Tensor rest = Kept(mask).of(numbers_like(mask));
   Tensors indices(static_cast<size_t>(a.ndim()));
   for (int d = a.ndim() - 1; d > 0; --d) {
-    const Tensor size = next_to(rest, static_cast<double>(std::max<int64_t>(1, a.size(d))));
+    const Tensor size = one_number(rest, std::max<int64_t>(1, a.size(d)));
     indices[static_cast<size_t>(d)] = remainder(rest, size);
     rest = floor_divide(rest, size);
   }
@@ -146,10 +153,7 @@ Unique unique(const Tensor& a) {
   if (n == 0) return {sorted[0], sorted[1], reshape(sorted[1], a.shape()), sorted[1]};
   const Kept kept(differs_from_last(sorted[0]));
   const Tensor starts = kept.of(numbers_like(sorted[0]));
-  TensorOptions options{.dtype = DType::i64, .device = a.device()};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
-  const Tensor ends =
-      cat({slice(starts, 0, 1, kept.count()), full({1}, static_cast<double>(n), options)}, 0);
+  const Tensor ends = cat({slice(starts, 0, 1, kept.count()), one_number(starts, n)}, 0);
   return {kept.of(sorted[0]), kept.of(sorted[1]),
           reshape(place_along_dim(kept.rank(), sorted[1], 0), a.shape()), sub(ends, starts)};
 }
