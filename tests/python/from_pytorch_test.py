@@ -132,7 +132,7 @@ def test_tensors_go_to_dtypes_and_devices():
     for name, dtype in (kinds | {"int": "int32", "long": "int64", "bool": "bool"}).items():
         assert getattr(x, name)().dtype is getattr(weft, dtype)
     absent = f"cuda:{weft.device_count()}"
-    with pytest.raises(ValueError, match=f"there is no {absent}"):
+    with pytest.raises(ValueError, match=f"device: {absent} does not exist"):
         x.to(absent)
     leaf = weft.ones((2,)).requires_grad_()
     leaf.to("cpu", weft.float64).sum().backward()
@@ -208,7 +208,7 @@ def test_optimizers_take_pytorchs_arguments():
     assert optimizer.lr == 5e-3 and len(optimizer.param_groups) == 1
     optimizer.param_groups[0]["betas"] = (0.5, 0.9)
     assert optimizer.param_groups[0]["betas"] == (0.5, 0.9)
-    with pytest.raises(ValueError, match="weight_decay 0.1 would be added"):
+    with pytest.raises(ValueError, match="weight_decay is 0.1, expected 0"):
         optim.Adam(model, weight_decay=0.1)
 
 
@@ -297,7 +297,7 @@ def test_whole_numbers_are_drawn():
     assert abs(counts - 100000).max() < 1500
     with pytest.raises(ValueError, match="expected whole numbers"):
         weft.randint(0, 1.5, (2,))
-    with pytest.raises(ValueError, match="is more than u8 holds"):
+    with pytest.raises(ValueError, match="expected numbers that u8 holds"):
         weft.randint(0, 300, (2,), dtype=weft.uint8)
     with pytest.raises(ValueError, match="difference of 1 to 2\\^32"):
         weft.randint(0, 2**33, (2,))
