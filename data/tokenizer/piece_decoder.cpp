@@ -50,6 +50,7 @@ void PieceDecoder::push(int64_t id, std::string& to) {
   const std::string& text =
       is_first_ && !texts_->first.empty() ? texts_->first[index] : texts_->following[index];
   is_first_ = false;
+  if (id == texts_->unstripped) removed_ = texts_->spaces_removed;
   if (!is_byte) return append(text, to);
   held_ += text;
   flush(false, to);

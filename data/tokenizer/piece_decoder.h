@@ -26,6 +26,8 @@ struct PieceTexts {
   Broken broken = Broken::prefix;
   /// Spaces removed from the start of the text.
   int64_t spaces_removed = 0;
+  /// The token whose spaces stay at the start of the text.
+  int64_t unstripped = -1;
 };
 
 /// Makes text from tokens one at a time; text whose last character is incomplete is held back.

@@ -106,6 +106,7 @@ static void set_piece_text(const std::string& what, const PieceModel& from, size
     text = std::string(1, static_cast<char>(byte_of_piece(what, piece.text)));
   } else if (piece.type == PieceModel::unknown) {
     text = from.unknown_text;
+    model.texts.unstripped = static_cast<int64_t>(id);
   } else if (piece.type != PieceModel::control) {
     static const std::string space = "\xE2\x96\x81";
     for (size_t at = 0; (at = text.find(space, at)) != text.npos; ++at) {

@@ -92,6 +92,7 @@ def small_model(mesh):
                               max_sequence=64)
     weft.manual_seed(3)
     model = weft.Llama(config)
+    weft.parallelize(model, mesh["tp"], weft.llama_styles(config))
     model.materialize()
     return model
 
