@@ -10,7 +10,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_ops', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diff', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'hsplit', 'hstack', 'hypot', 'i32', 'i64', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_select', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'mv', 'nan_to_num', 'nanmean', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'rad2deg', 'rand', 'randn', 'reciprocal', 'recompute', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'GradientReductionHandle', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diff', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'generate', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'hsplit', 'hstack', 'hypot', 'i16', 'i32', 'i64', 'i8', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_select', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'mv', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'quantile', 'rad2deg', 'rand', 'randn', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -45,7 +45,7 @@ class DType:
     @property
     def name(self) -> str:
         """
-        'float32', 'bfloat16', 'float16', 'float64', 'int32', 'int64', 'uint8' or 'bool'
+        'float32', 'bfloat16', 'float16', 'float64', 'int8' to 'int64', 'uint8' to 'uint64' or 'bool'
         """
 class Device:
     """
@@ -97,15 +97,15 @@ class Replicate:
         """
 class Shard:
     """
-    Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / devices) elements, the last devices fewer or none
+    Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / devices) elements, the last devices fewer or none; or slices of explicit `sizes`
     """
     def __eq__(self, arg0: typing.Any) -> builtins.bool:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, dim: int = 0) -> None:
+    def __init__(self, dim: int = 0, sizes: collections.abc.Sequence[int] = []) -> None:
         """
-        A dim below 0 counts from the end of whatever tensor is laid out; ValueError for one that no tensor can have
+        A dim below 0 counts from the end of whatever tensor is laid out; ValueError for one that no tensor can have. `sizes`: one per device along the axis, equal on all ranks, adding up to the dim's size; where other axes cut the dim outside of this one, as many for each of their slices, in order
         """
     def __reduce__(self) -> tuple:
         ...
@@ -122,6 +122,11 @@ class Shard:
     @property
     def dim(self) -> int:
         ...
+    @property
+    def sizes(self) -> tuple:
+        """
+        Explicit sizes of the slices; empty for slices of ceil(size / devices) elements
+        """
 class Partial:
     """
     Each device along the axis holds a tensor of full size; the value is their reduction: sum, avg, max or min
@@ -409,6 +414,16 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
+    def cummax(x: Tensor, axis: builtins.int) -> typing.Any:
+        """
+        The largest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
+        """
+    @staticmethod
+    def cummin(x: Tensor, axis: builtins.int) -> typing.Any:
+        """
+        The smallest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
+        """
+    @staticmethod
     def diag(x: Tensor, diagonal: builtins.int = 0) -> Tensor:
         """
         A vector as a diagonal of a matrix, or a diagonal of a matrix as a vector
@@ -564,6 +579,11 @@ class Tensor:
         Rule: ... v -> ... v
         """
     @staticmethod
+    def logcumsumexp(x: Tensor, axis: builtins.int) -> Tensor:
+        """
+        log(sum(exp)) of all elements up to each along `axis`
+        """
+    @staticmethod
     def logit(x: Tensor, eps: builtins.float | None = None) -> Tensor:
         """
         log(x / (1 - x)); with `eps`, of x limited to [eps, 1 - eps]
@@ -643,6 +663,11 @@ class Tensor:
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
+    def nanmedian(x: Tensor, axis: builtins.int | None = None, keepdims: builtins.bool = False) -> typing.Any:
+        """
+        The lower of the two middle elements that are not NaN; along `axis` (values, indices)
+        """
+    @staticmethod
     def nansum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The sum over `axis` of the elements that are not NaN
@@ -676,7 +701,7 @@ class Tensor:
     @staticmethod
     def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
-        The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64 unless it is given
+        The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64, without sign in uint64, unless it is given
         
         Rule: [d0] d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -785,7 +810,7 @@ class Tensor:
     @staticmethod
     def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
-        The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64 unless it is given
+        The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64, without sign in uint64, unless it is given
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -1048,9 +1073,17 @@ class Tensor:
         """
         searchsorted(boundaries, input).
         """
+    def byte(self, memory_format = None):
+        """
+        to(weft.uint8).
+        """
     def ceil_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
+        """
+    def char(self, memory_format = None):
+        """
+        to(weft.int8).
         """
     def clamp(self, *given, **named):
         """
@@ -1280,6 +1313,10 @@ class Tensor:
         """
         In place: as the operator, or the function
         """
+    def nanquantile(self, *given, **named):
+        """
+        weft.nanquantile; q may be a tensor too.
+        """
     def ne(self, *given, **named):
         """
         not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
@@ -1328,7 +1365,7 @@ class Tensor:
         """
     def quantile(self, *given, **named):
         """
-        weft's quantile; q may be a tensor or a list, whose quantiles make a first dim.
+        weft.quantile; q may be a tensor too.
         """
     def ravel(self, *given, **named):
         """
@@ -1396,8 +1433,12 @@ class Tensor:
         """
     def scatter(self, *given, **named):
         """
-        src[.., i, ..] in the place of element index[.., i, ..] along `dim`; ValueError for equal
-            indices, whose result PyTorch leaves open. reduce="add" adds.
+        src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal
+            indices stays. reduce="add" adds, "multiply" multiplies.
+        """
+    def short(self, memory_format = None):
+        """
+        to(weft.int16).
         """
     def sigmoid_(self) -> typing.Any:
         """
@@ -1898,7 +1939,7 @@ class Parameter:
     @property
     def requires_grad(self) -> builtins.bool:
         """
-        Freezes or thaws it; before sharding
+        Freezes or thaws it; of a sharded model between steps
         """
     @requires_grad.setter
     def requires_grad(self, arg1: builtins.bool) -> None:
@@ -2022,6 +2063,11 @@ class Module:
         """
         train(False): `Dropout` passes everything
         """
+    def finalize_backward(self, *, async_op = False):
+        """
+        Completes the reductions of the backwards before. `async_op` gives a handle; gradients
+                cannot be read before its wait().
+        """
     def float(self):
         """
         to(weft.float32).
@@ -2083,15 +2129,118 @@ class Module:
         """
     def requires_grad_(self, requires_grad = True):
         """
-        Freezes or thaws all parameters; before sharding.
+        Freezes or thaws all parameters; of a sharded model between steps, without gradients.
+        """
+    def reset_iter_state(self):
+        """
+        Of the outermost module, after an exception in forward or backward: ends what is under
+                way, reshards, and clears all gradients.
+        """
+    def reshard(self):
+        """
+        Frees the unsharded parameters, also those that the strategy keeps.
+        """
+    def set_all_reduce_hook(self, hook, *, stream = None):
+        """
+        hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it
+                in place, before they are added to those of earlier steps. None removes it.
+        """
+    def set_allocate_memory_from_process_group_for_comm(self, enable):
+        """
+        ValueError: there are no staging buffers.
+        """
+    def set_custom_all_gather(self, comm):
+        """
+        comm(output_tensor, input_tensor, group, counts) gathers in place of weft, once for each
+                parameter: flat tensors, and how many elements each rank sends. None restores weft's.
+        """
+    def set_custom_reduce_scatter(self, comm):
+        """
+        comm(output_tensor, input_tensor, group, counts) reduces in place of weft, once for each
+                gradient: flat tensors, and how many elements each rank gets. None restores weft's.
+        """
+    def set_force_sum_reduction_for_comms(self, enable):
+        """
+        True holds always; ValueError for False.
+        """
+    def set_gradient_divide_factor(self, factor):
+        """
+        The module's own gradients are divided by it after their reduction. 1 gives the gradients
+                of the loss over the whole batch.
+        """
+    def set_is_last_backward(self, is_last_backward):
+        """
+        False: the end of a backward leaves reductions under way, and gradients cannot be read
+                until the last backward.
+        """
+    def set_keep_unsharded_storage(self, keep, *, recurse = True):
+        """
+        True: resharding keeps the memory, at the same address, for the next unshard.
+        """
+    def set_manual_backward_finalization(self, enabled):
+        """
+        Of the outermost module. True: no backward ends the step, finalize_backward() does.
+        """
+    def set_modules_to_backward_prefetch(self, modules):
+        """
+        The modules to unshard early at this one's backward; [] for the recorded order.
+        """
+    def set_modules_to_forward_prefetch(self, modules):
+        """
+        The modules to unshard early at this one's forward; [] for the recorded order.
         """
     def set_parameter(self, name: str, parameter: Parameter) -> None:
         """
         Lets own parameter `name` be `parameter`: a tie
         """
+    def set_post_optim_event(self, event):
+        """
+        The next unshard after an update waits for this Event in place of the current stream.
+        """
     def set_recompute(self, recompute: builtins.bool = True) -> None:
         """
         Activation checkpointing: forward saves its inputs only and runs again in backward
+        """
+    def set_reduce_scatter_divide_factor(self, factor):
+        """
+        set_gradient_divide_factor.
+        """
+    def set_reduce_scatter_max_input_buffers(self, max_input_buffers, *, recurse = True):
+        """
+        ValueError: backward writes into the buffers that are sent, and takes a new one where the
+                last is still being sent.
+        """
+    def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params, *, recurse = True):
+        """
+        True holds always; ValueError for False.
+        """
+    def set_requires_all_reduce(self, requires_all_reduce, *, recurse = True):
+        """
+        False: as in no_sync, the reductions of the last micro-step wait.
+        """
+    def set_requires_gradient_sync(self, requires_gradient_sync, *, recurse = True):
+        """
+        False: backwards reduce nothing, and add unsharded gradients.
+        """
+    def set_reshard_after_backward(self, reshard_after_backward, *, recurse = True):
+        """
+        False: parameters stay unsharded after backward, until they change or reshard().
+        """
+    def set_reshard_after_forward(self, reshard_after_forward, recurse = True):
+        """
+        Replaces the option of fully_shard, also for the outermost module and in evaluation.
+        """
+    def set_separate_reduce_scatter_group(self, enable = True, *, recurse = True):
+        """
+        ValueError: gathers and reductions run on two streams.
+        """
+    def set_symm_mem_for_comm(self, backend = 'NCCL'):
+        """
+        ValueError: there are no staging buffers.
+        """
+    def set_unshard_in_backward(self, unshard_in_backward):
+        """
+        False: backward does not unshard, and raises where it reads a parameter.
         """
     def state_dict(self):
         """
@@ -2111,6 +2260,11 @@ class Module:
     def train(self, mode: builtins.bool = True) -> Module:
         """
         Of this module and all below it
+        """
+    def unshard(self, async_op = False):
+        """
+        Gathers the module's parameters, without those of modules below; the next forward finds
+                them unsharded. `async_op` gives a handle, whose wait() returns when they are there.
         """
     def zero_grad(self, set_to_none = True):
         """
@@ -2454,8 +2608,108 @@ class MixedPrecision:
     """
     def __init__(self, compute: DType | str | None = None, reduce: DType | str | None = None, *, gather: DType | str | None = None, storage: DType | str | None = None, accumulate: DType | str | None = None, buffers: DType | str | None = None, inputs: DType | str | None = None, outputs: DType | str | None = None) -> None:
         ...
+class ShardPlacementResult:
+    """
+    Where fully_shard shards a parameter: a Shard, and a mesh and its strategy if they are not those of the module
+    """
+    def __init__(self, placement: Shard | Replicate | Partial | None = None, mesh: DeviceMesh | None = None, strategy: typing.Any = None) -> None:
+        ...
+class DataParallelMeshDims:
+    """
+    The axes of a mesh over which fully_shard shards parameters, and those over which it replicates them
+    """
+    def __init__(self, shard: typing.Any = None, replicate: typing.Any = None) -> None:
+        ...
+    @property
+    def replicate(self) -> list[str]:
+        ...
+    @property
+    def shard(self) -> list[str]:
+        ...
 class _NoSync:
     def __init__(self, model: Module, holds: builtins.bool) -> None:
+        ...
+class UnshardHandle:
+    """
+    An unshard that was started
+    """
+    def wait(self) -> None:
+        """
+        Returns when the parameters are there
+        """
+class GradientReductionHandle:
+    """
+    The reductions that finalize_backward started
+    """
+    def wait(self) -> None:
+        """
+        Ends the step: gradients can be read. RuntimeError after reset_iter_state
+        """
+class Event:
+    """
+    A point in a stream's work
+    """
+    def __init__(self) -> None:
+        ...
+    def query(self) -> builtins.bool:
+        """
+        Whether it is reached
+        """
+    def record(self, device: Device | str = ...) -> None:
+        """
+        Marks what the current stream of `device` has been given so far
+        """
+    def synchronize(self) -> None:
+        """
+        Returns when the point is reached
+        """
+class _FsdpModule:
+    @staticmethod
+    def is_sharded(module: Module) -> builtins.bool:
+        ...
+    def __init__(self, module: Module) -> None:
+        ...
+    def finalize_backward(self, async_op: builtins.bool = False) -> GradientReductionHandle:
+        ...
+    def reset_iter_state(self) -> None:
+        ...
+    def reshard(self) -> None:
+        ...
+    def set_all_reduce_hook(self, hook: typing.Any) -> None:
+        ...
+    def set_custom_all_gather(self, comm: typing.Any) -> None:
+        ...
+    def set_custom_reduce_scatter(self, comm: typing.Any) -> None:
+        ...
+    def set_force_sum_reduction_for_comms(self, enable: builtins.bool) -> None:
+        ...
+    def set_gradient_divide_factor(self, factor: float) -> None:
+        ...
+    def set_is_last_backward(self, is_last_backward: builtins.bool) -> None:
+        ...
+    def set_keep_unsharded_storage(self, keep: builtins.bool, recurse: builtins.bool = True) -> None:
+        ...
+    def set_manual_backward_finalization(self, enabled: builtins.bool) -> None:
+        ...
+    def set_modules_to_backward_prefetch(self, modules: collections.abc.Iterable) -> None:
+        ...
+    def set_modules_to_forward_prefetch(self, modules: collections.abc.Iterable) -> None:
+        ...
+    def set_post_optim_event(self, event: Event) -> None:
+        ...
+    def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params: builtins.bool, recurse: builtins.bool = True) -> None:
+        ...
+    def set_requires_all_reduce(self, requires_all_reduce: builtins.bool, recurse: builtins.bool = True) -> None:
+        ...
+    def set_requires_gradient_sync(self, requires_gradient_sync: builtins.bool, recurse: builtins.bool = True) -> None:
+        ...
+    def set_reshard_after_backward(self, reshard_after_backward: builtins.bool, recurse: builtins.bool = True) -> None:
+        ...
+    def set_reshard_after_forward(self, reshard_after_forward: builtins.bool, recurse: builtins.bool = True) -> None:
+        ...
+    def set_unshard_in_backward(self, unshard_in_backward: builtins.bool) -> None:
+        ...
+    def unshard(self, async_op: builtins.bool = False) -> UnshardHandle:
         ...
 class Colwise:
     """
@@ -2585,6 +2839,89 @@ class CheckpointSaver:
     @property
     def is_saving(self) -> builtins.bool:
         ...
+class Tokenizer:
+    """
+    Turns text into token ids and back, as a model's tokenizer.json or tokenizer.model describes it; ids and texts equal those of the packages tokenizers and sentencepiece
+    """
+    @staticmethod
+    def chat_templates() -> list[str]:
+        """
+        The names of all chat templates
+        """
+    @staticmethod
+    def from_directory(path: str) -> Tokenizer:
+        """
+        Reads a model's directory: tokenizer.json or tokenizer.model, and the files next to it. ValueError names the file and what is wrong
+        """
+    @staticmethod
+    def from_file(path: str) -> Tokenizer:
+        """
+        Reads a tokenizer.json or a model of SentencePiece
+        """
+    def __len__(self) -> int:
+        ...
+    def chat(self, messages: collections.abc.Sequence[typing.Any], *, generation_prompt: builtins.bool = True, date: str = '', thinking: builtins.bool = True) -> str:
+        """
+        A conversation as the text that the model was trained on. messages: dicts with role and content, or pairs. Encode it with add_special=False
+        """
+    def decode(self, ids: collections.abc.Sequence[int], *, skip_special: builtins.bool = True) -> str:
+        """
+        The text of tokens. skip_special: without special tokens
+        """
+    def encode(self, text: str, *, add_special: builtins.bool = True) -> list[int]:
+        """
+        The ids of a text (str or bytes; what is not UTF-8 is read as U+FFFD). add_special: with the tokens that the model expects around a text
+        """
+    def id(self, token: str) -> int | None:
+        """
+        The id of a token, or None
+        """
+    def is_special(self, id: int) -> builtins.bool:
+        """
+        Whether decode leaves the token out
+        """
+    def token(self, id: int) -> str:
+        """
+        The token of an id as the file has it
+        """
+    def with_chat_template(self, name: str) -> Tokenizer:
+        """
+        The same tokenizer with another chat template
+        """
+    @property
+    def bos(self) -> int | None:
+        """
+        The id of the token that begins a text
+        """
+    @property
+    def chat_template(self) -> str:
+        """
+        The name of the chat template; empty when none is known
+        """
+    @property
+    def end_ids(self) -> list[int]:
+        """
+        The ids that end a generated text
+        """
+    @property
+    def eos(self) -> int | None:
+        """
+        The id of the token that ends a text
+        """
+class TextStream:
+    """
+    Makes text from tokens as they come; no character is cut
+    """
+    def __init__(self, tokenizer: Tokenizer, *, skip_special: builtins.bool = True) -> None:
+        ...
+    def finish(self) -> str:
+        """
+        What an incomplete character at the end becomes
+        """
+    def push(self, id: int) -> str:
+        """
+        The text that the token completes
+        """
 class _TraceScope:
     def __init__(self, most_events: int) -> None:
         ...
@@ -2612,7 +2949,9 @@ class Graph:
         ...
 def _abort(world: Communicator, why: str) -> None:
     ...
-def _arange(start: float, stop: float, step: float, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _arange(start: Tensor | float, stop: Tensor | float, step: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    ...
+def _call_as_forward(arg0: Module, arg1: collections.abc.Callable, *args, **kwargs) -> typing.Any:
     ...
 def _connect(deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0) -> Communicator:
     ...
@@ -2629,8 +2968,6 @@ def _max_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.
 def _min_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.Any:
     ...
 def _placements(placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], orders: collections.abc.Sequence[tuple[int, collections.abc.Sequence[str]]]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
-    ...
-def _quantile(x: Tensor, q: float, axis: int | None = None, keepdims: builtins.bool = False) -> Tensor:
     ...
 def _randint(shape: tuple[int, ...], low: int, high: int, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
@@ -2712,9 +3049,17 @@ def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> 
     
     Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
     """
+def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Communicator, counts: collections.abc.Sequence[int] | None = None) -> None:
+    """
+    Writes the parts of the group's ranks, of `counts` elements (equal ones by default), one after the other into `output_tensor`
+    """
 def all_ops() -> list[Op]:
     """
     The built-in ops
+    """
+def all_reduce(tensor: Tensor, group: Communicator) -> None:
+    """
+    Replaces the elements of a tensor of one device by their sums over the group's ranks
     """
 def allclose(x1: Tensor, x2: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
     """
@@ -2760,7 +3105,7 @@ def argsort(x: Tensor, axis: int = -1, descending: builtins.bool = False, stable
     """
     The indices (int64) along `axis` with which take_along_axis returns the result of `sort`; always stable
     
-    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
     """
 def argwhere(x: Tensor) -> Tensor:
     """
@@ -2878,6 +3223,10 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     
     Rule: d0 [one1]  -> d0 +d1    (by its attributes; this one of [5, 1])
     """
+def bucketize(x: Tensor, boundaries: Tensor, right: builtins.bool = False) -> Tensor:
+    """
+    searchsorted(boundaries, x)
+    """
 def cartesian_prod(*args) -> Tensor:
     """
     All combinations of an element of each: a row each
@@ -2990,17 +3339,25 @@ def cross_entropy_rows(logits: Tensor, targets: Tensor) -> Tensor:
     
     Rule: ... v, ... -> ..., ...
     """
+def cummax(x: Tensor, axis: int) -> typing.Any:
+    """
+    The largest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
+    """
+def cummin(x: Tensor, axis: int) -> typing.Any:
+    """
+    The smallest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
+    """
 def cumulative_prod(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
     """
     Products of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first
     
-    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
     """
 def cumulative_sum(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
     """
     Sums of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 0 first
     
-    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
     """
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """
@@ -3116,7 +3473,7 @@ def exp2(x: Tensor) -> Tensor:
     """
 def expand_dims(x: Tensor, axis: int = 0) -> Tensor:
     """
-    Inserts a dim of size 1 at `axis`; a view
+    Inserts a dim of size 1 at `axis`; a view. IndexError when axis is out of range
     """
 def explain(tensor: Tensor, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
     """
@@ -3224,9 +3581,9 @@ def from_numpy(array: numpy.ndarray, *, copy: builtins.bool | None = None) -> Te
     """
     A tensor over the memory of a NumPy array; copied where it is read only or has gaps. copy=False makes that a ValueError
     """
-def fully_shard(module: Module, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: int = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: int = 26214400, gradient_divide_factor: float = 1.0, offload: collections.abc.Sequence[str] = []) -> Module:
+def fully_shard(module: typing.Any, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: int = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: int = 26214400, gradient_divide_factor: float = 1.0, offload: collections.abc.Sequence[str] = [], shard_placement_fn: typing.Any = None, ignored_params: typing.Any = None, dp_mesh_dims: DataParallelMeshDims | None = None, extension: typing.Any = None) -> typing.Any:
     """
-    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis. `offload` names what rests in pinned memory of the host: "parameters", "gradients". ValueError, with nothing changed, when the strategy does not fit. Gives the module
+    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. A list of modules is one group. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in pinned memory of the host: "parameters", "gradients". shard_placement_fn(parameter) gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object whose fsdp_pre_all_gather(slice) returns what is sent, and whose fsdp_post_all_gather(received, out) writes a rank's part. ValueError, with nothing changed, when the strategy does not fit. Gives the module
     """
 def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """
@@ -3237,6 +3594,10 @@ def gelu(x: Tensor) -> Tensor:
     x / 2 * (1 + erf(x / sqrt(2)))
     
     Rule: ... -> ...
+    """
+def generate(model: Llama, prompt: typing.Any, *, mesh: DeviceMesh, tokenizer: Tokenizer | None = None, tokens: int = 200, temperature: float = 0.7, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0, seed: int = 0, end_ids: collections.abc.Sequence[int] = [], stops: collections.abc.Sequence[str] = [], use: typing.Any = None) -> typing.Any:
+    """
+    Continues a prompt, a str with a tokenizer or a list of ids. Returns the text that a tokenizer makes of the tokens, or the ids; for a list of prompts a list. use: a function that gets each part of the text as it is complete. Collective over the mesh
     """
 def get_num_threads() -> int:
     """
@@ -3494,6 +3855,10 @@ def logaddexp2(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def logcumsumexp(x: Tensor, axis: int) -> Tensor:
+    """
+    log(sum(exp)) of all elements up to each along `axis`
+    """
 def logical_and(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
     Whether neither is zero: bool
@@ -3624,6 +3989,14 @@ def nanmean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False)
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
+def nanmedian(x: Tensor, axis: int | None = None, keepdims: builtins.bool = False) -> typing.Any:
+    """
+    The lower of the two middle elements that are not NaN; along `axis` (values, indices)
+    """
+def nanquantile(x: Tensor, q: float | collections.abc.Sequence[float], axis: int | None = None, keepdims: builtins.bool = False, *, interpolation: str = 'linear') -> Tensor:
+    """
+    Quantile q in [0, 1] along `axis`, or of all elements, of those that are not NaN; see `quantile`
+    """
 def nansum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The sum over `axis` of the elements that are not NaN
@@ -3643,6 +4016,10 @@ def negative(x: Tensor) -> Tensor:
 def newest_complete_checkpoint(directory: str, world: Communicator | None = None) -> str:
     """
     By names, sizes and headers; '' when there is none. With `world` all its ranks, which call it together, are told what the first one finds: each might find another one while a job saves
+    """
+def next_probabilities(logits: collections.abc.Sequence[float], seen: collections.abc.Sequence[int] = [], *, temperature: float = 0.7, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0) -> list[float]:
+    """
+    The probability of each token after the options are applied, in transformers' order: repetition penalty, temperature, top-k, top-p, min-p
     """
 def nextafter(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -3726,13 +4103,17 @@ def predicted_bytes(model: Module, micro_steps: int = 1) -> dict:
     """
 def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
     """
-    The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64 unless it is given
+    The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64, without sign in uint64, unless it is given
     
     Rule: [d0] d1  -> d1    (by its attributes; this one of [5, 7])
     """
 def promote(a: DType | str, b: DType | str) -> DType | str:
     """
     The dtype that holds both, as in the Python array API; integer with float gives the float
+    """
+def quantile(x: Tensor, q: float | collections.abc.Sequence[float], axis: int | None = None, keepdims: builtins.bool = False, *, interpolation: str = 'linear') -> Tensor:
+    """
+    Quantile q in [0, 1] along `axis`, or of all elements; NaN where there is one. Several q make a first dim. `interpolation`: 'linear', 'lower', 'higher', 'nearest' or 'midpoint'
     """
 def rad2deg(x: Tensor) -> Tensor:
     """
@@ -3757,6 +4138,10 @@ def reciprocal(x: Tensor) -> Tensor:
 def recompute(function: collections.abc.Callable, *args) -> typing.Any:
     """
     Runs function(*tensors) without recording it, and again, recorded, in backward: memory for time. Random numbers are equal in both runs
+    """
+def reduce_scatter_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Communicator, counts: collections.abc.Sequence[int] | None = None) -> None:
+    """
+    Writes this rank's part, of `counts` elements (equal ones by default), of the sum over the group's ranks into `output_tensor`
     """
 def release_cached_memory() -> None:
     """
@@ -3848,7 +4233,7 @@ def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
     """
 def searchsorted(x1: Tensor, x2: Tensor, *, side: str = 'left', sorter: Tensor | None = None) -> Tensor:
     """
-    The positions at which the elements of x2 would be inserted into the sorted x1 [n] (sorted by the indices `sorter` if given), before or after equal elements by `side`: int64, with the shape of x2
+    The positions at which the elements of x2 would be inserted into the sorted x1 [n] (sorted by the indices `sorter` if given), before or after equal elements by `side`: int64, with the shape of x2. x1 [.., n] has a row for each row of x2 [.., m]
     """
 def select(x: Tensor, dim: int, index: int) -> Tensor:
     """
@@ -3875,6 +4260,10 @@ def sgd_(parameter: typing.Any, velocity: Tensor, gradient: Tensor, gradient_sca
     velocity = momentum * velocity + gradient * gradient_scale + weight_decay * parameter; parameter -= lr * velocity, in place
     
     Rule: ..., ..., ..., . ->
+    """
+def share_comm_ctx(modules: collections.abc.Iterable) -> None:
+    """
+    Lets sharded models, e.g. the stages of a pipeline, use the same buffers and streams. Each is the outermost sharded module of its model
     """
 def sigmoid(x: Tensor) -> Tensor:
     """
@@ -3934,7 +4323,7 @@ def sort(x: Tensor, axis: int = -1, descending: builtins.bool = False, stable: b
     """
     The elements sorted along `axis`, always stably; NaN is the greatest value
     
-    Rule: d0 [n] -> d0 [n] , d0 [n]    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n , d0 n    (by its attributes; this one of [5, 7])
     """
 @typing.overload
 def split(x: Tensor, split_size_or_sections: int, dim: int = 0) -> tuple:
@@ -3986,7 +4375,7 @@ def subtract(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
 def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
     """
-    The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64 unless it is given
+    The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64, without sign in uint64, unless it is given
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
@@ -4184,9 +4573,19 @@ f64: DType
 float16: DType
 float32: DType
 float64: DType
+i16: DType
 i32: DType
 i64: DType
+i8: DType
+int16: DType
 int32: DType
 int64: DType
+int8: DType
+u16: DType
+u32: DType
+u64: DType
 u8: DType
+uint16: DType
+uint32: DType
+uint64: DType
 uint8: DType

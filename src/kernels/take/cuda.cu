@@ -261,7 +261,7 @@ void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBloc
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     launch(WriteListed<C>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data, out.dtype,
-                        in.data, in.dtype, mode},
+                          in.data, in.dtype, mode},
            in.numel(), stream);
   });
 }
