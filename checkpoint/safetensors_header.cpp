@@ -166,8 +166,11 @@ DType HeaderParser::dtype_of(const HeaderJson& value) const {
   for (const auto& [known, dtype] : kSafetensorsDTypes) {
     if (known == name) return dtype;
   }
-  fail_tensor(name_, "has the dtype ", in_quotes(name),
-              "; weft reads F32, BF16, F16, F64, I32, I64, U8, BOOL");
+  std::string all;
+  for (const auto& [known, dtype] : kSafetensorsDTypes) {
+    all += concat(all.empty() ? "" : ", ", known);
+  }
+  fail_tensor(name_, "has the dtype ", in_quotes(name), "; weft reads ", all);
 }
 
 /// A JSON number that is an integer from 0 to 2^63 - 1, or -1.

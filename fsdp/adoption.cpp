@@ -119,14 +119,16 @@ struct Assigned {
 
 }  // namespace
 
-/// The state whose mesh the options name for a parameter; by default the last one.
+/// The state whose mesh and strategy the options name for a parameter; by default the last one.
 static const std::shared_ptr<FsdpState>& state_for(const FsdpStates& states,
                                                    const FullyShardOptions& options,
                                                    const NamedParameter& named) {
   if (states.size() == 1) return states.back();
-  const DeviceMesh mesh = options.shard_placement_fn(named).mesh;
+  const ShardPlacement placement = options.shard_placement_fn(named);
+  const DeviceMesh mesh = placement.mesh ? placement.mesh : states.back()->mesh();
+  const Strategy strategy = placement.strategy.value_or(options.strategy);
   for (const auto& state : states) {
-    if (mesh && state->mesh() == mesh) return state;
+    if (state->is_for(mesh, strategy)) return state;
   }
   return states.back();
 }
@@ -196,6 +198,7 @@ std::vector<ParamGroup*> adopt_again(const FsdpStates& before, const FsdpStates&
     }
     adopt_parameters(ModuleSharder::attachments<FsdpState>(*outermost[0]), outermost, true);
     states_from(outermost);
+    for (const auto& state : states) state->group()->check_readopting();
   } catch (...) {
     for (const auto& state : states) state->group()->cancel_readopting();
     throw;
@@ -217,6 +220,8 @@ static void add_structure(const Module& module, uint64_t& sum) {
     add(child.get());
     add_structure(*child, sum);
   }
+  // Ends the children: a module that moves to the next one up changes the number.
+  add(nullptr);
 }
 
 uint64_t structure_of(const std::vector<Module*>& modules) {

@@ -139,6 +139,7 @@ void FsdpContext::readopt() {
         modules.empty() ? nullptr : ModuleSharder::attachment<FsdpContext>(*modules[0]);
     if (own) own->use_states(states_from(modules));
   }
+  for (ParamGroup* group : changed) group->drop_params();
   for (ParamGroup* group : changed) {
     group->build();
     if (has_memory && group->awaits_memory()) group->materialize_all(pool_->device());

@@ -111,6 +111,13 @@ Tensors FsdpState::pre_forward(size_t unit, const Tensors& inputs) {
     for (Unit& each : units_) each.has_run = false;
   }
   Tensors cast = cast_all(inputs, group_->options().precision.inputs);
+  if (units_.size() > 1 && divide_factor() != 1) {
+    // A gradient that goes on to another of the modules is divided again there.
+    cast = hooked(std::move(cast), [held = weak_from_this()](const Tensors& gradients) {
+      const double factor = locked(held)->divide_factor();
+      return transformed(gradients, [&](const Tensor& gradient) { return gradient * factor; });
+    });
+  }
   if (!group_->has_frozen()) return cast;
   return hooked(std::move(cast), [held = weak_from_this()](const Tensors& gradients) {
     return locked(held)->post_backward(gradients);
@@ -137,11 +144,15 @@ void FsdpState::close_forward() {
   if (std::exchange(open_, false)) context()->post_forward(*group_);
 }
 
+/// What the gradients that enter the modules are divided by, which the outermost ones do.
+double FsdpState::divide_factor() const {
+  return group_.get() == &context()->root() ? group_->options().gradient_divide_factor : 1;
+}
+
 Tensors FsdpState::pre_backward(const Tensors& gradients) {
-  const auto shared = context();
-  shared->pre_backward(*group_);
-  const double factor = group_->options().gradient_divide_factor;
-  if (group_.get() != &shared->root() || factor == 1) return gradients;
+  context()->pre_backward(*group_);
+  const double factor = divide_factor();
+  if (factor == 1) return gradients;
   return transformed(gradients, [&](const Tensor& gradient) { return gradient * (1 / factor); });
 }
 

@@ -30,9 +30,15 @@ class FsdpState final : public ModuleAttachment, public std::enable_shared_from_
   void add_hooks(const std::vector<Module*>& modules);
   /// The modules that still exist.
   std::vector<Module*> modules() const;
-  /// This state holds the parameters of its modules whose mesh is `mesh`, or all that name no mesh.
-  void set_mesh(DeviceMesh mesh) { mesh_ = std::move(mesh); }
+  /// This state holds the parameters of its modules that are placed on `mesh` by `strategy`.
+  void set_place(DeviceMesh mesh, Strategy strategy) {
+    mesh_ = std::move(mesh);
+    strategy_ = std::move(strategy);
+  }
   const DeviceMesh& mesh() const { return mesh_; }
+  bool is_for(const DeviceMesh& mesh, const Strategy& strategy) const {
+    return mesh_ == mesh && strategy_.rows == strategy.rows;
+  }
   /// Ends the forward of several modules of which not all have run.
   void close_forward();
   /// The same after a forward that threw.
@@ -58,11 +64,13 @@ class FsdpState final : public ModuleAttachment, public std::enable_shared_from_
   Tensors post_forward(size_t unit, const Tensors& outputs);
   Tensors pre_backward(const Tensors& gradients);
   Tensors post_backward(const Tensors& gradients);
+  double divide_factor() const;
 
   std::shared_ptr<ParamGroup> group_;
   std::weak_ptr<FsdpContext> context_;
   std::vector<Unit> units_;
   DeviceMesh mesh_;
+  Strategy strategy_;
   /// A forward has begun, but not all modules have run.
   bool open_ = false;
 };

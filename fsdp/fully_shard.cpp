@@ -71,14 +71,15 @@ static DeviceMesh data_parallel(const DeviceMesh& mesh, FullyShardOptions& optio
   return mesh.view(names);
 }
 
-/// A state for each mesh that `shard_placement_fn` names, and one for all other parameters.
+/// A state for each mesh and strategy that `shard_placement_fn` names, and one for all other
+/// parameters.
 static FsdpStates new_states(const std::vector<Module*>& modules, const DeviceMesh& mesh,
                              const FullyShardOptions& options) {
   const auto make = [&](const DeviceMesh& over, const Strategy& strategy) {
     auto state = std::make_shared<FsdpState>(
         fsdp::roles_of(over, strategy, options.reshard_after_forward), options);
     state->group()->set_names(std::vector<std::string>(modules.size()));
-    state->set_mesh(over);
+    state->set_place(over, strategy);
     return state;
   };
   FsdpStates states;
@@ -86,14 +87,16 @@ static FsdpStates new_states(const std::vector<Module*>& modules, const DeviceMe
     if (!options.shard_placement_fn) break;
     for (const NamedParameter& named : module->named_parameters()) {
       const ShardPlacement placement = options.shard_placement_fn(named);
-      const auto is_over = [&](const auto& state) { return state->mesh() == placement.mesh; };
-      if (!placement.mesh || placement.mesh == mesh) continue;
-      if (placement.mesh.root() != mesh.root()) {
-        fail("fully_shard: mesh of parameter ", named.name(), " is ", placement.mesh,
-             ", expected a view of ", mesh.root());
+      const DeviceMesh over = placement.mesh ? placement.mesh : mesh;
+      const Strategy strategy = placement.strategy.value_or(options.strategy);
+      if (over.root() != mesh.root()) {
+        fail("fully_shard: mesh of parameter ", named.name(), " is ", over, ", expected a view of ",
+             mesh.root());
       }
-      if (std::any_of(states.begin(), states.end(), is_over)) continue;
-      states.push_back(make(placement.mesh, placement.strategy.value_or(options.strategy)));
+      if (over == mesh && strategy.rows == options.strategy.rows) continue;
+      const auto is_for = [&](const auto& state) { return state->is_for(over, strategy); };
+      if (std::any_of(states.begin(), states.end(), is_for)) continue;
+      states.push_back(make(over, strategy));
     }
   }
   states.push_back(make(mesh, options.strategy));

@@ -71,16 +71,29 @@ void ParamGroup::begin_readopting(const Layouts& layouts) {
   layouts_ = layouts;
 }
 
-bool ParamGroup::end_readopting() {
+bool ParamGroup::was_readopted() const {
   const auto has = [](const std::vector<Adopted>& all, const Adopted& one) {
     return std::any_of(all.begin(), all.end(),
                        [&](const Adopted& other) { return other.is(*one.named.parameter); });
   };
-  const bool same = parameters_.size() == previous_.size() &&
-                    std::all_of(parameters_.begin(), parameters_.end(),
-                                [&](const Adopted& own) { return has(previous_, own); });
+  return parameters_.size() != previous_.size() ||
+         !std::all_of(parameters_.begin(), parameters_.end(),
+                      [&](const Adopted& own) { return has(previous_, own); });
+}
+
+void ParamGroup::check_readopting() const {
+  if (!was_readopted()) return;
+  for (const Adopted& own : parameters_) {
+    if (!own.named.parameter->grad()) continue;
+    fail("fully_shard: the members of ", title(), " changed while parameter ",
+         path_of(own.named, own.unit), " has a gradient, expected none; call zero_grad first");
+  }
+}
+
+bool ParamGroup::end_readopting() {
+  const bool changed = was_readopted();
   const std::vector<Adopted> before = std::exchange(previous_, {});
-  if (same) {
+  if (!changed) {
     // Their order is that of the memory.
     parameters_ = before;
     return false;

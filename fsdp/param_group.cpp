@@ -84,7 +84,6 @@ std::string ParamGroup::path_of(const NamedParameter& named, size_t unit) const 
   return module.empty() ? named.name() : concat(module, ".", named.name());
 }
 
-/// Undoes a `build` that threw.
 void ParamGroup::drop_params() {
   for (const auto& param : params_) ModuleSharder::set_used(*param->parameter, {});
   params_.clear();

@@ -46,6 +46,8 @@ class ParamGroup {
   /// Restores parameters that the group no longer has. Returns true if the parameters differ from
   /// those before: the next `build` makes the group again.
   bool end_readopting();
+  /// Fails if the parameters differ from those before and one has a gradient, which would be lost.
+  void check_readopting() const;
   /// Restores the parameters before `begin_readopting`.
   void cancel_readopting() { parameters_ = std::move(previous_); }
   /// Gives up a parameter: forward uses its value from now on.
@@ -57,6 +59,9 @@ class ParamGroup {
   /// Makes the sink of trainable parameter `i`'s gradient.
   using SinkMaker = std::function<std::shared_ptr<GradientSink>(size_t i)>;
   void set_sink_maker(SinkMaker maker) { sink_maker_ = std::move(maker); }
+  /// Forgets what `build` made. Groups that take over one another's parameters all do so before the
+  /// first of them is built again.
+  void drop_params();
   /// Lays out the parameters and their slices, the first time. Returns true if that gave the slices
   /// memory, which is so if all parameters have values.
   bool build();
@@ -134,7 +139,7 @@ class ParamGroup {
   void runs_here() { home_ = EndOnThread<ParamGroup>::of_thread(); }
   std::string path_of(const NamedParameter& named, size_t unit) const;
   int dim_of(const NamedParameter& named) const;
-  void drop_params();
+  bool was_readopted() const;
   void unbind_all();
   void make_levels();
   Level::Array array_of(const FsdpParam& param, const Level& level, const AxisGroup& use) const;

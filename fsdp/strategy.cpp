@@ -33,6 +33,12 @@ Strategy Strategy::named(std::string_view name) {
   fail("strategy: name is ", in_quotes(name), ", expected one of ", known);
 }
 
+Reshard::Reshard(int ranks) : ranks_(ranks) {
+  if (ranks != 0) return;
+  fail("fully_shard: reshard_after_forward is 0, expected a number of ranks above 1; false keeps ",
+       "the parameters");
+}
+
 }  // namespace weft
 
 namespace weft::fsdp {

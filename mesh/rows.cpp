@@ -51,7 +51,7 @@ std::vector<int64_t> keys_of(const RowDim& rows, const MemoryBlock& indices, std
   for (int64_t& key : keys) {
     if (key < (from_end ? -size : 0) || key >= size) {
       mistake =
-          concat("index ", key, " is outside dim ", rows.dim, ", which has ", size, " elements");
+          concat("index is ", key, ", expected one of the ", size, " elements of dim ", rows.dim);
       return {};
     }
     key += key < 0 ? size : 0;

@@ -2,6 +2,7 @@
 #include "ops/along_dim.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/place.h"
+#include "ops/promotion.h"
 #include "ops/scan.h"
 #include "src/kernels/scan/scan.h"
 #include "weft/ops/factories.h"
@@ -83,8 +84,8 @@ static ValuesAndIndices extremes_along(const Op& op, const Tensor& a, int dim) {
     const ValuesAndIndices one = extremes_along(op, reshape(a, {1}), dim);
     return {reshape(one.values, {}), reshape(one.indices, {})};
   }
-  const Tensors found = op.call({a}, {.structure = {checked_dim(what, a, dim)}});
-  return {found[0], found[1]};
+  const Tensors found = op.call({ordered_as_i64(a)}, {.structure = {checked_dim(what, a, dim)}});
+  return {ordered_back(found[0], a.dtype()), found[1]};
 }
 
 ValuesAndIndices cummax(const Tensor& a, int dim) { return extremes_along(cummax_op, a, dim); }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <string_view>
@@ -125,6 +126,7 @@ static void check_equal_on_ranks(const Tensor& whole, const DeviceMesh& mesh,
 
 Tensor distribute(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements) {
   check_for_mesh("distribute", whole, mesh);
+  check_sizes("distribute", placements, whole.shape());
   Sharding sharding(mesh, placements, whole.ndim());
   if (sharding.has_partial()) {
     fail("distribute: a placement is Partial, expected Shard or Replicate; use from_local");
@@ -146,6 +148,7 @@ Tensor Tensor::redistribute(const Placements& placements) const {
     fail("redistribute: the tensor ", shape(),
          " has no mesh, expected one over a mesh; use distribute");
   }
+  check_sizes("redistribute", placements, shape());
   return redistributed(*this, Sharding(sharding().mesh(), placements, ndim()));
 }
 
@@ -251,6 +254,7 @@ static Tensor wrapped(const Tensor& local, const Ref<Layout>& layout) {
 Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements,
                   const Shape& shape) {
   check_for_mesh("from_local", local, mesh);
+  check_sizes("from_local", placements, shape);
   Sharding sharding(mesh, placements, local.ndim());
   Ref<Layout> layout = layout_of(sharding, shape, local.dtype());
   if (!(layout->box.shape == local.shape())) {
@@ -305,6 +309,18 @@ static void set_parts(Pattern& pattern, const MeshGrid& grid, int dim, std::vect
   }
 }
 
+/// True when the caller states sizes for parts of `dim`, which may be those of chunks.
+static bool states_sizes(const Placements& placements, int dim, int ndim) {
+  const auto states = [&](const Placement& placement) {
+    return placement.has_sizes() && placement.counted(ndim).is_shard(dim);
+  };
+  const auto& by_position = placements.by_position();
+  const auto& by_name = placements.by_name();
+  return std::any_of(by_position.begin(), by_position.end(), states) ||
+         std::any_of(by_name.begin(), by_name.end(),
+                     [&](const NamedPlacement& named) { return states(named.placement); });
+}
+
 Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements) {
   check_for_mesh("from_local", local, mesh);
   const Sharding stated(mesh, placements, local.ndim());
@@ -321,7 +337,7 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
     std::vector<int64_t> parts = parts_along(stated, shapes, d);
     shape.push_back(std::accumulate(parts.begin(), parts.end(), int64_t{0}));
     // Sizes that the caller states are compared with the actual ones below.
-    if (parts.size() > 1 && size_by_parts(pattern, d) < 0) {
+    if (parts.size() > 1 && !states_sizes(placements, d, local.ndim())) {
       set_parts(pattern, grid, d, std::move(parts));
     }
   }
@@ -334,62 +350,6 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
          shape, " laid out as ", sharding);
   }
   return wrapped(local, layout);
-}
-
-/// Broadcasts from root whether it has a tensor, and its dtype, shape and requires_grad.
-static std::vector<int64_t> broadcast_header(const Tensor& whole, const Communicator& ranks,
-                                             int root) {
-  std::vector<int64_t> header(kMaxDims + 4);
-  if (ranks.rank() == root && whole && !whole.is_sharded()) {
-    header[0] = 1;
-    header[1] = static_cast<int64_t>(whole.dtype());
-    header[2] = whole.ndim();
-    for (int d = 0; d < whole.ndim(); ++d) header[static_cast<size_t>(d) + 4] = whole.size(d);
-    header[3] = whole.requires_grad();
-  }
-  std::vector<int64_t> count{static_cast<int64_t>(header.size())};
-  Piece piece{header.data(), header.data(), DType::i64, count};
-  ranks.broadcast(std::span(&piece, 1), root).wait();
-  return header;
-}
-
-Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements,
-               int root) {
-  if (!mesh) fail("scatter: this rank is not in the mesh, expected one of its ranks");
-  Communicator ranks = mesh.root().communicator();
-  if (root < 0 || root >= ranks.size()) {
-    fail("scatter: root is ", root, ", expected one of the ", ranks.size(), " ranks");
-  }
-  std::vector<int64_t> header = broadcast_header(whole, ranks, root);
-  if (!header[0])
-    fail("scatter: tensor of root ", root, " is empty or over a mesh, expected one of one device");
-  Shape shape(std::span<const int64_t>(header).subspan(4, static_cast<size_t>(header[2])));
-  Sharding sharding(mesh, placements, shape.ndim());
-  if (sharding.has_partial())
-    fail("scatter: a placement is Partial, expected Shard or Replicate; use from_local");
-  Ref<Layout> layout = layout_of(sharding, shape, static_cast<DType>(header[1]));
-  Tensor result = new_tensor(layout, cpu);
-  // Root packs the parts in rank order: one scatter with exact counts.
-  std::vector<int64_t> counts;
-  int64_t total = 0;
-  for (int rank = 0; rank < ranks.size(); ++rank) {
-    counts.push_back(layout->box_of(rank).shape.product());
-    total += counts.back();
-  }
-  Tensor packed;
-  if (ranks.rank() == root) {
-    packed = new_tensor(layout_of(Sharding(), {total}, layout->dtype), cpu);
-    char* at = packed.block().as<char>();
-    for (int rank = 0; rank < ranks.size(); ++rank) {
-      Box box = layout->box_of(rank);
-      copy(dense_block(at, layout->dtype, box.shape), whole.block().part(box));
-      at += box.shape.product() * static_cast<int64_t>(size_of(layout->dtype));
-    }
-  }
-  Piece piece{packed ? packed.block().data : nullptr, result.block().data, layout->dtype, counts};
-  ranks.scatter(std::span(&piece, 1), root).wait();
-  if (header[3]) result.set_requires_grad();
-  return result;
 }
 
 }  // namespace weft

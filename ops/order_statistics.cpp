@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ops/along_dim.h"
+#include "ops/promotion.h"
 #include "ops/scan.h"
 #include "ops/sorted_part.h"
 #include "ops/take.h"
@@ -202,11 +203,16 @@ static const Op sorted_at_op = register_op({
 });
 
 Tensors sorted_first(const Tensor& a, int dim, int64_t k, bool descending) {
-  return sorted_first_op.call(std::span(&a, 1), {.structure = {dim, k, descending}});
+  const Tensor ordered = ordered_as_i64(a);
+  Tensors found = sorted_first_op.call(std::span(&ordered, 1), {.structure = {dim, k, descending}});
+  found[0] = ordered_back(found[0], a.dtype());
+  return found;
 }
 
 Tensors sorted_at(const Tensor& a, const Tensor& positions, int dim) {
-  return sorted_at_op.call({a, positions}, {.structure = {dim}});
+  Tensors found = sorted_at_op.call({ordered_as_i64(a), positions}, {.structure = {dim}});
+  found[0] = ordered_back(found[0], a.dtype());
+  return found;
 }
 
 }  // namespace weft

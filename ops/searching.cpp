@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/search/search.h"
 
+#include <algorithm>
+
 #include "ops/along_dim.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/place.h"
@@ -48,10 +50,12 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& a, bool right, const Ten
   }
   DType dtype = sorted.dtype();
   if (dtype != a.dtype()) {
-    dtype = is_floating(promote(dtype, a.dtype())) ? DType::f64 : DType::i64;
+    const DType both = promote(dtype, a.dtype());
+    dtype = is_floating(both) ? DType::f64 : both == DType::u64 ? both : DType::i64;
   }
   const Tensor from = sorter ? take_along_dim(sorted, sorter, -1) : sorted;
-  return searchsorted_op({cast(from, dtype), cast(a, dtype)}, {.structure = {right}});
+  return searchsorted_op({ordered_as_i64(cast(from, dtype)), ordered_as_i64(cast(a, dtype))},
+                         {.structure = {right}});
 }
 
 Tensor bucketize(const Tensor& a, const Tensor& boundaries, bool right) {
@@ -83,8 +87,9 @@ namespace {
 class Kept {
  public:
   explicit Kept(const Tensor& mask) : mask_(mask) {
-    // By position, axes cut in mesh order, as from_local takes them.
-    if (mask.is_sharded()) mask_ = mask.redistribute(Placements(mask.sharding().placements()));
+    // from_local cuts in mesh order.
+    const Axes order = mask.sharding().axes_cutting(0);
+    if (!std::is_sorted(order.begin(), order.end())) mask_ = mask.redistribute(chunks(mask));
     rank_ = sub(cumulative_sum(mask_, 0), 1);
     const Tensor own = mask_.is_sharded() ? mask_.local() : mask_;
     // Elements that are not kept go behind the others.
@@ -94,7 +99,7 @@ class Kept {
     count_ = own_count_;
     if (!mask_.is_sharded()) return;
     const DeviceMesh mesh = mask_.sharding().mesh();
-    const Tensor kept = from_local(own_of(own), mesh, Placements(mask_.sharding().placements()));
+    const Tensor kept = from_local(own_of(own), mesh, chunks(mask_));
     sharding_ = kept.sharding();
     count_ = kept.numel();
   }
@@ -110,6 +115,15 @@ class Kept {
   }
 
  private:
+  /// The placements without the sizes of parts.
+  static Placements chunks(const Tensor& a) {
+    std::vector<Placement> placements;
+    for (const Placement& placement : a.sharding().placements()) {
+      placements.push_back(placement.is_shard() ? Placement(Shard{placement.dim()}) : placement);
+    }
+    return Placements(std::span<const Placement>(placements));
+  }
+
   Tensor own_of(const Tensor& own) const {
     return slice(place_along_dim(own, places_, 0), 0, 0, own_count_);
   }

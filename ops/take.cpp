@@ -3,6 +3,7 @@
 
 #include "ops/along_dim.h"
 #include "ops/engine/layouts.h"
+#include "ops/promotion.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"
 #include "weft/ops/along_dim.h"
@@ -324,10 +325,14 @@ Tensor multiply_along_dim(const Tensor& a, const Tensor& values, const Tensor& i
   return multiply_along_dim_op({a, values, indices}, {.structure = {dim}});
 }
 Tensor max_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
-  return max_along_dim_op({a, values, indices}, {.structure = {dim}});
+  return ordered_back(
+      max_along_dim_op({ordered_as_i64(a), ordered_as_i64(values), indices}, {.structure = {dim}}),
+      a.dtype());
 }
 Tensor min_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
-  return min_along_dim_op({a, values, indices}, {.structure = {dim}});
+  return ordered_back(
+      min_along_dim_op({ordered_as_i64(a), ordered_as_i64(values), indices}, {.structure = {dim}}),
+      a.dtype());
 }
 
 Tensor put_slices(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {

@@ -55,7 +55,7 @@ struct WEFT_API Strategy {
 class WEFT_API Reshard {
  public:
   Reshard(bool frees) : frees_(frees) {}
-  Reshard(int ranks) : ranks_(ranks) {}
+  Reshard(int ranks);
   Reshard(std::string axis) : axis_(std::move(axis)) {}
   Reshard(const char* axis) : axis_(axis) {}
   bool frees() const { return frees_; }
@@ -115,7 +115,7 @@ struct ShardPlacement {
   /// Another view of the same root mesh, e.g. for experts. Such parameters are a group of their
   /// own.
   DeviceMesh mesh = {};
-  /// Rows for that mesh.
+  /// Rows for that mesh. Parameters of another strategy are a group of their own too.
   std::optional<Strategy> strategy = {};
 };
 

@@ -3,7 +3,9 @@
 
 #include "mesh/mesh_body.h"
 #include "ops/engine/engine.h"
+#include "src/device/cuda/capture.h"
 #include "src/kernels/copy/copy.h"
+#include "weft/error.h"
 #include "weft/extend/parts.h"
 
 namespace weft {
@@ -29,6 +31,11 @@ static MemoryBlock on_host(const MemoryBlock& block, std::vector<Ref<Storage>>& 
 }
 
 int64_t run_across(const OpBody& op, const Route& route, const CallBody& call) {
+  if (cuda::kWithCuda && cuda::is_capturing()) {
+    fail(op.spec.name,
+         ": parts of a dim exchange data in a recorded graph, expected a call outside ",
+         "of it: the host reads them");
+  }
   std::vector<Ref<Storage>> memory;
   CallBody host(route, call.attributes);
   for (const MemoryBlock& in : call.ins.all()) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 
 #include "ops/engine/candidate.h"
+#include "ops/engine/parts_agree.h"
 
 namespace weft {
 
@@ -55,6 +57,7 @@ class Combiner {
       if (!sharding) return std::nullopt;
       choice.stages.push_back(*sharding);
     }
+    if (!parts_agree(query_, choice)) return std::nullopt;
     choice.staged = std::any_of(axes_.begin(), axes_.end(), [&](const AxisChoice& axis) {
       return axis.kind == AxisChoice::Kind::cut && has_value(query_.staged, axis.factor);
     });
@@ -62,6 +65,12 @@ class Combiner {
   }
 
  private:
+  std::vector<int> axis_sizes() const {
+    std::vector<int> sizes;
+    for (int axis = 0; axis < mesh_.ndim(); ++axis) sizes.push_back(mesh_.axis_size(axis));
+    return sizes;
+  }
+
   /// For each factor, finds the order of the axes that cut it: that of the first operand already
   /// cut by them, otherwise mesh order.
   void find_orders() {
@@ -114,11 +123,9 @@ class Combiner {
   }
 
   bool take_parts(const Layout& given, int d, int factor) {
-    std::vector<int> sizes;
-    for (int axis = 0; axis < mesh_.ndim(); ++axis) sizes.push_back(mesh_.axis_size(axis));
     const int64_t inner = given.shape[d] / std::max<int64_t>(1, size_of(factor));
     std::vector<std::vector<int64_t>> parts =
-        sizes_of_parts(given.sharding.pattern(), sizes, d, given.shape[d]);
+        sizes_of_parts(given.sharding.pattern(), axis_sizes(), d, given.shape[d]);
     Axes& order = orders_[static_cast<size_t>(factor)];
     order = given.sharding.axes_cutting(d);
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -234,21 +241,28 @@ class Combiner {
     const auto rows = static_cast<size_t>(query_.by_index->rows);
     if (operand != rows) return pattern_like_rows(operand, rows_pattern(rows));
     const Pattern& given = query_.operands[operand]->sharding.pattern();
+    const bool sized = given.has_sizes() || !parts_.empty();
     const int dim = fetched_dim(binding_, operand);
     Pattern pattern = given;
-    std::vector<Placement> wanted;
     Axes leaving;
     for (int a = 0; a < mesh_.ndim(); ++a) {
-      const bool stays = cuts_rows(a) && given[a].is_shard(dim);
-      wanted.push_back(stays          ? given[a]
-                       : cuts_rows(a) ? Placement(Shard{dim})
-                                      : operand_placement(operand, a));
-      if (stays || wanted.back() == given[a]) continue;
+      if (cuts_rows(a) && given[a].is_shard(dim)) continue;
+      if (row_placement(operand, a) == given[a] && !(sized && given[a].is_shard())) continue;
       leaving.push_back(a);
       pattern.set(a, Replicate());
     }
-    for (const int a : leaving) pattern.set(a, wanted[static_cast<size_t>(a)]);
+    for (const int a : leaving) {
+      const Placement wanted = row_placement(operand, a);
+      // Sizes of a factor's parts do not divide those of the axes that stay.
+      const bool is_inner = wanted.is_shard(dim) && !pattern.cutting(dim).empty();
+      pattern.set(a, is_inner ? Placement(Shard{dim}) : wanted);
+    }
     return pattern;
+  }
+
+  Placement row_placement(size_t operand, int axis) const {
+    return cuts_rows(axis) ? Placement(Shard{fetched_dim(binding_, operand)})
+                           : operand_placement(operand, axis);
   }
 
   /// Cuts the fetched dim of an operand as that of the rows is cut.
@@ -323,7 +337,12 @@ class Combiner {
       if (!coincides(array[d], order)) return std::nullopt;
       if (order.size() > 1) pattern.set_order(dim, order);
     }
-    return Sharding::of(mesh_, pattern);
+    if (!pattern.has_sizes()) return Sharding::of(mesh_, pattern);
+    try {
+      return Sharding::of(mesh_, pattern);
+    } catch (const std::invalid_argument&) {  // sizes that do not divide the parts outside of them
+      return std::nullopt;
+    }
   }
 
   /// The axes that cut the first cut factor of a dim, in their order.

@@ -13,4 +13,8 @@ Sharding reduced_sharding(const Sharding& sharding);
 /// Partial(sum) if each rank knows the whole: their addends are 0.
 bool counts_here(const Sharding& sharding);
 
+/// Checks that explicit sizes of parts add up to the dims of `shape`; std::invalid_argument
+/// "what: ..." otherwise.
+void check_sizes(const char* what, const Placements& placements, const Shape& shape);
+
 }  // namespace weft

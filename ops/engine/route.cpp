@@ -262,10 +262,13 @@ class Router {
   /// The stage's shape with a leading dim that has one element per part, cut as the factor is.
   StageRoute gathered_stage(const DeviceMesh& mesh, const Choice& choice, size_t i) const {
     const Pattern& given = choice.stages[i].pattern();
-    Pattern whole = given;
+    Pattern whole(mesh.ndim());
     int64_t parts = 1;
     for (int axis = 0; axis < mesh.ndim(); ++axis) {
-      if (!given[axis].is_shard()) continue;
+      if (!given[axis].is_shard()) {
+        whole.set(axis, given[axis]);
+        continue;
+      }
       const std::span<const int64_t> sizes = given[axis].sizes();
       whole.set(axis, Shard{given[axis].dim() + 1, {sizes.begin(), sizes.end()}});
     }

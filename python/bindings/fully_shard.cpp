@@ -28,14 +28,18 @@ static std::function<ShardPlacement(const NamedParameter&)> shard_placements_of(
     const Locked lock;
     const py::object placement = kept(p.parameter);
     if (placement.is_none()) return ShardPlacement();
-    if (py::isinstance<ShardPlacement>(placement)) return placement.cast<ShardPlacement>();
+    const auto dim_of = [&](int dim) { return dim < 0 ? dim + p.parameter->shape().ndim() : dim; };
+    if (py::isinstance<ShardPlacement>(placement)) {
+      auto result = placement.cast<ShardPlacement>();
+      if (result.dim) result.dim = dim_of(*result.dim);
+      return result;
+    }
     const auto shard = placement.cast<Placement>();
     if (!shard.is_shard()) {
       fail("fully_shard: shard_placement_fn returns ", shard, " for ", p.name(),
            ", expected a Shard, a ShardPlacementResult or None");
     }
-    return ShardPlacement{.dim = shard.dim() < 0 ? shard.dim() + p.parameter->shape().ndim()
-                                                 : shard.dim()};
+    return ShardPlacement{.dim = dim_of(shard.dim())};
   };
 }
 
@@ -91,6 +95,9 @@ static void bind_placement(py::module_& m) {
       .def(py::init([](const std::optional<Placement>& placement,
                        const std::optional<DeviceMesh>& mesh, const py::object& strategy) {
              ShardPlacement result{.mesh = mesh.value_or(DeviceMesh())};
+             if (placement && !placement->is_shard()) {
+               fail("ShardPlacementResult: placement is ", *placement, ", expected a Shard");
+             }
              if (placement) result.dim = placement->dim();
              if (!strategy.is_none()) result.strategy = strategy_of(strategy);
              return result;

@@ -206,7 +206,7 @@ auto with_index_errors(const Function& function) {
     return released(function);
   } catch (const std::invalid_argument& error) {
     const std::string_view text = error.what();
-    const bool is_index = text.find(" is outside dim ") != std::string_view::npos ||
+    const bool is_index = text.find(" elements of dim ") != std::string_view::npos ||
                           text.starts_with("index: index of dim");
     if (is_index) throw py::index_error(error.what());
     throw;

@@ -29,6 +29,7 @@ Tensor shown(const char* what, const Tensor& x) {
 Tensor lent(const char* what, const Tensor& x) {
   const Tensor seen = shown(what, x);
   if (seen.storage()->is_bindable()) {
+    seen.storage()->data();  // Without memory now, the storage's own error comes first.
     fail(what, ": the tensor ", x.shape(),
          " is of a parameter that is gathered for forward, expected memory that stays; clone() it");
   }

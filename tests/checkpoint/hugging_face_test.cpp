@@ -137,10 +137,10 @@ TEST(HuggingFace, NamesWhatDoesNotFit) {
   const Case cases[] = {
       {kEntryOfA, 24, ": tensor \"b\" is missing"},
       {kEntryOfA + "," + kEntryOfB + "," + entry("c", "F32", "[1]", 32, 36), 36,
-       " holds tensor \"c\", which the model has no parameter for"},
+       ": it holds tensor \"c\", which the model has no parameter for"},
       {kEntryOfA + "," + kEntryOfB + "," + entry("c", "F32", "[1]", 32, 36) + "," +
            entry("d", "F32", "[1]", 36, 40),
-       40, " holds tensor \"c\" and 1 others, which the model has no parameter for"},
+       40, ": it holds tensor \"c\" and 1 others, which the model has no parameter for"},
       {entry("a", "F32", "[2,3]", 0, 24) + "," + kEntryOfB, 32,
        ": tensor \"a\" is [2, 3] but the parameter [3, 2]"},
       {entry("a", "I32", "[3,2]", 0, 24) + "," + kEntryOfB, 32,

@@ -204,7 +204,7 @@ TEST_F(Inspect, TakesNoLinksPipesOrDirectoriesForFiles) {
   fs::rename(file(1), moved);
   fs::create_symlink(moved, file(1));
   EXPECT_EQ(report().verdict, Verdict::corrupt);
-  EXPECT_EQ(report().reason, concat("checkpoint: ", file(1), ": it is a link, expected a file"));
+  EXPECT_EQ(report().reason, concat("checkpoint: ", file(1), ": it is a link, not a file"));
   EXPECT_EQ(load_error(), report().reason);
   fs::remove(file(1));
   ASSERT_EQ(::mkfifo(file(1).c_str(), 0600), 0);
@@ -411,7 +411,7 @@ TEST_F(Inspect, ThrowsOnAllRanksWhatTheFirstOneThrows) {
 TEST_F(Inspect, LoadsStrictlyUnlessAskedForTheSkippedKeys) {
   StateDict into{{{"w", zeros({9, 4})}, {"extra", zeros({1})}, {"whole", zeros({2, 2})}}, {}};
   EXPECT_EQ(error_of([&] { load(path_, into); }),
-            concat("load: ", path_, " lacks \"extra\" and holds \"v\", which nothing expects"));
+            concat("load: ", path_, ": it lacks \"extra\" and holds \"v\", which nothing expects"));
   EXPECT_EQ(load_common_keys(path_, into), (SkippedKeys{{"extra"}, {"v"}}));
   EXPECT_EQ(into.tensors.at("w").to_vector<double>(), small_numbers({9, 4}, 1));
   into.tensors["w"] = zeros({9, 5});

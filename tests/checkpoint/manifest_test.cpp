@@ -170,8 +170,8 @@ TEST(Manifest, RejectsWhatNobodyWroteInOneSentence) {
   const Manifest manifest = manifest_with(4, {fully_sharded(4)}, {{"w", f32, {8, 2}, 0}});
   const std::string text = text_of(manifest);
   const std::vector<BadManifest> table = {
-      {"\"format\":2", "\"format\":3", "is of format 3; this weft reads 1 to 2"},
-      {"\"format\":2", "\"format\":0", "is of format 0; this weft reads 1 to 2"},
+      {"\"format\":2", "\"format\":4", "is of format 4; this weft reads 1 to 3"},
+      {"\"format\":2", "\"format\":0", "is of format 0; this weft reads 1 to 3"},
       {"\"format\":2", "\"format\":\"1\"", "has a string as \"format\", not a number"},
       {"\"format\":2,", "", "has no \"format\""},
       {"\"step\":3", "\"step\":-3", "says \"-3\" as its step"},
@@ -229,7 +229,8 @@ TEST(Manifest, RefusesHeadersThatNoReaderTakes) {
     return error_of([&] { RankFiles(manifest_with(2, {fully_sharded(2)}, {tensor})); });
   };
   EXPECT_EQ(error(30'000'000), "nothing");
-  EXPECT_NE(error(40'000'000).find("safetensors allows 100000000"), std::string::npos);
+  EXPECT_NE(error(40'000'000).find("expected at most 100000000, the limit of safetensors"),
+            std::string::npos);
 }
 
 TEST(Manifest, ProvesThatElementsAreWrittenOnce) {

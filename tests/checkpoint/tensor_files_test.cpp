@@ -60,10 +60,10 @@ TEST(TensorFiles, RejectsABadIndexInOneSentence) {
   write_letters(scratch, "model/two.safetensors", "bc");
   write_letters(scratch, "outside.safetensors", "a");
   const std::vector<BadIndex> table = {
-      {"", " is empty; a JSON object is expected"},
+      {"", " is empty, expected a JSON object"},
       {"[]", ": the JSON value is not an object"},
       {"{", ": not valid JSON: parse error at line 1, column 2"},
-      {R"({"weight_map":{}})", "/model holds no tensors"},
+      {R"({"weight_map":{}})", "/model: it holds no tensors"},
       {R"({"metadata":{}})", ": object \"weight_map\" is missing"},
       {R"({"weight_map":[]})", ": object \"weight_map\" is missing"},
       {R"({"weight_map":{"a":1}})", ": the file of tensor \"a\" is number, expected string"},
@@ -78,7 +78,8 @@ TEST(TensorFiles, RejectsABadIndexInOneSentence) {
       {R"({"weight_map":{"a":"three.safetensors"}})", "/three.safetensors: No such file"},
       {R"({"weight_map":{"a":"one.safetensors","z":"one.safetensors"}})",
        ": it places tensor \"z\" in one.safetensors, which does not hold it"},
-      {R"({"weight_map":{"a":"one.safetensors"}})", "one.safetensors holds tensor \"b\", which "},
+      {R"({"weight_map":{"a":"one.safetensors"}})",
+       "one.safetensors: it holds tensor \"b\", which "},
       {R"({"weight_map":{"a":"one.safetensors","b":"one.safetensors","c":"two.safetensors"}})",
        " places elsewhere"},
   };

@@ -115,9 +115,10 @@ TEST_F(Ckpt, ImportsAndExportsBitByBit) {
   std::string tokenizer;
   std::ifstream(out + "/tokenizer.json") >> tokenizer;
   EXPECT_EQ(tokenizer, "mine");
-  expect(2, "ckpt export " + imported + " " + out, "model.safetensors already");
+  expect(2, "ckpt export " + imported + " " + out,
+         "holds model.safetensors, expected a directory without a model");
   expect(2, "ckpt export " + imported + " " + scratch_.path("n") + " --prefix none/",
-         "no tensor whose key begins with \"none/\"");
+         "has no tensor to export, expected keys that begin with \"none/\"");
   // A changed element is found, and how large the change is.
   std::fstream file(out + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(-4, std::ios::end).write("\0\0\x80\x7f", 4);
@@ -342,8 +343,8 @@ TEST_F(Ckpt, SavesNothingThatIsNotFiniteUnlessTold) {
   const std::string into = scratch_.path("into");
   const Outcome refused = run_weft(more + poisoned + " --save " + into);
   EXPECT_EQ(refused.code, 1) << refused.text;
-  EXPECT_NE(refused.text.find("save: a number is tensor \"model/model.embed_tokens.weight\" at "
-                              "step 3, expected finite ones on rank "),
+  EXPECT_NE(refused.text.find("save: tensor \"model/model.embed_tokens.weight\" at "
+                              "step 3 is not finite on rank "),
             std::string::npos)
       << refused.text;
   EXPECT_EQ(newest_complete_checkpoint(into), "");
@@ -361,7 +362,8 @@ TEST_F(Ckpt, KeepsRunsApart) {
     EXPECT_EQ(first.text.find(line), first.text.rfind(line)) << first.text;
     EXPECT_NE(first.text.find(line), std::string::npos) << first.text;
   }
-  expect(2, once + " --steps 1", "holds 2 checkpoints of another run; go on from there with");
+  expect(2, once + " --steps 1",
+         "holds 2 checkpoints of another run, expected none; go on from there with");
   expect(0, once + " --steps 5 --resume " + saved, "after step 4");
   expect(2, train("--steps 1 --save " + saved + " --resume " + scratch_.root()),
          "holds 3 checkpoints of another run");

@@ -124,7 +124,7 @@ TEST(Data, SaysWhatIsWrongWithAPath) {
   EXPECT_EQ(error({}), "data: number of paths is 0, expected a file or a directory");
   EXPECT_EQ(error({missing}), "data: cannot open " + missing + ": No such file or directory");
   const std::string empty = scratch.write("empty.txt", "");
-  EXPECT_EQ(error({empty}), "data: " + empty + " is empty");
+  EXPECT_EQ(error({empty}), "data: " + empty + " is empty, expected text");
   std::filesystem::create_directories(scratch.path("none/below"));
   EXPECT_EQ(error({scratch.path("none")}), "data: the directory " + scratch.path("none") +
                                                " has no text, expected a file that is not empty");
@@ -165,7 +165,8 @@ TEST(Data, SaysWhatIsWrongWithAShard) {
             " has 8 bytes after its header, expected -4 tokens of 2 bytes");
   EXPECT_EQ(error(shard(20240801, 7, 4)),
             " has 8 bytes after its header, expected 4 tokens of 4 bytes");
-  EXPECT_EQ(error(write_shard<uint16_t>(scratch, "x.bin", {}, 20240520, 1, 0)), " holds no token");
+  EXPECT_EQ(error(write_shard<uint16_t>(scratch, "x.bin", {}, 20240520, 1, 0)),
+            ": it holds no token");
   EXPECT_EQ(error(shard(20240520, 1, 4)),
             ": token 2 is 4096, but the model's vocabulary has 4096 ids");
   EXPECT_EQ(error_of([&] { TokenStream(Paths{shard(20240520, 1, 4)}, 4097); }), "nothing");

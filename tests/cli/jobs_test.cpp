@@ -123,7 +123,7 @@ TEST(Jobs, HalfASetOfVariablesIsRefused) {
   EXPECT_EQ(code, 2);
   EXPECT_EQ(text,
             "weft: connect: the environment variable WORLD_SIZE is set and MASTER_PORT is not, "
-            "expected both\\n");
+            "expected both\n");
 }
 
 }  // namespace weft

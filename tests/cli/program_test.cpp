@@ -202,7 +202,7 @@ TEST_F(Program, AModelIsARunAStepAnImportOrAHuggingFaceDirectory) {
   fs::create_directory(scratch_.path("empty"));
   expect(2, flags + "--init " + scratch_.path("empty"), "has no weights, expected a complete");
   expect(2, "sample " + scratch_.path("absent") + " --prompt a",
-         "checkpoint: absent is missing or a file, expected a directory");
+         "absent is missing or a file, expected a directory");
 }
 
 TEST_F(Program, RefusesDevicesThatAreNotThere) {

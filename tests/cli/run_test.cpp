@@ -97,7 +97,7 @@ TEST_F(Run, SaysWhatHappenedFirst) {
   outcome = weft_run("-n 2 -- no-such-program");
   EXPECT_EQ(outcome.code, 127);
   EXPECT_EQ(outcome.text,
-            "weft run: launch: cannot start \"no-such-program\": No such file or directory\\n");
+            "weft run: launch: cannot start \"no-such-program\": No such file or directory\n");
   outcome = weft_run("-n 3 -- true");
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.text, "");

@@ -43,6 +43,10 @@ class Text : public testing::Test {
     std::ofstream(to / "tokenizer.json") << tokenizer;
     return to;
   }
+  /// What the program prints on stdout.
+  static Outcome printed(const std::string& arguments) {
+    return tests::run_command(concat(WEFT_PROGRAM, ' ', arguments, " 2>/dev/null"));
+  }
   static void expect_refused(const std::string& arguments, const std::string& sentence) {
     const Outcome outcome = run_weft(arguments);
     EXPECT_EQ(outcome.code, 2) << arguments;
@@ -73,7 +77,7 @@ TEST_F(Text, BecomesTokenFilesAndTextAgain) {
 
 TEST_F(Text, IsContinuedByTheTokenizerOfTheModel) {
   const std::string command = concat("sample ", model(), " --prompt abca --temperature 0 ");
-  const Outcome whole = run_weft(concat(command, "--tokens 20 2>/dev/null"));
+  const Outcome whole = printed(concat(command, "--tokens 20"));
   EXPECT_EQ(whole.code, 0) << whole.text;
   EXPECT_TRUE(whole.text.starts_with("abca")) << whole.text;
   // The prompt has 2 tokens.
@@ -82,13 +86,13 @@ TEST_F(Text, IsContinuedByTheTokenizerOfTheModel) {
   const std::string added = whole.text.substr(4, whole.text.size() - 5);
   ASSERT_GE(added.size(), 4u);
   const std::string stop = added.substr(2, 1);
-  const Outcome stopped = run_weft(concat(command, "--tokens 20 --stop '", stop, "' 2>/dev/null"));
+  const Outcome stopped = printed(concat(command, "--tokens 20 --stop '", stop, "'"));
   EXPECT_EQ(stopped.text, concat("abca", added.substr(0, added.find(stop)), '\n'));
-  const Outcome both = run_weft(concat(command, "--prompt abca --tokens 20 2>/dev/null"));
+  const Outcome both = printed(concat(command, "--prompt abca --tokens 20"));
   EXPECT_EQ(both.text, whole.text + whole.text);
   const std::string drawn = concat("sample ", model(), " --prompt abca --seed 3 --top-k 4 ",
-                                   "--top-p 0.9 --min-p 0.01 --repetition-penalty 1.2 2>/dev/null");
-  EXPECT_EQ(run_weft(drawn).text, run_weft(drawn).text);
+                                   "--top-p 0.9 --min-p 0.01 --repetition-penalty 1.2");
+  EXPECT_EQ(printed(drawn).text, printed(drawn).text);
 }
 
 TEST_F(Text, WrongInputIsOneSentence) {

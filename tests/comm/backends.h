@@ -103,7 +103,7 @@ inline std::ostream& operator<<(std::ostream& out, const Numbers& numbers) {
 inline double value_of(DType dtype, int rank, int64_t i) {
   const auto number = static_cast<double>((rank * 7 + i * 3 + i / 11) % 13);
   if (dtype == boolean) return number > 8 ? 1 : 0;
-  return dtype == u8 ? number : number - 6;
+  return is_unsigned(dtype) ? number : number - 6;
 }
 inline Numbers numbers_of(DType dtype, int rank, int64_t size) {
   Numbers numbers(dtype, size);

@@ -270,7 +270,8 @@ TEST_F(Launch, NamesAProgramThatCannotBeStarted) {
   EXPECT_EQ(report.cause,
             "launch: cannot start \"no-such-program-anywhere\": No such file or directory");
   const std::string file = scratch_.write("plain", "text");
-  EXPECT_EQ(launch({file}, {}).cause, concat("cannot start \"", file, "\": Permission denied"));
+  EXPECT_EQ(launch({file}, {}).cause,
+            concat("launch: cannot start \"", file, "\": Permission denied"));
   EXPECT_EQ(launch({scratch_.root()}, {}).code, 127);
 }
 

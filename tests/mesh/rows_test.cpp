@@ -386,7 +386,8 @@ TEST_P(Rows, AnIndexOutOfRangeFailsOnAllRanks) {
     } catch (const std::invalid_argument& error) {
       message = error.what();
     }
-    EXPECT_NE(message.find("index 7 is outside dim 0, which has 7 elements"), std::string::npos)
+    EXPECT_NE(message.find("index is 7, expected one of the 7 elements of dim 0"),
+              std::string::npos)
         << message << is_whole;
     // The ranks go on together.
     wanted[1] = 2;

@@ -93,10 +93,11 @@ TEST(Sharding, Questions) {
 
 TEST(Sharding, Mistakes) {
   DeviceMesh mesh(fake_world(0, 4), {{"dp", 2}, {"tp", 2}});
-  EXPECT_EQ(sharding_mistake(mesh, {Shard(0), Shard(1), Replicate()}),
-            "sharding: number of placements is 3, expected at most 2, the axes of ");
+  EXPECT_EQ(
+      sharding_mistake(mesh, {Shard(0), Shard(1), Replicate()}),
+      "sharding: number of placements is 3, expected at most 2, the axes of mesh(dp=2, tp=2)");
   EXPECT_EQ(sharding_mistake(mesh["dp"], {Shard(0), Shard(1)}),
-            "sharding: number of placements is 2, expected at most 1, the axes of ");
+            "sharding: number of placements is 2, expected at most 1, the axes of mesh(dp=2)");
   EXPECT_EQ(sharding_mistake(mesh, {{"pp", Shard(0)}}),
             "mesh(dp=2, tp=2): axis \"pp\" does not exist");
   EXPECT_EQ(sharding_mistake(mesh["dp"], {{"tp", Shard(0)}}),

@@ -158,7 +158,7 @@ TEST(Llama, RefusesSizesThatDoNotFit) {
   LlamaConfig config = llama_config("tiny");
   config.kv_heads = 3;
   EXPECT_EQ(error_of([&] { Llama{config}; }),
-            "heads is llama: 4, expected a multiple of 3, the kv heads");
+            "llama: heads is 4, expected a multiple of 3, the kv heads");
   config = llama_config("tiny");
   config.ffn = 0;
   EXPECT_EQ(error_of([&] { Llama{config}; }), "llama: ffn is 0, expected 1 to 2147483647");
@@ -168,7 +168,7 @@ TEST(Llama, RefusesSizesThatDoNotFit) {
   config.layers = 1000;
   config.vocabulary = config.dim = config.ffn = (int64_t{1} << 31) - 1;
   EXPECT_EQ(error_of([&] { Llama{config}; }),
-            "llama: the number of parameters is 1.38443e+22, expected at most 1e+15");
+            "llama: number of parameters is 1.38443e+22, expected at most 1e+15");
 }
 
 TEST(Llama, RefusesIdsThatDoNotFit) {

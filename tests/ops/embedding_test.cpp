@@ -99,7 +99,8 @@ TEST(Embedding, SaysWhatIsWrong) {
             "embedding: id is -1, expected one below 7, the rows of the weight [7, 3]");
   EXPECT_EQ(error_of([&] { embedding(weight, zeros({2})); }),
             "embedding: dtype of ids is f32, expected an integer one");
-  EXPECT_EQ(error_of([&] { embedding(weight, Tensor()); }), "embedding: no tensor");
+  EXPECT_EQ(error_of([&] { embedding(weight, Tensor()); }),
+            "embedding: no tensor is given, expected one");
 }
 
 TEST(Embedding, NamesAnIdOnShardedRanks) {

@@ -285,7 +285,7 @@ TEST(Integers, NextToNumbersOf64BitsAreExact) {
   fill_(b, kMost);
   EXPECT_TRUE(values_of(b)[1] == kMost);
   EXPECT_EQ(error_of([&] { return a + kMost; }),
-            "add: the number 1.84467e+19 is none that a tensor of i64 holds; cast it first");
+            "add: number is 1.84467e+19, expected one that i64 holds; cast the tensor first");
 }
 
 TEST(Integers, ArePrinted) {

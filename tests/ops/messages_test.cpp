@@ -154,16 +154,18 @@ TEST(Messages, OfProductsAndNetworks) {
        },
        "cross_entropy: targets are [2], expected one for each row of logits [3, 3]"},
       {[&] { cross_entropy_rows(a, ids); },
-       "cross_entropy: target 7 is none of the 3 classes of logits [2, 3], nor -100"},
-      {[&] { embedding(a, kNone); }, "embedding: no tensor"},
+       "cross_entropy: target is 7, expected one below 3, the classes of logits [2, 3], or -100"},
+      {[&] { embedding(a, kNone); }, "embedding: no tensor is given, expected one"},
       {[&] { embedding(a, a); }, "embedding: dtype of ids is f32, expected an integer one"},
-      {[&] { embedding(a, ids); }, "embedding: id 7 is none of the 2 rows of the weight [2, 3]"},
-      {[&] { rope(kNone); }, "rope: no tensor"},
-      {[&] { rope(a); }, "rope: x [2, 3] is not [batch, sequence, heads, an even size]"},
-      {[&] { rope(q, 0); }, "rope: theta 0 is not positive"},
-      {[&] { swiglu(a, kNone); }, "swiglu: no tensor"},
-      {[&] { swiglu(a, numbers({3})); }, "swiglu: the gate is [2, 3] but up is [3]"},
-      {[&] { attention(q, k, kNone); }, "attention: no tensor"},
+      {[&] { embedding(a, ids); },
+       "embedding: id is 7, expected one below 2, the rows of the weight [2, 3]"},
+      {[&] { rope(kNone); }, "rope: no tensor is given, expected one"},
+      {[&] { rope(a); }, "rope: x is [2, 3], expected [batch, sequence, heads, an even size]"},
+      {[&] { rope(q, 0); }, "rope: theta is 0, expected a number above 0"},
+      {[&] { swiglu(a, kNone); }, "swiglu: no tensor is given, expected one"},
+      {[&] { swiglu(a, numbers({3})); },
+       "swiglu: up is [3], expected [2, 3], the shape of the gate"},
+      {[&] { attention(q, k, kNone); }, "attention: no tensor is given, expected one"},
       {[&] { attention(q, a, a); },
        "attention: q, k and v are [1, 2, 3, 4], [2, 3] and [2, 3], expected [batch, s, heads, d] "
        "and twice [batch, t, kv heads, d]"},
@@ -319,8 +321,12 @@ TEST(Messages, OfPartsThatAreNoCut) {
     EXPECT_EQ(error_of([&] {
                 from_local(local, mesh, {Shard{0, {2, 2, 1}}});
               }),
-              "from_local: part of rank 1 is [1], expected [2] of [5] laid out as "
-              "mesh(a=3)[S(0: 2+2+1)]");
+              "from_local: part of rank 1 is [1], expected [2] of [5] laid out as mesh(a=3)[S(0)]");
+    EXPECT_EQ(error_of([&] {
+                from_local(local, mesh, {Shard{0, {3, 1, 1}}});
+              }),
+              "from_local: part of rank 0 is [2], expected [3] of [5] laid out as "
+              "mesh(a=3)[S(0: 3+1+1)]");
     EXPECT_EQ(error_of([&] { from_local(local, mesh, {Replicate()}); }),
               "from_local: part of rank 1 is [1], expected [2] of [2] laid out as mesh(a=3)[R]");
     EXPECT_EQ(error_of([&] {
@@ -330,8 +336,8 @@ TEST(Messages, OfPartsThatAreNoCut) {
     EXPECT_EQ(error_of([&] {
                 distribute(numbers({4}), mesh, {Shard{0, {2, 2, 1}}});
               }),
-              "layout: the explicit sizes of dim 0 in mesh(a=3)[S(0: 2+2+1)] add up to 5, expected "
-              "4, as in the shape [4]");
+              "distribute: sum of the sizes of S(0: 2+2+1) is 5, expected 4, the size of dim 0 of "
+              "[4]");
     EXPECT_EQ(error_of([&] {
                 Placement(Shard{0, {2, -1}});
               }),
@@ -374,8 +380,9 @@ TEST(Messages, OfOpsThatAreWrong) {
       {spec([](OpSpec& s) { s.rule = {}; }),
        "mine: number of rules is 0, expected one of rule, rule_of and rule_text"},
       {spec([](OpSpec& s) { s.rule_text = "a -> a"; }),
-       "mine: exactly one of rule, rule_of and rule_text is given, not 2"},
-      {spec([](OpSpec& s) { s.forward = {}; }), "mine: it has neither forward nor view"},
+       "mine: number of rules is 2, expected one of rule, rule_of and rule_text"},
+      {spec([](OpSpec& s) { s.forward = {}; }),
+       "mine: forward and view are missing, expected one of them"},
       {spec([](OpSpec& s) { s.staged_over = {"v"}; }),
        "mine: staged_over names 1 factors, expected some with stages or across, none without"},
       {spec([](OpSpec& s) {

@@ -148,15 +148,107 @@ def _(mesh, world):
     return list(zip(model_and_step(mesh, mp_policy=policy), model_and_step()))
 
 
-@of_ranks("`model.set_requires_gradient_sync(False)`")
-def _(mesh, world):
-    model, x = linear(weft.torch), tensor(weft.torch, 4, 4)
-    weft.fully_shard(model, mesh["dp"])
-    batch = weft.distribute(x, mesh, {"dp": S0})
-    with weft.no_sync(model):
+def bias_gradient(mesh, model, steps=1):
+    """The gradient of the bias, 4 for each step, after the first ones without a reduction."""
+    batch = weft.distribute(tensor(weft.torch, 4, 4), mesh, {"dp": S0})
+    for step in range(steps):
+        model.set_requires_gradient_sync(step == steps - 1)
         model(batch).sum().backward()
-    model(batch).sum().backward()
-    return [(model.bias.grad, np.full(3, 8.0))]
+    return model.bias.grad
+
+
+def fsdp_linear(mesh, **options):
+    model = linear(weft.torch)
+    weft.fully_shard(model, mesh["dp"], **options)
+    return model
+
+
+@of_ranks(
+    "`FSDPModule` and its methods: `unshard`, `reshard`, `set_requires_gradient_sync`, "
+    "`set_modules_to_forward_prefetch`, `set_all_reduce_hook`, ..."
+)
+def _(mesh, world):
+    model = fsdp_linear(mesh)
+    model.set_modules_to_forward_prefetch([model])
+    model.unshard()
+    gathered = model.weight.tensor().detach().full_tensor().clone()
+    model.reshard()
+    made = [(gathered, linear(weft.torch).weight.data), (isinstance(model, weft.FSDPModule), True)]
+    made.append((bias_gradient(mesh, model, 2), np.full(3, 8.0)))
+    hooked = fsdp_linear(mesh)
+    hooked.set_all_reduce_hook(lambda gradients: gradients.mul_(3.0))
+    made.append((bias_gradient(mesh, hooked), np.full(3, 12.0)))
+    with pytest.raises(ValueError, match="expected no call"):
+        model.set_reduce_scatter_max_input_buffers(2)
+    return made
+
+
+@of_ranks("`set_custom_all_gather(comm)`, `set_custom_reduce_scatter(comm)`")
+def _(mesh, world):
+    model, calls = fsdp_linear(mesh), []
+
+    def counted(collective):
+        return lambda out, given, group, counts: (
+            calls.append(counts) or collective(out, given, group, counts)
+        )
+
+    model.set_custom_all_gather(counted(weft.all_gather_into_tensor))
+    model.set_custom_reduce_scatter(counted(weft.reduce_scatter_tensor))
+    return [(bias_gradient(mesh, model), np.full(3, 4.0)), ([2, 1] in calls, True)]
+
+
+@of_ranks(
+    "`fully_shard([a, b])`, `reshard_after_forward=2`, `shard_placement_fn`, `ignored_params`, "
+    "`dp_mesh_dims`"
+)
+def _(mesh, world):
+    a, b = linear(weft.torch), linear(weft.torch, 2, 3)
+    model = weft_nn.Sequential(a, b)
+    ranks = weft.DeviceMesh(world, {"shards": 4})
+    weft.fully_shard(
+        [a, b],
+        ranks,
+        reshard_after_forward=2,
+        shard_placement_fn=lambda p: weft.Shard(1) if p.ndim == 2 else None,
+        ignored_params={b.bias},
+        dp_mesh_dims=weft.DataParallelMeshDims(shard="shards"),
+    )
+    model(weft.distribute(tensor(weft.torch, 4, 4), ranks, [S0])).sum().backward()
+    made = [(b.bias.grad, np.full(2, 4.0)), (a.weight.data, linear(weft.torch).weight.data)]
+    made.append((a.weight.data.placements[0] == S1, True))
+    return [*made, (b.bias.data.placements[0] == R, True)]
+
+
+class Halves:
+    def fsdp_pre_all_gather(self, part):
+        return (part.half(),)
+
+    def fsdp_post_all_gather(self, received, out):
+        out.copy_(received[0].to(out.dtype))
+
+
+@of_ranks("`fsdp_pre_all_gather`, `fsdp_post_all_gather` of a tensor subclass")
+def _(mesh, world):
+    model = fsdp_linear(mesh, extension=lambda name, parameter: Halves())
+    x, want = tensor(weft.torch, 4, 4), linear(weft.torch).half().float()
+    return [(model(weft.distribute(x, mesh, {"dp": S0})), want(x))]
+
+
+@of_ranks("`register_fsdp_forward_method`, `share_comm_ctx`")
+def _(mesh, world):
+    class Scaled(weft_nn.Linear):
+        def scaled(self, x):
+            return self(x) * 2.0
+
+    models = [Scaled(4, 3), Scaled(4, 3)]
+    for model in models:
+        model.load_state_dict(linear(weft.torch).state_dict())
+        weft.fully_shard(model, mesh["dp"])
+        weft.register_fsdp_forward_method(model, "scaled")
+    weft.share_comm_ctx(models)
+    x = tensor(weft.torch, 4, 4)
+    batch, want = weft.distribute(x, mesh, {"dp": S0}), linear(weft.torch)(x) * 2.0
+    return [(model.scaled(batch), want) for model in models]
 
 
 @of_ranks('`parallelize_module(m, mesh["tp"], plan)`')

@@ -31,7 +31,6 @@ RENAMED = {
     "take_along_dim": "take_along_axis",
     "stddev": "std",
     "next_to": "_full",
-    "quantile": "_quantile",
     "index": "__getitem__",
     "constant_pad": "_constant_pad",
     "scatter_along_dim": "_scatter_along",

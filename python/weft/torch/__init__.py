@@ -28,7 +28,6 @@ from weft._weft import (
     clip as clamp,
     clip,
     concat as concatenate,
-    count_nonzero,
     divide as true_divide,
     equal as eq,
     float16,
@@ -37,10 +36,10 @@ from weft._weft import (
     float64,
     greater as gt,
     greater_equal as ge,
-    int32,
-    int32 as int,
     int8,
     int16,
+    int32,
+    int32 as int,
     int64,
     less as lt,
     less_equal as le,
@@ -91,9 +90,7 @@ from weft.torch._reductions import (
     logcumsumexp,
     logsumexp,
     max,
-    max,
     mean,
-    min,
     min,
     msort,
     nanmean,
@@ -118,6 +115,7 @@ from weft.torch._wrappers import (
     copying,
     each,
     itself,
+    parts,
     with_alpha,
 )
 
@@ -260,20 +258,9 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
     return _weft.diff(input, axis=dim, n=n, prepend=prepend, append=append)
 
 
-def _parts(whole, dim_of):
-    def parts(input, indices_or_sections):
-        if isinstance(indices_or_sections, LISTS):
-            return _weft.tensor_split(input, list(indices_or_sections), dim_of(input))
-        return whole(input, indices_or_sections)
-
-    parts.__name__ = parts.__qualname__ = whole.__name__
-    parts.__doc__ = "Equal parts, or those that end before these indices."
-    return parts
-
-
-hsplit = _parts(_weft.hsplit, lambda x: 1 if x.ndim > 1 else 0)
-vsplit = _parts(_weft.vsplit, lambda x: 0)
-dsplit = _parts(_weft.dsplit, lambda x: 2)
+hsplit = parts(_weft.hsplit, lambda x: 1 if x.ndim > 1 else 0)
+vsplit = parts(_weft.vsplit, lambda x: 0)
+dsplit = parts(_weft.dsplit, lambda x: 2)
 atleast_1d = each(_weft.atleast_1d)
 atleast_2d = each(_weft.atleast_2d)
 atleast_3d = each(_weft.atleast_3d)

@@ -96,3 +96,16 @@ def copying(function):
         return [_weft.clone(x) for x in made] if isinstance(made, tuple) else _weft.clone(made)
 
     return copy
+
+
+def parts(whole, dim_of):
+    """A function that cuts into equal parts by `whole`, or before indices of a dim."""
+
+    def cut(input, indices_or_sections):
+        if isinstance(indices_or_sections, LISTS):
+            return _weft.tensor_split(input, list(indices_or_sections), dim_of(input))
+        return whole(input, indices_or_sections)
+
+    cut.__name__ = cut.__qualname__ = whole.__name__
+    cut.__doc__ = "Equal parts, or those that end before these indices."
+    return cut
