@@ -177,13 +177,13 @@ void tokenize(const TokenizeOptions& options) {
     std::error_code ignored;
     if (!fs::exists(path, ignored)) fail("--data: ", path, " does not exist");
   }
-  // Bytes of text are below 256.
-  const TokenStream stream(options.data, options.decodes ? tokenizer.size() : 256);
+  // Whether it is text comes before its ids, which the tokenizer may not have.
+  const TokenStream stream(options.data, INT64_MAX);
   if (stream.is_text() == options.decodes) {
     fail("--data: ", stream.paths()[0], " is ", stream.is_text() ? "text" : "a token file",
          ", expected ", options.decodes ? "token files (.bin)" : "text; --decode prints it");
   }
-  options.decodes ? print_texts(options, tokenizer, stream)
+  options.decodes ? print_texts(options, tokenizer, TokenStream(options.data, tokenizer.size()))
                   : write_tokens(options, tokenizer, stream);
 }
 

@@ -2,6 +2,7 @@
 #include "weft/generate.h"
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 
 #include "data/generation/decoder.h"
@@ -25,25 +26,46 @@ static void check_prompt(const Llama& model, std::span<const int64_t> prompt,
   }
 }
 
+/// The numbers of the mesh's first rank: logits, clocks and callers may differ between ranks, but
+/// what they give to the model may not.
+static std::vector<int64_t> of_first(const DeviceMesh& mesh, std::vector<int64_t> own) {
+  if (mesh.size() == 1) return own;
+  std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof own[0]);
+  bytes = mesh.communicator().broadcast(std::move(bytes), 0);
+  own.resize(bytes.size() / sizeof own[0]);
+  std::memcpy(own.data(), bytes.data(), bytes.size());
+  return own;
+}
+
 std::vector<int64_t> generate(Llama& model, const DeviceMesh& mesh, std::span<const int64_t> prompt,
-                              const GenerateOptions& options,
+                              const GenerateOptions& given,
                               const std::function<bool(int64_t id)>& use) {
-  check_prompt(model, prompt, options);
-  const auto begun = static_cast<int64_t>(prompt.size());
-  const int64_t context = std::min(model.config().max_sequence, begun + options.tokens);
+  std::vector<int64_t> all(prompt.begin(), prompt.end());
+  all.push_back(given.tokens);
+  all = of_first(mesh, std::move(all));
+  GenerateOptions options = given;
+  options.tokens = all.back();
+  all.pop_back();
+  check_prompt(model, all, options);
+  const auto begun = static_cast<int64_t>(all.size());
+  const int64_t context = begun + std::min(options.tokens, model.config().max_sequence - begun);
   Decoder decoder(model, mesh, context);
   std::mt19937_64 random(options.sampling.seed);
-  std::vector<int64_t> all(prompt.begin(), prompt.end());
-  std::span<const int64_t> next = prompt;
+  const bool is_first = mesh.size() == 1 || mesh.communicator().rank() == 0;
+  std::span<const int64_t> next = all;
   while (true) {
     const std::vector<double> weights =
         next_probabilities(decoder.next(next), all, options.sampling);
-    const int64_t id = std::discrete_distribution<int64_t>(weights.begin(), weights.end())(random);
-    if (std::ranges::find(options.end_ids, id) != options.end_ids.end()) break;
+    int64_t id = std::discrete_distribution<int64_t>(weights.begin(), weights.end())(random);
+    const bool ends = std::ranges::find(options.end_ids, id) != options.end_ids.end();
+    const bool stops = is_first && !ends && use && !use(id);
+    const std::vector<int64_t> first = of_first(mesh, {id, ends, stops});
+    id = first[0];
+    if (first[1] != 0) break;
     all.push_back(id);
-    if (use && !use(id)) break;
-    if (decoder.position() == context) break;
-    if (static_cast<int64_t>(all.size()) == begun + options.tokens) break;
+    if (!is_first && use) use(id);
+    if (first[2] != 0 || decoder.position() == context) break;
+    if (static_cast<int64_t>(all.size()) - begun == options.tokens) break;
     next = std::span(all).last(1);
   }
   return {all.begin() + begun, all.end()};

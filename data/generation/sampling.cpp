@@ -36,6 +36,13 @@ static void penalize(std::vector<double>& logits, std::span<const int64_t> seen,
   }
 }
 
+static void check_logits(const std::vector<double>& logits) {
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  const double most = *std::ranges::max_element(logits);
+  if (most == infinity) fail("generate: a logit is inf, expected a finite number");
+  if (most == -infinity) fail("generate: every logit is -inf, expected a finite number");
+}
+
 static std::vector<double> softmax_of(const std::vector<double>& logits) {
   const double most = *std::ranges::max_element(logits);
   std::vector<double> weights;
@@ -89,12 +96,15 @@ std::vector<double> next_probabilities(std::span<const double> given, std::span<
     fail("generate: a logit is NaN, expected a number");
   }
   penalize(logits, seen, options.repetition_penalty);
+  check_logits(logits);
   if (options.temperature == 0) {
     std::vector<double> one(logits.size());
     one[static_cast<size_t>(std::ranges::max_element(logits) - logits.begin())] = 1;
     return one;
   }
-  for (double& logit : logits) logit /= options.temperature;
+  // The quotient of a logit alone may overflow.
+  const double most = *std::ranges::max_element(logits);
+  for (double& logit : logits) logit = (logit - most) / options.temperature;
   keep_largest(logits, options.top_k);
   keep_share(logits, options.top_p);
   keep_likely(logits, options.min_p);

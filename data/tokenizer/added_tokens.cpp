@@ -76,6 +76,11 @@ bool AddedTokens::find(std::string_view whole, size_t at, size_t from, Match& ma
       if (!is_white_space(c.value)) break;
       end += c.bytes;
     }
+    // The white space that it would take in and the token itself belong to the token before.
+    if (token.left && end <= from) {
+      at = match.next - 1;
+      continue;
+    }
     match.begin = std::max(begin, from);
     match.end = end;
     match.id = token.id;

@@ -23,8 +23,21 @@ static size_t pair_hash(uint64_t pair) {
   return pair ^ pair >> 32;
 }
 
+/// The token that stands for a byte of a missing character.
+static std::string byte_piece(int byte) {
+  static constexpr char digits[] = "0123456789ABCDEF";
+  return {'<', '0', 'x', digits[byte / 16], digits[byte % 16], '>'};
+}
+
+static bool has_all_bytes(const BpeSpec& spec) {
+  int byte = 0;
+  while (byte < 256 && spec.vocabulary.contains(byte_piece(byte))) ++byte;
+  return spec.byte_fallback && byte == 256;
+}
+
 bool merges_keep_spaces_first(const BpeSpec& spec) {
-  if (!spec.vocabulary.contains(kBpeSpace)) return false;
+  // A character that becomes no token lets those on its sides merge.
+  if (!spec.vocabulary.contains(kBpeSpace) || !(spec.unknown || has_all_bytes(spec))) return false;
   return std::ranges::none_of(spec.merges, [](const auto& merge) {
     const auto& [left, right] = merge;
     return !left.ends_with(kBpeSpace) && right.starts_with(kBpeSpace);
@@ -61,9 +74,7 @@ void Bpe::add_bytes(const std::string& what, const BpeSpec& spec) {
     }
   }
   for (int byte = 0; byte < 256 && byte_fallback_ && !by_bytes_; ++byte) {
-    static constexpr char digits[] = "0123456789ABCDEF";
-    const std::string piece = {'<', '0', 'x', digits[byte / 16], digits[byte % 16], '>'};
-    const auto found = spec.vocabulary.find(piece);
+    const auto found = spec.vocabulary.find(byte_piece(byte));
     if (found != spec.vocabulary.end()) bytes_[static_cast<size_t>(byte)] = found->second;
   }
   if (!spec.unknown) return;

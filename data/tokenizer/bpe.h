@@ -67,8 +67,8 @@ class Bpe final : public WordModel {
   bool by_bytes_, fuse_unknown_, byte_fallback_, ignore_merges_;
 };
 
-/// Whether a text can be cut before each "▁" that follows another character: "▁" has an id and no
-/// merge makes a piece that has one inside.
+/// Whether a text can be cut before each "▁" that follows another character: "▁" has an id, every
+/// other character becomes tokens, and no merge makes a piece that has a "▁" inside.
 bool merges_keep_spaces_first(const BpeSpec& spec);
 
 }  // namespace weft::text

@@ -8,6 +8,16 @@ namespace weft::text {
 using System = ChatTemplate::System;
 using Trim = ChatTemplate::Trim;
 
+/// What a template has that writes a system message of its own; forms without one lack these.
+static constexpr const char* kOwnSystem[] = {"You are", "!= 'system'", "!= \"system\"",
+                                             "default_system"};
+
+/// The texts and those of a system message of its own.
+static std::vector<const char*> and_own_system(std::vector<const char*> lacks) {
+  lacks.insert(lacks.end(), std::begin(kOwnSystem), std::end(kOwnSystem));
+  return lacks;
+}
+
 static std::vector<ChatTemplate> llama_templates() {
   static constexpr const char* system =
       "<|start_header_id|>system<|end_header_id|>\n\n{content}<|eot_id|>";
@@ -17,7 +27,7 @@ static std::vector<ChatTemplate> llama_templates() {
   const ChatTemplate llama3 = {
       .name = "llama3",
       .has = {"<|start_header_id|>"},
-      .lacks = {"tool", "Cutting Knowledge Date"},
+      .lacks = and_own_system({"tool", "Cutting Knowledge Date", "messages[0]", "system_message"}),
       .start = "{bos}",
       .system = system,
       .user = "<|start_header_id|>user<|end_header_id|>\n\n{content}<|eot_id|>",
@@ -27,14 +37,15 @@ static std::vector<ChatTemplate> llama_templates() {
       .end_of_turn = "<|eot_id|>"};
   ChatTemplate llama31 = llama3;
   llama31.name = "llama3.1";
-  llama31.has = {"<|start_header_id|>", "Cutting Knowledge Date: December 2023"};
-  llama31.lacks = {"strftime_now"};
+  llama31.has = {"<|start_header_id|>", "Cutting Knowledge Date: December 2023",
+                 "set system_message = \"\""};
+  llama31.lacks = and_own_system({"strftime_now"});
   llama31.system = dated_system;
   llama31.default_system = "";
   ChatTemplate llama32 = llama31;
   llama32.name = "llama3.2";
   llama32.has.push_back("strftime_now");
-  llama32.lacks = {};
+  llama32.lacks = and_own_system({});
   llama32.is_dated_today = true;
   return {{.name = "llama2",
            .has = {"<<SYS>>", "bos_token + '[INST] '"},
@@ -91,7 +102,7 @@ static std::vector<ChatTemplate> mistral_templates() {
 static std::vector<ChatTemplate> chatml_templates() {
   const ChatTemplate chatml = {.name = "chatml",
                                .has = {"'<|im_start|>' + message['role'] + '", "<|im_end|>"},
-                               .lacks = {"You are", "tool", "think", "bos_token"},
+                               .lacks = and_own_system({"tool", "think", "bos_token"}),
                                .system = "<|im_start|>system\n{content}<|im_end|>\n",
                                .user = "<|im_start|>user\n{content}<|im_end|>\n",
                                .assistant = "<|im_start|>assistant\n{content}<|im_end|>\n",
@@ -110,19 +121,22 @@ static std::vector<ChatTemplate> chatml_templates() {
       variant("qwen3", {"<|im_start|>", "enable_thinking is false", "last_query_index"},
               {"reasoning_content|trim", "vision"}, nullptr);
   qwen3.thinks = true;
-  return {chatml,
-          variant("smollm2", {"<|im_start|>", "named SmolLM, trained by Hugging Face"}, {"think"},
-                  "You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
-          variant("qwen2", {"<|im_start|>system", "You are a helpful assistant"},
-                  {"Qwen", "tool", "vision", "think"}, "You are a helpful assistant."),
-          variant("qwen2.5",
-                  {"<|im_start|>",
-                   "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
-                  {"vision", "think"},
-                  "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
-          variant("qwen3-instruct", {"'<|im_start|>' + message.role + '", "<tool_call>"},
-                  {"You are Qwen", "You are a helpful", "think", "vision"}, nullptr),
-          qwen3};
+  return {
+      chatml,
+      variant("smollm2",
+              {"<|im_start|>system",
+               "You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>"},
+              {"think"}, "You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
+      variant("qwen2", {"<|im_start|>system", "You are a helpful assistant.<|im_end|>"},
+              {"Qwen", "tool", "vision", "think"}, "You are a helpful assistant."),
+      variant(
+          "qwen2.5",
+          {"<|im_start|>", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
+          {"vision", "think"},
+          "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
+      variant("qwen3-instruct", {"'<|im_start|>' + message.role + '", "<tool_call>"},
+              {"You are Qwen", "You are a helpful", "think", "vision"}, nullptr),
+      qwen3};
 }
 
 static std::vector<ChatTemplate> gemma_templates() {
@@ -164,14 +178,14 @@ static std::vector<ChatTemplate> other_templates() {
           phi35,
           {.name = "zephyr",
            .has = {"'<|user|>", "message['content'] + eos_token", "loop.last"},
-           .lacks = {"bos_token", "<|end|>", "not loop.last"},
+           .lacks = and_own_system({"bos_token", "<|end|>", "not loop.last"}),
            .system = "<|system|>\n{content}{eos}\n",
            .user = "<|user|>\n{content}{eos}\n",
            .assistant = "<|assistant|>\n{content}{eos}\n",
            .generation = "<|assistant|>\n"},
           {.name = "olmo2",
            .has = {"bos_token", "'<|user|>", "not loop.last"},
-           .lacks = {"<|end|>"},
+           .lacks = and_own_system({"<|end|>"}),
            .start = "{bos}",
            .system = "<|system|>\n{content}\n",
            .user = "<|user|>\n{content}\n",
@@ -180,7 +194,7 @@ static std::vector<ChatTemplate> other_templates() {
            .last_assistant = "<|assistant|>\n{content}{eos}"},
           {.name = "granite3",
            .has = {"<|start_of_role|>", "<|end_of_text|>"},
-           .lacks = {"Knowledge Cutoff", "You are Granite"},
+           .lacks = and_own_system({"Knowledge Cutoff"}),
            .system = "<|start_of_role|>system<|end_of_role|>{content}<|end_of_text|>\n",
            .user = "<|start_of_role|>user<|end_of_role|>{content}<|end_of_text|>\n",
            .assistant = "<|start_of_role|>assistant<|end_of_role|>{content}<|end_of_text|>\n",

@@ -12,6 +12,9 @@ namespace weft::text {
 /// Changes the text of one token; `is_first`: it begins the text.
 using TokenChange = std::function<void(std::string& text, bool is_first)>;
 
+/// The most steps of a decoder, and the most bytes of all texts that it makes.
+static constexpr size_t kMostSteps = 100, kLargestTexts = size_t{256} << 20;
+
 /// The steps of a decoder, as far as they change single tokens.
 struct TokenChanges {
   std::vector<TokenChange> steps = {};
@@ -20,10 +23,20 @@ struct TokenChanges {
   bool by_place = false;
 };
 
+static void check_length(const std::string& text) {
+  if (text.size() <= kLongestText) return;
+  fail("tokenizer: the decoder makes a text of ", text.size(), " bytes, expected at most ",
+       kLongestText, " for one token");
+}
+
 static void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  for (size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size()) {
-    text.replace(at, from.size(), to);
+  std::string made;
+  size_t begin = 0;
+  for (size_t at; (at = text.find(from, begin)) != text.npos; begin = at + from.size()) {
+    made.append(text, begin, at - begin).append(to);
+    check_length(made);
   }
+  if (begin > 0) text = made.append(text, begin);
 }
 
 /// Removes the spaces that BERT's decoder puts before punctuation and contractions.
@@ -83,6 +96,10 @@ static void add_change(const JsonPart& part, TextModel& model, TokenChanges& cha
     for (const JsonPart& step : part.at("decoders").elements()) add_change(step, model, changes);
     return;
   }
+  if (changes.byte_fallback && type != "Fuse" && type != "Strip") {
+    fail(part.what(), ": ", part.place(), " is ", type,
+         " after ByteFallback, expected Fuse or Strip");
+  }
   if (type == "Fuse") {
     changes.fused = true;
   } else if (type == "Strip") {
@@ -136,7 +153,11 @@ static void set_text(size_t id, const TokenChanges& changes, TextModel& model) {
   for (const bool is_first : {false, true}) {
     if (is_first && !changes.by_place) break;
     std::string text = token;
-    for (const TokenChange& change : changes.steps) change(text, is_first);
+    check_length(text);
+    for (const TokenChange& change : changes.steps) {
+      change(text, is_first);
+      check_length(text);
+    }
     (is_first ? texts.first : texts.following)[id] = std::move(text);
   }
 }
@@ -154,11 +175,23 @@ void add_decoder(const JsonPart& root, TextModel& model) {
   if (changes.by_bytes && (!changes.steps.empty() || changes.byte_fallback)) {
     root.at("decoder").refuse("ByteLevel alone");
   }
+  if (changes.steps.size() > kMostSteps) {
+    fail(root.what(), ": the decoder has ", changes.steps.size(), " steps, expected at most ",
+         kMostSteps);
+  }
   model.texts.following.resize(model.tokens.size());
   if (changes.by_place) model.texts.first.resize(model.tokens.size());
   if (!changes.by_bytes) model.texts.is_byte.resize(model.tokens.size());
   if (changes.byte_fallback) model.texts.broken = PieceTexts::Broken::run;
-  for (size_t id = 0; id < model.tokens.size(); ++id) set_text(id, changes, model);
+  size_t bytes = 0;
+  for (size_t id = 0; id < model.tokens.size(); ++id) {
+    set_text(id, changes, model);
+    bytes +=
+        model.texts.following[id].size() + (changes.by_place ? model.texts.first[id].size() : 0);
+    if (bytes <= kLargestTexts) continue;
+    fail(root.what(), ": the decoder makes texts of ", bytes, " bytes, expected at most ",
+         kLargestTexts);
+  }
 }
 
 }  // namespace weft::text

@@ -71,19 +71,26 @@ static std::string rewritten(std::string_view text, const Write& write) {
   return to;
 }
 
-static std::string replaced(std::string_view text, const Normalization& step) {
+/// The text with its matches replaced; chains of replacements grow beyond all memory, so that it
+/// has `most` bytes at most.
+static std::string replaced(std::string_view text, const Normalization& step, size_t most) {
   std::string to;
   size_t from = 0;
+  const auto replace = [&](TextRange match) {
+    to.append(text.substr(from, match.begin - from)).append(step.content);
+    if (to.size() > most) {
+      fail("tokenizer: the normalized text has ", to.size(), " bytes, expected at most ", most);
+    }
+    from = match.end;
+  };
   if (step.regex) {
     TextRange match{};
     while (step.regex->find(text, from, match)) {
-      to.append(text.substr(from, match.begin - from)).append(step.content);
-      from = match.end;
+      replace(match);
     }
   } else {
     for (size_t at; (at = text.find(step.pattern, from)) != text.npos;) {
-      to.append(text.substr(from, at - from)).append(step.content);
-      from = at + step.pattern.size();
+      replace({at, at + step.pattern.size()});
     }
   }
   return to.append(text.substr(from));
@@ -124,7 +131,7 @@ static void write_unmarked(std::string& to, char32_t value) {
   if (!is_mark(value)) append_code_point(to, value);
 }
 
-static std::string step_applied(const Normalization& step, std::string_view text) {
+static std::string step_applied(const Normalization& step, std::string_view text, size_t most) {
   switch (step.kind) {
     case Kind::nfc:
     case Kind::nfd:
@@ -140,7 +147,7 @@ static std::string step_applied(const Normalization& step, std::string_view text
     case Kind::prepend:
       return text.empty() ? std::string() : concat(step.content, text);
     case Kind::replace:
-      return replaced(text, step);
+      return replaced(text, step, most);
     case Kind::strip:
       return std::string(stripped(text, step));
     case Kind::clean_text:
@@ -170,9 +177,10 @@ static bool changes_nothing(const Normalization& step, std::string_view text) {
 }
 
 std::string_view Normalizer::apply(std::string_view text, std::string& scratch) const {
+  const size_t most = std::max(kLongestText, 64 * text.size());
   for (const Normalization& step : steps_) {
     if (changes_nothing(step, text)) continue;
-    scratch = step_applied(step, text);
+    scratch = step_applied(step, text, most);
     text = scratch;
   }
   return text;

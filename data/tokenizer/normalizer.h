@@ -40,12 +40,16 @@ struct Normalization {
   std::shared_ptr<const PieceNormalizer> pieces = {};
 };
 
+/// The most bytes of a token's text, however its steps change it.
+inline constexpr size_t kLongestText = size_t{1} << 16;
+
 /// Normalizes text by steps in order.
 class Normalizer {
  public:
   void add(Normalization step) { steps_.push_back(std::move(step)); }
   bool is_empty() const { return steps_.empty(); }
   /// The normalized text: `text` itself or what `scratch` holds afterwards. `text` is valid UTF-8.
+  /// std::invalid_argument when replacements make it more than 64 times as long.
   std::string_view apply(std::string_view text, std::string& scratch) const;
 
  private:

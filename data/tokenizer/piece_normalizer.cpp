@@ -25,6 +25,16 @@ PieceNormalizer::PieceNormalizer(const std::string& what, PieceNormalization rul
   }
   units_ = size / sizeof size;
   texts_ = std::string_view(table).substr(sizeof size + size);
+  if (const size_t valid = valid_prefix(texts_); valid < texts_.size()) {
+    fail(what, ": byte ", valid, " of the texts of replacements is ", texts_[valid] & 0xff,
+         ", expected UTF-8");
+  }
+  for (size_t begin = 0, end; begin < texts_.size(); begin = end + 1) {
+    end = texts_.find('\0', begin);
+    if (end - begin <= kLongestPiece) continue;
+    fail(what, ": a text of replacements has ", end - begin, " bytes, expected at most ",
+         kLongestPiece);
+  }
 }
 
 /// A unit of the double array; one that no text reaches beyond its end.
@@ -47,9 +57,13 @@ PieceNormalizer::Prefix PieceNormalizer::prefix_of(std::string_view text) const 
     if ((node & 0x800000FF) != label || at >= units_) break;
     at ^= offset(node);
     if ((node & 0x100) == 0) continue;
-    const size_t begin = unit(at) & 0x7FFFFFFF;
-    if (begin >= texts_.size()) break;
-    prefix = {std::string_view(texts_.data() + begin), i + 1};
+    const size_t begin = unit(at) & 0x7FFFFFFF, end = i + 1;
+    // In a damaged table a value may point into a text, and a match end inside a character.
+    const bool begins_text = begin < texts_.size() && (begin == 0 || texts_[begin - 1] == '\0');
+    const bool ends_character = end == text.size() || (text[end] & 0xC0) != 0x80;
+    if (begins_text && ends_character) {
+      prefix = {std::string_view(texts_.data() + begin), end};
+    }
   }
   return prefix;
 }

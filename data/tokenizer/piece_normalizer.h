@@ -10,6 +10,9 @@
 
 namespace weft::text {
 
+/// The most bytes of a piece of a model and of a replacement; published ones have about 100.
+inline constexpr size_t kLongestPiece = 1024;
+
 /// How a model of SentencePiece normalizes text.
 struct PieceNormalization {
   /// A table of replacements: the size of a double array (Yata's darts-clone), the array, and the

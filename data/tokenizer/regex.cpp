@@ -27,25 +27,96 @@ struct RegexScratch {
   }
 };
 
-/// The pattern in PCRE2's syntax: Oniguruma's \s does not match U+180E, PCRE2's does.
-static std::string pcre2_pattern(const std::string& pattern) {
-  std::string text;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] != '\\' || i + 1 == pattern.size()) {
-      text += pattern[i];
-      continue;
+/// Writes a pattern of Oniguruma's in PCRE2's syntax; what would match something else is refused.
+class PatternWriter {
+ public:
+  PatternWriter(const std::string& what, std::string_view pattern)
+      : what_(what), pattern_(pattern) {}
+
+  std::string text() {
+    while (at_ < pattern_.size()) {
+      const char c = pattern_[at_];
+      if (c == '\\' && at_ + 1 < pattern_.size()) {
+        write_escape();
+      } else if (in_class_) {
+        write_in_class(c);
+      } else if (c == '[') {
+        begin_class();
+      } else if (c == '(') {
+        write_group();
+      } else {
+        keep(1);
+      }
     }
-    const char next = pattern[++i];
-    if (next == 's') {
-      text += "\\p{White_Space}";
-    } else if (next == 'S') {
-      text += "\\P{White_Space}";
-    } else {
-      text += {'\\', next};
-    }
+    return std::move(text_);
   }
-  return text;
-}
+
+ private:
+  [[noreturn]] void refuse(std::string_view thing) const {
+    fail(what_, ": the pattern is ", in_quotes(std::string(pattern_)), ", expected none with ",
+         thing);
+  }
+  std::string_view rest() const { return pattern_.substr(at_); }
+  void keep(size_t bytes) {
+    text_ += pattern_.substr(at_, bytes);
+    at_ += bytes;
+  }
+
+  /// Oniguruma's \s does not match U+180E, PCRE2's does; its \h is a hexadecimal digit.
+  void write_escape() {
+    const char next = pattern_[at_ + 1];
+    if (next == 'h' || next == 'H') refuse("\\h or \\H; write [0-9a-fA-F]");
+    if (next != 's' && next != 'S') return keep(2);
+    text_ += next == 's' ? "\\p{White_Space}" : "\\P{White_Space}";
+    at_ += 2;
+  }
+
+  void begin_class() {
+    in_class_ = true;
+    keep(1);
+    if (rest().starts_with('^')) keep(1);
+    // A bracket at the start is a character.
+    if (rest().starts_with(']')) keep(1);
+  }
+
+  void write_in_class(char c) {
+    if (c == ']') in_class_ = false;
+    // Oniguruma begins a class inside the class, PCRE2 has the character.
+    if (c == '[') return keep(posix_class());
+    keep(1);
+  }
+
+  /// The bytes of a class like [:alpha:] or [:^alpha:].
+  size_t posix_class() const {
+    const std::string_view text = rest();
+    size_t end = 1;
+    if (text.substr(end).starts_with(":^")) ++end;
+    if (text.substr(1).starts_with(':')) ++end;
+    while (end < text.size() && text[end] >= 'a' && text[end] <= 'z') ++end;
+    if (!text.substr(1).starts_with(':') || !text.substr(end).starts_with(":]")) {
+      refuse("a class inside a class; write \\[ for the character");
+    }
+    return end + 2;
+  }
+
+  /// Oniguruma's option m lets the dot match line ends, as PCRE2's s does.
+  void write_group() {
+    const std::string_view text = rest();
+    size_t end = 2;
+    while (end < text.size() && (text[end] == '-' || (text[end] >= 'a' && text[end] <= 'z'))) ++end;
+    const bool has_options = text.starts_with("(?") && end > 2 && end < text.size() &&
+                             (text[end] == ':' || text[end] == ')');
+    if (!has_options) return keep(1);
+    for (const char c : text.substr(0, end)) text_ += c == 'm' ? 's' : c;
+    at_ += end;
+  }
+
+  const std::string& what_;
+  std::string_view pattern_;
+  std::string text_;
+  size_t at_ = 0;
+  bool in_class_ = false;
+};
 
 static std::string regex_error(int code) {
   char reason[200];
@@ -62,12 +133,13 @@ Regex::Regex(const std::string& what, const std::string& pattern) {
     fail(what, ": the pattern is ", in_quotes(pattern),
          ", expected none with an intersection of classes (&&)");
   }
-  const std::string text = pcre2_pattern(pattern);
+  const std::string text = PatternWriter(what, pattern).text();
   int code = 0;
   size_t offset = 0;
-  pcre2_code* compiled =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset, nullptr);
+  // The anchors ^ and $ of Oniguruma are those of lines.
+  pcre2_code* compiled = pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_MULTILINE, &code, &offset, nullptr);
   if (!compiled) {
     fail(what, ": the pattern is ", in_quotes(pattern), ", expected a regular expression; ",
          regex_error(code));

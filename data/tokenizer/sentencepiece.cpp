@@ -16,6 +16,8 @@
 namespace weft::text {
 
 static constexpr int64_t kLargestModel = int64_t{64} << 20;
+/// The most bytes of the merges that are derived from pieces; those of Gemma's have 50 MB.
+static constexpr size_t kLargestMerges = size_t{512} << 20;
 
 /// What sentencepiece_model.proto describes, as far as it decides ids and texts.
 struct PieceModel {
@@ -40,6 +42,9 @@ static PieceModel::Piece read_piece(const std::string& what, std::string_view me
     if (field->number == 1 && field->is_bytes) piece.text = field->bytes;
     if (field->number == 2) piece.score = std::bit_cast<float>(static_cast<uint32_t>(field->value));
     if (field->number == 3) piece.type = field->value;
+  }
+  if (piece.text.size() > kLongestPiece) {
+    fail(what, ": a piece has ", piece.text.size(), " bytes, expected at most ", kLongestPiece);
   }
   const bool is_valid = !piece.text.empty() && valid_prefix(piece.text) == piece.text.size();
   if (!is_valid || std::isnan(piece.score)) {
@@ -122,7 +127,7 @@ static bool is_in_words(const PieceModel::Piece& piece) {
 
 /// The merges that make pieces: every pair of pieces whose text is a piece; a larger score is
 /// merged first, equal scores from left to right.
-static BpeSpec merges_of_pieces(const PieceModel& from) {
+static BpeSpec merges_of_pieces(const std::string& what, const PieceModel& from) {
   BpeSpec spec{.vocabulary = {},
                .merges = {},
                .byte_fallback = from.byte_fallback,
@@ -139,6 +144,7 @@ static BpeSpec merges_of_pieces(const PieceModel& from) {
   const auto score = [&](size_t id) { return from.pieces[id].score; };
   std::ranges::stable_sort(order, std::greater(), score);
   int32_t rank = -1;
+  size_t bytes = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     if (i == 0 || score(order[i]) != score(order[i - 1])) ++rank;
     const std::string& text = from.pieces[order[i]].text;
@@ -150,6 +156,11 @@ static BpeSpec merges_of_pieces(const PieceModel& from) {
                from.pieces[static_cast<size_t>(found->second)].type == PieceModel::normal;
       };
       if (!part(0, cut) || !part(cut, text.size() - cut)) continue;
+      bytes += text.size() + sizeof spec.merges[0];
+      if (bytes > kLargestMerges) {
+        fail(what, ": the merges of its pieces have ", bytes, " bytes, expected at most ",
+             kLargestMerges);
+      }
       spec.merges.emplace_back(text.substr(0, cut), text.substr(cut));
       spec.ranks.push_back(rank);
     }
@@ -158,7 +169,7 @@ static BpeSpec merges_of_pieces(const PieceModel& from) {
 }
 
 static void add_bpe(const std::string& what, const PieceModel& from, TextModel& model) {
-  const BpeSpec spec = merges_of_pieces(from);
+  const BpeSpec spec = merges_of_pieces(what, from);
   model.words = std::make_unique<Bpe>(what, spec);
   model.caches = merges_keep_spaces_first(spec);
   if (model.caches) {

@@ -140,6 +140,10 @@ static void read_added(const JsonPart& part, TextModel& model) {
     if (token.normalized) {
       std::string scratch;
       token.content = std::string(model.normalizer.apply(token.content, scratch));
+      if (token.content.size() > std::max(kLongestPiece, entry.text("content").size())) {
+        fail(part.what(), ": ", entry.place(), " has ", token.content.size(),
+             " bytes normalized, expected at most ", kLongestPiece);
+      }
       model.tokens[static_cast<size_t>(id)] = token.content;
     }
     (token.normalized ? model.added_normalized : model.added).add(token);

@@ -96,7 +96,8 @@ static void bind_placement(py::module_& m) {
                        const std::optional<DeviceMesh>& mesh, const py::object& strategy) {
              ShardPlacement result{.mesh = mesh.value_or(DeviceMesh())};
              if (placement && !placement->is_shard()) {
-               fail("ShardPlacementResult: placement is ", *placement, ", expected a Shard");
+               fail("fully_shard: placement of ShardPlacementResult is ", *placement,
+                    ", expected a Shard");
              }
              if (placement) result.dim = placement->dim();
              if (!strategy.is_none()) result.strategy = strategy_of(strategy);

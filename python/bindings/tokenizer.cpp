@@ -69,13 +69,15 @@ static SamplingOptions sampling_of(double temperature, int64_t top_k, double top
 /// One prompt of weft.generate: its ids, and what becomes of the answer.
 static py::object generated_from(Llama& model, const DeviceMesh& mesh,
                                  const std::optional<Tokenizer>& tokenizer,
-                                 const py::handle& prompt, const GenerateOptions& options,
+                                 const py::handle& prompt, bool add_special,
+                                 const GenerateOptions& options,
                                  const std::vector<std::string>& stops, const py::object& use) {
   if (!tokenizer && (py::isinstance<py::str>(prompt) || !stops.empty() || !use.is_none())) {
     throw py::value_error("generate: the tokenizer is None, expected one for texts");
   }
-  const auto ids = py::isinstance<py::str>(prompt) ? tokenizer->encode(prompt.cast<std::string>())
-                                                   : prompt.cast<std::vector<int64_t>>();
+  const auto ids = py::isinstance<py::str>(prompt)
+                       ? tokenizer->encode(prompt.cast<std::string>(), add_special)
+                       : prompt.cast<std::vector<int64_t>>();
   std::vector<int64_t> added;
   std::string text;
   {
@@ -92,21 +94,27 @@ static py::object generated_from(Llama& model, const DeviceMesh& mesh,
   return tokenizer ? py::object(py::str(text)) : py::object(py::cast(added));
 }
 
+/// Whether it is a whole number, of Python or NumPy. Arrays have the protocol of both.
+static bool is_id(const py::object& value) {
+  return PyIndex_Check(value.ptr()) != 0 && PySequence_Check(value.ptr()) == 0;
+}
+
 static py::object generated(Llama& model, const py::object& prompt, const DeviceMesh& mesh,
                             const std::optional<Tokenizer>& tokenizer, int64_t tokens,
                             double temperature, int64_t top_k, double top_p, double min_p,
                             double repetition_penalty, uint64_t seed,
                             const std::vector<int64_t>& end_ids,
-                            const std::vector<std::string>& stops, const py::object& use) {
+                            const std::vector<std::string>& stops, const py::object& use,
+                            bool add_special) {
   const GenerateOptions options{
       .sampling = sampling_of(temperature, top_k, top_p, min_p, repetition_penalty, seed),
       .tokens = tokens,
       .end_ids = end_ids};
   const auto answer = [&](const py::handle& one) {
-    return generated_from(model, mesh, tokenizer, one, options, stops, use);
+    return generated_from(model, mesh, tokenizer, one, add_special, options, stops, use);
   };
-  const bool is_batch = py::isinstance<py::list>(prompt) && py::len(prompt) > 0 &&
-                        !py::isinstance<py::int_>(prompt[py::int_(0)]);
+  const bool is_batch =
+      py::isinstance<py::list>(prompt) && py::len(prompt) > 0 && !is_id(prompt[py::int_(0)]);
   if (!is_batch) return answer(prompt);
   py::list answers;
   for (const py::handle one : prompt) answers.append(answer(one));
@@ -131,10 +139,11 @@ static void bind_generation(py::module_& m) {
         py::arg("top_k") = 0, py::arg("top_p") = 1.0, py::arg("min_p") = 0.0,
         py::arg("repetition_penalty") = 1.0, py::arg("seed") = 0,
         py::arg("end_ids") = std::vector<int64_t>(), py::arg("stops") = std::vector<std::string>(),
-        py::arg("use") = py::none(),
+        py::arg("use") = py::none(), py::arg("add_special") = true,
         "Continues a prompt, a str with a tokenizer or a list of ids. Returns the text that a "
         "tokenizer makes of the tokens, or the ids; for a list of prompts a list. use: a function "
-        "that gets each part of the text as it is complete. Collective over the mesh");
+        "that gets each part of the text as it is complete. add_special: as in encode, False for a "
+        "text of chat. Collective over the mesh");
 }
 
 void bind_tokenizer(py::module_& m) {

@@ -67,6 +67,11 @@ TEST_F(Text, BecomesTokenFilesAndTextAgain) {
   EXPECT_NE(made.text.find(" tokens of 2 texts in "), std::string::npos) << made.text;
   const Outcome back = run_weft(concat("tokenize ", tokenizer("gpt2"), " --decode --data ", out));
   EXPECT_EQ(back.text, text + text);
+  // Its tokens are above those of bytes.
+  expect_refused(
+      concat("tokenize ", tokenizer("gpt2"), " --output ", scratch_.path("x"), " --data ", out),
+      concat("--data: ", out,
+             "/tokens-00000.bin is a token file, expected text; --decode prints it"));
   const Outcome trained = run_weft(concat("train --steps 1 --batch 1 --seq 4 --model ",
                                           (kReference / "grouped").string(), " --data ", out));
   EXPECT_NE(trained.text.find("but the model's vocabulary has 89 ids"), std::string::npos)

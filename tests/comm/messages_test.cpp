@@ -25,7 +25,8 @@ TEST_P(Messages, ARingOfAllDTypes) {
         ASSERT_EQ(got, numbers_of(dtype, previous, size));
       }
     }
-    EXPECT_EQ(world.traffic().bytes, 1001 * (4 + 2 + 2 + 8 + 4 + 8 + 1 + 1));
+    // f32 bf16 f16 f64, four signed and four unsigned integers, bool.
+    EXPECT_EQ(world.traffic().bytes, 1001 * (4 + 2 + 2 + 8 + 15 + 15 + 1));
   });
 }
 

@@ -40,6 +40,33 @@ TEST(Chat, EqualsThePublishedTemplates) {
   }
 }
 
+TEST(Chat, KnowsNoTemplateWithASystemMessageOfItsOwn) {
+  const Scratch scratch;
+  fs::copy_file(kReference / "tokenizers/llama3/tokenizer.json", scratch.path("tokenizer.json"));
+  const auto name_of = [&](const std::string& jinja) {
+    scratch.write("chat_template.jinja", jinja);
+    return Tokenizer::from_directory(scratch.root()).chat_template();
+  };
+  const std::string own = "{% if messages[0]['role'] != 'system' %}You are a pirate.{% endif %}";
+  const std::string llama = "{{ '<|start_header_id|>' + message['role'] }}";
+  const std::string chatml = "'<|im_start|>' + message['role'] + '\\n' <|im_end|>";
+  const std::string zephyr = "'<|user|>\\n' + message['content'] + eos_token loop.last";
+  const std::string olmo = "bos_token '<|user|>\\n' not loop.last";
+  const std::string granite = "<|start_of_role|> <|end_of_text|>";
+  const std::string dated = "<|start_header_id|> Cutting Knowledge Date: December 2023 ";
+  const std::vector<std::pair<std::string, std::string>> forms = {
+      {"llama3", llama}, {"chatml", chatml},    {"zephyr", zephyr},
+      {"olmo2", olmo},   {"granite3", granite}, {"llama3.1", dated + "set system_message = \"\""}};
+  for (const auto& [name, jinja] : forms) {
+    EXPECT_EQ(name_of(jinja), name);
+    EXPECT_EQ(name_of(own + jinja), "") << name;
+  }
+  EXPECT_EQ(name_of(dated + "set system_message = \"Be brief.\""), "");
+  const std::string smol = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
+  EXPECT_EQ(name_of("<|im_start|>system\\n" + smol + "<|im_end|>"), "smollm2");
+  EXPECT_EQ(name_of("<|im_start|>system\\n" + smol + " and me<|im_end|>"), "");
+}
+
 TEST(Chat, RefusesWhatATemplateDoesNotAllow) {
   const Tokenizer plain = Tokenizer::from_directory(kReference / "tokenizers/llama2");
   const std::vector<ChatMessage> twice = {{"user", "a"}, {"user", "b"}};

@@ -42,6 +42,7 @@ TEST(Generate, AppliesTheSamplingOptions) {
   expect_near(next({.temperature = 1, .min_p = 0.2}), {0, 2. / 14, 4. / 14, 8. / 14});
   expect_near(next({.repetition_penalty = 3, .temperature = 1}, {3, 3, 99}),
               {1. / 9, 2. / 9, 4. / 9, 2. / 9});
+  expect_near(next({.temperature = 1e-308}), {0, 0, 0, 1});
   EXPECT_EQ(error_of([&] { next({.top_p = 0}); }),
             "generate: top_p is 0, expected above 0 and at most 1");
   EXPECT_EQ(error_of([&] { next({.temperature = -1}); }),
@@ -80,6 +81,45 @@ TEST(Generate, TakesTheLikeliestTokensOnEveryMesh) {
   }
 }
 
+TEST(Generate, RefusesLogitsThatOverflow) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double temperature : {0., 1.}) {
+    const auto next = [&](const std::vector<double>& logits) {
+      return next_probabilities(logits, {}, {.temperature = temperature});
+    };
+    EXPECT_EQ(error_of([&] {
+                next({1, infinity, 2});
+              }),
+              "generate: a logit is inf, expected a finite number");
+    EXPECT_EQ(error_of([&] {
+                next({-infinity, -infinity});
+              }),
+              "generate: every logit is -inf, expected a finite number");
+    expect_near(next({-infinity, 0}), {0, 1});
+  }
+}
+
+TEST(Generate, FollowsTheFirstRank) {
+  std::vector<std::vector<int64_t>> made(2);
+  on_mesh({{"tp", 2}}, [&](const DeviceMesh& mesh) {
+    Llama model(kConfig);
+    parallelize(model, mesh["tp"], llama_styles(kConfig));
+    model.materialize();
+    const int rank = mesh.rank();
+    const std::vector<int64_t> prompt(static_cast<size_t>(3 + rank), 4 + rank);
+    const GenerateOptions options{.sampling = {.seed = static_cast<uint64_t>(rank)},
+                                  .tokens = 9 + rank};
+    int64_t calls = 0;
+    made[static_cast<size_t>(rank)] = generate(model, mesh, prompt, options, [&](int64_t) {
+      ++calls;
+      return rank == 1 ? calls < 2 : calls < 5;
+    });
+    EXPECT_EQ(calls, 5);
+  });
+  EXPECT_EQ(made[0].size(), 5u);
+  EXPECT_EQ(made[0], made[1]);
+}
+
 TEST(Generate, StopsAtTheLongestSequence) {
   on_mesh({{"tp", 1}}, [&](const DeviceMesh& mesh) {
     Llama model(kConfig);
@@ -88,6 +128,7 @@ TEST(Generate, StopsAtTheLongestSequence) {
     const std::vector<int64_t> prompt(30, 5);
     // The last token comes from a full context.
     EXPECT_EQ(generate(model, mesh, prompt).size(), 3u);
+    EXPECT_EQ(generate(model, mesh, prompt, {.tokens = INT64_MAX}).size(), 3u);
     EXPECT_EQ(error_of([&] { generate(model, mesh, std::vector<int64_t>(33, 5)); }),
               "generate: the prompt has 33 tokens, expected at most 32");
     EXPECT_EQ(error_of([&] { generate(model, mesh, std::vector<int64_t>{31}); }),

@@ -154,6 +154,88 @@ TEST(Tokenizer, RefusesBrokenFiles) {
             "closing parenthesis");
 }
 
+/// A good file of characters with merges of "▁", changed at some places.
+json characters(std::initializer_list<std::pair<const char*, json>> changes) {
+  json file = json::parse(R"({"model": {"type": "BPE", "unk_token": "?", "merges": [["▁", "▁"]],
+      "vocab": {"?": 0, "▁": 1, "▁▁": 2, "a": 3, "b": 4}}, "added_tokens": []})");
+  for (const auto& [pointer, value] : changes) file[json::json_pointer(pointer)] = value;
+  return file;
+}
+
+Tokenizer read_of(const Scratch& scratch, const json& file) {
+  return Tokenizer::from_file(scratch.write("tokenizer.json", file.dump()));
+}
+
+TEST(Tokenizer, MergesAcrossACharacterWithoutAToken) {
+  const Scratch scratch;
+  json file = characters({});
+  EXPECT_EQ(read_of(scratch, file).encode("▁x▁"), (Ids{1, 0, 1}));
+  file["model"].erase("unk_token");
+  EXPECT_EQ(read_of(scratch, file).encode("▁x▁"), (Ids{2}));
+}
+
+TEST(Tokenizer, TakesWhiteSpaceIntoOneToken) {
+  const Scratch scratch;
+  const auto added = [](int id, const char* content, bool strips) {
+    return json{{"id", id}, {"content", content}, {"lstrip", strips}, {"rstrip", strips}};
+  };
+  const Tokenizer both =
+      read_of(scratch, characters({{"/added_tokens", json::array({added(5, " ", true)})}}));
+  EXPECT_EQ(both.encode("    a"), (Ids{5, 3}));
+  EXPECT_EQ(both.encode("a   b"), (Ids{3, 5, 4}));
+  const json marks = json::array({added(5, "<u>", true), added(6, "\n", false)});
+  const Tokenizer other = read_of(scratch, characters({{"/added_tokens", marks}}));
+  EXPECT_EQ(other.encode("<u>\n\na"), (Ids{5, 6, 6, 3}));
+}
+
+TEST(Tokenizer, ReadsPatternsAsOnigurumaDoes) {
+  const Scratch scratch;
+  const auto words = [&](const char* pattern, const char* text) {
+    json split = {{"type", "Split"}, {"behavior", "Removed"}, {"pattern", {{"Regex", pattern}}}};
+    const json vocab = {{"a", 0}, {" ", 1}, {"\n", 2}, {"b", 3}};
+    return read_of(scratch, characters({{"/pre_tokenizer", split},
+                                        {"/model/vocab", vocab},
+                                        {"/model/unk_token", "a"},
+                                        {"/model/merges", json::array()}}))
+        .encode(text);
+  };
+  EXPECT_EQ(words("\\s+$", "a  \nb"), (Ids{0, 2, 3}));
+  EXPECT_EQ(words("^b", "a\nb"), (Ids{0, 2}));
+  EXPECT_EQ(words("(?m)\\n.b", "a\n\nb"), (Ids{0}));
+  EXPECT_EQ(words("(?m:\\n.)b", "a\n\nb"), (Ids{0}));
+  EXPECT_EQ(words("[[:alpha:]]|[]\\[]", "a b"), (Ids{1}));
+  const auto refusal = [&](const char* pattern) {
+    const std::string error = error_of([&] { words(pattern, ""); });
+    return error.substr(std::min(error.find("expected"), error.size()));
+  };
+  EXPECT_EQ(refusal("\\h+"), "expected none with \\h or \\H; write [0-9a-fA-F]");
+  EXPECT_EQ(refusal("[a[bc]]"),
+            "expected none with a class inside a class; write \\[ for the character");
+}
+
+TEST(Tokenizer, RefusesFilesThatGrow) {
+  const Scratch scratch;
+  const auto replace = [](const char* from, const char* to) {
+    return json{{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+  };
+  json steps = json::array();
+  for (int i = 0; i < 40; ++i) steps.push_back(replace("a", "aa"));
+  const json decoder = {{"type", "Sequence"}, {"decoders", steps}};
+  EXPECT_EQ(error_of([&] {
+              read_of(scratch, characters({{"/decoder", decoder}}));
+            }),
+            "tokenizer: the decoder makes a text of 65538 bytes, expected at most 65536 for one "
+            "token");
+  const json normalizer = {{"type", "Sequence"}, {"normalizers", steps}};
+  const Tokenizer growing = read_of(scratch, characters({{"/normalizer", normalizer}}));
+  EXPECT_EQ(error_of([&] { growing.encode("a"); }),
+            "tokenizer: the normalized text has 65538 bytes, expected at most 65536");
+  const json late = {{"type", "Sequence"},
+                     {"decoders", {{{"type", "ByteFallback"}}, replace("a", "b")}}};
+  const std::string error = error_of([&] { read_of(scratch, characters({{"/decoder", late}})); });
+  EXPECT_TRUE(error.ends_with("is Replace after ByteFallback, expected Fuse or Strip")) << error;
+}
+
 /// Every change of a good file is read or refused with a sentence.
 TEST(Tokenizer, SurvivesDamagedFiles) {
   const Scratch scratch;

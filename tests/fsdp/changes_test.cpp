@@ -145,6 +145,31 @@ TEST(Changes, MembersAreAddedReplacedAndRemoved) {
   }
 }
 
+TEST(Changes, MembersChangeWithoutGradients) {
+  run_ranks(2, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 2}});
+    Parts model;
+    fully_shard(model.module("a"), mesh);
+    fully_shard(model, mesh);
+    model.materialize();
+    after_backward_of(model, mesh, 0);
+    const Values before = gradients_of(model);
+    model.add_shift();
+    const char* refusal =
+        "fully_shard: the members of the model changed while parameter scale has a gradient, "
+        "expected none; call zero_grad first";
+    EXPECT_EQ(error_of([&] { model(rows_of(mesh, 1)); }), refusal);
+    {
+      const NoGrad no_grad;
+      EXPECT_EQ(error_of([&] { model(rows_of(mesh, 1)); }), refusal);
+    }
+    model.remove("shift");
+    expect_near(gradients_of(model), before, "after the refusal");
+    model.add_shift();
+    for (const auto& gradient : after_backward_of(model, mesh, 1)) EXPECT_FALSE(gradient.empty());
+  });
+}
+
 TEST(Changes, AModuleThatLeavesIsAModelOfItsOwn) {
   run_ranks(2, [](Communicator world) {
     DeviceMesh mesh(world, {{"dp", 2}});
@@ -184,6 +209,22 @@ TEST(Changes, SeveralModulesAreOneGroup) {
       }
     });
   }
+}
+
+/// The modules are the outermost ones: a gradient that passes several of them is divided once.
+TEST(Changes, SeveralModulesDivideGradientsOnce) {
+  const Values expected = plain_gradients(2, 4);
+  on_ranks([&](Communicator world, const std::string& name) {
+    manual_seed(3);
+    const DeviceMesh mesh(world, {{"dp", world.size()}});
+    Chain chain;
+    const FullyShardOptions options{.gradient_divide_factor = 4};
+    fully_shard({chain.layers[0].get(), chain.layers[1].get(), chain.layers[2].get()}, mesh,
+                options);
+    chain.materialize();
+    for (int micro = 0; micro < 2; ++micro) sum(square(chain(rows_of(mesh, micro)))).backward();
+    expect_near(gradients_of(chain), expected, name);
+  });
 }
 
 /// Only one of the modules runs in a forward.
@@ -335,6 +376,24 @@ TEST(Changes, ParametersNameTheirMesh) {
   });
 }
 
+TEST(Changes, ParametersNameTheirStrategy) {
+  const Values expected = plain_gradients(2);
+  run_ranks(2, [&](Communicator world) {
+    manual_seed(3);
+    const DeviceMesh mesh(world, {{"dp", 2}});
+    Chain chain;
+    const FullyShardOptions options{.shard_placement_fn = [&](const NamedParameter& p) {
+      return p.name() == "weight" ? ShardPlacement{.strategy = Strategy::ddp()} : ShardPlacement{};
+    }};
+    for (const auto& layer : chain.layers) fully_shard(*layer, mesh, options);
+    fully_shard(chain, mesh);
+    for (int micro = 0; micro < 2; ++micro) sum(square(chain(rows_of(mesh, micro)))).backward();
+    expect_near(gradients_of(chain), expected, "strategy per parameter");
+    EXPECT_TRUE(chain.parameters()[0]->value().sharding()[0].is_replicate());
+    EXPECT_EQ(chain.parameters()[1]->value().sharding()[0], Shard(0));
+  });
+}
+
 TEST(Changes, IgnoredParametersStayWhole) {
   const Values expected = plain_gradients(2);
   on_ranks([&](Communicator world, const std::string& name) {
@@ -370,7 +429,7 @@ TEST(Changes, ANumberOfRanksIsKeptAfterForward) {
   }
   run_ranks(4, [&](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 4}});
-    for (int wrong : {1, 3, 4, -2}) {
+    for (int wrong : {0, 1, 3, 4, -2}) {
       Chain chain;
       EXPECT_NE(error_of([&] { fully_shard(chain, mesh, {.reshard_after_forward = wrong}); }),
                 "nothing");

@@ -138,6 +138,59 @@ TEST(Parts, AreThoseOfTheGradient) {
   }
 }
 
+/// The outer parts are chunks, the inner ones of explicit sizes.
+TEST(Parts, OfTwoAxesMoveByIndex) {
+  on_mesh({{"a", 2}, {"b", 2}}, [](const DeviceMesh& mesh) {
+    const Sharding columns(mesh, {Shard(1), Shard{1, {0, 2, 0, 1}}});
+    const Tensor x = numbers({8, 3}, 1, columns), whole = numbers({8, 3}, 1);
+    const Tensor taken = take_along_dim(x, argsort(x, 0), 0);
+    expect_values(whole_values(taken),
+                  take_along_dim(whole, argsort(whole, 0), 0).to_vector<double>());
+  });
+}
+
+TEST(Parts, OfIndicesAndValuesOverDifferentAxes) {
+  on_mesh({{"a", 2}, {"b", 2}}, [](const DeviceMesh& mesh) {
+    const std::vector<double> places = {4, 0, 1, 3};
+    const Sharding sized(mesh, {Replicate(), Shard{0, {3, 1}}});
+    const Tensor index = from_values(places, {4}, {.dtype = i64, .sharding = sized});
+    const Tensor values = numbers({4, 2}, 3, Sharding(mesh, {Shard(0)}));
+    const Tensor whole =
+        index_add(numbers({5, 2}), 0, from_values(places, {4}, {.dtype = i64}), numbers({4, 2}, 3));
+    for (const Placement& rows : {Placement(), Placement(Shard(0)), Placement(Shard(1))}) {
+      const Tensor y = numbers({5, 2}, 0, Sharding(mesh, {rows}));
+      expect_values(whole_values(index_add(y, 0, index, values)), whole.to_vector<double>());
+    }
+  });
+}
+
+TEST(Parts, OfOtherDimsStayInScans) {
+  on_mesh({{"a", 2}, {"b", 2}, {"c", 2}}, [](const DeviceMesh& mesh) {
+    const Sharding cut(mesh, {Shard{0, {3, 1}}, Shard(1), Shard(2)});
+    const Tensor x = numbers({4, 4, 4}, 2, cut), whole = numbers({4, 4, 4}, 2);
+    const Tensor sums = cumulative_sum(x, 2);
+    EXPECT_EQ(sums.sharding(), cut);
+    expect_values(whole_values(sums), cumulative_sum(whole, 2).to_vector<double>());
+  });
+}
+
+TEST(Parts, OfAMaskedTensorAreMaskedAgain) {
+  for (const auto& axes : meshes()) {
+    on_mesh(axes, [](const DeviceMesh& mesh) {
+      const int64_t n = total_rows(mesh);
+      const std::vector<double> values = small_numbers({n, 1});
+      const Tensor x = reshape(from_rows(mesh, values, 1), {n}), whole = from_values(values, {n});
+      const Tensor once = masked_select(x, greater(x, -3.0));
+      const Tensor twice = masked_select(once, less(once, 2.0));
+      const Tensor first = masked_select(whole, greater(whole, -3.0));
+      expect_values(whole_values(twice),
+                    masked_select(first, less(first, 2.0)).to_vector<double>());
+      expect_values(whole_values(nonzero(once)[0]), nonzero(first)[0].to_vector<double>());
+      expect_values(whole_values(unique(once).values), unique(first).values.to_vector<double>());
+    });
+  }
+}
+
 TEST(Parts, ArePrintedAndExplained) {
   on_mesh({{"a", 4}}, [](const DeviceMesh& mesh) {
     const Tensor x = from_rows(mesh, small_numbers({8, 2}), 2);

@@ -461,6 +461,93 @@ def test_parameters_are_thawed_and_replaced():
     weft.run_ranks(3, body)
 
 
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(5, 5)
+        self.head = nn.Linear(5, 5)
+        self.head.weight = self.first.weight
+
+    def forward(self, x):
+        return self.head(weft.tanh(self.first(x)))
+
+
+def untie(model):
+    model.head.weight = nn.Linear(5, 5).weight
+
+
+class Ending(nn.Module):
+    """A layer, and a last one if there is one."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.first = layer
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.last(x) if hasattr(self, "last") else x
+
+
+def nested():
+    model = Ending(Ending(nn.Linear(5, 5)))
+    model.first.last = nn.Linear(5, 5)
+    return model
+
+
+def move_last(model):
+    last = model.first.last
+    del model.first.last
+    model.last = last
+
+
+@pytest.mark.parametrize("kind, change", [(Tied, untie), (nested, move_last)])
+@pytest.mark.filterwarnings("ignore:fully_shard. parameter first.weight is also")
+def test_parameters_move_between_groups(kind, change):
+    def gradients(world=None):
+        weft.manual_seed(3)
+        model, mesh = kind(), None
+        if world is not None:
+            mesh = weft.DeviceMesh(world, {"dp": world.size})
+            weft.fully_shard(model.first, mesh)
+            weft.fully_shard(model, mesh)
+        model.materialize()
+        backward(model, mesh)
+        model.zero_grad()
+        weft.manual_seed(9)
+        change(model)
+        backward(model, mesh, 1)
+        found = [p.grad if world is None else p.grad.full_tensor() for p in model.parameters()]
+        return [one.numpy() for one in found]
+
+    expected = gradients()
+    for found in weft.run_ranks(RANKS, gradients):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_placements_count_from_the_end_and_name_strategies():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": world.size})
+        model = Chain()
+        weft.fully_shard(
+            model,
+            mesh,
+            shard_placement_fn=lambda p: weft.ShardPlacementResult(
+                weft.Shard(-1), strategy="ddp" if p.ndim == 1 else None
+            ),
+        )
+        model.materialize()
+        assert model.first.weight.data.placements == (weft.Shard(1),)
+        assert model.first.bias.data.placements == (weft.Replicate(),)
+        with pytest.raises(ValueError, match="placement of ShardPlacementResult is R, expected"):
+            weft.ShardPlacementResult(weft.Replicate())
+        with pytest.raises(ValueError, match="reshard_after_forward is 0, expected a number"):
+            weft.fully_shard(Chain(), mesh, reshard_after_forward=0)
+        weft.fully_shard(Chain(), mesh, reshard_after_forward=False)
+
+    weft.run_ranks(RANKS, body)
+
+
 def test_part_of_a_state_is_loaded():
     def body(world):
         model, mesh = sharded(world)

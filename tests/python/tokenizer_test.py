@@ -105,6 +105,15 @@ def test_generate():
         assert len(ids) == 6
         assert weft.generate(model, [[3, 4, 5], [3, 4, 5]], mesh=mesh, tokens=6,
                              temperature=0) == [ids, ids]
+        numbers = list(np.array([3, 4, 5]))
+        assert weft.generate(model, numbers, mesh=mesh, tokens=6, temperature=0) == ids
+        arrays = [np.array([3, 4, 5])]
+        assert weft.generate(model, arrays, mesh=mesh, tokens=6, temperature=0) == [ids]
+        for special in (True, False):
+            expected = weft.generate(model, tokenizer.encode("def", add_special=special), mesh=mesh,
+                                     tokenizer=tokenizer, tokens=9, temperature=0)
+            assert weft.generate(model, "def", mesh=mesh, tokenizer=tokenizer, tokens=9,
+                                 temperature=0, add_special=special) == expected
         drawn = [weft.generate(model, [3], mesh=mesh, tokens=9, seed=s) for s in (1, 1, 2)]
         assert drawn[0] == drawn[1] != drawn[2]
         parts = []
