@@ -25,6 +25,10 @@ struct Abs {
       return abs(a);
     }
   }
+  /// The least integer is its own absolute value.
+  WEFT_FN int64_t operator()(int64_t x) const {
+    return x < 0 ? static_cast<int64_t>(0 - static_cast<uint64_t>(x)) : x;
+  }
 };
 /// -1, 0 or 1; NaN for NaN.
 struct Sign {
