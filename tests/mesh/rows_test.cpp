@@ -195,6 +195,10 @@ void check_fetch(const RowCase& one, const Shape& shape, int dim, bool elements,
 
 class Rows : public testing::TestWithParam<Way> {
  protected:
+  void SetUp() override {
+    if (GetParam() == Way::processes && !kForks) GTEST_SKIP() << "no forks under this sanitizer";
+  }
+
   /// Calls f for the cases that the way can run.
   template <class F>
   void for_each_mesh(const F& f) {
