@@ -17,13 +17,13 @@ struct DimIndex {
 
 /// The elements of `a` at indices of some dims, which broadcast to one shape. The dims of that
 /// shape take the place of the indexed dims where these are neighbours, and come first otherwise,
-/// as in NumPy. Sharded indexed dims are gathered. std::invalid_argument names an index out of
-/// range.
+/// as in NumPy. Ranks send each other the elements that are named. std::invalid_argument names an
+/// index out of range.
 WEFT_API Tensor index(const Tensor& a, const std::vector<DimIndex>& indices);
 /// The same with the places where `mask` (bool) holds, over the dims from `dim` on, as one dim.
 WEFT_API std::vector<DimIndex> indices_of_mask(const Tensor& mask, int dim);
 /// `a` with these elements replaced by `values`, which broadcast; or, to `accumulate`, added.
-/// std::invalid_argument for equal indices unless it accumulates.
+/// Of equal indices the last one stays, unless it accumulates.
 WEFT_API Tensor index_put(const Tensor& a, const std::vector<DimIndex>& indices,
                           const Operand& values, bool accumulate = false);
 
