@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/engine/tensor_body.h"
+#include "ops/scatter_shapes.h"
 #include "ops/take.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -14,8 +15,7 @@
 
 namespace weft {
 
-/// A vector of indices as a tensor with as many dims as `a`, of size 1 but for `dim`.
-static Tensor along(const char* what, const Tensor& a, int dim, const Tensor& index) {
+Tensor index_along(const char* what, const Tensor& a, int dim, const Tensor& index) {
   check_tensor(what, index);
   if (index.ndim() > 1) fail(what, ": index is ", index.shape(), ", expected one dim");
   Shape shape = Shape::filled(a.ndim(), 1);
@@ -23,12 +23,11 @@ static Tensor along(const char* what, const Tensor& a, int dim, const Tensor& in
   return reshape(index, shape);
 }
 
-static Tensor counts_of(const Tensor& index, int dim, int64_t size) {
+Tensor counts_of(const Tensor& index, int dim, int64_t size) {
   return add_along_dim(ones_like(cast(index, DType::i32)), index, dim, size);
 }
 
-/// Zeros behind `x` in all dims but `dim`, to the shape of `a`.
-static Tensor padded(Tensor x, const Tensor& a, int dim) {
+Tensor padded(Tensor x, const Tensor& a, int dim) {
   for (int d = 0; d < a.ndim(); ++d) {
     if (d != dim && x.size(d) < a.size(d)) x = pad(x, d, 0, a.size(d) - x.size(d));
   }
@@ -47,7 +46,7 @@ Tensor index_add(const Tensor& a, int dim, const Tensor& index, const Tensor& sr
   }
   const int at = normalized_dim("index_add", dim, a.ndim());
   const Tensor scaled = alpha.value == 1 ? src : mul(src, alpha);
-  const Tensor indices = along("index_add", a, at, index);
+  const Tensor indices = index_along("index_add", a, at, index);
   return add(a, add_along_dim(scaled, expand(indices, src.shape()), at, a.size(at)));
 }
 
@@ -57,7 +56,7 @@ Tensor index_copy(const Tensor& a, int dim, const Tensor& index, const Tensor& s
     return reshape(index_copy(unsqueeze(a, 0), 0, index, reshape(src, {1})), {});
   }
   const int at = normalized_dim("index_copy", dim, a.ndim());
-  const Tensor indices = along("index_copy", a, at, index);
+  const Tensor indices = index_along("index_copy", a, at, index);
   const Tensor counts = counts_of(indices, at, a.size(at));
   check_distinct("index_copy", counts);
   const Tensor placed = add_along_dim(src, expand(indices, src.shape()), at, a.size(at));
@@ -68,13 +67,12 @@ Tensor index_fill(const Tensor& a, int dim, const Tensor& index, const Operand& 
   check_tensor("index_fill", a);
   if (a.ndim() == 0) return reshape(index_fill(unsqueeze(a, 0), 0, index, value), {});
   const int at = normalized_dim("index_fill", dim, a.ndim());
-  const Tensor counts = counts_of(along("index_fill", a, at, index), at, a.size(at));
+  const Tensor counts = counts_of(index_along("index_fill", a, at, index), at, a.size(at));
   return masked_fill(a, greater(counts, 0), value);
 }
 
-/// Checks the shapes, and returns the dim.
-static int check_scatter(const char* what, const Tensor& a, int dim, const Tensor& index,
-                         const Shape& src) {
+int check_scatter(const char* what, const Tensor& a, int dim, const Tensor& index,
+                  const Shape& src) {
   check_tensor(what, index);
   const int at = normalized_dim(what, dim, a.ndim());
   if (index.ndim() != a.ndim() || src.ndim() != a.ndim()) {
@@ -89,7 +87,7 @@ static int check_scatter(const char* what, const Tensor& a, int dim, const Tenso
   return at;
 }
 
-static Tensor cut_to(Tensor x, const Shape& shape) {
+Tensor cut_to(Tensor x, const Shape& shape) {
   for (int d = 0; d < x.ndim(); ++d) {
     if (x.size(d) > shape[d]) x = slice(x, d, 0, shape[d]);
   }

@@ -79,8 +79,9 @@ std::string worded(const std::string& message, PyObject* const* arguments, size_
     taken += (taken.empty() ? "" : " or ") + short_signature((*found)[2]);
   }
   const size_t self = is_constructor || message.find("(self: ") != message.npos ? 1 : 0;
+  const size_t hidden = std::min(self, count);
   return concat(name, ": it takes ", taken, ", not ",
-                described(arguments + self, count - std::min(self, count), names));
+                described(arguments + hidden, count - hidden, names));
 }
 
 PyObject* dispatch(PyObject* function, PyObject* const* arguments, Py_ssize_t flags,

@@ -5,18 +5,20 @@ import math
 
 from weft import _weft
 from weft._array_api._beside import tensor_of
-from weft._weft import linear, relu, sigmoid, silu, tanh
+from weft._weft import linear, one_hot, relu, sigmoid, silu, tanh
 from weft._words import accept_words
 
 __all__ = [
     "cross_entropy",
     "dropout",
     "embedding",
+    "embedding_bag",
     "gelu",
     "layer_norm",
     "linear",
     "log_softmax",
     "mse_loss",
+    "one_hot",
     "relu",
     "rms_norm",
     "scaled_dot_product_attention",
@@ -95,6 +97,30 @@ def dropout(input, p=0.5, training=True):
 def embedding(input, weight):
     """Rows `input` [...] of weight [vocabulary, d]: [..., d]."""
     return _weft.embedding(weight, input)
+
+
+def embedding_bag(
+    input,
+    weight,
+    offsets=None,
+    max_norm=None,
+    norm_type=2.0,
+    scale_grad_by_freq=False,
+    mode="mean",
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
+    """Sums, means or maxima of the rows `input` of a table, by bag: a row each of input [bags, n],
+    or, of input [n], the rows from each of `offsets` on."""
+    if max_norm is not None or padding_idx is not None or scale_grad_by_freq:
+        raise ValueError(
+            "embedding_bag: max_norm, padding_idx or scale_grad_by_freq is given, expected none"
+        )
+    if include_last_offset:
+        offsets = offsets[:-1]
+    return _weft._embedding_bag(weight, input, offsets, mode, per_sample_weights)
 
 
 def _check_last(what, x, normalized_shape):

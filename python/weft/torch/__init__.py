@@ -4,7 +4,6 @@
 Functions that mean the same in `weft` are the same objects. Those that differ are here: `max` with
 indices, unbiased `std`, `equal` as one bool, `sort` as a pair, ..."""
 
-import functools
 import math
 
 import weft as _package
@@ -64,6 +63,30 @@ from weft.torch._creation import (
     scalar_tensor,
     zeros_like,
 )
+from weft.torch._draws import (
+    bernoulli,
+    empty_like,
+    empty_permuted,
+    empty_strided,
+    multinomial,
+    new_empty,
+    new_empty_strided,
+    normal,
+    rand_like,
+    randint_like,
+    randn_like,
+)
+from weft.torch._placing import (
+    gather,
+    gradient,
+    nonzero,
+    nonzero_static,
+    scatter,
+    slice,
+    slice_scatter,
+    tensordot,
+    unique_consecutive,
+)
 from weft.torch._reductions import (
     all,
     amax,
@@ -89,8 +112,9 @@ from weft.torch._reductions import (
     min,
     msort,
     nanmean,
+    nanmedian,
+    nanquantile,
     nansum,
-    nonzero,
     norm,
     prod,
     quantile,
@@ -106,6 +130,7 @@ from weft.torch._reductions import (
 )
 from weft.torch._wrappers import (
     LISTS,
+    add_methods,
     copying,
     each,
     itself,
@@ -280,25 +305,6 @@ def repeat_interleave(input, repeats, dim=None, *, output_size=None):
     return _weft.repeat(input, repeats, axis=dim)
 
 
-def scatter(input, dim, index, src=None, *, value=None, reduce=None):
-    """src[.., i, ..] in the place of element index[.., i, ..] along `dim`; ValueError for equal
-    indices, whose result PyTorch leaves open. reduce="add" adds."""
-    src = value if src is None else src
-    if reduce == "add":
-        if not isinstance(src, _weft.Tensor):
-            src = _weft.ones_like(_weft.astype(index, input.dtype)) * src
-        return _weft.scatter_add(input, dim, index, src)
-    if reduce is not None:
-        raise ValueError(f"scatter: reduce is {reduce!r}, expected None or 'add'")
-    return _weft._scatter_along(input, dim, index, src)
-
-
-def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
-    """Elements start, start + step, ... before end of `dim` replaced by src."""
-    end = input.shape[dim] if end is None else end
-    return _weft._slice_scatter(input, src, dim, start or 0, end, step)
-
-
 def constant_pad_nd(input, pad, value=0.0):
     """pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before
     it, and so on; negative numbers cut."""
@@ -345,6 +351,19 @@ unsqueeze_copy = copying(unsqueeze)
 view_copy = copying(_weft.Tensor.reshape)
 
 
+as_strided_copy = as_strided
+
+
+def byte(input):
+    """to(weft.uint8)."""
+    return _weft.astype(input, uint8, copy=False)
+
+
+def to(input, *given, **named):
+    """The same values as another dtype or on another device: Tensor.to."""
+    return input.to(*given, **named)
+
+
 def numel(input):
     """The number of elements."""
     return input.numel()
@@ -372,24 +391,5 @@ inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 t_copy = copying(t)
 
 
-def _method(function):
-    """The function as a method of Tensor; compiled ones do not bind by themselves."""
-
-    @functools.wraps(function)
-    def method(self, *given, **named):
-        return function(self, *given, **named)
-
-    return method
-
-
-# Methods that the engine's Tensor does not have by itself, with PyTorch's meaning.
-for _name in (
-    *("argsort", "argwhere", "bucketize", "clamp", "clamp_max", "clamp_min", "count_nonzero"),
-    *("cumprod", "cumsum", "diagonal", "diff", "div", "eq", "expand_as", "ge", "gt", "le"),
-    *("log2", "lt", "maximum", "minimum", "movedim", "mul", "ne", "neg", "nonzero", "outer"),
-    *("quantile", "ravel", "reciprocal", "repeat", "repeat_interleave", "reshape_as", "roll"),
-    *("scatter", "sign", "sort", "std", "sub", "swapaxes", "take_along_dim", "tile", "trace"),
-    *("true_divide", "unique", "var", "view_as", "floor_divide", "remainder"),
-):
-    if not hasattr(_weft.Tensor, _name):
-        setattr(_weft.Tensor, _name, _method(globals()[_name]))
+add_methods(globals())
+_weft.Tensor.H = _weft.Tensor.mH = property(lambda self: self.mT, doc="mT: there are no complex dtypes.")

@@ -121,20 +121,38 @@ cumsum = _cumulative(_weft.cumulative_sum)
 cumprod = _cumulative(_weft.cumulative_prod)
 
 
-def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    """weft's quantile; q may be a tensor or a list, whose quantiles make a first dim."""
-    if interpolation != "linear":
-        raise ValueError(f"quantile: interpolation is {interpolation!r}, expected 'linear'")
-    if isinstance(q, _weft.Tensor):
-        q = q.tolist()
-    if not isinstance(q, list):
-        return _weft._quantile(input, q, dim, keepdim)
-    return _weft.stack([_weft._quantile(input, one, dim, keepdim) for one in q])
+def _quantiles(one):
+    def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
+        if isinstance(q, _weft.Tensor):
+            q = q.tolist()
+        if not isinstance(q, LISTS):
+            return one(input, q, dim, keepdim, interpolation)
+        return _weft.stack([one(input, each, dim, keepdim, interpolation) for each in q])
+
+    return quantile
 
 
-def norm(input, p="fro", dim=None, keepdim=False):
+quantile = _quantiles(_weft._quantile_by)
+quantile.__doc__ = "Quantile q; q may be a tensor or a list, whose quantiles make a first dim."
+nanquantile = _quantiles(_weft._nanquantile)
+nanquantile.__doc__ = "quantile of the elements that are not NaN."
+
+
+def nanmedian(input, dim=None, keepdim=False):
+    """The lower middle of the elements that are not NaN; along `dim` (values, indices)."""
+    return _weft._nanmedian(input) if dim is None else _weft._nanmedian(input, dim, keepdim)
+
+
+def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     """The p-norm of all elements, or along dims."""
     order = 2.0 if p in ("fro", None) else p
+    if not isinstance(order, (type(1), type(1.0))):
+        raise ValueError(f"norm: p is {p!r}, expected a number or 'fro'")
+    input = tensor_of(input)
+    input = input if dtype is None else _weft.astype(input, dtype)
+    if input.ndim == 0:
+        return _weft.reshape(norm(_weft.unsqueeze(input, 0), order), ())
+    dim = None if dim in ((), []) else dim
     return _weft.vector_norm(input, axis=dim, keepdims=keepdim, ord=order)
 
 
@@ -151,11 +169,6 @@ def logsumexp(input, dim, keepdim=False):
     most = _weft.where(_weft.isfinite(most), most, 0.0)
     sums = _weft.log(_weft.sum(_weft.exp(input - most), dims, keepdim))
     return sums + _weft.reshape(most, sums.shape)
-
-
-def nonzero(input, *, as_tuple=False):
-    """The indices of the nonzero elements: [n, dims], or a tensor for each dim."""
-    return _weft.nonzero(input) if as_tuple else _weft.argwhere(input)
 
 
 def searchsorted(
@@ -189,7 +202,7 @@ def isreal(input):
 
 
 def cov(input, *, correction=1, fweights=None, aweights=None):
-    """Covariances of the rows of a matrix [variables, observations]."""
-    if fweights is not None or aweights is not None:
-        raise ValueError("cov: weights are given, expected none")
-    return _weft.cov(input, correction=correction)
+    """Covariances of the rows of a matrix [variables, observations], which may have weights."""
+    if fweights is None and aweights is None:
+        return _weft.cov(input, correction=correction)
+    return _weft._weighted_cov(input, correction, fweights, aweights)

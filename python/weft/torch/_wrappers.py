@@ -2,6 +2,8 @@
 """Functions made of others, with PyTorch's arguments."""
 
 import functools
+import inspect
+import re
 
 from weft import _weft
 from weft._array_api._beside import tensor_of
@@ -96,3 +98,35 @@ def copying(function):
         return [_weft.clone(x) for x in made] if isinstance(made, tuple) else _weft.clone(made)
 
     return copy
+
+
+def _takes_tensor_first(function):
+    """Whether its first argument is a tensor, by the name of that."""
+    try:
+        first = next(iter(inspect.signature(function).parameters), "")
+    except (TypeError, ValueError):
+        found = re.match(r"\w+\((\w+):", function.__doc__ or "")
+        first = found[1] if found else ""
+    return first in ("input", "x", "x1")
+
+
+def _method(function):
+    """The function as a method; compiled ones do not bind by themselves."""
+
+    @functools.wraps(function)
+    def method(self, *given, **named):
+        return function(self, *given, **named)
+
+    return method
+
+
+def add_methods(namespace):
+    """Functions of a tensor become methods of it where the engine's Tensor lacks them, with the
+    meaning that they have in `namespace`."""
+    for name, function in list(namespace.items()):
+        if name.startswith("_") or name.endswith("_like") or hasattr(_weft.Tensor, name):
+            continue
+        if isinstance(function, type) or not callable(function) or inspect.ismodule(function):
+            continue
+        if _takes_tensor_first(function):
+            setattr(_weft.Tensor, name, _method(function))

@@ -94,9 +94,9 @@ void take_slices(const Taking& t, char* out, const char* in, int64_t bytes) {
   });
 }
 
-/// Only one thread adds to any element of `sums`.
-template <class C, class T>
-void add_elements(const Taking& t, C* sums, const T* in) {
+/// Calls f(element of the whole, element of `in`), on one thread for any element of the whole.
+template <class C, class T, class F>
+void for_each_pair(const Taking& t, C* whole, const T* in, const F& f) {
   const int64_t chunks = (t.inner + kAddedColumns - 1) / kAddedColumns;
   const int64_t grain = grain_of(t.n * std::min(t.inner, kAddedColumns));
   t.with_indices([&](const auto& index) {
@@ -106,14 +106,25 @@ void add_elements(const Taking& t, C* sums, const T* in) {
         const int64_t last = std::min(t.inner, first + kAddedColumns);
         for (int64_t i = 0; i < t.n; ++i) {
           for (int64_t k = first; k < last; ++k) {
-            sums[(o * t.size + index(o, i, k)) * t.inner + k] +=
-                static_cast<C>(in[(o * t.n + i) * t.inner + k]);
+            f(whole[(o * t.size + index(o, i, k)) * t.inner + k], in[(o * t.n + i) * t.inner + k]);
           }
         }
       }
     });
   });
 }
+
+template <class C, class T>
+void add_elements(const Taking& t, C* sums, const T* in) {
+  for_each_pair(t, sums, in, [](C& sum, T element) { sum += static_cast<C>(element); });
+}
+
+/// What has been combined, if anything.
+template <class C>
+struct Combined {
+  C value = 0;
+  bool any = false;
+};
 
 }  // namespace
 
@@ -166,6 +177,25 @@ void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock&
     std::vector<C> sums(static_cast<size_t>(out.numel()));
     add_elements(t, sums.data(), in.as<T>());
     host::copy(out, dense_block(sums.data(), dtype_of<C>, out.shape));
+  });
+}
+
+void reduce_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
+                  int dim, Combining combining) {
+  const Taking t(out, in, indices, dim);
+  visit(in.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    using C = Compute<T>;
+    std::vector<Combined<C>> all(static_cast<size_t>(out.numel()));
+    with_functor(combining, [&](auto functor) {
+      for_each_pair(t, all.data(), in.as<T>(), [&](Combined<C>& to, T element) {
+        const C value = static_cast<C>(element);
+        to = {to.any ? functor.combine(to.value, value) : value, true};
+      });
+    });
+    std::vector<C> values;
+    for (const auto& one : all) values.push_back(one.value);
+    host::copy(out, dense_block(values.data(), dtype_of<C>, out.shape));
   });
 }
 

@@ -97,10 +97,10 @@ struct ListIndices {
   }
 };
 
-/// A list's sorted indices determine which elements of a column are added where, and in which
-/// order. The thread with the first of several equal indices adds all of them.
-template <class C>
-struct AddListed {
+/// A list's sorted indices determine which elements of a column are combined where, and in which
+/// order. The thread with the first of several equal indices combines all of them.
+template <class C, class F>
+struct CombineListed {
   DeviceTaking taking;
   const int64_t *sorted, *order;
   void* out;
@@ -116,14 +116,23 @@ struct AddListed {
       const int64_t *mine = sorted + list * n, *from = order + list * n;
       const int64_t first = place.rest, target = mine[first];
       if (first > 0 && mine[first - 1] == target) continue;
-      C sum = C(0);
-      for (int64_t j = first; j < n && mine[j] == target; ++j) {
-        const int64_t at = (place.quotient * n + from[j]) * inner + slice.rest;
-        sum = sum + load_element<C>(in, in_dtype, at);
+      const auto element = [&](int64_t j) {
+        return load_element<C>(in, in_dtype, (place.quotient * n + from[j]) * inner + slice.rest);
+      };
+      C sum = element(first);
+      for (int64_t j = first + 1; j < n && mine[j] == target; ++j) {
+        sum = F::combine(sum, element(j));
       }
       store_element(out, out_dtype, (place.quotient * taking.size + target) * inner + slice.rest,
                     sum);
     }
+  }
+};
+
+struct Added {
+  template <class C>
+  WEFT_FN static C combine(C a, C b) {
+    return a + b;
   }
 };
 
@@ -225,7 +234,9 @@ void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock
   }
 }
 
-void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
+template <class F>
+static void combine_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
+                          int dim, F) {
   const DeviceTaking taking(out, in, indices, dim);
   if (out.numel() == 0) return;
   cuda::fill(out, 0);
@@ -244,10 +255,19 @@ void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock&
   cuda::sort_rows(&sorted, order, block(listed), false, 0);
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    launch(AddListed<C>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data, out.dtype,
-                        in.data, in.dtype},
+    launch(CombineListed<C, F>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data,
+                               out.dtype, in.data, in.dtype},
            in.numel(), stream);
   });
+}
+
+void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
+  combine_along(out, in, indices, dim, Added());
+}
+
+void reduce_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
+                  int dim, Combining combining) {
+  with_functor(combining, [&](auto functor) { combine_along(out, in, indices, dim, functor); });
 }
 
 }  // namespace weft::cuda

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "src/base/numeric.h"
 #include "src/kernels/kernel.h"
 
 namespace weft {
@@ -25,4 +26,49 @@ WEFT_KERNEL(void, add_along,
             (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
             (out, in, indices, dim))
 
+/// How `reduce_along` combines elements.
+enum class Combining { product, most, least };
+
+/// add_along with another way to combine: elements of `out` without an index are 0. NaN is the most
+/// and the least of elements among which it is.
+WEFT_KERNEL(void, reduce_along,
+            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
+             Combining combining),
+            (out, in, indices, dim, combining))
+
+inline namespace WEFT_COMPILER {
+
+struct Multiplied {
+  template <class C>
+  WEFT_FN static C combine(C a, C b) {
+    return a * b;
+  }
+};
+struct Most {
+  template <class C>
+  WEFT_FN static C combine(C a, C b) {
+    return a > b || a != a ? a : b;
+  }
+};
+struct LeastOfBoth {
+  template <class C>
+  WEFT_FN static C combine(C a, C b) {
+    return a < b || a != a ? a : b;
+  }
+};
+
+/// Calls f with the functor of `combining`.
+template <class F>
+void with_functor(Combining combining, const F& f) {
+  switch (combining) {
+    case Combining::product:
+      return f(Multiplied());
+    case Combining::most:
+      return f(Most());
+    case Combining::least:
+      return f(LeastOfBoth());
+  }
+}
+
+}  // namespace WEFT_COMPILER
 }  // namespace weft
