@@ -204,7 +204,10 @@ FractionAndExponent frexp(const Tensor& a) {
   exponent = sub(add(exponent, cast(greater_equal(scaled, 1), DType::f64)),
                  cast(less(scaled, 0.5), DType::f64));
   exponent = masked_fill(exponent, logical_not(plain), 0);
-  return {mul(x, cast(pow(2.0, neg(exponent)), x.dtype())), cast(exponent, DType::i32)};
+  // Two factors: the power of a denormal's exponent may be infinite.
+  const Tensor half = floor(mul(exponent, 0.5));
+  const Tensor most = mul(cast(x, DType::f64), pow(2.0, neg(half)));
+  return {cast(mul(most, pow(2.0, sub(half, exponent))), x.dtype()), cast(exponent, DType::i32)};
 }
 
 }  // namespace weft

@@ -38,5 +38,6 @@
 #include "weft/stream.h"
 #include "weft/tensor.h"
 #include "weft/tensor_parallel.h"
+#include "weft/torch.h"
 #include "weft/trace.h"
 #include "weft/warnings.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "ops/composed/numbers.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -127,28 +128,27 @@ Tensors gradient(const Tensor& a, const std::vector<Operand>& spacing, const std
   return made;
 }
 
-/// Scaling and squaring: Taylor's series of a / 2^s, whose 1-norm is at most 1/2.
+/// Scaling and squaring, in f64: Taylor's series of a / 2^s, whose 1-norm is at most 1.
 Tensor matrix_exp(const Tensor& a) {
   check_tensor("matrix_exp", a);
-  if (a.ndim() < 2 || a.size(-1) != a.size(-2) || !is_floating(a.dtype())) {
+  if (a.ndim() < 2 || a.size(a.ndim() - 1) != a.size(a.ndim() - 2) || !is_floating(a.dtype())) {
     fail("matrix_exp: tensor is ", a.dtype(), " ", a.shape(), ", expected square matrices");
   }
   if (a.numel() == 0) return clone(a);
   const double norm = max(matrix_norm(a.detach(), 1.0)).full_tensor().item();
   if (!std::isfinite(norm)) return mul(a, std::nan(""));
-  constexpr int kTerms = 14;  // 0.5^15 / 15! is below the precision of f64
-  const int squarings = norm <= 0.5 ? 0 : static_cast<int>(std::ceil(std::log2(norm))) + 1;
-  const Tensor x = div(a, std::exp2(squarings));
-  TensorOptions options{.dtype = a.dtype(), .device = a.device()};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
+  constexpr int kTerms = 18;  // 1 / 19! is below the precision of f64
+  const int squarings = norm <= 1 ? 0 : static_cast<int>(std::ceil(std::log2(norm)));
+  const Tensor x = div(cast(a, DType::f64), std::exp2(squarings));
+  const int64_t n = a.size(a.ndim() - 1);
   Tensor term = x;
-  Tensor made = add(eye(a.size(-1), a.size(-1), 0, options), x);
+  Tensor made = add(eye(n, n, 0, options_next_to(a, DType::f64)), x);
   for (int k = 2; k <= kTerms; ++k) {
     term = div(matmul(term, x), k);
     made = add(made, term);
   }
   for (int i = 0; i < squarings; ++i) made = matmul(made, made);
-  return made;
+  return cast(made, a.dtype());
 }
 
 }  // namespace weft

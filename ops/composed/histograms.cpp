@@ -33,12 +33,13 @@ struct Bounds {
   double low, high;
 };
 
-/// The bounds given, or those of the elements where both are equal.
-static Bounds bounds_of(const char* what, const Tensor& a, Bounds given) {
+/// The bounds given, or those of the elements where both are equal, with a `margin` around one
+/// value.
+static Bounds bounds_of(const char* what, const Tensor& a, Bounds given, double margin) {
   if (given.low == given.high && a.numel() > 0) {
     given = {min(a).full_tensor().item(), max(a).full_tensor().item()};
   }
-  if (given.low == given.high) given = {given.low - 1, given.high + 1};
+  if (given.low == given.high) given = {given.low - margin, given.high + margin};
   if (std::isfinite(given.low) && std::isfinite(given.high) && given.low < given.high) {
     return given;
   }
@@ -49,7 +50,7 @@ Tensor histc(const Tensor& a, int64_t bins, double low, double high) {
   const Tensor x = flattened("histc", a).detach();
   check_bins("histc", bins);
   if (!is_floating(x.dtype())) fail("histc: dtype is ", x.dtype(), ", expected a floating one");
-  const Bounds at = bounds_of("histc", x, {low, high});
+  const Bounds at = bounds_of("histc", x, {low, high}, 1);
   const Tensor counts = logical_and(greater_equal(x, at.low), less_equal(x, at.high));
   const Tensor place =
       div(mul(sub(masked_fill(x, logical_not(counts), at.low), at.low), static_cast<double>(bins)),
@@ -87,8 +88,8 @@ Histogram histogram(const Tensor& a, int64_t bins, const std::optional<std::vect
   if (range && range->size() != 2) {
     fail("histogram: range has ", range->size(), " numbers, expected 2");
   }
-  const Bounds at =
-      bounds_of("histogram", a.detach(), range ? Bounds{(*range)[0], (*range)[1]} : Bounds{0, 0});
+  const Bounds at = bounds_of("histogram", a.detach(),
+                              range ? Bounds{(*range)[0], (*range)[1]} : Bounds{0, 0}, 0.5);
   const Tensor edges = linspace(at.low, at.high, bins + 1, true, options_next_to(a, a.dtype()));
   return histogram(a, edges, weight, density);
 }

@@ -62,6 +62,7 @@ static void bind_placing(py::module_& m) {
       m, "masked_scatter", &masked_scatter,
       "x with the elements where `mask` (bool) holds replaced by those of `source`, in order", x,
       py::arg("mask"), py::arg("source"));
+  bind_function(m, "_take_flat", &take_flat, "", x, index);
   bind_function(
       m, "put", &put,
       "x with the elements at `index` of the flattened tensor replaced by those of `source`, or "

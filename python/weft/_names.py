@@ -234,9 +234,13 @@ def _to(
     self, *given, dtype=None, device=None, copy=False, non_blocking=False, memory_format=None
 ):
     """The same values as another dtype or on another device: to(dtype), to("cuda"),
-    to("cpu", dtype), to(other), which is as the other tensor. ValueError for a device that is
-    not there."""
+    to("cpu", dtype), to(other), which is as the other tensor; behind these non_blocking and copy.
+    ValueError for a device that is not there."""
+    flags = [one for one in given if one is True or one is False]
+    copy = copy or flags[1:] == [True]
     for one in given:
+        if one is True or one is False or one is None:
+            continue
         if _is_device(one):
             device = one
         elif isinstance(one, _weft.Tensor):

@@ -102,6 +102,8 @@ class Conversion:
             return x if hasattr(x, "_fields") else type(x)(self(y) for y in x)
         if isinstance(x, dict):
             return {key: self(value) for key, value in x.items()}
+        if isinstance(x, self.torch.device):
+            return str(x)
         return self.dtypes.get(x, x) if isinstance(x, self.torch.dtype) else x
 
     def tensor(self, x):
@@ -135,59 +137,78 @@ def numbers(t):
 
 
 def same(expected, got):
-    return expected.shape == got.shape and np.allclose(
-        expected.astype("float64"), got.astype("float64"), rtol=2e-4, atol=2e-5, equal_nan=True
-    )
+    if expected.shape != got.shape:
+        return False
+    expected, got = expected.astype("float64"), got.astype("float64")
+    largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
+    return np.allclose(expected, got, rtol=2e-4, atol=2e-5 + 1e-6 * largest, equal_nan=True)
 
 
-def wrong_in(torch, op, function, sample, convert):
-    """None when the sample is right, else what is wrong."""
-    arguments = [convert(x) for x in (sample.input, *sample.args)]
-    got = flat(function(*arguments, **convert(sample.kwargs)))
-    expected = flat(op.op(sample.input, *sample.args, **sample.kwargs))
-    if len(got) != len(expected):
-        return f"{len(got)} results, expected {len(expected)}"
-    has_values = op.name not in UNINITIALISED and variant_of(op) not in MOMENTS
-    for one, other in zip(expected, got):
-        if torch.is_tensor(one) and convert.dtypes.get(one.dtype) is not other.dtype:
-            return f"dtype {other.dtype}, expected {one.dtype}"
-        if tuple(getattr(one, "shape", ())) != tuple(getattr(other, "shape", ())):
-            return f"shape {other.shape}, expected {one.shape}"
-        if has_values and not same(numbers(one), numbers(other)):
-            return "another value"
-    if not (has_values and convert.grad and convert.leaves and op.supports_autograd):
-        return None
-    return wrong_gradient(torch, convert.leaves, expected, got)
+class Reference:
+    """A sample with PyTorch's results and gradients, computed once: `gradients` by the id of the
+    operand, None where the sample has none."""
+
+    def __init__(self, torch, op, sample, grad):
+        self.given = (sample.input, *sample.args)
+        self.named = sample.kwargs
+        self.results = flat(op.op(*self.given, **self.named))
+        self.has_values = op.name not in UNINITIALISED and variant_of(op) not in MOMENTS
+        self.gradients = None
+        if grad and op.supports_autograd and self.has_values:
+            self.find_gradients(torch)
+
+    def find_gradients(self, torch):
+        operands = [x for x in flat([*self.given, *self.named.values()]) if torch.is_tensor(x)]
+        operands = [x for x in operands if x.requires_grad]
+        self.weights = [weights_for(getattr(r, "shape", ()), i) for i, r in enumerate(self.results)]
+        self.leads = [torch.is_tensor(r) and r.requires_grad for r in self.results]
+        if not operands or not any(self.leads):
+            return
+        chosen = [(r, w) for r, w, lead in zip(self.results, self.weights, self.leads) if lead]
+        found = torch.autograd.grad(
+            [r for r, _ in chosen],
+            operands,
+            [torch.as_tensor(w).to(r.dtype) for r, w in chosen],
+            allow_unused=True,
+        )
+        self.gradients = {
+            id(x): np.zeros(tuple(x.shape)) if g is None or g._is_zerotensor() else numbers(g)
+            for x, g in zip(operands, found)
+        }
 
 
 def weights_for(shape, number):
     """Coefficients of a result's elements, of which no two are equal."""
-    return np.cos(np.arange(math.prod(shape), dtype="float32") + number).reshape(shape)
+    return np.cos(np.arange(math.prod(shape), dtype="float32") + number).reshape(tuple(shape))
 
 
-def wrong_gradient(torch, leaves, expected, got):
-    pairs = [
-        (e, g) for e, g in zip(expected, got) if torch.is_tensor(e) and e.requires_grad and e.numel()
+def wrong_in(torch, function, reference, convert):
+    """None when the sample is right, else what is wrong."""
+    arguments = [convert(x) for x in reference.given]
+    got = flat(function(*arguments, **convert(reference.named)))
+    if len(reference.results) != len(got):
+        return f"{len(got)} results, expected {len(reference.results)}"
+    for one, other in zip(reference.results, got):
+        if torch.is_tensor(one) and convert.dtypes.get(one.dtype) is not other.dtype:
+            return f"dtype {other.dtype}, expected {one.dtype}"
+        if tuple(getattr(one, "shape", ())) != tuple(getattr(other, "shape", ())):
+            return f"shape {other.shape}, expected {one.shape}"
+        if reference.has_values and not same(numbers(one), numbers(other)):
+            return "another value"
+    return None if reference.gradients is None else wrong_gradient(reference, convert, got)
+
+
+def wrong_gradient(reference, convert, got):
+    own = [
+        (g, w) for g, w, lead in zip(got, reference.weights, reference.leads) if lead and g.numel()
     ]
-    if not pairs:
-        return None
-    weights = [torch.as_tensor(weights_for(e.shape, i)) for i, (e, _) in enumerate(pairs)]
-    theirs = torch.autograd.grad(
-        [e for e, _ in pairs],
-        [x for x, _ in leaves],
-        [w.to(e.dtype) for w, (e, _) in zip(weights, pairs)],
-        allow_unused=True,
-    )
-    own = [(g, w) for (_, g), w in zip(pairs, weights) if g.requires_grad]
+    own = [(g, like(weft.from_numpy(w.copy()) if w.ndim else weft.asarray(float(w)), g)) for g, w in own]
+    own = [(g, w) for g, w in own if g.requires_grad]
     if own:
-        weft.backward(
-            [g for g, _ in own],
-            [like(weft.tensor(w.numpy()).reshape(tuple(w.shape)), g) for g, w in own],
-        )
-    for (_, leaf), gradient in zip(leaves, theirs):
-        zero = np.zeros(leaf.shape)
-        found = zero if leaf.grad is None else numbers(leaf.grad)
-        if not same(zero if gradient is None else gradient.numpy(), found):
+        weft.backward([g for g, _ in own], [w for _, w in own])
+    for x, leaf in convert.leaves:
+        found = np.zeros(tuple(leaf.shape)) if leaf.grad is None else numbers(leaf.grad)
+        if not same(reference.gradients[id(x)], found):
             return "another gradient"
     return None
 
@@ -207,22 +228,21 @@ def wrong_moments(name, mesh):
     return f"mean {drawn.mean()} and deviation {drawn.std()}, expected {mean} and {deviation}"
 
 
-def verdict_of(torch, op, taken, mesh=None, grad=False, layouts=1):
+def verdict_of(torch, op, references, mesh=None, grad=False, layouts=1):
     """(verdict, detail) of one variant by samples: right, part, refused, wrong or absent."""
     function, name = function_of(op.name, variant_of(op)), variant_of(op)
     if function is None:
         return "absent", ""
     found, first = collections.Counter(), ""
-    for seed in range(layouts):
-        for number, sample in enumerate(taken):
-            convert = Conversion(torch, mesh, grad, f"{name} {number} {seed}")
-            try:
-                wrong = wrong_in(torch, op, function, sample, convert)
-                found["wrong" if wrong else "right"] += 1
-            except Exception as raised:
-                wrong = f"{type(raised).__name__}: {raised}"
-                found["refused"] += 1
-            first = first or (wrong or "")
+    for number, reference in enumerate(references * layouts):
+        convert = Conversion(torch, mesh, grad, f"{name} {number}")
+        try:
+            wrong = wrong_in(torch, function, reference, convert)
+            found["wrong" if wrong else "right"] += 1
+        except Exception as raised:
+            wrong = f"{type(raised).__name__}: {raised}"
+            found["refused"] += 1
+        first = first or (wrong or "")
     if name in MOMENTS and not first:
         first = wrong_moments(name, mesh) or ""
         found["wrong"] += bool(first)
@@ -259,7 +279,8 @@ def verdicts(only=".", samples=20, mesh=(), grad=False, layouts=1):
     for name, op in ops.items():
         if not re.search(only, name) or reason_for(name, reasons):
             continue
-        taken = list(op.sample_inputs("cpu", torch.float32, requires_grad=grad))[:samples]
+        drawn = list(op.sample_inputs("cpu", torch.float32, requires_grad=grad))[:samples]
+        taken = [Reference(torch, op, sample, grad) for sample in drawn]
         if not mesh:
             made[name] = verdict_of(torch, op, taken, None, grad)
             continue

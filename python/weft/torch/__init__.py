@@ -143,9 +143,7 @@ Size = tuple
 
 def take(input, index):
     """Elements of the flattened tensor."""
-    index = tensor_of(index)
-    flat = _weft.take(_weft.reshape(input, (-1,)), _weft.reshape(index, (-1,)), 0)
-    return _weft.reshape(flat, index.shape)
+    return _weft._take_flat(input, index)
 
 
 def reshape(input, *shape):
@@ -354,7 +352,7 @@ view_copy = copying(_weft.Tensor.reshape)
 as_strided_copy = as_strided
 
 
-def byte(input):
+def byte(input, *, memory_format=None):
     """to(weft.uint8)."""
     return _weft.astype(input, uint8, copy=False)
 

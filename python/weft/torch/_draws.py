@@ -27,7 +27,7 @@ randint_like = _like(_randint_like)
 empty_like = _like(_package.empty_like)
 
 
-def normal(mean, std=1.0, size=None, *, dtype=None, device=None, generator=None):
+def normal(mean, std=1.0, size=None, *, dtype=None, device=None, generator=None, **ignored):
     """Normal values of these means and standard deviations; of `size` where both are numbers."""
     if size is not None:
         options = {} if dtype is None else {"dtype": dtype}

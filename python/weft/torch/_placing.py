@@ -27,6 +27,8 @@ def slice(input, dim=0, start=None, end=None, step=1):
 
 def gather(input, dim, index, *, sparse_grad=False):
     """Element index[.., i, ..] along `dim` for each element of `index`."""
+    if index.numel() == 0:
+        return _weft._take_flat(input, index)
     is_index = index.dtype in (int32, int64)
     return _weft.gather(input, dim, index if is_index else _weft.astype(index, int64))
 
@@ -75,5 +77,6 @@ def tensordot(a, b, dims=2):
 def gradient(input, *, spacing=1, dim=None, edge_order=1):
     """Estimates of the derivatives along the dims: a list of tensors."""
     dims = [] if dim is None else list(dim) if isinstance(dim, LISTS) else [dim]
+    spacing = 1 if spacing is None else spacing
     spacing = list(spacing) if isinstance(spacing, LISTS) else [spacing]
     return list(_weft._gradient(input, spacing, dims, edge_order))
