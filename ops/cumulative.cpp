@@ -3,6 +3,8 @@
 #include "ops/promotion.h"
 #include "src/kernels/scan/scan.h"
 #include "weft/ops/along_dim.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/shapes.h"
 
 namespace weft {
 

@@ -4,7 +4,7 @@
 #include "ops/composed/numbers.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/reduce_along_dim.h"
-#include "ops/scatter_shapes.h"
+#include "ops/composed/scatter_shapes.h"
 #include "ops/take.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"

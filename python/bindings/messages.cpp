@@ -3,7 +3,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <regex>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -169,15 +171,20 @@ void word_class(py::handle type) {
   if (known) known->operator_new = refuse_value;
 }
 
-/// Translates errors of arguments that weft's own functions convert.
-void translate_cast_errors(std::exception_ptr thrown) {
+/// Translates errors of arguments that weft's own functions convert, and of memory.
+void translate_errors(std::exception_ptr thrown) {
   try {
     if (thrown) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    py::set_error(PyExc_MemoryError, "out of memory");
+  } catch (const std::length_error&) {
+    py::set_error(PyExc_MemoryError, "out of memory");
   } catch (const py::cast_error& error) {
     const std::string message = error.what();
     const size_t start = message.find("<class '"), end = message.find("'>");
     const bool names_type = start != message.npos && end != message.npos;
-    const std::string type = names_type ? message.substr(start + 8, end - start - 8) : "object";
+    std::string type = names_type ? message.substr(start + 8, end - start - 8) : "object";
+    replace_all(type, "weft._weft.", "weft.");
     py::set_error(PyExc_TypeError,
                   concat("an argument holds a ", type,
                          ", which is not what is taken there, or more than it can hold")
@@ -189,7 +196,7 @@ void translate_cast_errors(std::exception_ptr thrown) {
 
 void word_errors(py::module_& m) {
   m.attr("_WORDS") = words_for_arguments();
-  py::register_exception_translator(translate_cast_errors);
+  py::register_exception_translator(translate_errors);
   for (const auto& [name, member] : py::dict(m.attr("__dict__"))) {
     word(member);
     if (PyType_Check(member.ptr())) word_class(member);

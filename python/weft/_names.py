@@ -7,6 +7,7 @@ import math
 from weft import _array_api, _weft
 from weft._array_api._beside import on_device
 from weft._context import no_grad as inference_mode
+from weft._words import described, renamed
 from weft._weft import (
     Device as device,
     DType as dtype,
@@ -154,7 +155,7 @@ def _of_sizes(make):
         made = make(**options)
         return made.requires_grad_() if requires_grad else made
 
-    return factory
+    return renamed(factory, make.__name__)
 
 
 empty = _of_sizes(_array_api.empty)
@@ -170,9 +171,11 @@ def randint(low, high, size=None, *, dtype=_weft.int64, **options):
     if size is None:
         low, high, size = 0, low, high
     if not low < high:
-        raise ValueError(f"randint: there is no number in [{low}, {high})")
+        raise ValueError(f"randint: there is no number in [{described(low)}, {described(high)})")
     if int(low) != low or int(high) != high:
-        raise ValueError(f"randint: the bounds {low} and {high} are not whole numbers")
+        raise ValueError(
+            f"randint: the bounds {described(low)} and {described(high)} are not whole numbers"
+        )
     low, high, dtype = int(low), int(high), _weft.dtype_named(dtype)
     drawn = _weft._randint(
         size, low, high, dtype=_weft.int64 if dtype.is_floating_point else dtype, **options

@@ -6,7 +6,7 @@ import math
 from weft import _weft
 from weft._array_api._beside import tensor_of
 from weft._weft import linear, one_hot, relu, sigmoid, silu, tanh
-from weft._words import accept_words
+from weft._words import accept_words, described
 
 __all__ = [
     "cross_entropy",
@@ -33,7 +33,7 @@ def _reduced(what, losses, reduction):
     if reduction == "none":
         return losses
     if reduction not in ("mean", "sum"):
-        raise ValueError(f"{what}: reduction {reduction!r} is none of 'mean', 'sum', 'none'")
+        raise ValueError(f"{what}: reduction {described(reduction)} is none of 'mean', 'sum', 'none'")
     return losses.mean() if reduction == "mean" else losses.sum()
 
 
@@ -52,7 +52,7 @@ def cross_entropy(
     classes have evenly."""
     if not 0 <= label_smoothing <= 1:
         raise ValueError(
-            f"cross_entropy: label_smoothing is {label_smoothing}, expected 0 to 1"
+            f"cross_entropy: label_smoothing is {described(label_smoothing)}, expected 0 to 1"
         )
     ignored = _weft.equal(target, ignore_index)
     if ignore_index != _weft.IGNORED_TARGET:
@@ -84,7 +84,7 @@ def gelu(input, *, approximate="none"):
     if approximate == "none":
         return _weft.gelu(input)
     if approximate != "tanh":
-        raise ValueError(f"gelu: approximate is {approximate!r}, expected 'none' or 'tanh'")
+        raise ValueError(f"gelu: approximate is {described(approximate)}, expected 'none' or 'tanh'")
     inner = math.sqrt(2 / math.pi) * (input + 0.044715 * input * input * input)
     return 0.5 * input * (1 + _weft.tanh(inner))
 

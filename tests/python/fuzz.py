@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls the functions of `weft`, `weft.torch` and `functional` and the methods of Tensor with random
-arguments, in a child process.
+"""Calls the functions of `weft`, `weft.torch` and `functional` and the methods of Tensor with
+random arguments, in a child process.
 
     python tests/python/fuzz.py [--calls 1000000] [--seed 1] [--only REGEX]
 
-Every call must return or raise one sentence. Prints the kinds of exceptions and the number of calls,
-and, with exit code 1, texts of more than one line or with names of C++, and the call in which the
+Every call must return or raise one sentence. Prints the kinds of exceptions and the number of
+calls, and, with exit code 1, texts of more than one line or with names of C++, and the call in which the
 child crashed or took longer than 60 seconds."""
 
 import argparse
@@ -159,7 +159,7 @@ def in_child(calls, seed, only="."):
         command += ["--seed", str(seed), "--only", only]
         try:
             ran = subprocess.run(
-                command, capture_output=True, text=True, timeout=LONGEST_CALL + calls / 50
+                command, capture_output=True, text=True, timeout=LONGEST_CALL + calls / 200
             )
             status, tail = ran.returncode, ran.stderr[-500:]
         except subprocess.TimeoutExpired:

@@ -4,8 +4,8 @@
     python tests/python/opinfo.py [--only REGEX] [--samples 20] [--mesh 2,2] [--layouts 3] [--grad]
                                   [--all] [--write]
 
-Prints the variants that are refused or wrong, and counts. --mesh distributes every tensor over a mesh
-of ranks that are threads, in --layouts random layouts in turn; --grad compares gradients too; --all
+Prints the variants that are refused or wrong, and counts. --mesh distributes every tensor over a
+mesh of ranks that are threads, in --layouts random layouts in turn; --grad compares gradients; --all
 runs both without a mesh, on 4 ranks and on 2x2. --write stores the names of the variants that are
 right in all samples, which opinfo_test.py expects to stay so. Variants that are not expected are in
 opinfo_left_out.txt, with the reasons."""
@@ -199,11 +199,9 @@ def wrong_in(torch, function, reference, convert):
 
 
 def wrong_gradient(reference, convert, got):
-    own = [
-        (g, w) for g, w, lead in zip(got, reference.weights, reference.leads) if lead and g.numel()
-    ]
-    own = [(g, like(weft.from_numpy(w.copy()) if w.ndim else weft.asarray(float(w)), g)) for g, w in own]
-    own = [(g, w) for g, w in own if g.requires_grad]
+    all_of = zip(got, reference.weights, reference.leads)
+    own = [(g, w) for g, w, lead in all_of if lead and g.numel() and g.requires_grad]
+    own = [(g, like(weft.asarray(w) if w.ndim else weft.asarray(float(w)), g)) for g, w in own]
     if own:
         weft.backward([g for g, _ in own], [w for _, w in own])
     for x, leaf in convert.leaves:
@@ -221,7 +219,8 @@ def like(whole, other):
 def wrong_moments(name, mesh):
     function, mean, deviation = MOMENTS[name]
     start = weft.zeros((DRAWN,))
-    drawn = numbers(function(start if mesh is None else weft.distribute(start, mesh, [weft.Shard(0)])))
+    start = start if mesh is None else weft.distribute(start, mesh, [weft.Shard(0)])
+    drawn = numbers(function(start))
     bound = 6 * deviation / math.sqrt(DRAWN)
     if abs(drawn.mean() - mean) < bound and abs(drawn.std() - deviation) < 4 * bound:
         return None

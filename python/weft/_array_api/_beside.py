@@ -2,6 +2,7 @@
 """Tensors that match another one, and copies of it."""
 
 from weft import _weft
+from weft._words import described
 
 
 def tensor_of(x):
@@ -17,4 +18,6 @@ def on_device(x, device):
 def check_device(what, x, device):
     """ValueError when `device` is not the device of x."""
     if device is not None and tensor_of(x).device != device:
-        raise ValueError(f"{what}: a tensor on {tensor_of(x).device} has no way to device {device}")
+        raise ValueError(
+            f"{what}: a tensor on {tensor_of(x).device} has no way to device {described(device)}"
+        )

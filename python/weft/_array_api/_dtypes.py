@@ -4,6 +4,7 @@
 from typing import NamedTuple
 
 from weft import _weft
+from weft._words import described
 
 # Bits of an element, bits of the fraction, largest exponent.
 _FLOATING = {
@@ -54,7 +55,7 @@ def dtype_of(what, given):
     if isinstance(dtype, str):
         return _weft.dtype_named(dtype)
     if not isinstance(dtype, _weft.DType):
-        raise TypeError(f"{what}: {type(given).__name__} {given!r} is neither a tensor nor a dtype")
+        raise TypeError(f"{what}: {described(given)} is neither a tensor nor a dtype")
     return dtype
 
 
@@ -99,7 +100,7 @@ def isdtype(dtype, kind):
     if isinstance(kind, _weft.DType):
         return dtype is kind
     if kind not in KINDS:
-        raise ValueError(f"isdtype: {kind!r} is no kind; there are {', '.join(KINDS)}")
+        raise ValueError(f"isdtype: {described(kind)} is no kind; there are {', '.join(KINDS)}")
     return dtype in KINDS[kind]
 
 

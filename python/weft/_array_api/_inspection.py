@@ -2,6 +2,7 @@
 """Information about this namespace, and the tensor methods that lead to it."""
 
 from weft import _weft
+from weft._words import described
 from weft._array_api._beside import on_device
 from weft._array_api._dtypes import KINDS
 
@@ -46,7 +47,7 @@ class _Namespace:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         for one in kinds:
             if one is not None and one not in KINDS:
-                raise ValueError(f"dtypes: {one!r} is no kind; there are {', '.join(KINDS)}")
+                raise ValueError(f"dtypes: {described(one)} is no kind; there are {', '.join(KINDS)}")
         return {
             name: dtype
             for name, dtype in _DTYPES.items()
@@ -66,7 +67,7 @@ def _array_namespace(self, /, *, api_version=None):
 
     if api_version is not None and api_version not in _VERSIONS:
         raise ValueError(
-            f"__array_namespace__: version {api_version!r} is none of {', '.join(_VERSIONS)}"
+            f"__array_namespace__: version {described(api_version)} is none of {', '.join(_VERSIONS)}"
         )
     return weft
 

@@ -390,4 +390,6 @@ t_copy = copying(t)
 
 
 add_methods(globals())
-_weft.Tensor.H = _weft.Tensor.mH = property(lambda self: self.mT, doc="mT: there are no complex dtypes.")
+_weft.Tensor.H = _weft.Tensor.mH = property(
+    lambda self: self.mT, doc="mT: there are no complex dtypes."
+)

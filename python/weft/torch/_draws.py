@@ -3,7 +3,7 @@
 
 import weft as _package
 from weft import _weft
-from weft._array_api._beside import tensor_of
+from weft._words import described
 from weft.torch._wrappers import LISTS, without_gradient_option
 
 
@@ -72,7 +72,7 @@ def empty_permuted(size, physical_layout, *, dtype=None, device=None, **ignored)
     """New dense memory of that size; the order of the dims in memory has no effect."""
     if sorted(physical_layout) != list(range(len(size))):
         raise ValueError(
-            f"empty_permuted: physical_layout is {tuple(physical_layout)}, expected the dims"
+            f"empty_permuted: physical_layout is {described(physical_layout)}, expected the dims"
         )
     return _package.empty(tuple(size), dtype=dtype, device=device)
 

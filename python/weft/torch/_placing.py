@@ -4,6 +4,7 @@
 from weft import _weft
 from weft._array_api._beside import tensor_of
 from weft._weft import int32, int64
+from weft._words import described
 from weft.torch._wrappers import LISTS
 
 
@@ -27,7 +28,7 @@ def slice(input, dim=0, start=None, end=None, step=1):
 
 def gather(input, dim, index, *, sparse_grad=False):
     """Element index[.., i, ..] along `dim` for each element of `index`."""
-    if index.numel() == 0:
+    if index.numel() == 0 or (input.ndim <= 1 and index.ndim <= 1):
         return _weft._take_flat(input, index)
     is_index = index.dtype in (int32, int64)
     return _weft.gather(input, dim, index if is_index else _weft.astype(index, int64))
@@ -40,7 +41,9 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
     if reduce is None:
         return _weft._scatter_along(input, dim, index, src)
     if reduce not in ("add", "multiply"):
-        raise ValueError(f"scatter: reduce is {reduce!r}, expected None, 'add' or 'multiply'")
+        raise ValueError(
+            f"scatter: reduce is {described(reduce)}, expected None, 'add' or 'multiply'"
+        )
     if not isinstance(src, _weft.Tensor):
         src = _weft.fill(_weft.astype(index, input.dtype), src)
     kind = "sum" if reduce == "add" else "prod"

@@ -4,6 +4,7 @@
 from weft import _weft
 from weft._array_api._beside import tensor_of
 from weft._weft import int32
+from weft._words import described
 from weft.torch._wrappers import (
     LISTS,
     as_dtype,
@@ -147,7 +148,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     """The p-norm of all elements, or along dims."""
     order = 2.0 if p in ("fro", None) else p
     if not isinstance(order, (type(1), type(1.0))):
-        raise ValueError(f"norm: p is {p!r}, expected a number or 'fro'")
+        raise ValueError(f"norm: p is {described(p)}, expected a number or 'fro'")
     input = tensor_of(input)
     input = input if dtype is None else _weft.astype(input, dtype)
     if input.ndim == 0:
@@ -188,7 +189,7 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct elements in ascending order, and what else is asked for."""
     if dim is not None:
-        raise ValueError(f"unique: dim is {dim}, expected None")
+        raise ValueError(f"unique: dim is {described(dim)}, expected None")
     found = _weft.unique_all(input)
     made = [found.values]
     made += [found.inverse_indices] if return_inverse else []

@@ -7,6 +7,7 @@ import re
 
 from weft import _weft
 from weft._array_api._beside import tensor_of
+from weft._words import renamed
 
 LISTS = (list, tuple)
 
@@ -28,7 +29,7 @@ def of_scalars(function):
             return _weft.reshape(made, ())
         return function(input, *given, **named)
 
-    return taking
+    return renamed(taking, function.__name__)
 
 
 def as_dtype(function):
@@ -38,7 +39,7 @@ def as_dtype(function):
     def casting(input, *given, dtype=None, **named):
         return function(input if dtype is None else _weft.astype(input, dtype), *given, **named)
 
-    return casting
+    return renamed(casting, function.__name__)
 
 
 def with_alpha(function):
@@ -58,7 +59,7 @@ def each(function):
         tensors = tensors[0] if isinstance(tensors[0], LISTS) else tensors
         return [function(tensor) for tensor in tensors]
 
-    return of_each
+    return renamed(of_each, function.__name__)
 
 
 def without_gradient_option(make):
@@ -70,7 +71,7 @@ def without_gradient_option(make):
         made = make(*given, **named)
         return made.requires_grad_() if requires_grad else made
 
-    return factory
+    return renamed(factory, make.__name__)
 
 
 def like(make):
@@ -97,7 +98,7 @@ def copying(function):
         made = function(tensor_of(input), *given, **named)
         return [_weft.clone(x) for x in made] if isinstance(made, tuple) else _weft.clone(made)
 
-    return copy
+    return renamed(copy, f"{function.__name__}_copy")
 
 
 def _takes_tensor_first(function):
@@ -110,14 +111,14 @@ def _takes_tensor_first(function):
     return first in ("input", "x", "x1")
 
 
-def _method(function):
+def _method(name, function):
     """The function as a method; compiled ones do not bind by themselves."""
 
     @functools.wraps(function)
     def method(self, *given, **named):
         return function(self, *given, **named)
 
-    return method
+    return renamed(method, name)
 
 
 def add_methods(namespace):
@@ -129,4 +130,4 @@ def add_methods(namespace):
         if isinstance(function, type) or not callable(function) or inspect.ismodule(function):
             continue
         if _takes_tensor_first(function):
-            setattr(_weft.Tensor, name, _method(function))
+            setattr(_weft.Tensor, name, _method(name, function))

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ops/engine/tensor_body.h"
-#include "ops/scatter_shapes.h"
+#include "ops/composed/scatter_shapes.h"
 #include "ops/take.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
