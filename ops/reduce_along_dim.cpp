@@ -53,8 +53,8 @@ static const Op reduce_along_dim_op = register_op({
           const auto [dim, size, combining] = unpack<ReducingAttributes>(c.attributes().structure);
           const DenseBlock indices = DenseBlock::of(c.in(1));
           if (const auto outside = find_index_outside(indices, size)) {
-            fail("scatter_reduce: index ", *outside, " is outside dim ", dim, ", which has ", size,
-                 " elements");
+            fail("scatter_reduce: index is ", *outside, ", expected one of the ", size,
+                 " elements of dim ", dim);
           }
           reduce_along(c.out(), DenseBlock::of(c.in(0)), indices, dim,
                        static_cast<Combining>(combining));

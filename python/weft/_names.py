@@ -98,8 +98,9 @@ def clip_grad_norm_(
     """Scales all gradients so that their norm is at most max_norm; gives the norm before: that of
     the gradients whatever their layouts and meshes. One all-reduce. ValueError for a norm_type that
     is not 2; RuntimeError, when asked for, where the norm is no finite number."""
-    if norm_type != 2:
-        raise ValueError(f"clip_grad_norm_: norm_type {norm_type} is not 2, the one there is")
+    if not isinstance(norm_type, (int, float)) or norm_type != 2:
+        shown = described(norm_type)
+        raise ValueError(f"clip_grad_norm_: norm_type {shown} is not 2, the one there is")
     if not error_if_nonfinite:
         return _weft.clip_grad_norm_(parameters, max_norm)
     if not isinstance(parameters, _weft.Module):
@@ -172,7 +173,7 @@ def randint(low, high, size=None, *, dtype=_weft.int64, **options):
         low, high, size = 0, low, high
     if not low < high:
         raise ValueError(f"randint: there is no number in [{described(low)}, {described(high)})")
-    if int(low) != low or int(high) != high:
+    if not all(math.isfinite(x) and int(x) == x for x in (low, high)):
         raise ValueError(
             f"randint: the bounds {described(low)} and {described(high)} are not whole numbers"
         )

@@ -33,7 +33,8 @@ def _reduced(what, losses, reduction):
     if reduction == "none":
         return losses
     if reduction not in ("mean", "sum"):
-        raise ValueError(f"{what}: reduction {described(reduction)} is none of 'mean', 'sum', 'none'")
+        shown = described(reduction)
+        raise ValueError(f"{what}: reduction {shown} is none of 'mean', 'sum', 'none'")
     return losses.mean() if reduction == "mean" else losses.sum()
 
 
@@ -84,7 +85,8 @@ def gelu(input, *, approximate="none"):
     if approximate == "none":
         return _weft.gelu(input)
     if approximate != "tanh":
-        raise ValueError(f"gelu: approximate is {described(approximate)}, expected 'none' or 'tanh'")
+        shown = described(approximate)
+        raise ValueError(f"gelu: approximate is {shown}, expected 'none' or 'tanh'")
     inner = math.sqrt(2 / math.pi) * (input + 0.044715 * input * input * input)
     return 0.5 * input * (1 + _weft.tanh(inner))
 
@@ -124,9 +126,11 @@ def embedding_bag(
 
 
 def _check_last(what, x, normalized_shape):
-    if tuple(normalized_shape) != tuple(x.shape[-1:]):
+    given = tuple(normalized_shape)
+    if given != tuple(x.shape[-1:]):
+        given = given if all(isinstance(size, int) for size in given) else described(given)
         raise ValueError(
-            f"{what}: normalized_shape {tuple(normalized_shape)} is not the last dim of {x.shape}"
+            f"{what}: normalized_shape {given} is not the last dim of {x.shape}"
         )
 
 

@@ -5,8 +5,8 @@ random arguments, in a child process.
     python tests/python/fuzz.py [--calls 1000000] [--seed 1] [--only REGEX]
 
 Every call must return or raise one sentence. Prints the kinds of exceptions and the number of
-calls, and, with exit code 1, texts of more than one line or with names of C++, and the call in which the
-child crashed or took longer than 60 seconds."""
+calls, and, with exit code 1, texts of more than one line or with names of C++, and the call in
+which the child crashed or never ended."""
 
 import argparse
 import collections

@@ -5,10 +5,10 @@
                                   [--all] [--write]
 
 Prints the variants that are refused or wrong, and counts. --mesh distributes every tensor over a
-mesh of ranks that are threads, in --layouts random layouts in turn; --grad compares gradients; --all
-runs both without a mesh, on 4 ranks and on 2x2. --write stores the names of the variants that are
-right in all samples, which opinfo_test.py expects to stay so. Variants that are not expected are in
-opinfo_left_out.txt, with the reasons."""
+mesh of ranks that are threads, in --layouts random layouts in turn; --grad compares gradients;
+--all runs both without a mesh, on 4 ranks and on 2x2. --write stores the names of the variants that
+are right in all samples, which opinfo_test.py expects to stay so. Variants that are not expected
+are in opinfo_left_out.txt, with the reasons."""
 
 import argparse
 import collections

@@ -18,6 +18,7 @@ def on_device(x, device):
 def check_device(what, x, device):
     """ValueError when `device` is not the device of x."""
     if device is not None and tensor_of(x).device != device:
+        shown = device if isinstance(device, (str, _weft.Device)) else described(device)
         raise ValueError(
-            f"{what}: a tensor on {tensor_of(x).device} has no way to device {described(device)}"
+            f"{what}: a tensor on {tensor_of(x).device} has no way to device {shown}"
         )

@@ -55,7 +55,7 @@ def dtype_of(what, given):
     if isinstance(dtype, str):
         return _weft.dtype_named(dtype)
     if not isinstance(dtype, _weft.DType):
-        raise TypeError(f"{what}: {described(given)} is neither a tensor nor a dtype")
+        raise TypeError(f"{what}: an argument is {described(given)}, expected a tensor or a dtype")
     return dtype
 
 

@@ -47,7 +47,8 @@ class _Namespace:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         for one in kinds:
             if one is not None and one not in KINDS:
-                raise ValueError(f"dtypes: {described(one)} is no kind; there are {', '.join(KINDS)}")
+                names, shown = ", ".join(KINDS), described(one)
+                raise ValueError(f"dtypes: {shown} is no kind; there are {names}")
         return {
             name: dtype
             for name, dtype in _DTYPES.items()
@@ -66,8 +67,9 @@ def _array_namespace(self, /, *, api_version=None):
     import weft
 
     if api_version is not None and api_version not in _VERSIONS:
+        shown = described(api_version)
         raise ValueError(
-            f"__array_namespace__: version {described(api_version)} is none of {', '.join(_VERSIONS)}"
+            f"__array_namespace__: version {shown} is none of {', '.join(_VERSIONS)}"
         )
     return weft
 

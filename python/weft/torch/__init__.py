@@ -252,6 +252,8 @@ def round(input, *, decimals=0):
     """To the nearest number with so many decimals; halves to even."""
     if decimals == 0:
         return _weft.round(input)
+    if not -300 <= decimals <= 300:
+        raise ValueError(f"round: decimals is {decimals}, expected -300 to 300")
     return _weft.round(input * 10.0**decimals) / 10.0**decimals
 
 

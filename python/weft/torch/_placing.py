@@ -66,6 +66,8 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 
 def _pairs(dims, ndim):
     if isinstance(dims, int):
+        if not 0 <= dims <= ndim:
+            raise ValueError(f"tensordot: dims is {dims}, expected 0 to {ndim}")
         return list(range(ndim - dims, ndim)), list(range(dims))
     first, second = dims if isinstance(dims, LISTS) else dims.tolist()
     return list(first), list(second)
