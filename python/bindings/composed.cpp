@@ -33,6 +33,7 @@ static constexpr OfOne kOfOne[] = {
     {"lgamma", lgamma, "lgamma", "log |gamma(x)|"},
     {"digamma", digamma, "polygamma", "The derivative of lgamma"},
     {"i0", i0, "bessel_i", "The modified Bessel function of the first kind of order 0"},
+    {"i1", i1, "bessel_i", "The modified Bessel function of the first kind of order 1"},
     {"matrix_exp", matrix_exp, "matmul", "The sum of x^k / k! of square matrices"},
     {"rand_like", rand_like, "add", "Uniform in [0, 1), in shape, dtype and layout of x"},
     {"randn_like", randn_like, "add", "Standard normal, in shape, dtype and layout of x"},
@@ -140,9 +141,9 @@ static void bind_estimates(py::module_& m) {
       m, "_quantile_by",
       py::overload_cast<const Tensor&, double, std::optional<int>, bool, std::string_view>(
           &quantile),
-      "", x, py::arg("q"), py::arg("axis"), keepdims, py::arg("interpolation"));
-  bind_function(m, "_nanquantile", &nanquantile, "", x, py::arg("q"), py::arg("axis"), keepdims,
-                py::arg("interpolation"));
+      "", x, py::arg("q"), py::arg("axis"), py::arg("keepdims"), py::arg("interpolation"));
+  bind_function(m, "_nanquantile", &nanquantile, "", x, py::arg("q"), py::arg("axis"),
+                py::arg("keepdims"), py::arg("interpolation"));
   bind_function(m, "_weighted_cov",
                 py::overload_cast<const Tensor&, double, const std::optional<Tensor>&,
                                   const std::optional<Tensor>&>(&cov),
