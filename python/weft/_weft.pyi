@@ -1801,6 +1801,14 @@ class Tensor:
         
         Rule: ... -> ...
         """
+    def i1(self, *given, **named):
+        """
+        i1(x: Tensor) -> Tensor
+        
+        The modified Bessel function of the first kind of order 1
+        
+        Rule: ... -> ...
+        """
     def igamma(self, *given, **named):
         """
         igamma(x1: Tensor | float, x2: Tensor | float) -> Tensor
@@ -4645,6 +4653,12 @@ def hypot(x1: Tensor | float, x2: Tensor | float) -> Tensor:
 def i0(x: Tensor) -> Tensor:
     """
     The modified Bessel function of the first kind of order 0
+    
+    Rule: ... -> ...
+    """
+def i1(x: Tensor) -> Tensor:
+    """
+    The modified Bessel function of the first kind of order 1
     
     Rule: ... -> ...
     """
