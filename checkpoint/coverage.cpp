@@ -39,8 +39,8 @@ static void check_disjoint(const std::string& what, const std::vector<Box>& boxe
     std::erase_if(open, [&](size_t other) { return end(boxes[other]) <= begin(boxes[i]); });
     for (size_t other : open) {
       if (overlap(boxes[i], boxes[other]).shape.product() == 0) continue;
-      fail("checkpoint: ", what, " lies in the files more than once: ", boxes[other].shape, " at ",
-           boxes[other].offset, " and ", boxes[i].shape, " at ", boxes[i].offset);
+      fail("checkpoint: ", what, " is stored as ", boxes[other].shape, " at ", boxes[other].offset,
+           " and ", boxes[i].shape, " at ", boxes[i].offset, ", expected each element once");
     }
     open.push_back(i);
   }
@@ -62,8 +62,8 @@ void check_covers_once(const std::string& what, const Box& wanted, const std::ve
   int64_t covered = 0;
   for (const Box& box : filled) covered += box.shape.product();
   if (covered == all) return;
-  fail("checkpoint: ", what, " lies in the files with holes: ", covered, " of ", all,
-       " elements of ", wanted.shape, " at ", wanted.offset);
+  fail("checkpoint: ", what, " has ", covered, " elements of ", wanted.shape, " at ", wanted.offset,
+       " in the files, expected ", all);
 }
 
 }  // namespace weft

@@ -92,7 +92,7 @@ class ExportPlan {
       files.back().bytes += bytes;
     }
     if (files.empty()) {
-      fail("export: ", source_.path(), " holds no tensor whose key begins with ",
+      fail("export: ", source_.path(), " has no tensor to export, expected keys that begin with ",
            in_quotes(options_.prefix));
     }
   }
@@ -228,7 +228,8 @@ static void check_no_model(const std::string& directory) {
        at.increment(ignored)) {
     const std::string name = at->path().filename().string();
     if (!name.ends_with(".safetensors") && name != kIndexName) continue;
-    fail("export: ", directory, " holds ", name, " already; nothing is overwritten");
+    fail("export: ", directory, " holds ", name,
+         ", expected a directory without a model; nothing is overwritten");
   }
 }
 

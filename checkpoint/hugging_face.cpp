@@ -24,8 +24,8 @@ static std::vector<std::string> names_there(const NamedParameter& named, const T
                views::filter([&](const std::string& name) { return files.contains(name); }) |
                ranges::to<std::vector>();
   if (there.empty()) {
-    fail("load_hugging_face: ", files.path(), " holds no tensor ", in_quotes(named.name()),
-         named.names.size() > 1 ? " (or another name of that tied parameter)" : "");
+    fail("load_hugging_face: ", files.path(), ": tensor ", in_quotes(named.name()),
+         named.names.size() > 1 ? " (or another name of that tied parameter)" : "", " is missing");
   }
   return there;
 }
@@ -53,7 +53,7 @@ static void check_all_known(const TensorFiles& files, const std::set<std::string
   };
   const auto unknown = names | views::filter(is_unknown) | ranges::to<std::vector>();
   if (unknown.empty()) return;
-  fail("load_hugging_face: ", files.path(), " holds tensor ", in_quotes(unknown[0]),
+  fail("load_hugging_face: ", files.path(), ": it holds tensor ", in_quotes(unknown[0]),
        unknown.size() > 1 ? concat(" and ", unknown.size() - 1, " others") : "",
        ", which the model has no parameter for");
 }

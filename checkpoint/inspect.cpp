@@ -162,7 +162,7 @@ static CheckpointReport judged(const std::string& path, const InspectOptions& op
 CheckpointReport inspect_checkpoint(const std::string& path, const InspectOptions& options) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) {
-    fail("checkpoint: ", path, " is no directory");
+    fail("checkpoint: ", path, " is missing or a file, expected a directory");
   }
   try {
     return judged(path, options);

@@ -14,16 +14,16 @@ static void check_fits_source(const CheckpointSource& source, const std::string&
   const CheckpointSource::Entry& entry = source.tensors().at(name);
   if (entry.shape == tensor.shape() && entry.dtype == tensor.dtype()) return;
   fail("load: ", source.path(), ": tensor ", in_quotes(name), " is ", entry.shape, ' ', entry.dtype,
-       " but ", tensor.shape(), ' ', tensor.dtype(), " is expected");
+       ", expected ", tensor.shape(), ' ', tensor.dtype());
 }
 
 static void check_can_be_filled(const std::string& name, const Tensor& tensor) {
   if (tensor.device().kind == DeviceKind::meta) {
-    fail("load: tensor ", in_quotes(name), " has no memory; call materialize first");
+    fail("load: tensor ", in_quotes(name), " has no memory, expected some; call materialize first");
   }
   if (tensor.is_sharded() && tensor.sharding().has_partial()) {
-    fail("load: tensor ", in_quotes(name), " is ", tensor.sharding(),
-         "; its terms cannot be loaded");
+    fail("load: tensor ", in_quotes(name), " is laid out as ", tensor.sharding(),
+         ", expected no Partial");
   }
 }
 
@@ -79,6 +79,20 @@ static void fill(const CheckpointSource& source, StateDict& into) {
   }
 }
 
+/// The checkpoint at `path`: the newest complete one of a run, chosen once for all ranks over which
+/// the tensors are laid out.
+static std::string chosen_at(const std::string& path, const StateDict& into) {
+  if (!holds_checkpoints(path)) return path;
+  const auto laid_out = std::ranges::find_if(
+      into.tensors, [](const auto& named) { return named.second.is_sharded(); });
+  const std::string chosen =
+      laid_out == into.tensors.end()
+          ? newest_complete_checkpoint(path)
+          : newest_complete_checkpoint(laid_out->second.sharding().mesh().communicator(), path);
+  if (chosen.empty()) fail("load: ", path, " has no complete checkpoint, expected at least one");
+  return chosen;
+}
+
 CheckpointContents checkpoint_contents(const std::string& path) {
   const auto source = open_source(path);
   CheckpointContents contents{.tensors = {}, .numbers = source->numbers(), .note = source->note()};
@@ -89,20 +103,20 @@ CheckpointContents checkpoint_contents(const std::string& path) {
 }
 
 void load(const std::string& path, StateDict& into) {
-  const auto source = open_source(path);
+  const auto source = open_source(chosen_at(path, into));
   check_no_keys_skipped("load", path, skipped_keys(*source, into));
   fill(*source, into);
 }
 
 SkippedKeys load_common_keys(const std::string& path, StateDict& into) {
-  const auto source = open_source(path);
+  const auto source = open_source(chosen_at(path, into));
   SkippedKeys skipped = skipped_keys(*source, into);
   fill(*source, into);
   return skipped;
 }
 
 void load(const std::string& path, const TrainingState& into) {
-  const auto source = open_source(path);
+  const auto source = open_source(chosen_at(path, into.state_dict()));
   StateDict state = into.state_dict_with(source->numbers());
   check_no_keys_skipped("load", path, skipped_keys(*source, state));
   fill(*source, state);

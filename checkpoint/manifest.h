@@ -34,8 +34,9 @@ struct SavedTensor {
 /// All that is the same on every rank of a save: what each rank's file holds, how it is called and
 /// how long it is follow from it.
 struct Manifest {
-  /// What is written; all formats from 1 on are read.
-  static constexpr int kFormat = 2;
+  /// What is written, and what is written when parts of a tensor have explicit sizes; all formats
+  /// from 1 on are read.
+  static constexpr int kFormat = 2, kFormatOfParts = 3;
 
   int format = kFormat;
   int ranks = 1;

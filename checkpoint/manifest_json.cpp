@@ -13,7 +13,8 @@ using ManifestJson = nlohmann::ordered_json;
 
 static constexpr int kMostRanks = 1 << 20;
 
-/// "cutting" lists, for each dim up to the last one that is cut, the axes that cut it.
+/// "cutting" lists, for each dim up to the last one that is cut, the axes that cut it; "parts", if
+/// present, the explicit sizes along each axis.
 static ManifestJson json_of(const SavedSharding& sharding) {
   ManifestJson axes = ManifestJson::array(), dims = ManifestJson::array();
   for (const MeshAxis& axis : sharding.axes) axes.push_back({axis.name, axis.size});
@@ -27,7 +28,14 @@ static ManifestJson json_of(const SavedSharding& sharding) {
     const Axes order = sharding.pattern.cutting(dim);
     cutting.emplace_back(order.begin(), order.end());
   }
-  return {{"axes", axes}, {"dims", dims}, {"cutting", cutting}};
+  ManifestJson json{{"axes", axes}, {"dims", dims}, {"cutting", cutting}};
+  if (sharding.pattern.has_sizes()) {
+    for (const Placement& placement : sharding.pattern.placements()) {
+      const std::span<const int64_t> sizes = placement.sizes();
+      json["parts"].push_back(std::vector<int64_t>(sizes.begin(), sizes.end()));
+    }
+  }
+  return json;
 }
 
 std::string text_of(const Manifest& manifest) {
@@ -77,6 +85,7 @@ class ManifestParser {
   SavedSharding sharding(const ManifestJson& json) const;
   Pattern pattern(const ManifestJson& json, const std::vector<MeshAxis>& axes) const;
   SavedTensor tensor(const ManifestJson& json, const Manifest& manifest) const;
+  void add_parts(const ManifestJson& parts, SavedSharding& sharding) const;
   void check_layout(const Manifest& manifest, const SavedTensor& tensor) const;
 
   const std::string& source_;
@@ -95,7 +104,32 @@ SavedSharding ManifestParser::sharding(const ManifestJson& json) const {
     ranks *= size;
   }
   sharding.pattern = pattern(json, sharding.axes);
+  if (json.contains("parts")) add_parts(member(json, "parts", "array"), sharding);
   return sharding;
+}
+
+void ManifestParser::add_parts(const ManifestJson& parts, SavedSharding& sharding) const {
+  const bool fits = parts.size() == sharding.axes.size() && !parts.empty();
+  if (!fits) refuse("has parts for ", parts.size(), " of ", sharding.axes.size(), " axes");
+  for (int axis = 0; axis < sharding.pattern.axes(); ++axis) {
+    const ManifestJson& listed = parts[static_cast<size_t>(axis)];
+    if (!listed.is_array()) refuse("has parts that are not a list of sizes");
+    if (listed.empty()) continue;
+    if (!sharding.pattern[axis].is_shard()) refuse("has parts on an axis that cuts no dim");
+    std::vector<int64_t> sizes;
+    int64_t sum = 0;
+    for (const auto& size : listed) {
+      sizes.push_back(whole(size, "a part's size", 0, INT64_MAX - sum));
+      sum += sizes.back();
+    }
+    sharding.pattern.set_sizes(axis, std::move(sizes));
+  }
+  try {
+    if (normalised(sharding.pattern, sharding.sizes()) == sharding.pattern) return;
+  } catch (const std::invalid_argument& error) {
+    refuse("has parts that do not fit its axes: ", error.what());
+  }
+  refuse("lists the sizes of chunks as parts");
 }
 
 /// Makes the pattern from "cutting", and compares it with "dims".
@@ -172,6 +206,12 @@ void ManifestParser::check_layout(const Manifest& manifest, const SavedTensor& t
     refuse("has placement ", placement, " of a tensor of ", tensor.shape.ndim(), " dims, ",
            in_quotes(tensor.name));
   }
+  for (int dim = 0; dim < tensor.shape.ndim(); ++dim) {
+    const int64_t size = size_by_parts(sharding.pattern, dim);
+    if (size < 0 || size == tensor.shape[dim]) continue;
+    refuse("has parts of ", size, " elements for dim ", dim, " of tensor ", in_quotes(tensor.name),
+           ' ', tensor.shape);
+  }
   int ranks = 1;
   for (const int size : sharding.sizes()) ranks *= size;
   if (!sharding.axes.empty() && ranks != manifest.ranks) {
@@ -184,8 +224,8 @@ Manifest ManifestParser::parse(const std::string& text) {
   check_json("checkpoint", source_, text);
   const auto json = ManifestJson::parse(text);
   const int64_t format = whole(member(json, "format", "number"), "its format", 0, INT64_MAX);
-  if (format < 1 || format > Manifest::kFormat) {
-    refuse("is of format ", format, "; this weft reads 1 to ", Manifest::kFormat);
+  if (format < 1 || format > Manifest::kFormatOfParts) {
+    refuse("is of format ", format, "; this weft reads 1 to ", Manifest::kFormatOfParts);
   }
   Manifest manifest;
   manifest.format = static_cast<int>(format);

@@ -17,6 +17,7 @@ static size_t layout_number(Manifest& manifest, const Sharding& sharding) {
   std::vector<SavedSharding>& layouts = manifest.layouts;
   const auto found = std::find(layouts.begin(), layouts.end(), saved);
   const auto number = static_cast<size_t>(found - layouts.begin());
+  if (saved.pattern.has_sizes()) manifest.format = Manifest::kFormatOfParts;
   if (number == layouts.size()) layouts.push_back(std::move(saved));
   return number;
 }
@@ -33,20 +34,21 @@ static bool is_utf8(const std::string& text) {
 
 static void check_can_be_saved(const std::string& name, const Tensor& tensor, int ranks) {
   if (name == "__metadata__" || !is_utf8(name)) {
-    fail("save: ", in_quotes(name), " is no key of a tensor; it is not UTF-8, or safetensors' own");
+    fail("save: key of a tensor is ", in_quotes(name),
+         ", expected UTF-8 other than \"__metadata__\"");
   }
   if (!tensor) fail("save: tensor ", in_quotes(name), " is undefined, expected a tensor");
   if (tensor.device().kind == DeviceKind::meta) {
-    fail("save: tensor ", in_quotes(name), " has no memory; call materialize first");
+    fail("save: tensor ", in_quotes(name), " has no memory, expected some; call materialize first");
   }
   if (!tensor.is_sharded()) return;
   if (tensor.sharding().has_partial()) {
-    fail("save: tensor ", in_quotes(name), " is ", tensor.sharding(),
-         "; its terms are no values, redistribute it first");
+    fail("save: tensor ", in_quotes(name), " is laid out as ", tensor.sharding(),
+         ", expected no Partial; redistribute it first");
   }
   if (const int size = tensor.sharding().mesh().size(); size != ranks) {
-    fail("save: tensor ", in_quotes(name), " lies on ", size, " ranks but ", ranks,
-         " save; every mesh must have all of them");
+    fail("save: tensor ", in_quotes(name), " is laid out over ", size, " ranks, expected ", ranks,
+         ", all that save");
   }
 }
 
@@ -59,7 +61,7 @@ Manifest manifest_of(const StateDict& state, int ranks, int64_t step,
                     .tensors = {},
                     .numbers = state.numbers};
   for (const auto& [key, number] : state.numbers) {
-    if (!is_utf8(key)) fail("save: the key ", in_quotes(key), " of a number is not UTF-8");
+    if (!is_utf8(key)) fail("save: key of a number is ", in_quotes(key), ", expected UTF-8");
   }
   for (const auto& [name, tensor] : state.tensors) {
     check_can_be_saved(name, tensor, ranks);

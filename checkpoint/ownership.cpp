@@ -57,8 +57,8 @@ Ownership::Ownership(const Manifest& manifest) {
   constexpr int64_t most = int64_t{1} << 28;
   const auto tensors = static_cast<int64_t>(manifest.tensors.size());
   if (tensors * manifest.ranks > most) {
-    fail("checkpoint: ", tensors, " tensors on ", manifest.ranks, " ranks; at most ", most,
-         " parts are planned");
+    fail("checkpoint: it has ", tensors, " tensors on ", manifest.ranks,
+         " ranks, expected at most ", most, " parts");
   }
   // A manifest of a few kilobytes may speak of any world: each partition is a list of its ranks.
   constexpr int64_t most_listed = int64_t{1} << 22;
@@ -67,9 +67,8 @@ Ownership::Ownership(const Manifest& manifest) {
     auto& partition = known[{tensor.layout, {tensor.shape.begin(), tensor.shape.end()}}];
     if (!partition) {
       if (static_cast<int64_t>(known.size()) * manifest.ranks > most_listed) {
-        fail("checkpoint: tensors of ", known.size(), " or more shapes and layouts on ",
-             manifest.ranks, " ranks; at most ", most_listed,
-             " parts of different ones are planned");
+        fail("checkpoint: tensors have ", known.size(), " or more shapes and layouts on ",
+             manifest.ranks, " ranks, expected at most ", most_listed, " different parts");
       }
       partition = partition_of(manifest.layouts[tensor.layout], tensor.shape, manifest.ranks);
     }

@@ -75,8 +75,8 @@ void RankFiles::check_headers() const {
     const int64_t bytes = data_start(rank);
     if (bytes <= kMaxHeaderBytes) continue;
     fail("checkpoint: the header of rank ", rank, "'s file would have ", bytes, " bytes for ",
-         names_.size(), " tensors and ", data_bytes(rank), " bytes of data; safetensors allows ",
-         kMaxHeaderBytes);
+         names_.size(), " tensors and ", data_bytes(rank), " bytes of data, expected at most ",
+         kMaxHeaderBytes, ", the limit of safetensors");
   }
 }
 

@@ -35,7 +35,7 @@ struct Range {
 };
 
 /// Read, hashed and copied while it is in the cache.
-constexpr int64_t kPiece = int64_t{1} << 18;
+constexpr int64_t kReadPiece = int64_t{1} << 18;
 
 /// Fills the parts of one file, block by block.
 class FileReader {
@@ -120,7 +120,7 @@ class FileReader {
     BlockHashes hashes;
     Range piece = range;
     for (; piece.begin < range.end; piece.begin = piece.end) {
-      piece.end = std::min(piece.begin + kPiece, range.end);
+      piece.end = std::min(piece.begin + kReadPiece, range.end);
       while (piece.first < piece.last && end_of(parts_[piece.first]) <= piece.begin) ++piece.first;
       std::byte* const in_place = destination_of(piece);
       const std::span bytes(in_place ? in_place : buffer.data(),
@@ -191,8 +191,8 @@ static FilePart file_part(const OpenedFile& file, const Wish& wish,
                           const CheckpointSource::StoredBox& part, DType dtype) {
   const SafetensorsEntry* entry = file.tensors.find(wish.name);
   if (!entry || entry->dtype != dtype || !(entry->shape == part.box.shape)) {
-    fail("checkpoint: ", file.file.path(), " does not hold ", part.box.shape, ' ', dtype,
-         " of tensor ", in_quotes(wish.name));
+    fail("checkpoint: ", file.file.path(), ": part ", part.box.shape, ' ', dtype, " of tensor ",
+         in_quotes(wish.name), " is missing");
   }
   const Box both = overlap(part.box, wish.box);
   return {entry->offset - file.data_start, BoxRuns(part.box.shape, relative(both, part.box), dtype),

@@ -31,8 +31,7 @@ struct SafetensorsFile::Body {
   int64_t header_length() const {
     const auto& path = file.path();
     if (file.size() < kLengthBytes) {
-      fail("safetensors: ", path, " has ", file.size(),
-           " bytes; a header of at least 8 is expected");
+      fail("safetensors: ", path, " has ", file.size(), " bytes, expected a header of at least 8");
     }
     uint64_t length = 0;
     file.read(0, std::as_writable_bytes(std::span(&length, 1)));
@@ -42,7 +41,7 @@ struct SafetensorsFile::Body {
     }
     if (static_cast<int64_t>(length) > file.size() - kLengthBytes) {
       fail("safetensors: ", path, ": the header would have ", length, " bytes, but only ",
-           file.size() - kLengthBytes, " follow; was the file cut?");
+           file.size() - kLengthBytes, " follow; the file may be cut short");
     }
     return static_cast<int64_t>(length);
   }
@@ -69,7 +68,7 @@ const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
 const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
   const SafetensorsEntry* found = find(name);
   if (!found) {
-    fail("safetensors: ", path(), " holds no tensor ", in_quotes(name), "; it holds ",
+    fail("safetensors: ", path(), ": tensor ", in_quotes(name), " is missing among ",
          entries().size(), " others");
   }
   return *found;

@@ -24,6 +24,11 @@ static constexpr std::array<std::pair<std::string_view, DType>, kDTypes> kSafete
     {"I64", DType::i64},
     {"U8", DType::u8},
     {"BOOL", DType::boolean},
+    {"I8", DType::i8},
+    {"I16", DType::i16},
+    {"U16", DType::u16},
+    {"U32", DType::u32},
+    {"U64", DType::u64},
 }};
 
 std::string_view safetensors_name_of(DType dtype) {

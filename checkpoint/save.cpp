@@ -109,8 +109,9 @@ struct CheckpointSaver::Plans {
 CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& directory,
                                  const CheckpointOptions& options)
     : world_(world), directory_(directory), options_(options), plans_(std::make_unique<Plans>()) {
-  if (directory.empty()) fail("checkpoint: the directory has no name");
-  if (options.keep < 0) fail("checkpoint: ", options.keep, " to keep; 0 keeps all");
+  if (directory.empty()) fail("checkpoint: the directory is empty, expected a name");
+  if (options.keep < 0)
+    fail("checkpoint: keep must be at least 0, got ", options.keep, "; 0 keeps all");
   if (!(options.lease_seconds >= 0.001 && options.lease_seconds <= 86400)) {
     fail("checkpoint: lease_seconds is ", options.lease_seconds, ", expected 0.001 to 86400");
   }
@@ -175,15 +176,15 @@ void CheckpointSaver::wait() {
 static void check_ranks(const StateDict& state, int rank) {
   for (const auto& [name, tensor] : state.tensors) {
     if (!tensor.is_sharded() || tensor.sharding().mesh().rank() == rank) continue;
-    fail("save: tensor ", in_quotes(name), " lies on a mesh that counts rank ", rank, " as ",
-         tensor.sharding().mesh().rank());
+    fail("save: tensor ", in_quotes(name), " is laid out over a mesh with rank ",
+         tensor.sharding().mesh().rank(), ", expected ", rank, ", the rank that saves");
   }
 }
 
 std::unique_ptr<CheckpointSaver::Saving> CheckpointSaver::start(int64_t step,
                                                                 const StateDict& state) {
   wait();
-  if (step < 0) fail("save: step ", step, "; steps count from 0");
+  if (step < 0) fail("save: step must be at least 0, got ", step);
   const int rank = world_.rank();
   plans_->files =
       std::make_shared<const RankFiles>(manifest_of(state, world_.size(), step, generation_));

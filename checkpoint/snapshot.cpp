@@ -12,8 +12,8 @@ Snapshot::Snapshot(const RankFiles& files, int rank, const StateDict& state) {
     const std::string& name = files.manifest().tensors[entry.tensor].name;
     const Tensor local = state.tensors.at(name).local();
     if (!(local.shape() == entry.box->shape)) {
-      fail("save: tensor ", in_quotes(name), " has ", local.shape(), " here but ", entry.box->shape,
-           " by its layout");
+      fail("save: tensor ", in_quotes(name), " has a part ", local.shape(), ", expected ",
+           entry.box->shape, ", that of its layout");
     }
     pieces_.push_back({local, entry.bytes});
   }

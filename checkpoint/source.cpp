@@ -205,18 +205,28 @@ class SavedSource final : public CheckpointSource {
 
 }  // namespace
 
+static bool is_model(const std::string& directory) {
+  std::error_code ignored;
+  return fs::exists(directory + "/model.safetensors", ignored) ||
+         fs::exists(directory + "/model.safetensors.index.json", ignored);
+}
+
+bool holds_checkpoints(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) && rank_files_in(path).names.empty() && !is_model(path) &&
+         !list_checkpoints(path).empty();
+}
+
 std::unique_ptr<CheckpointSource> open_source(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return open_model(path);
   const RankFileNames names = rank_files_in(path);
   if (!names.names.empty()) return std::make_unique<SavedSource>(path, names);
-  const bool is_model = fs::exists(path + "/model.safetensors", ignored) ||
-                        fs::exists(path + "/model.safetensors.index.json", ignored);
-  if (!is_model && !list_checkpoints(path).empty()) {
-    fail("load: ", path, " holds several checkpoints, expected one; ",
+  if (holds_checkpoints(path)) {
+    fail("checkpoint: ", path, " is the directory of a run, expected one of its checkpoints; ",
          "newest_complete_checkpoint(world, path) chooses the newest for all ranks alike");
   }
-  if (is_model || names.strangers.empty()) return open_model(path);
+  if (is_model(path) || names.strangers.empty()) return open_model(path);
   return open_shards(path, names.strangers);
 }
 

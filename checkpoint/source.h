@@ -132,5 +132,7 @@ AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames
 
 /// A save, a directory of PyTorch's shards, or a model in safetensors form.
 std::unique_ptr<CheckpointSource> open_source(const std::string& path);
+/// Whether the path is the directory of a run, with checkpoints in it.
+bool holds_checkpoints(const std::string& path);
 
 }  // namespace weft

@@ -18,7 +18,7 @@ StateDict state_dict(const Module& module) {
   for (const NamedParameter& named : module.named_parameters()) {
     if (!named.parameter->is_materialized()) {
       fail("state_dict: parameter ", in_quotes(named.name()),
-           " has no memory; call materialize first");
+           " has no memory, expected some; call materialize first");
     }
     ModuleSharder::lazy_init(*named.parameter);
     state.tensors.emplace(named.name(), named.parameter->value());
@@ -43,7 +43,7 @@ StateDict state_dict(Optimizer& optimizer) {
     }
     if (!state.numbers.emplace(concat(name, ".steps"), optimizer.steps(i)).second) {
       fail("state_dict: two parameters of the optimizer are called ", in_quotes(name),
-           "; give it those of one module that holds both");
+           ", expected different names; give it those of one module that holds both");
     }
   }
   for (size_t group = 0; group < optimizer.groups(); ++group) {
@@ -54,8 +54,8 @@ StateDict state_dict(Optimizer& optimizer) {
 
 static void check_same_kind(const std::string& key, const Tensor& to, const Tensor& from) {
   if (to.shape() == from.shape() && to.dtype() == from.dtype()) return;
-  fail("load_state_dict: tensor ", in_quotes(key), " is ", from.shape(), ' ', from.dtype(), " but ",
-       to.shape(), ' ', to.dtype(), " is expected");
+  fail("load_state_dict: tensor ", in_quotes(key), " is ", from.shape(), ' ', from.dtype(),
+       ", expected ", to.shape(), ' ', to.dtype());
 }
 
 /// Pairs of what is filled and what is taken; keys of both that have no pair.

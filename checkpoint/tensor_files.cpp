@@ -26,12 +26,12 @@ static nlohmann::json weight_map_of(const std::string& index) {
   auto root = nlohmann::json::parse(read_json("safetensors index", index));
   const auto found = root.find("weight_map");
   if (found == root.end() || !found->is_object()) {
-    fail("safetensors index: ", index, ": there is no object \"weight_map\"");
+    fail("safetensors index: ", index, ": object \"weight_map\" is missing");
   }
   for (const auto& [name, file] : found->items()) {
     if (!file.is_string()) {
-      fail("safetensors index: ", index, ": the file of tensor ", in_quotes(name),
-           " is no string but ", file.type_name());
+      fail("safetensors index: ", index, ": the file of tensor ", in_quotes(name), " is ",
+           file.type_name(), ", expected string");
     }
     check_plain_file_name(index, file.get_ref<const std::string&>());
   }
@@ -45,7 +45,7 @@ TensorFiles::TensorFiles(const std::string& path) : path_(path) {
   const std::string single = directory ? (fs::path(path) / kSingleFile).string() : path;
   const std::string index = directory ? (fs::path(path) / kIndexFile).string() : path;
   if (directory && !fs::exists(single, ignored) && !fs::exists(index, ignored)) {
-    fail("safetensors: ", path, " holds neither ", kSingleFile, " nor ", kIndexFile);
+    fail("safetensors: ", path, " holds no model, expected ", kSingleFile, " or ", kIndexFile);
   }
   if (directory ? !fs::exists(single, ignored) : path.ends_with(".json")) {
     open_index(index);
@@ -53,7 +53,7 @@ TensorFiles::TensorFiles(const std::string& path) : path_(path) {
     files_.emplace_back(single);
     for (const auto& entry : files_[0].entries()) places_.emplace(entry.name, Place{0, &entry});
   }
-  if (places_.empty()) fail("safetensors: ", printable(path), " holds no tensors");
+  if (places_.empty()) fail("safetensors: ", printable(path), ": it holds no tensors");
 }
 
 void TensorFiles::open_index(const std::string& index) {
@@ -66,7 +66,7 @@ void TensorFiles::open_index(const std::string& index) {
     if (is_new) files_.emplace_back((directory / file).string());
     const SafetensorsEntry* entry = files_[at->second].find(name);
     if (!entry) {
-      fail("safetensors index: ", index, " places tensor ", in_quotes(name), " in ",
+      fail("safetensors index: ", index, ": it places tensor ", in_quotes(name), " in ",
            printable(file), ", which does not hold it");
     }
     places_.emplace(name, Place{at->second, entry});
@@ -75,7 +75,7 @@ void TensorFiles::open_index(const std::string& index) {
     for (const auto& entry : files_[number].entries()) {
       const auto place = places_.find(entry.name);
       if (place == places_.end() || place->second.file != number) {
-        fail("safetensors index: ", printable(file), " holds tensor ", in_quotes(entry.name),
+        fail("safetensors index: ", printable(file), ": it holds tensor ", in_quotes(entry.name),
              ", which ", index, place == places_.end() ? " does not list" : " places elsewhere");
       }
     }
@@ -89,8 +89,8 @@ std::vector<std::string> TensorFiles::names() const {
 const TensorFiles::Place& TensorFiles::place(std::string_view name) const {
   const auto found = places_.find(name);
   if (found == places_.end()) {
-    fail("safetensors: ", path_, " holds no tensor ", in_quotes(name), "; it holds ",
-         places_.size(), " others");
+    fail("safetensors: ", path_, ": tensor ", in_quotes(name), " is missing among ", places_.size(),
+         " others");
   }
   return found->second;
 }

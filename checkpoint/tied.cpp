@@ -24,7 +24,7 @@ void check_tied(const std::string& what, const std::string& name, const Tensor& 
                 const std::string& other_name, const Tensor& other) {
   if (have_equal_elements(tensor, other)) return;
   fail(what, ": tensors ", in_quotes(name), " and ", in_quotes(other_name),
-       " differ but are one tied parameter of the model");
+       " differ, expected equal ones; they are one tied parameter of the model");
 }
 
 }  // namespace weft

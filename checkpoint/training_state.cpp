@@ -24,9 +24,10 @@ void check_no_keys_skipped(const char* what, const std::string& source,
   if (skipped.empty()) return;
   const std::string missing = first_keys(skipped.missing);
   const std::string unexpected = first_keys(skipped.unexpected);
-  if (unexpected.empty()) fail(what, ": ", source, " lacks ", missing);
-  if (missing.empty()) fail(what, ": ", source, " holds ", unexpected, ", which nothing expects");
-  fail(what, ": ", source, " lacks ", missing, " and holds ", unexpected,
+  if (unexpected.empty()) fail(what, ": ", source, ": it lacks ", missing);
+  if (missing.empty())
+    fail(what, ": ", source, ": it holds ", unexpected, ", which nothing expects");
+  fail(what, ": ", source, ": it lacks ", missing, " and holds ", unexpected,
        ", which nothing expects");
 }
 
@@ -36,7 +37,7 @@ void TrainingState::add(const std::string& name, Part part) {
          ", expected a non-empty one without a slash");
   }
   if (!parts_.emplace(name, std::move(part)).second) {
-    fail("training state: there is a part ", in_quotes(name), " already");
+    fail("training state: part ", in_quotes(name), " exists already, expected another name");
   }
 }
 

@@ -31,7 +31,8 @@ Start start_of(const ResumeOptions& options) {
 std::string complete_checkpoint(const std::string& directory, const std::set<std::string>& suspects,
                                 Start start) {
   std::error_code ignored;
-  if (!std::filesystem::is_directory(directory, ignored)) fail(directory, " is not a directory");
+  if (!std::filesystem::is_directory(directory, ignored))
+    fail("checkpoint: ", directory, " is missing or a file, expected a directory");
   if (list_checkpoints(directory).empty()) {
     const CheckpointReport report = inspect_checkpoint(directory, {.depth = Inspection::headers});
     if (report.verdict == Verdict::complete) {
@@ -79,7 +80,7 @@ std::string chosen_checkpoint(const std::string& directory, const Communicator& 
                               const std::set<std::string>& suspects, Start start) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(directory, ignored)) {
-    fail("--resume ", directory, " is not a directory");
+    fail("--resume ", directory, " is missing or a file, expected a directory");
   }
   return told_by_first(world, [&] { return complete_checkpoint(directory, suspects, start); });
 }

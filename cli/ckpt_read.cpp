@@ -21,7 +21,7 @@ namespace weft::cli {
 static std::vector<std::string> checkpoints_at(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) {
-    fail("ckpt: ", printable(path), " is no directory of checkpoints");
+    fail("ckpt: ", printable(path), " is missing or a file, expected a directory of checkpoints");
   }
   const std::vector<std::string> found = list_checkpoints(path);
   return found.empty() ? std::vector<std::string>{path} : found;
@@ -59,7 +59,7 @@ static void print_contents(const std::string& path) {
 
 int list_checkpoint(const CkptOptions& options) {
   if (!std::filesystem::exists(options.path))
-    fail("ckpt ls: ", printable(options.path), " is not there");
+    fail("ckpt ls: ", printable(options.path), " does not exist");
   const bool directory = std::filesystem::is_directory(options.path);
   const auto found = directory ? list_checkpoints(options.path) : std::vector<std::string>{};
   if (found.empty()) {

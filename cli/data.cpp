@@ -38,8 +38,8 @@ int64_t permuted(int64_t index, int64_t count, uint64_t key) {
 }
 
 static void check_batch_shape(const BatchShape& batch) {
-  if (batch.rows < 1) fail("data: a batch of ", batch.rows, " rows; at least 1 is needed");
-  if (batch.seq < 1) fail("data: rows of ", batch.seq, " tokens; at least 1 is needed");
+  if (batch.rows < 1) fail("data: rows of a batch must be at least 1, got ", batch.rows);
+  if (batch.seq < 1) fail("data: tokens of a row must be at least 1, got ", batch.seq);
 }
 
 TokenData::TokenData(std::span<const std::string> paths, const BatchShape& batch, uint64_t seed)
@@ -48,9 +48,9 @@ TokenData::TokenData(std::span<const std::string> paths, const BatchShape& batch
   constexpr int64_t one_in = 20, most_batches = 16;
   const int64_t rows = (stream_.size() - 1) / batch.seq;
   if (rows <= batch.rows) {
-    fail("data: ", stream_.size(), " tokens make ", rows, " rows of ", batch.seq,
-         "; one to train on and a batch of ", batch.rows, " held out need ",
-         (batch.rows + 1) * batch.seq + 1, " tokens");
+    fail("data: number of tokens is ", stream_.size(), ", expected at least ",
+         (batch.rows + 1) * batch.seq + 1, ": a row of ", batch.seq, " to train on and a batch of ",
+         batch.rows, " held out");
   }
   const int64_t batches = std::clamp(rows / one_in / batch.rows, int64_t{1}, most_batches);
   validation_rows_ = batches * batch.rows;
@@ -61,8 +61,8 @@ void TokenData::train(int64_t step, int64_t first, std::span<int64_t> inputs,
                       std::span<int64_t> targets) const {
   const int64_t rows = rows_in(inputs, targets);
   if (step < 0 || first < 0 || first + rows > batch_.rows) {
-    fail("data: asked for rows ", first, " to ", first + rows, " of step ", step, "; a batch has ",
-         batch_.rows);
+    fail("data: rows are ", first, " to ", first + rows, " of step ", step,
+         ", expected some of the ", batch_.rows, " of a batch");
   }
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t index = step * batch_.rows + first + i;
@@ -76,7 +76,7 @@ void TokenData::validation(int64_t first, std::span<int64_t> inputs,
                            std::span<int64_t> targets) const {
   const int64_t rows = rows_in(inputs, targets);
   if (first < 0 || first + rows > validation_rows_) {
-    fail("data: asked for held-out rows ", first, " to ", first + rows, "; there are ",
+    fail("data: held-out rows are ", first, " to ", first + rows, ", expected some of ",
          validation_rows_);
   }
   for (int64_t i = 0; i < rows; ++i) copy_row(train_rows_ + first + i, i, inputs, targets);
@@ -85,8 +85,8 @@ void TokenData::validation(int64_t first, std::span<int64_t> inputs,
 int64_t TokenData::rows_in(std::span<int64_t> inputs, std::span<int64_t> targets) const {
   const auto size = static_cast<int64_t>(inputs.size());
   if (inputs.size() != targets.size() || size % batch_.seq != 0) {
-    fail("data: room for ", inputs.size(), " inputs and ", targets.size(),
-         " targets; as many of each are needed, in rows of ", batch_.seq);
+    fail("data: numbers are ", inputs.size(), " inputs and ", targets.size(),
+         " targets, expected equal numbers, in rows of ", batch_.seq);
   }
   return size / batch_.seq;
 }

@@ -75,7 +75,7 @@ Machine machine_named(const std::string& name, const std::string& dtype, int ran
     return {"h200", narrow ? 690e12 : 45e12, 3.8e12, 360e9, 40e9, 141e9, 2e-5, true};
   if (name == "a100")
     return {"a100", narrow ? 220e12 : 14e12, 1.6e12, 240e9, 20e9, 80e9, 2e-5, true};
-  fail("--machine is ", in_quotes(name), "; this, h100, h200 or a100");
+  fail("--machine is ", in_quotes(name), ", expected this, h100, h200 or a100");
 }
 
 namespace {

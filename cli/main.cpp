@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include "cli/resume.h"
 #include "cli/run.h"
 #include "cli/serve.h"
+#include "cli/tokenize.h"
 #include "cli/trace.h"
 #include "cli/train_options.h"
 #include "weft/error.h"
@@ -25,14 +27,33 @@ namespace weft::cli {
 
 static constexpr int kFailed = 1, kWrongUsage = 2, kSignalled = 128;
 
+/// A mistake in the command line as one sentence, which names the command whose help explains it.
+static std::string in_words(const CLI::ParseError& error, const CLI::App& program) {
+  const CLI::App* command = &program;
+  std::string name = "weft";
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += ' ' + command->get_name();
+  }
+  std::string what = error.what();
+  if (what.starts_with("A subcommand is required")) what = "a command is required";
+  if (what == "--resume is required") what = "DIR or --resume is required";
+  const std::vector<std::string> extras = program.remaining(true);
+  const auto flag = std::find_if(extras.begin(), extras.end(),
+                                 [](const std::string& extra) { return extra.starts_with('-'); });
+  if (flag != extras.end()) {
+    what = "there is no flag " + *flag;
+  } else if (!extras.empty()) {
+    what = concat("argument ", in_quotes(extras.front()), " is one too many");
+  }
+  return concat("weft: ", escaped(what), "; see ", name, " --help\n");
+}
+
 static int run(int argc, char** argv) {
   CLI::App program("weft: distributed tensors in C++ - the program");
   program.name("weft");
   program.set_version_flag("--version", "weft " WEFT_VERSION);
   program.require_subcommand(1);
-  program.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return concat("weft: ", error.what(), "; see weft --help\n");
-  });
   TrainOptions options;
   CLI::App* training = add_train(program, options);
   EstimateOptions estimated;
@@ -41,6 +62,8 @@ static int run(int argc, char** argv) {
   CLI::App* ckpt = add_ckpt(program, ckpt_options);
   ServeOptions served;
   CLI::App* serving = add_sample(program, served);
+  TokenizeOptions tokenized;
+  CLI::App* tokenizing = add_tokenize(program, tokenized);
   TraceOptions traced;
   CLI::App* tracing = add_trace(program, traced);
   LaunchedProgram launched;
@@ -60,6 +83,7 @@ static int run(int argc, char** argv) {
     }
     if (estimating->parsed()) estimate(estimated);
     if (serving->parsed()) serve(served);
+    if (tokenizing->parsed()) tokenize(tokenized);
     if (tracing->parsed()) merge_traces(traced);
     if (launching->parsed()) {
       launched.command = launched_command(*launching, after_dashes);
@@ -68,7 +92,7 @@ static int run(int argc, char** argv) {
     return ckpt->parsed() ? run_ckpt(ckpt_options) : 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return program.exit(error);
-    std::cerr << concat("weft: ", escaped(error.what()), "; see --help\n");
+    std::cerr << in_words(error, program);
     return kWrongUsage;
   } catch (const std::invalid_argument& error) {
     std::cerr << concat("weft: ", escaped(error.what()), '\n');

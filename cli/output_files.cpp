@@ -37,15 +37,16 @@ static void check_outside(const Named& output, const std::string& data) {
   const fs::path outer = fs::canonical(data, ignored);
   const auto [end, stop] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
   if (end == outer.end()) {
-    fail(output.flag, ' ', output.path, " lies within --data ", data,
-         ", where it would be read as text");
+    fail(output.flag, ' ', output.path, " is within --data ", data,
+         ", expected a place where it is not read as text");
   }
 }
 
 static void check_other_file(const Named& output, const Named& other) {
   if (output.path.empty() || other.path.empty()) return;
   if (located(output.path) != located(other.path)) return;
-  fail(output.flag, ' ', output.path, " would be written over ", other.flag);
+  fail(output.flag, ' ', output.path, " is also the file of ", other.flag,
+       ", expected another file");
 }
 
 void check_output_files(const TrainOptions& options) {

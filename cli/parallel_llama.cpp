@@ -75,12 +75,13 @@ std::vector<MeshAxis> parsed_axes(const std::string& text) {
                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
     bool good = named && error == std::errc() && stop == last;
     if (!good || size < 1) {
-      fail("--mesh ", in_quotes(text), ": ", in_quotes(axis),
-           " is not an axis; write for example dp=4");
+      fail("--mesh ", in_quotes(text), ": axis is ", in_quotes(axis),
+           ", expected a name and a size; write for example dp=4");
     }
     axes.push_back({axis.substr(0, equals), size});
     if (axes.size() > kMostAxes) {
-      fail("--mesh ", in_quotes(text), " has more than ", kMostAxes, " axes");
+      fail("--mesh ", in_quotes(text), " has ", axes.size(), " axes or more, expected at most ",
+           kMostAxes);
     }
     at = comma + 1;
   }
@@ -94,19 +95,21 @@ static void check_names(const std::vector<MeshAxis>& axes, const std::string& me
   for (const MeshAxis& axis : axes) {
     for (const char* other : {"TP", "Tp", "pp", "cp", "ep", "sp"}) {
       if (axis.name != other) continue;
-      fail("--mesh ", mesh, ": an axis ", other, " means nothing here; tp is tensor parallelism, ",
-           "the others carry rows of the batch");
+      fail("--mesh ", mesh, ": axis is ", other,
+           ", expected another name; tp is tensor parallelism, the others ",
+           "carry rows of the batch");
     }
   }
 }
 
 int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   if (o.batch % o.accumulate != 0) {
-    fail("--batch ", o.batch, " rows do not split into --accumulate ", o.accumulate, " parts");
+    fail("--batch is ", o.batch, ", expected a multiple of --accumulate, ", o.accumulate);
   }
   constexpr int64_t kMostTokens = int64_t{1} << 40;
   if (o.batch > kMostTokens / o.seq) {
-    fail("--batch ", o.batch, " of --seq ", o.seq, " is more than ", kMostTokens, " tokens a step");
+    fail("--batch is ", o.batch, " rows of --seq ", o.seq, ", expected at most ", kMostTokens,
+         " tokens a step");
   }
   if (o.mesh.empty()) o.mesh = concat("dp=", std::max(1, ranks));
   std::vector<MeshAxis> axes = parsed_axes(o.mesh);
@@ -114,19 +117,21 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   int64_t size = 1;
   for (const MeshAxis& axis : axes) {
     size *= axis.size;
-    if (size > most) fail("--mesh ", o.mesh, " has more than ", most, " ranks");
+    if (size > most)
+      fail("--mesh ", o.mesh, " has ", size, " ranks or more, expected at most ", most);
   }
   if (ranks != 0 && size != ranks) {
-    fail("--mesh ", o.mesh, " has ", size, " ranks but ", flag, " is ", ranks);
+    fail("--mesh ", o.mesh, " has ", size, " ranks, expected ", ranks, ", that of ", flag);
   }
   Strategy strategy = Strategy::named(o.strategy);
   auto data = axes.size() - static_cast<size_t>(std::ranges::count_if(axes, is_tensor_axis));
   if (strategy.rows.size() > 1 && strategy.rows.size() != data) {
-    fail("--strategy ", o.strategy, " is of ", strategy.rows.size(), " axes but --mesh ", o.mesh,
-         " has ", data, " that carry rows; write for example replicate=2,shard=2, and add tp");
+    fail("--mesh ", o.mesh, " has ", data, " axes that carry rows, expected ", strategy.rows.size(),
+         ", those of --strategy ", o.strategy,
+         "; write for example replicate=2,shard=2, and add tp");
   }
   if (o.sequence_parallel && std::ranges::none_of(axes, is_tensor_axis)) {
-    fail("--sequence-parallel needs an axis tp in --mesh, which is ", o.mesh);
+    fail("--sequence-parallel: --mesh is ", o.mesh, ", expected one with an axis tp");
   }
   return static_cast<int>(size);
 }

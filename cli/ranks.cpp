@@ -11,7 +11,7 @@ int job_ranks(int asked, const char* flag) {
   const int launched = launched_ranks();
   if (launched == 1) return asked;
   if (asked > 1 && asked != launched) {
-    fail(flag, " is ", asked, ", but this process is one of a job of ", launched, " ranks; leave ",
+    fail(flag, " is ", asked, ", expected ", launched, ", that of the job of this process; leave ",
          flag, " out");
   }
   return launched;

@@ -79,14 +79,14 @@ static void check_not_of_another_run(const ResumeOptions& o) {
       if (fs::equivalent(path, from, ignored)) return;
       const auto verdict = inspect_checkpoint(path, {.depth = Inspection::headers}).verdict;
       if (verdict != Verdict::complete) continue;
-      fail("--save ", o.save, " holds ", path, ", which is newer than --resume ", o.resume,
-           " and would be taken for what is saved now; save to another directory");
+      fail("--save ", o.save, " holds ", path, ", expected nothing newer than --resume ", o.resume,
+           "; save to another directory");
     }
   }
   const size_t held = list_checkpoints(o.save).size();
   if (held == 0) return;
   fail("--save ", o.save, " holds ", held, " checkpoint", held == 1 ? "" : "s",
-       " of another run; go on from there with --resume ", o.save,
+       " of another run, expected none; go on from there with --resume ", o.save,
        ", or save to another directory");
 }
 
@@ -100,12 +100,13 @@ static bool is_same_place(const std::string& a, const std::string& b) {
 }
 
 void complete(ResumeOptions& o) {
-  if (o.save_every > 0 && o.save.empty()) fail("--save-every needs --save DIR");
+  if (o.save_every > 0 && o.save.empty())
+    fail("--save is empty, expected a directory for --save-every");
   std::error_code ignored;
   if (!o.resume.empty() && !std::filesystem::is_directory(o.resume, ignored)) {
     // The first start of a script that also restarts: --save makes it.
     if (o.save.empty() || !is_same_place(o.save, o.resume)) {
-      fail("--resume ", o.resume, " is not a directory");
+      fail("--resume ", o.resume, " is missing or a file, expected a directory");
     }
   }
   check_not_of_another_run(o);

@@ -77,7 +77,7 @@ std::vector<std::string> launched_command(const CLI::App& run,
                                           const std::vector<std::string>& cut_off) {
   std::vector<std::string> command = run.remaining();
   if (!command.empty() && command[0].starts_with('-')) {
-    fail("run: there is no flag ", in_quotes(command[0]), "; see weft run --help");
+    fail("run: flag ", in_quotes(command[0]), " does not exist; see weft run --help");
   }
   // After a program's name, "--" is an argument of that program.
   const std::ptrdiff_t dashes = command.empty() && !cut_off.empty() ? 1 : 0;
@@ -119,7 +119,7 @@ static void forget_old_flights(const std::string& newest) {
 
 int run_program(const LaunchedProgram& o) {
   if (o.command.empty() || o.command[0].empty()) {
-    fail("run: no program; write weft run -n N -- program arguments");
+    fail("run: the program is missing, expected weft run -n N -- program arguments");
   }
   LaunchOptions options{.ranks = o.ranks, .prefix = !o.no_prefix, .job = new_job()};
   options.timeout = std::chrono::milliseconds(static_cast<int64_t>(o.timeout * 1000));

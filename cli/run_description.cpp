@@ -148,10 +148,10 @@ void RunDescription::check_resumed(const std::string& path, const SavedNumbers& 
       if (std::ranges::find(flags, item.note) == flags.end()) flags.push_back(item.note);
     }
   }
-  if (!fixed.empty()) fail("--resume: ", joined(fixed, "; "));
+  if (!fixed.empty()) fail("--resume: ", joined(fixed, "; "), ", expected equal values");
   if (!refused.empty()) {
-    fail("--resume: ", joined(refused, "; "), "; --allow-change ", joined(flags, ","),
-         " continues with the new value", refused.size() == 1 ? "" : "s");
+    fail("--resume: ", joined(refused, "; "), ", expected equal values; --allow-change ",
+         joined(flags, ","), " continues with the new value", refused.size() == 1 ? "" : "s");
   }
   if (!prints) return;
   for (const std::string& note : noted) std::fprintf(stderr, "weft: note: %s\n", note.c_str());
@@ -249,8 +249,9 @@ LlamaConfig saved_config(const std::string& checkpoint) {
   const auto number = [&](const std::string& name) {
     const auto found = contents.numbers.find("config/" + name);
     if (found == contents.numbers.end()) {
-      fail(checkpoint, " says nothing of the model's ", name,
-           "; import it again from a directory with its config.json");
+      fail("checkpoint: ", checkpoint, " has no ", name,
+           " of the model, expected its config; import it again from a directory with its "
+           "config.json");
     }
     return found->second;
   };

@@ -33,7 +33,7 @@ int64_t drawn(const std::vector<double>& logits, double temperature, std::mt1993
 
 std::vector<int64_t> sample(Llama& model, const DeviceMesh& mesh, std::vector<int64_t> prompt,
                             const SampleOptions& options) {
-  if (prompt.empty()) fail("sample: the prompt is empty");
+  if (prompt.empty()) fail("sample: the prompt is empty, expected at least one token");
   NoGrad no_grad;
   std::mt19937_64 random(options.seed);
   std::vector<int64_t> tokens = std::move(prompt);

@@ -2,19 +2,17 @@
 #include "cli/serve.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <random>
+#include <optional>
 
-#include "cli/decode.h"
 #include "cli/devices.h"
 #include "cli/numbers.h"
+#include "cli/prompts.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
-#include "cli/sample.h"
 #include "cli/token_stream.h"
 #include "cli/weights.h"
 #include "weft/communicator.h"
@@ -26,6 +24,56 @@ namespace weft::cli {
 
 using ServeClock = std::chrono::steady_clock;
 
+static void add_prompt_flags(CLI::App& sample, ServeOptions& o) {
+  sample
+      .add_option("--prompt", o.prompts,
+                  "Text that is continued; several: one after the other. Without a tokenizer its "
+                  "bytes are the tokens")
+      ->required()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  sample
+      .add_option("--tokenizer", o.tokenizer,
+                  "Directory of the tokenizer (default: DIR, if it has one)")
+      ->type_name("DIR");
+  sample.add_flag("--chat", o.chats,
+                  "The prompt is a message to the model, in the form that its chat template gives");
+  sample.add_option("--system", o.system, "The system message before it")->type_name("TEXT");
+  sample
+      .add_option("--chat-template", o.chat_template,
+                  "Name of the chat template, where the tokenizer's is missing or not known")
+      ->type_name("NAME");
+  sample.add_option("--stop", o.stops, "Text before which the output ends; may be repeated")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+static void add_sampling_flags(CLI::App& sample, SamplingOptions& o) {
+  takes_number(sample.add_option("--temperature", o.temperature,
+                                 "Of the distribution drawn from; 0: the likeliest"),
+               0)
+      ->capture_default_str();
+  takes_whole(sample.add_option("--top-k", o.top_k, "Draw from so many of the likeliest; 0: all"),
+              0)
+      ->capture_default_str();
+  takes_number_above(
+      sample.add_option("--top-p", o.top_p,
+                        "Draw from the likeliest that together have this probability"),
+      0, 1)
+      ->capture_default_str();
+  takes_number(sample.add_option("--min-p", o.min_p,
+                                 "Draw from those with this fraction of the largest probability"),
+               0, 1)
+      ->capture_default_str();
+  takes_number_above(sample.add_option("--repetition-penalty", o.repetition_penalty,
+                                       "Makes tokens that occurred less likely; 1: does not"),
+                     0)
+      ->capture_default_str();
+  takes_whole(sample.add_option("--seed", o.seed, "Of the draws"), 0, UINT64_MAX)
+      ->capture_default_str();
+}
+
 CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
   CLI::App* sample = program.add_subcommand("sample", "Continue a text by a model that was saved");
   sample->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -35,8 +83,7 @@ CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
                    "Face Llama")
       ->required()
       ->type_name("DIR");
-  sample->add_option("--prompt", o.prompt, "Text that is continued; its bytes are the tokens")
-      ->required();
+  add_prompt_flags(*sample, o);
   takes_whole(sample->add_option("--tokens", o.tokens, "Tokens to add"), 1)->capture_default_str();
   takes_whole(sample->add_option("--ranks", o.ranks,
                                  "Ranks that share the heads; they must divide the kv heads"),
@@ -48,98 +95,94 @@ CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
           "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
           "that one")
       ->capture_default_str();
-  takes_number(sample->add_option("--temperature", o.temperature,
-                                  "Of the distribution drawn from; 0: the likeliest"),
-               0)
-      ->capture_default_str();
-  takes_whole(sample->add_option("--seed", o.seed, "Of the draws"), 0, UINT64_MAX)
-      ->capture_default_str();
+  add_sampling_flags(*sample, o.sampling);
   takes_whole(sample->add_option("--threads", o.threads,
                                  "Threads a rank (default: the cores, shared evenly)"),
               0, kMostThreads);
   sample->footer(
       "Keys and values are kept by layer, cut with the heads. Tokens/s counts what is added.\n"
-      "Example: weft sample runs/tiny --prompt \"The \" --ranks 2");
+      "Example: weft sample runs/tiny --prompt \"The \" --ranks 2\n"
+      "         weft sample llama --chat --prompt \"Who are you?\"");
   return sample;
 }
 
-static std::vector<int64_t> tokens_of(const std::string& prompt, int64_t vocabulary) {
-  std::vector<int64_t> tokens;
-  for (const char byte : prompt) {
-    tokens.push_back(byte & 0xff);
-    if (tokens.back() < vocabulary) continue;
-    fail("--prompt: byte ", tokens.back(), " is no token of the model's ", vocabulary);
-  }
-  return tokens;
-}
-
-static int64_t chosen_token(const std::vector<double>& logits, double temperature,
-                            std::mt19937_64& random) {
-  if (temperature > 0) return drawn(logits, temperature, random);
-  return std::max_element(logits.begin(), logits.end()) - logits.begin();
-}
-
-static void print_token(int64_t token) {
+static void print_bytes(int64_t token) {
   token < 256 ? std::printf("%c", static_cast<char>(token))
               : std::printf("<%lld>", static_cast<long long>(token));
   std::fflush(stdout);
 }
 
+/// Continues one prompt and prints it on the first rank, as it comes.
+static void continue_prompt(const ServeOptions& options, const Prompts& prompts, size_t at,
+                            Llama& model, const DeviceMesh& mesh) {
+  const bool prints = mesh.communicator().rank() == 0;
+  const std::vector<int64_t>& prompt = prompts.ids(at, model.config().vocabulary);
+  const GenerateOptions generation{.sampling = options.sampling, .tokens = options.tokens};
+  if (prints && !options.chats) std::printf("%s", options.prompts[at].c_str());
+  const auto began = ServeClock::now();
+  std::optional<ServeClock::time_point> ready;
+  int64_t count = 0;
+  const auto see = [&] {
+    if (!ready) ready = ServeClock::now();
+    ++count;
+  };
+  if (prompts.tokenizer()) {
+    generate_text(model, mesh, *prompts.tokenizer(), prompt, generation, options.stops,
+                  [&](const std::string& text) {
+                    see();
+                    if (!prints) return;
+                    std::fwrite(text.data(), 1, text.size(), stdout);
+                    std::fflush(stdout);
+                  });
+  } else {
+    generate(model, mesh, prompt, generation, [&](int64_t id) {
+      see();
+      if (prints) print_bytes(id);
+      return true;
+    });
+  }
+  if (!prints) return;
+  const auto first = ready.value_or(ServeClock::now());
+  const std::chrono::duration<double> prefill = first - began, took = ServeClock::now() - first;
+  std::printf("\n");
+  std::fflush(stdout);
+  std::fprintf(stderr, "weft: %zu tokens read in %.3f s, %lld added at %.1f tokens/s\n",
+               prompt.size(), prefill.count(), static_cast<long long>(count),
+               static_cast<double>(count) / took.count());
+}
+
 /// One rank's part.
-static void serve_rank(const ServeOptions& options, const Communicator& world) {
+static void serve_rank(const ServeOptions& options, const Prompts& prompts,
+                       const Communicator& world) {
   const std::string path =
       is_hugging_face(options.model) ? options.model : chosen_checkpoint(options.model, world);
-  if (path.empty()) fail("sample: ", options.model, " has no complete checkpoint");
+  if (path.empty())
+    fail("sample: ", options.model, " has no complete checkpoint, expected at least one");
   const LlamaConfig config = config_of_weights(path);
-  if (world.rank() == 0) warn_of_bytes(config.vocabulary);
-  const std::vector<int64_t> prompt = tokens_of(options.prompt, config.vocabulary);
-  const int64_t context =
-      std::min(config.max_sequence, static_cast<int64_t>(prompt.size()) + options.tokens);
+  if (world.rank() == 0 && !prompts.tokenizer()) warn_of_bytes(config.vocabulary);
+  for (size_t i = 0; i < prompts.size(); ++i) prompts.ids(i, config.vocabulary);
   const DeviceMesh mesh(world, {{"tp", world.size()}});
   Llama model(config);
   parallelize(model, mesh["tp"], llama_styles(config));
   model.materialize(device_of_rank(options.device, world.rank()));
   load_weights(model, path);
   if (launched_ranks() > 1) check_replicas(model);
-  const bool first = world.rank() == 0;
-  Decoder decoder(model, mesh, context);
-  std::mt19937_64 random(options.seed);
-  if (first) std::printf("%s", options.prompt.c_str());
-  const auto began = ServeClock::now();
-  std::vector<double> logits = decoder.next(prompt);
-  const auto ready = ServeClock::now();
-  int64_t count = 0;
-  while (true) {
-    const int64_t token = chosen_token(logits, options.temperature, random);
-    if (first) print_token(token);
-    ++count;
-    if (decoder.position() == context || count == options.tokens) break;
-    logits = decoder.next({&token, 1});
-  }
-  if (!first) return;
-  const std::chrono::duration<double> prefill = ready - began, took = ServeClock::now() - ready;
-  std::printf("\n");
-  std::fflush(stdout);
-  std::fprintf(
-      stderr,
-      "weft: %zu tokens read in %.3f s, %lld added at %.1f tokens/s; cache %.1f MB a rank\n",
-      prompt.size(), prefill.count(), static_cast<long long>(count),
-      static_cast<double>(count) / took.count(), static_cast<double>(decoder.cache_bytes()) / 1e6);
+  for (size_t i = 0; i < prompts.size(); ++i) continue_prompt(options, prompts, i, model, mesh);
 }
 
 void serve(const ServeOptions& options) {
-  if (options.prompt.empty()) fail("--prompt is empty; at least one byte");
   if (!std::filesystem::is_directory(options.model)) {
-    fail("sample: ", options.model, " is not a directory");
+    fail("sample: ", options.model, " is missing or a file, expected a directory");
   }
-  if (options.device == "meta") fail("--device meta computes nothing; cpu or cuda");
+  if (options.device == "meta") fail("--device is meta, expected cpu or cuda");
   check_available(device_named(options.device));
+  const Prompts prompts(options);
   run_world(job_ranks(options.ranks, "--ranks"),
             [&](const Communicator& world) {
               check_same_flags(world);
-              serve_rank(options, world);
+              serve_rank(options, prompts, world);
             },
-            {.threads_per_rank = options.threads, .seed = options.seed});
+            {.threads_per_rank = options.threads, .seed = options.sampling.seed});
 }
 
 }  // namespace weft::cli

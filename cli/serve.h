@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "weft/generate.h"
 
 namespace CLI {
 class App;
@@ -14,12 +17,17 @@ namespace weft::cli {
 struct ServeOptions {
   /// A directory: see weights_in.
   std::string model;
-  std::string prompt;
+  /// Where the tokenizer is, if not in `model`.
+  std::string tokenizer;
+  std::vector<std::string> prompts;
+  /// The prompts are messages of a user; the system message and the chat template for them.
+  bool chats = false;
+  std::string system, chat_template;
+  std::vector<std::string> stops;
   int ranks = 1;
   std::string device = "cpu";
   int64_t tokens = 200;
-  double temperature = 0.7;
-  uint64_t seed = 0;
+  SamplingOptions sampling;
   int threads = 0;
 };
 
@@ -27,7 +35,7 @@ struct ServeOptions {
 CLI::App* add_sample(CLI::App& program, ServeOptions& options);
 
 /// Loads the model of the newest complete checkpoint, cut by heads over the ranks, and prints what
-/// it makes of the prompt, and tokens/s. Throws what went wrong.
+/// it makes of each prompt, and tokens/s. Throws what went wrong.
 void serve(const ServeOptions& options);
 
 }  // namespace weft::cli

@@ -44,7 +44,8 @@ static std::vector<std::string> files_below(const std::string& directory) {
     at.increment(error);
   }
   if (error) fail("data: cannot list ", directory, ": ", error.message());
-  if (found.empty()) fail("data: the directory ", directory, " has no file with anything in it");
+  if (found.empty())
+    fail("data: the directory ", directory, " has no text, expected a file that is not empty");
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -59,12 +60,12 @@ static std::vector<std::string> files_of(std::span<const std::string> paths) {
       files.push_back(path);
     }
   }
-  if (files.empty()) fail("data: no path is given; name a file or a directory");
+  if (files.empty()) fail("data: number of paths is 0, expected a file or a directory");
   for (const auto& file : files) {
     if (is_shard(file) == is_shard(files[0])) continue;
     const bool first = is_shard(files[0]);
-    fail("data: ", first ? files[0] : file, " is a token shard (.bin) but ",
-         first ? file : files[0], " is text; give one kind");
+    fail("data: ", first ? files[0] : file, " is a token shard (.bin) and ",
+         first ? file : files[0], " text, expected one kind");
   }
   return files;
 }
@@ -134,7 +135,7 @@ void TokenStream::add(const File& file, Part part) {
 void TokenStream::add_text(const std::string& path) {
   static constexpr std::byte newline{'\n'};
   const File file("data", path);
-  if (file.size() == 0) fail("data: ", path, " is empty");
+  if (file.size() == 0) fail("data: ", path, " is empty, expected text");
   int64_t last = '\n';
   if (size_ > 0) copy(size_ - 1, {&last, 1});
   if (last != '\n') {
@@ -147,8 +148,8 @@ void TokenStream::add_shard(const std::string& path) {
   const File file("data", path);
   constexpr int64_t header_bytes = kShardHeader * sizeof(int32_t);
   if (file.size() < header_bytes) {
-    fail("data: ", path, " has ", file.size(), " bytes; a token shard has a header of ",
-         header_bytes);
+    fail("data: ", path, " has ", file.size(), " bytes, expected at least ", header_bytes,
+         ", the header of a token shard");
   }
   std::array<int32_t, kShardHeader> header;
   file.read(0, std::as_writable_bytes(std::span(header)));
@@ -157,15 +158,15 @@ void TokenStream::add_shard(const std::string& path) {
   });
   if (form == kShardForms.end()) {
     fail("data: ", path, " starts with ", header[0], ' ', header[1],
-         "; a token shard (.bin) starts with 20240520 1 or 20240801 7");
+         ", expected 20240520 1 or 20240801 7, as a token shard (.bin)");
   }
   const int64_t bytes = file.size() - header_bytes;
   const int64_t count = header[2];
   if (count < 0 || bytes != count * form->width) {
-    fail("data: ", path, " should hold ", count, " tokens of ", form->width,
-         " bytes after its header, but has ", bytes, " bytes there");
+    fail("data: ", path, " has ", bytes, " bytes after its header, expected ", count, " tokens of ",
+         form->width, " bytes");
   }
-  if (count == 0) fail("data: ", path, " holds no token");
+  if (count == 0) fail("data: ", path, ": it holds no token");
   add(file,
       {.path = path, .content = {}, .first = header_bytes, .count = count, .width = form->width});
 }
@@ -173,7 +174,7 @@ void TokenStream::add_shard(const std::string& path) {
 void TokenStream::copy(int64_t from, std::span<int64_t> into) const {
   const auto wanted = static_cast<int64_t>(into.size());
   if (from < 0 || from > size_ || wanted > size_ - from) {
-    fail("data: asked for ", wanted, " tokens from ", from, " on; there are ", size_);
+    fail("data: tokens are ", wanted, " from ", from, " on, expected some of ", size_);
   }
   auto part = std::upper_bound(parts_.begin(), parts_.end(), from,
                                [](int64_t at, const Part& p) { return at < p.start + p.count; });

@@ -46,7 +46,8 @@ static std::vector<std::string> records_of(const std::vector<std::string>& paths
       if (is_record(entry.path())) records.push_back(entry.path().string());
     }
     if (error) fail("trace: ", path, ": ", error.message());
-    if (records.size() == before) fail("trace: ", path, " holds no flight record, rank-<r>.json");
+    if (records.size() == before)
+      fail("trace: ", path, " holds no flight record, expected files rank-<r>.json");
     std::sort(records.begin() + static_cast<std::ptrdiff_t>(before), records.end());
   }
   return records;

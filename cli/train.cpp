@@ -366,7 +366,8 @@ void train(const TrainOptions& options) {
                  options.seed);
   for (char byte : options.prompt) {
     if ((byte & 0xff) < config.vocabulary) continue;
-    fail("--prompt: byte ", byte & 0xff, " is no token of the model's ", config.vocabulary);
+    fail("--prompt: byte is ", byte & 0xff, ", expected one below ", config.vocabulary,
+         ", the model's vocabulary");
   }
   const RunDescription run = described(options, config, data.stream());
   // Read while ranks meet and make their models.

@@ -107,26 +107,27 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
 /// What is not recorded.
 static void check_graph(const TrainOptions& o) {
   if (device_named(o.device).kind != DeviceKind::cuda) {
-    fail("--cuda-graph records work of a GPU, but --device is ", o.device);
+    fail("--cuda-graph: --device is ", o.device, ", expected a GPU");
   }
-  if (o.steps < 3) fail("--cuda-graph records the third step, but --steps is ", o.steps);
+  if (o.steps < 3)
+    fail("--cuda-graph: --steps is ", o.steps, ", expected at least 3; the third step is recorded");
   if (o.ranks > 1 && launched_ranks() <= 1) {
-    fail(
-        "--cuda-graph records the steps of ranks that are processes with a GPU each (weft run, "
-        "mpirun), but --ranks ",
-        o.ranks, " makes them threads of one");
+    fail("--cuda-graph: --ranks is ", o.ranks,
+         ", threads of one process, expected processes with a GPU each (weft run, mpirun)");
   }
   if (o.ranks > 1 && !o.trace.empty()) {
-    fail("--trace does not see what ranks exchange within a graph; leave out --cuda-graph");
+    fail(
+        "--trace is given with --cuda-graph, expected one of them; a trace does not record "
+        "collectives within a graph");
   }
   for (const char* what : {"parameters", "gradients"}) {
     if (std::ranges::find(o.parallel.offload, what) == o.parallel.offload.end()) continue;
-    fail("--cuda-graph does not record what --offload ", what, " has the host wait for");
+    fail("--cuda-graph: --offload is ", what, ", expected one for which the host does not wait");
   }
 }
 
 void complete(TrainOptions& o) {
-  if (o.device == "meta") fail("--device meta computes nothing; see weft estimate");
+  if (o.device == "meta") fail("--device is meta, expected cpu or cuda; see weft estimate");
   check_available(device_named(o.device));
   complete(o.checkpoints);
   if (!o.init.empty()) o.init = weights_in("--init", o.init);
@@ -135,7 +136,7 @@ void complete(TrainOptions& o) {
   o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), most, flag);
   if (o.cuda_graph) check_graph(o);
   if (!o.parallel.offload.empty() && device_named(o.device).kind != DeviceKind::cuda) {
-    fail("--offload is of what GPUs compute with, but --device is ", o.device);
+    fail("--offload: --device is ", o.device, ", expected a GPU");
   }
 }
 

@@ -131,7 +131,8 @@ void UsedTokens::resume(const std::map<std::string, int64_t>& saved, bool reads_
                        recent_last_ - recent_first_ < static_cast<int64_t>(kRecentSteps) &&
                        recent_last_ < std::numeric_limits<int64_t>::max() / batch_rows;
   if (!is_sane)
-    fail("--resume: the checkpoint's last steps are ", recent_first_, " to ", recent_last_);
+    fail("--resume: the checkpoint's last steps are ", recent_first_, " to ", recent_last_,
+         ", expected increasing ones");
   const int64_t rank = world_.rank(), ranks = world_.size();
   const int64_t first = batch_rows * rank / ranks, last = batch_rows * (rank + 1) / ranks;
   std::vector<int64_t> ids(static_cast<size_t>((last - first) * seq)), targets(ids.size());

@@ -22,7 +22,8 @@ bool is_hugging_face(const std::string& directory) {
 
 std::string weights_in(const std::string& flag, const std::string& directory) {
   std::error_code ignored;
-  if (!fs::is_directory(directory, ignored)) fail(flag, ' ', directory, " is not a directory");
+  if (!fs::is_directory(directory, ignored))
+    fail(flag, ' ', directory, " is missing or a file, expected a directory");
   if (is_hugging_face(directory)) return directory;
   const std::string checkpoint = complete_checkpoint(directory);
   if (!checkpoint.empty()) return checkpoint;
@@ -55,7 +56,8 @@ void load_weights(Llama& model, const std::string& weights) {
     state.tensors.emplace(concat("model/", name), tensor);
   }
   const SkippedKeys skipped = load_common_keys(weights, state);
-  if (!skipped.missing.empty()) fail(weights, " has no tensor ", in_quotes(skipped.missing[0]));
+  if (!skipped.missing.empty())
+    fail("weights: ", weights, ": tensor ", in_quotes(skipped.missing[0]), " is missing");
 }
 
 std::map<std::string, int64_t> numbers_of(const LlamaConfig& config) {

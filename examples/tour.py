@@ -107,8 +107,8 @@ def surprised(mesh):
 
 
 print(textwrap.fill(str(first(surprised, {"all": 2})), 90))
-#| add: its operands are not laid out for it and would be redistributed over the ranks, which
-#| the traffic policy in force forbids; redistribute them explicitly
+#| add: operands need a redistribution between ranks, expected layouts without one, as the
+#| traffic policy demands; redistribute them explicitly
 
 
 # %% Gradients have the layout of the tensors they belong to.

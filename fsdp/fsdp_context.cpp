@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "fsdp/adoption.h"
 #include "fsdp/fsdp_state.h"
 
 #include <algorithm>
@@ -24,13 +25,21 @@ FsdpContext::FsdpContext(FsdpStates states)
     : states_(std::move(states)), groups_(groups_of(states_)), scheduler_(groups_, *this) {}
 
 std::shared_ptr<FsdpContext> FsdpContext::make(FsdpStates states) {
-  std::shared_ptr<FsdpContext> context(new FsdpContext(std::move(states)));
-  for (const auto& state : context->states_) state->set_context(context);
+  std::shared_ptr<FsdpContext> context(new FsdpContext(states));
+  context->use_states(std::move(states));
+  context->structure_ = structure_of(context->states_.back()->modules());
   return context;
 }
 
+void FsdpContext::use_states(FsdpStates states) {
+  states_ = std::move(states);
+  groups_ = groups_of(states_);
+  scheduler_.reset();
+  for (const auto& state : states_) state->set_context(shared_from_this());
+}
+
 void FsdpContext::build(ParamGroup& group) {
-  if (group.build()) pool_.set_device(group.device());
+  if (group.build()) pool_->set_device(group.device());
 }
 
 void FsdpContext::lazy_init() {
@@ -43,11 +52,11 @@ void FsdpContext::materialize(ParamGroup& group, Device device) {
   abandon();
   scheduler_.forget(group);
   group.materialize(device);
-  pool_.set_device(device);
+  pool_->set_device(device);
 }
 
 void FsdpContext::count(const std::string& axes, int64_t bytes, int64_t copied) {
-  if (!training_) return;
+  if (running_ ? !training_ : !Context::current().grad_enabled) return;
   traffic_.copied += copied;
   traffic_.received += bytes;
   add_traffic(traffic_.by_axes, axes, bytes);
@@ -67,18 +76,18 @@ void FsdpContext::unshard(ParamGroup& group, size_t level) {
   const Level& gathered = group.levels()[level];
   count(gathered.ranks().axes, gathered.traffic(), gathered.copied());
   const StreamScope scope(stream(StreamRole::gather));
-  group.unshard(level, pool_);
+  group.unshard(level, *pool_);
 }
 
 void FsdpContext::wait_for_unshard(ParamGroup& group) {
-  const TraceSpan span = waiting("wait for parameters", group, pool_.device());
+  const TraceSpan span = waiting("wait for parameters", group, pool_->device());
   group.wait_for_unshard();
 }
 
 void FsdpContext::release_grads(ParamGroup& group) {
   order(computing(), stream(StreamRole::scatter));
   const StreamScope scope(stream(StreamRole::scatter));
-  group.gradients().release_buffer(pool_);
+  group.gradients().release_buffer(*pool_);
 }
 
 /// The reductions' stream reduces the gradients while backward of the next group computes.
@@ -93,10 +102,10 @@ void FsdpContext::reduce_grads(ParamGroup& group, int bucket, size_t step) {
 }
 
 /// The computing stream waits for gradients only at the end of the step.
-void FsdpContext::wait_for_reduce(ParamGroup& group, int bucket, size_t, bool last) {
+void FsdpContext::wait_for_reduce(ParamGroup& group, int bucket, size_t step, bool last) {
   const TraceSpan span = waiting("wait for gradients", group, cpu);
   const StreamScope scope(stream(StreamRole::scatter));
-  group.gradients().wait_for_reduce(bucket, last);
+  group.gradients().wait_for_reduce(bucket, step, last);
 }
 
 /// Ends a step that did not finish, because no backward came or it threw. Its groups release what
@@ -104,11 +113,12 @@ void FsdpContext::wait_for_reduce(ParamGroup& group, int bucket, size_t, bool la
 void FsdpContext::abandon() {
   for (const auto& group : groups_) group->wait_quietly();
   order(stream(StreamRole::scatter), computing());
-  scheduler_.begin_step(training_);
+  scheduler_.abandon();
   if (running_ && !running_->complete) *running_ = {};
   running_ = nullptr;
   first_ = nullptr;
   backward_begun_ = false;
+  for (const auto& group : groups_) group->gradients().show();
 }
 
 void FsdpContext::note_changes(ParamGroup& group) {
@@ -118,22 +128,29 @@ void FsdpContext::note_changes(ParamGroup& group) {
 /// The next use of the group gathers the slices again.
 void FsdpContext::invalidate(ParamGroup& group) {
   scheduler_.slices_changed(group);
-  order(computing(), stream(StreamRole::gather));
+  if (post_optim_event_.empty()) {
+    order(computing(), stream(StreamRole::gather));
+  } else {
+    post_optim_event_.wait(stream(StreamRole::gather));
+  }
 }
 
 void FsdpContext::begin_step(bool training) {
-  training_ = training;
   ParamGroup::end_departed();
-  abandon();
-  lazy_init();
+  if (running_) abandon();
+  for (const auto& state : states_) state->forget_forward();
+  training_ = training;
+  ++step_;
+  scheduler_.begin_step(training);
+  take_over_changes();
   for (const auto& group : groups_) {
-    group->check_frozen();
     group->copy_set_values();
     note_changes(*group);
     // A recorded graph finds other slices whenever it is replayed, and changes them.
     in_graph_ = in_graph_ || Graph::recording();
     if (in_graph_) invalidate(*group);
   }
+  post_optim_event_ = {};
   running_ = &recordings_[training ? 1 : 0];
   if (running_->diverged) *running_ = {};
   running_->at = 0;
@@ -147,12 +164,21 @@ void FsdpContext::begin_unrecorded_step() {
   running_ = &unrecorded_;
 }
 
-/// Checks the event against the recording, or adds it.
+/// Checks the event against the recording, or adds it. The user's own events may come and stay
+/// away.
 void FsdpContext::follow(const StepEvent& event) {
   Recording& recording = *running_;
+  const auto& events = recording.events;
   if (!recording.complete) {
     recording.events.push_back(event);
   } else if (!recording.diverged) {
+    const auto is_next = [&] {
+      return recording.at < events.size() && events[recording.at] == event;
+    };
+    while (!is_next() && recording.at < events.size() && events[recording.at].is_of_user()) {
+      ++recording.at;
+    }
+    if (event.is_of_user() && !is_next()) return;
     if (recording.at < recording.events.size() && recording.events[recording.at] == event) {
       ++recording.at;
       return;
@@ -166,9 +192,11 @@ void FsdpContext::follow(const StepEvent& event) {
 
 void FsdpContext::handle(StepEvent::Kind kind, ParamGroup& group, int bucket) {
   const StepEvent event{kind, &group, bucket};
+  if (!running_) return scheduler_.handle(event, {});
   follow(event);
-  scheduler_.handle(event, running_->is_followed() ? running_->to_prefetch(running_->at - 1)
-                                                   : std::vector<ParamGroup*>());
+  const bool recorded = running_->is_followed() && !event.is_of_user();
+  scheduler_.handle(event,
+                    recorded ? running_->to_prefetch(running_->at - 1) : prefetch_list(event));
 }
 
 void FsdpContext::pre_forward(ParamGroup& group) {
@@ -182,6 +210,9 @@ void FsdpContext::pre_forward(ParamGroup& group) {
 }
 
 void FsdpContext::post_forward(ParamGroup& group) {
+  if (&group == first_) {
+    for (const auto& state : states_) state->close_forward();
+  }
   handle(StepEvent::Kind::post_forward, group);
   if (&group != first_) return;
   if (training_) {
@@ -191,18 +222,22 @@ void FsdpContext::post_forward(ParamGroup& group) {
   }
 }
 
-/// The first hook that a backward calls begins it.
+/// The first hook that a backward calls begins it, and the first backward of a step that of the
+/// step.
 void FsdpContext::begin_backward() {
+  if (!std::exchange(in_backward_, true)) {
+    // Only a recomputation may have held the model, and have released it during backward.
+    weft::after_backward([held = weak_from_this()](bool failed) {
+      const auto context = held.lock();
+      if (!context) return;
+      context->in_backward_ = false;
+      failed ? context->abandon() : context->end_backward();
+    });
+  }
   if (backward_begun_) return;
   if (running_ && !training_) abandon();
   if (!running_) begin_unrecorded_step();
   backward_begun_ = true;
-  // Only a recomputation may have held the model, and have released it during backward.
-  weft::after_backward([held = weak_from_this()](bool failed) {
-    if (const auto context = held.lock()) {
-      failed ? context->abandon() : context->finalize_backward();
-    }
-  });
   scheduler_.set_sync(syncs_);
   scheduler_.begin_backward();
   for (const auto& group : groups_) group->gradients().begin_backward();
@@ -223,7 +258,12 @@ void FsdpContext::post_backward(ParamGroup& group) {
 void FsdpContext::pre_accumulate_grad(ParamGroup& group, size_t i) {
   begin_backward();
   const int bucket = group.gradients().pre_accumulate_grad(i);
-  if (bucket >= 0) handle(StepEvent::Kind::grads_continue, group, bucket);
+  if (bucket >= 0) {
+    scheduler_.set_sync(syncs_);
+    handle(StepEvent::Kind::grads_continue, group, bucket);
+    order(stream(StreamRole::scatter), computing());
+    group.gradients().reopen(bucket);
+  }
   scheduler_.allocate_grads(group);
 }
 
@@ -234,8 +274,9 @@ void FsdpContext::post_accumulate_grad(ParamGroup& group, size_t i) {
 }
 
 void FsdpContext::finalize_backward() {
+  const bool syncs = syncs_all();
   finalize();
-  if (!syncs_) return;
+  if (!syncs) return;
   traffic_last_ = traffic_;
   traffic_ = {};
 }
@@ -243,7 +284,7 @@ void FsdpContext::finalize_backward() {
 void FsdpContext::finalize() {
   handle(StepEvent::Kind::finalize, root());
   {
-    const TraceSpan span("wait for the streams", -1, pool_.device(), TraceSpan::Time::waits);
+    const TraceSpan span("wait for the streams", -1, pool_->device(), TraceSpan::Time::waits);
     order(stream(StreamRole::gather), computing());
     order(stream(StreamRole::scatter), computing());
   }
@@ -252,6 +293,7 @@ void FsdpContext::finalize() {
   backward_begun_ = false;
   running_ = nullptr;
   first_ = nullptr;
+  for (const auto& group : groups_) group->gradients().show();
 }
 
 /// Waits until the streams no longer use memory of the host, which may be read and written then.

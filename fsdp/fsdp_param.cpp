@@ -59,17 +59,18 @@ std::vector<int64_t> parts_of(int64_t n, std::span<const int> sizes) {
 }
 
 Region region_of(const Shape& shape, int dim, DType dtype, DType wire, const AxisGroup& group,
-                 size_t& end) {
+                 size_t& end, const std::vector<int64_t>& lengths, bool may_pack) {
   Region region{
       .shape = shape, .dim = dim, .dtype = dtype, .wire = wire, .lengths = {}, .counts = {}};
   if (group.size == 1) region.wire = dtype;
   const auto outer = ranges::accumulate(shape | views::take(dim), int64_t{1}, std::multiplies());
   const auto row = ranges::accumulate(shape | views::drop(dim + 1), outer, std::multiplies());
-  region.lengths = group.size == 1 ? std::vector<int64_t>{shape.ndim() ? shape[dim] : 1}
-                                   : parts_of(shape[dim], group.sizes);
+  region.lengths = !lengths.empty()  ? lengths
+                   : group.size == 1 ? std::vector<int64_t>{shape.ndim() ? shape[dim] : 1}
+                                     : parts_of(shape[dim], group.sizes);
   region.counts = region.lengths | views::transform([&](int64_t length) { return row * length; }) |
                   ranges::to<std::vector>();
-  region.packs = group.size > 1 && (outer > 1 || region.wire != dtype);
+  region.packs = may_pack && group.size > 1 && (outer > 1 || region.wire != dtype);
   region.offset = end;
   end += padded(static_cast<size_t>(region.bytes()));
   region.packed = end;

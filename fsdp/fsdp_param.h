@@ -21,6 +21,9 @@ struct FsdpParam {
   std::string name;
   ParameterPtr parameter;
   bool trainable;
+  /// Position among the group's gradients, if it is trainable.
+  size_t grad = 0;
+  std::shared_ptr<AllGatherExtension> extension;
   /// Dimension along which the parameter is sharded.
   int dim;
   ParamTypes types;
@@ -82,10 +85,11 @@ size_t padded(size_t bytes);
 /// axis outermost.
 std::vector<int64_t> parts_of(int64_t n, std::span<const int> sizes);
 
-/// Makes the region of an array that the ranks of `group` share. Its bytes start at `end`, which
-/// moves behind them.
+/// Makes the region of an array that the ranks of `group` share, by default in equal chunks. Its
+/// bytes start at `end`, which moves behind them. `may_pack`: parts that are not contiguous, or
+/// have another dtype on the wire, are packed.
 Region region_of(const Shape& shape, int dim, DType dtype, DType wire, const AxisGroup& group,
-                 size_t& end);
+                 size_t& end, const std::vector<int64_t>& lengths = {}, bool may_pack = true);
 
 /// Copies the array to its packed parts, and back.
 void pack(const Region& region, const Ref<Storage>& memory);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/fsdp_state.h"
 
+#include <algorithm>
 #include <optional>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/filter.hpp>
 #include <range/v3/view/transform.hpp>
+#include <utility>
 
 #include "weft/context.h"
 #include "weft/error.h"
@@ -18,8 +20,8 @@ template <class T>
 static std::shared_ptr<T> locked(const std::weak_ptr<T>& held) {
   if (auto found = held.lock()) return found;
   fail(
-      "fully_shard: the outermost sharded module no longer exists; keep it until the backward of "
-      "its loss has ended");
+      "fully_shard: the outermost sharded module no longer exists, expected it to exist until the "
+      "backward of its loss has ended");
 }
 
 /// Lets the tape write the gradient of an unsharded parameter into the group's buffer.
@@ -46,12 +48,20 @@ FsdpState::FsdpState(Roles roles, const FullyShardOptions& options)
 
 std::shared_ptr<FsdpContext> FsdpState::context() const { return locked(context_); }
 
-void FsdpState::adopt(NamedParameter parameter) {
+void FsdpState::adopt(NamedParameter parameter, size_t unit) {
   ModuleSharder::set_lazy_init(*parameter.parameter, [held = weak_from_this()] {
     const auto state = held.lock();
     if (const auto context = state ? state->find_context() : nullptr) context->lazy_init();
   });
-  group_->adopt(std::move(parameter));
+  group_->adopt(std::move(parameter), unit);
+}
+
+std::vector<Module*> FsdpState::modules() const {
+  std::vector<Module*> modules;
+  for (const Unit& unit : units_) {
+    if (!unit.life.expired()) modules.push_back(unit.module);
+  }
+  return modules;
 }
 
 void FsdpState::materialize(Device device) {
@@ -91,8 +101,15 @@ static Tensors hooked(Tensors tensors, BackwardFunction function) {
   return tensors;
 }
 
-Tensors FsdpState::pre_forward(const Tensors& inputs) {
-  context()->pre_forward(*group_);
+/// A forward of several modules begins with the first of them, or with one that has run already. A
+/// recomputation in backward, or a call outside the model's forward, runs one alone.
+Tensors FsdpState::pre_forward(size_t unit, const Tensors& inputs) {
+  const auto shared = context();
+  if (!open_ || units_[unit].has_run || shared->is_in_backward()) {
+    shared->pre_forward(*group_);
+    open_ = units_.size() > 1 && !shared->is_in_backward();
+    for (Unit& each : units_) each.has_run = false;
+  }
   Tensors cast = cast_all(inputs, group_->options().precision.inputs);
   if (!group_->has_frozen()) return cast;
   return hooked(std::move(cast), [held = weak_from_this()](const Tensors& gradients) {
@@ -100,12 +117,24 @@ Tensors FsdpState::pre_forward(const Tensors& inputs) {
   });
 }
 
-Tensors FsdpState::post_forward(const Tensors& outputs) {
-  context()->post_forward(*group_);
+Tensors FsdpState::post_forward(size_t unit, const Tensors& outputs) {
+  units_[unit].has_run = true;
+  const bool all = std::all_of(units_.begin(), units_.end(), [](const Unit& each) {
+    return each.has_run || each.life.expired();
+  });
+  const auto shared = context();
+  if (all || !open_ || shared->is_first(*group_)) {
+    open_ = false;
+    shared->post_forward(*group_);
+  }
   return hooked(cast_all(outputs, group_->options().precision.outputs),
                 [held = weak_from_this()](const Tensors& gradients) {
                   return locked(held)->pre_backward(gradients);
                 });
+}
+
+void FsdpState::close_forward() {
+  if (std::exchange(open_, false)) context()->post_forward(*group_);
 }
 
 Tensors FsdpState::pre_backward(const Tensors& gradients) {
@@ -121,14 +150,19 @@ Tensors FsdpState::post_backward(const Tensors& gradients) {
   return gradients;
 }
 
-void FsdpState::add_hooks(Module& module) {
+void FsdpState::add_hooks(const std::vector<Module*>& modules) {
   group_->set_sink_maker(
       [held = weak_from_this()](size_t i) { return std::make_shared<Sink>(held, i); });
-  ModuleSharder::add_materializer(module, [this](Device device) { materialize(device); });
-  ModuleSharder::enclose(
-      module,
-      {.before = [this](const Tensors& inputs) { return pre_forward(inputs); },
-       .after = [this](const Tensors&, const Tensors& outputs) { return post_forward(outputs); }});
+  for (size_t i = 0; i < modules.size(); ++i) {
+    auto life = std::make_shared<bool>(true);
+    units_.push_back({modules[i], life});
+    ModuleSharder::add_materializer(*modules[i], [this](Device device) { materialize(device); });
+    ModuleSharder::enclose(
+        *modules[i],
+        {.before = [this, i, life](const Tensors& inputs) { return pre_forward(i, inputs); },
+         .after = [this, i](const Tensors&,
+                            const Tensors& outputs) { return post_forward(i, outputs); }});
+  }
 }
 
 }  // namespace weft::fsdp

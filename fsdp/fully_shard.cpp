@@ -5,12 +5,11 @@
 #include <range/v3/view/transform.hpp>
 #include <range/v3/view/zip.hpp>
 
+#include "fsdp/adoption.h"
 #include "fsdp/fsdp_state.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"
-#include "weft/ops/factories.h"
-#include "weft/warnings.h"
 
 namespace weft {
 
@@ -18,19 +17,6 @@ using fsdp::FsdpContext;
 using fsdp::FsdpState;
 using fsdp::FsdpStates;
 using fsdp::ParamGroup;
-
-/// Returns the states of the modules below `module`, in the modules' order.
-static FsdpStates states_below(Module& module) {
-  FsdpStates states;
-  for (const auto& [name, child] : module.named_modules()) {
-    if (child == &module) continue;
-    if (auto state = ModuleSharder::attachment<FsdpState>(*child)) {
-      state->group()->set_name(name);
-      states.push_back(std::move(state));
-    }
-  }
-  return states;
-}
 
 /// Fails if a module below belongs to a model whose outermost sharded module is not below too.
 static void check_free(const FsdpStates& below) {
@@ -43,91 +29,12 @@ static void check_free(const FsdpStates& below) {
       continue;
     }
     fail("fully_shard: module ", in_quotes(state->group()->name()),
-         " is part of another sharded model; shard one module that contains both");
+         " is part of another sharded model, expected one model; shard one module that contains "
+         "both");
   }
 }
 
-static bool is_below(const std::string& name, const std::string& module) {
-  return name.size() > module.size() && name.starts_with(module) && name[module.size()] == '.';
-}
-
-/// True if a module below ignores the parameter, or its group has it and it has no name outside
-/// that module.
-static bool stays_below(const FsdpStates& below, const NamedParameter& named) {
-  return std::any_of(below.begin(), below.end(), [&](const auto& state) {
-    const ParamGroup& owner = *state->group();
-    return owner.ignores(*named.parameter) ||
-           (owner.owns(*named.parameter) &&
-            std::all_of(named.names.begin(), named.names.end(),
-                        [&](const std::string& name) { return is_below(name, owner.name()); }));
-  });
-}
-
-/// Moves a parameter that a group below shares with something outside that group to the common
-/// ancestor, which is the module that is sharded now.
-static void adopt(const FsdpStates& below, const NamedParameter& named, FsdpState& state) {
-  bool moved = false;
-  for (const auto& other : below) {
-    if (!other->group()->owns(*named.parameter)) continue;
-    other->group()->disown(*named.parameter);
-    moved = true;
-  }
-  if (moved && state.group()->is_first_rank()) {
-    warn("fully_shard: parameter ", named.names[0], " is also ", named.names[1],
-         ", so it is sharded with their common ancestor");
-  }
-  state.adopt(named);
-}
-
-/// Replicates an ignored parameter; the tape reduces its gradient.
-static void replicate(Parameter& parameter, const DeviceMesh& mesh, const MixedPrecision& dtypes) {
-  const bool floats = is_floating(parameter.dtype());
-  const DType dtype = floats ? dtypes.buffers.value_or(parameter.dtype()) : parameter.dtype();
-  const NoGrad no_grad;
-  if (!parameter.is_materialized()) {
-    const Sharding before = parameter.value().sharding();
-    ModuleSharder::lay_out(
-        parameter,
-        empty(parameter.shape(), {dtype, meta, before ? before : Sharding(mesh.root(), {})}));
-    return;
-  }
-  Tensor value = parameter.value().detach();
-  if (!value.is_sharded()) value = distribute(value, mesh.root(), {});
-  ModuleSharder::lay_out(parameter, value.to(dtype).detach());
-}
-
-/// Finds the parameters that the module ignores or shards, and checks them all before it changes
-/// the first.
-static void adopt_parameters(Module& module, const DeviceMesh& mesh,
-                             const FullyShardOptions& options, const FsdpStates& below,
-                             FsdpState& state) {
-  std::vector<std::string> unknown = options.ignored;
-  std::vector<NamedParameter> ignored, sharded;
-  for (NamedParameter& named : module.named_parameters()) {
-    auto found =
-        std::find_first_of(unknown.begin(), unknown.end(), named.names.begin(), named.names.end());
-    if (found != unknown.end()) {
-      unknown.erase(found);
-      ignored.push_back(std::move(named));
-    } else if (!stays_below(below, named)) {
-      state.group()->check(named);
-      sharded.push_back(std::move(named));
-    }
-  }
-  if (!unknown.empty()) {
-    fail("fully_shard: ignored parameter ", in_quotes(unknown[0]), " does not exist");
-  }
-  for (const NamedParameter& named : ignored) {
-    replicate(*named.parameter, mesh, options.precision);
-    state.group()->ignore(named.parameter);
-  }
-  for (const NamedParameter& named : sharded) adopt(below, named, state);
-}
-
-void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions& options) {
-  if (!mesh) fail("fully_shard: this rank is not in the mesh");
-  if (ModuleSharder::attachment<FsdpState>(module))
-    fail("fully_shard: the module is sharded already");
+static void check_options(const FullyShardOptions& options) {
   if (options.prefetch < 0) {
     fail("fully_shard: prefetch must be at least 0, got ", options.prefetch);
   }
@@ -138,22 +45,92 @@ void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions
     fail("fully_shard: gradient_divide_factor must be above 0, got ",
          options.gradient_divide_factor);
   }
-  FsdpStates states = states_below(module);
-  check_free(states);
-  fsdp::Roles roles = fsdp::roles_of(mesh, options.strategy, options.reshard_after_forward);
+}
+
+/// Replaces the mesh by its data-parallel axes, and the strategy by rows for them.
+static DeviceMesh data_parallel(const DeviceMesh& mesh, FullyShardOptions& options) {
+  if (!options.dp_mesh_dims) return mesh;
+  const auto& [shard, replicate] = *options.dp_mesh_dims;
+  if (shard.empty() && replicate.empty()) {
+    fail("fully_shard: dp_mesh_dims has no axes, expected shard or replicate");
+  }
+  if (options.strategy.name != Strategy::full_shard().name) {
+    fail("fully_shard: strategy is ", in_quotes(options.strategy.name),
+         " besides dp_mesh_dims, expected one of both");
+  }
+  options.strategy = {"dp_mesh_dims", {}};
+  std::vector<std::string_view> names;
+  for (const auto* axes : {&replicate, &shard}) {
+    const StrategyRow row =
+        axes == &shard ? Strategy::full_shard().rows[0] : Strategy::ddp().rows[0];
+    for (const std::string& axis : *axes) {
+      names.push_back(axis);
+      options.strategy.rows.push_back(row);
+    }
+  }
+  return mesh.view(names);
+}
+
+/// A state for each mesh that `shard_placement_fn` names, and one for all other parameters.
+static FsdpStates new_states(const std::vector<Module*>& modules, const DeviceMesh& mesh,
+                             const FullyShardOptions& options) {
+  const auto make = [&](const DeviceMesh& over, const Strategy& strategy) {
+    auto state = std::make_shared<FsdpState>(
+        fsdp::roles_of(over, strategy, options.reshard_after_forward), options);
+    state->group()->set_names(std::vector<std::string>(modules.size()));
+    state->set_mesh(over);
+    return state;
+  };
+  FsdpStates states;
+  for (const Module* module : modules) {
+    if (!options.shard_placement_fn) break;
+    for (const NamedParameter& named : module->named_parameters()) {
+      const ShardPlacement placement = options.shard_placement_fn(named);
+      const auto is_over = [&](const auto& state) { return state->mesh() == placement.mesh; };
+      if (!placement.mesh || placement.mesh == mesh) continue;
+      if (placement.mesh.root() != mesh.root()) {
+        fail("fully_shard: mesh of parameter ", named.name(), " is ", placement.mesh,
+             ", expected a view of ", mesh.root());
+      }
+      if (std::any_of(states.begin(), states.end(), is_over)) continue;
+      states.push_back(make(placement.mesh, placement.strategy.value_or(options.strategy)));
+    }
+  }
+  states.push_back(make(mesh, options.strategy));
+  return states;
+}
+
+void fully_shard(const std::vector<Module*>& modules, const DeviceMesh& given,
+                 const FullyShardOptions& wanted) {
+  if (!given) fail("fully_shard: this rank is not in the mesh, expected one of its ranks");
+  if (modules.empty()) fail("fully_shard: number of modules is 0, expected at least 1");
+  for (const Module* module : modules) {
+    if (!ModuleSharder::attachment<FsdpState>(*module)) continue;
+    fail("fully_shard: the module is sharded already, expected a call once");
+  }
+  check_options(wanted);
+  FullyShardOptions options = wanted;
+  const DeviceMesh mesh = data_parallel(given, options);
+  for (Module* module : modules) check_free(fsdp::states_below(*module));
   ParamGroup::end_departed();
-  auto state = std::make_shared<FsdpState>(std::move(roles), options);
-  adopt_parameters(module, mesh, options, states, *state);
-  ModuleSharder::attach(module, state);
-  state->add_hooks(module);
-  ModuleSharder::replicate_buffers(module, mesh);
-  states.push_back(std::move(state));
-  ModuleSharder::attach(module, FsdpContext::make(std::move(states)));
+  const FsdpStates states = new_states(modules, mesh, options);
+  fsdp::adopt_parameters(states, modules, false);
+  for (const auto& state : states) {
+    for (Module* module : modules) ModuleSharder::attach(*module, state);
+    state->add_hooks(modules);
+  }
+  for (Module* module : modules) ModuleSharder::replicate_buffers(*module, mesh);
+  const auto context = FsdpContext::make(fsdp::states_from(modules));
+  for (Module* module : modules) ModuleSharder::attach(*module, context);
+}
+
+void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions& options) {
+  fully_shard(std::vector<Module*>{&module}, mesh, options);
 }
 
 static FsdpContext& built_context(const char* what, Module& model) {
   const auto context = ModuleSharder::attachment<FsdpContext>(model);
-  if (!context) fail(what, ": the model is not sharded; call fully_shard on it first");
+  if (!context) fail(what, ": the model is not sharded, expected one after fully_shard");
   if (!context->is_current()) {
     fail(what, ": the module is part of a sharded model, expected its outermost sharded module");
   }

@@ -167,17 +167,15 @@ void Gradients::begin_backward() {
            " is a tensor that was set by hand, expected the one that backward made; clear it "
            "before backward");
     }
-    if (gradient) continue;
     // A gradient that was cleared takes the sums of earlier micro-steps with it.
-    grad.sum = Sum::none;
-    grad.accumulated = false;
+    if (!gradient) forget_sums(grad);
   }
+  for (int bucket = 0; bucket < buckets(); ++bucket) set_aside(bucket);
 }
 
 /// True if backward adds to sums of earlier micro-steps.
 bool Gradients::holds_earlier(const Grad& grad) const {
-  return direct_ ? grad.sum != Sum::none && counts_here(grad)
-                 : grad.accumulated && !scatters_twice();
+  return direct_ ? grad.sum != Sum::none && counts_here(grad) : grad.in_buffer;
 }
 
 /// The memory that backward writes.
@@ -213,8 +211,8 @@ int Gradients::post_accumulate_grad(size_t i) {
   return --bucket_at(grad.bucket).incomplete == 0 ? grad.bucket : -1;
 }
 
-void Gradients::finalize(int bucket, bool sync) {
-  const bool waits = !reductions_.empty() && reductions_[0].at_sync && !sync;
+void Gradients::finalize(int bucket, size_t reductions) {
+  const bool waits = !reductions_.empty() && reductions == 0;
   for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
     const bool written = grad.progress == Progress::written || grad.progress == Progress::complete;
     if (!written && !holds_earlier(grad) && device_.kind != DeviceKind::meta) {
@@ -226,9 +224,13 @@ void Gradients::finalize(int bucket, bool sync) {
     if (direct_) {
       grad.sum = Sum::own;
     } else if (waits) {
-      grad.accumulated = true;
+      grad.in_buffer = true;
     }
-    set_param_grad(grad, sync);
+    set_param_grad(grad, reductions);
+  }
+  if (reductions_.empty() && device_.kind != DeviceKind::meta) {
+    change_sums(bucket);
+    add_sums(bucket);
   }
 }
 
@@ -240,18 +242,18 @@ Tensor Gradients::sum_in(const Ref<Storage>& memory, const Grad& grad,
 }
 
 /// Sets the parameter's `grad()` to the sum so far, in the layout that this sum has.
-void Gradients::set_param_grad(const Grad& grad, bool sync) const {
+void Gradients::set_param_grad(const Grad& grad, size_t reductions) const {
   const FsdpParam& param = *grad.param;
   const auto summed_over = [&](size_t axes, const Placement& rest) {
     return layout_for(roles_, param.before, param.dim, axes, rest, Partial());
   };
   Tensor seen;
-  if (sync || reductions_.empty() || !reductions_.back().at_sync) {
+  if (reductions == reductions_.size()) {
     seen = sum_in(final_, grad, param.sharded_layout);
+  } else if (grad.in_buffer) {
+    seen = unsharded_of(grad);
   } else if (scatters_twice()) {
     seen = sum_in(middle_, grad, summed_over(roles_.each_step, Partial()));
-  } else if (grad.accumulated) {
-    seen = unsharded_of(grad);
   } else {
     seen = sum_in(final_, grad, summed_over(roles_.sharded.size(), Replicate()));
   }
@@ -266,7 +268,11 @@ bool Gradients::is_under_way() const {
 void Gradients::wait_quietly() noexcept {
   for (int bucket = 0; bucket < buckets(); ++bucket) {
     try {
-      wait_for_reduce(bucket, true);
+      Bucket& reduced = bucket_at(bucket);
+      if (!std::exchange(reduced.under_way, false)) continue;
+      reduced.work.wait();
+      add_sums(bucket);
+      copy_sums_to_host(bucket);
     } catch (const std::exception&) {
     }
   }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "fsdp/buffers.h"
+#include "fsdp/controls.h"
 #include "fsdp/fsdp_param.h"
 #include "weft/extend/tape.h"
 
@@ -52,19 +54,36 @@ class Gradients {
 
   void allocate_buffer(BufferPool& pool);
   void release_buffer(BufferPool& pool);
-  /// Ends a bucket's part of backward: zeroes the gradients that backward did not write, and sets
-  /// `grad()` of the parameters.
-  void finalize(int bucket, bool sync);
+  /// Ends a bucket's part of backward, of which so many reductions follow: zeroes the gradients
+  /// that backward did not write, and sets `grad()` of the parameters.
+  void finalize(int bucket, size_t reductions);
   /// Starts reduction `step` of a bucket.
   void reduce(int bucket, size_t step);
   /// `last`: no reduction of the bucket follows in this micro-step.
-  void wait_for_reduce(int bucket, bool last);
+  void wait_for_reduce(int bucket, size_t step, bool last);
   bool is_under_way() const;
   /// Waits for the reductions under way, and drops their errors.
   void wait_quietly() noexcept;
 
+  /// What happens to reduced gradients before they are added to those of earlier steps.
+  void set_hook(std::function<void(const Tensor&)> hook) { hook_ = std::move(hook); }
+  void set_divide_factor(double factor) { divide_factor_ = factor; }
+  void set_collective(CustomCollective collective) { collective_ = std::move(collective); }
+
+  /// Takes over the hook, the factor and the collective of `other`.
+  void take_settings(const Gradients& other);
+
   /// A backward begins, in which all parameters are expected to get a gradient.
   void begin_backward();
+  /// A bucket that was complete, and whose reductions have ended, gets further contributions.
+  void reopen(int bucket);
+  /// Lets nobody read gradients whose reductions may be under way, until `show`.
+  void hide();
+  void show();
+  /// Clears all gradients, and forgets sums of earlier micro-steps.
+  void clear();
+  /// True if a parameter has a gradient.
+  const FsdpParam* find_kept() const;
   /// Returns the memory for the next contribution to gradient `i`.
   GradientSink::Destination destination(size_t i);
   /// A contribution to gradient `i` follows. Returns its bucket if that was complete, else -1.
@@ -88,11 +107,11 @@ class Gradients {
     size_t offset = 0;
     Progress progress = Progress::expected;
     Sum sum = Sum::none;
-    /// Sums of earlier micro-steps wait for the sync: in the middle memory if gradients are
-    /// scattered twice, else in the buffer.
-    bool accumulated = false;
+    /// Sums of earlier micro-steps wait for a reduction, in the buffer or in the middle memory.
+    bool in_buffer = false;
+    bool in_middle = false;
   };
-  /// A sum that is added to the sum of an earlier sync after the reduction.
+  /// A sum that is added to the final one after the reduction.
   struct Addition {
     const Grad* grad;
     Ref<Storage> sum;
@@ -119,6 +138,12 @@ class Gradients {
   void allocate_sums();
   Tensor unsharded_of(const Grad& grad) const;
   bool counts_here(const Grad& grad) const;
+  bool is_complete(Sum sum) const;
+  bool changes_sums() const { return hook_ || divide_factor_ != 1; }
+  void forget_sums(Grad& grad);
+  void set_aside(int bucket);
+  void change_sums(int bucket);
+  void add_sums(int bucket);
   bool holds_earlier(const Grad& grad) const;
   Tensor sum_of(const Grad& grad) const;
   Tensor final_of(const Grad& grad) const;
@@ -126,7 +151,7 @@ class Gradients {
   void copy_sums_to_device(int bucket);
   void copy_sums_to_host(int bucket);
   Tensor sum_in(const Ref<Storage>& memory, const Grad& grad, const Sharding& layout) const;
-  void set_param_grad(const Grad& grad, bool sync) const;
+  void set_param_grad(const Grad& grad, size_t reductions) const;
   Piece scattered(Grad& grad, size_t step);
   void reduce_buffer(int bucket, std::vector<Piece>& pieces);
   void reduce_in_place(int bucket, std::vector<Piece>& pieces);
@@ -143,6 +168,11 @@ class Gradients {
   size_t buffer_bytes_ = 0, middle_bytes_ = 0, final_bytes_ = 0;
   Ref<Storage> buffer_, middle_, final_;
   Device device_ = cpu;
+  std::function<void(const Tensor&)> hook_;
+  double divide_factor_ = 1;
+  CustomCollective collective_;
+  /// Stands for the final memory while gradients are hidden.
+  Ref<Storage> hidden_;
   /// Element counts of the pieces of the collective that is being started.
   std::vector<int64_t> counts_;
   std::vector<Bucket> buckets_ = std::vector<Bucket>(1);

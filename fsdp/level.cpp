@@ -1,51 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/level.h"
 
-#include <functional>
-#include <range/v3/numeric/accumulate.hpp>
 #include <range/v3/view/zip.hpp>
 
 #include "weft/context.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/shapes.h"
 
 namespace weft::fsdp {
 
-void Level::add(const Shape& shape, int dim, DType dtype, DType wire) {
-  regions_.push_back(region_of(shape, dim, dtype, wire, ranks_, bytes_));
+void Level::add(const Array& array) {
+  // An extension has its own packed form.
+  const DType wire = array.extension ? array.dtype : array.wire;
+  const bool packs = !array.extension;
+  regions_.push_back(
+      region_of(array.shape, array.dim, array.dtype, wire, ranks_, bytes_, array.lengths, packs));
+  extended_.push_back(array.extension
+                          ? extended_of(regions_.back(), array.slice, array.extension, bytes_)
+                          : Extended());
 }
 
 Level::Source Level::source(size_t parameter) const {
   return {memory_, regions_[parameter].offset, regions_[parameter].dtype};
 }
 
-void Level::unshard(const std::vector<Source>& sources, BufferPool& pool) {
+/// This rank's part of a parameter, cast to the wire's dtype in its place if necessary.
+void Level::send_part(const Region& region, const Source& source, std::vector<Piece>& pieces) {
+  auto* base = static_cast<char*>(memory_->data());
+  const int64_t own = region.counts[static_cast<size_t>(ranks_.rank)];
+  const size_t place =
+      region.start() + static_cast<size_t>(region.before(ranks_.rank)) * size_of(region.wire);
+  const void* send = base + place;
+  const bool is_here = source.memory->device() == memory_->device();
+  if (source.dtype == region.wire && ranks_.size > 1 && is_here) {
+    send = static_cast<const char*>(source.memory->data()) + source.offset;
+  } else if (own > 0) {
+    transfer_(local_in(memory_, place, {own}, region.wire),
+              local_in(source.memory, source.offset, {own}, source.dtype));
+  }
+  pieces.push_back({.send = send,
+                    .recv = base + region.start(),
+                    .dtype = region.wire,
+                    .counts = region.counts,
+                    .device = memory_->device()});
+}
+
+/// What the extension makes of this rank's part.
+void Level::send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces) {
+  const Region& region = regions_[parameter];
+  const Extended& extended = extended_[parameter];
+  const bool has_part = region.counts[static_cast<size_t>(ranks_.rank)] > 0;
+  Tensors sent(extended.wires.size());
+  if (has_part) {
+    Shape shape = region.shape;
+    if (shape.ndim() > 0) shape[region.dim] = region.lengths[static_cast<size_t>(ranks_.rank)];
+    Tensor part = local_in(source.memory, source.offset, shape, source.dtype);
+    sent = sent_of(extended, part.to(memory_->device()), ranks_.rank);
+  }
+  for (size_t i = 0; i < sent.size(); ++i) {
+    const Extended::Wire& wire = extended.wires[i];
+    char* place = static_cast<char*>(memory_->data()) + wire.offset;
+    if (ranks_.size == 1) {
+      const int64_t own = wire.counts[0];
+      transfer_(local_in(memory_, wire.offset, {own}, wire.dtype), reshape(sent[i], {own}));
+      continue;
+    }
+    pieces.push_back({.send = has_part ? sent[i].block().data : place,
+                      .recv = place,
+                      .dtype = wire.dtype,
+                      .counts = wire.counts,
+                      .device = memory_->device()});
+    if (has_part) sent_.push_back(std::move(sent[i]));
+  }
+}
+
+void Level::receive_extended(size_t parameter) const {
+  const Extended& extended = extended_[parameter];
+  const Region& region = regions_[parameter];
+  const Tensor whole = local_in(memory_, region.offset, region.shape, region.dtype);
+  for (int rank = 0; rank < ranks_.size; ++rank) {
+    if (region.counts[static_cast<size_t>(rank)] == 0) continue;
+    Tensors received;
+    for (const Extended::Wire& wire : extended.wires) {
+      const size_t at = wire.offset + static_cast<size_t>(wire.before(rank)) * size_of(wire.dtype);
+      received.push_back(local_in(memory_, at, wire.shapes[static_cast<size_t>(rank)], wire.dtype));
+    }
+    extended.extension->fsdp_post_all_gather(received, part_of(region, whole, rank));
+  }
+}
+
+void Level::unshard(const std::vector<Source>& sources, BufferPool& pool,
+                    const CustomCollective& collective) {
   wait_for_unshard();
   if (!memory_) memory_ = pool.acquire(bytes_);
   under_way_ = true;
   if (memory_->device().kind == DeviceKind::meta) return;
   const NoGrad no_grad;
-  auto* base = static_cast<char*>(memory_->data());
   std::vector<Piece> pieces;
-  for (const auto& [region, source] : ranges::views::zip(regions_, sources)) {
-    const int64_t own = region.counts[static_cast<size_t>(ranks_.rank)];
-    const size_t place =
-        region.start() + static_cast<size_t>(region.before(ranks_.rank)) * size_of(region.wire);
-    const void* send = base + place;
-    const bool is_here = source.memory->device() == memory_->device();
-    if (source.dtype == region.wire && ranks_.size > 1 && is_here) {
-      send = static_cast<const char*>(source.memory->data()) + source.offset;
-    } else if (own > 0) {
-      transfer_(local_in(memory_, place, {own}, region.wire),
-                local_in(source.memory, source.offset, {own}, source.dtype));
-    }
-    pieces.push_back({.send = send,
-                      .recv = base + region.start(),
-                      .dtype = region.wire,
-                      .counts = region.counts,
-                      .device = memory_->device()});
+  for (size_t i = 0; i < sources.size(); ++i) {
+    extended_[i].extension ? send_extended(i, sources[i], pieces)
+                           : send_part(regions_[i], sources[i], pieces);
   }
   if (ranks_.size > 1) {
-    work_ = ranks_.communicator.all_gather(pieces);
+    work_ = collective ? collective(ranks_.communicator, pieces)
+                       : ranks_.communicator.all_gather(pieces);
   } else {
     cast_ = Event::record(current_stream(memory_->device()));
   }
@@ -55,16 +113,19 @@ void Level::wait_for_unshard() {
   if (!under_way_) return;
   under_way_ = false;
   work_.wait();
+  sent_.clear();
   if (memory_->device().kind == DeviceKind::meta) return;
   cast_.wait(current_stream(memory_->device()));
-  for (const Region& region : regions_) {
-    if (region.packs) unpack(region, memory_);
+  const NoGrad no_grad;
+  for (size_t i = 0; i < regions_.size(); ++i) {
+    if (extended_[i].extension) receive_extended(i);
+    if (regions_[i].packs) unpack(regions_[i], memory_);
   }
 }
 
-void Level::reshard(BufferPool& pool) {
+void Level::reshard(BufferPool& pool, bool keeps) {
   wait_for_unshard();
-  if (memory_) pool.release(std::exchange(memory_, {}));
+  if (memory_ && !keeps) pool.release(std::exchange(memory_, {}));
 }
 
 void Level::drop() {
@@ -72,17 +133,31 @@ void Level::drop() {
   memory_ = {};
 }
 
+/// Bytes of an array that come from other ranks.
+template <class Array>
+static int64_t received(const Array& array, DType dtype, int rank) {
+  const int64_t own = array.counts[static_cast<size_t>(rank)];
+  return (array.elements() - own) * static_cast<int64_t>(size_of(dtype));
+}
+
 int64_t Level::traffic() const {
   if (ranks_.size == 1) return 0;
-  return ranges::accumulate(regions_, int64_t{0}, std::plus(), [&](const Region& region) {
-    const int64_t own = region.counts[static_cast<size_t>(ranks_.rank)];
-    return (region.elements() - own) * static_cast<int64_t>(size_of(region.wire));
-  });
+  int64_t bytes = 0;
+  for (const auto& [region, extended] : ranges::views::zip(regions_, extended_)) {
+    if (!extended.extension) bytes += received(region, region.wire, ranks_.rank);
+    for (const Extended::Wire& wire : extended.wires) {
+      bytes += received(wire, wire.dtype, ranks_.rank);
+    }
+  }
+  return bytes;
 }
 
 int64_t Level::copied() const {
-  return ranges::accumulate(regions_, int64_t{0}, std::plus(),
-                            [](const Region& region) { return region.packs ? region.bytes() : 0; });
+  int64_t bytes = 0;
+  for (const auto& [region, extended] : ranges::views::zip(regions_, extended_)) {
+    if (region.packs || extended.extension) bytes += region.bytes();
+  }
+  return bytes;
 }
 
 }  // namespace weft::fsdp

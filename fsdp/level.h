@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "fsdp/buffers.h"
+#include "fsdp/controls.h"
+#include "fsdp/extended.h"
 #include "fsdp/fsdp_param.h"
 
 namespace weft::fsdp {
@@ -18,8 +20,18 @@ class Level {
  public:
   Level(AxisGroup ranks, Lifetime lifetime) : ranks_(std::move(ranks)), lifetime_(lifetime) {}
 
-  /// Adds the next parameter: an array that the ranks share along `dim`.
-  void add(const Shape& shape, int dim, DType dtype, DType wire);
+  /// The next parameter: an array that the ranks share along `dim`, by default in equal chunks.
+  struct Array {
+    Shape shape;
+    int dim = 0;
+    DType dtype = DType::f32;
+    DType wire = DType::f32;
+    std::vector<int64_t> lengths = {};
+    /// Not null: the wire's format, of slices of dtype `slice`.
+    std::shared_ptr<AllGatherExtension> extension = {};
+    DType slice = DType::f32;
+  };
+  void add(const Array& array);
 
   /// This rank's part of a parameter: dense elements in a memory.
   struct Source {
@@ -29,10 +41,11 @@ class Level {
   };
   /// Casts this rank's parts to the wire's dtype, copies them from the host if they rest there, and
   /// starts the all-gather, into the memory that the level has or into a buffer of the pool.
-  void unshard(const std::vector<Source>& sources, BufferPool& pool);
+  void unshard(const std::vector<Source>& sources, BufferPool& pool,
+               const CustomCollective& collective);
   void wait_for_unshard();
-  /// Releases the memory to the pool.
-  void reshard(BufferPool& pool);
+  /// Releases the memory to the pool, unless it is kept for the next unshard.
+  void reshard(BufferPool& pool, bool keeps);
   /// Frees the memory for good.
   void drop();
   /// True between `unshard` and `wait_for_unshard`.
@@ -49,9 +62,17 @@ class Level {
   int64_t copied() const;
 
  private:
+  void send_part(const Region& region, const Source& source, std::vector<Piece>& pieces);
+  void send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces);
+  void receive_extended(size_t parameter) const;
+
   AxisGroup ranks_;
   Lifetime lifetime_;
   std::vector<Region> regions_;
+  /// By parameter; the extension is null for most.
+  std::vector<Extended> extended_;
+  /// What extensions send, until it is sent.
+  Tensors sent_;
   size_t bytes_ = 0;
   Ref<Storage> memory_;
   bool under_way_ = false;

@@ -2,6 +2,7 @@
 #include "fsdp/param_group.h"
 
 #include <algorithm>
+#include <numeric>
 #include <range/v3/view/enumerate.hpp>
 #include <utility>
 
@@ -30,9 +31,7 @@ class ParamGroup::Refusal final : public GradientSink {
 };
 
 ParamGroup::ParamGroup(Roles roles, const FullyShardOptions& options)
-    : roles_(std::move(roles)),
-      options_(options),
-      gradients_(roles_, options.bucket_bytes, options.offload.gradients) {}
+    : roles_(std::move(roles)), options_(options), gradients_(new_gradients()) {}
 
 std::shared_ptr<ParamGroup> ParamGroup::make(Roles roles, const FullyShardOptions& options) {
   return {new ParamGroup(std::move(roles), options), [](ParamGroup* gone) {
@@ -65,27 +64,24 @@ bool ParamGroup::ignores(const Parameter& parameter) const {
                      [&](const ParameterPtr& ignored) { return ignored.get() == &parameter; });
 }
 
-void ParamGroup::adopt(NamedParameter parameter) {
+void ParamGroup::adopt(NamedParameter parameter, size_t unit) {
   const bool trainable = parameter.parameter->is_trainable();
-  parameters_.push_back({std::move(parameter), trainable});
+  parameters_.push_back({std::move(parameter), unit, trainable});
 }
 
 void ParamGroup::disown(const Parameter& parameter) {
   std::erase_if(parameters_, [&](const Adopted& adopted) { return adopted.is(parameter); });
 }
 
-void ParamGroup::check_frozen() const {
-  for (const auto& [named, trainable] : parameters_) {
-    if (named.parameter->is_trainable() == trainable) continue;
-    const char* change = trainable ? "freeze" : "unfreeze";
-    fail("fully_shard: parameter ", path_of(named), " is ", trainable ? "frozen" : "trainable",
-         ", expected ", trainable ? "trainable" : "frozen", " as when it was sharded; ", change,
-         " it before fully_shard");
-  }
+void ParamGroup::set_names(std::vector<std::string> names) {
+  names_ = std::move(names);
+  name_.clear();
+  for (const std::string& name : names_) name_ += concat(name_.empty() ? "" : "+", name);
 }
 
-std::string ParamGroup::path_of(const NamedParameter& named) const {
-  return name_.empty() ? named.name() : concat(name_, ".", named.name());
+std::string ParamGroup::path_of(const NamedParameter& named, size_t unit) const {
+  const std::string& module = names_[unit];
+  return module.empty() ? named.name() : concat(module, ".", named.name());
 }
 
 /// Undoes a `build` that threw.
@@ -93,27 +89,27 @@ void ParamGroup::drop_params() {
   for (const auto& param : params_) ModuleSharder::set_used(*param->parameter, {});
   params_.clear();
   levels_.clear();
-  gradients_ = Gradients(roles_, options_.bucket_bytes, options_.offload.gradients);
+  add_gradients();
   slice_bytes_ = 0;
   frozen_ = 0;
 }
 
 bool ParamGroup::build() {
   if (built_) return false;
-  check_frozen();
   drop_params();
-  for (const Adopted& adopted : parameters_) {
-    check(adopted.named);
+  for (Adopted& adopted : parameters_) {
+    adopted.trainable = adopted.named.parameter->is_trainable();
+    check(adopted.named, adopted.unit);
     if (!ModuleSharder::has_used(*adopted.named.parameter)) continue;
-    fail("fully_shard: parameter ", path_of(adopted.named),
-         " is sharded with another module already; shard inner modules before outer ones, and all "
-         "before the first forward");
+    fail("fully_shard: parameter ", path_of(adopted.named, adopted.unit),
+         " is sharded with another module already, expected once; shard inner modules before outer "
+         "ones, and all before the first forward");
   }
   // Trainable parameters are adjacent, so that one call updates them all.
   std::stable_partition(parameters_.begin(), parameters_.end(),
                         [](const Adopted& adopted) { return adopted.trainable; });
-  for (const Adopted& adopted : parameters_) add_param(adopted.named);
-  gradients_.close();
+  for (const Adopted& adopted : parameters_) add_param(adopted);
+  add_gradients();
   make_levels();
   const bool declared = std::any_of(params_.begin(), params_.end(), [](const auto& param) {
     return !param->parameter->is_materialized();
@@ -148,10 +144,10 @@ Ref<Storage> ParamGroup::allocate_slices() const {
 /// copies from the host.
 void ParamGroup::make_levels() {
   if (params_.empty()) return;
-  AxisGroup before = roles_.group(roles_.at_use, roles_.sharded.size());
-  AxisGroup use = roles_.group(0, roles_.at_use);
+  AxisGroup before = roles_.before_group();
+  AxisGroup use = roles_.use_group();
   bool casts = std::any_of(params_.begin(), params_.end(), [](const auto& param) {
-    return param->types.storage != param->types.compute;
+    return param->types.storage != param->types.compute || param->extension;
   });
   const bool offloads = options_.offload.parameters;
   if (before.size > 1 || (use.size == 1 && casts && !offloads)) {
@@ -160,15 +156,39 @@ void ParamGroup::make_levels() {
   }
   if (use.size > 1 || (offloads && levels_.empty())) levels_.emplace_back(use, Lifetime::use);
   for (Level& level : levels_) {
-    const bool top = &level == &levels_.back();
-    for (const auto& param : params_) {
-      Shape shape = param->unsharded_shape;
-      int64_t& length = shape[param->dim];
-      if (!top) length = parts_of(length, use.sizes)[static_cast<size_t>(use.rank)];
-      const ParamTypes& types = param->types;
-      level.add(shape, param->dim, top ? types.compute : types.gather, types.gather);
-    }
+    for (const auto& param : params_) level.add(array_of(*param, level, use));
   }
+}
+
+/// What a level gathers of a parameter, with the chunks of the slices.
+Level::Array ParamGroup::array_of(const FsdpParam& param, const Level& level,
+                                  const AxisGroup& use) const {
+  const bool top = &level == &levels_.back(), bottom = &level == &levels_.front();
+  Level::Array array{.shape = param.unsharded_shape,
+                     .dim = param.dim,
+                     .dtype = top ? param.types.compute : param.types.gather,
+                     .wire = param.types.gather,
+                     .extension = bottom ? param.extension : nullptr,
+                     .slice = param.types.storage};
+  if (roles_.ranks_at_use == 0) {
+    if (!top) {
+      int64_t& length = array.shape[param.dim];
+      length = parts_of(length, use.sizes)[static_cast<size_t>(use.rank)];
+    }
+    return array;
+  }
+  const std::vector<int64_t> slices = parts_of(array.shape[param.dim], roles_.group(0, 1).sizes);
+  const auto own = static_cast<ptrdiff_t>(slices.size()) / use.size;
+  if (!top) {
+    const auto first = slices.begin() + use.rank * own;
+    array.lengths.assign(first, first + own);
+    array.shape[param.dim] = std::accumulate(first, first + own, int64_t{0});
+    return array;
+  }
+  for (auto at = slices.begin(); at != slices.end(); at += own) {
+    array.lengths.push_back(std::accumulate(at, at + own, int64_t{0}));
+  }
+  return array;
 }
 
 void ParamGroup::check_layout(const std::string& name, const Tensor& value, int dim) const {
@@ -197,24 +217,31 @@ void ParamGroup::check_layout(const std::string& name, const Tensor& value, int 
 }
 
 int ParamGroup::dim_of(const NamedParameter& named) const {
+  if (options_.shard_placement_fn) {
+    if (const auto dim = options_.shard_placement_fn(named).dim) return *dim;
+  }
   if (options_.shard_dim) return options_.shard_dim(named);
   return named.parameter->shape().ndim() > roles_.dim ? roles_.dim : 0;
 }
 
-void ParamGroup::check(const NamedParameter& parameter) const {
-  check_layout(path_of(parameter), parameter.parameter->value(), dim_of(parameter));
+void ParamGroup::check(const NamedParameter& parameter, size_t unit) const {
+  if (layouts_.contains(parameter.parameter.get())) return;
+  check_layout(path_of(parameter, unit), parameter.parameter->value(), dim_of(parameter));
 }
 
-void ParamGroup::add_param(const NamedParameter& named) {
+void ParamGroup::add_param(const Adopted& adopted) {
+  const NamedParameter& named = adopted.named;
   const Tensor& value = named.parameter->value();
   auto param = std::make_unique<FsdpParam>();
-  param->name = path_of(named);
+  param->name = path_of(named, adopted.unit);
   param->parameter = named.parameter;
-  param->trainable = named.parameter->is_trainable();
+  param->trainable = adopted.trainable;
   param->dim = dim_of(named);
   param->types = types_of(options_.precision, value.dtype());
+  if (options_.extension) param->extension = options_.extension(named);
   param->shape = value.shape();
-  param->before = value.sharding();
+  const auto known = layouts_.find(named.parameter.get());
+  param->before = known == layouts_.end() ? value.sharding() : known->second;
   const auto layout = [&](size_t axes, Placement others) {
     return layout_for(roles_, param->before, param->dim, axes, others, others);
   };
@@ -228,8 +255,6 @@ void ParamGroup::add_param(const NamedParameter& named) {
   const size_t element = size_of(param->types.storage);
   param->slice_offset = (slice_bytes_ + element - 1) / element * element;
   slice_bytes_ = param->slice_offset + static_cast<size_t>(param->sharded_elements()) * element;
-  frozen_ += !param->trainable;
-  if (param->trainable) gradients_.add(*param);
   params_.push_back(std::move(param));
 }
 
@@ -244,7 +269,7 @@ void ParamGroup::make_unsharded(size_t i) {
   param.unsharded = local_in(memory, 0, param.shape, dtype, layout);
   if (param.trainable) {
     param.unsharded.set_requires_grad(true);
-    set_gradient_sink(param.unsharded, sink_maker_(i));
+    set_gradient_sink(param.unsharded, sink_maker_(param.grad));
   }
   ModuleSharder::set_used(*param.parameter, param.unsharded);
 }
@@ -307,7 +332,7 @@ void ParamGroup::unshard(size_t level, BufferPool& pool) {
   runs_here();
   if (!slices_->is_bound() && slices_->device().kind != DeviceKind::meta && slice_bytes_ > 0) {
     fail("fully_shard: the parameters of ", title(),
-         " have no memory yet; call materialize() on the model first");
+         " have no memory, expected some; call materialize() on the model first");
   }
   std::vector<Level::Source> sources;
   if (level > 0) levels_[level - 1].wait_for_unshard();
@@ -316,7 +341,7 @@ void ParamGroup::unshard(size_t level, BufferPool& pool) {
                           ? levels_[level - 1].source(i)
                           : Level::Source{slices_, param->slice_offset, param->types.storage});
   }
-  levels_[level].unshard(sources, pool);
+  levels_[level].unshard(sources, pool, controls_.all_gather);
 }
 
 void ParamGroup::wait_for_unshard() {
@@ -340,7 +365,7 @@ void ParamGroup::reshard(size_t level, BufferPool& pool) {
   if (level + 1 == levels_.size()) {
     for (auto& param : params_) param->unsharded.storage()->unbind();
   }
-  levels_[level].reshard(pool);
+  levels_[level].reshard(pool, controls_.keeps_storage);
 }
 
 void ParamGroup::reduce_grads(int bucket, size_t step) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "fsdp/controls.h"
 #include "fsdp/gradients.h"
 #include "fsdp/level.h"
 #include "weft/error.h"
@@ -25,13 +27,29 @@ class ParamGroup {
   ~ParamGroup();
 
   bool owns(const Parameter& parameter) const;
-  /// Adds a parameter, and removes one that another group shares, before `build`.
-  void adopt(NamedParameter parameter);
+  /// Adds a parameter of module `unit` of the group, and removes one that another group shares,
+  /// before `build`.
+  void adopt(NamedParameter parameter, size_t unit);
   void disown(const Parameter& parameter);
   /// std::invalid_argument if the parameter cannot be sharded as the options say.
-  void check(const NamedParameter& parameter) const;
-  /// std::invalid_argument if a parameter was frozen or unfrozen after it was added.
-  void check_frozen() const;
+  void check(const NamedParameter& parameter, size_t unit) const;
+  /// True if a parameter was frozen or unfrozen. std::invalid_argument if there are gradients then.
+  bool trainable_changed() const;
+  /// Lays out the gradients of the parameters that are trainable now.
+  void update_trainable();
+
+  /// Layouts over the axes that FSDP does not use, of parameters that are sharded already.
+  using Layouts = std::map<const Parameter*, Sharding>;
+  void add_layouts(Layouts& layouts) const;
+  /// Forgets all parameters, which are adopted again with the layouts that they had.
+  void begin_readopting(const Layouts& layouts);
+  /// Restores parameters that the group no longer has. Returns true if the parameters differ from
+  /// those before: the next `build` makes the group again.
+  bool end_readopting();
+  /// Restores the parameters before `begin_readopting`.
+  void cancel_readopting() { parameters_ = std::move(previous_); }
+  /// Gives up a parameter: forward uses its value from now on.
+  static void release(Parameter& parameter);
   /// Records a parameter of the module that is not sharded.
   void ignore(ParameterPtr parameter) { ignored_.push_back(std::move(parameter)); }
   bool ignores(const Parameter& parameter) const;
@@ -45,6 +63,8 @@ class ParamGroup {
   bool is_built() const { return built_; }
   /// Allocates the slices of declared parameters, once.
   void materialize(Device device);
+  /// The same, and sets the initial values of parameters that have none.
+  void materialize_all(Device device);
   bool awaits_memory() const { return !slices_->is_bound() && !params_.empty(); }
   Device device() const { return device_; }
 
@@ -68,11 +88,16 @@ class ParamGroup {
   /// Waits for all collectives under way, and drops their errors.
   void wait_quietly() noexcept;
 
+  /// The paths of the group's modules, joined by "+".
   const std::string& name() const { return name_; }
-  void set_name(std::string name) { name_ = std::move(name); }
+  const std::vector<std::string>& names() const { return names_; }
+  void set_names(std::vector<std::string> names);
   std::string title() const {
     return name_.empty() ? "the model" : concat("module \"", name_, '"');
   }
+  const DeviceMesh& mesh() const { return roles_.mesh; }
+  const Controls& controls() const { return controls_; }
+  Controls& controls() { return controls_; }
   const FullyShardOptions& options() const { return options_; }
   bool has_gradients() const { return !gradients_.is_empty(); }
   /// Backward may read frozen parameters after the last gradient of the group is complete.
@@ -94,6 +119,7 @@ class ParamGroup {
   class Refusal;
   struct Adopted {
     NamedParameter named;
+    size_t unit;
     bool trainable;
     bool is(const Parameter& other) const { return named.parameter.get() == &other; }
   };
@@ -106,13 +132,17 @@ class ParamGroup {
 
   bool is_under_way() const;
   void runs_here() { home_ = EndOnThread<ParamGroup>::of_thread(); }
-  std::string path_of(const NamedParameter& named) const;
+  std::string path_of(const NamedParameter& named, size_t unit) const;
   int dim_of(const NamedParameter& named) const;
   void drop_params();
+  void unbind_all();
   void make_levels();
+  Level::Array array_of(const FsdpParam& param, const Level& level, const AxisGroup& use) const;
   void set_device(Device device);
   Ref<Storage> allocate_slices() const;
-  void add_param(const NamedParameter& named);
+  void add_param(const Adopted& adopted);
+  Gradients new_gradients() const;
+  void add_gradients();
   void check_layout(const std::string& name, const Tensor& value, int dim) const;
   void make_unsharded(size_t i);
   void keep_value(FsdpParam& param);
@@ -124,7 +154,12 @@ class ParamGroup {
   FullyShardOptions options_;
   SinkMaker sink_maker_;
   std::string name_;
+  std::vector<std::string> names_{""};
+  Controls controls_;
   std::vector<Adopted> parameters_;
+  /// While parameters are adopted again: those before.
+  std::vector<Adopted> previous_;
+  Layouts layouts_;
   std::vector<ParameterPtr> ignored_;
   std::vector<std::unique_ptr<FsdpParam>> params_;
   bool built_ = false;

@@ -64,12 +64,13 @@ Piece Gradients::scattered(Grad& grad, size_t step) {
               .device = device_};
   if (step == 0 && scatters_twice()) {
     piece.recv = static_cast<char*>(middle_->data()) + grad.middle.offset;
-    piece.accumulate = std::exchange(grad.accumulated, true);
+    piece.accumulate = std::exchange(grad.in_middle, true);
+    grad.in_buffer = false;
     return piece;
   }
   piece.accumulate = grad.sum != Sum::none && counts_here(grad);
   grad.sum = Sum::own;
-  grad.accumulated = false;
+  grad.in_buffer = grad.in_middle = false;
   return piece;
 }
 
@@ -92,7 +93,7 @@ void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
       additions.push_back({&grad, Storage::allocate(bytes, device_)});
       pieces.back().recv = additions.back().sum->data();
     }
-    grad.accumulated = false;
+    grad.in_buffer = false;
     grad.sum = Sum::of_replicas;
   }
 }
@@ -130,21 +131,21 @@ void Gradients::reduce(int bucket, size_t step) {
   reduced.under_way = true;
   if (scatters) {
     for (Grad& grad : grads_) pieces.push_back(scattered(grad, step));
-    reduced.work = ranks.communicator.reduce_scatter(pieces, ReduceOp::sum);
+    reduced.work = collective_ ? collective_(ranks.communicator, pieces)
+                               : ranks.communicator.reduce_scatter(pieces, ReduceOp::sum);
     return;
   }
   step == 0 && !direct_ ? reduce_buffer(bucket, pieces) : reduce_in_place(bucket, pieces);
   reduced.work = ranks.communicator.all_reduce(pieces, ReduceOp::sum);
 }
 
-void Gradients::wait_for_reduce(int bucket, bool last) {
+void Gradients::wait_for_reduce(int bucket, size_t step, bool last) {
   Bucket& reduced = bucket_at(bucket);
   reduced.under_way = false;
   reduced.work.wait();
-  const NoGrad no_grad;
-  for (const auto& [grad, sum] : std::exchange(reduced.additions, {})) {
-    const Tensor total = sum_of(*grad);
-    copy_(total, total + local_in(sum, 0, total.shape(), total.dtype()));
+  if (step + 1 == reductions_.size() && device_.kind != DeviceKind::meta) {
+    change_sums(bucket);
+    add_sums(bucket);
   }
   if (last) copy_sums_to_host(bucket);
 }

@@ -18,21 +18,37 @@ void add_traffic(std::vector<AxisTraffic>& by_axes, const std::string& axes, int
 }
 
 static bool is_of_backward(const StepEvent& event) {
-  return event.kind >= StepEvent::Kind::pre_backward && event.kind != StepEvent::Kind::finalize;
+  return event.kind >= StepEvent::Kind::pre_backward && event.kind < StepEvent::Kind::finalize;
 }
 
 static bool unshards(const StepEvent& event) {
   return event.kind == StepEvent::Kind::pre_forward || event.kind == StepEvent::Kind::pre_backward;
 }
 
-std::vector<ParamGroup*> Recording::to_prefetch(size_t index) const {
+std::vector<ParamGroup*> prefetch_list(const StepEvent& event) {
   std::vector<ParamGroup*> groups;
-  if (!unshards(events[index])) return groups;
+  if (!unshards(event)) return groups;
+  const bool backward = event.kind == StepEvent::Kind::pre_backward;
+  const Controls& controls = event.group->controls();
+  for (const auto& held : backward ? controls.backward_prefetch : controls.forward_prefetch) {
+    const auto group = held.lock();
+    if (group && (!backward || group->controls().unshards_in_backward)) {
+      groups.push_back(group.get());
+    }
+  }
+  return groups;
+}
+
+std::vector<ParamGroup*> Recording::to_prefetch(size_t index) const {
+  std::vector<ParamGroup*> groups = prefetch_list(events[index]);
+  if (!unshards(events[index]) || !groups.empty()) return groups;
   const auto depth = static_cast<size_t>(events[index].group->options().prefetch);
   for (size_t i = index + 1; i < events.size() && groups.size() < depth; ++i) {
     if (!unshards(events[i])) continue;
     if (events[i].kind != events[index].kind) break;
     bool known = events[i].group == events[index].group ||
+                 (events[i].kind == StepEvent::Kind::pre_backward &&
+                  !events[i].group->controls().unshards_in_backward) ||
                  std::find(groups.begin(), groups.end(), events[i].group) != groups.end();
     if (!known) groups.push_back(events[i].group);
   }
@@ -112,7 +128,9 @@ class ScheduleWriter final : public Executor {
   void compute(ParamGroup& group) override { add(Kind::compute, group, -1); }
 
   void reshard(ParamGroup& group, size_t level) override {
-    add(Kind::reshard, group, release(group, level, group.levels()[level].bytes()));
+    const bool keeps = group.controls().keeps_storage;
+    add(Kind::reshard, group,
+        keeps ? buffer_of(group, level) : release(group, level, group.levels()[level].bytes()));
   }
 
   void allocate_grads(ParamGroup& group) override {
@@ -124,7 +142,7 @@ class ScheduleWriter final : public Executor {
     release(group, kGradients, group.gradients().buffer_bytes());
   }
 
-  void finalize_grads(ParamGroup&, int) override {}
+  void finalize_grads(ParamGroup&, int, size_t) override {}
 
   void reduce_grads(ParamGroup& group, int bucket, size_t step) override {
     const Gradients& gradients = group.gradients();

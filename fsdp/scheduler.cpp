@@ -17,14 +17,28 @@ Scheduler::GroupState& Scheduler::state_of(const ParamGroup& group) {
 }
 
 void Scheduler::begin_step(bool training) {
-  reducing_.clear();
   training_ = training;
+  backward_ = false;
+}
+
+void Scheduler::abandon() {
+  reducing_.clear();
   backward_ = false;
   for (const auto& group : groups_) {
     if (!group->is_built()) continue;
-    reshard(*group, true);
+    reshard(*group, Lifetime::step);
     if (state_of(*group).grads == GradState::accumulating) release_grads(*group);
   }
+}
+
+void Scheduler::drop_grads(ParamGroup& group) {
+  if (state_of(group).grads != GradState::none) release_grads(group);
+  state_of(group).buckets.clear();
+}
+
+void Scheduler::reset() {
+  reducing_.clear();
+  states_.assign(groups_.size(), {});
 }
 
 void Scheduler::begin_backward() {
@@ -50,7 +64,7 @@ void Scheduler::handle(const StepEvent& event, const std::vector<ParamGroup*>& p
     case StepEvent::Kind::post_forward:
       return post_forward(group);
     case StepEvent::Kind::pre_backward:
-      unshard_for_use(group, prefetch);
+      if (group.controls().unshards_in_backward) unshard_for_use(group, prefetch);
       allocate_grads(group);
       return executor_.compute(group);
     case StepEvent::Kind::grads_complete:
@@ -58,9 +72,18 @@ void Scheduler::handle(const StepEvent& event, const std::vector<ParamGroup*>& p
     case StepEvent::Kind::grads_continue:
       return continue_grads(group, event.bucket);
     case StepEvent::Kind::post_backward:
-      return reshard(group, true);
+      return post_backward(group);
+    case StepEvent::Kind::backward_complete:
+      return complete_buckets();
     case StepEvent::Kind::finalize:
       return finalize();
+    case StepEvent::Kind::user_unshard:
+      return unshard(group);
+    case StepEvent::Kind::user_wait:
+      if (state_of(group).params < ShardedState::unsharding) return;
+      return unshard_for_use(group, {});
+    case StepEvent::Kind::user_reshard:
+      return reshard(group, Lifetime::update);
   }
 }
 
@@ -80,14 +103,13 @@ void Scheduler::unshard_for_use(ParamGroup& group, const std::vector<ParamGroup*
 }
 
 /// Releases the levels whose lifetime has ended.
-void Scheduler::reshard(ParamGroup& group, bool ends_step) {
+void Scheduler::reshard(ParamGroup& group, Lifetime ended) {
   ShardedState& state = state_of(group).params;
   const size_t held = state >= ShardedState::unsharding             ? group.levels().size()
                       : state == ShardedState::sharded_post_forward ? 1
                                                                     : 0;
   for (size_t level = held; level-- > 0;) {
-    const Lifetime lifetime = group.levels()[level].lifetime();
-    if (lifetime == Lifetime::update || (lifetime == Lifetime::step && !ends_step)) continue;
+    if (group.levels()[level].lifetime() > ended) continue;
     state = level > 0 ? ShardedState::sharded_post_forward : ShardedState::sharded;
     executor_.reshard(group, level);
   }
@@ -95,8 +117,14 @@ void Scheduler::reshard(ParamGroup& group, bool ends_step) {
 
 /// Backward follows at once on the root's forward, and reads the same parameters.
 void Scheduler::post_forward(ParamGroup& group) {
+  const std::optional<bool>& set = group.controls().reshards_after_forward;
   const bool is_root = &group == groups_.back().get();
-  if (!is_root && group.options().reshard_after_forward.frees()) reshard(group, !training_);
+  if (!set.value_or(!is_root && group.options().reshard_after_forward.frees())) return;
+  reshard(group, training_ && !set ? Lifetime::use : Lifetime::step);
+}
+
+void Scheduler::post_backward(ParamGroup& group) {
+  if (group.controls().reshards_after_backward) reshard(group, Lifetime::step);
 }
 
 void Scheduler::allocate_grads(ParamGroup& group) {
@@ -113,7 +141,9 @@ void Scheduler::release_grads(ParamGroup& group) {
 
 bool Scheduler::may_reduce(const ParamGroup& group, size_t step) const {
   const auto& reductions = group.gradients().reductions();
-  return step < reductions.size() && (sync_ || !reductions[step].at_sync);
+  const Controls& controls = group.controls();
+  return step < reductions.size() && controls.reduces &&
+         (!reductions[step].at_sync || (sync_ && controls.all_reduces));
 }
 
 /// Waits for each reduction under way, and starts the bucket's next one.
@@ -143,10 +173,19 @@ void Scheduler::reduce_grads(ParamGroup& group, int bucket) {
   state.buckets[static_cast<size_t>(bucket)] = BucketState::complete;
   const bool all = std::find(state.buckets.begin(), state.buckets.end(), BucketState::incomplete) ==
                    state.buckets.end();
-  if (all && !group.has_frozen()) reshard(group, true);
-  executor_.finalize_grads(group, bucket);
-  if (!may_reduce(group, 0)) {
-    if (state.grads != GradState::none) state.grads = GradState::kept_for_sync;
+  if (all && !group.has_frozen()) post_backward(group);
+  start_reductions(group, bucket);
+}
+
+void Scheduler::start_reductions(ParamGroup& group, int bucket) {
+  size_t reductions = 0;
+  while (may_reduce(group, reductions)) ++reductions;
+  executor_.finalize_grads(group, bucket, reductions);
+  auto& [params, grads, buckets] = state_of(group);
+  BucketState& state = buckets[static_cast<size_t>(bucket)];
+  state = reductions == 0 ? BucketState::kept : BucketState::complete;
+  if (reductions == 0) {
+    if (grads != GradState::none) grads = GradState::kept_for_sync;
     return;
   }
   advance_reductions();
@@ -163,17 +202,31 @@ void Scheduler::continue_grads(ParamGroup& group, int bucket) {
   allocate_grads(group);
 }
 
-/// Completes the buckets that backward left incomplete, and waits for all reductions.
-void Scheduler::finalize() {
+/// Completes the buckets that backward left incomplete, and reduces those that were kept until now.
+void Scheduler::complete_buckets() {
+  if (!backward_) return;
   for (const auto& group : groups_) {
-    if (!backward_ || !group->has_gradients()) continue;
+    if (!group->has_gradients()) continue;
     for (int bucket = 0; bucket < group->gradients().buckets(); ++bucket) {
-      const auto state = state_of(*group).buckets[static_cast<size_t>(bucket)];
-      if (state == BucketState::incomplete) reduce_grads(*group, bucket);
+      const BucketState state = state_of(*group).buckets[static_cast<size_t>(bucket)];
+      if (state == BucketState::incomplete) {
+        reduce_grads(*group, bucket);
+      } else if (state == BucketState::kept && may_reduce(*group, 0)) {
+        start_reductions(*group, bucket);
+      }
     }
   }
+}
+
+void Scheduler::finalize() {
+  complete_buckets();
   while (!reducing_.empty()) advance_reductions();
-  for (const auto& group : groups_) reshard(*group, true);
+  for (const auto& group : groups_) {
+    const Controls& controls = group->controls();
+    const bool keeps = training_ ? !controls.reshards_after_backward
+                                 : !controls.reshards_after_forward.value_or(true);
+    if (!keeps) reshard(*group, Lifetime::step);
+  }
 }
 
 }  // namespace weft::fsdp

@@ -12,6 +12,7 @@
 namespace weft::fsdp {
 
 class ParamGroup;
+enum class Lifetime : uint8_t;
 using ParamGroups = std::vector<std::shared_ptr<ParamGroup>>;
 
 /// An event of a param group in a step, which a module hook or the tape reports.
@@ -27,11 +28,18 @@ struct StepEvent {
     grads_continue,
     /// The gradients of the module's inputs are complete too.
     post_backward,
-    finalize
+    /// Backward writes no more gradients; its reductions may still be under way.
+    backward_complete,
+    finalize,
+    /// Calls of FsdpModule.
+    user_unshard,
+    user_wait,
+    user_reshard
   } kind;
   ParamGroup* group;
   int bucket = 0;
   bool operator==(const StepEvent&) const = default;
+  bool is_of_user() const { return kind >= Kind::user_unshard; }
 };
 
 /// Performs the actions of a Scheduler, or lists them. `level` and `step` count the gathers and
@@ -44,8 +52,8 @@ class Executor {
   virtual void reshard(ParamGroup& group, size_t level) = 0;
   virtual void allocate_grads(ParamGroup& group) = 0;
   virtual void release_grads(ParamGroup& group) = 0;
-  /// Backward has written the bucket.
-  virtual void finalize_grads(ParamGroup& group, int bucket) = 0;
+  /// Backward has written the bucket, of which this step runs so many reductions.
+  virtual void finalize_grads(ParamGroup& group, int bucket, size_t reductions) = 0;
   virtual void reduce_grads(ParamGroup& group, int bucket, size_t step) = 0;
   /// `last`: no reduction of the bucket follows.
   virtual void wait_for_reduce(ParamGroup& group, int bucket, size_t step, bool last) = 0;
@@ -67,8 +75,13 @@ class Scheduler {
  public:
   Scheduler(const ParamGroups& groups, Executor& executor);
 
-  /// A step begins. Releases what an unfinished step still holds.
   void begin_step(bool training);
+  /// Releases what an unfinished step holds.
+  void abandon();
+  /// Releases the gradients' buffer, with sums of micro-steps in it.
+  void drop_grads(ParamGroup& group);
+  /// The groups have changed.
+  void reset();
   void set_sync(bool sync) { sync_ = sync; }
   /// The group's slices have changed: the next use gathers them again.
   void slices_changed(ParamGroup& group);
@@ -81,8 +94,9 @@ class Scheduler {
   void allocate_grads(ParamGroup& group);
 
  private:
-  /// `reduced`: the first reduction of a complete bucket has read the buffer.
-  enum class BucketState : uint8_t { incomplete, complete, reduced };
+  /// `kept`: complete, but not reduced in this micro-step. `reduced`: the first reduction has read
+  /// the buffer.
+  enum class BucketState : uint8_t { incomplete, complete, kept, reduced };
   struct GroupState {
     ShardedState params = ShardedState::sharded;
     GradState grads = GradState::none;
@@ -98,13 +112,16 @@ class Scheduler {
   GroupState& state_of(const ParamGroup& group);
   void unshard(ParamGroup& group);
   void unshard_for_use(ParamGroup& group, const std::vector<ParamGroup*>& prefetch);
-  void reshard(ParamGroup& group, bool ends_step);
+  void reshard(ParamGroup& group, Lifetime ended);
   void post_forward(ParamGroup& group);
+  void post_backward(ParamGroup& group);
   void release_grads(ParamGroup& group);
   bool may_reduce(const ParamGroup& group, size_t step) const;
   void reduce_grads(ParamGroup& group, int bucket);
+  void start_reductions(ParamGroup& group, int bucket);
   void continue_grads(ParamGroup& group, int bucket);
   void advance_reductions();
+  void complete_buckets();
   void finalize();
 
   const ParamGroups& groups_;
@@ -126,9 +143,12 @@ struct Recording {
 
   bool is_followed() const { return complete && !diverged; }
   /// Groups to unshard early after the event at `index`: the next ones that the same direction
-  /// unshards, as many as the event's group prefetches.
+  /// unshards, as many as the event's group prefetches, or those of its prefetch list.
   std::vector<ParamGroup*> to_prefetch(size_t index) const;
 };
+
+/// The groups that the user wants to be unshard early after the event; empty without a list.
+std::vector<ParamGroup*> prefetch_list(const StepEvent& event);
 
 /// The actions of some steps, in order, and their totals.
 struct Schedule {

@@ -7,6 +7,7 @@
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/drop.hpp>
 #include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/iota.hpp>
 #include <range/v3/view/join.hpp>
 #include <range/v3/view/map.hpp>
 #include <range/v3/view/transform.hpp>
@@ -57,6 +58,34 @@ AxisGroup Roles::group(size_t first, size_t last) const {
   return group_of(mesh, {at(first), at(last)});
 }
 
+/// The ranks of an axis from `first` on, `stride` apart.
+static AxisGroup part_of_axis(const AxisGroup& axis, int first, int stride, int size) {
+  AxisGroup part;
+  part.axes = concat(axis.axes, " by ", size);
+  part.sizes = {size};
+  part.size = size;
+  const auto ranks = views::ints(0, size) |
+                     views::transform([&](int i) { return first + i * stride; }) |
+                     ranges::to<std::vector>();
+  part.communicator = axis.communicator.subgroup(ranks, part.axes);
+  part.rank = part.communicator.rank();
+  return part;
+}
+
+AxisGroup Roles::use_group() const {
+  if (ranks_at_use == 0) return group(0, at_use);
+  const AxisGroup axis = group(0, 1);
+  const int stride = axis.size / ranks_at_use;
+  return part_of_axis(axis, axis.rank % stride, stride, ranks_at_use);
+}
+
+AxisGroup Roles::before_group() const {
+  if (ranks_at_use == 0) return group(at_use, sharded.size());
+  const AxisGroup axis = group(0, 1);
+  const int size = axis.size / ranks_at_use;
+  return part_of_axis(axis, axis.rank / size * size, 1, size);
+}
+
 AxisGroup Roles::replica_group() const { return group_of(mesh, replicas); }
 
 static void check_row(const std::string& axis, const StrategyRow& row) {
@@ -103,9 +132,23 @@ static size_t leading(const std::vector<std::pair<std::string, StrategyRow>>& ax
   for (const auto& [name, row] : axes | views::drop(count)) {
     if (!(row.*what).is_shard()) continue;
     fail("fully_shard: axes ", in_quotes(name), " and ", in_quotes(axes[count].first), " of ", mesh,
-         " need opposite orders of sharding for parameters and for gradients");
+         " shard parameters and gradients in opposite orders, expected one order");
   }
   return count;
+}
+
+static void set_ranks_at_use(Roles& roles, int ranks) {
+  const int size = roles.group(0, roles.at_use).size;
+  if (roles.sharded.size() != 1 || roles.at_use != 1) {
+    fail("fully_shard: reshard_after_forward is ", ranks, " of ", roles.mesh,
+         ", expected an axis' name where not exactly one axis shards parameters");
+  }
+  if (ranks < 2 || ranks >= size || size % ranks != 0) {
+    fail("fully_shard: reshard_after_forward is ", ranks, ", expected a divisor of ", size,
+         " between 1 and ", size, "; true or false for the bounds");
+  }
+  roles.ranks_at_use = ranks;
+  roles.keeps_gathered = false;
 }
 
 Roles roles_of(const DeviceMesh& mesh, const Strategy& strategy, const Reshard& reshard) {
@@ -133,6 +176,7 @@ Roles roles_of(const DeviceMesh& mesh, const Strategy& strategy, const Reshard& 
   roles.sharded = axes | views::keys | ranges::to<std::vector>();
   roles.at_use = leading(axes, &StrategyRow::parameter, mesh);
   roles.each_step = leading(axes, &StrategyRow::gradient, mesh);
+  if (reshard.ranks() != 0) set_ranks_at_use(roles, reshard.ranks());
   if (!to_axis) return roles;
   if (roles.at_use != axes.size() || axes.empty() || roles.sharded[0] != reshard.axis()) {
     fail("fully_shard: reshard_after_forward is ", in_quotes(reshard.axis()),

@@ -38,9 +38,15 @@ struct Roles {
   bool keeps_gathered = true;
   size_t each_step = 0;
   std::vector<std::string> replicas;
+  /// Not 0: the only axis of `sharded` is gathered in two levels, at each use over so many ranks,
+  /// a stride apart, and before that over the neighbouring ranks between them.
+  int ranks_at_use = 0;
 
   /// The group over axes `first` to `last` (excluded) of `sharded`.
   AxisGroup group(size_t first, size_t last) const;
+  /// The ranks over which each use gathers, and those gathered over before that.
+  AxisGroup use_group() const;
+  AxisGroup before_group() const;
   AxisGroup replica_group() const;
 };
 

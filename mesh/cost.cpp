@@ -41,7 +41,8 @@ static int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype
 bool cuts_alike(const Pattern& a, const Pattern& b, int axis) {
   if (!a[axis].is_shard() || a[axis] != b[axis] || a.depth(axis) != b.depth(axis)) return false;
   Axes first = a.cutting(a[axis].dim()), second = b.cutting(a[axis].dim());
-  return std::equal(first.begin(), first.begin() + a.depth(axis), second.begin());
+  return std::equal(first.begin(), first.begin() + a.depth(axis), second.begin(),
+                    [&](int one, int other) { return one == other && a[one] == b[other]; });
 }
 
 Axes talking_axes(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
@@ -189,37 +190,65 @@ static double messages_of(Kind kind, int ranks) {
   }
 }
 
-/// Calls `f` for the first, a middle and the last coordinate of each axis: in any cut the first
-/// ranks hold most and the last ones least.
+/// Calls `f` for the first, a middle and the last coordinate of each axis: in a cut into chunks the
+/// first ranks hold most and the last ones least. Calls it for `every` coordinate where parts have
+/// explicit sizes.
 template <class F>
-static void for_sample(const MeshGrid& grid, F f) {
+static void for_sample(const MeshGrid& grid, bool every, F f) {
   Coordinates at{};
   auto visit = [&](auto&& self, int axis) -> void {
     if (axis == grid.ndim()) return f(at);
-    int last = grid.size(axis) - 1, before = -1;
-    for (int coordinate : {0, (last + 1) / 2, last}) {
-      if (coordinate == before) continue;
-      at[static_cast<size_t>(axis)] = before = coordinate;
+    const int last = grid.size(axis) - 1;
+    const int step = every ? 1 : std::max(1, (last + 1) / 2);
+    for (int coordinate = 0, before = -1; before < last; coordinate += step) {
+      at[static_cast<size_t>(axis)] = before = std::min(coordinate, last);
       self(self, axis + 1);
     }
   };
   visit(visit, 0);
 }
 
-/// Bytes that the busiest rank receives. all_gather: the rank with the smallest part of the largest
-/// result; reductions: the rank with the largest part; all_to_all and exchange: the busiest of a
-/// sample.
+/// The most of f(coordinates) over the ranks. Where no part has an explicit size, the first rank
+/// has it.
+template <class F>
+static int64_t most_of(const MeshGrid& grid, bool sized, F f) {
+  if (!sized) return f(Coordinates{});
+  int64_t most = 0;
+  for_sample(grid, true, [&](const Coordinates& at) { most = std::max(most, f(at)); });
+  return most;
+}
+
+int64_t most_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& state) {
+  return most_of(grid, state.pattern.has_sizes(), [&](const Coordinates& at) {
+    return box_in(grid, shape, state.pattern, at).shape.product() * bytes_of(state.dtype);
+  });
+}
+
+static bool is_sized(const PlanState& from, const PlanEdge& edge) {
+  return from.pattern.has_sizes() || edge.to.pattern.has_sizes();
+}
+
+int64_t most_scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
+                           const PlanEdge& edge) {
+  return most_of(grid, is_sized(from, edge),
+                 [&](const Coordinates& at) { return scratch_bytes(grid, shape, from, edge, at); });
+}
+
+/// Bytes that the busiest rank receives. Of chunks: all_gather: the rank with the smallest part of
+/// the largest result; reductions: the rank with the largest part; all_to_all and exchange: the
+/// busiest of a sample.
 static int64_t most_received(const MeshGrid& grid, const Shape& shape, const PlanState& from,
                              const PlanEdge& edge) {
+  const bool sized = is_sized(from, edge);
   Coordinates at{};
   if (edge.kind == Kind::all_gather) {
     for (int axis : edge.axes) at[static_cast<size_t>(axis)] = grid.size(axis) - 1;
   }
-  if (edge.kind != Kind::all_to_all && edge.kind != Kind::exchange) {
+  if (!sized && edge.kind != Kind::all_to_all && edge.kind != Kind::exchange) {
     return received_bytes(grid, shape, from, edge, at);
   }
   int64_t most = 0;
-  for_sample(grid, [&](const Coordinates& sample) {
+  for_sample(grid, sized, [&](const Coordinates& sample) {
     most = std::max(most, received_bytes(grid, shape, from, edge, sample));
   });
   return most;
@@ -228,11 +257,11 @@ static int64_t most_received(const MeshGrid& grid, const Shape& shape, const Pla
 double predicted_seconds(const MeshGrid& grid, const Shape& shape, const PlanState& from,
                          const PlanEdge& edge, DeviceKind device) {
   int64_t received = most_received(grid, shape, from, edge);
-  int64_t scratch = scratch_bytes(grid, shape, from, edge, {});
+  int64_t scratch = most_scratch_bytes(grid, shape, from, edge);
   const LinkCost& link = grid.link(edge.axes, device);
   int64_t copied = scratch;
   if (edge.kind == Kind::local && makes_sums(grid, from.pattern, edge.to.pattern)) {
-    copied = box_in(grid, shape, edge.to.pattern, {}).shape.product() * bytes_of(edge.to.dtype);
+    copied = most_bytes(grid, shape, edge.to);
   }
   return messages_of(edge.kind, grid.size(edge.axes)) * link.seconds_per_message +
          static_cast<double>(received) * link.seconds_per_byte +

@@ -10,18 +10,22 @@ static const Placement kSum = Partial{ReduceOp::sum};
 static void finish(const PlanProblem& problem, const PlanState& state, PlanEdge edge,
                    std::vector<PlanEdge>& edges) {
   if (edge.to == state) return;
-  const Coordinates first{};
-  Box result = box_of(edge.to.pattern, problem.grid.sizes(), problem.shape, first);
   edge.seconds =
       predicted_seconds(problem.grid, problem.shape, state, edge, problem.options.device);
-  edge.bytes = result.shape.product() * static_cast<int64_t>(size_of(edge.to.dtype)) +
-               scratch_bytes(problem.grid, problem.shape, state, edge, first);
+  edge.bytes = most_bytes(problem.grid, problem.shape, edge.to) +
+               most_scratch_bytes(problem.grid, problem.shape, state, edge);
   edges.push_back(std::move(edge));
 }
 
 static bool accepts_partial(const Pattern& pattern, const Placement& placement) {
   Axes partial = pattern.partial_axes();
   return partial.empty() || pattern[partial[0]] == placement;
+}
+
+/// True unless the axis has the goal's explicit sizes but other cuts outside of it, which these
+/// sizes do not divide.
+static bool has_parts_of(const Pattern& pattern, const Pattern& goal, int axis) {
+  return !pattern[axis].has_sizes() || cuts_alike(pattern, goal, axis);
 }
 
 void add_local_edges(const PlanProblem& problem, const PlanState& state,
@@ -37,6 +41,7 @@ void add_local_edges(const PlanProblem& problem, const PlanState& state,
     if (!slices && !counts) continue;
     PlanEdge edge{.kind = Kind::local, .to = state};
     edge.to.pattern.set(axis, wanted);
+    if (!has_parts_of(edge.to.pattern, goal, axis)) continue;
     finish(problem, state, std::move(edge), edges);
   }
 }
@@ -154,7 +159,10 @@ static void add_reductions(const PlanProblem& problem, const PlanState& state,
   const Pattern& goal = problem.to.pattern;
   auto add = [&](Kind kind, const Axes& axes, auto placement_of) {
     PlanEdge edge{.kind = kind, .axes = axes, .op = op_of(state.pattern), .to = state};
-    for (int axis : axes) edge.to.pattern.set(axis, placement_of(axis));
+    for (int axis : axes) {
+      edge.to.pattern.set(axis, placement_of(axis));
+      if (!has_parts_of(edge.to.pattern, goal, axis)) return;
+    }
     edge.to.dtype = dtype_after(problem, state, edge.to.pattern);
     finish(problem, state, std::move(edge), edges);
   };

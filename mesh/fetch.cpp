@@ -88,8 +88,8 @@ void fetch(const Ref<Layout>& from, const MemoryBlock& in,
   Axes axes = cutting_axes(grid, from->sharding.pattern());
   Box wanted = wanted_of(grid.rank());
   if (out.shape != wanted.shape || in.shape != from->box.shape) {
-    fail("fetch: a block ", in.shape, " of ", *from, " and a result ", out.shape, " for a wish of ",
-         wanted.shape);
+    fail("fetch: block and result are ", in.shape, " of ", *from, " and ", out.shape, ", expected ",
+         from->box.shape, " and ", wanted.shape);
   }
   if (axes.empty()) return fetch_here(*from, in, wanted, out);
   std::vector<int> members = grid.members(axes, grid.coordinates());

@@ -111,17 +111,44 @@ bool MeshGrid::crosses_hosts(const Axes& axes) const {
   return crosses;
 }
 
-const ShardingBody* MeshGrid::intern(const Pattern& pattern) {
-  std::unique_ptr<ShardingBody>& entry = shardings_[pattern];
-  if (!entry) {
-    std::span<const Placement> placements = pattern.placements();
-    bool replicated = std::all_of(placements.begin(), placements.end(),
-                                  [](const Placement& at) { return at.is_replicate(); });
-    entry =
-        std::make_unique<ShardingBody>(ShardingBody{this, pattern, mixed(hash_, hash_of(pattern)),
-                                                    !pattern.partial_axes().empty(), replicated});
+void SizedShardings::drop(const ShardingBody* body) {
+  // The table outlives the lock, and a body that leaves it: both may hold its last handle.
+  const std::shared_ptr<SizedShardings> table = body->owner;
+  Body last;
+  const std::lock_guard lock(table->mutex_);
+  if (--body->handles > 0) return;
+  const auto found = table->bodies_.find(body->pattern);
+  last = std::move(found->second);
+  table->bodies_.erase(found);
+}
+
+std::unique_ptr<ShardingBody> MeshGrid::make_body(const Pattern& pattern) {
+  std::span<const Placement> placements = pattern.placements();
+  bool replicated = std::all_of(placements.begin(), placements.end(),
+                                [](const Placement& at) { return at.is_replicate(); });
+  return std::unique_ptr<ShardingBody>(
+      new ShardingBody{.grid = this,
+                       .pattern = pattern,
+                       .hash = mixed(hash_, hash_of(pattern)),
+                       .has_partial = !pattern.partial_axes().empty(),
+                       .is_replicated = replicated});
+}
+
+Sharding MeshGrid::intern(const Pattern& pattern) {
+  if (pattern.has_sizes()) {
+    const Pattern kept = normalised(pattern, sizes());
+    if (!kept.has_sizes()) return intern(kept);
+    return {sized_->take(kept,
+                         [&] {
+                           auto made = make_body(kept);
+                           made->owner = sized_;
+                           return made;
+                         }),
+            true};
   }
-  return entry.get();
+  std::unique_ptr<ShardingBody>& entry = shardings_[pattern];
+  if (!entry) entry = make_body(pattern);
+  return {entry.get(), false};
 }
 
 }  // namespace weft

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -10,6 +12,7 @@
 
 #include "weft/extend/pattern.h"
 #include "weft/mesh.h"
+#include "weft/sharding.h"
 
 namespace weft {
 
@@ -33,6 +36,8 @@ CostModel cost_model_of(const Communicator& ranks);
 /// Returns the assumed costs of GPUs that exchange their memory by NCCL.
 CostModel nccl_cost_model();
 
+class SizedShardings;
+
 /// The interned data behind a Sharding.
 struct ShardingBody {
   MeshGrid* grid;
@@ -41,6 +46,39 @@ struct ShardingBody {
   uint64_t hash;
   bool has_partial;
   bool is_replicated;
+  /// The table of a body with explicit sizes, and its handles; null, and not counted, for others.
+  std::shared_ptr<SizedShardings> owner = {};
+  mutable std::atomic<int64_t> handles = 0;
+};
+
+struct PatternHash {
+  size_t operator()(const Pattern& pattern) const { return hash_of(pattern); }
+};
+
+/// The shardings with explicit sizes of one mesh. Sizes that depend on data are ever new, so that a
+/// sharding is kept until its last handle is gone, which any thread may drop.
+class SizedShardings {
+ public:
+  using Body = std::unique_ptr<ShardingBody>;
+  /// Returns the body of that pattern, which `make` makes unless it exists, with a handle counted.
+  template <class Make>
+  const ShardingBody* take(const Pattern& pattern, Make make) {
+    const std::lock_guard lock(mutex_);
+    Body& entry = bodies_[pattern];
+    if (!entry) entry = make();
+    ++entry->handles;
+    return entry.get();
+  }
+  /// Drops a handle.
+  static void drop(const ShardingBody* body);
+  size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return bodies_.size();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<Pattern, Body, PatternHash> bodies_;
 };
 
 /// The ranks of a mesh in their grid: coordinates, groups along axes, link costs, and the interned
@@ -79,7 +117,7 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
   /// Claims to all ranks of the mesh that these values are equal on them; see Transport::claim.
   void claim(uint64_t hash, std::string_view words) const;
   /// Counts the claims about things of one kind, e.g. of one layout.
-  int next_claim_of(uint64_t kind) { return claims_[kind]++; }
+  uint64_t next_claim_of(uint64_t kind) { return claims_[kind]++; }
   /// Traffic over all communicators of the mesh.
   CommunicatorTraffic traffic() const;
 
@@ -98,16 +136,16 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
   /// Host of each rank.
   const std::vector<int>& hosts() const { return hosts_; }
 
-  const ShardingBody* intern(const Pattern& pattern);
-  size_t shardings() const { return shardings_.size(); }
+  /// Returns the sharding of that pattern; std::invalid_argument for explicit sizes that do not fit
+  /// the axes.
+  Sharding intern(const Pattern& pattern);
+  size_t shardings() const { return shardings_.size() + sized_->size(); }
 
   /// The tables in use, or null; see body_of.
   class MeshBody* body = nullptr;
 
  private:
-  struct PatternHash {
-    size_t operator()(const Pattern& pattern) const { return hash_of(pattern); }
-  };
+  std::unique_ptr<ShardingBody> make_body(const Pattern& pattern);
 
   Communicator ranks_;
   std::vector<MeshAxis> axes_;
@@ -123,8 +161,9 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
   /// By mask of axes. 0: not known yet, 1: within a host, 2: across hosts.
   mutable std::array<uint8_t, 1u << kMaxAxes> crossing_{};
   std::map<std::vector<int>, Communicator> groups_;
-  std::unordered_map<uint64_t, int> claims_;
+  std::unordered_map<uint64_t, uint64_t> claims_;
   std::unordered_map<Pattern, std::unique_ptr<ShardingBody>, PatternHash> shardings_;
+  std::shared_ptr<SizedShardings> sized_ = std::make_shared<SizedShardings>();
 };
 
 }  // namespace weft

@@ -19,9 +19,15 @@ Box Layout::box_of(int rank) const {
 static void check_dims(const Sharding& sharding, const Shape& shape) {
   for (int axis = 0; axis < sharding.axes(); ++axis) {
     if (sharding[axis].dim() < shape.ndim()) continue;
-    fail("layout: ", sharding[axis], " on axis ",
-         in_quotes(sharding.body()->grid->axes()[static_cast<size_t>(axis)].name),
-         " but the shape ", shape, " has ", shape.ndim(), shape.ndim() == 1 ? " dim" : " dims");
+    fail("layout: placement on axis ",
+         in_quotes(sharding.body()->grid->axes()[static_cast<size_t>(axis)].name), " is ",
+         sharding[axis], ", expected a dim of the ", shape.ndim(), " of the shape ", shape);
+  }
+  for (int dim = 0; dim < shape.ndim() && sharding && sharding.pattern().has_sizes(); ++dim) {
+    const int64_t size = size_by_parts(sharding.pattern(), dim);
+    if (size < 0 || size == shape[dim]) continue;
+    fail("layout: the explicit sizes of dim ", dim, " in ", sharding, " add up to ", size,
+         ", expected ", shape[dim], ", as in the shape ", shape);
   }
 }
 
@@ -29,7 +35,7 @@ static Ref<Layout> make_layout(const Sharding& sharding, const Shape& shape, DTy
                                uint64_t hash) {
   check_dims(sharding, shape);
   for (int64_t size : shape) {
-    if (size < 0) fail("layout: the shape ", shape, " has a negative size");
+    if (size < 0) fail("layout: shape is ", shape, ", expected sizes of at least 0");
   }
   Ref<Layout> layout(new Layout);
   layout->shape = shape;
@@ -56,7 +62,8 @@ static void check_size(const Shape& shape, DType dtype) {
   auto bytes = static_cast<int64_t>(size_of(dtype));
   for (int64_t size : shape) {
     if (!__builtin_mul_overflow(bytes, std::max<int64_t>(1, size), &bytes)) continue;
-    fail("a tensor ", shape, " of ", dtype, " has more bytes than 64 bits count");
+    fail("layout: a tensor ", shape, " of ", dtype,
+         " has too many bytes, expected at most 2^63 - 1");
   }
 }
 

@@ -18,25 +18,27 @@ static std::string printed(std::span<const MeshAxis> axes) {
 }
 
 static void check_axes(const Communicator& ranks, const std::vector<MeshAxis>& axes) {
-  if (axes.empty()) fail("mesh: no axes; name at least one");
-  if (axes.size() > kMaxAxes) fail("mesh: ", axes.size(), " axes; at most ", kMaxAxes);
+  if (axes.empty()) fail("mesh: number of axes is 0, expected at least 1");
+  if (axes.size() > kMaxAxes)
+    fail("mesh: number of axes is ", axes.size(), ", expected at most ", kMaxAxes);
   int64_t product = 1;
   for (size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].name.empty()) fail(printed(axes), ": axis ", i, " has no name");
+    if (axes[i].name.empty()) fail(printed(axes), ": name of axis ", i, " is empty, expected one");
     if (axes[i].size < 1) {
-      fail(printed(axes), ": axis ", in_quotes(axes[i].name), " has size ", axes[i].size,
-           "; at least 1");
+      fail(printed(axes), ": size of axis ", in_quotes(axes[i].name), " must be at least 1, got ",
+           axes[i].size);
     }
     for (size_t j = 0; j < i; ++j) {
       if (axes[j].name == axes[i].name) {
-        fail(printed(axes), ": two axes are called ", in_quotes(axes[i].name));
+        fail(printed(axes), ": two axes are called ", in_quotes(axes[i].name),
+             ", expected different names");
       }
     }
     product = std::min<int64_t>(product * axes[i].size, INT32_MAX);
   }
   if (product != ranks.size()) {
-    fail(printed(axes), " has ", product, " ranks but the communicator ", in_quotes(ranks.name()),
-         " has ", ranks.size());
+    fail(printed(axes), ": number of its ranks is ", product, ", expected ", ranks.size(),
+         ", those of the communicator ", in_quotes(ranks.name()));
   }
 }
 
@@ -56,7 +58,10 @@ DeviceMesh::DeviceMesh(std::shared_ptr<MeshBody> body) : body_(std::move(body)) 
 }
 
 static MeshGrid& grid_of(const std::shared_ptr<MeshBody>& body) {
-  if (!body) fail("mesh: this rank is not in the mesh; check the mesh before using it");
+  if (!body)
+    fail(
+        "mesh: this rank is not in the mesh, expected one of its ranks; check the mesh before "
+        "using it");
   return body->grid();
 }
 
@@ -78,7 +83,7 @@ int DeviceMesh::size() const {
 
 static void check_axis(const DeviceMesh& mesh, int axis) {
   if (axis < 0 || axis >= mesh.ndim()) {
-    fail(mesh, ": axis ", axis, " is not one of its ", mesh.ndim(), " axes");
+    fail(mesh, ": axis is ", axis, ", expected one of its ", mesh.ndim(), " axes");
   }
 }
 
@@ -96,7 +101,7 @@ int DeviceMesh::axis(std::string_view name) const {
   for (int i = 0; i < ndim(); ++i) {
     if (axis_name(i) == name) return i;
   }
-  fail(*this, ": no axis is called ", in_quotes(name));
+  fail(*this, ": axis ", in_quotes(name), " does not exist");
 }
 
 int DeviceMesh::coordinate(int axis) const {
@@ -117,7 +122,7 @@ CommunicatorTraffic DeviceMesh::traffic() const { return grid_of(body_).traffic(
 DeviceMesh DeviceMesh::root() const { return DeviceMesh(body_).on(device_type_); }
 
 DeviceMesh DeviceMesh::view(std::span<const std::string_view> names) const {
-  if (names.empty()) fail(*this, ": a view names at least one axis");
+  if (names.empty()) fail(*this, ": number of axes of a view is 0, expected at least 1");
   DeviceMesh view;
   view.body_ = body_;
   view.device_type_ = device_type_;
@@ -125,7 +130,7 @@ DeviceMesh DeviceMesh::view(std::span<const std::string_view> names) const {
   for (std::string_view name : names) {
     int chosen = root_axis(axis(name));
     if (std::find(view.axes_.begin(), view.axes_.end(), chosen) != view.axes_.end()) {
-      fail(*this, ": a view names axis ", in_quotes(name), " twice");
+      fail(*this, ": axis ", in_quotes(name), " of a view is named twice, expected once");
     }
     view.axes_.push_back(chosen);
   }

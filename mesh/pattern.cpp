@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/extend/pattern.h"
 
+#include <numeric>
+
+#include "weft/error.h"
 #include "weft/extend/hash.h"
 
 namespace weft {
@@ -38,16 +41,38 @@ void Pattern::set(int axis, Placement placement) {
   uint8_t cuts = 0;
   for (size_t other = 0; other < axes_; ++other) {
     if (other == at || !placements_[other].is_shard()) continue;
-    if (before.is_shard(placements_[other].dim()) && depth_[other] > depth_[at]) --depth_[other];
+    if (before.is_shard(placements_[other].dim()) && depth_[other] > depth_[at]) {
+      --depth_[other];
+      if (placements_[other].has_sizes()) placements_[other] = Shard{placements_[other].dim()};
+    }
     if (placement.is_shard(placements_[other].dim())) ++cuts;
   }
-  placements_[at] = placement;
+  placements_[at] = std::move(placement);
   depth_[at] = cuts;
+}
+
+bool Pattern::has_sizes() const {
+  return std::any_of(placements_.begin(), placements_.begin() + axes_,
+                     [](const Placement& placement) { return placement.has_sizes(); });
+}
+
+void Pattern::set_sizes(int axis, std::vector<int64_t> sizes) {
+  Placement& placement = placements_[static_cast<size_t>(axis)];
+  placement = Shard{placement.dim(), std::move(sizes)};
+}
+
+void Pattern::drop_trivial(int axis) {
+  const Pattern before = *this;
+  set(axis, Replicate());
+  for (int other = 0; other < axes_; ++other) {
+    if (other != axis) placements_[static_cast<size_t>(other)] = before[other];
+  }
 }
 
 void Pattern::set_order(int dim, const Axes& axes) {
   for (int level = 0; level < axes.size(); ++level) {
-    placements_[static_cast<size_t>(axes[level])] = Shard{dim};
+    Placement& placement = placements_[static_cast<size_t>(axes[level])];
+    if (!placement.is_shard(dim)) placement = Shard{dim};
     depth_[static_cast<size_t>(axes[level])] = static_cast<uint8_t>(level);
   }
 }
@@ -61,20 +86,99 @@ uint64_t hash_of(const Pattern& pattern) {
     word = word << 8 | static_cast<uint8_t>(placement.op());
     word = word << 8 | static_cast<uint8_t>(pattern.depth(axis));
     hash = mixed(hash, word);
+    for (const int64_t size : placement.sizes()) hash = mixed(hash, static_cast<uint64_t>(size));
   }
   return hash;
+}
+
+int64_t size_by_parts(const Pattern& pattern, int dim) {
+  for (const int axis : pattern.cutting(dim)) {
+    const std::span<const int64_t> sizes = pattern[axis].sizes();
+    if (!sizes.empty()) return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  }
+  return -1;
+}
+
+/// The lengths of chunks that cut each of `outer` into `parts`.
+static std::vector<int64_t> chunks_of(std::span<const int64_t> outer, int parts) {
+  std::vector<int64_t> lengths;
+  for (const int64_t length : outer) {
+    for (int i = 0; i < parts; ++i) lengths.push_back(chunk_of(length, parts, i).length);
+  }
+  return lengths;
+}
+
+static void check_parts(const Placement& placement, std::span<const int64_t> outer, int parts) {
+  const std::span<const int64_t> sizes = placement.sizes();
+  const size_t expected = outer.size() * static_cast<size_t>(parts);
+  if (sizes.size() != expected) {
+    fail("sharding: number of sizes of ", placement, " is ", sizes.size(), ", expected ", expected);
+  }
+  for (size_t i = 0; i < outer.size(); ++i) {
+    const auto group = sizes.subspan(i * static_cast<size_t>(parts), static_cast<size_t>(parts));
+    const int64_t sum = std::accumulate(group.begin(), group.end(), int64_t{0});
+    if (sum == outer[i]) continue;
+    fail("sharding: the sizes of ", placement, " add up to ", sum, " in part ", i,
+         " of the axes outside, expected ", outer[i]);
+  }
+}
+
+std::vector<std::vector<int64_t>> sizes_of_parts(const Pattern& pattern, std::span<const int> sizes,
+                                                 int dim, int64_t size) {
+  std::vector<std::vector<int64_t>> levels;
+  std::vector<int64_t> outer{size};
+  for (const int axis : pattern.cutting(dim)) {
+    const std::span<const int64_t> given = pattern[axis].sizes();
+    if (given.empty()) {
+      outer = chunks_of(outer, sizes[static_cast<size_t>(axis)]);
+    } else {
+      check_parts(pattern[axis], outer, sizes[static_cast<size_t>(axis)]);
+      outer.assign(given.begin(), given.end());
+    }
+    levels.push_back(outer);
+  }
+  return levels;
+}
+
+Pattern normalised(Pattern pattern, std::span<const int> sizes) {
+  for (int dim = 0; dim < kMaxDims && pattern.has_sizes(); ++dim) {
+    const int64_t size = size_by_parts(pattern, dim);
+    if (size < 0) continue;
+    std::vector<int64_t> outer{size};
+    size_t level = 0;
+    const auto parts = sizes_of_parts(pattern, sizes, dim, size);
+    for (const int axis : pattern.cutting(dim)) {
+      if (parts[level] == chunks_of(outer, sizes[static_cast<size_t>(axis)])) {
+        pattern.set_sizes(axis, {});
+      }
+      outer = parts[level++];
+    }
+  }
+  return pattern;
+}
+
+/// Part `index` of those that begin with number `first` of `sizes`.
+static Chunk part_of(std::span<const int64_t> sizes, int64_t first, int index) {
+  const auto begin = sizes.begin() + first;
+  return {std::accumulate(begin, begin + index, int64_t{0}), begin[index]};
 }
 
 Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
            std::span<const int> coordinates) {
   Box box{Dims::filled(shape.ndim(), 0), shape};
+  // Of each dim: the number of the part, among those of all axes so far.
+  Dims part = Dims::filled(shape.ndim(), 0);
   for (int level = 0, cuts = 1; cuts > 0; ++level) {
     cuts = 0;
     for (int axis = 0; axis < pattern.axes(); ++axis) {
-      if (!pattern[axis].is_shard() || pattern.depth(axis) != level) continue;
-      int dim = pattern[axis].dim();
+      const Placement& placement = pattern[axis];
+      if (!placement.is_shard() || pattern.depth(axis) != level) continue;
+      int dim = placement.dim();
       auto at = static_cast<size_t>(axis);
-      Chunk chunk = chunk_of(box.shape[dim], sizes[at], coordinates[at]);
+      part[dim] *= sizes[at];
+      Chunk chunk = placement.has_sizes() ? part_of(placement.sizes(), part[dim], coordinates[at])
+                                          : chunk_of(box.shape[dim], sizes[at], coordinates[at]);
+      part[dim] += coordinates[at];
       box.offset[dim] += chunk.offset;
       box.shape[dim] = chunk.length;
       ++cuts;

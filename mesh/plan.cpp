@@ -24,7 +24,7 @@ bool Plan::is_free() const {
 /// Makes axes of one rank Replicate: their placement has no effect.
 static Pattern without_trivial_axes(const MeshGrid& grid, Pattern pattern) {
   for (int axis = 0; axis < pattern.axes(); ++axis) {
-    if (grid.size(axis) == 1) pattern.set(axis, Replicate());
+    if (grid.size(axis) == 1) pattern.drop_trivial(axis);
   }
   return pattern;
 }
@@ -35,7 +35,7 @@ static void check_plannable(const Layout& from, const Layout& to) {
       (from.grid == to.grid || from.grid->is_same(*to.grid))) {
     return;
   }
-  fail("redistribute: from ", from, " to ", to, "; shape, dtype and mesh must be equal");
+  fail("redistribute: target is ", to, ", expected the shape, dtype and mesh of ", from);
 }
 
 static void check_reducible(const Layout& from, const std::vector<PlanEdge>& edges) {
@@ -68,7 +68,7 @@ static void build_steps(Plan& plan, const PlanProblem& problem) {
   for (size_t i = 0; i < edges.size(); ++i) {
     const PlanEdge& edge = edges[i];
     PlanStep step{.kind = edge.kind, .axes = edge.axes, .op = edge.op, .from = from};
-    Sharding sharding(plan.to->grid->intern(edge.to.pattern));
+    Sharding sharding = plan.to->grid->intern(edge.to.pattern);
     bool is_last = i + 1 == edges.size();
     step.to = is_last ? plan.to : layout_of(sharding, plan.to->shape, edge.to.dtype);
     step.cost.seconds = edge.seconds;

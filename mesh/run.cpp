@@ -185,9 +185,9 @@ static void check_blocks(const Plan& plan, const MemoryBlock& in, const MemoryBl
       out.shape == plan.to->box.shape && out.dtype == plan.to->dtype && out.is_dense()) {
     return;
   }
-  fail("redistribute: the plan reads a block ", plan.from->box.shape, " ", plan.from->dtype,
-       " and fills a dense one ", plan.to->box.shape, " ", plan.to->dtype, ", but was given ",
-       in.shape, " ", in.dtype, " and ", out.shape, " ", out.dtype);
+  fail("redistribute: blocks are ", in.shape, " ", in.dtype, " and ", out.shape, " ", out.dtype,
+       ", expected ", plan.from->box.shape, " ", plan.from->dtype, " and a dense ",
+       plan.to->box.shape, " ", plan.to->dtype);
 }
 
 void run(const Plan& plan, const MemoryBlock& in, const MemoryBlock& out) {

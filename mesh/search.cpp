@@ -44,7 +44,8 @@ class Search {
       if (nodes_[at].state == problem_.to) return path_to(id);
       expand(id);
     }
-    fail("redistribute: no plan keeps to a peak of ", problem_.options.memory_cap, " bytes");
+    fail("redistribute: memory_cap is ", problem_.options.memory_cap,
+         " bytes, expected enough for one plan");
   }
 
  private:
@@ -67,9 +68,7 @@ class Search {
   };
 
   int64_t bytes_of(const PlanState& state) const {
-    const Coordinates first{};
-    Box box = box_of(state.pattern, problem_.grid.sizes(), problem_.shape, first);
-    return box.shape.product() * static_cast<int64_t>(size_of(state.dtype));
+    return most_bytes(problem_.grid, problem_.shape, state);
   }
 
   void expand(int id) {

@@ -44,6 +44,12 @@ int64_t received_bytes(const MeshGrid& grid, const Shape& shape, const PlanState
 int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
                       const PlanEdge& edge, const Coordinates& coordinates);
 
+/// Bytes of the block of the rank that holds most in that state.
+int64_t most_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& state);
+/// Bytes of scratch memory of a step on the rank that needs most.
+int64_t most_scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
+                           const PlanEdge& edge);
+
 /// Predicted time of a step on the busiest rank, from a sample of the ranks.
 double predicted_seconds(const MeshGrid& grid, const Shape& shape, const PlanState& from,
                          const PlanEdge& edge, DeviceKind device);

@@ -13,8 +13,8 @@ static constexpr int kNoDims = 0;
 
 static Placement counted(const Placement& placement, int ndim) {
   if (ndim == kNoDims && placement.is_shard() && placement.dim() < 0) {
-    fail("sharding: ", placement,
-         " counts from the end of a tensor but none is given; say the dim");
+    fail("sharding: placement is ", placement,
+         ", expected a dim of at least 0 where no tensor is given");
   }
   return placement.counted(ndim);
 }
@@ -25,7 +25,7 @@ static void place_by_name(Pattern& pattern, const DeviceMesh& mesh,
   for (const NamedPlacement& one : named) {
     int axis = mesh.root_axis(mesh.axis(one.axis));
     if (seen.contains(axis)) {
-      fail("sharding: the placements name axis ", in_quotes(one.axis), " of ", mesh, " twice");
+      fail("sharding: axis ", in_quotes(one.axis), " of ", mesh, " is named twice, expected once");
     }
     seen.push_back(axis);
     pattern.set(axis, counted(one.placement, ndim));
@@ -58,8 +58,8 @@ static void cut_in_stated_order(Pattern& pattern, const DeviceMesh& mesh, const 
   if (stated.size() != cutting.size() || order.axes.size() != static_cast<size_t>(stated.size())) {
     std::vector<std::string> names;
     for (int axis : cutting) names.push_back(mesh.root().axis_name(axis));
-    fail("sharding: the order ", listed(order.axes), " of dim ", order.dim,
-         " does not name each axis that cuts it once; those are ", listed(names));
+    fail("sharding: order of dim ", order.dim, " is ", listed(order.axes),
+         ", expected each axis that cuts it once, ", listed(names));
   }
   pattern.set_order(order.dim, stated);
 }
@@ -68,9 +68,9 @@ static void check_partials(const Pattern& pattern, const DeviceMesh& mesh) {
   Axes partial = pattern.partial_axes();
   for (int axis : partial) {
     if (pattern[axis] == pattern[partial[0]]) continue;
-    fail("sharding: Partials of two kinds, ", pattern[partial[0]], " on axis ",
+    fail("sharding: kinds of Partial are ", pattern[partial[0]], " on axis ",
          in_quotes(mesh.root().axis_name(partial[0])), " and ", pattern[axis], " on axis ",
-         in_quotes(mesh.root().axis_name(axis)));
+         in_quotes(mesh.root().axis_name(axis)), ", expected one kind");
   }
 }
 
@@ -78,12 +78,12 @@ Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements)
     : Sharding(mesh, placements, kNoDims) {}
 
 Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements, int ndim) {
-  if (!mesh) fail("sharding: this rank is not in the mesh");
+  if (!mesh) fail("sharding: this rank is not in the mesh, expected one of its ranks");
   MeshGrid& grid = mesh.body()->grid();
   const std::vector<Placement>& by_position = placements.by_position();
   if (by_position.size() > static_cast<size_t>(mesh.ndim())) {
-    fail("sharding: ", by_position.size(), " placements for the ", mesh.ndim(),
-         mesh.ndim() == 1 ? " axis of " : " axes of ", mesh);
+    fail("sharding: number of placements is ", by_position.size(), ", expected at most ",
+         mesh.ndim(), ", the axes of ", mesh);
   }
   Pattern pattern(grid.ndim());
   for (size_t i = 0; i < by_position.size(); ++i) {
@@ -96,13 +96,17 @@ Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements, int ndi
     cut_in_stated_order(pattern, mesh, {dim, order.axes});
   }
   check_partials(pattern, mesh);
-  body_ = grid.intern(pattern);
+  *this = grid.intern(pattern);
 }
 
 Sharding Sharding::of(const DeviceMesh& mesh, const Pattern& pattern) {
   check_partials(pattern, mesh);
-  return Sharding(mesh.body()->grid().intern(pattern));
+  return mesh.body()->grid().intern(pattern);
 }
+
+void Sharding::retain() const { body_->handles.fetch_add(1, std::memory_order_relaxed); }
+
+void Sharding::release() { SizedShardings::drop(body_); }
 
 DeviceMesh Sharding::mesh() const {
   if (!body_) return {};
@@ -121,6 +125,8 @@ std::span<const Placement> Sharding::placements() const {
 }
 
 Axes Sharding::axes_cutting(int dim) const { return body_ ? pattern().cutting(dim) : Axes(); }
+
+bool Sharding::has_sizes() const { return body_ && body_->pattern.has_sizes(); }
 
 bool Sharding::has_partial() const { return body_ && body_->has_partial; }
 

@@ -19,7 +19,7 @@ static Tensors gradients_of(const std::vector<ParameterPtr>& parameters) {
     if (Tensor gradient = parameter->grad()) gradients.push_back(std::move(gradient));
   }
   if (gradients.empty()) {
-    fail("gradient norm: none of the ", parameters.size(), " parameters has a gradient");
+    fail("gradient norm: number of gradients is 0, expected at least one of ", parameters.size());
   }
   return gradients;
 }

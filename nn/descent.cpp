@@ -65,7 +65,8 @@ SGD::SGD(std::vector<ParameterGroup<SGDOptions>> groups)
 std::vector<Hyperparameter> hyperparameters(SGDOptions& options) {
   return {{"lr", &options.learning_rate},
           {"momentum", &options.momentum},
-          {"weight_decay", &options.weight_decay}};
+          {"weight_decay", &options.weight_decay},
+          {"nesterov", &options.nesterov}};
 }
 
 std::vector<Hyperparameter> SGD::numbers(size_t group) {
@@ -83,7 +84,7 @@ void SGD::update(const Update& update) {
   const bool has_velocity = !update.state.empty() && options.momentum != 0;
   sgd_(update.value, has_velocity ? update.state[0] : Tensor(), update.gradient,
        update.gradient_scale, learning_rate(group_of(update.parameter)), options.momentum,
-       decays_[update.parameter] ? options.weight_decay : 0, options.nesterov);
+       decays_[update.parameter] ? options.weight_decay : 0, options.nesterov && has_velocity);
 }
 
 }  // namespace weft

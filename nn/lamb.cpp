@@ -74,9 +74,8 @@ void Lamb::update_all(std::span<const Update> updates) {
     const Device used = named.parameter->device();
     for (const Tensor& tensor : {update.value, update.gradient}) {
       if (tensor.device() == used) continue;
-      fail("lamb: parameter ", named.name(), " is computed with on ", used,
-           ", but its value or gradient rests on ", tensor.device(),
-           "; AdamW and SGD update what is offloaded");
+      fail("lamb: value or gradient of parameter ", named.name(), " is on ", tensor.device(),
+           ", expected ", used, ", where it is used; AdamW and SGD update what is offloaded");
     }
   }
   Tensors values;

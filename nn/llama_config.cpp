@@ -42,20 +42,21 @@ std::string mistake_in(const LlamaConfig& config) {
     return concat("layers is ", config.layers, ", expected 1 to ", kMostLayers);
   }
   if (const double count = parameters_in(config); count > kMostParameters) {
-    return concat("the number of parameters is ", count, ", expected at most ", kMostParameters);
+    return concat("number of parameters is ", count, ", expected at most ", kMostParameters);
   }
   if (config.heads % config.kv_heads != 0) {
-    return concat(config.heads, " heads are no multiple of ", config.kv_heads, " kv heads");
+    return concat("heads is ", config.heads, ", expected a multiple of ", config.kv_heads,
+                  ", the kv heads");
   }
   if (config.head_dim % 2 != 0) {
-    return concat("the head dim ", config.head_dim, " is odd; rope turns pairs");
+    return concat("head dim is ", config.head_dim, ", expected an even number");
   }
   if (!(config.rope_theta > 0) || !std::isfinite(config.rope_theta)) {
-    return concat("the rope theta ", config.rope_theta, " is not positive");
+    return concat("rope theta is ", config.rope_theta, ", expected a finite number above 0");
   }
-  if (!(config.norm_eps >= 0)) return concat("the norm eps ", config.norm_eps, " is negative");
+  if (!(config.norm_eps >= 0)) return concat("norm eps must be at least 0, got ", config.norm_eps);
   if (!(config.deviation >= 0)) {
-    return concat("the deviation of the initial values ", config.deviation, " is negative");
+    return concat("deviation of the initial values must be at least 0, got ", config.deviation);
   }
   return "";
 }

@@ -13,7 +13,7 @@
 namespace weft {
 
 void Module::fail_used(size_t i) const {
-  fail("module: parameter ", i, " is used of ", parameters_.size(), " that it declares");
+  fail("module: number of the used parameter is ", i, ", expected one below ", parameters_.size());
 }
 
 Tensors Module::operator()(const Tensors& inputs) {
@@ -65,7 +65,7 @@ Tensors Module::call_with_hooks(const Tensors& inputs,
 Tensor Module::operator()(const Tensor& input) {
   Tensors outputs = (*this)(Tensors{input});
   if (outputs.size() != 1) {
-    fail("module: it gives ", outputs.size(), " tensors, not one; call it with Tensors");
+    fail("module: number of its outputs is ", outputs.size(), ", expected 1; call it with Tensors");
   }
   return std::move(outputs[0]);
 }
@@ -141,8 +141,9 @@ Module& Module::module(const std::string& path) {
     const auto found = std::find_if(children.begin(), children.end(),
                                     [&](const auto& child) { return child.first == part; });
     if (found == children.end()) {
-      fail("module: ", in_quotes(path), ": there is no ", in_quotes(part), " in ",
-           start == 0 ? "the module" : in_quotes(path.substr(0, start - 1)));
+      fail("module: ", in_quotes(path),
+           " does not exist: ", start == 0 ? "the module" : in_quotes(path.substr(0, start - 1)),
+           " has no child ", in_quotes(part));
     }
     at = found->second.get();
     start = end + 1;
@@ -163,7 +164,7 @@ void Module::check_new_name(const std::string& name) const {
   }
   if (std::any_of(parameters_.begin(), parameters_.end(), is_it) ||
       std::any_of(children_.begin(), children_.end(), is_it) || find_buffer(name)) {
-    fail("module: there is a ", in_quotes(name), " already");
+    fail("module: ", in_quotes(name), " exists already, expected another name");
   }
 }
 
@@ -222,8 +223,8 @@ void Module::set_parameter(const std::string& name, ParameterPtr parameter) {
   if (!parameter)
     fail("set_parameter: parameter for ", in_quotes(name), " is null, expected a parameter");
   if (!(parameter->shape() == own->second->shape())) {
-    fail("set_parameter: ", in_quotes(name), " is ", own->second->shape(), ", not ",
-         parameter->shape());
+    fail("set_parameter: ", in_quotes(name), " is ", parameter->shape(), ", expected ",
+         own->second->shape());
   }
   own->second = std::move(parameter);
   allocated_ = false;

@@ -28,9 +28,11 @@ void Module::allocate_beside(const Tensors& inputs) {
     if (device.kind == DeviceKind::meta) return;
     break;
   }
-  if (std::any_of(all.begin(), all.end(), [](const auto& p) { return !p->is_materialized(); })) {
-    materialize(device);
-  }
+  // A sharded parameter may be laid out before its slice has memory.
+  const auto lacks_memory = [](const ParameterPtr& p) {
+    return !p->is_materialized() || !p->value().storage()->is_bound();
+  };
+  if (std::any_of(all.begin(), all.end(), lacks_memory)) materialize(device);
   allocated_ = true;
 }
 

@@ -56,14 +56,16 @@ class FoundInModule {
 
 void FoundInModule::check_values(const FoundInModule& before, const Module& module) const {
   if (training_.size() != before.training_.size() || values_.size() != before.values_.size()) {
-    fail("recompute: the module that backward computes again has got other parts since");
+    fail(
+        "recompute: parts of the module changed after forward, expected the same ones in backward");
   }
   for (size_t i = 0; i < values_.size(); ++i) {
     if (values_[i] == before.values_[i]) continue;
     for (const NamedParameter& named : module.named_parameters()) {
       if (named.parameter.get() != values_[i].parameter) continue;
       fail("recompute: parameter ", in_quotes(named.name()), " ", named.parameter->shape(),
-           " is needed for the second run but was changed since; call backward before it changes");
+           " changed after forward, expected the same one in backward; call backward before it "
+           "changes");
     }
   }
 }
@@ -95,7 +97,8 @@ Tensors Module::run_forward(const Tensors& inputs,
   const auto first = std::make_shared<std::optional<FoundInModule>>();
   return weft::recompute(
       [this, first, kept = forward, life = std::weak_ptr(life_)](const Tensors& given) {
-        if (life.expired()) fail("recompute: the module that backward computes again is gone");
+        if (life.expired())
+          fail("recompute: the module no longer exists, expected it to exist until backward");
         if (!*first) {
           Tensors outputs = kept(given);
           // Only now, because the very first forward may be what lays out the parameters.

@@ -37,7 +37,7 @@ class UpdateByParts {
     for (const UpdatedArray& updated : arrays) {
       if (updated.array.block().is_dense()) continue;
       fail("optimizer: an array ", updated.array.shape(),
-           " that passes through a GPU is not dense");
+           " that passes through a GPU has strides, expected a dense one");
     }
     for (Room& room : rooms_) {
       for (const UpdatedArray& updated : arrays) room.places.push_back(place_for(updated));

@@ -44,7 +44,8 @@ Optimizer::Optimizer(std::vector<std::vector<NamedParameter>> groups,
       group_of_.push_back(group);
     }
   }
-  if (parameters_.empty()) fail("optimizer: none of the parameters is trainable");
+  if (parameters_.empty())
+    fail("optimizer: number of trainable parameters is 0, expected at least 1");
   std::set<const Parameter*> seen;
   for (const NamedParameter& named : parameters_) {
     if (!seen.insert(named.parameter.get()).second) {
@@ -178,7 +179,8 @@ void Optimizer::make_state() {
   std::vector<Rest> rests;
   for (const NamedParameter& named : parameters_) {
     if (!named.parameter->is_materialized()) {
-      fail("optimizer: parameter ", named.name(), " has no memory; call materialize first");
+      fail("optimizer: parameter ", named.name(),
+           " has no memory, expected some; call materialize first");
     }
     ModuleSharder::lazy_init(*named.parameter);
     values.push_back(named.parameter->value());
@@ -209,12 +211,12 @@ static void check_layouts(const NamedParameter& named, const Tensor& gradient,
                           const Tensors& state) {
   const Tensor& value = named.parameter->value();
   if (value.sharding() != gradient.sharding()) {
-    fail("optimizer: parameter ", named.name(), " is laid out as ", value.sharding(),
-         " but its gradient as ", gradient.sharding());
+    fail("optimizer: parameter ", named.name(), " has a gradient laid out as ", gradient.sharding(),
+         ", expected ", value.sharding(), ", the layout of the parameter");
   }
   if (!state.empty() && value.sharding() != state[0].sharding()) {
-    fail("optimizer: parameter ", named.name(), " was laid out anew, as ", value.sharding(),
-         ", after the optimizer's first step");
+    fail("optimizer: parameter ", named.name(), " is laid out as ", value.sharding(), ", expected ",
+         state[0].sharding(), ", its layout at the first step");
   }
 }
 
@@ -245,8 +247,8 @@ void Optimizer::step(const Tensor& gradient_scale) {
     if (runs_->gradients[i]) with_gradient.push_back(i);
   }
   if (with_gradient.empty()) {
-    fail("optimizer: none of the ", parameters_.size(), " parameters (the first is ",
-         parameters_[0].name(), ") has a gradient; call backward first");
+    fail("optimizer: number of gradients is 0, expected at least one for ", parameters_.size(),
+         " parameters, the first of which is ", parameters_[0].name(), "; call backward first");
   }
   find_runs(with_gradient);
   NoGrad no_grad;
@@ -273,7 +275,7 @@ void Optimizer::count(const std::vector<size_t>& updated) {
 }
 
 std::vector<double> Optimizer::rates(size_t, int64_t) const {
-  fail("optimizer: a graph records steps of AdamW and SGD only");
+  fail("optimizer: a graph records a step of another class, expected AdamW or SGD");
 }
 
 /// Allocates memory that is filled before the graph is replayed. It comes from another stream,
@@ -290,8 +292,8 @@ void Optimizer::record(std::vector<Update>& updates, const std::vector<size_t>& 
     Update& update = updates[i];
     const Device device = device_of(update);
     if (device.kind != DeviceKind::cuda) {
-      fail("optimizer: a graph records updates on a GPU, but parameter ",
-           parameters_[update.parameter].name(), " is on ", device);
+      fail("optimizer: parameter ", parameters_[update.parameter].name(), " is on ", device,
+           ", expected a GPU, whose updates a graph records");
     }
     const auto each = static_cast<int64_t>(rates(update.parameter, update.step).size());
     if (each == 0) continue;
@@ -305,8 +307,8 @@ void Optimizer::record(std::vector<Update>& updates, const std::vector<size_t>& 
         }
         for (size_t group = 0; !all && group < groups(); ++group) {
           if (learning_rates_[group] == recorded[group]) continue;
-          fail("optimizer: the learning rate is ", learning_rates_[group], " but ", recorded[group],
-               " in the graph's record");
+          fail("optimizer: the learning rate is ", learning_rates_[group], ", expected ",
+               recorded[group], ", that of the graph's record");
         }
         count(updated);
       });
@@ -320,7 +322,7 @@ void Optimizer::fill_rates(const Tensor& all, const std::vector<std::vector<size
       if (steps_[i] == steps_[run[0]]) continue;
       fail("optimizer: parameters ", parameters_[run[0]].name(), " and ", parameters_[i].name(),
            " have had ", steps_[run[0]], " and ", steps_[i],
-           " updates, but equally many when a graph recorded their next");
+           " updates, expected equal numbers, as when a graph recorded their next");
     }
     const std::vector<double> now = rates(run[0], steps_[run[0]] + 1);
     values.insert(values.end(), now.begin(), now.end());

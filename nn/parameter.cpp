@@ -34,9 +34,10 @@ void Parameter::set_trainable(bool trainable) {
 }
 
 void Parameter::fail_stale() const {
-  throw_runtime_error(concat("a parameter ", shape(),
-                             " was changed after it was gathered for forward, and the next forward "
-                             "gathers it anew; until then take its value()"));
+  throw_runtime_error(
+      concat("parameter: ", shape(),
+             " was changed after it was gathered for forward; the next forward gathers it "
+             "again, until then take its value()"));
 }
 
 void Parameter::set_value(Tensor value) {

@@ -63,7 +63,7 @@ static Tensors repeat(const RepeatedRun& run, const std::shared_ptr<Tensors>& ca
     const Tensor& input = run.inputs[i];
     if (input && input.storage()->version() != run.versions[i]) {
       fail("recompute: input ", i, " ", input.shape(),
-           " is needed for the second run but was changed in place since");
+           " was changed in place after forward, expected the same values in backward");
     }
     inputs.push_back(repeated_input(input, i, caught));
   }
@@ -80,8 +80,8 @@ static Tensors gradients_of_repeated(const RepeatedRun& run, const Tensors& grad
   Tensors outputs = repeat(run, caught);
   std::erase_if(outputs, [](const Tensor& output) { return !is_differentiable(output); });
   if (outputs.size() != gradients.size()) {
-    fail("recompute: the second run gives ", outputs.size(), " tensors, the first gave ",
-         gradients.size());
+    fail("recompute: number of results is ", outputs.size(), " in backward, expected ",
+         gradients.size(), ", as in forward");
   }
   Tensors roots, given;
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -91,7 +91,7 @@ void check_replicas(const Module& module) {
   for (const NamedParameter& named : module.named_parameters()) {
     if (!named.parameter->is_materialized()) {
       fail("check_replicas: parameter ", in_quotes(named.name()),
-           " has no memory; call materialize first");
+           " has no memory, expected some; call materialize first");
     }
     ModuleSharder::lazy_init(*named.parameter);
     const Sharding sharding = named.parameter->value().sharding();

@@ -26,7 +26,7 @@ static std::vector<CutMesh> cut_meshes(const char* what, const Tensors& tensors)
     if (!sharding) continue;
     if (sharding.has_partial()) {
       fail(what, ": a gradient ", tensor.shape(), " is laid out as ", sharding,
-           "; its parts are not added up yet");
+           ", expected no Partial");
     }
     const DeviceMesh mesh = sharding.mesh();
     auto found = std::find_if(meshes.begin(), meshes.end(),
@@ -56,8 +56,8 @@ static Communicator widest_ranks(const char* what, const std::vector<CutMesh>& m
     // Ranks might choose differently among equally large meshes with different communicators.
     const bool is_ambiguous = width(other) == width(*widest) && other.cuts && !(others == ranks);
     if (ranks.contains(others) && !is_ambiguous) continue;
-    fail(what, ": tensors lie over ", widest->mesh, " of ", ranks.name(), " and over ", other.mesh,
-         " of ", others.name(), ", of which neither is known to have the other's ranks");
+    fail(what, ": tensors are laid out over ", widest->mesh, " of ", ranks.name(), " and over ",
+         other.mesh, " of ", others.name(), ", expected ranks of which one has all of the other");
   }
   return ranks;
 }

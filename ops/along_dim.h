@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// Ops along one dim, attribute 0, which is never sharded; the other dims may be.
+// Ops along one dim, attribute 0. The other dims may be sharded.
 
 inline int along_dim(const Call& c) { return static_cast<int>(c.attribute(0)); }
 
@@ -22,19 +22,27 @@ inline std::string dims_with(int ndim, int dim, const std::string& name) {
   return text;
 }
 
-/// Returns the rule of ops whose operands and result have the same shape.
+/// Returns the rule of ops whose operands and result have the same shape; the dim, n, may be
+/// sharded.
 template <int kOperands>
-Rule along_dim_rule(const Attributes& attributes, std::span<const Shape> shapes) {
+Rule scan_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   const int dim = static_cast<int>(attributes.structure[0]);
-  const std::string array = dims_with(shapes[0].ndim(), dim, "[n]");
+  const std::string array = dims_with(shapes[0].ndim(), dim, "n");
   std::string in = array;
   for (int i = 1; i < kOperands; ++i) in += ", " + array;
   return {in + "-> " + array};
 }
 
+/// Returns the rule with a second result like the first.
+inline Rule with_two_results(Rule rule) {
+  const std::string result = rule.text.substr(rule.text.find("->") + 2);
+  rule.text += "," + result;
+  return rule;
+}
+
 /// Returns `dim` of `a`, counted from the front.
 inline int checked_dim(const char* what, const Tensor& a, int dim) {
-  if (!a) fail(what, ": no tensor");
+  if (!a) fail(what, ": no tensor is given, expected one");
   return normalized_dim(what, dim, a.ndim());
 }
 

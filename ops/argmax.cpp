@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/promotion.h"
 #include "ops/rows.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/ops/reductions.h"
@@ -45,10 +46,12 @@ static const Op argmin_op = arg_reduction("argmin", false);
 
 static Tensor index_along(const Op& op, const Tensor& a, int dim, bool keepdims) {
   const char* what = op.spec().name.c_str();
-  if (!a) fail(what, ": no tensor");
+  if (!a) fail(what, ": no tensor is given, expected one");
   int at = normalized_dim(what, dim, a.ndim());
-  if (a.size(at) == 0) fail(what, ": dim ", at, " of ", a.shape(), " has no elements");
-  Tensor index = op({with_last(a, at)});
+  if (a.size(at) == 0) {
+    fail(what, ": size of dim ", at, " of ", a.shape(), " must be at least 1, got 0");
+  }
+  Tensor index = op({with_last(ordered_as_i64(a), at)});
   return keepdims ? unsqueeze(index, at) : index;
 }
 

@@ -7,18 +7,21 @@ namespace weft {
 namespace {
 
 struct Add {
+  static constexpr bool kWraps = true;
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
     return a + b;
   }
 };
 struct Sub {
+  static constexpr bool kWraps = true;
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
     return a - b;
   }
 };
 struct Mul {
+  static constexpr bool kWraps = true;
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
     return a * b;
@@ -31,17 +34,19 @@ struct Div {
   }
 };
 struct AddNumber {
+  static constexpr bool kWraps = true;
   double number;
   template <class T>
   WEFT_FN T operator()(T a) const {
-    return a + static_cast<T>(number);
+    return a + number_as<T>(number);
   }
 };
 struct MulNumber {
+  static constexpr bool kWraps = true;
   double number;
   template <class T>
   WEFT_FN T operator()(T a) const {
-    return a * static_cast<T>(number);
+    return a * number_as<T>(number);
   }
 };
 struct DivNumber {
@@ -158,32 +163,39 @@ static const Op number_div_op = register_op({
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}, .low = 0.5, .high = 2}},
 });
 
-static Tensor call_with_number(const Op& op, const Tensor& a, Number number) {
-  return op({for_scalar(op.spec().name.c_str(), a, number)}, {.values = {number.value}});
+/// A double cannot represent large integers: these become tensors. Throws for those that the
+/// tensor's dtype does not hold.
+static bool needs_tensor(const char* what, const Tensor& a, const Number& number) {
+  if (!number.is_rounded() || !a || is_floating(a.dtype())) return false;
+  check_holds(what, promote(a.dtype(), number), number);
+  return true;
 }
 
-/// Returns the number whose addition subtracts `number`: -number, wrapped for integer dtypes that
-/// cannot hold it.
-static double negative_of(DType dtype, double number) {
-  if (dtype == DType::u8) return number == 0 ? 0 : 0x1p8 - number;
-  const bool is_least =
-      (dtype == DType::i32 && number == -0x1p31) || (dtype == DType::i64 && number == -0x1p63);
-  return is_least ? number : -number;
+static Tensor call_with_number(const Op& op, const Tensor& a, Number number) {
+  return op({for_scalar(op.spec().name.c_str(), a, number)}, {.values = {number.value}});
 }
 
 Tensor add(const Tensor& a, const Tensor& b) { return call_promoted(add_op, a, b); }
 Tensor sub(const Tensor& a, const Tensor& b) { return call_promoted(sub_op, a, b); }
 Tensor mul(const Tensor& a, const Tensor& b) { return call_promoted(mul_op, a, b); }
 Tensor div(const Tensor& a, const Tensor& b) { return call_promoted_floating(div_op, a, b); }
-Tensor add(const Tensor& a, Number b) { return call_with_number(add_number_op, a, b); }
+Tensor add(const Tensor& a, Number b) {
+  return needs_tensor("add", a, b) ? add(a, number_like(a, b))
+                                   : call_with_number(add_number_op, a, b);
+}
 Tensor sub(const Tensor& a, Number b) {
-  const Tensor operand = for_scalar("sub", a, b);
-  return add_number_op({operand}, {.values = {negative_of(operand.dtype(), b.value)}});
+  if (needs_tensor("sub", a, b)) return sub(a, number_like(a, b));
+  // Of an integer without sign too: the sum wraps.
+  return add_number_op({for_scalar("sub", a, b)}, {.values = {-b.value}});
 }
 Tensor sub(Number a, const Tensor& b) {
+  if (needs_tensor("sub", b, a)) return sub(number_like(b, a), b);
   return add_number_op({neg(for_scalar("sub", b, a))}, {.values = {a.value}});
 }
-Tensor mul(const Tensor& a, Number b) { return call_with_number(mul_number_op, a, b); }
+Tensor mul(const Tensor& a, Number b) {
+  return needs_tensor("mul", a, b) ? mul(a, number_like(a, b))
+                                   : call_with_number(mul_number_op, a, b);
+}
 Tensor div(const Tensor& a, Number b) {
   return div_number_op({as_floating("div", a)}, {.values = {b.value}});
 }

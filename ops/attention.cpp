@@ -86,14 +86,14 @@ static const Op attention_op = register_op({
 });
 
 static void check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
-  if (!q || !k || !v) fail("attention: no tensor");
+  if (!q || !k || !v) fail("attention: no tensor is given, expected one");
   if (q.ndim() != 4 || k.ndim() != 4 || !(k.shape() == v.shape())) {
-    fail("attention: q ", q.shape(), ", k ", k.shape(), " and v ", v.shape(),
-         " are not [batch, s, heads, d] and twice [batch, t, kv heads, d]");
+    fail("attention: q, k and v are ", q.shape(), ", ", k.shape(), " and ", v.shape(),
+         ", expected [batch, s, heads, d] and twice [batch, t, kv heads, d]");
   }
   if (k.size(2) == 0 || q.size(2) % k.size(2) != 0) {
-    fail("attention: the ", q.size(2), " heads of q ", q.shape(), " are no multiple of the ",
-         k.size(2), " of k ", k.shape());
+    fail("attention: number of heads of q ", q.shape(), " is ", q.size(2),
+         ", expected a multiple of ", k.size(2), ", those of k ", k.shape());
   }
 }
 

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-// Integers are computed in i64; the dtype keeps the lower bits.
+// Integers are computed in 64 bits; the dtype keeps the lower ones.
 
 namespace {
 
@@ -28,6 +28,8 @@ struct ShiftLeft {
   }
 };
 struct ShiftRight {
+  static constexpr bool kDependsOnSign = true;
+  WEFT_FN uint64_t operator()(uint64_t a, uint64_t b) const { return b < 64 ? a >> b : 0; }
   WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
     const uint64_t bits = static_cast<uint64_t>(b);
     return a >> (bits < 64 ? bits : 63);
@@ -63,10 +65,10 @@ static const Op left_shift_op = bit_function("bitwise_left_shift", ShiftLeft{}, 
 static const Op right_shift_op = bit_function("bitwise_right_shift", ShiftRight{}, 0);
 
 static void check_has_bits(const Op& op, const Tensor& a, bool of_bool) {
-  if (!a) fail(op.spec().name, ": no tensor");
+  if (!a) fail(op.spec().name, ": no tensor is given, expected one");
   if (is_floating(a.dtype()) || (a.dtype() == boolean && !of_bool)) {
-    fail(op.spec().name, ": operand ", a.shape(), " is ", a.dtype(), "; it must be an integer",
-         of_bool ? " or bool" : "");
+    fail(op.spec().name, ": dtype of operand ", a.shape(), " is ", a.dtype(),
+         ", expected an integer", of_bool ? " or bool" : "");
   }
 }
 

@@ -48,7 +48,7 @@ static const Op convert_op = register_op({
 });
 
 Tensor cast(const Tensor& a, DType dtype) {
-  if (!a) fail("cast: no tensor");
+  if (!a) fail("cast: no tensor is given, expected one");
   if (a.dtype() == dtype) return a;
   const Op& op = keeps_linear(a.dtype(), dtype) ? cast_op : convert_op;
   return op({a}, {.structure = {static_cast<int64_t>(dtype)}});

@@ -95,16 +95,16 @@ static void check_cat(const Tensors& tensors, int dim) {
     bool alike = shape.ndim() == first.ndim();
     for (int d = 0; alike && d < first.ndim(); ++d) alike = d == dim || shape[d] == first[d];
     if (!alike) {
-      fail("cat: tensor 0 is ", first, " but tensor ", i, " ", shape, "; they may differ in dim ",
-           dim, " only");
+      fail("cat: tensor ", i, " is ", shape, ", expected ", first, ", as tensor 0, except in dim ",
+           dim);
     }
   }
 }
 
 Tensor cat(const Tensors& tensors, int dim) {
-  if (tensors.empty()) fail("cat: no tensors");
+  if (tensors.empty()) fail("cat: number of tensors is 0, expected at least 1");
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i]) fail("cat: tensor ", i, " is none");
+    if (!tensors[i]) fail("cat: tensor ", i, " is empty, expected a tensor");
   }
   int at = normalized_dim("cat", dim, tensors[0].ndim());
   check_cat(tensors, at);

@@ -18,6 +18,7 @@ static std::optional<Operand> bound_within(const Tensor& a, const std::optional<
   if (!bound || !bound->is_number() || is_floating(dtype) || dtype == DType::boolean) return bound;
   const double value = bound->number.value;
   const IntegerRange range = range_of(dtype);
+  if (bound->number.is_rounded() && holds(dtype, bound->number)) return bound;
   if (is_low ? value <= range.least : value >= range.end - 1) return {};
   if (is_low ? value >= range.end : value < range.least) {
     fail("clip: the bound is ", value, ", expected one that a tensor of ", dtype, " holds");

@@ -20,12 +20,14 @@ struct NotEqual {
   }
 };
 struct Less {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN bool operator()(T a, T b) const {
     return a < b;
   }
 };
 struct LessEqual {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN bool operator()(T a, T b) const {
     return a <= b;
@@ -39,12 +41,14 @@ struct Where {
 };
 /// NaN if either operand is NaN.
 struct Maximum {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
     return a > b || a != a ? a : b;
   }
 };
 struct Minimum {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
     return a < b || a != a ? a : b;
@@ -126,9 +130,10 @@ Tensor maximum(const Tensor& a, const Tensor& b) { return call_promoted(maximum_
 Tensor minimum(const Tensor& a, const Tensor& b) { return call_promoted(minimum_op, a, b); }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  if (!condition || !a || !b) fail("where: no tensor");
+  if (!condition || !a || !b) fail("where: no tensor is given, expected one");
   if (condition.dtype() != DType::boolean) {
-    fail("where: the condition ", condition.shape(), " is ", condition.dtype(), ", not bool");
+    fail("where: dtype of the condition ", condition.shape(), " is ", condition.dtype(),
+         ", expected bool");
   }
   DType dtype = promote(a.dtype(), b.dtype());
   return where_op({condition, as_dtype(a, dtype), as_dtype(b, dtype)});

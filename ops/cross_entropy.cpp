@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
+#include "ops/take.h"
 
 #include "ops/promotion.h"
 #include "ops/rows.h"
@@ -28,8 +29,8 @@ static void check_targets(const Call& c) {
   const int64_t classes = c.in_shape(0).back();
   auto outside = find_outside(c.in(1), 0, classes, kIgnoredTarget);
   if (!outside) return;
-  fail("cross_entropy: target ", *outside, " is none of the ", classes, " classes of logits ",
-       c.in_shape(0), ", nor ", kIgnoredTarget);
+  fail("cross_entropy: target is ", *outside, ", expected one below ", classes,
+       ", the classes of logits ", c.in_shape(0), ", or ", kIgnoredTarget);
 }
 
 /// operands: logits, targets, logsumexp of the rows, gradient of the rows' losses.
@@ -94,22 +95,21 @@ static const Op kept_targets_op = register_op({
 
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets) {
   Tensor x = as_floating("cross_entropy", logits);
-  if (!targets) fail("cross_entropy: no targets");
-  if (targets.dtype() != i64 && targets.dtype() != i32) {
-    fail("cross_entropy: the targets are ", targets.dtype(), "; they must be i32 or i64");
-  }
+  if (!targets) fail("cross_entropy: no targets are given, expected one for each row");
+  const Tensor classes = as_indices("cross_entropy", "targets", targets);
   Shape rows = x.shape();
   if (rows.ndim() > 0) rows.erase(rows.ndim() - 1);
   if (x.ndim() == 0 || !(targets.shape() == rows)) {
-    fail("cross_entropy: targets ", targets.shape(), " do not fit logits ", x.shape(),
-         ", which want one for each row");
+    fail("cross_entropy: targets are ", targets.shape(), ", expected one for each row of logits ",
+         x.shape());
   }
-  return cross_entropy_op({x, targets});
+  return cross_entropy_op({x, classes});
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
   Tensor total = sum(cross_entropy_rows(logits, targets));
-  return div(total, as_dtype(kept_targets_op({targets}), total.dtype()));
+  return div(total, as_dtype(kept_targets_op({as_indices("cross_entropy", "targets", targets)}),
+                             total.dtype()));
 }
 
 }  // namespace weft

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
 #include "ops/along_dim.h"
 #include "ops/promotion.h"
+#include "ops/scan.h"
+#include "src/kernels/map/map.h"
 #include "src/kernels/scan/scan.h"
 #include "weft/ops/along_dim.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/powers.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
-static DType total_dtype(const Attributes&, std::span<const DType> dtypes, int) {
-  return is_floating(dtypes[0]) ? dtypes[0] : i64;
+static DType dtype_of_total(const Attributes&, std::span<const DType> dtypes, int) {
+  return total_dtype(dtypes[0]);
 }
 
 struct CumulativeAttributes {
@@ -17,54 +23,160 @@ struct CumulativeAttributes {
   bool from_end;
 };
 
+/// Stage `index` of an op along a dim: the total of this rank's part of operand `operand`.
+static Stage total_stage(const Scan& scan, int index = 0, int operand = 0) {
+  return {.result = "-n",
+          .run =
+              [=](const Call& c) {
+                const bool from_end = c.attributes().structure.ndim() > 1 && c.attribute(1);
+                write_total(scan, c.stage(index), c.in(operand), along_dim(c), from_end);
+              },
+          .gathered = true};
+}
+
+static void scan_forward(const Scan& scan, const Call& c) {
+  const auto [dim, from_end] = unpack<CumulativeAttributes>(c.attributes().structure);
+  if (!c.staged()) return scan.run(c.out(), c.in(0), dim, from_end, nullptr);
+  const Carry carry(scan, c.stage(0), c.stage_box(0).offset[0], from_end);
+  scan.run(c.out(), c.in(0), dim, from_end, carry.start());
+}
+
+static const Scan kSum{cumulative_sum, 0}, kProduct{cumulative_product, 1},
+    kLogSumExp{cumulative_logsumexp, -std::numeric_limits<double>::infinity()};
+
+static Attributes scan_attributes(int dim, bool from_end = false) {
+  return {.structure = pack_structure(CumulativeAttributes{dim, from_end})};
+}
+
 /// The gradient sums in the opposite direction.
 static const Op cumulative_sum_op = register_op({
     .name = "cumulative_sum",
-    .rule_of = along_dim_rule<1>,
+    .rule_of = scan_rule<1>,
     .structure = dim_and_flag("dim, whether from the end"),
     .linear = {{0}},
-    .dtype = total_dtype,
-    .forward =
-        [](const Call& c) {
-          const auto [dim, from_end] = unpack<CumulativeAttributes>(c.attributes().structure);
-          cumulative_sum(c.out(), c.in(0), dim, from_end);
-        },
+    .dtype = dtype_of_total,
+    .forward = [](const Call& c) { scan_forward(kSum, c); },
     .backward =
         [](const Grad& g) {
           const auto [dim, from_end] = unpack<CumulativeAttributes>(g.attributes().structure);
-          g.give(0, cumulative_sum_op, {g.grad()},
-                 {.structure = pack_structure(CumulativeAttributes{dim, !from_end})});
+          g.give(0, cumulative_sum_op, {g.grad()}, scan_attributes(dim, !from_end));
         },
+    .staged_over = {"n"},
+    .stages = {total_stage(kSum)},
     .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
                 {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 1}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {0, 0}}, .dtypes = {i32}}},
 });
 
+namespace {
+
+struct FirstOfGradient {
+  template <class T>
+  WEFT_FN T operator()(T gradient, T x) const {
+    return gradient * x;
+  }
+};
+struct AddedThroughPart {
+  template <class T>
+  WEFT_FN T operator()(T own, T product, T behind) const {
+    return own + product * behind;
+  }
+};
+
+}  // namespace
+
+/// Stage 1 of the gradient: x * gradient at the part's first element, as if there were no others.
+static void write_first_of_gradient(const Call& c) {
+  const int dim = along_dim(c);
+  if (c.in(1).shape[dim] == 0) return fill(c.stage(1), 0);
+  const Scratch own(c.in(1).shape, DType::f64, c.in(1).device);
+  cumulative_product_gradient(own.block, c.in(0), c.in(1), dim);
+  map_floating(FirstOfGradient{}, slice_at(c.stage(1), 0, 0), slice_at(own.block, dim, 0),
+               slice_at(c.in(1), dim, 0));
+}
+
+static void product_gradient_of_part(const Call& c) {
+  const MemoryBlock &products = c.stage(0), &own = c.stage(1);
+  const int64_t part = c.stage_box(0).offset[0];
+  const Carry before(kProduct, products, part, false);
+  Shape rest = products.shape;
+  rest.erase(0);
+  const Scratch behind(rest, DType::f64, products.device);
+  fill(behind.block, 0);
+  for (int64_t i = products.shape[0] - 1; i > part; --i) {
+    map_floating(AddedThroughPart{}, behind.block, slice_at(own, 0, i), slice_at(products, 0, i),
+                 behind.block);
+  }
+  cumulative_product_gradient(c.out(), c.in(0), c.in(1), along_dim(c), before.start(),
+                              &behind.block);
+}
+
 static const Op cumulative_prod_gradient_op = register_op({
     .name = "cumulative_prod_gradient",
-    .rule_of = along_dim_rule<2>,
+    .rule_of = scan_rule<2>,
     .structure = one_dim(),
     .linear = {{0}},
     .forward =
-        [](const Call& c) { cumulative_product_gradient(c.out(), c.in(0), c.in(1), along_dim(c)); },
+        [](const Call& c) {
+          if (c.staged()) return product_gradient_of_part(c);
+          cumulative_product_gradient(c.out(), c.in(0), c.in(1), along_dim(c));
+        },
+    .staged_over = {"n"},
+    .stages = {total_stage(kProduct, 0, 1),
+               {.result = "-n", .run = write_first_of_gradient, .gathered = true}},
     .samples = {{.shapes = {{5, 7}, {5, 7}}, .attributes = {.structure = {1}}},
                 {.shapes = {{5, 2}, {5, 2}}, .attributes = {.structure = {0}}}},
 });
 
 static const Op cumulative_prod_op = register_op({
     .name = "cumulative_prod",
-    .rule_of = along_dim_rule<1>,
-    .structure = one_dim(),
-    .dtype = total_dtype,
-    .forward = [](const Call& c) { cumulative_product(c.out(), c.in(0), along_dim(c)); },
+    .rule_of = scan_rule<1>,
+    .structure = dim_and_flag("dim, whether from the end"),
+    .dtype = dtype_of_total,
+    .forward = [](const Call& c) { scan_forward(kProduct, c); },
     .backward =
         [](const Grad& g) {
-          g.give(0, cumulative_prod_gradient_op, {g.grad(), g.in(0)}, g.attributes());
+          g.give(0, cumulative_prod_gradient_op, {g.grad(), g.in(0)},
+                 {.structure = {g.attribute(0)}});
         },
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {0}}, .dtypes = {i32}}},
+    .staged_over = {"n"},
+    .stages = {total_stage(kProduct)},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
+                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 0}}},
+                {.shapes = {{5, 7}}, .attributes = {.structure = {0, 0}}, .dtypes = {i32}}},
+});
+
+/// The part of the gradient of `x` from the positive elements of `dy`: exp(x) times the sum, over
+/// this and all later elements, of dy * exp(-result), in logarithms.
+static Tensor log_gradient(const Op& op, const Tensor& dy, const Tensor& result, const Tensor& x,
+                           const Attributes& attributes) {
+  const double none = -std::numeric_limits<double>::infinity();
+  const Tensor of_none = equal(result, none);
+  const Tensor terms = masked_fill(sub(log(clip(dy, 0, std::nullopt)), result), of_none, none);
+  return exp(add(op({terms}, attributes), x));
+}
+
+static const Op cumulative_logsumexp_op = register_op({
+    .name = "cumulative_logsumexp",
+    .rule_of = scan_rule<1>,
+    .structure = dim_and_flag("dim, whether from the end"),
+    .forward = [](const Call& c) { scan_forward(kLogSumExp, c); },
+    .backward =
+        [](const Grad& g) {
+          const auto [dim, from_end] = unpack<CumulativeAttributes>(g.attributes().structure);
+          const Attributes opposite = scan_attributes(dim, !from_end);
+          const auto part = [&](const Tensor& dy) {
+            return log_gradient(cumulative_logsumexp_op, dy, g.out(), g.in(0), opposite);
+          };
+          g.give(0, sub(part(g.grad()), part(neg(g.grad()))));
+        },
+    .staged_over = {"n"},
+    .stages = {total_stage(kLogSumExp)},
+    .saves_out = {0},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
+                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 1}}},
+                {.shapes = {{2, 3}}, .attributes = {.structure = {1, 0}}, .dtypes = {f64}}},
 });
 
 /// Puts `initial` before the totals along `dim`.
@@ -78,15 +190,22 @@ static Tensor starting_with(double initial, const Tensor& totals, int dim) {
 
 Tensor cumulative_sum(const Tensor& a, int dim, bool include_initial) {
   const int at = checked_dim("cumulative_sum", a, dim);
-  const Tensor totals = cumulative_sum_op(
-      {reduced_before_widening(a)}, {.structure = pack_structure(CumulativeAttributes{at, false})});
+  const Tensor totals = cumulative_sum_op({reduced_before_widening(a)}, scan_attributes(at));
   return include_initial ? starting_with(0, totals, at) : totals;
 }
 
 Tensor cumulative_prod(const Tensor& a, int dim, bool include_initial) {
   const int at = checked_dim("cumulative_prod", a, dim);
-  const Tensor totals = cumulative_prod_op({a}, {.structure = {at}});
+  const Tensor totals = cumulative_prod_op({a}, scan_attributes(at));
   return include_initial ? starting_with(1, totals, at) : totals;
+}
+
+Tensor logcumsumexp(const Tensor& a, int dim) {
+  const int at = checked_dim("logcumsumexp", a, dim);
+  if (!is_floating(a.dtype())) {
+    fail("logcumsumexp: dtype is ", a.dtype(), ", expected a floating one");
+  }
+  return cumulative_logsumexp_op({a}, scan_attributes(at));
 }
 
 }  // namespace weft

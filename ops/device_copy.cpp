@@ -16,7 +16,7 @@ Tensor Tensor::to(Device device) const {
   check_tensor("to", *this);
   if (this->device() == device) return *this;
   if (this->device().kind == DeviceKind::meta) {
-    fail("to: a tensor ", shape(), " on meta has no values to copy to ", device);
+    fail("to: the tensor ", shape(), " is on meta, expected one with values to copy to ", device);
   }
   Tensor result = copied_to(detach(), device);
   if (!is_recorded(*this)) return result;

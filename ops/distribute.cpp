@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <functional>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -20,11 +21,11 @@ static Ref<Layout> replicated_layout(const DeviceMesh& mesh, const Shape& shape,
 }
 
 static void check_for_mesh(const char* what, const Tensor& tensor, const DeviceMesh& mesh) {
-  if (!mesh) fail(what, ": this rank is not in the mesh");
+  if (!mesh) fail(what, ": this rank is not in the mesh, expected one of its ranks");
   check_tensor(what, tensor);
   if (tensor.is_sharded()) {
     fail(what, ": the tensor ", tensor.shape(), " is laid out over ", tensor.sharding(),
-         " already; use redistribute");
+         ", expected one without a mesh; use redistribute");
   }
 }
 
@@ -82,17 +83,18 @@ static uint64_t sampled_hash(const Tensor& whole) {
   return hash;
 }
 
-/// Claims that all ranks pass the same values, in the first calls for each layout: the next
-/// collective compares the claims.
+/// Claims that all ranks pass the same values, in the first calls for each layout and in each
+/// 16th later one: the next collective compares the claims.
 static void claim_equality(const Tensor& whole, const Sharding& sharding) {
-  constexpr int kClaims = 16;
+  constexpr uint64_t kClaims = 16;
   MeshGrid& grid = *sharding.body()->grid;
   if (grid.ranks().size() == 1 || Graph::recording()) return;
   uint64_t kind = hash_of(sharding.pattern()) ^ static_cast<uint64_t>(whole.dtype());
   for (const int64_t size : whole.shape()) {
     kind = (kind ^ static_cast<uint64_t>(size)) * 0x9e3779b97f4a7c15u;
   }
-  if (grid.next_claim_of(kind) >= kClaims) return;
+  const uint64_t before = grid.next_claim_of(kind);
+  if (before >= kClaims && before % kClaims != 0) return;
   grid.claim(sampled_hash(whole), concat("distribute(", whole.dtype(), ", ", whole.shape(), ')'));
 }
 
@@ -115,8 +117,9 @@ static void check_equal_on_ranks(const Tensor& whole, const DeviceMesh& mesh,
   ranks.all_gather({&piece, 1}).wait();
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
-    fail("distribute: the tensor ", whole.shape(), " of rank ", rank, " is not that of rank 0; ",
-         "give all ranks the same values, or use scatter or from_local");
+    fail("distribute: the tensor ", whole.shape(), " of rank ", rank,
+         " differs from that of rank 0, ",
+         "expected equal values; scatter or from_local take others");
   }
 }
 
@@ -124,7 +127,7 @@ Tensor distribute(const Tensor& whole, const DeviceMesh& mesh, const Placements&
   check_for_mesh("distribute", whole, mesh);
   Sharding sharding(mesh, placements, whole.ndim());
   if (sharding.has_partial()) {
-    fail("distribute: every rank holds the whole, which is no Partial; use from_local");
+    fail("distribute: a placement is Partial, expected Shard or Replicate; use from_local");
   }
   check_equal_on_ranks(whole, mesh, sharding);
   Ref<Layout> everywhere = replicated_layout(mesh, whole.shape(), whole.dtype());
@@ -140,7 +143,8 @@ Tensor distribute(const Tensor& whole, const DeviceMesh& mesh, const Placements&
 Tensor Tensor::redistribute(const Placements& placements) const {
   check_tensor("redistribute", *this);
   if (!is_sharded()) {
-    fail("redistribute: the tensor ", shape(), " is not laid out over a mesh; use distribute");
+    fail("redistribute: the tensor ", shape(),
+         " has no mesh, expected one over a mesh; use distribute");
   }
   return redistributed(*this, Sharding(sharding().mesh(), placements, ndim()));
 }
@@ -176,7 +180,8 @@ static Sharding stated_gradient(const Sharding& sharding, const Placements& stat
   for (int axis = 0; axis < sharding.axes(); ++axis) {
     if (!sharding[axis].is_shard()) continue;
     if (given[axis] == sharding[axis]) continue;
-    fail("to_local: the gradient of ", sharding, " is cut as it is, not ", given);
+    fail("to_local: placements of the gradient are ", given, ", expected ", sharding,
+         ", those of the tensor, where they shard");
   }
   return given;
 }
@@ -205,9 +210,8 @@ Tensor Tensor::to_local() const {
   check_tensor("to_local", *this);
   if (!is_sharded()) return *this;
   if (is_recorded(*this) && needs_statement(sharding())) {
-    fail("to_local: the tensor ", shape(), " is ", sharding(),
-         ", so the ranks' gradients may be equal ",
-         "or parts of a sum; say which: to_local({placements of the gradient})");
+    fail("to_local: placements of the gradient are missing, expected them for a tensor ", shape(),
+         " laid out as ", sharding(), ": gradients of the ranks may be equal or parts of a sum");
   }
   return to_local_as(*this, sharding());
 }
@@ -227,26 +231,33 @@ static Tensor gradient_of_part(const Tensor& gradient, const Sharding& sharding)
   return scaled;
 }
 
-Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements,
-                  const Shape& shape) {
-  check_for_mesh("from_local", local, mesh);
-  Sharding sharding(mesh, placements, local.ndim());
-  Ref<Layout> layout = layout_of(sharding, shape, local.dtype());
-  if (!(layout->box.shape == local.shape())) {
-    fail("from_local: rank ", mesh.rank(), " holds ", layout->box.shape, " elements of a tensor ",
-         shape, " laid out as ", sharding, ", not ", local.shape());
-  }
+/// Labels `local` as this rank's part of a tensor of that layout.
+static Tensor wrapped(const Tensor& local, const Ref<Layout>& layout) {
+  const Sharding& sharding = layout->sharding;
   for (const Placement& placement : sharding.placements()) {
     bool ordered = placement.is_partial() && placement.op() != ReduceOp::sum &&
                    placement.op() != ReduceOp::avg;
     if (ordered && is_recorded(local)) {
-      fail("from_local: ", placement, " has no gradient; reduce it first");
+      fail("from_local: placement is ", placement,
+           ", expected one with a gradient; reduce it first");
     }
   }
   return recorded("from_local", local, relabeled(local, layout),
                   [sharding](const Tensors& gradients) {
                     return Tensors{gradient_of_part(gradients[0], sharding)};
                   });
+}
+
+Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements,
+                  const Shape& shape) {
+  check_for_mesh("from_local", local, mesh);
+  Sharding sharding(mesh, placements, local.ndim());
+  Ref<Layout> layout = layout_of(sharding, shape, local.dtype());
+  if (!(layout->box.shape == local.shape())) {
+    fail("from_local: part of rank ", mesh.rank(), " is ", local.shape(), ", expected ",
+         layout->box.shape, " of a tensor ", shape, " laid out as ", sharding);
+  }
+  return wrapped(local, layout);
 }
 
 /// Returns the local shapes of all ranks.
@@ -268,40 +279,61 @@ static std::vector<Shape> exchanged_shapes(const Tensor& local, const DeviceMesh
   return shapes;
 }
 
-/// Returns the whole's size along `dim`: the sum of the parts along the axes that cut it.
-static int64_t summed_size(const Sharding& sharding, const std::vector<Shape>& shapes, int dim) {
-  DeviceMesh mesh = sharding.mesh();
-  int64_t sum = 0;
-  for (int rank = 0; rank < mesh.size(); ++rank) {
-    bool counts = true;
-    for (int axis = 0, stride = mesh.size(); axis < mesh.ndim(); ++axis) {
-      stride /= mesh.axis_size(axis);
-      int coordinate = rank / stride % mesh.axis_size(axis);
-      counts = counts && (coordinate == 0 || sharding[axis].is_shard(dim));
+/// Returns the parts of dim `dim` along the axes that cut it, in their order: those of the ranks
+/// that are first along all other axes.
+static std::vector<int64_t> parts_along(const Sharding& sharding, const std::vector<Shape>& shapes,
+                                        int dim) {
+  const MeshGrid& grid = *sharding.body()->grid;
+  const std::vector<int> members = grid.members(sharding.axes_cutting(dim), Coordinates{});
+  std::vector<int64_t> parts;
+  for (const int rank : members) parts.push_back(shapes[static_cast<size_t>(rank)][dim]);
+  return parts;
+}
+
+/// Gives the axes that cut `dim` these sizes, the innermost one first: those of an outer axis are
+/// sums.
+static void set_parts(Pattern& pattern, const MeshGrid& grid, int dim, std::vector<int64_t> parts) {
+  const Axes axes = pattern.cutting(dim);
+  for (int i = axes.size(); i-- > 0;) {
+    pattern.set_sizes(axes[i], parts);
+    const auto count = static_cast<size_t>(grid.size(axes[i]));
+    for (size_t at = 0; at < parts.size() / count; ++at) {
+      const auto first = parts.begin() + static_cast<ptrdiff_t>(at * count);
+      parts[at] = std::accumulate(first, first + static_cast<ptrdiff_t>(count), int64_t{0});
     }
-    if (counts) sum += shapes[static_cast<size_t>(rank)][dim];
+    parts.resize(parts.size() / count);
   }
-  return sum;
 }
 
 Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements) {
   check_for_mesh("from_local", local, mesh);
-  Sharding sharding(mesh, placements, local.ndim());
+  const Sharding stated(mesh, placements, local.ndim());
   std::vector<Shape> shapes = exchanged_shapes(local, mesh);
   for (size_t rank = 0; rank < shapes.size(); ++rank) {
     if (shapes[rank].ndim() == shapes[0].ndim()) continue;
-    fail("from_local: rank 0 holds ", shapes[0], " but rank ", rank, " ", shapes[rank]);
+    fail("from_local: part of rank ", rank, " is ", shapes[rank], ", expected ", shapes[0].ndim(),
+         " dims, as ", shapes[0], " of rank 0");
   }
+  const MeshGrid& grid = *stated.body()->grid;
+  Pattern pattern = stated.pattern();
   Shape shape;
-  for (int d = 0; d < local.ndim(); ++d) shape.push_back(summed_size(sharding, shapes, d));
+  for (int d = 0; d < local.ndim(); ++d) {
+    std::vector<int64_t> parts = parts_along(stated, shapes, d);
+    shape.push_back(std::accumulate(parts.begin(), parts.end(), int64_t{0}));
+    // Sizes that the caller states are compared with the actual ones below.
+    if (parts.size() > 1 && size_by_parts(pattern, d) < 0) {
+      set_parts(pattern, grid, d, std::move(parts));
+    }
+  }
+  const Sharding sharding = Sharding::of(mesh, pattern);
   Ref<Layout> layout = layout_of(sharding, shape, local.dtype());
   for (size_t rank = 0; rank < shapes.size(); ++rank) {
     Shape expected = layout->box_of(static_cast<int>(rank)).shape;
     if (expected == shapes[rank]) continue;
-    fail("from_local: rank ", rank, " holds ", shapes[rank], " but a cut of ", shape, " as ",
-         sharding, " gives it ", expected);
+    fail("from_local: part of rank ", rank, " is ", shapes[rank], ", expected ", expected, " of ",
+         shape, " laid out as ", sharding);
   }
-  return from_local(local, mesh, placements, shape);
+  return wrapped(local, layout);
 }
 
 /// Broadcasts from root whether it has a tensor, and its dtype, shape and requires_grad.
@@ -323,16 +355,18 @@ static std::vector<int64_t> broadcast_header(const Tensor& whole, const Communic
 
 Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements,
                int root) {
-  if (!mesh) fail("scatter: this rank is not in the mesh");
+  if (!mesh) fail("scatter: this rank is not in the mesh, expected one of its ranks");
   Communicator ranks = mesh.root().communicator();
   if (root < 0 || root >= ranks.size()) {
-    fail("scatter: root ", root, " is not one of the ", ranks.size(), " ranks");
+    fail("scatter: root is ", root, ", expected one of the ", ranks.size(), " ranks");
   }
   std::vector<int64_t> header = broadcast_header(whole, ranks, root);
-  if (!header[0]) fail("scatter: root ", root, " gives no tensor of one device");
+  if (!header[0])
+    fail("scatter: tensor of root ", root, " is empty or over a mesh, expected one of one device");
   Shape shape(std::span<const int64_t>(header).subspan(4, static_cast<size_t>(header[2])));
   Sharding sharding(mesh, placements, shape.ndim());
-  if (sharding.has_partial()) fail("scatter: root's whole is no Partial; use from_local");
+  if (sharding.has_partial())
+    fail("scatter: a placement is Partial, expected Shard or Replicate; use from_local");
   Ref<Layout> layout = layout_of(sharding, shape, static_cast<DType>(header[1]));
   Tensor result = new_tensor(layout, cpu);
   // Root packs the parts in rank order: one scatter with exact counts.

@@ -52,11 +52,11 @@ static const Op expand_op = register_op({
 });
 
 Tensor expand(const Tensor& a, const Shape& shape) {
-  if (!a) fail("expand: no tensor");
+  if (!a) fail("expand: no tensor is given, expected one");
   int added = shape.ndim() - a.ndim();
   bool fits = added >= 0;
   for (int d = 0; fits && d < a.ndim(); ++d) fits = a.size(d) == shape[d + added] || a.size(d) == 1;
-  if (!fits) fail("expand: ", a.shape(), " does not broadcast to ", shape);
+  if (!fits) fail("expand: the tensor is ", a.shape(), ", expected one that broadcasts to ", shape);
   if (shape == a.shape()) return a;
   return expand_op({a}, {.structure = shape});
 }

@@ -22,7 +22,7 @@ namespace weft {
 
 Tensor empty(const Shape& shape, const TensorOptions& options) {
   for (int64_t size : shape) {
-    if (size < 0) fail("empty: ", shape, " has a negative size");
+    if (size < 0) fail("empty: shape is ", shape, ", expected sizes of at least 0");
   }
   return new_tensor(layout_of(options.sharding, shape, options.dtype), options.device);
 }
@@ -31,28 +31,28 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
 static void check_unrecorded(const char* what, const char* role, const Tensor& a) {
   if (!a.requires_grad() || !Context::current().grad_enabled) return;
   fail(what, ": the tensor ", a.shape(), role,
-       " requires a gradient, which would not be that of the result; detach() it, or use NoGrad");
+       " requires a gradient, expected none of what changes; detach() it, or use NoGrad");
 }
 
 static bool has_elements(const Tensor& a) { return a.device().kind != DeviceKind::meta; }
 
 static bool counts_here(const Tensor& a) { return !a.is_sharded() || counts_here(a.sharding()); }
 
-void fill_(const Tensor& a, double value) {
+void fill_(const Tensor& a, Number value) {
   check_tensor("fill_", a);
   check_unrecorded("fill_", "", a);
   check_changeable("fill_", a);
   if (!is_floating(a.dtype()) && a.dtype() != DType::boolean) {
-    if (value != std::trunc(value) || std::isinf(value)) {
-      fail("full: ", value, " is no whole number but the dtype is ", a.dtype());
+    if (value.value != std::trunc(value.value) || std::isinf(value.value)) {
+      fail("full: value is ", value.value, ", expected a whole number for ", a.dtype());
     }
     check_holds("full", a.dtype(), value);
   }
-  if (has_elements(a)) fill(a.block(), counts_here(a) ? value : 0);
+  if (has_elements(a)) fill(a.block(), counts_here(a) ? value : Number(0));
   a.storage()->mark_changed();
 }
 
-Tensor full(const Shape& shape, double value, const TensorOptions& options) {
+Tensor full(const Shape& shape, Number value, const TensorOptions& options) {
   Tensor tensor = empty(shape, options);
   fill_(tensor, value);
   return tensor;
@@ -83,14 +83,15 @@ Tensor arange(int64_t n, const TensorOptions& options) {
 Tensor number_like(const Tensor& a, const Number& number) {
   TensorOptions options{.dtype = promote(a.dtype(), number), .device = a.device()};
   if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
-  return full({}, number.value, options);
+  return full({}, number, options);
 }
 
 template <class T>
 static Tensor of_values(std::span<const T> values, DType dtype, const Shape& shape,
                         const TensorOptions& options) {
   if (static_cast<int64_t>(values.size()) != shape.product()) {
-    fail("from_values: ", values.size(), " values for ", shape, ", which has ", shape.product());
+    fail("from_values: number of values is ", values.size(), ", expected ", shape.product(),
+         ", the elements of ", shape);
   }
   Tensor tensor = empty(shape, options);
   if (!has_elements(tensor)) return tensor;
@@ -111,6 +112,21 @@ Tensor from_values(std::span<const int64_t> values, const Shape& shape, const Te
 Tensor from_values(std::span<const int32_t> values, const Shape& shape, const TensorOptions& o) {
   return of_values(values, i32, shape, o);
 }
+Tensor from_values(std::span<const int16_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, i16, shape, o);
+}
+Tensor from_values(std::span<const int8_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, i8, shape, o);
+}
+Tensor from_values(std::span<const uint64_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, u64, shape, o);
+}
+Tensor from_values(std::span<const uint32_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, u32, shape, o);
+}
+Tensor from_values(std::span<const uint16_t> values, const Shape& shape, const TensorOptions& o) {
+  return of_values(values, u16, shape, o);
+}
 Tensor from_values(std::span<const uint8_t> values, const Shape& shape, const TensorOptions& o) {
   return of_values(values, u8, shape, o);
 }
@@ -126,8 +142,8 @@ NestedNumbers::NestedNumbers(std::initializer_list<NestedNumbers> list) {
   kind = first.kind;
   for (const NestedNumbers& each : list) {
     if (!(each.shape == first.shape)) {
-      fail("Tensor::of: a list has the shape ", each.shape, ", expected ", first.shape,
-           " as the first one of its level");
+      fail("of: shape of a list is ", each.shape, ", expected ", first.shape,
+           ", as the first one of its level");
     }
     values.insert(values.end(), each.values.begin(), each.values.end());
     kind = std::max(kind, each.kind);
@@ -135,15 +151,20 @@ NestedNumbers::NestedNumbers(std::initializer_list<NestedNumbers> list) {
 }
 
 Tensor Tensor::of(const NestedNumbers& numbers) {
-  const DType dtype = numbers.kind == Number::Kind::floating  ? f32
-                      : numbers.kind == Number::Kind::integer ? i64
-                                                              : boolean;
-  return from_values(numbers.values, numbers.shape, {.dtype = dtype});
+  if (numbers.kind == Number::Kind::floating) {
+    std::vector<double> values;
+    for (const Number& number : numbers.values) values.push_back(number.value);
+    return from_values(values, numbers.shape, {.dtype = f32});
+  }
+  std::vector<int64_t> values;
+  for (const Number& number : numbers.values) values.push_back(number.bits);
+  const DType dtype = numbers.kind == Number::Kind::integer ? i64 : boolean;
+  return from_values(values, numbers.shape, {.dtype = dtype});
 }
 
 static void check_no_partial(const char* what, const Tensor& a) {
   if (a.is_sharded() && a.sharding().has_partial()) {
-    fail(what, ": ", a.sharding(), " is Partial: its parts are no random numbers of the whole's");
+    fail(what, ": the tensor is laid out as ", a.sharding(), ", expected no Partial");
   }
 }
 
@@ -151,7 +172,7 @@ static void check_random(const char* what, const Tensor& a) {
   check_tensor(what, a);
   check_unrecorded(what, "", a);
   check_changeable(what, a);
-  if (!is_floating(a.dtype())) fail(what, ": a tensor of ", a.dtype(), "; only floating dtypes");
+  if (!is_floating(a.dtype())) fail(what, ": dtype is ", a.dtype(), ", expected a floating one");
   check_no_partial(what, a);
 }
 
@@ -175,18 +196,22 @@ void normal_(const Tensor& a, double mean, double deviation) {
   a.storage()->mark_changed();
 }
 
-/// Range of an integer dtype: the lowest number and one above the greatest (the greatest for i64).
+/// Range of an integer dtype: the lowest number and one above the greatest (the greatest int64_t at
+/// most).
 static std::pair<int64_t, int64_t> integers_of(DType dtype) {
-  if (dtype == i64) return {INT64_MIN, INT64_MAX};
-  if (dtype == i32) return {INT32_MIN, int64_t{INT32_MAX} + 1};
-  return {0, dtype == u8 ? 256 : 2};
+  if (dtype == boolean) return {0, 2};
+  const int64_t lowest = is_unsigned(dtype) ? 0 : INT64_MIN >> (64 - 8 * size_of(dtype));
+  if (size_of(dtype) == 8) return {lowest, INT64_MAX};
+  return {lowest, lowest + (int64_t{1} << 8 * size_of(dtype))};
 }
 
 Tensor randint(const Shape& shape, int64_t low, int64_t high, const TensorOptions& options) {
-  if (is_floating(options.dtype)) fail("randint: a tensor of ", options.dtype, "; only integers");
+  if (is_floating(options.dtype))
+    fail("randint: dtype is ", options.dtype, ", expected an integer one");
   const auto [lowest, end] = integers_of(options.dtype);
   if (low < lowest || high > end) {
-    fail("randint: ", low, " to ", high, " is more than ", options.dtype, " holds");
+    fail("randint: low and high are ", low, " and ", high, ", expected numbers that ",
+         options.dtype, " holds");
   }
   Tensor tensor = empty(shape, options);
   check_no_partial("randint", tensor);
@@ -218,16 +243,18 @@ void copy_(const Tensor& to, const Tensor& from) {
   check_unrecorded("copy_", " that is copied", from);
   if (!(to.shape() == from.shape())) {
     if (!broadcasts_to(from.shape(), to.shape())) {
-      fail("copy_: ", from.shape(), " is copied to ", to.shape());
+      fail("copy_: source is ", from.shape(), ", expected one that broadcasts to ", to.shape());
     }
     return copy_(to, expand(from, to.shape()));
   }
   if ((to.device().kind == DeviceKind::meta) != (from.device().kind == DeviceKind::meta)) {
-    fail("copy_: a tensor ", from.shape(), " on ", from.device(), " is copied to one on ",
-         to.device(), "; a parameter has memory from materialize() on");
+    fail("copy_: source ", from.shape(), " is on ", from.device(), " and the destination on ",
+         to.device(),
+         ", expected both or none on meta; a parameter has memory after materialize()");
   }
   if (to.is_sharded() != from.is_sharded()) {
-    fail("copy_: one of the tensors ", to.shape(), " is laid out over a mesh, the other is not");
+    fail("copy_: one of the tensors ", to.shape(),
+         " has no mesh, expected both or none over a mesh");
   }
   Tensor source = from;
   if (to.is_sharded()) {
@@ -246,18 +273,18 @@ void transfer_(const Tensor& to, const Tensor& from) {
   if (to.device() == from.device()) return copy_(to, from);
   const MemoryBlock out = to.block(), in = from.block();
   if (!(out.shape == in.shape)) {
-    fail("transfer_: ", in.shape, " is transferred to ", out.shape);
+    fail("transfer_: source is ", in.shape, ", expected ", out.shape, ", the destination's shape");
   }
   if (!out.is_dense() || !in.is_dense()) {
     fail("transfer_: the ", out.is_dense() ? "source " : "destination ", out.shape,
-         " is not dense");
+         " has strides, expected a dense one");
   }
   const DeviceKind a = out.device.kind, b = in.device.kind;
   const bool with_host = (a == DeviceKind::cpu && b == DeviceKind::cuda) ||
                          (a == DeviceKind::cuda && b == DeviceKind::cpu);
   if (!with_host) {
-    fail("transfer_: from ", in.device, " to ", out.device,
-         "; one is a GPU and the other the host");
+    fail("transfer_: devices are ", in.device, " and ", out.device,
+         ", expected a GPU and the host");
   }
   if (cuda::kWithCuda) {
     cuda::transfer(out, in);

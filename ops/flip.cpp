@@ -64,11 +64,11 @@ static const Op flip_op = register_op({
 });
 
 Tensor flip(const Tensor& a, const std::vector<int>& dims) {
-  if (!a) fail("flip: no tensor");
+  if (!a) fail("flip: no tensor is given, expected one");
   int64_t bits = 0;
   for (int dim : dims) {
     const int at = normalized_dim("flip", dim, a.ndim());
-    if (bits >> at & 1) fail("flip: dim ", at, " of ", a.shape(), " is given twice");
+    if (bits >> at & 1) fail("flip: dim ", at, " of ", a.shape(), " is given twice, expected once");
     bits |= int64_t{1} << at;
   }
   if (dims.empty()) bits = (int64_t{1} << a.ndim()) - 1;

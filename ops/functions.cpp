@@ -9,25 +9,37 @@ namespace weft {
 namespace {
 
 struct Neg {
+  static constexpr bool kWraps = true;
   template <class T>
   WEFT_FN T operator()(T a) const {
     return -a;
   }
 };
 struct Abs {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN T operator()(T a) const {
-    return abs(a);
+    if constexpr (std::is_unsigned_v<T>) {
+      return a;
+    } else {
+      return abs(a);
+    }
   }
 };
 /// -1, 0 or 1; NaN for NaN.
 struct Sign {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN T operator()(T a) const {
-    return a > T(0) ? T(1) : a < T(0) ? T(-1) : a == a ? T(0) : a;
+    if constexpr (std::is_unsigned_v<T>) {
+      return a != 0;
+    } else {
+      return a > T(0) ? T(1) : a < T(0) ? T(-1) : a == a ? T(0) : a;
+    }
   }
 };
 struct Square {
+  static constexpr bool kWraps = true;
   template <class T>
   WEFT_FN T operator()(T a) const {
     return a * a;
@@ -111,6 +123,7 @@ struct ErfGradient {
   }
 };
 struct Relu {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN T operator()(T a) const {
     return a > T(0) || a != a ? a : T(0);

@@ -84,7 +84,7 @@ void InPlace::check_shape(const Tensor& a, const Tensor& b) const {
 /// The dtype of the tensor that holds a number next to a tensor of dtype `a`.
 static DType number_dtype(DType a, const Number& b) {
   if (is_floating(a)) return a == DType::f64 ? DType::f64 : DType::f32;
-  return b.kind == Number::Kind::logical ? DType::boolean : DType::i64;
+  return b.kind == Number::Kind::logical ? DType::boolean : promote(a, b);
 }
 
 const Tensor& InPlace::operator()(const Tensor& a) const {
@@ -102,7 +102,7 @@ void InPlace::check_operands(const Tensor& a, const Operand& b) const {
   }
   const DType result = promote(a.dtype(), b.number);
   check_dtype(a.dtype(), result);
-  if (!is_floating(result)) check_holds(name(), result, b.number.value);
+  if (!is_floating(result)) check_holds(name(), result, b.number);
 }
 
 const Tensor& InPlace::operator()(const Tensor& a, const Operand& b) const {
@@ -110,7 +110,7 @@ const Tensor& InPlace::operator()(const Tensor& a, const Operand& b) const {
   if (!b.is_number()) return run(a, {a, b.tensor});
   TensorOptions options{.dtype = number_dtype(a.dtype(), b.number), .device = a.device()};
   if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
-  return run(a, {a, full({}, b.number.value, options)});
+  return run(a, {a, full({}, b.number, options)});
 }
 
 /// Throws std::invalid_argument for a leaf, or a view of one.
@@ -269,8 +269,7 @@ void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_o
   const bool is_recorded_b = !b.is_number() && is_recorded(b.tensor);
   if (!grad_enabled || (!a.body()->node && !is_recorded_b)) {
     if (is_there) return;
-    return b.is_number() ? fill_(part, b.number.value)
-                         : copy_(part, expand(b.tensor, part.shape()));
+    return b.is_number() ? fill_(part, b.number) : copy_(part, expand(b.tensor, part.shape()));
   }
   check_not_leaf("assign_", a);
   if (!is_current) fail_outdated(a);
@@ -287,7 +286,7 @@ void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_o
       [=](const Tensors& gradients) { return gradients_of_assign(gradients[0], part_of); })[0];
   if (!is_there) {
     const NoGrad no_grad;
-    value ? copy_(part, value.detach()) : fill_(part, b.number.value);
+    value ? copy_(part, value.detach()) : fill_(part, b.number);
     a.storage()->mark_recorded();
   }
   computed_as(after, a);

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/indexing.h"
 
+#include "mesh/grid.h"
+#include "ops/engine/engine.h"
+#include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
+#include "src/kernels/copy/dense.h"
+#include "src/kernels/take/take.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
@@ -26,20 +31,38 @@ struct JoinedDims {
   Shape ordered;
 };
 
+/// Fails where an index is outside its dim, on all ranks if some have other indices than others.
+void check_indices(const Tensor& a, const std::vector<DimIndex>& indices, const Tensors& all) {
+  std::string mistake;
+  Sharding cut;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (all[i].is_sharded() && !all[i].sharding().is_replicated()) cut = all[i].sharding();
+    if (all[i].device().kind == DeviceKind::meta || !mistake.empty()) continue;
+    const int64_t size = a.size(indices[i].dim);
+    if (auto outside = find_index_outside(DenseBlock::of(all[i].block()), size)) {
+      mistake = concat("index: index of dim ", indices[i].dim, " of ", a.shape(), " is ", *outside,
+                       ", expected ", -size, " to ", size - 1);
+    }
+  }
+  if (cut && a.device().kind != DeviceKind::meta) {
+    fail_on_all_ranks(cut.body()->grid->ranks(), mistake);
+  } else if (!mistake.empty()) {
+    fail(mistake);
+  }
+}
+
 /// The places along the joined dims, with 0 <= index < size in each of several dims.
-Tensor joined_places(const Tensor& a, const std::vector<DimIndex>& indices, const Tensors& all) {
+Tensor joined_places(const Tensor& a, const std::vector<DimIndex>& indices, Tensors all) {
   if (indices.size() == 1) return all[0];
+  for (Tensor& index : all) {
+    if (!index.is_sharded() || !index.sharding().has_partial()) continue;
+    index = moved_to(index,
+                     layout_of(reduced_sharding(index.sharding()), index.shape(), index.dtype()));
+  }
+  check_indices(a, indices, all);
   Tensor places;
   for (size_t i = 0; i < indices.size(); ++i) {
     const int64_t size = a.size(indices[i].dim);
-    if (all[i].numel() > 0) {
-      const double least = min(all[i]).full_tensor().item();
-      const double most = max(all[i]).full_tensor().item();
-      if (least < static_cast<double>(-size) || most >= static_cast<double>(size)) {
-        fail("index: indices of dim ", indices[i].dim, " of ", a.shape(), " are ", least, " to ",
-             most, ", expected ", -size, " to ", size - 1);
-      }
-    }
     const Tensor own = where(less(all[i], 0), add(all[i], size), all[i]);
     places = places ? add(mul(places, size), own) : own;
   }

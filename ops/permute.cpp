@@ -53,15 +53,16 @@ static const Op permute_op = register_op({
 });
 
 Tensor permute(const Tensor& a, const std::vector<int>& dims) {
-  if (!a) fail("permute: no tensor");
+  if (!a) fail("permute: no tensor is given, expected one");
   if (static_cast<int>(dims.size()) != a.ndim()) {
-    fail("permute: ", dims.size(), " dims are given for a tensor ", a.shape(), " of ", a.ndim());
+    fail("permute: number of dims is ", dims.size(), ", expected ", a.ndim(), ", those of ",
+         a.shape());
   }
   Dims order;
   unsigned seen = 0;
   for (int dim : dims) {
     int at = normalized_dim("permute", dim, a.ndim());
-    if (seen >> at & 1) fail("permute: dim ", at, " is given twice");
+    if (seen >> at & 1) fail("permute: dim ", at, " is given twice, expected once");
     seen |= 1u << at;
     order.push_back(at);
   }
@@ -69,7 +70,7 @@ Tensor permute(const Tensor& a, const std::vector<int>& dims) {
 }
 
 Tensor transpose(const Tensor& a, int dim0, int dim1) {
-  if (!a) fail("transpose: no tensor");
+  if (!a) fail("transpose: no tensor is given, expected one");
   Dims order;
   for (int d = 0; d < a.ndim(); ++d) order.push_back(d);
   std::swap(order[normalized_dim("transpose", dim0, a.ndim())],
@@ -80,7 +81,8 @@ Tensor transpose(const Tensor& a, int dim0, int dim1) {
 Tensor Tensor::transpose(int dim0, int dim1) const { return weft::transpose(*this, dim0, dim1); }
 
 Tensor Tensor::t() const {
-  if (!*this || ndim() != 2) fail("t: the tensor ", *this ? concat(shape()) : "", " is no matrix");
+  if (!*this || ndim() != 2)
+    fail("t: the tensor is ", *this ? concat(shape()) : "empty", ", expected a matrix");
   return weft::transpose(*this, 0, 1);
 }
 

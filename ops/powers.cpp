@@ -17,17 +17,21 @@ namespace {
 struct IntegerPower {
   WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
     if (b < 0) return a == 1 ? 1 : a != -1 ? 0 : b % 2 ? -1 : 1;
-    uint64_t power = 1, base = static_cast<uint64_t>(a);
+    return static_cast<int64_t>((*this)(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
+  }
+  WEFT_FN uint64_t operator()(uint64_t base, uint64_t b) const {
+    uint64_t power = 1;
     for (; b > 0; b /= 2, base *= base) {
       if (b % 2) power *= base;
     }
-    return static_cast<int64_t>(power);
+    return power;
   }
 };
 struct Power {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
-    if constexpr (std::is_same_v<T, int64_t>) {
+    if constexpr (std::is_integral_v<T>) {
       return IntegerPower{}(a, b);
     } else {
       return pow(a, b);
@@ -42,13 +46,15 @@ struct PowerNumber {
   }
 };
 struct NumberPower {
+  static constexpr bool kDependsOnSign = true;
   double base;
   template <class T>
   WEFT_FN T operator()(T a) const {
-    return Power{}(static_cast<T>(base), a);
+    return Power{}(number_as<T>(base), a);
   }
 };
 struct SecondPower {
+  static constexpr bool kWraps = true;
   template <class T>
   WEFT_FN T operator()(T a) const {
     return a * a;
@@ -228,9 +234,15 @@ static const Op logaddexp_op = floating_function_of_two(
 
 Tensor pow(const Tensor& a, const Tensor& b) { return call_promoted(pow_op, a, b); }
 Tensor pow(const Tensor& a, Number b) {
+  if (b.is_rounded() && is_integer(for_scalar("pow", a, b).dtype())) {
+    return pow(a, number_like(a, b));
+  }
   return pow_number_op({for_scalar("pow", a, b)}, {.values = {b.value}});
 }
 Tensor pow(Number a, const Tensor& b) {
+  if (a.is_rounded() && is_integer(for_scalar("pow", b, a).dtype())) {
+    return pow(number_like(b, a), b);
+  }
   return number_pow_op({for_scalar("pow", b, a)}, {.values = {a.value}});
 }
 Tensor expm1(const Tensor& a) { return expm1_op({as_floating("expm1", a)}); }

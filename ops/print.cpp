@@ -16,7 +16,7 @@ namespace weft {
 std::string explain(const Tensor& tensor, const Placements& placements) {
   check_tensor("explain", tensor);
   if (!tensor.is_sharded()) {
-    fail("explain: the tensor ", tensor.shape(), " is not laid out over a mesh");
+    fail("explain: the tensor ", tensor.shape(), " has no mesh, expected one over a mesh");
   }
   Sharding target(tensor.sharding().mesh(), placements, tensor.ndim());
   Ref<Plan> plan =
@@ -95,8 +95,13 @@ std::vector<std::string> texts_of(const Tensor& tensor, const Shape& shown) {
   copy_edges(dense_block(values.data(), DType::i64, shown), from, 0);
   std::vector<std::string> texts;
   for (const int64_t value : values) {
-    const bool is_truth = tensor.dtype() == DType::boolean;
-    texts.push_back(is_truth ? value ? "True" : "False" : std::to_string(value));
+    if (tensor.dtype() == DType::boolean) {
+      texts.push_back(value ? "True" : "False");
+    } else if (tensor.dtype() == DType::u64) {
+      texts.push_back(std::to_string(static_cast<uint64_t>(value)));
+    } else {
+      texts.push_back(std::to_string(value));
+    }
   }
   return texts;
 }

@@ -53,7 +53,7 @@ static const Op prod_op = register_op({
         },
     .structure = set_of_dims(),
     .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                int) { return is_floating(dtypes[0]) ? dtypes[0] : i64; },
+                int) { return total_dtype(dtypes[0]); },
     .forward = [](const Call& c) { reduce(Reduction::product, c.out(), c.in(0), reduced_dims(c)); },
     .backward = give_products_of_others,
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .low = -1.5, .high = 1.5},

@@ -112,7 +112,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 Tensor linear(const Tensor& x, const Tensor& weight) { return call_promoted(linear_op, x, weight); }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (!x || !weight || !bias) fail("linear: no tensor");
+  if (!x || !weight || !bias) fail("linear: no tensor is given, expected one");
   DType dtype = promote(promote(x.dtype(), weight.dtype()), bias.dtype());
   return linear_bias_op({as_dtype(x, dtype), as_dtype(weight, dtype), as_dtype(bias, dtype)});
 }

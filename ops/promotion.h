@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <limits>
+
 #include "weft/error.h"
 #include "weft/extend/op.h"
 #include "weft/number.h"
 #include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/logic.h"
 #include "weft/sharding.h"
 
 namespace weft {
@@ -16,7 +20,7 @@ inline Tensor as_dtype(const Tensor& tensor, DType dtype) {
 
 /// Calls an op of two operands in the dtype that both promote to.
 inline Tensor call_promoted(const Op& op, const Tensor& a, const Tensor& b) {
-  if (!a || !b) fail(op.spec().name, ": no tensor");
+  if (!a || !b) fail(op.spec().name, ": no tensor is given, expected one");
   if (a.dtype() == b.dtype()) [[likely]]
     return op({a, b});
   DType dtype = promote(a.dtype(), b.dtype());
@@ -25,7 +29,7 @@ inline Tensor call_promoted(const Op& op, const Tensor& a, const Tensor& b) {
 
 /// The same for functions that are not defined on integers, which become f32.
 inline Tensor call_promoted_floating(const Op& op, const Tensor& a, const Tensor& b) {
-  if (!a || !b) fail(op.spec().name, ": no tensor");
+  if (!a || !b) fail(op.spec().name, ": no tensor is given, expected one");
   const DType both = promote(a.dtype(), b.dtype()), dtype = is_floating(both) ? both : DType::f32;
   return op({as_dtype(a, dtype), as_dtype(b, dtype)});
 }
@@ -35,38 +39,66 @@ struct IntegerRange {
   double least, end;
 };
 inline IntegerRange range_of(DType dtype) {
-  if (dtype == DType::u8) return {0, 0x1p8};
-  return dtype == DType::i32 ? IntegerRange{-0x1p31, 0x1p31} : IntegerRange{-0x1p63, 0x1p63};
+  double span = 1;
+  for (size_t byte = 0; byte < size_of(dtype); ++byte) span *= 0x1p8;
+  return is_unsigned(dtype) ? IntegerRange{0, span} : IntegerRange{-span / 2, span / 2};
+}
+
+/// Returns whether a whole number is within the range of an integer dtype.
+inline bool holds(DType dtype, const Number& number) {
+  const auto [least, end] = range_of(dtype);
+  if (!number.is_rounded()) return number.value >= least && number.value < end;
+  // Its value may be rounded up to the end.
+  const bool needs_u64 = number.value > 0 && number.bits < 0;
+  return size_of(dtype) == 8 && (is_unsigned(dtype) ? number.value > 0 : !needs_u64);
 }
 
 /// Throws std::invalid_argument when a whole number is outside the range of an integer dtype.
-inline void check_holds(const char* what, DType dtype, double number) {
-  if (dtype == DType::boolean) return;
-  const auto [least, end] = range_of(dtype);
-  if (number >= least && number < end) return;
-  fail(what, ": the number ", number, " is none that a tensor of ", dtype, " holds; cast it first");
+inline void check_holds(const char* what, DType dtype, const Number& number) {
+  if (dtype == DType::boolean || holds(dtype, number)) return;
+  fail(what, ": number is ", number.value, ", expected one that ", dtype,
+       " holds; cast the tensor first");
 }
 
 /// Casts a tensor to the dtype that it and the number promote to.
 inline Tensor for_scalar(const char* what, const Tensor& a, Number scalar) {
-  if (!a) fail(what, ": no tensor");
+  if (!a) fail(what, ": no tensor is given, expected one");
   if (is_floating(a.dtype())) [[likely]]
     return a;
   const DType dtype = promote(a.dtype(), scalar);
-  if (!is_floating(dtype)) check_holds(what, dtype, scalar.value);
+  if (!is_floating(dtype)) check_holds(what, dtype, scalar);
   return as_dtype(a, dtype);
 }
 
-/// Prepares an operand of a sum in i64. Reducing a Partial of narrower integers over ranks wraps,
-/// and reducing one of bool is "any", so it is reduced before it is widened.
+/// Returns the dtype of sums and products of elements of `dtype`: of integers, that of 64 bits with
+/// the same sign, as in the Python array API.
+constexpr DType total_dtype(DType dtype) {
+  if (is_floating(dtype)) return dtype;
+  return is_unsigned(dtype) ? DType::u64 : DType::i64;
+}
+
+/// Prepares an operand of a sum in 64 bits. Reducing a Partial of narrower integers over ranks
+/// wraps, and reducing one of bool is "any", so it is reduced before it is widened.
 inline Tensor reduced_before_widening(const Tensor& a) {
-  if (!a || is_floating(a.dtype()) || a.dtype() == DType::i64) return a;
-  return a.is_sharded() && a.sharding().has_partial() ? cast(a, DType::i64) : a;
+  if (!a || is_floating(a.dtype()) || a.dtype() == total_dtype(a.dtype())) return a;
+  return a.is_sharded() && a.sharding().has_partial() ? cast(a, total_dtype(a.dtype())) : a;
+}
+
+/// Kernels that compare compute integers as i64. Returns u64 as the i64 of the same order, for
+/// them, and other tensors as they are; ordered_back undoes it.
+inline Tensor ordered_as_i64(const Tensor& a) {
+  if (!a || a.dtype() != DType::u64) return a;
+  const Tensor bits = cast(a, DType::i64);
+  return bitwise_xor(bits, number_like(bits, std::numeric_limits<int64_t>::min()));
+}
+inline Tensor ordered_back(const Tensor& a, DType dtype) {
+  if (dtype != DType::u64) return a;
+  return cast(bitwise_xor(a, number_like(a, std::numeric_limits<int64_t>::min())), dtype);
 }
 
 /// Casts integers to f32, for functions that are not defined on them.
 inline Tensor as_floating(const char* what, const Tensor& a) {
-  if (!a) fail(what, ": no tensor");
+  if (!a) fail(what, ": no tensor is given, expected one");
   return is_floating(a.dtype()) ? a : cast(a, DType::f32);
 }
 

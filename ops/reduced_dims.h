@@ -21,12 +21,13 @@ inline bool is_reduced(const Attributes& attributes, int dim) {
 }
 
 inline int64_t reduced_bits(const char* what, const Tensor& a, const std::vector<int>& dims) {
-  if (!a) fail(what, ": no tensor");
+  if (!a) fail(what, ": no tensor is given, expected one");
   if (dims.empty()) return (int64_t{1} << a.ndim()) - 1;
   int64_t bits = 0;
   for (int dim : dims) {
     int at = normalized_dim(what, dim, a.ndim());
-    if (bits >> at & 1) fail(what, ": dim ", at, " of ", a.shape(), " is given twice");
+    if (bits >> at & 1)
+      fail(what, ": dim ", at, " of ", a.shape(), " is given twice, expected once");
     bits |= int64_t{1} << at;
   }
   return bits;

@@ -33,7 +33,7 @@ static const Op sum_op = register_op({
     .structure = set_of_dims(),
     .linear = {{0}},
     .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                int) { return is_floating(dtypes[0]) ? dtypes[0] : i64; },
+                int) { return total_dtype(dtypes[0]); },
     .forward =
         [](const Call& c) {
           reduce(Reduction::sum, c.out(), c.in(0), reduced_dims(c), 1, c.accumulate());
@@ -177,10 +177,10 @@ static Tensor extreme_of(const Op& op, const Tensor& a, const std::vector<int>& 
   int64_t bits = reduced_bits(what, a, dims);
   for (int d = 0; d < a.ndim(); ++d) {
     if (bits >> d & 1 && a.size(d) == 0) {
-      fail(what, ": dim ", d, " of ", a.shape(), " has no elements");
+      fail(what, ": size of dim ", d, " of ", a.shape(), " must be at least 1, got 0");
     }
   }
-  return reduced(op, a, bits, keepdims);
+  return ordered_back(reduced(op, ordered_as_i64(a), bits, keepdims), a.dtype());
 }
 
 Tensor max(const Tensor& a, const std::vector<int>& dims, bool keepdims) {

@@ -110,7 +110,7 @@ static const Op reshape_op = register_op({
         [](const Attributes& attributes, std::span<const Shape> shapes) {
           return ReshapeRule(shapes[0], attributes.structure).make();
         },
-    .structure = {"shape of as many elements", fits_reshape},
+    .structure = {"a shape of as many elements", fits_reshape},
     .linear = {{0}},
     .forward =
         [](const Call& c) {
@@ -131,30 +131,31 @@ static const Op reshape_op = register_op({
 });
 
 Tensor reshape(const Tensor& a, const Shape& shape) {
-  if (!a) fail("reshape: no tensor");
+  if (!a) fail("reshape: no tensor is given, expected one");
   for (int64_t size : shape) {
-    if (size < 0) fail("reshape: ", shape, " has a negative size; sizes are never inferred");
+    if (size < 0)
+      fail("reshape: shape is ", shape, ", expected sizes of at least 0; they are never inferred");
   }
   if (shape.product() != a.numel()) {
-    fail("reshape: ", shape, " has ", shape.product(), " elements but the tensor ", a.shape(),
-         " has ", a.numel());
+    fail("reshape: number of elements of ", shape, " is ", shape.product(), ", expected ",
+         a.numel(), ", that of ", a.shape());
   }
   if (shape == a.shape()) return a;
   return reshape_op({a}, {.structure = shape});
 }
 
 Tensor squeeze(const Tensor& a, int dim) {
-  if (!a) fail("squeeze: no tensor");
+  if (!a) fail("squeeze: no tensor is given, expected one");
   int at = normalized_dim("squeeze", dim, a.ndim());
   if (a.size(at) != 1)
-    fail("squeeze: dim ", at, " of ", a.shape(), " has ", a.size(at), " elements, not 1");
+    fail("squeeze: size of dim ", at, " of ", a.shape(), " is ", a.size(at), ", expected 1");
   Shape shape = a.shape();
   shape.erase(at);
   return reshape(a, shape);
 }
 
 Tensor unsqueeze(const Tensor& a, int dim) {
-  if (!a) fail("unsqueeze: no tensor");
+  if (!a) fail("unsqueeze: no tensor is given, expected one");
   Shape shape = a.shape();
   shape.insert(normalized_dim("unsqueeze", dim, a.ndim() + 1), 1);
   return reshape(a, shape);
@@ -165,14 +166,14 @@ Tensor Tensor::reshape(const Shape& shape) const { return weft::reshape(*this, s
 Tensor Tensor::operator[](std::initializer_list<int64_t> indices) const {
   check_tensor("operator[]", *this);
   if (static_cast<int64_t>(indices.size()) > ndim()) {
-    fail("operator[]: ", indices.size(), " indices for a tensor ", shape(), ", expected at most ",
-         ndim());
+    fail("index: number of indices is ", indices.size(), ", expected at most ", ndim(),
+         ", the dims of ", shape());
   }
   Tensor part = *this;
   for (int64_t index : indices) {
     const int64_t size = part.size(0), from = index < 0 ? index + size : index;
     if (from < 0 || from >= size) {
-      fail("operator[]: the index is ", index, ", expected ", -size, " to ", size - 1, " for dim ",
+      fail("index: it is ", index, ", expected one of the ", size, " elements of dim ",
            ndim() - part.ndim(), " of ", shape());
     }
     part = squeeze(slice(part, 0, from, from + 1), 0);

@@ -31,11 +31,11 @@ static const Op rope_op = register_op({
 });
 
 Tensor rope(const Tensor& x, double theta, int64_t position) {
-  if (!x) fail("rope: no tensor");
+  if (!x) fail("rope: no tensor is given, expected one");
   if (x.ndim() != 4 || x.size(3) % 2 != 0) {
-    fail("rope: x ", x.shape(), " is not [batch, sequence, heads, an even size]");
+    fail("rope: x is ", x.shape(), ", expected [batch, sequence, heads, an even size]");
   }
-  if (!(theta > 0)) fail("rope: theta ", theta, " is not positive");
+  if (!(theta > 0)) fail("rope: theta is ", theta, ", expected a number above 0");
   return rope_op({x}, {.values = pack_values(Rope{.theta = theta, .offset = position})});
 }
 

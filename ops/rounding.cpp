@@ -36,10 +36,11 @@ struct Round {
   }
 };
 struct FloorDivide {
+  static constexpr bool kDependsOnSign = true;
   /// Subtracts the remainder first, so that the quotient differs from an integer by rounding only.
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
-    if (b == T(0)) return a / b;
+    if (b == T(0) || std::isinf(a) || std::isinf(b)) return a / b;
     const T rest = std::fmod(a, b);
     T quotient = (a - rest) / b;
     if (rest != T(0) && (b < T(0)) != (rest < T(0))) quotient -= T(1);
@@ -52,8 +53,10 @@ struct FloorDivide {
     if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
   }
+  WEFT_FN uint64_t operator()(uint64_t a, uint64_t b) const { return b == 0 ? 0 : a / b; }
 };
 struct Remainder {
+  static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
     const T rest = std::fmod(a, b);
@@ -65,8 +68,11 @@ struct Remainder {
     const int64_t rest = a % b;
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
   }
+  WEFT_FN uint64_t operator()(uint64_t a, uint64_t b) const { return b == 0 ? 0 : a % b; }
 };
 struct SignBit {
+  static constexpr bool kDependsOnSign = true;
+  WEFT_FN bool operator()(uint64_t) const { return false; }
   WEFT_FN bool operator()(float a) const { return std::bit_cast<int32_t>(a) < 0; }
   WEFT_FN bool operator()(double a) const { return std::bit_cast<int64_t>(a) < 0; }
   WEFT_FN bool operator()(int64_t a) const { return a < 0; }
@@ -165,7 +171,7 @@ static const Op nextafter_op = register_op({
 
 /// Integers are copied.
 static Tensor rounded(const Op& op, const Tensor& a) {
-  if (!a) fail(op.spec().name, ": no tensor");
+  if (!a) fail(op.spec().name, ": no tensor is given, expected one");
   return is_floating(a.dtype()) ? op({a}) : clone(a);
 }
 

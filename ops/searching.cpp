@@ -1,136 +1,161 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <numeric>
+#include "src/kernels/search/search.h"
 
+#include "ops/along_dim.h"
 #include "ops/engine/tensor_body.h"
+#include "ops/place.h"
 #include "ops/promotion.h"
-#include "src/kernels/copy/copy.h"
-#include "weft/error.h"
 #include "weft/ops/along_dim.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/logic.h"
+#include "weft/ops/reductions.h"
+#include "weft/ops/rounding.h"
+#include "weft/ops/shapes.h"
 
 namespace weft {
 
-/// Makes a tensor of `values`, Replicate over the mesh of `a` and on its device.
-template <class T>
-static Tensor replicated_with(const Tensor& a, std::vector<T> values, const Shape& shape,
-                              DType dtype = DType::i64) {
-  TensorOptions options{.dtype = dtype};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
-  const Tensor made = empty(shape, options);
-  constexpr DType kFrom = std::is_same_v<T, double> ? DType::f64 : DType::i64;
-  copy(made.block(), dense_block(values.data(), kFrom, shape));
-  return made.to(a.device());
-}
-
-static Shape shape_of(size_t elements) { return {static_cast<int64_t>(elements)}; }
-
-template <class T>
-static std::vector<T> values_of(const char* what, const Tensor& a) {
-  check_tensor(what, a);
-  return a.detach().full_tensor().to_vector<T>();
-}
-
-/// Calls `function.operator()<T>()` with the type that holds all values of the dtype.
-template <class Function>
-static auto in_exact_type(DType dtype, const Function& function) {
-  return is_floating(dtype) ? function.template operator()<double>()
-                            : function.template operator()<int64_t>();
-}
-
-/// NaN is the greatest value.
-template <class T>
-static bool comes_before(T a, T b) {
-  return a < b || (b != b && a == a);
-}
-
-Tensors nonzero(const Tensor& a) {
-  const std::vector<double> values = values_of<double>("nonzero", a);
-  if (a.ndim() == 0) fail("nonzero: a tensor without dims has no indices");
-  std::vector<std::vector<int64_t>> indices(static_cast<size_t>(a.ndim()));
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] == 0) continue;
-    auto rest = static_cast<int64_t>(i);
-    for (int d = a.ndim() - 1; d >= 0; --d) {
-      indices[static_cast<size_t>(d)].push_back(rest % a.size(d));
-      rest /= a.size(d);
-    }
-  }
-  Tensors results;
-  for (auto& found : indices) {
-    const Shape shape = shape_of(found.size());
-    results.push_back(replicated_with(a, std::move(found), shape));
-  }
-  return results;
-}
-
-/// Returns the stable order of the values.
-template <class T>
-static std::vector<int64_t> order_of(const std::vector<T>& values) {
-  std::vector<int64_t> order(values.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) {
-    return comes_before(values[static_cast<size_t>(i)], values[static_cast<size_t>(j)]);
-  });
-  return order;
-}
-
-template <class T>
-static Tensor searched(const Tensor& sorted, const Tensor& a, bool right, const Tensor& sorter) {
-  std::vector<T> from = values_of<T>("searchsorted", sorted);
-  if (sorter) {
-    const std::vector<T> unsorted = from;
-    const auto order = values_of<int64_t>("searchsorted", sorter);
-    from.resize(order.size());
-    for (size_t i = 0; i < order.size(); ++i) {
-      if (order[i] < 0 || order[i] >= sorted.numel()) {
-        fail("searchsorted: an index of sorter is ", order[i], ", expected one of ",
-             sorted.shape());
-      }
-      from[i] = unsorted[static_cast<size_t>(order[i])];
-    }
-  }
-  std::vector<int64_t> found;
-  for (const T value : values_of<T>("searchsorted", a)) {
-    const auto at = right ? std::upper_bound(from.begin(), from.end(), value, comes_before<T>)
-                          : std::lower_bound(from.begin(), from.end(), value, comes_before<T>);
-    found.push_back(at - from.begin());
-  }
-  return replicated_with(a, std::move(found), a.shape());
-}
+/// structure: whether behind equal elements. Where the sorted dim is sharded, the result is a sum
+/// over its parts, of the elements of each part before the value: the op moves nothing.
+static const Op searchsorted_op = register_op({
+    .name = "searchsorted",
+    .rule_of =
+        [](const Attributes&, std::span<const Shape> shapes) {
+          return Rule{shapes[0].ndim() == 1 ? "n, ... -> ..." : "... n, ... m -> ... m"};
+        },
+    .structure = one_flag("whether behind equal elements"),
+    .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
+    .forward = [](const Call& c) { search_sorted(c.out(), c.in(0), c.in(1), c.attribute(0) != 0); },
+    .differentiable = false,
+    .samples = {{.shapes = {{1}, {5, 3}}, .attributes = {.structure = {0}}},
+                {.shapes = {{0}, {5}}, .attributes = {.structure = {1}}, .dtypes = {i32, i32}},
+                {.shapes = {{3, 1}, {3, 5}}, .attributes = {.structure = {1}}}},
+});
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& a, bool right, const Tensor& sorter) {
   check_tensor("searchsorted", sorted);
   check_tensor("searchsorted", a);
-  if (sorted.ndim() != 1) {
-    fail("searchsorted: the sorted tensor is ", sorted.shape(), ", expected one dim");
+  if (sorted.ndim() == 0) {
+    fail("searchsorted: the sorted tensor is ", sorted.shape(), ", expected at least one dim");
   }
-  return in_exact_type(promote(sorted.dtype(), a.dtype()),
-                       [&]<class T>() { return searched<T>(sorted, a, right, sorter); });
+  Shape rows = sorted.shape(), of_values = a.shape();
+  if (sorted.ndim() > 1) {
+    if (a.ndim() > 0) of_values[a.ndim() - 1] = sorted.size(-1);
+    if (!(rows == of_values)) {
+      fail("searchsorted: the values are ", a.shape(), ", expected the dims of the sorted tensor ",
+           sorted.shape(), " but the last");
+    }
+  }
+  DType dtype = sorted.dtype();
+  if (dtype != a.dtype()) {
+    dtype = is_floating(promote(dtype, a.dtype())) ? DType::f64 : DType::i64;
+  }
+  const Tensor from = sorter ? take_along_dim(sorted, sorter, -1) : sorted;
+  return searchsorted_op({cast(from, dtype), cast(a, dtype)}, {.structure = {right}});
+}
+
+Tensor bucketize(const Tensor& a, const Tensor& boundaries, bool right) {
+  check_tensor("bucketize", boundaries);
+  if (boundaries.ndim() != 1) {
+    fail("bucketize: boundaries are ", boundaries.shape(), ", expected one dim");
+  }
+  return searchsorted(boundaries, a, right);
+}
+
+/// 0, 1, ... [n], laid out as `like` [n].
+static Tensor numbers_like(const Tensor& like) {
+  TensorOptions options{.dtype = DType::i64};
+  if (like.is_sharded()) options.sharding = like.sharding();
+  return arange(0, static_cast<double>(like.numel()), 1, options).to(like.device());
+}
+
+/// One number [1] that combines with `a`.
+static Tensor one_number(const Tensor& a, int64_t number) {
+  TensorOptions options{.dtype = DType::i64, .device = a.device()};
+  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
+  return full({1}, number, options);
+}
+
+namespace {
+
+/// The elements of a tensor [n] at which a mask [n] holds, in order. Each rank keeps those of its
+/// part: where the mask is sharded, the result's parts have explicit sizes.
+class Kept {
+ public:
+  explicit Kept(const Tensor& mask) : mask_(mask) {
+    // By position, axes cut in mesh order, as from_local takes them.
+    if (mask.is_sharded()) mask_ = mask.redistribute(Placements(mask.sharding().placements()));
+    rank_ = sub(cumulative_sum(mask_, 0), 1);
+    const Tensor own = mask_.is_sharded() ? mask_.local() : mask_;
+    // Elements that are not kept go behind the others.
+    const Tensor numbers = numbers_like(own), rank = sub(cumulative_sum(own, 0), 1);
+    own_count_ = static_cast<int64_t>(sum(own).item());
+    places_ = where(own, rank, add(sub(sub(numbers, rank), 1), own_count_));
+    count_ = own_count_;
+    if (!mask_.is_sharded()) return;
+    const DeviceMesh mesh = mask_.sharding().mesh();
+    const Tensor kept = from_local(own_of(own), mesh, Placements(mask_.sharding().placements()));
+    sharding_ = kept.sharding();
+    count_ = kept.numel();
+  }
+
+  int64_t count() const { return count_; }
+  /// For each element, how many are kept up to it, less 1.
+  const Tensor& rank() const { return rank_; }
+  /// `a` has no gradient.
+  Tensor of(const Tensor& a) const {
+    if (!mask_.is_sharded()) return own_of(a);
+    const Tensor own = own_of(redistributed(a, mask_.sharding()).local());
+    return relabeled(own, layout_of(sharding_, {count_}, a.dtype()));
+  }
+
+ private:
+  Tensor own_of(const Tensor& own) const {
+    return slice(place_along_dim(own, places_, 0), 0, 0, own_count_);
+  }
+
+  Tensor mask_, rank_, places_;
+  int64_t own_count_, count_;
+  Sharding sharding_;
+};
+
+}  // namespace
+
+Tensors nonzero(const Tensor& a) {
+  check_tensor("nonzero", a);
+  if (a.ndim() == 0) fail("nonzero: number of dims is 0, expected at least 1");
+  const Tensor flat = reshape(a.detach(), {a.numel()});
+  const Tensor mask = not_equal(flat, 0);
+  Tensor rest = Kept(mask).of(numbers_like(mask));
+  Tensors indices(static_cast<size_t>(a.ndim()));
+  for (int d = a.ndim() - 1; d > 0; --d) {
+    const Tensor size = one_number(rest, std::max<int64_t>(1, a.size(d)));
+    indices[static_cast<size_t>(d)] = remainder(rest, size);
+    rest = floor_divide(rest, size);
+  }
+  indices[0] = rest;
+  return indices;
+}
+
+/// Whether each element of a sorted tensor [n] differs from the one before it.
+static Tensor differs_from_last(const Tensor& sorted) {
+  const int64_t n = sorted.numel();
+  const Tensor differs = not_equal(slice(sorted, 0, 1, n), slice(sorted, 0, 0, n - 1));
+  const Tensor first = slice(sorted, 0, 0, 1);
+  return cat({logical_or(equal(first, first), not_equal(first, first)), differs}, 0);
 }
 
 Unique unique(const Tensor& a) {
   check_tensor("unique", a);
-  return in_exact_type(a.dtype(), [&]<class T>() {
-    const std::vector<T> all = values_of<T>("unique", a);
-    std::vector<T> values;
-    std::vector<int64_t> indices, counts, inverse(all.size());
-    for (const int64_t i : order_of(all)) {
-      const T value = all[static_cast<size_t>(i)];
-      if (values.empty() || values.back() != value) {
-        values.push_back(value);
-        indices.push_back(i);
-        counts.push_back(0);
-      }
-      ++counts.back();
-      inverse[static_cast<size_t>(i)] = static_cast<int64_t>(values.size()) - 1;
-    }
-    const Shape shape = shape_of(values.size());
-    return Unique{replicated_with(a, std::move(values), shape, a.dtype()),
-                  replicated_with(a, std::move(indices), shape),
-                  replicated_with(a, std::move(inverse), a.shape()),
-                  replicated_with(a, std::move(counts), shape)};
-  });
+  const int64_t n = a.numel();
+  const Tensor flat = reshape(a.detach(), {n});
+  const Tensors sorted = sort_with_indices(flat, 0, false);
+  if (n == 0) return {sorted[0], sorted[1], reshape(sorted[1], a.shape()), sorted[1]};
+  const Kept kept(differs_from_last(sorted[0]));
+  const Tensor starts = kept.of(numbers_like(sorted[0]));
+  const Tensor ends = cat({slice(starts, 0, 1, kept.count()), one_number(starts, n)}, 0);
+  return {kept.of(sorted[0]), kept.of(sorted[1]),
+          reshape(place_along_dim(kept.rank(), sorted[1], 0), a.shape()), sub(ends, starts)};
 }
 
 }  // namespace weft

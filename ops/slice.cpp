@@ -137,8 +137,8 @@ static int64_t clamped(int64_t position, int64_t size) {
 }
 
 Tensor slice(const Tensor& a, int dim, int64_t start, int64_t stop, int64_t step) {
-  if (!a) fail("slice: no tensor");
-  if (step < 1) fail("slice: step is ", step, "; at least 1");
+  if (!a) fail("slice: no tensor is given, expected one");
+  if (step < 1) fail("slice: step must be at least 1, got ", step);
   int at = normalized_dim("slice", dim, a.ndim());
   int64_t first = clamped(start, a.size(at)), last = clamped(stop, a.size(at));
   step = std::min(step, std::max<int64_t>(last - first, 1));
@@ -148,9 +148,10 @@ Tensor slice(const Tensor& a, int dim, int64_t start, int64_t stop, int64_t step
 }
 
 Tensor pad(const Tensor& a, int dim, int64_t before, int64_t after) {
-  if (!a) fail("pad: no tensor");
+  if (!a) fail("pad: no tensor is given, expected one");
   int at = normalized_dim("pad", dim, a.ndim());
-  if (before < 0 || after < 0) fail("pad: ", before, " before and ", after, " after; at least 0");
+  if (before < 0 || after < 0)
+    fail("pad: before and after are ", before, " and ", after, ", expected at least 0");
   return unslice(a, {at, before, before + a.size(at) + after, 1});
 }
 

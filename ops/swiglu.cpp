@@ -50,9 +50,9 @@ static const Op swiglu_op = register_op({
 });
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  if (!gate || !up) fail("swiglu: no tensor");
+  if (!gate || !up) fail("swiglu: no tensor is given, expected one");
   if (!(gate.shape() == up.shape())) {
-    fail("swiglu: the gate is ", gate.shape(), " but up is ", up.shape());
+    fail("swiglu: up is ", up.shape(), ", expected ", gate.shape(), ", the shape of the gate");
   }
   return call_promoted(swiglu_op, gate, up);
 }

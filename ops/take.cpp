@@ -2,172 +2,368 @@
 #include "ops/take.h"
 
 #include "ops/along_dim.h"
+#include "ops/engine/layouts.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"
 #include "weft/ops/along_dim.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/logic.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
-// structure: dim and, in the gradients, its size. Indices are checked on the rank that holds them.
+// structure: dim. Rows move by index (see ByIndex): of a cut dim, ranks exchange the named ones.
 
-/// Returns operand 1, after checking that its indices fit a dim of that size.
-static DenseBlock indices_within(const Call& c, const char* what, int64_t size) {
-  DenseBlock indices = DenseBlock::of(c.in(1));
+/// True when the engine gives operand `rows` as a list of the elements that its indices name.
+static bool is_listed(const Call& c, int rows) {
+  return c.in(rows).shape.ndim() != c.in_shape(rows).ndim();
+}
+
+/// Returns the indices, after checking that they fit a dim of that size. Those of listed elements
+/// have been checked.
+static DenseBlock indices_within(const Call& c, const std::string& name, int rows, int64_t size) {
+  DenseBlock indices = DenseBlock::of(c.in(rows + 1));
+  if (is_listed(c, rows)) return indices;
   if (auto outside = find_index_outside(indices, size)) {
-    fail(what, ": index ", *outside, " is outside dim ", along_dim(c), ", which has ", size,
-         " elements");
+    fail(name, ": index is ", *outside, ", expected one of the ", size, " elements of dim ",
+         along_dim(c));
   }
   return indices;
 }
 
-static void take_forward(const Call& c, const char* what) {
-  const int dim = along_dim(c);
-  const DenseBlock indices = indices_within(c, what, c.in_shape(0)[dim]);
-  take_along(c.out(), DenseBlock::of(c.in(0)), indices, dim);
+/// Calls f(out, rows, indices, dim), for listed elements with a flat `out`.
+template <class F>
+static void with_rows(const Call& c, const std::string& name, int rows, int64_t size, const F& f) {
+  const DenseBlock indices = indices_within(c, name, rows, size);
+  const DenseBlock values = DenseBlock::of(c.in(rows));
+  const MemoryBlock& out = c.out();
+  if (!is_listed(c, rows)) return f(out, values, indices, along_dim(c));
+  f(dense_block(out.data, out.dtype, {out.numel()}, out.device), values, indices, 0);
 }
 
-static void add_forward(const Call& c, const char* what) {
-  const DenseBlock indices = indices_within(c, what, c.attribute(1));
-  add_along(c.out(), DenseBlock::of(c.in(0)), indices, along_dim(c));
+/// The dims of a tensor, "d0 ~n d2", and of indices of its dim: "n", or as the tensor's.
+struct TakenDims {
+  TakenDims(const Attributes& a, int ndim, bool elements, const std::string& mark)
+      : dim(static_cast<int>(a.structure[0])), count(ndim) {
+    rows = with(mark);
+    indices = elements ? rows : mark;
+  }
+  std::string with(const std::string& name) const { return dims_with(count, dim, name); }
+  /// The places of the dim, in a tensor whose other dims have size 1.
+  std::string places() const {
+    std::string text;
+    for (int d = 0; d < count; ++d) text += d == dim ? "n " : concat("[u", d, "] ");
+    return text;
+  }
+
+  int dim, count;
+  std::string rows, indices;
+};
+
+static OpSample taken_sample(const std::vector<Shape>& shapes, int dim, std::vector<DType> dtypes,
+                             double most) {
+  return {.shapes = shapes,
+          .attributes = {.structure = {dim}},
+          .dtypes = std::move(dtypes),
+          .low = -most,
+          .high = most};
 }
 
-/// The gradient of take: adds up slices at the indices that they were taken from.
-static const Op add_slices_op = register_op({
-    .name = "add_slices",
-    .rule_of =
-        [](const Attributes& a, std::span<const Shape> shapes) {
-          const int dim = static_cast<int>(a.structure[0]), ndim = shapes[0].ndim();
-          return Rule{dims_with(ndim, dim, "i") + ", i -> " + dims_with(ndim, dim, "[+n]"),
-                      {{"n", a.structure[1]}}};
-        },
-    .structure = dim_and_size(),
-    .linear = {{0}},
-    .forward = [](const Call& c) { add_forward(c, "add_slices"); },
-    .backward = [](const Grad& g) { g.give(0, take(g.grad(), g.in(1), int(g.attribute(0)))); },
-    .saves_in = std::vector<int>{1},
-    .samples = {{.shapes = {{5, 3}, {5}},
-                 .attributes = {.structure = {0, 7}},
-                 .dtypes = {f32, i64},
-                 .low = -7,
-                 .high = 7},
-                {.shapes = {{2, 5}, {5}},
-                 .attributes = {.structure = {1, 3}},
-                 .dtypes = {f32, i32},
-                 .low = -3,
-                 .high = 3}},
-});
+static Tensor places_like(const Grad& g, int operand) {
+  return places_along(g.in_shape(operand), static_cast<int>(g.attribute(0)), g.in_sharding(operand),
+                      g.grad().device());
+}
 
-static const Op take_op = register_op({
-    .name = "take",
-    .rule_of =
-        [](const Attributes& a, std::span<const Shape> shapes) {
-          const int dim = static_cast<int>(a.structure[0]), ndim = shapes[0].ndim();
-          return Rule{dims_with(ndim, dim, "[n]") + ", i -> " + dims_with(ndim, dim, "i")};
-        },
-    .structure = one_dim(),
-    .linear = {{0}},
-    .forward = [](const Call& c) { take_forward(c, "take"); },
-    .backward =
-        [](const Grad& g) {
-          const int64_t dim = g.attribute(0), size = g.in_shape(0)[static_cast<int>(dim)];
-          g.give(0, add_slices_op, {g.grad(), g.in(1)}, {.structure = {dim, size}});
-        },
-    .saves_in = std::vector<int>{1},
-    .samples = {{.shapes = {{7, 3}, {5}},
-                 .attributes = {.structure = {0}},
-                 .dtypes = {f32, i64},
-                 .low = -7,
-                 .high = 7},
-                {.shapes = {{5, 3}, {2}},
-                 .attributes = {.structure = {1}},
-                 .dtypes = {f32, i32},
-                 .low = -3,
-                 .high = 3}},
-});
+static Tensor taken(bool elements, const Tensor& a, const Tensor& indices, int dim) {
+  return elements ? take_along_dim(a, indices, dim) : take(a, indices, dim);
+}
 
-/// The gradient of take_along_dim: adds up elements at the indices that they were taken from.
-static const Op add_along_dim_op = register_op({
-    .name = "add_along_dim",
-    .rule_of =
-        [](const Attributes& a, std::span<const Shape> shapes) {
-          const int dim = static_cast<int>(a.structure[0]), ndim = shapes[0].ndim();
-          const std::string taken = dims_with(ndim, dim, "[i]");
-          return Rule{taken + ", " + taken + "-> " + dims_with(ndim, dim, "[+n]"),
-                      {{"n", a.structure[1]}}};
-        },
-    .structure = dim_and_size(),
-    .linear = {{0}},
-    .forward = [](const Call& c) { add_forward(c, "add_along_dim"); },
-    .backward =
-        [](const Grad& g) { g.give(0, take_along_dim(g.grad(), g.in(1), int(g.attribute(0)))); },
-    .saves_in = std::vector<int>{1},
-    .samples = {{.shapes = {{5, 3}, {5, 3}},
-                 .attributes = {.structure = {0, 7}},
-                 .dtypes = {f32, i64},
-                 .low = -7,
-                 .high = 7}},
-});
+/// The gradient of taking: adds up what was taken, at the indices that it was taken from.
+static OpSpec add_spec(const std::string& name, bool elements) {
+  return {
+      .name = name,
+      .rule_of =
+          [elements](const Attributes& a, std::span<const Shape> shapes) {
+            const TakenDims dims(a, shapes[0].ndim(), elements, "~i");
+            return Rule{
+                concat(dims.rows, ", ", dims.indices, ", ", dims.places(), "-> ", dims.with("n"))};
+          },
+      .structure = one_dim(),
+      .linear = {{0}},
+      .forward =
+          [name](const Call& c) { with_rows(c, name, 0, c.out_shape()[along_dim(c)], add_along); },
+      .backward =
+          [elements](const Grad& g) {
+            const int dim = static_cast<int>(g.attribute(0));
+            g.give(0, taken(elements, g.grad(), g.in(1), dim));
+          },
+      .by_index = ByIndex{.into = 2, .elements = elements, .written = ByIndex::Written::add},
+      .saves_in = std::vector<int>{1},
+  };
+}
 
+static Op add_op(const std::string& name, bool elements, std::vector<OpSample> samples) {
+  OpSpec spec = add_spec(name, elements);
+  spec.samples = std::move(samples);
+  return register_op(std::move(spec));
+}
+
+static const Op add_slices_op = add_op("add_slices", false,
+                                       {taken_sample({{5, 3}, {5}, {7, 1}}, 0, {f32, i64, u8}, 7),
+                                        taken_sample({{2, 5}, {5}, {1, 3}}, 1, {f32, i32, u8}, 3)});
+
+static const Op add_along_dim_op =
+    add_op("add_along_dim", true,
+           {taken_sample({{5, 3}, {5, 3}, {7, 1}}, 0, {f32, i64, u8}, 7),
+            taken_sample({{3, 2}, {3, 2}, {1, 5}}, 1, {f32, i32, u8}, 5)});
+
+Tensor add_slices(const Tensor& values, const Tensor& indices, int dim, const Tensor& places) {
+  return add_slices_op({values, indices, places}, {.structure = {dim}});
+}
+Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, const Tensor& places) {
+  return add_along_dim_op({values, indices, places}, {.structure = {dim}});
+}
 Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, int64_t size) {
-  return add_along_dim_op({values, indices}, {.structure = {dim, size}});
+  Shape shape = values.shape();
+  shape[dim] = size;
+  Sharding whole;
+  if (values.is_sharded()) whole = Sharding(values.sharding().mesh(), {});
+  return add_along_dim(values, as_indices("add_along_dim", "indices", indices), dim,
+                       places_along(shape, dim, whole, values.device()));
 }
 
-static const Op take_along_dim_op = register_op({
-    .name = "take_along_dim",
-    .rule_of =
-        [](const Attributes& a, std::span<const Shape> shapes) {
-          const int dim = static_cast<int>(a.structure[0]), ndim = shapes[0].ndim();
-          const std::string taken = dims_with(ndim, dim, "i");
-          return Rule{dims_with(ndim, dim, "[n]") + ", " + taken + "-> " + taken};
-        },
-    .structure = one_dim(),
-    .linear = {{0}},
-    .forward = [](const Call& c) { take_forward(c, "take_along_dim"); },
-    .backward =
-        [](const Grad& g) {
-          const int dim = static_cast<int>(g.attribute(0));
-          g.give(0, add_along_dim(g.grad(), g.in(1), dim, g.in_shape(0)[dim]));
-        },
-    .saves_in = std::vector<int>{1},
-    .samples = {{.shapes = {{7, 3}, {5, 3}},
-                 .attributes = {.structure = {0}},
-                 .dtypes = {f32, i64},
-                 .low = -7,
-                 .high = 7},
-                {.shapes = {{5, 3}, {5, 2}},
-                 .attributes = {.structure = {1}},
-                 .dtypes = {f32, i32},
-                 .low = -3,
-                 .high = 3}},
-});
+Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Device device) {
+  TensorOptions options{.dtype = DType::u8, .device = device};
+  if (sharding) {
+    Pattern pattern = sharding.pattern();
+    for (int axis = 0; axis < pattern.axes(); ++axis) {
+      if (!pattern[axis].is_shard(dim)) pattern.set(axis, Replicate());
+    }
+    options.sharding = Sharding::of(sharding.mesh(), pattern);
+  }
+  Shape places = Shape::filled(shape.ndim(), 1);
+  places[dim] = shape[dim];
+  const Tensor made = empty(places, options);
+  if (!sharding) made.storage()->mark_equal_on_ranks();
+  return made;
+}
 
-static void check_are_indices(const char* what, const Tensor& indices) {
-  if (!indices) fail(what, ": no tensor");
-  if (indices.dtype() == i32 || indices.dtype() == i64) return;
-  fail(what, ": the indices are ", indices.dtype(), "; they must be i32 or i64");
+static OpSpec take_spec(const std::string& name, bool elements, const Op& gradient) {
+  return {
+      .name = name,
+      .rule_of =
+          [elements](const Attributes& a, std::span<const Shape> shapes) {
+            const TakenDims dims(a, shapes[0].ndim(), elements, "i");
+            return Rule{concat(dims.with("~n"), ", ", dims.indices, "-> ", dims.rows)};
+          },
+      .structure = one_dim(),
+      .linear = {{0}},
+      .forward =
+          [name](const Call& c) { with_rows(c, name, 0, c.in_shape(0)[along_dim(c)], take_along); },
+      .backward =
+          [gradient](const Grad& g) {
+            g.give(0, gradient, {g.grad(), g.in(1), places_like(g, 0)},
+                   {.structure = {g.attribute(0)}});
+          },
+      .by_index = ByIndex{.elements = elements},
+      .saves_in = std::vector<int>{1},
+  };
+}
+
+static Op taking_op(const std::string& name, bool elements, const Op& gradient,
+                    std::vector<OpSample> samples) {
+  OpSpec spec = take_spec(name, elements, gradient);
+  spec.samples = std::move(samples);
+  return register_op(std::move(spec));
+}
+
+static const Op take_op = taking_op(
+    "take", false, add_slices_op,
+    {taken_sample({{7, 3}, {5}}, 0, {f32, i64}, 7), taken_sample({{5, 3}, {2}}, 1, {f32, i32}, 3)});
+
+static const Op take_along_dim_op = taking_op("take_along_dim", true, add_along_dim_op,
+                                              {taken_sample({{7, 3}, {5, 3}}, 0, {f32, i64}, 7),
+                                               taken_sample({{5, 3}, {5, 2}}, 1, {f32, i32}, 3)});
+
+static Tensor put(bool elements, const Tensor& a, const Tensor& values, const Tensor& indices,
+                  int dim) {
+  return elements ? put_along_dim(a, values, indices, dim) : put_slices(a, values, indices, dim);
+}
+
+/// Whether each of the values that were put in was replaced by a later one.
+static Tensor is_replaced(const Grad& g, bool elements, int dim) {
+  const Tensor indices = g.in(2);
+  const Shape& values = g.in_shape(1);
+  TensorOptions options{.dtype = DType::i64, .device = indices.device()};
+  if (indices.is_sharded()) options.sharding = Sharding(indices.sharding().mesh(), {});
+  Shape shape = Shape::filled(values.ndim(), 1);
+  shape[dim] = values[dim];
+  Tensor positions = reshape(arange(values[dim], options), shape);
+  Tensor places = zeros_like(cast(places_like(g, 0), DType::i64));
+  if (elements) {
+    positions = expand(positions, values);
+    places = expand(places, g.in_shape(0));
+  }
+  const Tensor last = put(elements, places, positions, indices, dim);
+  return not_equal(taken(elements, last, indices, dim), positions);
+}
+
+/// The gradients of the tensor and of the values that were put into it.
+static void put_backward(const Grad& g, bool elements) {
+  const int dim = static_cast<int>(g.attribute(0));
+  if (g.wants(0)) {
+    TensorOptions options{.dtype = g.grad().dtype(), .device = g.grad().device()};
+    if (g.in_sharding(1)) options.sharding = reduced_sharding(g.in_sharding(1));
+    g.give(0, put(elements, g.grad(), zeros(g.in_shape(1), options), g.in(2), dim));
+  }
+  if (!g.wants(1)) return;
+  const Tensor reached = taken(elements, g.grad(), g.in(2), dim);
+  g.give(1, masked_fill(reached, is_replaced(g, elements, dim), 0));
+}
+
+/// Ops that write values into a tensor. `written` is what becomes of an element that another is
+/// written to.
+static OpSpec write_spec(const std::string& name, bool elements, ByIndex::Written written) {
+  return {
+      .name = name,
+      .rule_of =
+          [elements](const Attributes& a, std::span<const Shape> shapes) {
+            const TakenDims dims(a, shapes[0].ndim(), elements, "~i");
+            const std::string whole = dims.with("n");
+            return Rule{concat(whole, ", ", dims.rows, ", ", dims.indices, "-> ", whole)};
+          },
+      .structure = one_dim(),
+      .forward =
+          [name, written](const Call& c) {
+            copy(c.out(), c.in(0));
+            with_rows(c, name, 1, c.out_shape()[along_dim(c)],
+                      [&](const MemoryBlock& out, const MemoryBlock& values,
+                          const MemoryBlock& indices, int dim) {
+                        write_along(out, values, indices, dim, static_cast<WriteMode>(written));
+                      });
+          },
+      .by_index =
+          ByIndex{.rows = 1, .indices = 2, .into = 0, .elements = elements, .written = written},
+  };
+}
+
+static Op put_op(const std::string& name, bool elements, std::vector<OpSample> samples) {
+  OpSpec spec = write_spec(name, elements, ByIndex::Written::replace);
+  spec.linear = {{0, 1}};
+  spec.backward = [elements](const Grad& g) { put_backward(g, elements); };
+  spec.saves_in = std::vector<int>{2};
+  spec.samples = std::move(samples);
+  return register_op(std::move(spec));
+}
+
+static const Op put_slices_op =
+    put_op("put_slices", false,
+           {taken_sample({{7, 3}, {5, 3}, {5}}, 0, {f32, f32, i64}, 7),
+            taken_sample({{2, 3}, {2, 5}, {5}}, 1, {f32, f32, i32}, 3)});
+static const Op put_along_dim_op =
+    put_op("put_along_dim", true,
+           {taken_sample({{7, 3}, {5, 3}, {5, 3}}, 0, {f32, f32, i64}, 7),
+            taken_sample({{3, 5}, {3, 2}, {3, 2}}, 1, {f32, f32, i32}, 5)});
+
+/// Equal greatest, or least, elements share the gradient alike.
+static void extreme_backward(const Grad& g) {
+  const int dim = static_cast<int>(g.attribute(0));
+  const Tensor values = g.in(1), indices = g.in(2), made = g.out();
+  const DType dtype = g.grad().dtype();
+  const Tensor is_own = cast(equal(g.in(0), made), dtype);
+  const Tensor is_taken = cast(equal(values, take_along_dim(made, indices, dim)), dtype);
+  const Tensor hits = add(is_own, add_along_dim(is_taken, indices, dim, places_like(g, 0)));
+  const Tensor share = div(g.grad(), hits);
+  g.give(0, mul(share, is_own));
+  g.give(1, mul(take_along_dim(share, indices, dim), is_taken));
+}
+
+/// The gradient of a factor is the product of the others: the result over the factor, but where the
+/// factor is 0.
+static void product_backward(const Grad& g) {
+  const int dim = static_cast<int>(g.attribute(0));
+  const Tensor own = g.in(0), values = g.in(1), indices = g.in(2);
+  if (g.wants(0)) {
+    const Tensor nonzero_own = masked_fill(own, equal(own, 0), 1);
+    const Tensor others = multiply_along_dim(nonzero_own, values, indices, dim);
+    g.give(0, mul(g.grad(), div(others, nonzero_own)));
+  }
+  if (!g.wants(1)) return;
+  const Tensor is_zero = equal(values, 0);
+  const Tensor zeros_there =
+      add_along_dim(cast(is_zero, DType::i32), indices, dim, places_like(g, 0));
+  const Tensor is_only_zero =
+      logical_and(is_zero, equal(take_along_dim(zeros_there, indices, dim), 1));
+  const Tensor without =
+      multiply_along_dim(own, masked_fill(values, is_only_zero, 1), indices, dim);
+  const Tensor all = take_along_dim(mul(g.grad(), g.out()), indices, dim);
+  g.give(1, where(is_only_zero, take_along_dim(mul(g.grad(), without), indices, dim),
+                  div(all, masked_fill(values, is_zero, 1))));
+}
+
+static Op reduce_op(const std::string& name, ByIndex::Written written,
+                    void (*backward)(const Grad&)) {
+  OpSpec spec = write_spec(name, true, written);
+  spec.backward = backward;
+  spec.saves_in = std::vector<int>{0, 1, 2};
+  spec.saves_out = {0};
+  spec.samples = {taken_sample({{7, 3}, {5, 3}, {5, 3}}, 0, {f32, f32, i64}, 7),
+                  taken_sample({{3, 5}, {3, 2}, {3, 2}}, 1, {f32, f32, i32}, 5)};
+  return register_op(std::move(spec));
+}
+
+static const Op multiply_along_dim_op =
+    reduce_op("multiply_along_dim", ByIndex::Written::multiply, product_backward);
+static const Op max_along_dim_op =
+    reduce_op("max_along_dim", ByIndex::Written::max, extreme_backward);
+static const Op min_along_dim_op =
+    reduce_op("min_along_dim", ByIndex::Written::min, extreme_backward);
+
+Tensor multiply_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  return multiply_along_dim_op({a, values, indices}, {.structure = {dim}});
+}
+Tensor max_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  return max_along_dim_op({a, values, indices}, {.structure = {dim}});
+}
+Tensor min_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  return min_along_dim_op({a, values, indices}, {.structure = {dim}});
+}
+
+Tensor put_slices(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  return put_slices_op({a, values, indices}, {.structure = {dim}});
+}
+Tensor put_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  return put_along_dim_op({a, values, indices}, {.structure = {dim}});
+}
+
+Tensor as_indices(const char* what, const char* name, const Tensor& indices) {
+  if (!indices) fail(what, ": no tensor is given, expected one");
+  if (indices.dtype() == i32 || indices.dtype() == i64) return indices;
+  if (is_integer(indices.dtype())) return cast(indices, i64);
+  fail(what, ": dtype of ", name, " is ", indices.dtype(), ", expected an integer one");
 }
 
 Tensor take(const Tensor& a, const Tensor& indices, int dim) {
   const int at = checked_dim("take", a, dim);
-  check_are_indices("take", indices);
-  if (indices.ndim() != 1) fail("take: the indices are ", indices.shape(), "; they have one dim");
-  return take_op({a, indices}, {.structure = {at}});
+  const Tensor places = as_indices("take", "indices", indices);
+  if (indices.ndim() != 1) fail("take: indices are ", indices.shape(), ", expected one dim");
+  return take_op({a, places}, {.structure = {at}});
 }
 
 Tensor take_along_dim(const Tensor& a, const Tensor& indices, int dim) {
   const int at = checked_dim("take_along_dim", a, dim);
-  check_are_indices("take_along_dim", indices);
+  const Tensor places = as_indices("take_along_dim", "indices", indices);
   if (indices.ndim() != a.ndim()) {
-    fail("take_along_dim: the indices ", indices.shape(), " have ", indices.ndim(),
-         " dims but the tensor ", a.shape(), " ", a.ndim());
+    fail("take_along_dim: indices are ", indices.shape(), ", expected ", a.ndim(),
+         " dims, those of the tensor ", a.shape());
   }
   Shape from = a.shape(), where = indices.shape();
   for (int d = 0; d < a.ndim(); ++d) {
     if (d == at || from[d] == where[d]) continue;
     (from[d] == 1 ? from : where)[d] = from[d] == 1 ? where[d] : from[d];
   }
-  return take_along_dim_op({expand(a, from), expand(indices, where)}, {.structure = {at}});
+  return take_along_dim_op({expand(a, from), expand(places, where)}, {.structure = {at}});
 }
 
 }  // namespace weft

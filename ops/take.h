@@ -1,12 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "weft/sharding.h"
 #include "weft/tensor.h"
 
 namespace weft {
 
-/// The gradient of take_along_dim: zeros with `size` elements along `dim`, plus `values` at
-/// `indices`.
+/// Returns `indices`, which the error calls `name`, as i32 or i64, the dtypes that kernels read;
+/// std::invalid_argument "what: ..." unless they are integers.
+Tensor as_indices(const char* what, const char* name, const Tensor& indices);
+
+/// Returns a tensor without values that is laid out along `dim` as a tensor of that shape: it
+/// determines which places each rank writes by index.
+Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Device device);
+
+/// Zeros with the places of dim `dim`, plus the slices of `values` at `indices` [n], or the
+/// elements of `values` at `indices`, which have their shape.
+Tensor add_slices(const Tensor& values, const Tensor& indices, int dim, const Tensor& places);
+Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, const Tensor& places);
+/// The same with `size` places, on all ranks.
 Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, int64_t size);
+
+/// `a` with the slices of `values`, or its elements, in the places `indices` of dim `dim`; the last
+/// of equal indices counts.
+Tensor put_slices(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);
+Tensor put_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);
+
+/// `a` with its elements at the places multiplied by the values, or the greater or lesser of both.
+Tensor multiply_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);
+Tensor max_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);
+Tensor min_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);
 
 }  // namespace weft

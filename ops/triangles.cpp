@@ -29,8 +29,9 @@ static const Op triangle_op = register_op({
 });
 
 static Tensor triangle(const char* what, const Tensor& a, bool upper, int64_t diagonal) {
-  if (!a) fail(what, ": no tensor");
-  if (a.ndim() < 2) fail(what, ": the tensor ", a.shape(), " has ", a.ndim(), " dims; at least 2");
+  if (!a) fail(what, ": no tensor is given, expected one");
+  if (a.ndim() < 2)
+    fail(what, ": number of dims of ", a.shape(), " is ", a.ndim(), ", expected at least 2");
   return triangle_op({a}, {.structure = {upper}, .values = {static_cast<double>(diagonal)}});
 }
 

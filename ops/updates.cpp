@@ -123,19 +123,20 @@ static const Op add_scaled_op = register_op({
 
 /// Returns the one element of `factor` as a tensor without dims.
 static Tensor factor_of(const char* what, const Tensor& factor) {
-  if (!factor) fail(what, ": no factor");
+  if (!factor) fail(what, ": no factor is given, expected one");
   if (factor.ndim() == 0) [[likely]]
     return factor;
-  if (factor.numel() != 1) fail(what, ": the factor ", factor.shape(), " is not one element");
+  if (factor.numel() != 1) fail(what, ": factor is ", factor.shape(), ", expected one element");
   return reshape(factor, {});
 }
 
 static void check_shapes(const char* what, const Tensor& parameter, const Tensor& other,
                          const char* name) {
-  if (!parameter || !other) fail(what, ": no tensor");
+  if (!parameter || !other) fail(what, ": no tensor is given, expected one");
   if (parameter.shape() == other.shape()) [[likely]]
     return;
-  fail(what, ": the parameter is ", parameter.shape(), " but ", name, " is ", other.shape());
+  fail(what, ": ", name, " is ", other.shape(), ", expected ", parameter.shape(),
+       ", the shape of the parameter");
 }
 
 void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v, const Tensor& gradient,
@@ -143,7 +144,7 @@ void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v, const Ten
   check_shapes("adamw_", parameter, m, "m");
   check_shapes("adamw_", parameter, v, "v");
   check_shapes("adamw_", parameter, gradient, "the gradient");
-  if (step.step < 1) fail("adamw_: step ", step.step, " is not counted from 1");
+  if (step.step < 1) fail("adamw_: step must be at least 1, got ", step.step);
   NoGrad no_grad;
   const Tensor factor = factor_of("adamw_", gradient_scale);
   const Attributes numbers{.values = pack_values(step)};
@@ -168,7 +169,8 @@ void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradien
           bool nesterov) {
   check_shapes("sgd_", parameter, gradient, "the gradient");
   if (velocity) check_shapes("sgd_", parameter, velocity, "the velocity");
-  if (!velocity && momentum != 0) fail("sgd_: momentum ", momentum, " needs a velocity");
+  if (!velocity && momentum != 0)
+    fail("sgd_: velocity is missing, expected one for momentum ", momentum);
   NoGrad no_grad;
   const Tensor scale = factor_of("sgd_", gradient_scale);
   if (velocity) {
@@ -181,7 +183,7 @@ void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradien
 }
 
 void scale_(const Tensor& a, const Tensor& b) {
-  if (!a) fail("scale_: no tensor");
+  if (!a) fail("scale_: no tensor is given, expected one");
   scale_op({a, factor_of("scale_", b)});
 }
 

@@ -23,8 +23,8 @@ class WithoutMemory {
       for (const auto& [name, parameter] : module->own_parameters()) {
         if (!is_gathered(*parameter) || has_no_memory(*parameter)) continue;
         fail("explain: parameter ", in_quotes(path + "." + name),
-             " is used otherwise than it rests; explain the model before fully_shard, or without "
-             "memory: materialize(meta)");
+             " is gathered for use, expected one as it is stored; explain the model before "
+             "fully_shard, or without memory: materialize(meta)");
       }
     }
     for (const auto& [path, module] : modules) {
@@ -95,7 +95,8 @@ std::vector<PlannedCollective> planned_collectives(Module& model,
   OpLog log;
   const Tensor result = loss();
   if (result.device().kind != DeviceKind::meta) {
-    fail("explain: the loss is computed on ", result.device(), "; give the model tensors on meta");
+    fail("explain: the loss is on ", result.device(),
+         ", expected meta; give the model tensors on meta");
   }
   if (result.requires_grad()) result.backward();
   return collectives_of(log, modules);

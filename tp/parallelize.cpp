@@ -36,9 +36,9 @@ using StatedPlacements = std::map<const Parameter*, StatedPlacement>;
 }  // namespace
 
 static void check_axis(const DeviceMesh& axis) {
-  if (!axis) fail("parallelize: this rank is not in the mesh");
+  if (!axis) fail("parallelize: this rank is not in the mesh, expected one of its ranks");
   if (axis.ndim() == 1) return;
-  fail("parallelize: ", axis, " has ", axis.ndim(), " axes; give one of them, as mesh[\"",
+  fail("parallelize: ", axis, " has ", axis.ndim(), " axes, expected one, as of mesh[\"",
        axis.axis_name(axis.ndim() - 1), "\"]");
 }
 
@@ -51,8 +51,8 @@ static std::vector<StyledModule> styled_modules(Module& module, const DeviceMesh
       styled.push_back({path, at, tp::layouts_of(style.style, path, *at)});
       const int64_t heads = styled.back().layouts.heads;
       if (heads % axis.size() == 0) continue;
-      fail("parallelize: ", in_quotes(path), " has ", heads, " heads, which the ", axis.size(),
-           " ranks of axis ", axis.axis_name(0), " do not divide");
+      fail("parallelize: ", in_quotes(path), " has ", heads, " heads, expected a multiple of ",
+           axis.size(), ", the ranks of axis ", axis.axis_name(0));
     }
   }
   return styled;
@@ -68,8 +68,9 @@ static StatedPlacements stated_placements(const std::vector<StyledModule>& style
       if (says == own.end()) continue;
       StatedPlacement& stated = result[parameter.get()];
       if (stated.stated && stated.placement != says->second) {
-        fail("parallelize: parameter ", in_quotes(name), " of ", in_quotes(at.path), " is to be ",
-             says->second, " but ", stated.placement, " by the style of ", in_quotes(stated.path));
+        fail("parallelize: parameter ", in_quotes(name), " of ", in_quotes(at.path),
+             " is laid out as ", says->second, ", expected ", stated.placement,
+             ", as by the style of ", in_quotes(stated.path));
       }
       stated = {says->second, at.path, true};
     }
@@ -83,12 +84,13 @@ static void check_unsharded(const NamedParameter& named, const DeviceMesh& axis)
   if (!sharding && !ModuleSharder::has_used(parameter)) return;
   const bool here = sharding && sharding.mesh() == axis.root();
   if (here && sharding[axis.root_axis(0)].is_shard()) {
-    fail("parallelize: parameter ", named.name(), " is sharded over ", axis.axis_name(0),
-         " already, as ", sharding);
+    fail("parallelize: parameter ", named.name(), " is laid out as ", sharding,
+         ", expected one that is not sharded over ", axis.axis_name(0));
   }
   if (here && sharding.is_replicated()) return;
   fail("parallelize: parameter ", named.name(), " is laid out as ", sharding,
-       " already; parallelize first, shard over other axes afterwards");
+       ", expected none yet; parallelize first, shard over other axes "
+       "afterwards");
 }
 
 /// Returns the value in new memory, so that the whole one can be freed.
@@ -121,8 +123,8 @@ static Tensor brought_along(const Tensor& tensor, const DeviceMesh& axis, const 
   const Placement placement =
       (target.last_dim ? Placement(Shard{-1}) : *target.layout).counted(tensor.ndim());
   if (placement.dim() >= tensor.ndim()) {
-    fail("parallelize: ", what, ", a tensor ", tensor.shape(), ", cannot be laid out as ",
-         placement);
+    fail("parallelize: placement of ", what, ' ', tensor.shape(), " is ", placement,
+         ", expected a dim that it has");
   }
   if (sharding[number] == placement && !target.states_gradient) return tensor;
   Pattern pattern = sharding.pattern();
@@ -134,8 +136,8 @@ static Tensors all_brought_along(const Tensors& tensors, const DeviceMesh& axis,
                                  const std::vector<Target>& targets, const char* kind,
                                  const std::string& path) {
   if (tensors.size() < targets.size()) {
-    fail("parallelize: number of ", kind, "s of ", module_at(path), ": ", tensors.size(),
-         ", but its style is for ", targets.size());
+    fail("parallelize: number of ", kind, "s of ", module_at(path), " is ", tensors.size(),
+         ", expected ", targets.size(), ", that of its style");
   }
   Tensors brought = tensors;
   for (size_t i = 0; i < targets.size(); ++i) {

@@ -90,7 +90,8 @@ NamedModules matching(const NamedModules& modules, const std::string& pattern) {
   const auto is_match = [&](const auto& named) { return matches(pattern, named.first); };
   auto found = modules | views::filter(is_match) | ranges::to<NamedModules>();
   if (found.empty()) {
-    fail("parallelize: ", in_quotes(pattern), " matches no module", close_paths(modules, pattern));
+    fail("parallelize: ", in_quotes(pattern), " matches no module, expected a path of one",
+         close_paths(modules, pattern));
   }
   return found;
 }

@@ -19,8 +19,9 @@ enum class Layer { linear, embedding };
 static Layer layer_of(const char* style, const std::string& path, const Module& module) {
   if (dynamic_cast<const Linear*>(&module)) return Layer::linear;
   if (dynamic_cast<const Embedding*>(&module)) return Layer::embedding;
-  fail("parallelize: ", in_quotes(path), " is neither a Linear nor an Embedding, which ", style,
-       " is for; say with Layouts how its parameters lie");
+  fail("parallelize: ", in_quotes(path),
+       " is another module, expected a Linear or an Embedding for ", style,
+       "; Layouts states how any parameters are laid out");
 }
 
 static std::vector<Target> targets(const std::vector<AxisLayout>& layouts, bool states_gradient) {
@@ -67,13 +68,12 @@ static ModuleLayouts resolved(const Layouts& style, const std::string& path, con
     const auto found = std::find_if(own.begin(), own.end(),
                                     [&](const auto& other) { return other.first == name; });
     if (found == own.end()) {
-      fail("parallelize: ", in_quotes(path), " has no parameter of its own called ",
-           in_quotes(name));
+      fail("parallelize: parameter ", in_quotes(name), " of ", in_quotes(path), " does not exist");
     }
     const Shape& shape = found->second->shape();
     if (placement.is_partial() || placement.dim() >= shape.ndim()) {
-      fail("parallelize: parameter ", in_quotes(name), " ", shape, " of ", in_quotes(path),
-           " cannot be laid out as ", placement);
+      fail("parallelize: placement of parameter ", in_quotes(name), " ", shape, " of ",
+           in_quotes(path), " is ", placement, ", expected Replicate or a dim that it has");
     }
   }
   return {.parameters = style.parameters,

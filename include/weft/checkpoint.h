@@ -187,10 +187,10 @@ WEFT_API CheckpointContents checkpoint_contents(const std::string& path);
 /// a directory of a CheckpointSaver, one of .safetensors shards of PyTorch's distributed
 /// checkpoint, or a model in safetensors form. Each rank reads the blocks that hold its own
 /// elements, checks them, and uses no more memory than the tensors have and four blocks of 4 MiB;
-/// no communication. Each element is proven to be written exactly once before any is.
-/// std::invalid_argument naming file, tensor and block for missing or unexpected keys, shapes and
-/// dtypes that do not fit, and whatever the verdict would be; what was filled until then is
-/// undefined.
+/// no communication. Of a run's directory it takes the newest complete checkpoint: one choice for
+/// the mesh of the tensors, whose ranks must all call it. Each element is proven to be written once
+/// before any is. std::invalid_argument naming file, tensor and block for unmatched keys, shapes
+/// and dtypes, and whatever the verdict would be; what was filled until then is undefined.
 WEFT_API void load(const std::string& path, StateDict& into);
 /// The same for the keys that both have; gives the others.
 [[nodiscard]] WEFT_API SkippedKeys load_common_keys(const std::string& path, StateDict& into);

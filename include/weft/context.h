@@ -34,7 +34,7 @@ struct WEFT_API Context {
   int threads = 1;
   /// Check what is said to be equal on all ranks (the values given to distribute): true, all of it,
   /// by a collective each time; false, nothing; unset, a hash of up to 1 MiB of the values in the
-  /// first calls for each layout, compared with the next collective.
+  /// first 16 calls for each layout and in each 16th later one, compared with the next collective.
   std::optional<bool> checks_equality = {};
   /// What runs now, by its address: a module in its forward, or in the gradient of it. For reports.
   const void* scope = nullptr;

@@ -11,28 +11,33 @@
 namespace weft {
 
 /// Element types of tensors.
-enum class DType : uint8_t { f32, bf16, f16, f64, i32, i64, u8, boolean };
+enum class DType : uint8_t { f32, bf16, f16, f64, i32, i64, u8, boolean, i8, i16, u16, u32, u64 };
 
 inline constexpr DType f32 = DType::f32, bf16 = DType::bf16, f16 = DType::f16, f64 = DType::f64;
-inline constexpr DType i32 = DType::i32, i64 = DType::i64, u8 = DType::u8;
+inline constexpr DType i8 = DType::i8, i16 = DType::i16, i32 = DType::i32, i64 = DType::i64;
+inline constexpr DType u8 = DType::u8, u16 = DType::u16, u32 = DType::u32, u64 = DType::u64;
 inline constexpr DType boolean = DType::boolean;
-inline constexpr int kDTypes = 8;
+inline constexpr int kDTypes = 13;
 
 /// Bytes of one element.
 constexpr size_t size_of(DType dtype) {
-  constexpr size_t sizes[kDTypes] = {4, 2, 2, 8, 4, 8, 1, 1};
+  constexpr size_t sizes[kDTypes] = {4, 2, 2, 8, 4, 8, 1, 1, 1, 2, 2, 4, 8};
   return sizes[static_cast<int>(dtype)];
 }
 
 constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }
 
-/// "f32", "bf16", "f16", "f64", "i32", "i64", "u8" or "bool".
+constexpr bool is_unsigned(DType dtype) { return dtype == DType::u8 || dtype >= DType::u16; }
+constexpr bool is_integer(DType dtype) { return !is_floating(dtype) && dtype != DType::boolean; }
+
+/// "f32", "bf16", "f16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64" or "bool".
 WEFT_API std::string_view name_of(DType dtype);
 
 /// Returns the dtype of that name; std::invalid_argument lists the valid names.
 WEFT_API DType dtype_named(std::string_view name);
 
 /// The dtype that holds both, as in the Python array API; integer with float gives the float.
+/// std::invalid_argument for u64 with a signed integer: no integer dtype holds both.
 WEFT_API DType promote(DType a, DType b);
 
 WEFT_API std::ostream& operator<<(std::ostream& out, DType dtype);

@@ -2,94 +2,17 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "weft/dtype.h"
 #include "weft/export.h"
+#include "weft/fsdp_options.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
 
 namespace weft {
-
-/// Placements of parameters, their gradients and the optimizer's state along one axis of a mesh.
-struct StrategyRow {
-  /// Shard: parameters are unsharded at each use. Replicate: they stay unsharded, and are gathered
-  /// again after each update.
-  Placement parameter;
-  /// Between micro-steps. Shard: reduced in each. Partial: each rank accumulates its own gradients
-  /// until the sync, the last micro-step.
-  Placement gradient;
-  /// Shard: each rank updates its slice of the parameters.
-  Placement state;
-  bool operator==(const StrategyRow&) const = default;
-};
-
-/// A row per axis of the mesh, or one row for all axes. A rank receives for A micro-steps, in units
-/// of the parameters x (N - 1) / N: ddp 2, zero1 2, zero2 A + 1, full_shard 3 A (2 A without
-/// reshard after forward).
-struct WEFT_API Strategy {
-  std::string name;
-  std::vector<StrategyRow> rows;
-
-  /// S / S / S; FSDP1's FULL_SHARD, ZeRO 3.
-  static Strategy full_shard();
-  /// R / S / S.
-  static Strategy zero2();
-  /// R / P / S.
-  static Strategy zero1();
-  /// R / P / R.
-  static Strategy ddp();
-  /// For two axes: ddp over the first, full_shard over the second. Gradients are all-reduced over
-  /// the first axis at the sync.
-  static Strategy hsdp();
-  /// Returns the strategy of that name; std::invalid_argument lists the names.
-  static Strategy named(std::string_view name);
-};
-
-/// What happens to unsharded parameters after forward. True: resharded. False: kept until their
-/// gradients are complete. One of several axes that shard them: kept sharded over that axis.
-class WEFT_API Reshard {
- public:
-  Reshard(bool frees) : frees_(frees) {}
-  Reshard(std::string axis) : axis_(std::move(axis)) {}
-  Reshard(const char* axis) : axis_(axis) {}
-  bool frees() const { return frees_; }
-  const std::string& axis() const { return axis_; }
-
- private:
-  bool frees_ = true;
-  std::string axis_;
-};
-
-/// Dtypes of floating parameters by purpose.
-struct MixedPrecision {
-  /// Dtype of the slices and of the optimizer's arithmetic; the declared dtype by default.
-  std::optional<DType> storage = {};
-  /// Dtype of forward and backward; `storage` by default.
-  std::optional<DType> compute = {};
-  /// Dtype of parameters on the wire; `compute` by default. Others cost a pass over the parameters.
-  std::optional<DType> gather = {};
-  /// Dtype of gradients on the wire; `accumulate` by default. Backward writes and accumulates in
-  /// it. Collectives sum in f32, except NCCL's.
-  std::optional<DType> reduce = {};
-  /// Dtype of reduced gradients; `storage` by default.
-  std::optional<DType> accumulate = {};
-  /// Dtype of ignored parameters; the declared dtype by default.
-  std::optional<DType> buffers = {};
-  /// Dtype that floating inputs and outputs of the module are cast to; not cast by default.
-  std::optional<DType> inputs = {};
-  std::optional<DType> outputs = {};
-};
-
-/// Keeps slices, which each unshard then copies from there, or reduced gradients in pinned memory
-/// of the host while a GPU computes. See also AdamWOptions::offload.
-struct Offload {
-  bool parameters = false;
-  bool gradients = false;
-};
 
 /// How a module's parameters are sharded.
 struct FullyShardOptions {
@@ -100,12 +23,20 @@ struct FullyShardOptions {
   int prefetch = 1;
   /// Names within the module of parameters that each rank keeps unsharded.
   std::vector<std::string> ignored = {};
+  /// The same, by parameter; those that the module lacks are allowed.
+  std::vector<ParameterPtr> ignored_params = {};
   Strategy strategy = Strategy::full_shard();
   MixedPrecision precision = {};
   Offload offload = {};
   /// Returns the dimension along which a parameter is sharded; by default that of the rows, or 0 if
   /// that is missing. Others than 0 cost a copy of the unsharded parameter and gradient.
   std::function<int(const NamedParameter&)> shard_dim = {};
+  /// Returns where a parameter is sharded; comes before `shard_dim`.
+  std::function<ShardPlacement(const NamedParameter&)> shard_placement_fn = {};
+  /// Takes the data-parallel axes from a larger mesh, in place of `strategy`.
+  std::optional<DataParallelMeshDims> dp_mesh_dims = {};
+  /// Returns the wire format of a parameter, or null.
+  std::function<std::shared_ptr<AllGatherExtension>(const NamedParameter&)> extension = {};
   /// Bytes of gradients that one all-reduce takes (`ddp`), while backward continues.
   int64_t bucket_bytes = int64_t{25} << 20;
   /// Divisor of the gradients. The outermost sharded module's output gradients are divided by it.
@@ -117,13 +48,18 @@ struct FullyShardOptions {
 /// them afterwards. Shard inner modules first, then the whole model. The batch must be sharded over
 /// the axes of `mesh`, and the loss must be a mean over the whole batch.
 /// Parameters may be laid out over other axes of the root mesh already (apply tensor parallelism
-/// first). A parameter that is frozen or unfrozen afterwards makes the next step throw. A loss may
-/// depend on a parameter's `tensor()`, next to the module's outputs, but not on its `value()`, and
-/// must not outlive the model.
-/// std::invalid_argument, with nothing changed, if the strategy does not fit the mesh, or a
-/// parameter has no dimensions or is sharded over these axes already. The first step, `materialize`
-/// or query checks this again when it makes the slices, because parameters may have been replaced.
+/// first). Parameters may be frozen and unfrozen between steps, when their gradients are cleared,
+/// and added, replaced and removed: the next step makes the groups and the schedule again. A loss
+/// may depend on a parameter's `tensor()`, next to the module's outputs, but not on its `value()`,
+/// and must not outlive the model. std::invalid_argument, with nothing changed, if the strategy
+/// does not fit the mesh, or a parameter has no dimensions or is sharded over these axes already.
+/// The first step, `materialize` or query checks this again when it makes the slices, because
+/// parameters may have been replaced.
 WEFT_API void fully_shard(Module& module, const DeviceMesh& mesh,
+                          const FullyShardOptions& options = {});
+/// The same for several modules as one group, e.g. a norm and the head behind it: unsharded before
+/// the first of them runs, resharded when all have run, or the outermost sharded module has.
+WEFT_API void fully_shard(const std::vector<Module*>& modules, const DeviceMesh& mesh,
                           const FullyShardOptions& options = {});
 
 /// Backwards in the scope are micro-steps before the last: gradients keep their placements between

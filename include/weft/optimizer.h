@@ -5,7 +5,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "weft/export.h"
@@ -22,10 +24,15 @@ struct ParameterGroup {
   Options options = {};
 };
 
-/// A number that the steps of one group of parameters use, such as "weight_decay".
+/// A number or flag that the steps of one group of parameters use, such as "weight_decay".
 struct Hyperparameter {
   std::string_view name;
-  double* value;
+  std::variant<double*, bool*> value;
+  /// A flag is set by any number but 0.
+  void set(double to) const {
+    std::visit([to](auto* at) { *at = static_cast<std::remove_pointer_t<decltype(at)>>(to); },
+               value);
+  }
 };
 
 /// Updates the parameters of a module from their gradients. It holds the Parameter slots, so their
@@ -47,8 +54,8 @@ class WEFT_API Optimizer {
   /// Groups of parameters, numbered from 0 in the order in which they were given.
   size_t groups() const { return learning_rates_.size(); }
   size_t group_of(size_t parameter) const { return group_of_[parameter]; }
-  /// The numbers of a group, the first of which is the learning rate, "lr". Setting one changes the
-  /// next steps.
+  /// The numbers and flags of a group, the first of which is the learning rate, "lr". Setting one
+  /// changes the next steps.
   std::vector<Hyperparameter> hyperparameters(size_t group);
   double learning_rate(size_t group = 0) const;
   /// Sets that of all groups, or of one.

@@ -42,7 +42,7 @@ class WEFT_API Parameter {
   void clear_grad() const;
 
   bool is_trainable() const { return trainable_; }
-  /// Freezes or unfreezes the parameter; call it before sharding.
+  /// Freezes or unfreezes the parameter; of a sharded model between steps, without gradients.
   void set_trainable(bool trainable);
 
   /// Replaces the value; the shape stays. A value with memory counts as initialized: `materialize`

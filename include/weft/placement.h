@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@ struct Replicate {
 /// shards the last dim of any tensor.
 struct Shard {
   int dim;
+  /// Explicit sizes of the slices, equal on all ranks: one per device along the axis. Where other
+  /// axes cut the dim outside of this one, each of their slices has as many sizes, in order.
+  std::vector<int64_t> sizes = {};
   bool operator==(const Shard&) const = default;
 };
 
@@ -49,19 +53,28 @@ class WEFT_API Placement {
   bool is_partial() const { return kind_ == Kind::partial; }
   /// The dim of a Shard, -1 otherwise.
   int dim() const { return dim_; }
+  /// The explicit sizes of a Shard's slices; empty for slices of ceil(size / devices) elements.
+  std::span<const int64_t> sizes() const;
+  bool has_sizes() const { return sizes_ != nullptr; }
   /// Returns the placement with its dim counted from the start, for a tensor of `ndim` dims;
   /// std::invalid_argument when the tensor has no such dim.
   Placement counted(int ndim) const;
   /// The reduction of a Partial.
   ReduceOp op() const { return op_; }
 
-  bool operator==(const Placement&) const = default;
+  bool operator==(const Placement& other) const {
+    return kind_ == other.kind_ && dim_ == other.dim_ && op_ == other.op_ &&
+           (sizes_ == other.sizes_ || has_equal_sizes(other));
+  }
 
  private:
+  bool has_equal_sizes(const Placement& other) const;
+
   enum class Kind : uint8_t { replicate, shard, partial };
   Kind kind_ = Kind::replicate;
   int8_t dim_ = -1;
   ReduceOp op_ = ReduceOp::sum;
+  std::shared_ptr<const std::vector<int64_t>> sizes_;
 };
 
 /// A placement for the axis called `axis`.
@@ -103,7 +116,7 @@ class WEFT_API Placements {
   std::vector<CutOrder> orders_;
 };
 
-/// "R", "S(0)", "P(sum)".
+/// "R", "S(0)", "S(0: 3+1+4)", "P(sum)".
 WEFT_API std::ostream& operator<<(std::ostream& out, const Placement& placement);
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include <iosfwd>
 #include <span>
+#include <utility>
 
 #include "weft/export.h"
 #include "weft/extend/pattern.h"
@@ -14,12 +15,27 @@ namespace weft {
 struct ShardingBody;
 
 /// A placement for each axis of a root mesh and, for each dim, the order in which axes cut it.
-/// Interned for the mesh's lifetime: equal shardings are one pointer. Empty for a tensor that is
-/// not distributed.
+/// Interned: equal shardings are one pointer, for the mesh's lifetime or, with explicit sizes,
+/// until the last handle is gone. Empty for a tensor that is not distributed.
 class WEFT_API Sharding {
  public:
   Sharding() = default;
-  explicit Sharding(const ShardingBody* body) : body_(body) {}
+  /// Takes over a handle that was counted, if the body counts handles.
+  Sharding(const ShardingBody* body, bool counted) : body_(body), counted_(counted) {}
+  Sharding(const Sharding& other) : body_(other.body_), counted_(other.counted_) {
+    if (counted_) retain();
+  }
+  Sharding(Sharding&& other) noexcept
+      : body_(std::exchange(other.body_, nullptr)),
+        counted_(std::exchange(other.counted_, false)) {}
+  Sharding& operator=(Sharding other) noexcept {
+    std::swap(body_, other.body_);
+    std::swap(counted_, other.counted_);
+    return *this;
+  }
+  ~Sharding() {
+    if (counted_) release();
+  }
   /// Puts `placements` on the axes of `mesh`; other axes of its root mesh replicate.
   /// std::invalid_argument for more placements than axes, an unknown axis, Partials of two kinds,
   /// or an order that does not name the cutting axes.
@@ -38,6 +54,8 @@ class WEFT_API Sharding {
   int axes() const;
   const Placement& operator[](int axis) const;
   std::span<const Placement> placements() const;
+  /// True when the parts along some axis have explicit sizes.
+  bool has_sizes() const;
   /// Root axes that cut `dim`, outermost first.
   Axes axes_cutting(int dim) const;
   /// True when some axis is Partial.
@@ -50,7 +68,11 @@ class WEFT_API Sharding {
   const ShardingBody* body() const { return body_; }
 
  private:
+  void retain() const;
+  void release();
+
   const ShardingBody* body_ = nullptr;
+  bool counted_ = false;
 };
 
 /// "mesh(dp=2, tp=2)[S(0), R]", with the order of the cuts where it differs from mesh order.

@@ -60,7 +60,7 @@ class WEFT_API Tensor {
   /// otherwise.
   double item() const;
   /// This rank's part as a dense vector in row-major order, converted to T (float, double,
-  /// int64_t).
+  /// int64_t, uint64_t).
   template <class T>
   std::vector<T> to_vector() const;
 
@@ -117,8 +117,8 @@ WEFT_API Tensor distribute(const Tensor& whole, const DeviceMesh& mesh,
 /// backward: the result is a leaf on all ranks if root's tensor requires a gradient.
 WEFT_API Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements,
                         int root = 0);
-/// Makes a sharded tensor from each rank's part. The ranks exchange the sizes of the parts, which
-/// must be those of a cut of their sum.
+/// Makes a sharded tensor from each rank's part. The ranks exchange the sizes of the parts: parts
+/// that are not chunks get explicit sizes (Shard::sizes).
 WEFT_API Tensor from_local(const Tensor& local, const DeviceMesh& mesh,
                            const Placements& placements);
 /// The same without an exchange: `shape` is that of the whole tensor.

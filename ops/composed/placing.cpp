@@ -3,8 +3,6 @@
 
 #include "ops/composed/numbers.h"
 #include "ops/engine/tensor_body.h"
-#include "ops/reduce_along_dim.h"
-#include "ops/composed/scatter_shapes.h"
 #include "ops/take.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"
@@ -13,80 +11,12 @@
 #include "weft/ops/networks.h"
 #include "weft/ops/parts.h"
 #include "weft/ops/reductions.h"
-#include "weft/ops/rounding.h"
 #include "weft/ops/scatter.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
 static Tensor flattened(const Tensor& a) { return reshape(a, {a.numel()}); }
-
-static Tensor as_indices(const Tensor& index) {
-  return index.dtype() == DType::i32 ? index : cast(index, DType::i64);
-}
-
-/// The elements of `values` combined by index along the dim.
-static Tensor combined(const char* what, const Tensor& values, const Tensor& index, int dim,
-                       int64_t size, std::string_view reduce) {
-  if (reduce == "prod") return reduce_along_dim(values, index, dim, size, Combining::product);
-  if (reduce == "amax") return reduce_along_dim(values, index, dim, size, Combining::most);
-  if (reduce == "amin") return reduce_along_dim(values, index, dim, size, Combining::least);
-  if (reduce != "sum" && reduce != "mean") {
-    fail(what, ": reduce is ", in_quotes(reduce), ", expected sum, prod, mean, amax or amin");
-  }
-  const Tensor sums = add_along_dim(values, index, dim, size);
-  if (reduce == "sum") return sums;
-  const Tensor counts = cast(clip(counts_of(index, dim, size), 1), values.dtype());
-  return is_floating(values.dtype()) ? div(sums, counts) : floor_divide(sums, counts);
-}
-
-static Tensor reduced_at(const char* what, const Tensor& a, int dim, const Tensor& index,
-                         const Tensor& src, std::string_view reduce, bool include_self) {
-  check_tensor(what, a);
-  check_tensor(what, index);
-  check_tensor(what, src);
-  if (a.dtype() != src.dtype()) {
-    fail(what, ": dtype of src is ", src.dtype(), ", expected ", a.dtype());
-  }
-  if (a.ndim() == 0) {
-    return reshape(reduced_at(what, unsqueeze(a, 0), dim, flattened(index), flattened(src), reduce,
-                              include_self),
-                   {});
-  }
-  const int at = check_scatter(what, a, dim, index, src.shape());
-  if (index.numel() == 0) return clone(a);
-  Shape shape = index.shape();
-  shape[at] = a.size(at);
-  const Tensor own = cut_to(a, shape);
-  Tensor places = as_indices(index), values = cut_to(src, index.shape());
-  if (include_self) {
-    const Tensor numbers = index_along(what, a, at, numbers_next_to(a, 0, a.size(at)));
-    places = cat({expand(cast(numbers, places.dtype()), shape), places}, at);
-    values = cat({own, values}, at);
-  }
-  Tensor made = combined(what, values, places, at, a.size(at), reduce);
-  const Tensor counts = counts_of(places, at, a.size(at));
-  if (!include_self) made = where(greater(counts, 0), made, own);
-  if (shape == a.shape()) return made;
-  return where(greater(padded(ones_like(counts), a, at), 0), padded(made, a, at), a);
-}
-
-Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
-                      std::string_view reduce, bool include_self) {
-  return reduced_at("scatter_reduce", a, dim, index, src, reduce, include_self);
-}
-
-Tensor index_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
-                    std::string_view reduce, bool include_self) {
-  check_tensor("index_reduce", a);
-  check_tensor("index_reduce", src);
-  if (a.ndim() == 0) {
-    return reduced_at("index_reduce", a, dim, flattened(index), src, reduce, include_self);
-  }
-  const int at = normalized_dim("index_reduce", dim, a.ndim());
-  const Tensor places = expand(index_along("index_reduce", a, at, index), src.shape());
-  return reduced_at("index_reduce", a, at, places, src, reduce, include_self);
-}
 
 Tensor masked_scatter(const Tensor& a, const Tensor& mask, const Tensor& src) {
   check_tensor("masked_scatter", a);
@@ -117,19 +47,19 @@ Tensor put(const Tensor& a, const Tensor& index, const Tensor& src, bool accumul
          ", that of the index");
   }
   if (index.numel() == 0) return clone(a);
-  return reshape(
-      index_put(flattened(a), {{0, as_indices(flattened(index))}}, flattened(src), accumulate),
-      a.shape());
+  return reshape(index_put(flattened(a), {{0, as_indices("put", "index", flattened(index))}},
+                           flattened(src), accumulate),
+                 a.shape());
 }
 
 Tensor take_flat(const Tensor& a, const Tensor& index) {
   check_tensor("take", a);
   check_tensor("take", index);
-  return reshape(take(flattened(a), as_indices(flattened(index)), 0), index.shape());
+  return reshape(take(flattened(a), flattened(index), 0), index.shape());
 }
 
 /// The number of each element of a tensor of this shape, in row-major order.
-static Tensor places_of(const Tensor& a) {
+static Tensor element_numbers(const Tensor& a) {
   return reshape(numbers_next_to(a, 0, a.numel()), a.shape());
 }
 
@@ -142,7 +72,8 @@ static Tensor with_elements(const char* what, const Tensor& a, const Tensor& pla
 
 Tensor diagonal_scatter(const Tensor& a, const Tensor& src, int64_t offset, int dim1, int dim2) {
   check_tensor("diagonal_scatter", a);
-  return with_elements("diagonal_scatter", a, diagonal(places_of(a), offset, dim1, dim2), src);
+  return with_elements("diagonal_scatter", a, diagonal(element_numbers(a), offset, dim1, dim2),
+                       src);
 }
 
 static Tensor strided_places(const Tensor& a, const Shape& sizes,
@@ -208,10 +139,10 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& ids, const std::optiona
   const Tensor bag =
       offsets ? sub(searchsorted(*offsets, numbers_next_to(ids, 0, ids.size(0)), true), 1)
               : flattened(expand(unsqueeze(numbers_next_to(ids, 0, bags), 1), ids.shape()));
-  Tensor rows = embedding(weight, as_indices(flattened(ids)));
+  Tensor rows = embedding(weight, flattened(ids));
   if (scales) rows = mul(rows, unsqueeze(flattened(*scales), 1));
   const Tensor none = zeros({bags, weight.size(1)}, options_next_to(weight, weight.dtype()));
-  return index_reduce(none, 0, bag, rows, mode == "max" ? "amax" : mode, false);
+  return index_reduce(none, 0, bag, rows, std::string(mode == "max" ? "amax" : mode), false);
 }
 
 }  // namespace weft

@@ -2,41 +2,38 @@
 #include "weft/ops/scatter.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "ops/engine/tensor_body.h"
-#include "ops/composed/scatter_shapes.h"
 #include "ops/take.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/parts.h"
 #include "weft/ops/reductions.h"
+#include "weft/ops/rounding.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
-Tensor index_along(const char* what, const Tensor& a, int dim, const Tensor& index) {
+/// A vector of indices.
+static Tensor vector_of(const char* what, const Tensor& index) {
   check_tensor(what, index);
   if (index.ndim() > 1) fail(what, ": index is ", index.shape(), ", expected one dim");
+  return reshape(index, {index.numel()});
+}
+
+/// The places of dim `dim` that each rank writes: its part of `a`.
+static Tensor places_of(const Tensor& a, int dim) {
+  return places_along(a.shape(), dim, a.sharding(), a.device());
+}
+
+/// The number of indices of each place along the dim, in a tensor whose other dims have size 1.
+static Tensor counts_of(const Tensor& a, int dim, const Tensor& index) {
   Shape shape = Shape::filled(a.ndim(), 1);
   shape[dim] = index.numel();
-  return reshape(index, shape);
-}
-
-Tensor counts_of(const Tensor& index, int dim, int64_t size) {
-  return add_along_dim(ones_like(cast(index, DType::i32)), index, dim, size);
-}
-
-Tensor padded(Tensor x, const Tensor& a, int dim) {
-  for (int d = 0; d < a.ndim(); ++d) {
-    if (d != dim && x.size(d) < a.size(d)) x = pad(x, d, 0, a.size(d) - x.size(d));
-  }
-  return x;
-}
-
-static void check_distinct(const char* what, const Tensor& counts) {
-  if (counts.numel() == 0 || max(counts).full_tensor().item() <= 1) return;
-  fail(what, ": two indices are equal, expected distinct ones");
+  const Tensor each = reshape(ones_like(cast(index, DType::i32)), shape);
+  return add_slices(each, index, dim, places_of(a, dim));
 }
 
 Tensor index_add(const Tensor& a, int dim, const Tensor& index, const Tensor& src, Number alpha) {
@@ -46,8 +43,7 @@ Tensor index_add(const Tensor& a, int dim, const Tensor& index, const Tensor& sr
   }
   const int at = normalized_dim("index_add", dim, a.ndim());
   const Tensor scaled = alpha.value == 1 ? src : mul(src, alpha);
-  const Tensor indices = index_along("index_add", a, at, index);
-  return add(a, add_along_dim(scaled, expand(indices, src.shape()), at, a.size(at)));
+  return add(a, add_slices(scaled, vector_of("index_add", index), at, places_of(a, at)));
 }
 
 Tensor index_copy(const Tensor& a, int dim, const Tensor& index, const Tensor& src) {
@@ -56,23 +52,28 @@ Tensor index_copy(const Tensor& a, int dim, const Tensor& index, const Tensor& s
     return reshape(index_copy(unsqueeze(a, 0), 0, index, reshape(src, {1})), {});
   }
   const int at = normalized_dim("index_copy", dim, a.ndim());
-  const Tensor indices = index_along("index_copy", a, at, index);
-  const Tensor counts = counts_of(indices, at, a.size(at));
-  check_distinct("index_copy", counts);
-  const Tensor placed = add_along_dim(src, expand(indices, src.shape()), at, a.size(at));
-  return where(greater(counts, 0), placed, a);
+  return put_slices(a, src, vector_of("index_copy", index), at);
 }
 
 Tensor index_fill(const Tensor& a, int dim, const Tensor& index, const Operand& value) {
   check_tensor("index_fill", a);
   if (a.ndim() == 0) return reshape(index_fill(unsqueeze(a, 0), 0, index, value), {});
   const int at = normalized_dim("index_fill", dim, a.ndim());
-  const Tensor counts = counts_of(index_along("index_fill", a, at, index), at, a.size(at));
+  const Tensor counts = counts_of(a, at, vector_of("index_fill", index));
   return masked_fill(a, greater(counts, 0), value);
 }
 
-int check_scatter(const char* what, const Tensor& a, int dim, const Tensor& index,
-                  const Shape& src) {
+/// Zeros behind `x` in all dims but `dim`, to the shape of `a`.
+static Tensor padded(Tensor x, const Tensor& a, int dim) {
+  for (int d = 0; d < a.ndim(); ++d) {
+    if (d != dim && x.size(d) < a.size(d)) x = pad(x, d, 0, a.size(d) - x.size(d));
+  }
+  return x;
+}
+
+/// Checks the shapes, and returns the dim.
+static int check_scatter(const char* what, const Tensor& a, int dim, const Tensor& index,
+                         const Shape& src) {
   check_tensor(what, index);
   const int at = normalized_dim(what, dim, a.ndim());
   if (index.ndim() != a.ndim() || src.ndim() != a.ndim()) {
@@ -87,7 +88,7 @@ int check_scatter(const char* what, const Tensor& a, int dim, const Tensor& inde
   return at;
 }
 
-Tensor cut_to(Tensor x, const Shape& shape) {
+static Tensor cut_to(Tensor x, const Shape& shape) {
   for (int d = 0; d < x.ndim(); ++d) {
     if (x.size(d) > shape[d]) x = slice(x, d, 0, shape[d]);
   }
@@ -103,8 +104,21 @@ Tensor scatter_add(const Tensor& a, int dim, const Tensor& index, const Tensor& 
   }
   const int at = check_scatter("scatter_add", a, dim, index, src.shape());
   if (index.numel() == 0) return clone(a);
-  const Tensor added = add_along_dim(cut_to(src, index.shape()), index, at, a.size(at));
+  const Tensor added = add_along_dim(cut_to(src, index.shape()), index, at, places_of(a, at));
   return add(a, padded(added, a, at));
+}
+
+using WriteFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, int);
+
+/// write(a, values, index, dim) where dims from `d` on of the values, but for `dim`, may be shorter
+/// than those of `a`.
+static Tensor write_into_part(WriteFunction write, const Tensor& a, const Tensor& values,
+                              const Tensor& index, int dim, int d = 0) {
+  while (d < a.ndim() && (d == dim || a.size(d) == index.size(d))) ++d;
+  if (d == a.ndim()) return write(a, values, index, dim);
+  const int64_t size = index.size(d);
+  const Tensor part = write_into_part(write, slice(a, d, 0, size), values, index, dim, d + 1);
+  return cat({part, slice(a, d, size, a.size(d))}, d);
 }
 
 Tensor scatter_along_dim(const Tensor& a, int dim, const Tensor& index, const Operand& src) {
@@ -116,12 +130,64 @@ Tensor scatter_along_dim(const Tensor& a, int dim, const Tensor& index, const Op
   const int at =
       check_scatter("scatter", a, dim, index, src.is_number() ? index.shape() : src.tensor.shape());
   if (index.numel() == 0) return clone(a);
-  const Tensor counts = counts_of(index, at, a.size(at));
-  const Tensor mask = greater(padded(counts, a, at), 0);
-  if (src.is_number()) return masked_fill(a, mask, src);
-  check_distinct("scatter", counts);
-  const Tensor placed = add_along_dim(cut_to(src.tensor, index.shape()), index, at, a.size(at));
-  return where(mask, padded(placed, a, at), a);
+  if (src.is_number()) {
+    const Tensor each = ones_like(cast(index, DType::i32));
+    const Tensor counts = add_along_dim(each, index, at, places_of(a, at));
+    return masked_fill(a, greater(padded(counts, a, at), 0), src);
+  }
+  return write_into_part(put_along_dim, a, cut_to(src.tensor, index.shape()), index, at);
+}
+
+/// Elements that are written to no longer count.
+static Tensor without_self(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
+                           const std::string& reduce) {
+  if (reduce == "prod") return scatter_along_dim(a, dim, index, 1);
+  if (reduce != "amax" && reduce != "amin") return scatter_along_dim(a, dim, index, 0);
+  if (!is_floating(a.dtype())) return scatter_along_dim(a, dim, index, src);
+  const double infinity = std::numeric_limits<double>::infinity();
+  return scatter_along_dim(a, dim, index, reduce == "amax" ? -infinity : infinity);
+}
+
+Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
+                      const std::string& reduce, bool include_self) {
+  check_tensor("scatter_reduce", a);
+  check_tensor("scatter_reduce", src);
+  if (a.ndim() == 0) {
+    return reshape(scatter_reduce(unsqueeze(a, 0), 0, reshape(index, {index.numel()}),
+                                  reshape(src, {1}), reduce, include_self),
+                   {});
+  }
+  const int at = check_scatter("scatter_reduce", a, dim, index, src.shape());
+  if (index.numel() == 0) return clone(a);
+  const Tensor values = cut_to(src, index.shape());
+  const Tensor from = include_self ? a : without_self(a, at, index, values, reduce);
+  if (reduce == "prod") return write_into_part(multiply_along_dim, from, values, index, at);
+  if (reduce == "amax") return write_into_part(max_along_dim, from, values, index, at);
+  if (reduce == "amin") return write_into_part(min_along_dim, from, values, index, at);
+  if (reduce != "sum" && reduce != "mean") {
+    fail("scatter_reduce: reduce is ", reduce, ", expected sum, prod, mean, amax or amin");
+  }
+  const Tensor total = scatter_add(from, at, index, values);
+  if (reduce == "sum") return total;
+  const Tensor each = ones_like(cast(index, DType::i32));
+  const Tensor counts = padded(add_along_dim(each, index, at, places_of(a, at)), a, at);
+  const Tensor divisor = include_self ? add(counts, 1) : maximum(counts, ones_like(counts));
+  return is_floating(a.dtype()) ? div(total, cast(divisor, a.dtype()))
+                                : floor_divide(total, cast(divisor, a.dtype()));
+}
+
+Tensor index_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
+                    const std::string& reduce, bool include_self) {
+  check_tensor("index_reduce", a);
+  if (a.ndim() == 0) {
+    return reshape(index_reduce(unsqueeze(a, 0), 0, index, reshape(src, {1}), reduce, include_self),
+                   {});
+  }
+  const int at = normalized_dim("index_reduce", dim, a.ndim());
+  Shape shape = Shape::filled(a.ndim(), 1);
+  shape[at] = vector_of("index_reduce", index).numel();
+  return scatter_reduce(a, at, expand(reshape(index, shape), src.shape()), src, reduce,
+                        include_self);
 }
 
 Tensor select_scatter(const Tensor& a, const Tensor& src, int dim, int64_t index) {

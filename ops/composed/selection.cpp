@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/selection.h"
 
-#include <cmath>
-#include <limits>
-
 #include "ops/engine/tensor_body.h"
+#include "ops/order_statistics.h"
+#include "ops/place.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
 #include "weft/ops/parts.h"
-#include "weft/ops/pointwise.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/shapes.h"
 
@@ -34,8 +31,17 @@ ValuesAndIndices min_along(const Tensor& a, int dim, bool keepdims) {
 ValuesAndIndices sort_along(const Tensor& a, int dim, bool descending) {
   check_tensor("sort", a);
   if (a.ndim() == 0) return {clone(a), zeros_like(cast(a, DType::i64))};
-  const Tensor indices = argsort(a, dim, descending);
-  return {take_along_dim(a, indices, dim), indices};
+  const Tensors sorted = sort_with_indices(a, dim, descending);
+  return {sorted[0], sorted[1]};
+}
+
+/// The number of ranks that cut a dim.
+static int64_t parts_of_dim(const Tensor& a, int dim) {
+  int64_t parts = 1;
+  if (!a.is_sharded()) return parts;
+  for (const int axis : a.sharding().axes_cutting(dim))
+    parts *= a.sharding().mesh().axis_size(axis);
+  return parts;
 }
 
 ValuesAndIndices topk(const Tensor& a, int64_t k, int dim, bool largest) {
@@ -48,64 +54,12 @@ ValuesAndIndices topk(const Tensor& a, int64_t k, int dim, bool largest) {
   if (k < 0 || k > a.size(along)) {
     fail("topk: k is ", k, ", expected 0 to ", a.size(along), ", the size of dim ", along);
   }
-  const Tensor indices = slice(argsort(a, along, largest), along, 0, k);
-  return {take_along_dim(a, indices, along), indices};
-}
-
-ValuesAndIndices kthvalue(const Tensor& a, int64_t k, int dim, bool keepdims) {
-  check_tensor("kthvalue", a);
-  if (a.ndim() == 0) {
-    const auto [values, indices] = kthvalue(unsqueeze(a, 0), k, dim, false);
-    return {values, indices};
-  }
-  const int along = normalized_dim("kthvalue", dim, a.ndim());
-  if (k < 1 || k > a.size(along)) {
-    fail("kthvalue: k is ", k, ", expected 1 to ", a.size(along), ", the size of dim ", along);
-  }
-  return at(a, slice(argsort(a, along), along, k - 1, k), along, keepdims);
-}
-
-/// The first NaN along the dim where there is one, else the lower middle element.
-ValuesAndIndices median(const Tensor& a, int dim, bool keepdims) {
-  check_tensor("median", a);
-  if (a.ndim() == 0) return median(unsqueeze(a, 0), dim, false);
-  const int along = normalized_dim("median", dim, a.ndim());
-  const int64_t size = a.size(along);
-  if (size == 0) fail("median: size of dim ", along, " is 0, expected at least 1");
-  Tensor middle = slice(argsort(a, along), along, (size - 1) / 2, (size + 1) / 2);
-  if (is_floating(a.dtype())) {
-    const Tensor nan = isnan(a);
-    middle = where(any(nan, {along}, true), argmax(cast(nan, DType::i32), along, true), middle);
-  }
-  return at(a, middle, along, keepdims);
-}
-
-Tensor median(const Tensor& a) {
-  check_tensor("median", a);
-  if (a.numel() == 0) return full({}, std::numeric_limits<double>::quiet_NaN());
-  return median(reshape(a, {a.numel()}), 0).values;
-}
-
-Tensor quantile(const Tensor& a, double q, std::optional<int> dim, bool keepdims) {
-  check_tensor("quantile", a);
-  if (!(q >= 0 && q <= 1)) fail("quantile: q is ", q, ", expected one in [0, 1]");
-  if (!dim) {
-    const Tensor one = quantile(reshape(a, {a.numel()}), q, 0);
-    return keepdims ? reshape(one, Shape::filled(a.ndim(), 1)) : one;
-  }
-  if (a.ndim() == 0) return clone(a);
-  const int along = normalized_dim("quantile", *dim, a.ndim());
-  if (a.size(along) == 0) fail("quantile: size of dim ", along, " is 0, expected at least 1");
-  const double place = q * static_cast<double>(a.size(along) - 1);
-  const auto below = static_cast<int64_t>(std::floor(place));
-  const int64_t above = std::min(below + 1, a.size(along) - 1);
-  const Tensor sorted = sort(a, along);
-  const Tensor low = slice(sorted, along, below, below + 1);
-  const Tensor high = slice(sorted, along, above, above + 1);
-  const Tensor between = lerp(low, high, place - static_cast<double>(below));
-  const Tensor made =
-      masked_fill(between, any(isnan(a), {along}, true), std::numeric_limits<double>::quiet_NaN());
-  return keepdims ? made : squeeze(made, along);
+  // Every rank gets the k elements, unless they are more than a part.
+  const bool is_small = k * parts_of_dim(a, along) <= a.size(along);
+  const Tensors found =
+      is_small ? sorted_first(a, along, k, largest) : sort_with_indices(a, along, largest);
+  if (is_small) return {found[0], found[1]};
+  return {slice(found[0], along, 0, k), slice(found[1], along, 0, k)};
 }
 
 Tensor gather(const Tensor& a, int dim, const Tensor& index) {

@@ -44,12 +44,13 @@ static Ref<Layout> gradient_layout(const Layout& layout, DType dtype) {
 /// a result of `what` that is laid out as `layout`.
 static Tensor brought_to(const Tensor& gradient, const Layout& layout, const std::string& what) {
   if (static_cast<bool>(layout.sharding) != gradient.is_sharded()) {
-    fail("backward: the gradient of a tensor ", layout.shape, " is ",
-         gradient.is_sharded() ? "laid out over a mesh" : "not laid out over the mesh",
-         " as the tensor is", layout.sharding ? "" : " not");
+    fail("backward: the gradient of a tensor ", layout.shape,
+         gradient.is_sharded() ? " is laid out over a mesh" : " has no mesh", ", expected ",
+         layout.sharding ? "the mesh of the tensor" : "none, as the tensor");
   }
   if (!(gradient.shape() == layout.shape)) {
-    fail("backward: the gradient of a tensor ", layout.shape, " is ", gradient.shape());
+    fail("backward: the gradient is ", gradient.shape(), ", expected ", layout.shape,
+         ", the shape of its tensor");
   }
   Ref<Layout> target = gradient_layout(layout, gradient.dtype());
   Tensor brought = gradient;
@@ -67,7 +68,7 @@ void BackwardRun::run(const Tensors& roots, const Tensors& gradients) {
   for (size_t i = 0; i < roots.size(); ++i) {
     if (!roots[i].body()->node) {
       fail("backward: root ", i, " ", roots[i].shape(),
-           " depends on nothing that requires a gradient");
+           " does not require a gradient, expected one that does");
     }
     count_users(roots[i].body()->node);
   }
@@ -282,7 +283,8 @@ static void run_counted(const Tensors& roots, const Tensors& gradients) {
 
 void backward(const Tensors& roots, const Tensors& gradients) {
   if (gradients.size() > roots.size()) {
-    fail("backward: ", gradients.size(), " gradients for ", roots.size(), " roots");
+    fail("backward: number of gradients is ", gradients.size(), ", expected at most ", roots.size(),
+         ", one a root");
   }
   for (const Tensor& root : roots) check_tensor("backward", root);
   Tensors complete = gradients;
@@ -290,8 +292,8 @@ void backward(const Tensors& roots, const Tensors& gradients) {
   for (size_t i = 0; i < roots.size(); ++i) {
     if (complete[i]) continue;
     if (roots[i].numel() != 1) {
-      fail("backward: root ", i, " ", roots[i].shape(),
-           " has more than one element; give its gradient");
+      fail("backward: number of elements of root ", i, " is ", roots[i].numel(),
+           ", expected 1, or its gradient");
     }
     complete[i] = ones_like(roots[i]);
   }

@@ -49,15 +49,16 @@ class Binder {
 
   void check_ndims() const {
     if (shapes_.size() != rule_.operands.size()) {
-      fail(op_, ": ", shapes_.size(), " operands but the rule \"", rule_.text, "\" has ",
-           rule_.operands.size());
+      fail(op_, ": number of operands is ", shapes_.size(), ", expected ", rule_.operands.size(),
+           ", those of the rule \"", rule_.text, '"');
     }
     for (size_t i = 0; i < shapes_.size(); ++i) {
       int named = named_dims(rule_.operands[i]), ndim = shapes_[i].ndim();
       bool fits = has_ellipsis(rule_.operands[i]) ? ndim >= named : ndim == named;
       if (!fits) {
-        fail(op_, ": operand ", i, " ", shapes_[i], " has ", ndim, " dims but the rule \"",
-             rule_.text, "\" wants ", has_ellipsis(rule_.operands[i]) ? "at least " : "", named);
+        fail(op_, ": number of dims of operand ", i, " ", shapes_[i], " is ", ndim, ", expected ",
+             has_ellipsis(rule_.operands[i]) ? "at least " : "", named, ", those of the rule \"",
+             rule_.text, '"');
       }
     }
   }
@@ -102,12 +103,12 @@ class Binder {
     const auto& known = out_.factors[static_cast<size_t>(factor)];
     int teller = told_by_[static_cast<size_t>(factor)];
     if (teller < 0) {
-      fail(op_, ": factor ", known.name, " is ", known.size, " by the attributes but ", size,
-           " in operand ", operand, " ", shapes_[operand]);
+      fail(op_, ": factor ", known.name, " is ", size, " in operand ", operand, " ",
+           shapes_[operand], ", expected ", known.size, ", as by the attributes");
     }
-    fail(op_, ": factor ", known.name, " is ", known.size, " in operand ", teller, " ",
-         shapes_[static_cast<size_t>(teller)], " but ", size, " in operand ", operand, " ",
-         shapes_[operand]);
+    fail(op_, ": factor ", known.name, " is ", size, " in operand ", operand, " ", shapes_[operand],
+         ", expected ", known.size, ", as in operand ", teller, " ",
+         shapes_[static_cast<size_t>(teller)]);
   }
 
   void bind_operand(size_t i) {
@@ -158,14 +159,15 @@ class Binder {
         } else if (unknown < 0) {
           unknown = factor;
         } else {
-          fail(op_, ": the sizes of two factors of a merged dim of operand ", i, " are not known");
+          fail(op_, ": sizes of two factors of a merged dim of operand ", i,
+               " are unknown, expected one at most");
         }
       }
       if (unknown >= 0 && product > 0 && size % product == 0) {
         out_.factors[static_cast<size_t>(unknown)].size = size / product;
       } else if (product != size || unknown >= 0) {
-        fail(op_, ": a merged dim of operand ", i, " ", shapes_[i], " has ", size,
-             " elements, which is not a multiple of its factors' ", product);
+        fail(op_, ": size of a merged dim of operand ", i, " ", shapes_[i], " is ", size,
+             ", expected a multiple of ", product, ", the product of its factors");
       }
     }
   }
@@ -192,7 +194,9 @@ class Binder {
 
   int64_t size_of_factor(int factor) const {
     const auto& known = out_.factors[static_cast<size_t>(factor)];
-    if (known.size < 0) fail(op_, ": the size of factor ", known.name, " is not known");
+    if (known.size < 0)
+      fail(op_, ": size of factor ", known.name,
+           " is unknown, expected it in an operand or an attribute");
     return known.size;
   }
 

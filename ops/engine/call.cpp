@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/engine/call_body.h"
+#include "weft/error.h"
 
 namespace weft {
+
+Device device_of(const OpBody& op, std::span<const Tensor> operands) {
+  Device device = operands.empty() ? cpu : operands[0].device();
+  for (size_t i = 1; i < operands.size(); ++i) {
+    if (operands[i].device() == device) continue;
+    const bool lacks_memory =
+        (device.kind == DeviceKind::meta) != (operands[i].device().kind == DeviceKind::meta);
+    fail(op.spec.name, ": operand ", i, " is on ", operands[i].device(), ", expected ", device,
+         ", as operand 0",
+         lacks_memory ? "; a parameter has no memory before materialize() or a call of its module"
+                      : "");
+  }
+  return device;
+}
 
 int Call::operands() const { return body_.ins.size(); }
 const MemoryBlock& Call::in(int i) const { return body_.ins[i]; }
@@ -9,6 +24,9 @@ const MemoryBlock& Call::out(int i) const {
   return i < body_.outs.size() ? body_.outs[i] : body_.ins[i];
 }
 const MemoryBlock& Call::stage(int i) const { return body_.stages[i]; }
+const Box& Call::stage_box(int i) const {
+  return body_.route.stages[static_cast<size_t>(i)].partial->box;
+}
 
 const Shape& Call::in_shape(int i) const {
   return body_.route.operands[static_cast<size_t>(i)].used->shape;

@@ -12,6 +12,9 @@ namespace weft {
 /// Operands as an op uses them: redistributed, or as given.
 using UsedOperands = InlineList<const Tensor*, kMaxOperands>;
 
+/// Returns the device of an op's operands, which must be one; cpu without operands.
+Device device_of(const OpBody& op, std::span<const Tensor> operands);
+
 /// The data behind a Call.
 struct CallBody {
   // An aggregate would be zeroed, 4 KiB per call.

@@ -19,11 +19,16 @@ struct AxisChoice {
 /// Returns the roles that axis `axis` can have by itself, "none" first.
 std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis);
 
-/// Returns the layouts that the axes' roles give; nullopt if they are incompatible.
+/// Returns the layouts that the axes' roles give; nullopt if they are incompatible. Factors are cut
+/// into the parts of operand `sized`, whose sharding has explicit sizes, where the same axes cut
+/// them there, otherwise (and everywhere for -1) into chunks.
 std::optional<Choice> combine(const ChoiceQuery& query, const DeviceMesh& mesh,
-                              std::span<const AxisChoice> axes);
+                              std::span<const AxisChoice> axes, int sized);
 
-/// True when operand `operand` has a dim that is fetched.
-bool is_fetched(const Binding& binding, size_t operand);
+/// Returns the first dim of an operand that is fetched, or -1.
+int fetched_dim(const Binding& binding, size_t operand);
+inline bool is_fetched(const Binding& binding, size_t operand) {
+  return fetched_dim(binding, operand) >= 0;
+}
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "mesh/plan.h"
+#include "ops/engine/by_index.h"
 #include "ops/engine/candidate.h"
 #include "ops/engine/fetch.h"
 #include "weft/error.h"
@@ -32,11 +33,15 @@ class Chooser {
     for (int axis = 0; axis < mesh_.ndim(); ++axis) {
       choices.push_back(choices_for_axis(query_, axis));
     }
+    // Operands whose parts have explicit sizes, which the others can take over.
+    for (size_t i = 0; i < query_.operands.size(); ++i) {
+      if (query_.operands[i]->sharding.has_sizes()) sized_.push_back(static_cast<int>(i));
+    }
     std::vector<size_t> at(choices.size(), 0);
     do {
       std::vector<AxisChoice> axes;
       for (size_t a = 0; a < at.size(); ++a) axes.push_back(choices[a][at[a]]);
-      consider(axes);
+      for (const int sized : sized_) consider(axes, sized);
     } while (advance(at, choices));
     if (!best_) refuse();
     return std::move(*best_);
@@ -58,11 +63,12 @@ class Chooser {
       const Sharding& sharding = query_.operands[static_cast<size_t>(operand)]->sharding;
       layouts += concat(layouts.empty() ? "" : ", ", "operand ", operand, " ", sharding);
     }
-    fail(query_.name, ": no layout is allowed for its operands in place: ", layouts);
+    fail(query_.name, ": layouts of its operands are ", layouts,
+         ", expected ones that it can change in place");
   }
 
-  void consider(std::span<const AxisChoice> axes) {
-    std::optional<Choice> choice = combine(query_, mesh_, axes);
+  void consider(std::span<const AxisChoice> axes, int sized) {
+    std::optional<Choice> choice = combine(query_, mesh_, axes, sized);
     if (!choice) return;
     std::optional<CandidateCost> cost = cost_of(*choice);
     if (!cost) return;
@@ -94,6 +100,10 @@ class Chooser {
   double fetch_seconds(const Choice& choice, size_t operand, const Layout& used) const {
     Ref<Layout> result =
         layout_of(choice.results[0], query_.binding.result_shapes[0], query_.result_dtypes[0]);
+    if (const ByIndex* rows = query_.by_index) {
+      if (rows->rows != static_cast<int>(operand)) return 0;
+      return predicted_rows_seconds(*rows, fetched_dim(query_.binding, operand), used, *result);
+    }
     return predicted_fetch_seconds(used, *result, [&](const Box& box) {
       return query_.needs(static_cast<int>(operand), box);
     });
@@ -101,6 +111,7 @@ class Chooser {
 
   const ChoiceQuery& query_;
   const DeviceMesh& mesh_;
+  std::vector<int> sized_{-1};
   std::optional<Choice> best_;
   CandidateCost best_cost_;
 };

@@ -7,6 +7,7 @@
 
 #include "mesh/layout.h"
 #include "ops/engine/binding.h"
+#include "weft/extend/op.h"
 
 namespace weft {
 
@@ -24,6 +25,8 @@ struct ChoiceQuery {
   std::span<const int> pinned;
   /// Returns the slice of operand i (with ~ dims) that a slice of result 0 needs.
   std::function<Box(int operand, const Box& result)> needs;
+  /// The dim that is read or written by index; null without one.
+  const ByIndex* by_index = nullptr;
 };
 
 /// The layouts to compute in. For an operand with ~ dims: the layout from which slices are fetched.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/engine/across.h"
 #include "ops/engine/call_body.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/op_node.h"
@@ -30,24 +31,15 @@ struct Running {
   /// Copies of operands that share memory with an operand that is changed.
   InlineList<Tensor, kMaxOperands> snapshots;
   CallBody call;
+  MovedRows rows;
   Results results;
   Device device;
 };
 
 }  // namespace
 
-static Device device_of(const OpBody& op, std::span<const Tensor> operands) {
-  Device device = operands.empty() ? cpu : operands[0].device();
-  for (size_t i = 1; i < operands.size(); ++i) {
-    if (operands[i].device() == device) continue;
-    const bool lacks_memory =
-        (device.kind == DeviceKind::meta) != (operands[i].device().kind == DeviceKind::meta);
-    fail(op.spec.name, ": operand ", i, " is on ", operands[i].device(), ", expected ", device,
-         ", as operand 0",
-         lacks_memory ? "; a parameter has no memory before materialize() or a call of its module"
-                      : "");
-  }
-  return device;
+static bool has(const std::vector<int>& numbers, int number) {
+  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
 }
 
 /// Returns the mesh of the operands over one, if all others hold values that are equal on all ranks
@@ -60,9 +52,7 @@ static DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operand
       mesh = operands[i].sharding().mesh();
       continue;
     }
-    const std::vector<int>& writes = op.spec.writes;
-    const bool is_written =
-        std::find(writes.begin(), writes.end(), static_cast<int>(i)) != writes.end();
+    const bool is_written = has(op.spec.writes, static_cast<int>(i));
     if (is_written || !operands[i].storage()->is_equal_on_ranks()) return {};
     joins = true;
   }
@@ -73,7 +63,7 @@ static DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operand
 static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Tensor> operands,
                             const Attributes& attributes) {
   if (operands.size() > kMaxOperands) {
-    fail(op.spec.name, ": ", operands.size(), " operands; at most ", kMaxOperands);
+    fail(op.spec.name, ": it has ", operands.size(), " operands, expected at most ", kMaxOperands);
   }
   for (const Tensor& operand : operands) check_tensor(op.spec.name.c_str(), operand);
   EngineStatistics& statistics = engine.statistics;
@@ -134,6 +124,8 @@ static void add_operands(Running& run, std::span<const Tensor> operands) {
       run.fetched.add(Tensor());
     }
   }
+  if (run.route.by_index) [[unlikely]]
+    run.rows = move_rows(run.op, run.route, run.call);
 }
 
 static void run_stages(Running& run) {
@@ -168,7 +160,8 @@ static void return_writes(Running& run) {
 
 static void compute(Running& run) {
   if (run.device.kind != DeviceKind::meta) {
-    run.op.spec.forward(Call(run.call));
+    if (!run.route.staged || !run.op.spec.across) return run.op.spec.forward(Call(run.call));
+    count_bytes(run.op.spec.name, run_across(run.op, run.route, run.call));
   } else if (OpLog* log = Engine::current().log) {
     log_work(*log, run.op, run.route, run.call);
   }
@@ -179,7 +172,7 @@ static bool make_view(Running& run) {
   if (!run.op.spec.view) return false;
   std::optional<View> view = run.op.spec.view(Call(run.call));
   if (!view && run.op.spec.forward) return false;
-  if (!view) fail(run.op.spec.name, ": its view gives none here, and it has no forward");
+  if (!view) fail(run.op.spec.name, ": view and forward are missing here, expected one of them");
   const Tensor& operand = run.fetched[0] ? run.fetched[0] : *run.used[0];
   const TensorBody& body = *operand.body();
   int64_t offset = body.offset + view->offset;
@@ -208,17 +201,13 @@ static void mark_writes(const OpBody& op, std::span<const Tensor> operands) {
   for (int i : op.spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
 }
 
-static bool is_written(const OpBody& op, int operand) {
-  return std::find(op.spec.writes.begin(), op.spec.writes.end(), operand) != op.spec.writes.end();
-}
-
 /// Copies operands that are read but share memory with operands that are changed in place.
 static void keep_apart(Running& run) {
   for (const int w : run.op.spec.writes) {
     for (int i = 0; i < run.call.ins.size(); ++i) {
       if (!is_disturbed(run.call.ins[i], run.call.ins[w])) continue;
-      if (is_written(run.op, i)) {
-        fail(run.op.spec.name, ": operands ", w, " and ", i, " are changed and share memory");
+      if (has(run.op.spec.writes, i)) {
+        fail(run.op.spec.name, ": operands ", w, " and ", i, " share memory, expected separate");
       }
       run.call.ins[i] = run.snapshots.add(snapshot_of(run.call.ins[i])).block();
     }
@@ -229,7 +218,8 @@ static void check_writes(const OpBody& op, std::span<const Tensor> operands) {
   if (op.spec.writes.empty() || !Context::current().grad_enabled) return;
   for (int i : op.spec.writes) {
     if (!operands[static_cast<size_t>(i)].requires_grad()) continue;
-    fail(op.spec.name, ": operand ", i, " is changed in place but requires a gradient; use NoGrad");
+    fail(op.spec.name, ": operand ", i,
+         " requires a gradient, expected none of what changes in place; use NoGrad");
   }
 }
 
@@ -261,13 +251,13 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   Ref<Route> route = route_for(engine, *op, operands, attributes);
   if (!route) [[unlikely]]
     return joined(*op, operands, [&](const Tensors& all) { return dispatch(op, all, attributes); });
-  traced.moves(route->bytes);
   check_writes(*op, operands);
   Running run(*op, *route, attributes);
   run.device = device_of(*op, operands);
   if (route->moves) [[unlikely]]
     count_traffic(*op, *route);
   add_operands(run, operands);
+  traced.moves(route->bytes + run.rows.bytes);
   if (!make_view(run)) {
     const bool is_here = run.device.kind != DeviceKind::meta;
     if (op->dense_in && is_here) make_dense(run);
@@ -297,11 +287,6 @@ static bool lies_alike(const Ref<Layout>& from, const Ref<Layout>& to) {
   return part && part->shape == from->box.shape;
 }
 
-static bool honours_accumulate(const OpBody& op, size_t result) {
-  const std::vector<int>& results = op.spec.accumulates;
-  return std::find(results.begin(), results.end(), static_cast<int>(result)) != results.end();
-}
-
 static bool is_operand(const Running& run, const MemoryBlock& block) {
   return std::any_of(run.call.ins.all().begin(), run.call.ins.all().end(),
                      [&](const MemoryBlock& in) {
@@ -316,7 +301,7 @@ static bool writes_directly(const Running& run, const Ref<Layout>& result, size_
                             const Place& place) {
   if (!place.tensor) return false;
   const OpBody& op = run.op;
-  bool honours = honours_accumulate(op, index);
+  bool honours = has(op.spec.accumulates, static_cast<int>(index));
   if (place.accumulate && !honours) return false;
   const MemoryBlock block = place.tensor.block();
   if ((!honours && !block.is_dense()) || is_operand(run, block)) return false;
@@ -328,8 +313,8 @@ static bool writes_directly(const Running& run, const Ref<Layout>& result, size_
 
 static void check_place(const OpBody& op, const Ref<Layout>& result, const Place& place) {
   if (!place.tensor || result->shape == place.tensor.shape()) return;
-  fail(op.spec.name, ": the result is ", result->shape, " but its destination ",
-       place.tensor.shape());
+  fail(op.spec.name, ": the destination is ", place.tensor.shape(), ", expected ", result->shape,
+       ", the shape of the result");
 }
 
 /// Puts results into their places; those that cannot be written there directly get scratch memory.
@@ -368,12 +353,12 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
     return joined(*op, operands,
                   [&](const Tensors& all) { return dispatch_into(op, all, attributes, places); });
   }
-  traced.moves(route->bytes);
   for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
   Running run(*op, *route, attributes);
   run.device = device_of(*op, operands);
   if (route->moves) count_traffic(*op, *route);
   add_operands(run, operands);
+  traced.moves(route->bytes + run.rows.bytes);
   if (!make_view(run)) {
     if (op->dense_in && run.device.kind != DeviceKind::meta) make_dense(run);
     if (route->staged) run_stages(run);

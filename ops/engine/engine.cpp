@@ -33,22 +33,28 @@ void check_policy(const std::string& what, bool moves, bool communicates) {
   Traffic traffic = Context::current().traffic;
   if (traffic == Traffic::allow) return;
   if (communicates) {
-    fail(what, ": its operands are not laid out for it and would be redistributed over the ranks, ",
-         "which the traffic policy in force forbids; redistribute them explicitly");
+    fail(what,
+         ": operands need a redistribution between ranks, expected layouts without one, as the ",
+         "traffic policy demands; redistribute them explicitly");
   }
   if (moves && traffic == Traffic::forbid) {
-    fail(what, ": its operands are not laid out for it and would be moved within the ranks, ",
-         "which the traffic policy in force forbids; redistribute them explicitly");
+    fail(what,
+         ": operands need a redistribution within ranks, expected layouts without one, as the ",
+         "traffic policy demands; redistribute them explicitly");
   }
 }
 
 void count_implicit(const std::string& what, int64_t bytes) {
   Engine& engine = Engine::current();
   ++engine.statistics.implicit_redistributions;
+  ++engine.implicit[what].count;
+  count_bytes(what, bytes);
+}
+
+void count_bytes(const std::string& what, int64_t bytes) {
+  Engine& engine = Engine::current();
   engine.statistics.implicit_bytes += bytes;
-  auto& moved = engine.implicit[what];
-  ++moved.count;
-  moved.bytes += bytes;
+  engine.implicit[what].bytes += bytes;
 }
 
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& what) {

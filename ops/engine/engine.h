@@ -48,6 +48,9 @@ void check_policy(const std::string& what, bool moves, bool communicates);
 /// Counts traffic that an op caused: `bytes` received.
 void count_implicit(const std::string& what, int64_t bytes);
 
+/// Adds bytes to the traffic that an op caused last.
+void count_bytes(const std::string& what, int64_t bytes);
+
 /// Returns `tensor` redistributed to that layout, unrecorded.
 Tensor moved_to(const Tensor& tensor, const Ref<Layout>& layout);
 

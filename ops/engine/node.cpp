@@ -35,10 +35,11 @@ struct FunctionNode final : public Node {
   using Node::Node;
 
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override {
-    if (!function) fail(what, ": backward ran through it before");
+    if (!function) fail(what, ": backward ran before, expected one backward");
     Tensors passed = function(Tensors(gradients.begin(), gradients.end()));
     if (passed.size() != from.size()) {
-      fail(what, ": its backward gives ", passed.size(), " gradients for ", from.size(), " inputs");
+      fail(what, ": number of gradients of its backward is ", passed.size(), ", expected ",
+           from.size(), ", one an input");
     }
     for (size_t i = 0; i < passed.size(); ++i) backward.pass(from[i], passed[i]);
   }

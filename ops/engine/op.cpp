@@ -9,14 +9,26 @@
 
 namespace weft {
 
+/// Parses a stage's result: "-n" is operand 0 without factor n.
+static RuleArray stage_array(ParsedRule& rule, const std::string& text) {
+  if (!text.starts_with('-')) return parse_array(rule, text);
+  const int left_out = rule.find(text.substr(1));
+  RuleArray array = rule.operands[0];
+  std::erase_if(array, [&](const RuleDim& dim) {
+    return dim.factors.size() == 1 && dim.factors[0] == left_out;
+  });
+  return array;
+}
+
 static ReadyRule ready_rule(const OpSpec& spec, std::string_view text,
                             std::vector<std::pair<std::string, int64_t>> sizes) {
   ReadyRule ready{parse_rule(spec.name, text), std::move(sizes), {}, {}};
   for (const Stage& stage : spec.stages)
-    ready.stages.push_back(parse_array(ready.rule, stage.result));
+    ready.stages.push_back(stage_array(ready.rule, stage.result));
   for (const std::string& name : spec.staged_over) {
     int factor = ready.rule.find(name);
-    if (factor < 0) fail(spec.name, ": stages reduce over ", name, ", which the rule has not");
+    if (factor < 0)
+      fail(spec.name, ": stages reduce over ", name, ", expected a factor of the rule");
     ready.staged.push_back(factor);
   }
   return ready;
@@ -38,7 +50,7 @@ static void check_numbers(const OpSpec& spec, const char* what, const std::vecto
                           int count) {
   for (int number : numbers) {
     if (number >= 0 && number < count) continue;
-    fail(spec.name, ": ", what, " names number ", number, " of ", count);
+    fail(spec.name, ": ", what, " is ", number, ", expected one below ", count);
   }
 }
 
@@ -48,6 +60,9 @@ static void check_all_numbers(const OpSpec& spec, const ReadyRule* rule) {
   int results = rule ? static_cast<int>(rule->rule.results.size()) : kMaxResults;
   for (const auto& set : spec.linear) check_numbers(spec, "linear", set, operands);
   check_numbers(spec, "writes", spec.writes, operands);
+  if (spec.by_index) {
+    check_numbers(spec, "by_index", {spec.by_index->rows, spec.by_index->indices}, operands);
+  }
   check_numbers(spec, "saves_in", spec.saves_in.value_or(std::vector<int>{}), operands);
   check_numbers(spec, "saves_out", spec.saves_out, results);
   check_numbers(spec, "accumulates", spec.accumulates, results);
@@ -55,15 +70,19 @@ static void check_all_numbers(const OpSpec& spec, const ReadyRule* rule) {
 
 static void check_spec(const OpSpec& spec) {
   int rules = !spec.rule.text().empty() + !spec.rule_text.empty() + (spec.rule_of != nullptr);
-  if (spec.name.empty()) fail("op: it has no name");
+  if (spec.name.empty()) fail("op: name is empty, expected one");
   if (rules != 1)
-    fail(spec.name, ": exactly one of rule, rule_of and rule_text is given, not ", rules);
-  if (!spec.forward && !spec.view) fail(spec.name, ": it has neither forward nor view");
-  if (spec.stages.empty() != spec.staged_over.empty()) {
-    fail(spec.name, ": stages and staged_over go together");
+    fail(spec.name, ": number of rules is ", rules,
+         ", expected one of rule, rule_of and rule_text");
+  if (!spec.forward && !spec.view)
+    fail(spec.name, ": forward and view are missing, expected one of them");
+  if ((spec.stages.empty() && !spec.across) != spec.staged_over.empty()) {
+    fail(spec.name, ": staged_over names ", spec.staged_over.size(),
+         " factors, expected some with stages or across, none without");
   }
   if (spec.stages.size() > kMaxResults) {
-    fail(spec.name, ": ", spec.stages.size(), " stages; at most ", kMaxResults);
+    fail(spec.name, ": number of stages is ", spec.stages.size(), ", expected at most ",
+         kMaxResults);
   }
 }
 

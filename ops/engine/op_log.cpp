@@ -15,7 +15,7 @@ namespace weft {
 
 OpLog::OpLog() {
   OpLog*& log = Engine::current().log;
-  if (log) fail("op log: the rank has one already");
+  if (log) fail("op log: the rank has one already, expected none");
   log = this;
 }
 

@@ -53,7 +53,7 @@ void OpNode::run(BackwardRun& backward, std::span<const Tensor> gradients) {
          "differentiable = false stops gradients");
   }
   if (released) {
-    fail(op->spec.name, ": backward ran through it before and freed what it saved");
+    fail(op->spec.name, ": backward ran before and freed the saved tensors, expected one backward");
   }
   GradBody body{*this, backward, gradients};
   op->spec.backward(Grad(body));
@@ -68,12 +68,12 @@ void OpNode::release() {
 Tensor OpNode::saved(std::span<const Saved> list, int i, const char* kind) const {
   const auto at = static_cast<size_t>(i);
   if (at >= list.size() || !list[at].tensor) {
-    fail(op->spec.name, ": its gradient reads ", kind, " ", i, ", which it does not save");
+    fail(op->spec.name, ": gradient reads ", kind, " ", i, ", expected one that the op saves");
   }
   const Saved& saved = list[at];
   if (saved.tensor.storage()->version() != saved.version) {
     fail(op->spec.name, ": ", kind, " ", i, " ", saved.tensor.shape(),
-         " is needed for the gradient but was changed in place since");
+         " was changed in place after forward, expected its values for the gradient");
   }
   return saved.tensor;
 }

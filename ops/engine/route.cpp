@@ -65,7 +65,8 @@ class Router {
     ReadyRule rule = rule_for(op_, attributes_, shapes_);
     binding_ = bind_rule(op_.spec.name, rule.rule, rule.sizes, shapes_, rule.stages);
     if (binding_.results.size() > kMaxResults) {
-      fail(op_.spec.name, ": ", binding_.results.size(), " results; at most ", kMaxResults);
+      fail(op_.spec.name, ": number of results is ", binding_.results.size(), ", expected at most ",
+           kMaxResults);
     }
     for (size_t i = 0; i < binding_.results.size(); ++i) result_dtypes_.push_back(result_dtype(i));
     mesh ? lay_out_over(mesh, rule) : lay_out_here();
@@ -77,11 +78,11 @@ class Router {
   void check_structure() const {
     const Structure& taken = op_.spec.structure;
     if (!taken.fits) return;
-    if (shapes_.empty()) fail(op_.spec.name, ": it is called without operands");
+    if (shapes_.empty()) fail(op_.spec.name, ": number of operands is 0, expected at least 1");
     if (taken.fits(attributes_.structure, shapes_)) return;
     std::string operands;
     for (const Shape& shape : shapes_) operands += concat(operands.empty() ? "" : ", ", shape);
-    fail(op_.spec.name, ": structure ", attributes_.structure, " is no ", taken.names,
+    fail(op_.spec.name, ": structure is ", attributes_.structure, ", expected ", taken.names,
          " for operands ", operands);
   }
 
@@ -112,8 +113,8 @@ class Router {
              "distribute(operand, mesh, {}) of values that are equal on all");
       }
       if (!(sharding.mesh() == mesh)) {
-        fail(op_.spec.name, ": operand ", first, " is laid out over ", mesh, " but operand ", i,
-             " over ", sharding.mesh());
+        fail(op_.spec.name, ": operand ", i, " is laid out over ", sharding.mesh(), ", expected ",
+             mesh, ", as operand ", first);
       }
     }
     return mesh;
@@ -149,7 +150,7 @@ class Router {
     for (size_t i = 0; i < layouts_.size(); ++i) {
       OperandRoute operand{layouts_[i], layouts_[i]};
       operand.box = layouts_[i]->box;
-      if (is_fetched(binding_, i)) {
+      if (is_fetched(binding_, i) && !op_.spec.by_index) {
         operand.fetched = operand.fetch_is_local = true;
         operand.box = overlap(operand.box, needs_of(static_cast<int>(i))(route_->results[0]->box));
       }
@@ -159,18 +160,23 @@ class Router {
 
   void lay_out_over(const DeviceMesh& mesh, const ReadyRule& rule) {
     std::vector<std::vector<int>> linear = linear_sets();
-    ChoiceQuery query{
-        op_.spec.name,   binding_,
-        layouts_,        result_dtypes_,
-        linear,          rule.staged,
-        op_.spec.writes, [this](int operand, const Box& box) { return needs_of(operand)(box); }};
+    ChoiceQuery query{op_.spec.name,
+                      binding_,
+                      layouts_,
+                      result_dtypes_,
+                      linear,
+                      rule.staged,
+                      op_.spec.writes,
+                      [this](int operand, const Box& box) { return needs_of(operand)(box); },
+                      op_.spec.by_index ? &*op_.spec.by_index : nullptr};
     Choice choice = choose_layouts(query, mesh);
     for (size_t i = 0; i < binding_.results.size(); ++i) {
       route_->results.push_back(
           layout_of(choice.results[i], binding_.result_shapes[i], result_dtypes_[i]));
     }
     for (size_t i = 0; i < layouts_.size(); ++i) add_operand(i, choice.operands[i]);
-    if (choice.staged) add_stages(mesh, choice);
+    if (op_.spec.by_index) add_index_route();
+    if (choice.staged) add_stages(mesh, choice, rule.staged[0]);
     if (!route_->results.empty()) route_->counts_here = counts_here(route_->results[0]->sharding);
   }
 
@@ -192,7 +198,7 @@ class Router {
       route_->moves = route_->moves || !operand.move->steps.empty();
       route_->communicates = route_->communicates || !operand.move->is_free();
     }
-    if (is_fetched(binding_, i)) add_fetch(i, operand);
+    if (is_fetched(binding_, i) && !op_.spec.by_index) add_fetch(i, operand);
     route_->operands.push_back(std::move(operand));
   }
 
@@ -210,14 +216,23 @@ class Router {
     route_->moves = route_->communicates = true;
   }
 
-  void add_stages(const DeviceMesh& mesh, const Choice& choice) {
+  void add_index_route() {
+    const int rows = op_.spec.by_index->rows;
+    if (!is_fetched(binding_, static_cast<size_t>(rows))) {
+      fail(op_.spec.name, ": rule has no ~ dim in operand ", rows, ", expected one for by_index");
+    }
+    route_->by_index = index_route(*op_.spec.by_index, binding_, *route_);
+    if (!route_->by_index || route_->by_index->over.empty()) return;
+    route_->moves = route_->communicates = true;
+  }
+
+  void add_stages(const DeviceMesh& mesh, const Choice& choice, int factor) {
     route_->staged = true;
+    find_parts(choice, factor);
+    if (op_.spec.across) route_->moves = route_->communicates = true;
     for (size_t i = 0; i < op_.spec.stages.size(); ++i) {
-      const Shape& shape = binding_.stage_shapes[i];
-      StageRoute stage;
-      stage.reduced = layout_of(choice.stages[i], shape, stage_dtype(i));
-      Sharding partial = partial_over_cuts(mesh, choice, i);
-      stage.partial = layout_of(partial, shape, stage_dtype(i));
+      StageRoute stage = op_.spec.stages[i].gathered ? gathered_stage(mesh, choice, i)
+                                                     : reduced_stage(mesh, choice, i);
       if (!(stage.partial == stage.reduced)) {
         stage.reduce = plan_between(stage.partial, stage.reduced);
         route_->bytes += stage.reduce->cost.bytes;
@@ -225,6 +240,50 @@ class Router {
       }
       route_->stages.push_back(std::move(stage));
     }
+  }
+
+  /// Finds the axes that cut the factor in operand 0.
+  void find_parts(const Choice& choice, int factor) {
+    const Binding::BoundArray& dims = binding_.operands[0];
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (dims[d].empty() || dims[d][0] != factor) continue;
+      route_->part_dim = static_cast<int>(d);
+      route_->part_axes = choice.operands[0].pattern().cutting(route_->part_dim);
+    }
+  }
+
+  StageRoute reduced_stage(const DeviceMesh& mesh, const Choice& choice, size_t i) const {
+    const Shape& shape = binding_.stage_shapes[i];
+    return {layout_of(partial_over_cuts(mesh, choice, i), shape, stage_dtype(i)),
+            layout_of(choice.stages[i], shape, stage_dtype(i)),
+            {}};
+  }
+
+  /// The stage's shape with a leading dim that has one element per part, cut as the factor is.
+  StageRoute gathered_stage(const DeviceMesh& mesh, const Choice& choice, size_t i) const {
+    const Pattern& given = choice.stages[i].pattern();
+    Pattern whole = given;
+    int64_t parts = 1;
+    for (int axis = 0; axis < mesh.ndim(); ++axis) {
+      if (!given[axis].is_shard()) continue;
+      const std::span<const int64_t> sizes = given[axis].sizes();
+      whole.set(axis, Shard{given[axis].dim() + 1, {sizes.begin(), sizes.end()}});
+    }
+    for (int d = 0; d < binding_.stage_shapes[i].ndim(); ++d) {
+      const Axes order = given.cutting(d);
+      if (order.size() > 1) whole.set_order(d + 1, order);
+    }
+    Pattern cut = whole;
+    for (const int axis : route_->part_axes) {
+      cut.set(axis, Shard{0});
+      parts *= mesh.axis_size(axis);
+    }
+    Shape shape = binding_.stage_shapes[i];
+    shape.insert(0, parts);
+    const DType dtype = stage_dtype(i) == DType::f32 ? DType::f64 : stage_dtype(i);
+    return {layout_of(Sharding::of(mesh, cut), shape, dtype),
+            layout_of(Sharding::of(mesh, whole), shape, dtype),
+            {}};
   }
 
   /// A stage's result is Partial on the axes that cut a factor of operand 0 that the stage lacks.

@@ -6,6 +6,7 @@
 
 #include "mesh/layout.h"
 #include "mesh/plan.h"
+#include "ops/engine/by_index.h"
 #include "ops/engine/op_body.h"
 
 namespace weft {
@@ -43,11 +44,17 @@ struct Route final : public RefCounted {
   std::vector<OperandRoute> operands;
   std::vector<Ref<Layout>> results;
   std::vector<StageRoute> stages;
+  /// How rows move by index; null where none do.
+  std::unique_ptr<const IndexRoute> by_index;
   /// An operand is redistributed or fetched, or a stage reduces.
   bool moves = false;
   /// Some of these movements cross ranks (on any rank: equal on all).
   bool communicates = false;
   bool staged = false;
+  /// The axes that cut the first factor that the op is staged over, outermost first, and the dim of
+  /// operand 0 that has it.
+  Axes part_axes = {};
+  int part_dim = -1;
   bool counts_here = true;
   /// Combinations of the indices of all factors, on this rank; 0 for an op without products.
   double combinations = 0;

@@ -70,7 +70,7 @@ ParsedRule parse_rule(const std::string& op, std::string_view text) {
   try {
     check_rule(text);
   } catch (const char* mistake) {
-    fail(op, ": the rule \"", text, "\" is none: ", mistake);
+    fail(op, ": the rule is \"", text, "\", expected operands -> results: ", mistake);
   }
   ParsedRule rule;
   rule.text = text;

@@ -25,7 +25,7 @@ MemoryBlock TensorBody::block() const {
 }
 
 void check_tensor(const char* what, const Tensor& tensor) {
-  if (!tensor) fail(what, ": no tensor");
+  if (!tensor) fail(what, ": no tensor is given, expected one");
 }
 
 bool broadcasts_to(const Shape& from, const Shape& to) {
@@ -105,8 +105,8 @@ double Tensor::item() const {
   check_tensor("item", *this);
   if (numel() != 1) fail("item: number of elements is ", numel(), ", expected 1");
   if (is_sharded() && !sharding().is_replicated()) {
-    fail("item: the element of a tensor laid out as ", sharding(),
-         " is not whole on this rank; call full_tensor() first");
+    fail("item: the tensor is laid out as ", sharding(),
+         ", expected a replicated one; call full_tensor() first");
   }
   return to_vector<double>()[0];
 }
@@ -117,12 +117,14 @@ template <>
 constexpr DType kDTypeOf<double> = DType::f64;
 template <>
 constexpr DType kDTypeOf<int64_t> = DType::i64;
+template <>
+constexpr DType kDTypeOf<uint64_t> = DType::u64;
 
 /// Throws for a tensor on `meta`.
 static void check_values(const char* what, const Tensor& tensor) {
   if (tensor.device().kind != DeviceKind::meta) return;
-  fail(what, ": a tensor ", tensor.shape(),
-       " on meta has a shape but no values; of a module, call ", "materialize() first");
+  fail(what, ": the tensor ", tensor.shape(),
+       " is on meta, expected one with values; materialize() allocates ", "those of a module");
 }
 
 template <class T>
@@ -137,6 +139,7 @@ std::vector<T> Tensor::to_vector() const {
 template WEFT_API std::vector<float> Tensor::to_vector() const;
 template WEFT_API std::vector<double> Tensor::to_vector() const;
 template WEFT_API std::vector<int64_t> Tensor::to_vector() const;
+template WEFT_API std::vector<uint64_t> Tensor::to_vector() const;
 
 bool Tensor::requires_grad() const {
   return static_cast<bool>(checked("requires_grad", *this).node);
@@ -149,9 +152,10 @@ bool Tensor::is_leaf() const {
 Tensor& Tensor::set_requires_grad(bool requires_grad) {
   check_tensor("set_requires_grad", *this);
   if (!is_leaf())
-    fail("set_requires_grad: a tensor ", shape(), " is the result of an op; detach() it");
+    fail("set_requires_grad: the tensor ", shape(),
+         " is the result of an op, expected a leaf; detach() it");
   if (requires_grad && !is_floating(dtype())) {
-    fail("set_requires_grad: a tensor of ", dtype(), " has no gradient; only floating dtypes have");
+    fail("set_requires_grad: dtype is ", dtype(), ", expected a floating one");
   }
   if (requires_grad == this->requires_grad()) return *this;
   if (!requires_grad) {
@@ -164,7 +168,9 @@ Tensor& Tensor::set_requires_grad(bool requires_grad) {
 
 static LeafNode& leaf_of(const char* what, const Tensor& tensor) {
   auto* leaf = dynamic_cast<LeafNode*>(checked(what, tensor).node.get());
-  if (!leaf) fail(what, ": a tensor ", tensor.shape(), " is not a leaf that requires a gradient");
+  if (!leaf)
+    fail(what, ": the tensor ", tensor.shape(),
+         " is a result or requires no gradient, expected a leaf that requires one");
   return *leaf;
 }
 
@@ -191,8 +197,8 @@ Tensor tensor_in(Ref<Storage> storage, int64_t offset, const Shape& shape, DType
   Ref<Layout> layout = layout_of(sharding, shape, dtype);
   auto end = static_cast<size_t>(offset + layout->box.shape.product()) * size_of(dtype);
   if (offset < 0 || end > storage->bytes()) {
-    fail("tensor_in: ", layout->box.shape, " elements of ", dtype, " from element ", offset,
-         " on do not fit into ", storage->bytes(), " bytes");
+    fail("tensor_in: memory has ", storage->bytes(), " bytes, expected room for ",
+         layout->box.shape, " elements of ", dtype, " from element ", offset, " on");
   }
   const Strides strides = layout->local_strides;
   return make_tensor(std::move(layout), std::move(storage), offset, strides);

@@ -34,14 +34,16 @@ uint32_t TraceRecorder::number_of(const std::string& text) {
   return found->second;
 }
 
-/// "module" and "shapes" as members of a JSON object.
+/// "shapes", "bytes" of the local elements, and "module" as members of a JSON object.
 uint32_t TraceRecorder::described(const void* module, std::span<const Tensor> tensors) {
   std::string shapes;
+  int64_t bytes = 0;
   for (const Tensor& tensor : tensors) {
     if (!tensor) continue;
+    bytes += tensor.box().shape.product() * static_cast<int64_t>(size_of(tensor.dtype()));
     shapes += concat(shapes.empty() ? "" : ", ", tensor.dtype(), ' ', tensor.shape());
   }
-  std::string members = concat("\"shapes\":", json_quoted(shapes));
+  std::string members = concat("\"shapes\":", json_quoted(shapes), ",\"bytes\":", bytes);
   if (const auto path = of_module_.find(module); path != of_module_.end()) {
     members += concat(",\"module\":", json_quoted(names_[path->second]));
   }
@@ -123,9 +125,9 @@ static void detach(TraceRecorder* recorder) {
 }
 
 TraceScope::TraceScope(int64_t most_events) {
-  if (most_events < 1) fail("trace: room for ", most_events, " events; at least 1");
+  if (most_events < 1) fail("trace: room for events must be at least 1, got ", most_events);
   Engine& engine = Engine::current();
-  if (engine.trace) fail("trace: the rank has one already");
+  if (engine.trace) fail("trace: the rank has one already, expected none");
   recorder_ = std::make_unique<TraceRecorder>(most_events);
   Context& context = Context::current();
   // The record stays with the rank: operations in flight when the trace ends still refer to it.
@@ -207,7 +209,7 @@ TraceOverlap TraceScope::overlap(const char* span) const {
 }
 
 void TraceScope::note(const std::string& name, double value) {
-  if (value - value != 0) fail("trace: the note ", name, " is ", value, ", not a finite number");
+  if (value - value != 0) fail("trace: note ", name, " is ", value, ", expected a finite number");
   notes_ += concat(',', json_quoted(name), ':', value);
 }
 

@@ -88,7 +88,8 @@ Reference reference_of(const Op& op, const OpSample& sample, uint64_t seed) {
     if (is_written(op, i)) {
       reference.written.emplace_back(static_cast<int>(i), std::move(after));
     } else if (after.array.values != reference.operands[i].values) {
-      fail(op.spec().name, ": changes operand ", i, ", which it does not declare");
+      fail(op.spec().name, ": operand ", i,
+           " was changed, expected it unchanged, because the op does not declare that");
     }
   }
   reference.gradients.resize(operands.size());
@@ -139,7 +140,7 @@ bool is_gradient_sharding(const Sharding& gradient, const Sharding& leaf) {
 class SampleSweep {
  public:
   SampleSweep(const Op& op, size_t number, const OpSample& sample, const DeviceMesh& mesh,
-              const SweepOptions& options)
+              const SweepOptions& options, bool sized)
       : op_(op),
         number_(number),
         sample_(sample),
@@ -151,7 +152,8 @@ class SampleSweep {
     staged_ = rule.staged;
     for (size_t i = 0; i < sample.shapes.size(); ++i) {
       const SweepArray& whole = reference_.operands[i];
-      shardings_.push_back(all_shardings(mesh, whole.shape.ndim(), whole.dtype));
+      shardings_.push_back(sized ? sized_shardings(mesh, whole.shape, whole.dtype)
+                                 : all_shardings(mesh, whole.shape.ndim(), whole.dtype));
       tensors_.emplace_back();
       for (const Sharding& sharding : shardings_[i]) {
         tensors_[i].push_back(laid_out(whole, sharding, options_.device));
@@ -319,7 +321,11 @@ class SampleSweep {
 static SweepReport swept(const Op& op, size_t number, const OpSample& sample,
                          const DeviceMesh& mesh, const SweepOptions& options) {
   try {
-    return SampleSweep(op, number, sample, mesh, options).run();
+    SweepReport report = SampleSweep(op, number, sample, mesh, options, false).run();
+    SweepOptions few = options;
+    few.most = std::min<int64_t>(options.most, 200);
+    report += SampleSweep(op, number, sample, mesh, few, true).run();
+    return report;
   } catch (const std::invalid_argument& error) {
     SweepReport report;
     report.ran = report.wrong = 1;

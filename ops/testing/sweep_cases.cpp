@@ -59,6 +59,48 @@ std::vector<Sharding> all_shardings(const DeviceMesh& mesh, int ndim, DType dtyp
   return shardings;
 }
 
+/// Uneven parts of `size` elements: the first third goes to the first part, what is left of it to
+/// the last one, and nothing to the others.
+static std::vector<int64_t> uneven_parts(int64_t size, int parts) {
+  std::vector<int64_t> sizes(static_cast<size_t>(parts), 0);
+  sizes.front() = size / 3;
+  sizes.back() += size - size / 3;
+  return sizes;
+}
+
+/// Cuts `dim` along all axes into uneven parts, divided into uneven parts, and so on.
+static Sharding cut_by_all(const DeviceMesh& mesh, int dim, int64_t size) {
+  Pattern pattern(mesh.ndim());
+  std::vector<int64_t> outer{size};
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    std::vector<int64_t> parts;
+    for (const int64_t length : outer) {
+      const std::vector<int64_t> inner = uneven_parts(length, mesh.axis_size(axis));
+      parts.insert(parts.end(), inner.begin(), inner.end());
+    }
+    pattern.set(axis, Shard{dim, parts});
+    outer = parts;
+  }
+  return Sharding::of(mesh, pattern);
+}
+
+std::vector<Sharding> sized_shardings(const DeviceMesh& mesh, const Shape& shape, DType dtype) {
+  std::vector<Sharding> shardings = {Sharding(mesh, {})};
+  if (can_be_partial(dtype, ReduceOp::sum)) shardings.emplace_back(mesh, Placements{Partial()});
+  for (int d = 0; d < shape.ndim(); ++d) {
+    shardings.emplace_back(mesh, Placements{Shard{d}});
+    shardings.push_back(cut_by_all(mesh, d, shape[d]));
+    const int axis = mesh.ndim() - 1;
+    Pattern last(mesh.ndim());
+    std::vector<int64_t> sizes(static_cast<size_t>(mesh.axis_size(axis)), 0);
+    sizes.back() = shape[d];
+    if (d > 0 && axis > 0) last.set(0, Shard{0});
+    last.set(axis, Shard{d, sizes});
+    shardings.push_back(Sharding::of(mesh, last));
+  }
+  return shardings;
+}
+
 int64_t SweepCombinations::all() const {
   int64_t all = 1;
   for (size_t count : counts)

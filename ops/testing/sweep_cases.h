@@ -15,6 +15,10 @@ namespace weft {
 /// dim.
 std::vector<Sharding> all_shardings(const DeviceMesh& mesh, int ndim, DType dtype);
 
+/// Returns layouts whose parts have explicit sizes (uneven ones and empty ones, over one axis and
+/// over all), next to some without: replicated, cut into chunks, Partial.
+std::vector<Sharding> sized_shardings(const DeviceMesh& mesh, const Shape& shape, DType dtype);
+
 /// Calls `visit` with combinations of one choice for each operand, `counts` of them: all if there
 /// are at most `most`, otherwise enough that every two choices of two operands occur together.
 /// About `percent` in 100 of these are visited, selected by the seed.

@@ -35,7 +35,7 @@ SweepArray random_array(const Shape& shape, DType dtype, double low, double high
   SweepRandom random(seed);
   SweepArray array{shape, dtype, {}};
   if (dtype == DType::boolean) low = 0, high = 2;
-  if (dtype == DType::u8) low = std::max(low, 0.0);
+  if (is_unsigned(dtype)) low = std::max(low, 0.0);
   double step = step_of(dtype), first = std::ceil(low / step);
   auto steps = static_cast<int64_t>(std::ceil(high / step) - first);
   for (int64_t i = 0; i < shape.product(); ++i) {
@@ -83,7 +83,7 @@ SweepArray part_of(const SweepArray& whole, ReduceOp op, int parts, int index) {
     } else {
       value = extreme_of(value, step, op == ReduceOp::max, whole.dtype == DType::boolean, parts,
                          index, i);
-      if (whole.dtype == DType::u8) value = std::max(value, 0.0);
+      if (is_unsigned(whole.dtype)) value = std::max(value, 0.0);
     }
     part.values.push_back(value);
   }
@@ -126,7 +126,8 @@ static OpSample sample_from_rule(const Op& op) {
 
 std::vector<OpSample> samples_of(const Op& op) {
   if (!op.spec().samples.empty()) return op.spec().samples;
-  if (!op.body().fixed_rule) fail(op.spec().name, ": an op whose rule is a function needs samples");
+  if (!op.body().fixed_rule)
+    fail(op.spec().name, ": samples are missing, expected some for an op whose rule is a function");
   return {sample_from_rule(op)};
 }
 

@@ -2,7 +2,7 @@
 #include "weft/ops/along_dim.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/lock.h"
+#include "python/bindings/composed.h"
 #include "python/bindings/rule_text.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -11,7 +11,8 @@ namespace weft::python {
 
 /// The dim given; the only one of a tensor of one dim.
 static int only_dim(const char* what, const Tensor& x, const std::optional<int>& axis) {
-  if (!axis && x.ndim() != 1) fail(what, ": which axis of ", x.shape(), "?");
+  if (!axis && x.ndim() != 1)
+    fail(what, ": axis is missing, expected one of the ", x.ndim(), " of ", x.shape());
   return axis.value_or(0);
 }
 
@@ -40,21 +41,11 @@ static void bind_orders(py::module_& m, const char* name,
       py::arg("stable") = true, with_rule(name, text));
 }
 
-/// A result with fields, as a named tuple.
-static py::object named_tuple(py::module_& m, const char* name, const char* fields,
-                              const char* text) {
-  const py::object type = py::module_::import("collections").attr("namedtuple")(name, fields);
-  type.attr("__module__") = "weft";
-  type.attr("__doc__") = text;
-  m.attr(name) = type;
-  return type;
-}
-
 static void bind_unique(py::module_& m) {
   const auto bind = [&m](const char* function, const char* tuple, const char* fields,
                          const std::vector<Tensor Unique::*>& members, const char* text) {
     const py::object type =
-        named_tuple(m, tuple, fields, concat("The result of `", function, "`.").c_str());
+        add_named_tuple(m, tuple, fields, concat("The result of `", function, "`.").c_str());
     m.def(
         function,
         [type, members](const Tensor& x) {
@@ -101,7 +92,9 @@ static void bind_searches(py::module_& m) {
       py::arg("sorter") = py::none(),
       "The positions at which the elements of x2 would be inserted into the sorted x1 [n] (sorted "
       "by the indices `sorter` if given), before or after equal elements by `side`: int64, with "
-      "the shape of x2");
+      "the shape of x2. x1 [.., n] has a row for each row of x2 [.., m]");
+  m.def("bucketize", &bucketize, Released(), py::arg("x"), py::arg("boundaries"),
+        py::arg("right") = false, "searchsorted(boundaries, x)");
 }
 
 void bind_along_dim(py::module_& m) {
@@ -112,6 +105,8 @@ void bind_along_dim(py::module_& m) {
       m, "cumulative_prod", cumulative_prod,
       "Products of the elements up to each along `axis`, which only a tensor of one dim can "
       "leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first");
+  m.def("logcumsumexp", &logcumsumexp, Released(), py::arg("x"), py::arg("axis"),
+        "log(sum(exp)) of all elements up to each along `axis`");
   bind_orders(m, "sort", sort,
               "The elements sorted along `axis`, always stably; NaN is the greatest value");
   bind_orders(m, "argsort", argsort,

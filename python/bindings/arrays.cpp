@@ -13,8 +13,8 @@ static py::module_ numpy() { return py::module_::import("numpy"); }
 py::dtype numpy_dtype(DType dtype) {
   if (dtype == DType::bf16) {
     fail(
-        "numpy: it has no bfloat16; convert by .to(weft.float32), or hand the tensor to torch by "
-        "torch.from_dlpack");
+        "numpy: dtype is bf16, expected one that NumPy has; convert by .to(weft.float32), or pass "
+        "the tensor to torch.from_dlpack");
   }
   return py::dtype(long_name_of(dtype));
 }
@@ -24,7 +24,7 @@ DType dtype_of_numpy(const py::dtype& dtype) {
   if (const auto ours = dtype_of_long_name(name)) return *ours;
   std::string known;
   for (const char* one : kLongNames) known += concat(known.empty() ? "" : ", ", one);
-  fail("numpy: no tensor has dtype ", name, "; there are ", known);
+  fail("numpy: dtype is ", name, ", expected one of ", known);
 }
 
 /// An array over the block's memory, with strides in bytes.
@@ -68,7 +68,7 @@ void fill_from_array(const std::string& what, const MemoryBlock& block, const py
   const py::object given = np.attr("asarray")(values);
   Shape shape;
   if (!load_shape(given.attr("shape"), shape) || !(shape == block.shape)) {
-    fail(what, ": an array ", shape, " is given for ", block.shape);
+    fail(what, ": an array is ", shape, ", expected ", block.shape);
   }
   const bool is_bf16 = block.dtype == DType::bf16;
   const py::array to =

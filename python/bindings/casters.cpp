@@ -31,16 +31,16 @@ std::optional<Tensor> tensor_of(py::handle object) {
   return std::nullopt;
 }
 
-/// Numbers in an op with tensors are doubles, which hold whole numbers up to 2^53 exactly.
 static Number exact_number(py::handle object) {
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
-  constexpr long long kExact = 1LL << 53;
-  if (overflow != 0 || number > kExact || number < -kExact) {
-    fail("number ", py::str(object).cast<std::string>(),
-         " beside a tensor is beyond 2^53; make it a tensor: weft.asarray");
+  if (overflow == 0) return number;
+  if (overflow > 0) {
+    const unsigned long long wide = PyLong_AsUnsignedLongLong(object.ptr());
+    if (!PyErr_Occurred()) return wide;
+    PyErr_Clear();
   }
-  return number;
+  fail("operand: number is ", py::str(object).cast<std::string>(), ", expected one of 64 bits");
 }
 
 static py::handle numpy_scalar() {

@@ -134,7 +134,9 @@ static void bind_readers(py::module_& m) {
       Released(), py::arg("path"), py::arg("into"),
       "Fills the tensors, wherever and however they lie, and the numbers, from a checkpoint of "
       "weft's or PyTorch's, or a model in safetensors form. Each rank reads what holds its own "
-      "elements and checks it; no communication. ValueError names file, tensor and block");
+      "elements and checks it; no communication. Of a run's directory it takes the newest complete "
+      "checkpoint, which the first rank of the tensors' mesh chooses: all its ranks must then call "
+      "it. ValueError names file, tensor and block");
   m.def(
       "load", [](const std::string& path, StateDict& into) { load(path, into); }, Released(),
       py::arg("path"), py::arg("into"));

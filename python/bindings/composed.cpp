@@ -13,21 +13,21 @@
 
 namespace weft::python {
 
-py::object named_tuple(const char* name, const char* fields,
-                       std::initializer_list<Tensor> results) {
-  // The type is an attribute of the module, so that `import` and pickles find it.
-  const py::module_ m = py::module_::import("weft._weft");
-  if (!py::hasattr(m, name)) {
-    const py::object type = py::module_::import("collections").attr("namedtuple")(name, fields);
-    type.attr("__module__") = "weft";
-    m.attr(name) = type;
-  }
-  py::list values;
-  for (const Tensor& result : results) values.append(result);
-  return m.attr(name)(*values);
+py::object add_named_tuple(py::module_& m, const char* name, const char* fields, const char* text) {
+  const py::object type = py::module_::import("collections").attr("namedtuple")(name, fields);
+  type.attr("__module__") = "weft";
+  type.attr("__doc__") = text;
+  m.attr(name) = type;
+  return type;
 }
 
-static constexpr OfOne kOfOne[] = {
+py::object named_tuple(const char* name, std::initializer_list<Tensor> results) {
+  py::list values;
+  for (const Tensor& result : results) values.append(result);
+  return py::module_::import("weft._weft").attr(name)(*values);
+}
+
+static constexpr OfOne kComposedOfOne[] = {
     {"erfc", erfc, "erfc", "1 - erf(x), accurate for large x"},
     {"erfinv", erfinv, "erfinv", "The inverse of erf; NaN outside [-1, 1]"},
     {"lgamma", lgamma, "lgamma", "log |gamma(x)|"},
@@ -39,26 +39,15 @@ static constexpr OfOne kOfOne[] = {
     {"randn_like", randn_like, "add", "Standard normal, in shape, dtype and layout of x"},
 };
 
-static constexpr OfTwo kOfTwo[] = {
+static constexpr OfTwo kComposedOfTwo[] = {
     {"igamma", igamma, "igamma",
      "The regularised lower incomplete gamma function of x1 from 0 to x2"},
     {"igammac", igammac, "igamma", "1 - igamma(x1, x2)"},
 };
 
 static void bind_placing(py::module_& m) {
-  const auto x = py::arg("x"), dim = py::arg("dim"), index = py::arg("index"), src = py::arg("src"),
-             reduce = py::arg("reduce");
-  const auto include_self = py::arg("include_self") = true;
+  const auto x = py::arg("x"), index = py::arg("index"), src = py::arg("src");
   const auto offset = py::arg("storage_offset") = 0;
-  bind_function(
-      m, "scatter_reduce", &scatter_reduce,
-      "x with src[.., i, ..] combined with element index[.., i, ..] along `dim`; reduce is "
-      "\"sum\", \"prod\", \"mean\", \"amax\" or \"amin\"",
-      x, dim, index, src, reduce, py::kw_only(), include_self);
-  bind_function(
-      m, "index_reduce", &index_reduce,
-      "x with slice i of `source` combined with slice index[i] of `dim`, as scatter_reduce", x, dim,
-      index, py::arg("source"), reduce, py::kw_only(), include_self);
   bind_function(
       m, "masked_scatter", &masked_scatter,
       "x with the elements where `mask` (bool) holds replaced by those of `source`, in order", x,
@@ -94,6 +83,8 @@ static void bind_counts(py::module_& m) {
       "How many elements are in each of `bins` equal intervals from min to max; of all elements "
       "if these are equal",
       x, py::arg("bins") = 100, py::arg("min") = 0.0, py::arg("max") = 0.0);
+  add_named_tuple(m, "Histogram", "hist bin_edges", "The result of `histogram`.");
+  add_named_tuple(m, "FractionAndExponent", "mantissa exponent", "The result of `frexp`.");
   const auto histogram_of = [](const Tensor& of, const std::variant<int64_t, Tensor>& bins,
                                const std::optional<std::vector<double>>& range,
                                const std::optional<Tensor>& weight, bool density) {
@@ -102,7 +93,7 @@ static void bind_counts(py::module_& m) {
                  ? histogram(of, std::get<Tensor>(bins), weight, density)
                  : histogram(of, std::get<int64_t>(bins), range, weight, density);
     });
-    return named_tuple("Histogram", "hist bin_edges", {made.hist, made.bin_edges});
+    return named_tuple("Histogram", {made.hist, made.bin_edges});
   };
   m.def("histogram", histogram_of, x, py::arg("bins"), py::kw_only(), py::arg("range") = none,
         py::arg("weight") = none, py::arg("density") = false,
@@ -122,8 +113,7 @@ static void bind_counts(py::module_& m) {
       "frexp",
       [](const Tensor& of) {
         const FractionAndExponent made = released([&] { return frexp(of); });
-        return named_tuple("FractionAndExponent", "mantissa exponent",
-                           {made.mantissa, made.exponent});
+        return named_tuple("FractionAndExponent", {made.mantissa, made.exponent});
       },
       x, "(mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)");
 }
@@ -134,16 +124,6 @@ static void bind_estimates(py::module_& m) {
   bind_function(m, "mode", &mode,
                 "The smallest of the most frequent elements along `axis`, and its last index", x,
                 py::arg("axis") = -1, keepdims);
-  bind_function(m, "_nanmedian", py::overload_cast<const Tensor&>(&nanmedian), "", x);
-  bind_function(m, "_nanmedian", py::overload_cast<const Tensor&, int, bool>(&nanmedian), "", x,
-                py::arg("axis"), keepdims);
-  bind_function(
-      m, "_quantile_by",
-      py::overload_cast<const Tensor&, double, std::optional<int>, bool, std::string_view>(
-          &quantile),
-      "", x, py::arg("q"), py::arg("axis"), py::arg("keepdims"), py::arg("interpolation"));
-  bind_function(m, "_nanquantile", &nanquantile, "", x, py::arg("q"), py::arg("axis"),
-                py::arg("keepdims"), py::arg("interpolation"));
   bind_function(m, "_weighted_cov",
                 py::overload_cast<const Tensor&, double, const std::optional<Tensor>&,
                                   const std::optional<Tensor>&>(&cov),
@@ -205,8 +185,8 @@ static void bind_distributions(py::module_& m) {
 }
 
 void bind_composed(py::module_& m) {
-  bind_functions(m, kOfOne);
-  bind_functions(m, kOfTwo);
+  bind_functions(m, kComposedOfOne);
+  bind_functions(m, kComposedOfTwo);
   bind_placing(m);
   bind_counts(m);
   bind_estimates(m);

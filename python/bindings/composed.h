@@ -17,8 +17,11 @@
 
 namespace weft::python {
 
-/// The named tuple of a function's results in Python, "name" of "fields".
-py::object named_tuple(const char* name, const char* fields, std::initializer_list<Tensor> results);
+/// Adds a type of named tuples to the module, for results with "fields".
+py::object add_named_tuple(py::module_& m, const char* name, const char* fields, const char* text);
+
+/// The named tuple of a function's results, of a type that the module has by that name.
+py::object named_tuple(const char* name, std::initializer_list<Tensor> results);
 
 /// What a function returns, for Python.
 template <class Result>
@@ -26,7 +29,7 @@ auto for_python(Result result) {
   if constexpr (std::is_same_v<Result, Tensors>) {
     return py::tuple(py::cast(std::move(result)));
   } else if constexpr (std::is_same_v<Result, ValuesAndIndices>) {
-    return named_tuple("ValuesAndIndices", "values indices", {result.values, result.indices});
+    return named_tuple("ValuesAndIndices", {result.values, result.indices});
   } else {
     return result;
   }

@@ -20,7 +20,7 @@ static Traffic traffic_named(const std::string& name) {
   if (name == "allow") return Traffic::allow;
   if (name == "free_only") return Traffic::free_only;
   if (name == "forbid") return Traffic::forbid;
-  fail("traffic: ", in_quotes(name), " is none of allow, free_only, forbid");
+  fail("traffic: mode is ", in_quotes(name), ", expected allow, free_only or forbid");
 }
 
 static const char* name_of(Traffic traffic) {
@@ -31,7 +31,7 @@ static const char* name_of(Traffic traffic) {
 /// Converts a deadline in seconds; deadlines above `kLongest` are unlimited in practice.
 static std::chrono::milliseconds milliseconds_of(double deadline) {
   constexpr double kLongest = 10 * 365.0 * 24 * 3600;
-  if (!(deadline > 0)) fail("deadline: ", deadline, " is no number of seconds above 0");
+  if (!(deadline > 0)) fail("deadline: it is ", deadline, " s, expected a number above 0");
   return std::chrono::milliseconds(
       std::max<int64_t>(1, static_cast<int64_t>(std::min(deadline, kLongest) * 1e3)));
 }

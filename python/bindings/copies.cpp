@@ -14,7 +14,8 @@ namespace weft::python {
 
 static void check_is_leaf(const char* what, const Tensor& x) {
   if (x.is_leaf() || !x.requires_grad()) return;
-  fail(what, ": the tensor ", x.shape(), " is a result, whose gradient would be lost; detach() it");
+  fail(what, ": the tensor ", x.shape(),
+       " is the result of an op, expected a leaf or no gradient; detach() it");
 }
 
 static size_t bytes_of(const Shape& shape, DType dtype) {
@@ -33,7 +34,8 @@ static Tensor tensor_of_bytes(const py::bytes& bytes, DType dtype, const Shape& 
   const std::string_view given = bytes;
   Tensor made = empty(shape, {.dtype = dtype});
   if (given.size() != bytes_of(shape, dtype)) {
-    fail("pickle: ", given.size(), " bytes are not those of a tensor ", shape, " of ", dtype);
+    fail("pickle: number of bytes is ", given.size(), ", expected ", bytes_of(shape, dtype),
+         ", those of a tensor ", shape, " of ", dtype);
   }
   if (!given.empty()) std::memcpy(made.block().data, given.data(), given.size());
   return requires_grad ? made.set_requires_grad() : made;
@@ -42,7 +44,9 @@ static Tensor tensor_of_bytes(const py::bytes& bytes, DType dtype, const Shape& 
 static py::tuple reduced(const py::object& function, const Tensor& x) {
   if (x.is_sharded()) {
     fail("pickle: the tensor ", x.shape(), " is laid out over ", x.sharding(),
-         "; save it by CheckpointSaver, as part of a state_dict, or pickle its full_tensor()");
+         ", expected one of one device; save it by CheckpointSaver, as part of a state_dict, or "
+         "pickle "
+         "its full_tensor()");
   }
   check_is_leaf("pickle", x);
   return py::make_tuple(function,

@@ -6,15 +6,22 @@
 
 namespace weft::python {
 
-std::vector<int> dims_of(const py::object& given) {
-  if (given.is_none()) return {};
-  if (!PyTuple_Check(given.ptr()) && !PyList_Check(given.ptr())) {
-    return {dim_number("axis", given)};
-  }
+static bool is_list(const py::object& given) {
+  return PyTuple_Check(given.ptr()) || PyList_Check(given.ptr());
+}
+
+bool is_no_dim(const py::object& axis) { return is_list(axis) && py::len(axis) == 0; }
+
+std::vector<int> named_dims(const py::object& axis) {
+  if (!is_list(axis)) return {dim_number("axis", axis)};
   std::vector<int> dims;
-  for (const py::handle one : given) dims.push_back(dim_number("axis", one));
-  if (dims.empty()) fail("axis: () is no dim; leave it out for all of them");
+  for (const py::handle one : axis) dims.push_back(dim_number("axis", one));
   return dims;
+}
+
+std::vector<int> dims_of(const py::object& axis) {
+  if (is_no_dim(axis)) fail("axis: number of dims is 0, expected at least 1; None is all of them");
+  return axis.is_none() ? std::vector<int>() : named_dims(axis);
 }
 
 std::vector<int> dims_one_by_one(const char* what, const py::args& given) {
@@ -27,7 +34,7 @@ std::vector<int> dims_one_by_one(const char* what, const py::args& given) {
 }
 
 int one_dim_of(const char* what, const py::object& given) {
-  if (given.is_none()) fail(what, ": which axis?");
+  if (given.is_none()) fail(what, ": axis is missing, expected a dim");
   return dim_number(what, given);
 }
 

@@ -9,6 +9,10 @@ namespace weft::python {
 
 /// Dims of a tensor: None is all of them, an int one.
 std::vector<int> dims_of(const py::object& axis);
+/// Whether it names no dim: () or [].
+bool is_no_dim(const py::object& axis);
+/// Dims that `axis` names, none for ().
+std::vector<int> named_dims(const py::object& axis);
 /// The same where it must be one.
 int one_dim_of(const char* what, const py::object& axis);
 /// Ints one by one, or in a sequence.

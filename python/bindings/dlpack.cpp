@@ -21,7 +21,7 @@ static DLDataType dlpack_dtype(DType dtype) {
   if (dtype == DType::boolean) return {kDLBool, 8, 1};
   if (dtype == DType::bf16) return {kDLBfloat, bits, 1};
   if (is_floating(dtype)) return {kDLFloat, bits, 1};
-  return {static_cast<uint8_t>(dtype == DType::u8 ? kDLUInt : kDLInt), bits, 1};
+  return {static_cast<uint8_t>(is_unsigned(dtype) ? kDLUInt : kDLInt), bits, 1};
 }
 
 static DType dtype_of_dlpack(const DLDataType& dtype) {
@@ -29,8 +29,8 @@ static DType dtype_of_dlpack(const DLDataType& dtype) {
     const DLDataType ours = dlpack_dtype(static_cast<DType>(i));
     if (ours.code == dtype.code && ours.bits == dtype.bits) return static_cast<DType>(i);
   }
-  fail("from_dlpack: no tensor has elements of ", int{dtype.bits}, " bits of DLPack's type ",
-       int{dtype.code}, " in ", int{dtype.lanes}, " lanes");
+  fail("from_dlpack: elements are ", int{dtype.bits}, " bits of DLPack's type ", int{dtype.code},
+       " in ", int{dtype.lanes}, " lanes, expected a dtype of weft");
 }
 
 /// A tensor whose memory another library uses, until its deleter is called.
@@ -78,13 +78,15 @@ static py::object to_dlpack(const Tensor& x, const std::optional<bool>& copy) {
 
 static Tensor from_capsule(const py::capsule& capsule, const std::optional<bool>& copy) {
   if (!PyCapsule_IsValid(capsule.ptr(), kCapsule)) {
-    fail("from_dlpack: the capsule is none of DLPack's, or was taken already");
+    fail(
+        "from_dlpack: the capsule is of another kind or used already, expected a new one of "
+        "DLPack");
   }
   auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), kCapsule));
   const DLTensor& given = managed->dl_tensor;
   if (given.device.device_type != kDLCPU && given.device.device_type != kDLCUDAHost) {
-    fail("from_dlpack: the tensor is on DLPack's device type ", int{given.device.device_type},
-         "; only memory of the CPU can be taken");
+    fail("from_dlpack: device type is ", int{given.device.device_type},
+         ", expected memory of the CPU");
   }
   MemoryBlock block{static_cast<char*>(given.data) + given.byte_offset,
                     dtype_of_dlpack(given.dtype),
@@ -107,8 +109,8 @@ static Tensor from_dlpack(const py::object& source, const std::optional<bool>& c
     return from_capsule(py::reinterpret_borrow<py::capsule>(source), copy);
   }
   if (!py::hasattr(source, "__dlpack__")) {
-    throw py::type_error(
-        concat("from_dlpack: a ", Py_TYPE(source.ptr())->tp_name, " has no __dlpack__"));
+    throw py::type_error(concat("from_dlpack: source is a ", Py_TYPE(source.ptr())->tp_name,
+                                ", expected an object with __dlpack__"));
   }
   return from_capsule(py::capsule(source.attr("__dlpack__")()), copy);
 }

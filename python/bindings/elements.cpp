@@ -7,8 +7,9 @@
 namespace weft::python {
 
 py::object item_of(const Tensor& x) {
-  if (x.dtype() == DType::i64 || x.dtype() == DType::i32 || x.dtype() == DType::u8) {
+  if (is_integer(x.dtype())) {
     x.item();  // checks that the tensor has one element, on this rank
+    if (x.dtype() == DType::u64) return py::int_(x.to_vector<uint64_t>()[0]);
     return py::int_(x.to_vector<int64_t>()[0]);
   }
   const double value = x.item();

@@ -13,7 +13,7 @@ namespace weft::python {
 
 namespace {
 
-constexpr OfOne kOfOne[] = {
+constexpr OfOne kElementwiseOfOne[] = {
     {"negative", neg, "neg", "-x"},
     {"abs", abs, "abs", "|x|, element by element"},
     {"exp", exp, "exp", "e to the power of x"},
@@ -30,7 +30,7 @@ constexpr OfOne kOfOne[] = {
     {"relu", relu, "relu", "max(x, 0); its gradient at 0 is 0"},
 };
 
-constexpr OfTwo kOfTwo[] = {
+constexpr OfTwo kElementwiseOfTwo[] = {
     {"maximum", maximum, "maximum", "The larger of x1 and x2, element by element"},
     {"minimum", minimum, "minimum", "The smaller of x1 and x2, element by element"},
     {"equal", equal, "equal", "x1 == x2, element by element, as bool"},
@@ -55,11 +55,10 @@ std::optional<Operand> bound_of(const py::object& given) {
   if (given.is_none()) return std::nullopt;
   Operand bound;
   if (PyLong_CheckExact(given.ptr())) {
-    constexpr double kBeyondIntegers = 0x1p63;
     const double value = PyLong_AsDouble(given.ptr());
     if (PyErr_Occurred()) throw py::error_already_set();
-    if (std::abs(value) >= kBeyondIntegers) {
-      bound.number.value = value;
+    if (value >= 0x1p64 || value < -0x1p63) {
+      bound.number = value;
       return bound;
     }
   }
@@ -79,8 +78,8 @@ void bind_elementwise(py::module_& m) {
   bind("subtract", subtract_operands, "sub", "x1 - x2; shapes broadcast, dtypes promote");
   bind("multiply", multiply_operands, "mul", "x1 * x2; shapes broadcast, dtypes promote");
   bind("divide", divide_operands, "div", "x1 / x2, floating; shapes broadcast, dtypes promote");
-  bind_functions(m, kOfOne);
-  bind_functions(m, kOfTwo);
+  bind_functions(m, kElementwiseOfOne);
+  bind_functions(m, kElementwiseOfTwo);
   m.def("where", &where_operands, Released(), py::arg("condition"), py::arg("x1"), py::arg("x2"),
         with_rule("where", "x1 where `condition` (bool) holds, x2 elsewhere"));
   m.def(

@@ -14,7 +14,7 @@ TensorOptions options_of(int ndim, DType dtype, const std::optional<Device>& dev
                          const std::optional<DeviceMesh>& mesh,
                          const std::optional<Placements>& placements) {
   TensorOptions options{.dtype = dtype, .device = device.value_or(mesh ? mesh->device() : cpu)};
-  if (placements && !mesh) fail("placements are given but no mesh to place on");
+  if (placements && !mesh) fail("placements: mesh is missing, expected one for the placements");
   if (mesh) options.sharding = Sharding(*mesh, placements.value_or(Placements()), ndim);
   return options;
 }
@@ -43,6 +43,10 @@ static void bind_factory(py::module_& m, const char* name,
       Released(), py::arg("shape"), py::kw_only(), py::arg("dtype") = py::none(),
       py::arg("device") = py::none(), py::arg("mesh") = py::none(),
       py::arg("placements") = py::none(), text);
+}
+
+static Number number_in(const Operand& value) {
+  return value.is_number() ? value.number : Number(value.tensor.item());
 }
 
 static void bind_random(py::module_& m) {
@@ -80,10 +84,11 @@ static void bind_random(py::module_& m) {
 static void bind_sequences(py::module_& m) {
   m.def(
       "_arange",
-      [](double start, double stop, double step, DType dtype, const DeviceArgument& device,
-         const MeshArgument& mesh, const PlacementsArgument& placements) {
-        return equal_on_ranks(
-            arange(start, stop, step, options_of(1, dtype, device, mesh, placements)));
+      [](const Operand& start, const Operand& stop, const Operand& step, DType dtype,
+         const DeviceArgument& device, const MeshArgument& mesh,
+         const PlacementsArgument& placements) {
+        return equal_on_ranks(arange(number_in(start), number_in(stop), number_in(step),
+                                     options_of(1, dtype, device, mesh, placements)));
       },
       Released(), py::arg("start"), py::arg("stop"), py::arg("step"), py::kw_only(),
       py::arg("dtype") = DType::i64, py::arg("device") = py::none(), py::arg("mesh") = py::none(),
@@ -114,11 +119,6 @@ static void bind_sequences(py::module_& m) {
       py::arg("k") = 0, py::arg("dtype") = py::none(), py::arg("device") = py::none(),
       py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
       "[n_rows, n_cols] of zeros, with ones where column - row is k");
-}
-
-/// A whole number comes exactly, or is refused.
-static double number_in(const Operand& value) {
-  return value.is_number() ? value.number.value : value.tensor.item();
 }
 
 void bind_factories(py::module_& m) {

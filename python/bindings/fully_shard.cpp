@@ -15,7 +15,97 @@ static Strategy strategy_of(const py::object& given) {
 
 static Reshard reshard_of(const py::object& given) {
   if (PyUnicode_Check(given.ptr())) return Reshard(given.cast<std::string>());
+  if (given.is_none()) return Reshard(true);
+  if (PyLong_Check(given.ptr()) && !PyBool_Check(given.ptr())) return Reshard(given.cast<int>());
   return Reshard(given.cast<bool>());
+}
+
+/// None, a Shard, or a ShardPlacementResult, of fn(parameter).
+static std::function<ShardPlacement(const NamedParameter&)> shard_placements_of(
+    const py::object& given) {
+  if (given.is_none()) return {};
+  return [kept = Callable(py::function(given))](const NamedParameter& p) {
+    const Locked lock;
+    const py::object placement = kept(p.parameter);
+    if (placement.is_none()) return ShardPlacement();
+    if (py::isinstance<ShardPlacement>(placement)) return placement.cast<ShardPlacement>();
+    const auto shard = placement.cast<Placement>();
+    if (!shard.is_shard()) {
+      fail("fully_shard: shard_placement_fn returns ", shard, " for ", p.name(),
+           ", expected a Shard, a ShardPlacementResult or None");
+    }
+    return ShardPlacement{.dim = shard.dim() < 0 ? shard.dim() + p.parameter->shape().ndim()
+                                                 : shard.dim()};
+  };
+}
+
+namespace {
+
+/// A wire format written in Python: an object with the two methods.
+class WrittenExtension final : public AllGatherExtension {
+ public:
+  explicit WrittenExtension(const py::object& written)
+      : pre_(py::function(written.attr("fsdp_pre_all_gather"))),
+        post_(py::function(written.attr("fsdp_post_all_gather"))) {}
+
+  Tensors fsdp_pre_all_gather(const Tensor& slice) override {
+    const Locked lock;
+    return tensors_of("fsdp_pre_all_gather", pre_(slice));
+  }
+  void fsdp_post_all_gather(const Tensors& received, const Tensor& out) override {
+    const Locked lock;
+    py::tuple all(received.size());
+    for (size_t i = 0; i < received.size(); ++i) all[i] = received[i];
+    post_(all, out);
+  }
+
+ private:
+  Callable pre_, post_;
+};
+
+}  // namespace
+
+static std::function<std::shared_ptr<AllGatherExtension>(const NamedParameter&)> extension_of(
+    const py::object& given) {
+  if (given.is_none()) return {};
+  return [kept = Callable(py::function(given))](
+             const NamedParameter& p) -> std::shared_ptr<AllGatherExtension> {
+    const Locked lock;
+    const py::object written = kept(p.name(), p.parameter);
+    if (written.is_none()) return nullptr;
+    return std::make_shared<WrittenExtension>(written);
+  };
+}
+
+/// The names of axes in None, a string or a sequence of strings.
+static std::vector<std::string> axes_in(const py::object& given) {
+  if (given.is_none()) return {};
+  if (PyUnicode_Check(given.ptr())) return {given.cast<std::string>()};
+  return given.cast<std::vector<std::string>>();
+}
+
+static void bind_placement(py::module_& m) {
+  py::class_<ShardPlacement>(m, "ShardPlacementResult",
+                             "Where fully_shard shards a parameter: a Shard, and a mesh and its "
+                             "strategy if they are not those of the module")
+      .def(py::init([](const std::optional<Placement>& placement,
+                       const std::optional<DeviceMesh>& mesh, const py::object& strategy) {
+             ShardPlacement result{.mesh = mesh.value_or(DeviceMesh())};
+             if (placement) result.dim = placement->dim();
+             if (!strategy.is_none()) result.strategy = strategy_of(strategy);
+             return result;
+           }),
+           py::arg("placement") = py::none(), py::arg("mesh") = py::none(),
+           py::arg("strategy") = py::none());
+  py::class_<DataParallelMeshDims>(m, "DataParallelMeshDims",
+                                   "The axes of a mesh over which fully_shard shards parameters, "
+                                   "and those over which it replicates them")
+      .def(py::init([](const py::object& shard, const py::object& replicate) {
+             return DataParallelMeshDims{axes_in(shard), axes_in(replicate)};
+           }),
+           py::arg("shard") = py::none(), py::arg("replicate") = py::none())
+      .def_readonly("shard", &DataParallelMeshDims::shard)
+      .def_readonly("replicate", &DataParallelMeshDims::replicate);
 }
 
 static std::function<int(const NamedParameter&)> shard_dim_of(const py::object& given) {
@@ -118,33 +208,60 @@ static Offload offload_of(const std::vector<std::string>& names) {
     } else if (name == "gradients") {
       offload.gradients = true;
     } else {
-      fail("fully_shard: offload names ", in_quotes(name),
-           "; \"parameters\" or \"gradients\" (the optimizer's state: AdamW(offload=True))");
+      fail("fully_shard: offload is ", in_quotes(name),
+           ", expected \"parameters\" or \"gradients\"; AdamW(offload=True) keeps the optimizer's "
+           "state");
     }
   }
   return offload;
 }
 
+/// The modules of a single one or of a list.
+static std::vector<Module*> modules_of(const py::object& given) {
+  if (py::isinstance<Module>(given)) return {&given.cast<Module&>()};
+  std::vector<Module*> modules;
+  const bool is_list = py::hasattr(given, "__iter__");
+  for (const py::handle module : is_list ? given : py::make_tuple(given)) {
+    if (!py::isinstance<Module>(module)) {
+      throw py::type_error(concat("fully_shard: module is a ", type_of(module),
+                                  ", expected a Module or a list of Modules"));
+    }
+    modules.push_back(&module.cast<Module&>());
+  }
+  return modules;
+}
+
 void bind_fully_shard(py::module_& m) {
   bind_strategy(m);
   bind_precision(m);
+  bind_placement(m);
   m.def(
       "fully_shard",
-      [](const ModuleObject& module, const DeviceMesh& mesh, const py::object& strategy,
+      [](const py::object& module, const DeviceMesh& mesh, const py::object& strategy,
          const py::object& reshard, const std::optional<MixedPrecision>& precision, int prefetch,
          const std::vector<std::string>& ignored, const py::object& shard_dim, int64_t bucket_bytes,
-         double gradient_divide_factor, const std::vector<std::string>& offload) {
-        const FullyShardOptions options{.reshard_after_forward = reshard_of(reshard),
-                                        .prefetch = prefetch,
-                                        .ignored = ignored,
-                                        .strategy = strategy_of(strategy),
-                                        .precision = precision.value_or(MixedPrecision()),
-                                        .offload = offload_of(offload),
-                                        .shard_dim = shard_dim_of(shard_dim),
-                                        .bucket_bytes = bucket_bytes,
-                                        .gradient_divide_factor = gradient_divide_factor};
-        auto& tree = module.cast<Module&>();
-        released([&] { fully_shard(tree, mesh, options); });
+         double gradient_divide_factor, const std::vector<std::string>& offload,
+         const py::object& placement, const py::object& ignored_params,
+         const std::optional<DataParallelMeshDims>& dims, const py::object& extension) {
+        FullyShardOptions options{.reshard_after_forward = reshard_of(reshard),
+                                  .prefetch = prefetch,
+                                  .ignored = ignored,
+                                  .strategy = strategy_of(strategy),
+                                  .precision = precision.value_or(MixedPrecision()),
+                                  .offload = offload_of(offload),
+                                  .shard_dim = shard_dim_of(shard_dim),
+                                  .shard_placement_fn = shard_placements_of(placement),
+                                  .dp_mesh_dims = dims,
+                                  .extension = extension_of(extension),
+                                  .bucket_bytes = bucket_bytes,
+                                  .gradient_divide_factor = gradient_divide_factor};
+        if (!ignored_params.is_none()) {
+          for (const py::handle p : ignored_params) {
+            options.ignored_params.push_back(p.cast<ParameterPtr>());
+          }
+        }
+        const std::vector<Module*> modules = modules_of(module);
+        released([&] { fully_shard(modules, mesh, options); });
         return module;
       },
       py::arg("module"), py::arg("mesh"), py::arg("strategy") = "full_shard", py::kw_only(),
@@ -152,12 +269,18 @@ void bind_fully_shard(py::module_& m) {
       py::arg("prefetch") = 1, py::arg("ignored") = std::vector<std::string>{},
       py::arg("shard_dim") = py::none(), py::arg("bucket_bytes") = int64_t{25} << 20,
       py::arg("gradient_divide_factor") = 1.0, py::arg("offload") = std::vector<std::string>{},
+      py::arg("shard_placement_fn") = py::none(), py::arg("ignored_params") = py::none(),
+      py::arg("dp_mesh_dims") = py::none(), py::arg("extension") = py::none(),
       "Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. "
       "Shard the parts first, then the whole model. The batch is sharded over these axes too, and "
-      "the loss is a mean over all of it. `strategy` is a name (full_shard, zero2, zero1, ddp, "
-      "hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis. "
-      "`offload` names what rests in pinned memory of the host: \"parameters\", \"gradients\". "
-      "ValueError, with nothing changed, when the strategy does not fit. Gives the module");
+      "the loss is a mean over all of it. A list of modules is one group. `strategy` is a name "
+      "(full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; "
+      "reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in "
+      "pinned memory of the host: \"parameters\", \"gradients\". shard_placement_fn(parameter) "
+      "gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object "
+      "whose fsdp_pre_all_gather(slice) returns what is sent, and whose "
+      "fsdp_post_all_gather(received, out) writes a rank's part. ValueError, with nothing changed, "
+      "when the strategy does not fit. Gives the module");
   py::class_<NoSync>(m, "_NoSync")
       .def(py::init<Module&, bool>(), Released(), py::arg("model"), py::arg("holds"));
   bind_questions(m);

@@ -4,6 +4,8 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/changed.h"
 #include "python/bindings/operands.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
 
 namespace weft::python {
 
@@ -49,14 +51,14 @@ constexpr OfItself kOfItself[] = {
 Operand scaled(const Operand& other, const Number& alpha) {
   if (alpha.value == 1) return other;
   if (!other.is_number()) return mul(other.tensor, alpha);
-  const bool is_floating = other.number.kind == Number::Kind::floating;
-  Number product = is_floating ? other.number : alpha;
-  product.value = other.number.value * alpha.value;
-  // Larger integers are not exact as doubles.
-  if (product.kind != Number::Kind::floating && !(std::abs(product.value) <= 0x1p53)) {
-    fail("add_: other * alpha is ", product.value, ", expected at most 2^53; make a tensor of it");
+  constexpr auto kFloating = Number::Kind::floating;
+  const double product = other.number.value * alpha.value;
+  if (other.number.kind == kFloating || alpha.kind == kFloating) return Number(product);
+  int64_t whole = 0;
+  if (__builtin_mul_overflow(other.number.bits, alpha.bits, &whole)) {
+    fail("add_: other * alpha is ", product, ", expected one of 64 bits; make a tensor of it");
   }
-  return product;
+  return Number(whole);
 }
 
 /// add_ and sub_: other * alpha.
@@ -64,8 +66,9 @@ template <class Class>
 void bind_scaled(Class& tensor, const char* name, OfOperand function) {
   tensor.def(
       name,
-      [function](const py::object& self, const Operand& other, const Operand& alpha) {
-        if (!alpha.is_number()) throw py::type_error("alpha is a tensor, expected a number");
+      [function, name](const py::object& self, const Operand& other, const Operand& alpha) {
+        if (!alpha.is_number())
+          throw py::type_error(concat(name, ": alpha is a tensor, expected a number"));
         return changed(self, [&](const Tensor& x) { function(x, scaled(other, alpha.number)); });
       },
       py::arg("other"), py::kw_only(), py::arg("alpha") = 1,

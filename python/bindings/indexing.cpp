@@ -21,8 +21,9 @@ namespace {
 
 /// The effect of an index on one dim of the tensor, or a new dim.
 struct Selection {
+  /// `created` has size 1, or 0 where a mask without dims is false.
   enum class Kind { whole, range, one, created } kind = Kind::whole;
-  int64_t start = 0, stop = 0, step = 1;
+  int64_t start = 0, stop = 1, step = 1;
   /// Selects from the dim, which stays whole until then.
   Tensor index = {};
 };
@@ -41,6 +42,7 @@ std::optional<Tensor> index_tensor(py::handle entry) {
 
 /// The dims that an entry of an index is for.
 int dims_of_entry(py::handle entry) {
+  if (PyBool_Check(entry.ptr())) return 0;
   if (PyLong_Check(entry.ptr()) || PySlice_Check(entry.ptr())) return 1;
   if (entry.is_none() || entry.ptr() == Py_Ellipsis) return 0;
   const auto tensor = index_tensor(entry);
@@ -49,7 +51,8 @@ int dims_of_entry(py::handle entry) {
 
 void check_mask(const Tensor& x, const Tensor& mask, int dim) {
   for (int d = 0; d < mask.ndim(); ++d) {
-    if (mask.size(d) == x.size(dim + d)) continue;
+    // The standard lets a mask of size 0 select nothing, whatever the size of the dim.
+    if (mask.size(d) == x.size(dim + d) || mask.size(d) == 0) continue;
     throw py::index_error(concat("index: shape of the mask is ", mask.shape(),
                                  ", expected that of ", mask.ndim(), " dims of ", x.shape(),
                                  " from dim ", dim, " on"));
@@ -58,8 +61,18 @@ void check_mask(const Tensor& x, const Tensor& mask, int dim) {
 
 /// An int, or what stands for one: a tensor of one integer and no dims among them.
 bool is_position(py::handle entry) {
-  if (const auto tensor = tensor_of(entry)) return tensor->ndim() == 0;
+  if (const auto tensor = tensor_of(entry)) {
+    return tensor->ndim() == 0 && tensor->dtype() != DType::boolean;
+  }
   return PyIndex_Check(entry.ptr()) && !PyBool_Check(entry.ptr());
+}
+
+/// The value of a mask without dims: True, False or a tensor of one of them.
+std::optional<bool> truth_in(py::handle entry) {
+  if (PyBool_Check(entry.ptr())) return entry.ptr() == Py_True;
+  const auto tensor = tensor_of(entry);
+  if (!tensor || tensor->ndim() > 0 || tensor->dtype() != DType::boolean) return std::nullopt;
+  return released([&] { return tensor->detach().full_tensor().item() != 0; });
 }
 
 /// The entries of an index, one a dim, with ... as the dims that are not named.
@@ -69,7 +82,8 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
   int named = 0;
   for (const py::handle entry : entries) named += dims_of_entry(entry);
   if (named > x.ndim()) {
-    throw py::index_error(concat("index: ", named, " entries for a tensor ", x.shape()));
+    throw py::index_error(concat("index: number of entries is ", named, ", expected at most ",
+                                 x.ndim(), ", the dims of ", x.shape()));
   }
   std::vector<Selection> selections;
   int dim = 0;
@@ -77,8 +91,10 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
   for (const py::handle entry : entries) {
     if (entry.is_none()) {
       selections.push_back({Selection::Kind::created});
+    } else if (const auto truth = truth_in(entry)) {
+      selections.push_back({Selection::Kind::created, 0, *truth ? 1 : 0});
     } else if (entry.ptr() == Py_Ellipsis) {
-      if (has_ellipsis) throw py::index_error("index: ... stands twice");
+      if (has_ellipsis) throw py::index_error("index: ... is given twice, expected once");
       has_ellipsis = true;
       for (int skipped = x.ndim() - named; skipped > 0; --skipped, ++dim) selections.push_back({});
     } else if (PySlice_Check(entry.ptr())) {
@@ -102,8 +118,9 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
       int overflow = 0;
       const int64_t at = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
       if (overflow != 0 || at < -size || at >= size) {
-        throw py::index_error(concat("index: ", py::str(number).cast<std::string>(),
-                                     " is out of dim ", dim, " of ", x.shape()));
+        throw py::index_error(concat("index: it is ", py::str(number).cast<std::string>(),
+                                     ", expected one of the ", size, " elements of dim ", dim,
+                                     " of ", x.shape()));
       }
       selections.push_back({Selection::Kind::one, at < 0 ? at + size : at});
       ++dim;
@@ -151,7 +168,9 @@ Tensor selected(const Tensor& x, const std::vector<Selection>& selections, bool 
         result = squeeze(slice(result, dim, s.start, s.start + 1), dim);
         break;
       case Selection::Kind::created:
-        result = unsqueeze(result, dim++);
+        result = unsqueeze(result, dim);
+        if (s.stop == 0) result = slice(result, dim, 0, 0);
+        ++dim;
         break;
     }
   }
@@ -187,7 +206,8 @@ auto with_index_errors(const Function& function) {
     return released(function);
   } catch (const std::invalid_argument& error) {
     const std::string_view text = error.what();
-    const bool is_index = text.starts_with("take: index") || text.starts_with("index: indices");
+    const bool is_index = text.find(" is outside dim ") != std::string_view::npos ||
+                          text.starts_with("index: index of dim");
     if (is_index) throw py::index_error(error.what());
     throw;
   }
@@ -208,8 +228,8 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
   const std::vector<Selection> selections = selections_of(x, index);
   Operand given;
   if (!load_operand(value, given)) {
-    throw py::type_error(concat("index: a ", Py_TYPE(value.ptr())->tp_name,
-                                " is assigned to elements of a tensor; give a Tensor or a number"));
+    throw py::type_error(concat("index: value is a ", Py_TYPE(value.ptr())->tp_name,
+                                ", expected a Tensor or a number"));
   }
   const std::vector<DimIndex> indices = indices_of(selections);
   const std::vector<int> turned = turned_dims(selections);

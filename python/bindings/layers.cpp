@@ -30,7 +30,9 @@ static void bind_sequential(py::module_& m) {
       .def("__len__", [](const Sequential& s) { return s.children().size(); })
       .def("__getitem__", [](const Sequential& s, int64_t i) {
         const auto size = static_cast<int64_t>(s.children().size());
-        if (i < -size || i >= size) throw py::index_error("Sequential: it has no such child");
+        if (i < -size || i >= size)
+          throw py::index_error(
+              concat("sequential: index is ", i, ", expected one of ", size, " children"));
         return s.children()[static_cast<size_t>(i < 0 ? i + size : i)].second;
       });
 }

@@ -14,14 +14,14 @@ namespace weft::python {
 Tensor shown(const char* what, const Tensor& x) {
   if (x.requires_grad()) {
     fail(what, ": the tensor ", x.shape(),
-         " requires a gradient, which would be lost; detach() it");
+         " requires a gradient, expected one that does not; detach() it");
   }
   if (x.is_sharded()) {
     fail(what, ": the tensor ", x.shape(), " is laid out over ", x.sharding(),
-         "; take full_tensor() or local() first");
+         ", expected one of one device; take full_tensor() or local() first");
   }
   if (x.device().kind != DeviceKind::cpu) {
-    fail(what, ": a tensor ", x.shape(), " on ", x.device(), " has no memory here");
+    fail(what, ": the tensor ", x.shape(), " is on ", x.device(), ", expected cpu");
   }
   return x;
 }
@@ -30,7 +30,7 @@ Tensor lent(const char* what, const Tensor& x) {
   const Tensor seen = shown(what, x);
   if (seen.storage()->is_bindable()) {
     fail(what, ": the tensor ", x.shape(),
-         " is of a fully sharded parameter, whose memory goes when its unit is done; clone() it");
+         " is of a parameter that is gathered for forward, expected memory that stays; clone() it");
   }
   seen.storage()->forget_equality();
   return seen;
@@ -70,7 +70,7 @@ Tensor tensor_over(const char* what, const MemoryBlock& block, std::shared_ptr<v
     return std::is_sorted(order->begin(), order->end()) ? whole : permute(whole, back);
   }
   if (!copy.value_or(true)) {
-    fail(what, ": elements with gaps between them cannot be had without a copy");
+    fail(what, ": the tensor has strides, expected dense elements for copy=False");
   }
   const Tensor made = empty(block.shape, {.dtype = block.dtype});
   const py::array source =

@@ -6,7 +6,7 @@
 
 namespace weft::python {
 
-static constexpr OfOne kOfOne[] = {
+static constexpr OfOne kLogicOfOne[] = {
     {"logical_not", logical_not, "logical_not", "Whether x is zero: bool"},
     {"isfinite", isfinite, "isfinite", "Whether x is neither infinite nor NaN: bool"},
     {"isinf", isinf, "isinf", "Whether x is infinite: bool"},
@@ -14,7 +14,7 @@ static constexpr OfOne kOfOne[] = {
     {"bitwise_invert", bitwise_invert, "bitwise_invert", "~x, of integers and bool"},
 };
 
-static constexpr OfTwo kOfTwo[] = {
+static constexpr OfTwo kLogicOfTwo[] = {
     {"logical_and", logical_and, "logical_and", "Whether neither is zero: bool"},
     {"logical_or", logical_or, "logical_or", "Whether one is not zero: bool"},
     {"logical_xor", logical_xor, "logical_xor", "Whether just one is not zero: bool"},
@@ -26,8 +26,8 @@ static constexpr OfTwo kOfTwo[] = {
 };
 
 void bind_logic(py::module_& m) {
-  bind_functions(m, kOfOne);
-  bind_functions(m, kOfTwo);
+  bind_functions(m, kLogicOfOne);
+  bind_functions(m, kLogicOfTwo);
 }
 
 }  // namespace weft::python

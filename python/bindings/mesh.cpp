@@ -17,8 +17,8 @@ namespace weft::python {
 /// Parses {"dp": 2, "tp": 4}, or a list of pairs.
 static std::vector<MeshAxis> axes_of(const py::object& given) {
   if (!PyDict_Check(given.ptr()) && !py::isinstance<py::sequence>(given)) {
-    throw py::type_error(concat("mesh: a ", Py_TYPE(given.ptr())->tp_name,
-                                " is given for axes; give {'dp': 2, 'tp': 4}"));
+    throw py::type_error(concat("mesh: axes are a ", Py_TYPE(given.ptr())->tp_name,
+                                ", expected a dict such as {'dp': 2, 'tp': 4}"));
   }
   const py::list pairs =
       PyDict_Check(given.ptr()) ? py::list(given.attr("items")()) : py::list(given);
@@ -26,8 +26,8 @@ static std::vector<MeshAxis> axes_of(const py::object& given) {
   for (const py::handle pair : pairs) {
     const bool is_pair = PyTuple_Check(pair.ptr()) && py::len(pair) == 2;
     if (!is_pair || !PyUnicode_Check(pair[py::int_(0)].ptr())) {
-      throw py::type_error(concat("mesh: ", py::repr(pair).cast<std::string>(),
-                                  " is no axis; an axis is a name and a size"));
+      throw py::type_error(concat("mesh: an axis is ", py::repr(pair).cast<std::string>(),
+                                  ", expected a name and a size"));
     }
     axes.push_back({pair[py::int_(0)].cast<std::string>(), dim_number("mesh", pair[py::int_(1)])});
   }
@@ -41,8 +41,8 @@ static DeviceMesh view(const DeviceMesh& mesh, const py::object& names) {
   std::vector<std::string> given;
   for (const py::handle name : is_one ? py::sequence(py::make_tuple(names)) : py::sequence(names)) {
     if (!PyUnicode_Check(name.ptr())) {
-      throw py::type_error(concat("mesh: ", py::repr(name).cast<std::string>(),
-                                  " is given for the name of an axis of ", text_of(mesh)));
+      throw py::type_error(concat("mesh: name of an axis is ", py::repr(name).cast<std::string>(),
+                                  ", expected a string, as in ", text_of(mesh)));
     }
     given.push_back(name.cast<std::string>());
   }
@@ -68,7 +68,7 @@ static int axis_of(const DeviceMesh& mesh, const py::object& axis) {
   if (PyUnicode_Check(axis.ptr())) return mesh.axis(axis.cast<std::string>());
   if (!axis.is_none())
     return normalized_dim("mesh axis", dim_number("mesh axis", axis), mesh.ndim());
-  if (mesh.ndim() != 1) fail("mesh: which axis of ", mesh, "?");
+  if (mesh.ndim() != 1) fail("mesh: axis is missing, expected one of ", mesh);
   return 0;
 }
 

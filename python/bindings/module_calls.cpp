@@ -39,8 +39,9 @@ Arguments::Arguments(py::handle forward, const py::args& given, const py::kwargs
 
 py::object Arguments::pass(py::handle forward, const Tensors& tensors) const {
   if (tensors.size() != tensors_.size()) {
-    throw py::type_error(concat("module: a hook before forward gave ", tensors.size(),
-                                " tensors for the ", tensors_.size(), " of the call"));
+    throw py::type_error(concat("module: number of tensors of a hook before forward is ",
+                                tensors.size(), ", expected ", tensors_.size(),
+                                ", those of the call"));
   }
   const auto object_of_argument = [&](const Argument& argument) {
     const auto* number = std::get_if<size_t>(&argument);

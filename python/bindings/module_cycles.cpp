@@ -62,7 +62,7 @@ int visit_children(PyObject* self, visitproc visit, void* arg) {
 std::shared_ptr<Module> kept_with_object(const char* what, const py::object& module) {
   if (!py::isinstance<Module>(module)) {
     throw py::type_error(
-        concat(what, ": a ", Py_TYPE(module.ptr())->tp_name, " is given, which is no Module"));
+        concat(what, ": it is a ", Py_TYPE(module.ptr())->tp_name, ", expected a Module"));
   }
   if (!is_made_in_python(module)) return module.cast<std::shared_ptr<Module>>();
   return {&module.cast<Module&>(), HeldObject{py::object(module).release().ptr()}};

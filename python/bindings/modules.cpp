@@ -53,7 +53,8 @@ py::object called(const ModuleObject& module, const py::args& given, const py::k
   const py::object forward = written ? written->written_forward() : py::none();
   if (forward.is_none()) {
     if (named.empty()) inputs_of(given);
-    throw py::type_error(concat(Py_TYPE(module.ptr())->tp_name, ": it takes tensors by position"));
+    throw py::type_error(concat(Py_TYPE(module.ptr())->tp_name,
+                                ": tensors are given by name, expected by position"));
   }
   const std::shared_ptr<const Arguments> arguments(new Arguments(forward, given, named),
                                                    [](const Arguments* dropped) {
@@ -136,7 +137,7 @@ void bind_parameter(py::module_& m) {
           "Of the value, in its layout; None before backward")
       .def("clear_grad", &Parameter::clear_grad)
       .def_property("requires_grad", &Parameter::is_trainable, &Parameter::set_trainable,
-                    "Freezes or thaws it; before sharding")
+                    "Freezes or thaws it; of a sharded model between steps")
       .def(
           "requires_grad_",
           [](const ParameterPtr& p, bool requires_grad) {
@@ -288,8 +289,8 @@ std::vector<NamedParameter> named_parameters_of(const py::object& given) {
   // What Module.parameters() gives knows its names.
   const py::object list = py::getattr(given, "named", given);
   if (!py::hasattr(list, "__iter__")) {
-    throw py::type_error(concat("parameters: a ", Py_TYPE(given.ptr())->tp_name,
-                                " is neither a Module nor a list of Parameters"));
+    throw py::type_error(concat("parameters: they are a ", Py_TYPE(given.ptr())->tp_name,
+                                ", expected a Module or a list of Parameters"));
   }
   for (const py::handle item : list) {
     const bool is_pair = PyTuple_Check(item.ptr());
@@ -298,7 +299,7 @@ std::vector<NamedParameter> named_parameters_of(const py::object& given) {
     if (!py::isinstance<Parameter>(parameter)) {
       throw py::type_error(concat("parameters: item ", all.size(), " is a ",
                                   Py_TYPE(item.ptr())->tp_name,
-                                  ", not a Parameter or a pair of a name and one"));
+                                  ", expected a Parameter or a pair of a name and one"));
     }
     all.push_back({{std::move(name)}, parameter.cast<ParameterPtr>()});
   }

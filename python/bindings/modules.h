@@ -59,7 +59,8 @@ class InPython : public M, public WrittenInPython, public py::trampoline_self_li
   /// The forward of M, even if Python overrides it.
   Tensors built_in_forward(const Tensors& inputs) {
     if constexpr (std::is_same_v<M, Module>) {
-      fail("module: ", class_name(), " has no forward(self, ...)");
+      fail("module: ", class_name(),
+           " has no forward, expected a class that defines forward(self, ...)");
     } else {
       return M::forward(inputs);
     }
@@ -91,7 +92,9 @@ ModuleClass<M> bind_module_class(py::module_& m, const char* name, const char* d
           "forward",
           [name](M& self, const py::args& given) {
             const auto inputs = only_tensors(given);
-            if (!inputs) throw py::type_error(concat(name, ": forward takes tensors by position"));
+            if (!inputs)
+              throw py::type_error(
+                  concat(name, ": tensors are given by name, expected by position"));
             auto* derived = dynamic_cast<InPython<M>*>(&self);
             return one_or_all(released([&] {
               return derived ? derived->built_in_forward(*inputs)

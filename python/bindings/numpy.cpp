@@ -46,7 +46,7 @@ static Tensor from_numpy(const py::array& array, const std::optional<bool>& copy
   if (!is_plain(array)) {
     if (!copy.value_or(true)) {
       fail("from_numpy: an array ", block.shape,
-           " that is not aligned, or not in this machine's byte order, cannot be shared; leave out "
+           " is not aligned, or in another byte order, expected one that can be shared; leave out "
            "copy=False");
     }
     return from_numpy(array.attr("astype")(array.dtype().attr("newbyteorder")("=")), false);
@@ -54,8 +54,8 @@ static Tensor from_numpy(const py::array& array, const std::optional<bool>& copy
   const bool can_share = has_steps && array.writeable();
   if (!can_share && !copy.value_or(true)) {
     fail("from_numpy: an array ", block.shape,
-         array.writeable() ? " with such strides" : " that is not writable",
-         " cannot be shared; leave out copy=False");
+         array.writeable() ? " has other strides" : " is not writable",
+         ", expected one that can be shared; leave out copy=False");
   }
   if (!has_steps) return from_numpy(array.attr("copy")(), false);
   const std::shared_ptr<PyObject> owner(py::object(array).release().ptr(), drop);
@@ -75,7 +75,7 @@ void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {
             const py::dtype own = numpy_dtype(x.dtype());
             const bool other = !dtype.is_none() && !own.equal(py::dtype::from_args(dtype));
             if (!copy.is_none() && !copies && other) {
-              fail("__array__: another dtype cannot be had without a copy");
+              fail("__array__: dtype is another, expected the tensor's for copy=False");
             }
             if (!copies && !other) return numpy_of(x, "__array__");
             const py::array seen = array_over(shown("__array__", x).block(), py::cast(x));

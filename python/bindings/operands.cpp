@@ -10,7 +10,7 @@
 namespace weft::python {
 
 [[noreturn]] static void fail_numbers(const char* what) {
-  fail(what, ": both operands are numbers; one must be a tensor");
+  fail(what, ": both operands are numbers, expected at least one tensor");
 }
 
 Tensor of_operands(const char* what, TensorFunction function, const Operand& a, const Operand& b) {

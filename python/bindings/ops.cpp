@@ -32,7 +32,7 @@ const char* with_rule(const char* op, const char* text) {
       return kept.emplace_back(concat(text, "\n\nRule: ", rule_of(built_in.spec()))).c_str();
     }
   }
-  fail("with_rule: there is no op ", in_quotes(op));
+  fail("with_rule: op ", in_quotes(op), " does not exist");
 }
 
 /// Numbers of a call, as ops take them: `structure` are dims, flags and sizes, `values` scalars.
@@ -41,7 +41,7 @@ static Attributes attributes_of(const Op& op, const Shape& structure,
   Attributes attributes;
   attributes.structure = structure;
   if (values.size() > attributes.values.size()) {
-    fail(op.spec().name, ": ", values.size(), " values; an op has at most ",
+    fail(op.spec().name, ": number of values is ", values.size(), ", expected at most ",
          attributes.values.size());
   }
   std::copy(values.begin(), values.end(), attributes.values.begin());
@@ -52,7 +52,7 @@ static Attributes attributes_of(const Op& op, const Shape& structure,
 static void check_takes_structure(const Op& op, const Shape& structure) {
   const OpSpec& spec = op.spec();
   if (structure.empty() || spec.structure.fits || spec.samples.empty()) return;
-  fail(spec.name, ": structure ", structure, " is given to an op that takes none");
+  fail(spec.name, ": structure is ", structure, ", expected none");
 }
 
 /// (shapes, dtypes, structure, values, (low, high)) of each call that the op is tested with.

@@ -41,7 +41,10 @@ class WrittenOptimizer : public Optimizer {
     const Tensor gradient = update.gradient * update.gradient_scale;
     const Locked lock;
     const py::function written = py::get_override(static_cast<const Optimizer*>(this), "update");
-    if (!written) fail("optimizer: its class has no update(value, gradient, state, step, options)");
+    if (!written)
+      fail(
+          "optimizer: update is missing, expected update(value, gradient, state, step, options) in "
+          "its class");
     const size_t group = group_of(update.parameter);
     py::dict options(py::arg("lr") = learning_rate(group));
     for (const auto& [name, value] : numbers_[group]) options[name.c_str()] = value;
@@ -81,14 +84,14 @@ static std::vector<ParameterGroup<Options>> groups_of(const py::object& given,
   for (const py::handle item : given) {
     if (!py::isinstance<py::dict>(item) || !item.contains("params")) {
       throw py::type_error(concat("parameters: group ", groups.size(),
-                                  " is no dict with a list of parameters as \"params\""));
+                                  " has no \"params\", expected a dict with a list of parameters"));
     }
     ParameterGroup<Options> group{named_parameters_of(item["params"]), defaults};
     for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(item)) {
       const auto name = py::cast<std::string>(key);
       if (name == "params" || set(group.options, name, value)) continue;
-      fail("parameters: group ", groups.size(), " has the option ", in_quotes(name),
-           ", which this optimizer does not have");
+      fail("parameters: option ", in_quotes(name), " of group ", groups.size(),
+           " does not exist in this optimizer");
     }
     // Parameters without names are counted over all groups.
     size_t before = 0;
@@ -106,7 +109,7 @@ static bool set_among(const std::vector<Hyperparameter>& numbers, std::string_vi
                       double value) {
   for (const Hyperparameter& number : numbers) {
     if (number.name != name) continue;
-    *number.value = value;
+    number.set(value);
     return true;
   }
   return false;
@@ -118,12 +121,6 @@ static bool set_option(Options& options, const std::string& name, const py::hand
   if constexpr (requires { options.beta1; }) {
     if (name == "betas") {
       std::tie(options.beta1, options.beta2) = value.cast<std::pair<double, double>>();
-      return true;
-    }
-  }
-  if constexpr (requires { options.nesterov; }) {
-    if (name == "nesterov") {
-      options.nesterov = value.cast<bool>();
       return true;
     }
   }
@@ -139,7 +136,8 @@ static std::vector<ParameterGroup<Options>> groups_of(const py::object& given,
 static std::unique_ptr<WrittenOptimizer> written_optimizer(
     const py::object& parameters, const std::map<std::string, double>& options,
     std::vector<std::string> moments) {
-  if (!options.contains("lr")) fail("optimizer: the options have no \"lr\"");
+  if (!options.contains("lr"))
+    fail("optimizer: option \"lr\" is missing, expected a learning rate");
   auto groups = groups_of(parameters, Numbers(options.begin(), options.end()),
                           [](Numbers& numbers, const std::string& name, const py::handle& value) {
                             const auto found = std::find_if(
@@ -169,7 +167,8 @@ static py::list groups_of_numbers(Optimizer& o) {
     }
     py::dict numbers;
     for (const Hyperparameter& number : o.hyperparameters(group)) {
-      numbers[py::str(std::string(number.name))] = *number.value;
+      const py::str name{std::string(number.name)};
+      std::visit([&](const auto* value) { numbers[name] = *value; }, number.value);
     }
     groups.append(py::make_tuple(parameters, numbers));
   }
@@ -214,7 +213,9 @@ static void bind_base(py::module_& m) {
           "zero_grad",
           [](Optimizer& o, bool set_to_none) {
             if (!set_to_none) {
-              fail("zero_grad: gradients are cleared, never zeros; leave out set_to_none=False");
+              fail(
+                  "zero_grad: set_to_none is False, expected True; gradients are cleared, not "
+                  "filled with 0");
             }
             o.zero_grad();
           },
@@ -239,7 +240,8 @@ static void bind_base(py::module_& m) {
           "state",
           [](Optimizer& o, size_t parameter) {
             if (parameter >= o.parameters().size()) {
-              fail("state: parameter ", parameter, " of ", o.parameters().size());
+              fail("state: parameter is ", parameter, ", expected one below ",
+                   o.parameters().size());
             }
             return released([&] { return o.state(parameter); });
           },
@@ -250,7 +252,8 @@ static void bind_base(py::module_& m) {
           "steps",
           [](const Optimizer& o, size_t parameter) {
             if (parameter >= o.parameters().size()) {
-              fail("steps: parameter ", parameter, " of ", o.parameters().size());
+              fail("steps: parameter is ", parameter, ", expected one below ",
+                   o.parameters().size());
             }
             return o.steps(parameter);
           },

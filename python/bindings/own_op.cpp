@@ -55,7 +55,7 @@ static void run_forward(const std::string& name, const Callable& forward, int re
   for (int i = 0; i < call.operands(); ++i) {
     if (call.in(i).device == cpu) continue;
     fail(name, ": operand ", i, " is on ", call.in(i).device,
-         ", but forward gets NumPy arrays; move it by to(\"cpu\")");
+         ", expected cpu, for a forward of NumPy arrays; move it by to(\"cpu\")");
   }
   py::tuple arguments(static_cast<size_t>(call.operands() + 1));
   arguments[0] = told_of(call, results);
@@ -67,7 +67,8 @@ static void run_forward(const std::string& name, const Callable& forward, int re
                             ? py::make_tuple(returned)
                             : py::tuple(py::reinterpret_borrow<py::object>(returned));
   if (static_cast<int>(all.size()) != results) {
-    fail(name, ": forward returned ", all.size(), " arrays but the rule has ", results, " results");
+    fail(name, ": number of arrays that forward returned is ", all.size(), ", expected ", results,
+         ", the results of the rule");
   }
   for (int i = 0; i < results; ++i) fill_from_array(name, call.out(i), all[static_cast<size_t>(i)]);
 }
@@ -93,14 +94,15 @@ static void run_backward(const std::string& name, const Callable& backward, int 
   const bool is_one = !PyTuple_Check(returned.ptr()) && !PyList_Check(returned.ptr());
   const py::sequence all = is_one ? py::sequence(py::make_tuple(returned)) : py::sequence(returned);
   if (static_cast<int>(all.size()) != grad.operands()) {
-    fail(name, ": backward returned ", all.size(), " gradients for ", grad.operands(),
-         " operands; give None where there is none");
+    fail(name, ": number of gradients that backward returned is ", all.size(), ", expected ",
+         grad.operands(), ", one an operand, or None");
   }
   for (int i = 0; i < grad.operands(); ++i) {
     const py::object gradient = all[static_cast<size_t>(i)];
     if (gradient.is_none() || !grad.wants(i)) continue;
     const auto tensor = tensor_of(gradient);
-    if (!tensor) fail(name, ": backward's gradient ", i, " is no Tensor");
+    if (!tensor)
+      fail(name, ": gradient ", i, " of backward is another object, expected a Tensor or None");
     const Unlocked release;
     grad.give(i, *tensor);
   }
@@ -118,7 +120,8 @@ static int results_of(const std::string& rule) {
 static void check_has_result(const std::string& name, const std::string& rule) {
   const size_t arrow = rule.find("->");
   if (arrow == std::string::npos || rule.find_first_not_of(" ", arrow + 2) != rule.npos) return;
-  fail(name, ": the rule \"", rule, "\" has no result; write . for one without dims");
+  fail(name, ": the rule \"", rule,
+       "\" has no result, expected at least one; write . for one without dims");
 }
 
 Op own_op(const std::string& name, const std::string& rule, const py::function& forward,

@@ -44,8 +44,7 @@ static void bind_places(py::module_& m) {
                 py::arg("dim"), py::arg("start"), py::arg("length"));
   bind_function(m, "select", &select, "Element `index` of `dim`, which the result lacks", x,
                 py::arg("dim"), py::arg("index"));
-  bind_function(m, "index_select", &index_select,
-                "The slices of `dim` at `index` [n]. A sharded `dim` is gathered", x,
+  bind_function(m, "index_select", &index_select, "The slices of `dim` at `index` [n]", x,
                 py::arg("dim"), py::arg("index"));
   bind_function(m, "unflatten", &unflatten, "Dim `dim` as dims of `sizes`, of which one may be -1",
                 x, py::arg("dim"), py::arg("sizes"));

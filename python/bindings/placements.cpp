@@ -24,7 +24,7 @@ static ReduceOp reduce_op_named(const std::string& name) {
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min}) {
     if (name == name_of(op)) return op;
   }
-  fail("Partial: ", in_quotes(name), " is none of sum, avg, max, min");
+  fail("partial: reduction is ", in_quotes(name), ", expected sum, avg, max or min");
 }
 
 std::optional<Placement> placement_of(py::handle object) {
@@ -35,7 +35,10 @@ std::optional<Placement> placement_of(py::handle object) {
 }
 
 py::object object_of(const Placement& placement) {
-  if (placement.is_shard()) return py::cast(Shard{placement.dim()});
+  if (placement.is_shard()) {
+    const std::span<const int64_t> sizes = placement.sizes();
+    return py::cast(Shard{placement.dim(), {sizes.begin(), sizes.end()}});
+  }
   if (placement.is_partial()) return py::cast(Partial{placement.op()});
   return py::cast(Replicate());
 }
@@ -69,7 +72,9 @@ std::optional<Placements> placements_of(py::handle object) {
 
 /// The arguments that rebuild a placement.
 static py::tuple told_of(const Replicate&) { return py::tuple(0); }
-static py::tuple told_of(const Shard& shard) { return py::make_tuple(shard.dim); }
+static py::tuple told_of(const Shard& shard) {
+  return py::make_tuple(shard.dim, py::tuple(py::cast(shard.sizes)));
+}
 static py::tuple told_of(const Partial& partial) { return py::make_tuple(name_of(partial.op)); }
 
 /// By name or by position, with the explicit orders of axes.
@@ -116,17 +121,27 @@ void bind_placements(py::module_& m) {
       .def("__repr__", [](const Replicate&) { return "Replicate()"; });
   bind_kind<Shard>(m, "Shard",
                    "Each device along the axis holds one contiguous slice of dimension `dim`: "
-                   "ceil(size / devices) elements, the last devices fewer or none")
-      .def(py::init([](int dim) {
-             Placement(Shard{dim});  // checks dim
-             return Shard{dim};
+                   "ceil(size / devices) elements, the last devices fewer or none; or slices of "
+                   "explicit `sizes`")
+      .def(py::init([](int dim, std::vector<int64_t> sizes) {
+             Shard shard{dim, std::move(sizes)};
+             Placement{shard};  // checks it
+             return shard;
            }),
-           py::arg("dim") = 0,
+           py::arg("dim") = 0, py::arg("sizes") = std::vector<int64_t>(),
            "A dim below 0 counts from the end of whatever tensor is laid out; ValueError for one "
-           "that "
-           "no tensor can have")
+           "that no tensor can have. `sizes`: one per device along the axis, equal on all ranks, "
+           "adding up to the dim's size; where other axes cut the dim outside of this one, as many "
+           "for each of their slices, in order")
       .def_readonly("dim", &Shard::dim)
-      .def("__repr__", [](const Shard& s) { return concat("Shard(", s.dim, ")"); });
+      .def_property_readonly(
+          "sizes", [](const Shard& s) { return py::tuple(py::cast(s.sizes)); },
+          "Explicit sizes of the slices; empty for slices of ceil(size / devices) elements")
+      .def("__repr__", [](const Shard& s) -> std::string {
+        if (s.sizes.empty()) return concat("Shard(", s.dim, ")");
+        return concat("Shard(", s.dim,
+                      ", sizes=", std::string(py::repr(py::tuple(py::cast(s.sizes)))), ")");
+      });
   bind_kind<Partial>(m, "Partial",
                      "Each device along the axis holds a tensor of full size; the value is their "
                      "reduction: sum, avg, max or min")

@@ -9,7 +9,7 @@
 
 namespace weft::python {
 
-static constexpr OfOne kOfOne[] = {
+static constexpr OfOne kPointwiseOfOne[] = {
     {"frac", frac, "sub", "x - trunc(x)"},
     {"exp2", exp2, "pow", "2 to the power x"},
     {"sinc", sinc, "sin", "sin(pi x) / (pi x), 1 at 0"},
@@ -20,7 +20,7 @@ static constexpr OfOne kOfOne[] = {
     {"isneginf", isneginf, "isinf", "Whether x is -inf: bool"},
 };
 
-static constexpr OfTwo kOfTwo[] = {
+static constexpr OfTwo kPointwiseOfTwo[] = {
     {"fmod", fmod, "remainder", "x1 - trunc(x1 / x2) * x2, which has the sign of x1"},
     {"fmax", fmax, "maximum", "The larger of both; where one is NaN, the other"},
     {"fmin", fmin, "minimum", "The smaller of both; where one is NaN, the other"},
@@ -112,8 +112,8 @@ static void bind_integral(py::module_& m, const char* name, Points by_points, St
 }
 
 void bind_pointwise(py::module_& m) {
-  bind_functions(m, kOfOne);
-  bind_functions(m, kOfTwo);
+  bind_functions(m, kPointwiseOfOne);
+  bind_functions(m, kPointwiseOfTwo);
   bind_numbers(m);
   bind_algebra(m);
   bind_integral(m, "trapezoid", py::overload_cast<const Tensor&, const Tensor&, int>(&trapezoid),

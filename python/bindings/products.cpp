@@ -19,7 +19,8 @@ Tensor product_of(const Tensor& a, const Tensor& b) {
   if (a.ndim() > 1 && b.ndim() > 1) [[likely]]
     return matmul(a, b);
   if (a.ndim() == 0 || b.ndim() == 0) {
-    fail("matmul: ", a.shape(), " times ", b.shape(), ": one has no dims; multiply() scales");
+    fail("matmul: operands are ", a.shape(), " and ", b.shape(),
+         ", expected at least 1 dim each; multiply() scales");
   }
   const Tensor product =
       matmul(a.ndim() == 1 ? unsqueeze(a, 0) : a, b.ndim() == 1 ? unsqueeze(b, 1) : b);
@@ -37,7 +38,8 @@ static Tensor tensordot_over(const Tensor& a, const Tensor& b, const py::object&
     throw py::type_error(concat("tensordot: axes is a ", Py_TYPE(axes.ptr())->tp_name,
                                 ", expected an int or a pair of dims"));
   }
-  const std::vector<int> first = dims_of(axes[py::int_(0)]), second = dims_of(axes[py::int_(1)]);
+  const std::vector<int> first = named_dims(axes[py::int_(0)]);
+  const std::vector<int> second = named_dims(axes[py::int_(1)]);
   return released([&] { return tensordot(a, b, first, second); });
 }
 

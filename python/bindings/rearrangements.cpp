@@ -50,12 +50,21 @@ static void bind_dims(py::module_& m) {
         py::arg("end_dim") = -1, "Dims start_dim to end_dim as one dim");
   m.def("matrix_transpose", &matrix_transpose, Released(), py::arg("x"),
         "x [..., m, n] as [..., n, m]; a view. ValueError for fewer than two dims");
-  m.def("expand_dims", &unsqueeze, Released(), py::arg("x"), py::arg("axis") = 0,
-        "Inserts a dim of size 1 at `axis`; a view");
+  m.def(
+      "expand_dims",
+      [](const Tensor& x, int axis) {
+        if (axis < -x.ndim() - 1 || axis > x.ndim()) {
+          throw py::index_error(concat("expand_dims: axis is ", axis, ", expected ", -x.ndim() - 1,
+                                       " to ", x.ndim()));
+        }
+        return released([&] { return unsqueeze(x, axis); });
+      },
+      py::arg("x"), py::arg("axis") = 0,
+      "Inserts a dim of size 1 at `axis`; a view. IndexError when axis is out of range");
   m.def(
       "moveaxis",
       [](const Tensor& x, const py::object& source, const py::object& destination) {
-        const std::vector<int> from = dims_of(source), to = dims_of(destination);
+        const std::vector<int> from = named_dims(source), to = named_dims(destination);
         return released([&] { return moveaxis(x, from, to); });
       },
       py::arg("x"), py::arg("source"), py::arg("destination"),

@@ -65,17 +65,27 @@ void bind_over_one(py::module_& m, const char* name, Function function, const ch
       py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, with_rule(op, text));
 }
 
+/// Reduces over `axis`. With () each element is reduced alone, over a new dim of size 1.
+template <class Function>
+Tensor over_dims(const Tensor& x, const py::object& axis, bool keepdims, const Function& function) {
+  if (is_no_dim(axis)) {
+    return released([&] { return function(unsqueeze(x, x.ndim()), {x.ndim()}, false); });
+  }
+  const std::vector<int> dims = dims_of(axis);
+  return released([&] { return function(x, dims, keepdims); });
+}
+
 /// A reduction of elements as `dtype`.
 void bind_total(py::module_& m, const char* name, Reduction function, const char* text) {
   m.def(
       name,
       [function](const Tensor& x, const py::object& axis, bool keepdims,
                  const std::optional<DType>& dtype) {
-        const std::vector<int> dims = dims_of(axis);
-        return released([&] {
-          if (!dtype) return function(x, dims, keepdims);
-          return cast(function(cast(x, *dtype), dims, keepdims), *dtype);
-        });
+        return over_dims(x, axis, keepdims,
+                         [&](const Tensor& of, const std::vector<int>& dims, bool keeps) {
+                           if (!dtype) return function(of, dims, keeps);
+                           return cast(function(cast(of, *dtype), dims, keeps), *dtype);
+                         });
       },
       py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, py::kw_only(),
       py::arg("dtype") = py::none(), with_rule(name, text));
@@ -87,8 +97,10 @@ void bind_spread(py::module_& m, const char* name,
   m.def(
       name,
       [function](const Tensor& x, const py::object& axis, double correction, bool keepdims) {
-        const std::vector<int> dims = dims_of(axis);
-        return released([&] { return function(x, dims, correction, keepdims); });
+        return over_dims(x, axis, keepdims,
+                         [&](const Tensor& of, const std::vector<int>& dims, bool keeps) {
+                           return function(of, dims, correction, keeps);
+                         });
       },
       py::arg("x"), py::arg("axis") = py::none(), py::kw_only(), py::arg("correction") = 0.0,
       py::arg("keepdims") = false, text);
@@ -98,8 +110,10 @@ void bind_norms(py::module_& m) {
   m.def(
       "vector_norm",
       [](const Tensor& x, const py::object& axis, bool keepdims, double ord) {
-        const std::vector<int> dims = dims_of(axis);
-        return released([&] { return vector_norm(x, ord, dims, keepdims); });
+        return over_dims(x, axis, keepdims,
+                         [&](const Tensor& of, const std::vector<int>& dims, bool keeps) {
+                           return vector_norm(of, ord, dims, keeps);
+                         });
       },
       py::arg("x"), py::kw_only(), py::arg("axis") = py::none(), py::arg("keepdims") = false,
       py::arg("ord") = 2.0,
@@ -132,18 +146,17 @@ void bind_reductions(py::module_& m) {
     m.def(
         f.name,
         [function = f.function](const Tensor& x, const py::object& axis, bool keepdims) {
-          const std::vector<int> dims = dims_of(axis);
-          return released([&] { return function(x, dims, keepdims); });
+          return over_dims(x, axis, keepdims, function);
         },
         py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false,
         with_rule(f.op, f.text));
   }
   bind_total(m, "sum", sum,
              "The sum over `axis` (all dims unless given), of elements as `dtype`; integers and "
-             "bool sum up in int64 unless it is given");
+             "bool sum up in int64, without sign in uint64, unless it is given");
   bind_total(m, "prod", prod,
              "The product over `axis` (all dims unless given), of elements as `dtype`; integers "
-             "and bool multiply in int64 unless it is given");
+             "and bool multiply in int64, without sign in uint64, unless it is given");
   bind_spread(m, "var", var,
               "The variance over `axis` (all dims unless given): squares of the differences from "
               "the mean, summed and divided by their number - correction; of integers in float32");

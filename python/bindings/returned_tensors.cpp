@@ -31,7 +31,7 @@ Tensors tensors_of(const std::string& what, py::handle returned) {
     return all;
   }
   throw py::type_error(
-      concat(what, ": it returned a ", Py_TYPE(returned.ptr())->tp_name, ", not Tensors"));
+      concat(what, ": it returned a ", Py_TYPE(returned.ptr())->tp_name, ", expected Tensors"));
 }
 
 py::object one_or_all(Tensors tensors) {

@@ -6,7 +6,7 @@
 
 namespace weft::python {
 
-static constexpr OfOne kOfOne[] = {
+static constexpr OfOne kRoundingOfOne[] = {
     {"floor", floor, "floor", "The integer below x; the dtype stays"},
     {"ceil", ceil, "ceil", "The integer above x; the dtype stays"},
     {"trunc", trunc, "trunc", "The integer of x towards 0; the dtype stays"},
@@ -14,7 +14,7 @@ static constexpr OfOne kOfOne[] = {
     {"signbit", signbit, "signbit", "Whether the sign is negative, also of -0 and NaN: bool"},
 };
 
-static constexpr OfTwo kOfTwo[] = {
+static constexpr OfTwo kRoundingOfTwo[] = {
     {"floor_divide", floor_divide, "floor_divide", "x1 // x2; integers by 0 give 0"},
     {"remainder", remainder, "remainder", "x1 % x2, with the sign of x2; integers by 0 give 0"},
     {"copysign", copysign, "copysign", "|x1| with the sign of x2"},
@@ -22,8 +22,8 @@ static constexpr OfTwo kOfTwo[] = {
 };
 
 void bind_rounding(py::module_& m) {
-  bind_functions(m, kOfOne);
-  bind_functions(m, kOfTwo);
+  bind_functions(m, kRoundingOfOne);
+  bind_functions(m, kRoundingOfTwo);
 }
 
 }  // namespace weft::python

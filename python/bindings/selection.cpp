@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/selection.h"
 
+#include <variant>
+
 #include "python/bindings/bindings.h"
 #include "python/bindings/composed.h"
 #include "weft/error.h"
@@ -10,7 +12,53 @@
 
 namespace weft::python {
 
+/// Binds a median of all elements, and along a dim as a pair.
+static void bind_median(py::module_& m, const char* name, Tensor (*of_all)(const Tensor&),
+                        ValuesAndIndices (*along_dim)(const Tensor&, int, bool), const char* text) {
+  m.def(
+      name,
+      [=](const Tensor& of, const std::optional<int>& along, bool keeps) -> py::object {
+        if (!along) return py::cast(released([&] { return of_all(of); }));
+        return for_python(released([&] { return along_dim(of, *along, keeps); }));
+      },
+      py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, text);
+}
+
+/// Binds quantiles for one q, or several.
+template <class Function>
+static void bind_quantile(py::module_& m, const char* name, const Function& function,
+                          const char* text) {
+  m.def(
+      name,
+      [function](const Tensor& x, const std::variant<double, std::vector<double>>& q,
+                 const std::optional<int>& along, bool keepdims, const std::string& between) {
+        return std::visit(
+            [&](const auto& which) { return function(x, which, along, keepdims, between); }, q);
+      },
+      Released(), py::arg("x"), py::arg("q"), py::arg("axis") = py::none(),
+      py::arg("keepdims") = false, py::kw_only(), py::arg("interpolation") = "linear", text);
+}
+
+static void bind_order_statistics(py::module_& m) {
+  bind_median(m, "median", &median, &median,
+              "The lower of the two middle elements, NaN where there is one; along `axis` "
+              "(values, indices)");
+  bind_median(m, "nanmedian", &nanmedian, &nanmedian,
+              "The lower of the two middle elements that are not NaN; along `axis` (values, "
+              "indices)");
+  bind_quantile(
+      m, "quantile", [](const auto&... arguments) { return quantile(arguments...); },
+      "Quantile q in [0, 1] along `axis`, or of all elements; NaN where there is one. Several q "
+      "make a first dim. `interpolation`: 'linear', 'lower', 'higher', 'nearest' or 'midpoint'");
+  bind_quantile(
+      m, "nanquantile", [](const auto&... arguments) { return nanquantile(arguments...); },
+      "Quantile q in [0, 1] along `axis`, or of all elements, of those that are not NaN; see "
+      "`quantile`");
+}
+
 static void bind_orders(py::module_& m) {
+  add_named_tuple(m, "ValuesAndIndices", "values indices",
+                  "Elements, and where they lie along the dim (int64).");
   const auto x = py::arg("x");
   const auto axis = py::arg("axis") = -1;
   const auto keepdims = py::arg("keepdims") = false;
@@ -24,18 +72,18 @@ static void bind_orders(py::module_& m) {
       },
       "The k largest, or smallest, elements along `axis`, always in order: (values, indices)", x,
       py::arg("k"), axis, py::arg("largest") = true, py::arg("sorted") = true);
+  bind_function(m, "cummax", &cummax,
+                "The largest of all elements up to each along `axis`, and its last index; from a "
+                "NaN on, NaN: (values, indices)",
+                x, py::arg("axis"));
+  bind_function(m, "cummin", &cummin,
+                "The smallest of all elements up to each along `axis`, and its last index; from a "
+                "NaN on, NaN: (values, indices)",
+                x, py::arg("axis"));
   bind_function(m, "kthvalue", &kthvalue,
                 "The k-th smallest element along `axis`, counted from 1: (values, indices)", x,
                 py::arg("k"), axis, keepdims);
-  m.def(
-      "median",
-      [](const Tensor& of, const std::optional<int>& along, bool keeps) -> py::object {
-        if (!along) return py::cast(released([&] { return median(of); }));
-        return for_python(released([&] { return median(of, *along, keeps); }));
-      },
-      x, py::arg("axis") = py::none(), keepdims,
-      "The lower of the two middle elements, NaN where there is one; along `axis` (values, "
-      "indices)");
+  bind_order_statistics(m);
 }
 
 static void bind_scatters(py::module_& m) {
@@ -72,6 +120,14 @@ static void bind_scatters(py::module_& m) {
   bind_function(m, "scatter_add", &scatter_add,
                 "x with src[.., i, ..] added to element index[.., i, ..] along `dim`", x, dim,
                 index, py::arg("src"));
+  const auto reduce = py::arg("reduce");
+  const auto include_self = py::arg("include_self") = true;
+  bind_function(m, "scatter_reduce", &scatter_reduce,
+                "x with element index[.., i, ..] along `dim` combined with src[.., i, ..]: the "
+                "sum, prod, mean, amax or amin of them; of x too if include_self",
+                x, dim, index, py::arg("src"), reduce, py::kw_only(), include_self);
+  bind_function(m, "index_reduce", &index_reduce, "The same for slices of `dim`, as index_add", x,
+                dim, index, py::arg("source"), reduce, py::kw_only(), include_self);
   bind_function(m, "_scatter_along", &scatter_along_dim, "", x, dim, index, py::arg("src"));
   bind_function(m, "select_scatter", &select_scatter,
                 "x with element `index` of `dim` replaced by src", x, py::arg("src"), dim, index);

@@ -23,12 +23,13 @@ Tensor reshaped(const Tensor& x, Shape shape) {
     } else if (missing < 0) {
       missing = d;
     } else {
-      fail("reshape: ", shape, " leaves two sizes open; one can be -1");
+      fail("reshape: shape is ", shape, ", expected at most one -1");
     }
   }
   if (missing >= 0) {
     if (known <= 0 || x.numel() % known != 0) {
-      fail("reshape: ", shape, " fits no tensor of the ", x.numel(), " elements of ", x.shape());
+      fail("reshape: shape is ", shape, ", expected one of ", x.numel(), " elements, those of ",
+           x.shape());
     }
     shape[missing] = x.numel() / known;
   }
@@ -60,7 +61,9 @@ void bind_shapes(py::module_& m) {
         const Tensor result = reshaped(x, shape);
         if (!copy || result.storage() == x.storage())
           return copy.value_or(false) ? clone(result) : result;
-        if (!*copy) fail("reshape: a tensor ", x.shape(), " cannot be ", shape, " without a copy");
+        if (!*copy)
+          fail("reshape: shape is ", shape, ", expected one that a view of the tensor ", x.shape(),
+               " can have, because copy is False");
         return result;
       },
       Released(), py::arg("x"), py::arg("shape"), py::kw_only(), py::arg("copy") = py::none(),
@@ -102,7 +105,7 @@ void bind_shapes(py::module_& m) {
   m.def(
       "squeeze",
       [](const Tensor& x, const py::object& axis) {
-        const std::vector<int> dims = axis.is_none() ? ones_of(x) : dims_of(axis);
+        const std::vector<int> dims = axis.is_none() ? ones_of(x) : named_dims(axis);
         return released([&] { return squeezed(x, dims); });
       },
       py::arg("x"), py::arg("axis") = py::none(),
@@ -110,6 +113,7 @@ void bind_shapes(py::module_& m) {
   m.def(
       "flip",
       [](const Tensor& x, const py::object& axis) {
+        if (is_no_dim(axis)) return released([&] { return clone(x); });
         const std::vector<int> dims = dims_of(axis);
         return released([&] { return flip(x, dims); });
       },

@@ -90,7 +90,13 @@ void bind_state_dicts(py::module_& m) {
   py::class_<SkippedKeys>(m, "SkippedKeys", "Keys that were not loaded")
       .def_readonly("missing", &SkippedKeys::missing, "The receiver has them, the dict does not")
       .def_readonly("unexpected", &SkippedKeys::unexpected,
-                    "The dict has them, the receiver does not");
+                    "The dict has them, the receiver does not")
+      .def("__repr__", [](const SkippedKeys& skipped) {
+        const py::list missing = py::cast(skipped.missing),
+                       unexpected = py::cast(skipped.unexpected);
+        return concat("SkippedKeys(missing=", py::repr(missing).cast<std::string>(),
+                      ", unexpected=", py::repr(unexpected).cast<std::string>(), ")");
+      });
   m.def(
       "state_dict", [](const Module& module) { return state_dict(module); }, Released(),
       py::arg("part"), "Of a module or an optimizer; its tensors alias. No traffic");

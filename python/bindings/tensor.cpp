@@ -31,7 +31,8 @@ py::class_<Tensor> declare_tensor(py::module_& m) {
 }
 
 static py::tuple placements_of_tensor(const Tensor& x) {
-  if (!x.is_sharded()) fail("placements: the tensor ", x.shape(), " is not laid out over a mesh");
+  if (!x.is_sharded())
+    fail("placements: the tensor ", x.shape(), " has no mesh, expected one over a mesh");
   const auto placements = x.sharding().placements();
   py::tuple all(placements.size());
   for (size_t i = 0; i < placements.size(); ++i) all[i] = object_of(placements[i]);
@@ -44,11 +45,12 @@ static Tensor redistributed(const Tensor& x, const py::object& first, const py::
                             bool) {
   const bool has_mesh = py::isinstance<DeviceMesh>(first);
   if (has_mesh && !(x.is_sharded() && x.sharding().mesh() == first.cast<const DeviceMesh&>())) {
-    fail("redistribute: the tensor ", x.shape(), " is not laid out over this mesh");
+    fail("redistribute: the tensor ", x.shape(), " has another mesh or none, expected this mesh");
   }
   const py::object& given = has_mesh || first.is_none() ? second : first;
   const auto placements = given.is_none() ? std::nullopt : placements_of(given);
-  if (!placements) throw py::type_error("redistribute: give placements, one an axis of the mesh");
+  if (!placements)
+    throw py::type_error("redistribute: placements are missing, expected one an axis of the mesh");
   return released([&] { return x.redistribute(*placements); });
 }
 
@@ -140,7 +142,7 @@ static Shape shape_of(const py::args& sizes) {
   Shape shape;
   const bool is_one = sizes.size() == 1 && !PyLong_Check(sizes[0].ptr());
   if (!load_shape(is_one ? sizes[0] : py::object(sizes), shape)) {
-    throw py::type_error("a shape is ints, or a sequence of them");
+    throw py::type_error("shape: it is of another type, expected ints, or a sequence of them");
   }
   return shape;
 }
@@ -274,19 +276,21 @@ static void bind_elements(py::class_<Tensor>& tensor) {
       .def("__iter__",
            [](const Tensor& x) {
              if (x.ndim() == 0)
-               throw py::type_error("a tensor without dims has nothing to go over");
+               throw py::type_error("iter: the tensor has no dims, expected at least 1");
              py::list rows;
              for (int64_t i = 0; i < x.shape()[0]; ++i) rows.append(indexed(x, py::int_(i)));
              return py::iter(rows);
            })
       .def("__len__",
            [](const Tensor& x) {
-             if (x.ndim() == 0) throw py::type_error("len of a tensor without dims");
+             if (x.ndim() == 0)
+               throw py::type_error("len: the tensor has no dims, expected at least 1");
              return x.shape()[0];
            })
       .def("__index__", [](const Tensor& x) {
         if (is_floating(x.dtype())) {
-          throw py::type_error(concat("a tensor of ", x.dtype(), " is no index"));
+          throw py::type_error(
+              concat("index: dtype of the tensor is ", x.dtype(), ", expected an integer one"));
         }
         return py::int_(item_of(x));
       });
@@ -323,21 +327,25 @@ static void bind_distribution(py::module_& m) {
 /// Functions of the module whose first operand is a tensor, as methods of it.
 static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor) {
   for (const char* name :
-       {"abs",         "add",          "addcdiv",   "addcmul",    "addmm",       "all",
-        "allclose",    "amax",         "amin",      "any",        "argmax",      "argmin",
-        "astype",      "baddbmm",      "ceil",      "chunk",      "clone",       "contiguous",
-        "copy_",       "cos",          "diag",      "divide",     "dot",         "erf",
-        "exp",         "exp2",         "fill_",     "flatten",    "floor",       "fmod",
-        "frac",        "gather",       "index_add", "index_copy", "index_fill",  "index_select",
-        "isclose",     "isfinite",     "isinf",     "isnan",      "kthvalue",    "lerp",
-        "log",         "log_softmax",  "logit",     "logsumexp",  "masked_fill", "masked_select",
-        "matmul",      "max",          "mean",      "median",     "min",         "multiply",
-        "mv",          "nan_to_num",   "nanmean",   "nansum",     "narrow",      "norm",
-        "normal_",     "pow",          "prod",      "relu",       "round",       "rsqrt",
-        "scatter_add", "select",       "sigmoid",   "silu",       "sin",         "softmax",
-        "split",       "sqrt",         "square",    "squeeze",    "subtract",    "sum",
-        "tanh",        "tensor_split", "topk",      "tril",       "triu",        "unbind",
-        "unflatten",   "unfold",       "uniform_"}) {
+       {"abs",          "add",           "addcdiv",        "addcmul",      "addmm",
+        "all",          "allclose",      "amax",           "amin",         "any",
+        "argmax",       "argmin",        "astype",         "baddbmm",      "ceil",
+        "chunk",        "clone",         "contiguous",     "copy_",        "cos",
+        "cummax",       "cummin",        "diag",           "divide",       "dot",
+        "erf",          "exp",           "exp2",           "fill_",        "flatten",
+        "floor",        "fmod",          "frac",           "gather",       "index_add",
+        "index_copy",   "index_fill",    "index_reduce",   "index_select", "isclose",
+        "isfinite",     "isinf",         "isnan",          "kthvalue",     "lerp",
+        "log",          "log_softmax",   "logcumsumexp",   "logit",        "logsumexp",
+        "masked_fill",  "masked_select", "matmul",         "max",          "mean",
+        "median",       "min",           "multiply",       "mv",           "nan_to_num",
+        "nanmean",      "nanmedian",     "nansum",         "narrow",       "norm",
+        "normal_",      "pow",           "prod",           "relu",         "round",
+        "rsqrt",        "scatter_add",   "scatter_reduce", "select",       "sigmoid",
+        "silu",         "sin",           "softmax",        "split",        "sqrt",
+        "square",       "squeeze",       "subtract",       "sum",          "tanh",
+        "tensor_split", "topk",          "tril",           "triu",         "unbind",
+        "unflatten",    "unfold",        "uniform_"}) {
     const py::object function = m.attr(name);
     tensor.attr(name) = py::reinterpret_steal<py::object>(PyInstanceMethod_New(function.ptr()));
   }

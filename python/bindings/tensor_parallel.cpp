@@ -59,8 +59,8 @@ static Style style_of(py::handle path, py::handle given) {
   if (style.load(given, false)) return py::detail::cast_op<Style&&>(std::move(style));
   throw py::type_error(concat("parallelize: the style of ", py::repr(path).cast<std::string>(),
                               " is a ", Py_TYPE(given.ptr())->tp_name,
-                              ", none of Colwise, Rowwise, SequenceParallel, PrepareInput, "
-                              "PrepareOutput and Layouts"));
+                              ", expected Colwise, Rowwise, SequenceParallel, PrepareInput, "
+                              "PrepareOutput or Layouts"));
 }
 
 /// Parses {path: style or list of styles}, in order.
@@ -68,8 +68,8 @@ static std::vector<ModuleStyle> styles_of(const py::dict& plan) {
   std::vector<ModuleStyle> styles;
   for (const auto& [path, given] : plan) {
     if (!PyUnicode_Check(path.ptr())) {
-      throw py::type_error(concat("parallelize: ", py::repr(path).cast<std::string>(),
-                                  " is given for a path; it is a string, as 'layers.*.wq'"));
+      throw py::type_error(concat("parallelize: path is ", py::repr(path).cast<std::string>(),
+                                  ", expected a string such as 'layers.*.wq'"));
     }
     const bool is_list = PyList_Check(given.ptr()) || PyTuple_Check(given.ptr());
     const py::list all = is_list ? py::list(py::reinterpret_borrow<py::object>(given)) : [&] {

@@ -6,7 +6,7 @@
 
 namespace weft::python {
 
-static constexpr OfOne kOfOne[] = {
+static constexpr OfOne kTrigonometryOfOne[] = {
     {"sin", sin, "sin", "The sine of x, in radians"},
     {"cos", cos, "cos", "The cosine of x, in radians"},
     {"tan", tan, "tan", "The tangent of x, in radians"},
@@ -20,14 +20,14 @@ static constexpr OfOne kOfOne[] = {
     {"atanh", atanh, "atanh", "The inverse of tanh; NaN beyond 1"},
 };
 
-static constexpr OfTwo kOfTwo[] = {
+static constexpr OfTwo kTrigonometryOfTwo[] = {
     {"atan2", atan2, "atan2", "The angle of the point (x2, x1) in [-pi, pi]"},
     {"hypot", hypot, "hypot", "sqrt(x1^2 + x2^2), without overflow on the way"},
 };
 
 void bind_trigonometry(py::module_& m) {
-  bind_functions(m, kOfOne);
-  bind_functions(m, kOfTwo);
+  bind_functions(m, kTrigonometryOfOne);
+  bind_functions(m, kTrigonometryOfTwo);
 }
 
 }  // namespace weft::python

@@ -21,6 +21,7 @@ from weft._weft import *
 from weft._array_api import *
 from weft._array_api import __array_api_version__, __array_namespace_info__
 from weft._context import connect, enable_grad, no_grad, no_sync, run_world, trace, traffic
+from weft._fsdp import FSDPModule, register_fsdp_forward_method
 from weft._names import *
 from weft._program import estimate
 from weft._visualize import visualize

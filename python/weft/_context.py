@@ -105,7 +105,9 @@ def run_world(ranks, body, *, deadline=600.0, threads_per_rank=0, seed=0):
     if launched == 1:
         return _weft.run_ranks(ranks, body, **options)
     if ranks not in (1, launched):
-        raise ValueError(f"run_world: {ranks} ranks are asked for but the job has {launched}")
+        raise ValueError(
+            f"run_world: number of ranks is {ranks}, expected {launched}, that of the job"
+        )
     return [body(connect(**options))]
 
 

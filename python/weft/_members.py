@@ -23,23 +23,24 @@ def _check_may_take(self, name, kind, value):
         )
     if value is not None and not isinstance(value, (Parameter, Module)):
         raise ValueError(
-            f"module: {name!r} is a {what} of the {type(self).__name__}: a "
-            f"{type(value).__name__} cannot take its place, another {kind.__name__} or None can"
+            f"module: {name!r} is a {what} of the {type(self).__name__} and gets a "
+            f"{type(value).__name__}, expected a {kind.__name__} or None"
         )
     is_parameter = kind is Parameter and isinstance(value, Parameter)
     is_child = isinstance(self, Sequential) and isinstance(value, Module)
     if not (self._is_free_to_change or is_parameter or is_child):
         raise ValueError(
-            f"module: {name!r} is a {what} of the {type(self).__name__}, whose forward is built "
-            f"in, and stays: a {type(value).__name__} cannot take its place"
+            f"module: {name!r} is a {what} of the {type(self).__name__} and gets a "
+            f"{type(value).__name__}, expected a member of a module written in Python"
         )
 
 
 def _check_not_above(self, name, module):
     if any(below is self for below in module.modules()):
         raise ValueError(
-            f"module: the {type(self).__name__} is within the {type(module).__name__} that is "
-            f"to be its child {name!r}; keep one that is above as a plain value, in a list"
+            f"module: child {name!r} of the {type(self).__name__} is a "
+            f"{type(module).__name__} that "
+            "contains it, expected one that does not; keep a reference to it in a list"
         )
 
 
@@ -104,7 +105,8 @@ def set_attribute(self, name, value):
         return
     if not self._is_made_in_python:
         raise AttributeError(
-            f"module: a {type(self).__name__} that a built-in module made has no room for {name!r}"
+            f"module: the {type(self).__name__} is part of a built-in module, expected one made in "
+            f"Python, for attribute {name!r}"
         )
     if kind is not None:
         self._remove(name)

@@ -67,7 +67,10 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, world=None
 
     names = mesh_dim_names or [f"dim{i}" for i in range(len(mesh_shape))]
     if len(names) != len(mesh_shape):
-        raise ValueError(f"init_device_mesh: {len(names)} names for {len(mesh_shape)} axes")
+        raise ValueError(
+            f"init_device_mesh: number of names is {len(names)}, expected {len(mesh_shape)}, the "
+            "axes"
+        )
     axes = list(zip(names, mesh_shape))
     return _weft.DeviceMesh(world or connect(), axes, device_type=device_type)
 
@@ -87,7 +90,8 @@ def _from_local(
     unless the whole's `shape` is given."""
     if run_check:
         raise ValueError(
-            "from_local: run_check=True would send one rank's values to others; use scatter"
+            "from_local: run_check is True, expected False; scatter sends one rank's "
+            "values to others"
         )
     return _weft.from_local(local_tensor, device_mesh, placements, shape=shape)
 
@@ -99,8 +103,7 @@ def clip_grad_norm_(
     the gradients whatever their layouts and meshes. One all-reduce. ValueError for a norm_type that
     is not 2; RuntimeError, when asked for, where the norm is no finite number."""
     if not isinstance(norm_type, (int, float)) or norm_type != 2:
-        shown = described(norm_type)
-        raise ValueError(f"clip_grad_norm_: norm_type {shown} is not 2, the one there is")
+        raise ValueError(f"clip_grad_norm_: norm_type is {described(norm_type)}, expected 2")
     if not error_if_nonfinite:
         return _weft.clip_grad_norm_(parameters, max_norm)
     if not isinstance(parameters, _weft.Module):
@@ -172,10 +175,14 @@ def randint(low, high, size=None, *, dtype=_weft.int64, **options):
     if size is None:
         low, high, size = 0, low, high
     if not low < high:
-        raise ValueError(f"randint: there is no number in [{described(low)}, {described(high)})")
+        raise ValueError(
+            f"randint: low and high are {described(low)} and {described(high)}, expected low below "
+            "high"
+        )
     if not all(math.isfinite(x) and int(x) == x for x in (low, high)):
         raise ValueError(
-            f"randint: the bounds {described(low)} and {described(high)} are not whole numbers"
+            f"randint: low and high are {described(low)} and {described(high)}, expected whole "
+            "numbers"
         )
     low, high, dtype = int(low), int(high), _weft.dtype_named(dtype)
     drawn = _weft._randint(
@@ -297,10 +304,13 @@ for _name, _method in {
 for _name, _dtype in {
     "bfloat16": _weft.bfloat16,
     "bool": _weft.bool,
+    "byte": _weft.uint8,
+    "char": _weft.int8,
     "double": _weft.float64,
     "float": _weft.float32,
     "half": _weft.float16,
     "int": _weft.int32,
     "long": _weft.int64,
+    "short": _weft.int16,
 }.items():
     setattr(_weft.Tensor, _name, _as_dtype(_name, _dtype))

@@ -14,7 +14,9 @@ def _program():
     for path in (package / "bin" / "weft", built / "bin" / "weft"):
         if path.exists():
             return path
-    raise RuntimeError("weft: the program is not beside the package; build the target weft_program")
+    raise RuntimeError(
+        "weft: the program next to the package is missing; build the target weft_program"
+    )
 
 
 def main():

@@ -9,7 +9,8 @@ import typing
 from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_ops', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i32', 'i64', 'igamma', 'igammac', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int32', 'int64', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u8', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
+from weft import ValuesAndIndices
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'GradientReductionHandle', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diff', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'generate', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'hsplit', 'hstack', 'hypot', 'i16', 'i32', 'i64', 'i8', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_select', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'mv', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'quantile', 'rad2deg', 'rand', 'randn', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -44,7 +45,7 @@ class DType:
     @property
     def name(self) -> str:
         """
-        'float32', 'bfloat16', 'float16', 'float64', 'int32', 'int64', 'uint8' or 'bool'
+        'float32', 'bfloat16', 'float16', 'float64', 'int8' to 'int64', 'uint8' to 'uint64' or 'bool'
         """
 class Device:
     """
@@ -96,15 +97,15 @@ class Replicate:
         """
 class Shard:
     """
-    Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / devices) elements, the last devices fewer or none
+    Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / devices) elements, the last devices fewer or none; or slices of explicit `sizes`
     """
     def __eq__(self, arg0: typing.Any) -> builtins.bool:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, dim: int = 0) -> None:
+    def __init__(self, dim: int = 0, sizes: collections.abc.Sequence[int] = []) -> None:
         """
-        A dim below 0 counts from the end of whatever tensor is laid out; ValueError for one that no tensor can have
+        A dim below 0 counts from the end of whatever tensor is laid out; ValueError for one that no tensor can have. `sizes`: one per device along the axis, equal on all ranks, adding up to the dim's size; where other axes cut the dim outside of this one, as many for each of their slices, in order
         """
     def __reduce__(self) -> tuple:
         ...
@@ -121,6 +122,11 @@ class Shard:
     @property
     def dim(self) -> int:
         ...
+    @property
+    def sizes(self) -> tuple:
+        """
+        Explicit sizes of the slices; empty for slices of ceil(size / devices) elements
+        """
 class Partial:
     """
     Each device along the axis holds a tensor of full size; the value is their reduction: sum, avg, max or min
@@ -296,17 +302,17 @@ class Tensor:
         Rule: ..., ... -> ...
         """
     @staticmethod
-    def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
+    def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | builtins.float = 1) -> Tensor:
         """
         x + value * tensor1 / tensor2
         """
     @staticmethod
-    def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
+    def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | builtins.float = 1) -> Tensor:
         """
         x + value * tensor1 * tensor2
         """
     @staticmethod
-    def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+    def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Tensor | builtins.float = 1, alpha: Tensor | builtins.float = 1) -> Tensor:
         """
         beta * x + alpha * (mat1 @ mat2)
         """
@@ -365,7 +371,7 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+    def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Tensor | builtins.float = 1, alpha: Tensor | builtins.float = 1) -> Tensor:
         """
         beta * x + alpha * (batch1 @ batch2)
         """
@@ -406,6 +412,16 @@ class Tensor:
         The cosine of x, in radians
         
         Rule: ... -> ...
+        """
+    @staticmethod
+    def cummax(x: Tensor, axis: builtins.int) -> typing.Any:
+        """
+        The largest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
+        """
+    @staticmethod
+    def cummin(x: Tensor, axis: builtins.int) -> typing.Any:
+        """
+        The smallest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
         """
     @staticmethod
     def diag(x: Tensor, diagonal: builtins.int = 0) -> Tensor:
@@ -488,7 +504,7 @@ class Tensor:
         Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may be smaller than those of x
         """
     @staticmethod
-    def index_add(x: Tensor, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
+    def index_add(x: Tensor, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: Tensor | builtins.float = 1) -> Tensor:
         """
         x with slice i of alpha * source added to slice index[i] of `dim`
         """
@@ -503,9 +519,14 @@ class Tensor:
         x with the slices `index` of `dim` filled with `value`
         """
     @staticmethod
+    def index_reduce(x: Tensor, dim: builtins.int, index: Tensor, source: Tensor, reduce: str, *, include_self: builtins.bool = True) -> Tensor:
+        """
+        The same for slices of `dim`, as index_add
+        """
+    @staticmethod
     def index_select(x: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
         """
-        The slices of `dim` at `index` [n]. A sharded `dim` is gathered
+        The slices of `dim` at `index` [n]
         """
     @staticmethod
     def isclose(x1: Tensor, x2: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
@@ -556,6 +577,11 @@ class Tensor:
         The logarithm of softmax(x), along `dim`
         
         Rule: ... v -> ... v
+        """
+    @staticmethod
+    def logcumsumexp(x: Tensor, axis: builtins.int) -> Tensor:
+        """
+        log(sum(exp)) of all elements up to each along `axis`
         """
     @staticmethod
     def logit(x: Tensor, eps: builtins.float | None = None) -> Tensor:
@@ -637,6 +663,11 @@ class Tensor:
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
+    def nanmedian(x: Tensor, axis: builtins.int | None = None, keepdims: builtins.bool = False) -> typing.Any:
+        """
+        The lower of the two middle elements that are not NaN; along `axis` (values, indices)
+        """
+    @staticmethod
     def nansum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The sum over `axis` of the elements that are not NaN
@@ -670,7 +701,7 @@ class Tensor:
     @staticmethod
     def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
-        The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64 unless it is given
+        The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64, without sign in uint64, unless it is given
         
         Rule: [d0] d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -699,6 +730,11 @@ class Tensor:
     def scatter_add(x: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
         """
         x with src[.., i, ..] added to element index[.., i, ..] along `dim`
+        """
+    @staticmethod
+    def scatter_reduce(x: Tensor, dim: builtins.int, index: Tensor, src: Tensor, reduce: str, *, include_self: builtins.bool = True) -> Tensor:
+        """
+        x with element index[.., i, ..] along `dim` combined with src[.., i, ..]: the sum, prod, mean, amax or amin of them; of x too if include_self
         """
     @staticmethod
     def select(x: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
@@ -774,7 +810,7 @@ class Tensor:
     @staticmethod
     def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
-        The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64 unless it is given
+        The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64, without sign in uint64, unless it is given
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -975,47 +1011,9 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
-    def absolute(self, *given, **named):
-        """
-        abs(x: Tensor) -> Tensor
-        
-        |x|, element by element
-        
-        Rule: ... -> ...
-        """
-    def acos(self, *given, **named):
-        """
-        acos(x: Tensor) -> Tensor
-        
-        The angle in [0, pi] whose cosine is x
-        
-        Rule: ... -> ...
-        """
-    def acosh(self, *given, **named):
-        """
-        acosh(x: Tensor) -> Tensor
-        
-        The inverse of cosh; NaN below 1
-        
-        Rule: ... -> ...
-        """
     def add_(self, other: Tensor | builtins.float, *, alpha: Tensor | builtins.float = 1) -> typing.Any:
         """
         In place, with other * alpha; see the operator
-        """
-    def add_scaled_(self, *given, **named):
-        """
-        add_scaled_(x: object, other: Tensor, scale: Tensor, factor: float = 1.0) -> object
-        
-        x += other * scale * factor in place, where scale has one element
-        
-        Rule: ..., ..., . ->
-        """
-    def addbmm(self, *given, **named):
-        """
-        addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor
-        
-        beta * x + alpha * the sum of batch1 @ batch2 over the batch
         """
     def addcdiv_(self, tensor1, tensor2, *, value = 1):
         """
@@ -1024,94 +1022,6 @@ class Tensor:
     def addcmul_(self, tensor1, tensor2, *, value = 1):
         """
         In place: self += value * tensor1 * tensor2.
-        """
-    def addmv(self, *given, **named):
-        """
-        addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor
-        
-        beta * x + alpha * (mat @ vec)
-        """
-    def addr(self, *given, **named):
-        """
-        addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor
-        
-        beta * x + alpha * outer(vec1, vec2)
-        """
-    def alias_copy(self, *given, **named):
-        """
-        clone(x: Tensor) -> Tensor
-        
-        The same elements in new memory, in the same layout
-        
-        Rule: ... -> ...
-        """
-    def aminmax(self, *given, **named):
-        """
-        (amin, amax).
-        """
-    def angle(self, *given, **named):
-        """
-        angle(x: Tensor) -> Tensor
-        
-        0 for positive x, pi for negative ones
-        
-        Rule: ..., ..., ... -> ...
-        """
-    def arccos(self, *given, **named):
-        """
-        acos(x: Tensor) -> Tensor
-        
-        The angle in [0, pi] whose cosine is x
-        
-        Rule: ... -> ...
-        """
-    def arccosh(self, *given, **named):
-        """
-        acosh(x: Tensor) -> Tensor
-        
-        The inverse of cosh; NaN below 1
-        
-        Rule: ... -> ...
-        """
-    def arcsin(self, *given, **named):
-        """
-        asin(x: Tensor) -> Tensor
-        
-        The angle in [-pi/2, pi/2] whose sine is x
-        
-        Rule: ... -> ...
-        """
-    def arcsinh(self, *given, **named):
-        """
-        asinh(x: Tensor) -> Tensor
-        
-        The inverse of sinh
-        
-        Rule: ... -> ...
-        """
-    def arctan(self, *given, **named):
-        """
-        atan(x: Tensor) -> Tensor
-        
-        The angle in [-pi/2, pi/2] whose tangent is x
-        
-        Rule: ... -> ...
-        """
-    def arctan2(self, *given, **named):
-        """
-        atan2(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The angle of the point (x2, x1) in [-pi, pi]
-        
-        Rule: ..., ... -> ...
-        """
-    def arctanh(self, *given, **named):
-        """
-        atanh(x: Tensor) -> Tensor
-        
-        The inverse of tanh; NaN beyond 1
-        
-        Rule: ... -> ...
         """
     def argsort(self, *given, **named):
         """
@@ -1123,189 +1033,33 @@ class Tensor:
         
         The indices of the nonzero elements: [n, dims]
         """
-    def as_strided(self, *given, **named):
-        """
-        as_strided(x: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor
-        
-        A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] + .. of the flattened x
-        """
-    def as_strided_copy(self, *given, **named):
-        """
-        as_strided(x: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor
-        
-        A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] + .. of the flattened x
-        """
-    def as_strided_scatter(self, *given, **named):
-        """
-        as_strided_scatter(x: Tensor, src: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor
-        
-        x with the elements of as_strided replaced by src
-        """
-    def asin(self, *given, **named):
-        """
-        asin(x: Tensor) -> Tensor
-        
-        The angle in [-pi/2, pi/2] whose sine is x
-        
-        Rule: ... -> ...
-        """
-    def asinh(self, *given, **named):
-        """
-        asinh(x: Tensor) -> Tensor
-        
-        The inverse of sinh
-        
-        Rule: ... -> ...
-        """
-    def atan(self, *given, **named):
-        """
-        atan(x: Tensor) -> Tensor
-        
-        The angle in [-pi/2, pi/2] whose tangent is x
-        
-        Rule: ... -> ...
-        """
-    def atan2(self, *given, **named):
-        """
-        atan2(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The angle of the point (x2, x1) in [-pi, pi]
-        
-        Rule: ..., ... -> ...
-        """
-    def atanh(self, *given, **named):
-        """
-        atanh(x: Tensor) -> Tensor
-        
-        The inverse of tanh; NaN beyond 1
-        
-        Rule: ... -> ...
-        """
-    def atleast_1d(self, *given, **named):
-        """
-        atleast_1d(x: Tensor) -> Tensor
-        
-        x with at least 1 dim
-        """
-    def atleast_2d(self, *given, **named):
-        """
-        atleast_2d(x: Tensor) -> Tensor
-        
-        x with at least 2 dims
-        """
-    def atleast_3d(self, *given, **named):
-        """
-        atleast_3d(x: Tensor) -> Tensor
-        
-        x with at least 3 dims
-        """
     def backward(self, gradient: Tensor | None = None) -> None:
         """
         Gradients of all leaves this tensor depends on; it has one element unless its gradient is given
-        """
-    def bernoulli(self, *given, **named):
-        """
-        1 with the probability that the element, or p, is; else 0.
-        """
-    def bernoulli_(self, *given, **named):
-        """
-        bernoulli_(x: object, p: float = 0.5) -> object
-        
-        Draws 1 with probability p, else 0
         """
     def bfloat16(self, memory_format = None):
         """
         to(weft.bfloat16).
         """
-    def bincount(self, *given, **named):
-        """
-        bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor
-        
-        How often each number from 0 on occurs, or the sum of the `weights` of its elements
-        """
-    def bitwise_and(self, *given, **named):
-        """
-        bitwise_and(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 & x2, of integers and bool
-        
-        Rule: ..., ... -> ...
-        """
     def bitwise_and_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
-        """
-    def bitwise_invert(self, *given, **named):
-        """
-        bitwise_invert(x: Tensor) -> Tensor
-        
-        ~x, of integers and bool
-        
-        Rule: ... -> ...
-        """
-    def bitwise_left_shift(self, *given, **named):
-        """
-        bitwise_left_shift(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 << x2, of integers
-        
-        Rule: ..., ... -> ...
         """
     def bitwise_left_shift_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
-    def bitwise_not(self, *given, **named):
-        """
-        bitwise_invert(x: Tensor) -> Tensor
-        
-        ~x, of integers and bool
-        
-        Rule: ... -> ...
-        """
-    def bitwise_or(self, *given, **named):
-        """
-        bitwise_or(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 | x2, of integers and bool
-        
-        Rule: ..., ... -> ...
-        """
     def bitwise_or_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
-        """
-    def bitwise_right_shift(self, *given, **named):
-        """
-        bitwise_right_shift(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 >> x2, of integers
-        
-        Rule: ..., ... -> ...
         """
     def bitwise_right_shift_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
-    def bitwise_xor(self, *given, **named):
-        """
-        bitwise_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 ^ x2, of integers and bool
-        
-        Rule: ..., ... -> ...
-        """
     def bitwise_xor_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
-        """
-    def bmm(self, *given, **named):
-        """
-        matmul(x1: Tensor, x2: Tensor) -> Tensor
-        
-        x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
-        
-        Rule: ... m k, ... k n -> ... m n
         """
     def bool(self, memory_format = None):
         """
@@ -1315,37 +1069,21 @@ class Tensor:
         """
         (offset, shape) of each rank's part, by rank of the root mesh
         """
-    def broadcast_to(self, *given, **named):
-        """
-        broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor
-        
-        Dims of size 1, and new leading ones, repeated to `shape`; no copy
-        
-        Rule: d0 [one1]  -> d0 +d1    (by its attributes; this one of [5, 1])
-        """
     def bucketize(self, *given, **named):
         """
         searchsorted(boundaries, input).
         """
-    def byte(self, *given, **named):
+    def byte(self, memory_format = None):
         """
         to(weft.uint8).
-        """
-    def cauchy_(self, *given, **named):
-        """
-        cauchy_(x: object, median: float = 0.0, sigma: float = 1.0) -> object
-        
-        Draws of a Cauchy distribution
-        """
-    def cdist(self, *given, **named):
-        """
-        cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: object = None) -> Tensor
-        
-        p-norms of the differences between rows: [..., n, m]
         """
     def ceil_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
+        """
+    def char(self, memory_format = None):
+        """
+        to(weft.int8).
         """
     def clamp(self, *given, **named):
         """
@@ -1365,60 +1103,9 @@ class Tensor:
         """
         Elements below `min` become min.
         """
-    def clip(self, *given, **named):
-        """
-        clip(x: Tensor, min: object = None, max: object = None) -> Tensor
-        
-        x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers that exclude all values of an integer dtype
-        """
-    def combinations(self, *given, **named):
-        """
-        combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor
-        
-        All subsets of r elements of a vector: a row each; with_replacement lets elements repeat
-        """
-    def conj(self, *given, **named):
-        """
-        The tensor itself: there are no complex dtypes.
-        """
-    def conj_physical(self, *given, **named):
-        """
-        clone(x: Tensor) -> Tensor
-        
-        The same elements in new memory, in the same layout
-        
-        Rule: ... -> ...
-        """
-    def constant_pad_nd(self, *given, **named):
-        """
-        pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before
-            it, and so on; negative numbers cut.
-        """
     def contiguous(self):
         """
         The tensor itself.
-        """
-    def copysign(self, *given, **named):
-        """
-        copysign(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        |x1| with the sign of x2
-        
-        Rule: ..., ... -> ...
-        """
-    def corrcoef(self, *given, **named):
-        """
-        corrcoef(x: Tensor) -> Tensor
-        
-        Correlations of the rows of a matrix
-        """
-    def cosh(self, *given, **named):
-        """
-        cosh(x: Tensor) -> Tensor
-        
-        The hyperbolic cosine of x
-        
-        Rule: ... -> ...
         """
     def count_nonzero(self, *given, **named):
         """
@@ -1428,19 +1115,9 @@ class Tensor:
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    def cov(self, *given, **named):
-        """
-        Covariances of the rows of a matrix [variables, observations], which may have weights.
-        """
     def cpu(self):
         """
         to("cpu").
-        """
-    def cross(self, *given, **named):
-        """
-        cross(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor
-        
-        The cross product of vectors of 3 along `axis`, counted from the end; the other dims broadcast. ValueError when that dim of one is not 3
         """
     def cuda(self, device = 0):
         """
@@ -1450,80 +1127,20 @@ class Tensor:
         ...
     def cumsum(self, *given, **named):
         ...
-    def cumulative_prod(self, *given, **named):
-        """
-        cumulative_prod(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: bool = False) -> Tensor
-        
-        Products of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first
-        
-        Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
-        """
-    def cumulative_sum(self, *given, **named):
-        """
-        cumulative_sum(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: bool = False) -> Tensor
-        
-        Sums of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 0 first
-        
-        Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
-        """
-    def deg2rad(self, *given, **named):
-        """
-        deg2rad(x: Tensor) -> Tensor
-        
-        Degrees as radians
-        
-        Rule: ..., ... -> ...
-        """
     def detach(self) -> Tensor:
         """
         The same elements, not recorded
-        """
-    def diag_embed(self, *given, **named):
-        """
-        diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor
-        
-        The last dim as diagonal `offset` of two dims of a tensor of zeros
-        """
-    def diagflat(self, *given, **named):
-        """
-        diagflat(x: Tensor, offset: int = 0) -> Tensor
-        
-        All elements as a diagonal of a matrix
         """
     def diagonal(self, *given, **named):
         """
         Elements (i, i + offset) of two dims, the first two unless given.
         """
-    def diagonal_copy(self, *given, **named):
-        """
-        Elements (i, i + offset) of two dims, the first two unless given.
-        """
-    def diagonal_scatter(self, *given, **named):
-        """
-        diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
-        
-        x with a diagonal replaced by src
-        """
     def diff(self, *given, **named):
         """
         Differences of neighbours along `dim`, n times.
         """
-    def digamma(self, *given, **named):
-        """
-        digamma(x: Tensor) -> Tensor
-        
-        The derivative of lgamma
-        
-        Rule: ... -> ...
-        """
     def dim(self) -> builtins.int:
         ...
-    def dist(self, *given, **named):
-        """
-        dist(x: Tensor, other: Tensor, p: float = 2.0) -> Tensor
-        
-        The p-norm of x - other
-        """
     def div(self, *given, **named):
         """
         The quotient; rounding_mode "floor" or "trunc" rounds it.
@@ -1536,18 +1153,6 @@ class Tensor:
         """
         to(weft.float64).
         """
-    def dropout(self, *given, **named):
-        """
-        dropout(x: Tensor, p: float) -> Tensor
-        
-        x with elements zeroed with probability p in [0, 1) and the others divided by 1 - p; equal for any layout of x
-        
-        Rule: ... -> ...
-        """
-    def dsplit(self, *given, **named):
-        """
-        Equal parts, or those that end before these indices.
-        """
     def eq(self, *given, **named):
         """
         equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
@@ -1555,26 +1160,6 @@ class Tensor:
         x1 == x2, element by element, as bool
         
         Rule: ..., ... -> ...
-        """
-    def equal(self, *given, **named):
-        """
-        Whether both have the same shape and elements: one bool, equal on all ranks.
-        """
-    def erfc(self, *given, **named):
-        """
-        erfc(x: Tensor) -> Tensor
-        
-        1 - erf(x), accurate for large x
-        
-        Rule: ... -> ...
-        """
-    def erfinv(self, *given, **named):
-        """
-        erfinv(x: Tensor) -> Tensor
-        
-        The inverse of erf; NaN outside [-1, 1]
-        
-        Rule: ... -> ...
         """
     def exp_(self) -> typing.Any:
         """
@@ -1588,71 +1173,17 @@ class Tensor:
         """
         Expanded to the shape of the other.
         """
-    def expand_dims(self, *given, **named):
-        """
-        expand_dims(x: Tensor, axis: int = 0) -> Tensor
-        
-        Inserts a dim of size 1 at `axis`; a view
-        """
     def explain(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
         """
         What `redistribute` would do: steps, bytes, predicted time, peak memory
-        """
-    def expm1(self, *given, **named):
-        """
-        expm1(x: Tensor) -> Tensor
-        
-        exp(x) - 1, exact for small x
-        
-        Rule: ... -> ...
-        """
-    def exponential_(self, *given, **named):
-        """
-        exponential_(x: object, lambd: float = 1.0) -> object
-        
-        Draws of the density lambd exp(-lambd x)
-        """
-    def fill(self, *given, **named):
-        """
-        fill(x: Tensor, value: Tensor | float) -> Tensor
-        
-        All elements `value`, in shape, dtype and layout of x
-        """
-    def fix(self, *given, **named):
-        """
-        trunc(x: Tensor) -> Tensor
-        
-        The integer of x towards 0; the dtype stays
-        
-        Rule: ... -> ...
         """
     def flip(self, *args, axis: typing.Any = None) -> Tensor:
         """
         The elements of the dims given, or of all, reversed
         """
-    def fliplr(self, *given, **named):
-        """
-        fliplr(x: Tensor) -> Tensor
-        
-        Dim 1 reversed
-        """
-    def flipud(self, *given, **named):
-        """
-        flipud(x: Tensor) -> Tensor
-        
-        Dim 0 reversed
-        """
     def float(self, memory_format = None):
         """
         to(weft.float32).
-        """
-    def float_power(self, *given, **named):
-        """
-        float_power(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 to the power x2, in float64
-        
-        Rule: ..., ... -> ...
         """
     def floor_(self) -> typing.Any:
         """
@@ -1670,78 +1201,11 @@ class Tensor:
         """
         In place: as the operator, or the function
         """
-    def fmax(self, *given, **named):
-        """
-        fmax(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The larger of both; where one is NaN, the other
-        
-        Rule: ..., ... -> ...
-        """
-    def fmin(self, *given, **named):
-        """
-        fmin(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The smaller of both; where one is NaN, the other
-        
-        Rule: ..., ... -> ...
-        """
-    def frexp(self, *given, **named):
-        """
-        frexp(x: Tensor) -> object
-        
-        (mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)
-        """
-    def from_dlpack(self, *given, **named):
-        """
-        A tensor over the memory of an object with __dlpack__, copied if its elements have gaps.
-            copy=True always copies; copy=False raises ValueError where a copy is needed.
-        """
     def full_tensor(self) -> Tensor:
         """
         The whole on each rank, as a tensor of one device
         """
     def ge(self, *given, **named):
-        """
-        greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 >= x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
-    def gelu(self, *given, **named):
-        """
-        gelu(x: Tensor) -> Tensor
-        
-        x / 2 * (1 + erf(x / sqrt(2)))
-        
-        Rule: ... -> ...
-        """
-    def geometric_(self, *given, **named):
-        """
-        geometric_(x: object, p: float) -> object
-        
-        Draws numbers of trials up to the first success, of probability p
-        """
-    def ger(self, *given, **named):
-        """
-        outer(x1: Tensor, x2: Tensor) -> Tensor
-        
-        x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
-        """
-    def gradient(self, *given, **named):
-        """
-        Estimates of the derivatives along the dims: a list of tensors.
-        """
-    def greater(self, *given, **named):
-        """
-        greater(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 > x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
-    def greater_equal(self, *given, **named):
         """
         greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
         
@@ -1761,141 +1225,13 @@ class Tensor:
         """
         to(weft.float16).
         """
-    def heaviside(self, *given, **named):
-        """
-        heaviside(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        0 for negative x1, 1 for positive x1, x2 for 0
-        
-        Rule: ..., ..., ... -> ...
-        """
-    def histc(self, *given, **named):
-        """
-        histc(x: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor
-        
-        How many elements are in each of `bins` equal intervals from min to max; of all elements if these are equal
-        """
-    def histogram(self, *given, **named):
-        """
-        histogram(x: Tensor, bins: int | Tensor, *, range: collections.abc.Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> object
-        
-        (hist, bin_edges): the number of elements between edges, which `bins` counts or is
-        """
-    def hsplit(self, *given, **named):
-        """
-        Equal parts, or those that end before these indices.
-        """
-    def hypot(self, *given, **named):
-        """
-        hypot(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        sqrt(x1^2 + x2^2), without overflow on the way
-        
-        Rule: ..., ... -> ...
-        """
-    def i0(self, *given, **named):
-        """
-        i0(x: Tensor) -> Tensor
-        
-        The modified Bessel function of the first kind of order 0
-        
-        Rule: ... -> ...
-        """
-    def i1(self, *given, **named):
-        """
-        i1(x: Tensor) -> Tensor
-        
-        The modified Bessel function of the first kind of order 1
-        
-        Rule: ... -> ...
-        """
-    def igamma(self, *given, **named):
-        """
-        igamma(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The regularised lower incomplete gamma function of x1 from 0 to x2
-        
-        Rule: ..., ... -> ...
-        """
-    def igammac(self, *given, **named):
-        """
-        igammac(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        1 - igamma(x1, x2)
-        
-        Rule: ..., ... -> ...
-        """
-    def index_put(self, *given, **named):
-        """
-        index_put(x: Tensor, indices: collections.abc.Sequence[Tensor | None], values: Tensor | float, accumulate: bool = False) -> Tensor
-        
-        x with the elements at `indices`, a tensor or None for each dim, replaced by `values`, or added
-        """
-    def index_reduce(self, *given, **named):
-        """
-        index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor
-        
-        x with slice i of `source` combined with slice index[i] of `dim`, as scatter_reduce
-        """
-    def inner(self, *given, **named):
-        """
-        inner(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        Sums of products over the last dims
-        
-        Rule: ..., ... -> ...
-        """
     def int(self, memory_format = None):
         """
         to(weft.int32).
         """
-    def isneginf(self, *given, **named):
-        """
-        isneginf(x: Tensor) -> Tensor
-        
-        Whether x is -inf: bool
-        
-        Rule: ... -> ...
-        """
-    def isposinf(self, *given, **named):
-        """
-        isposinf(x: Tensor) -> Tensor
-        
-        Whether x is inf: bool
-        
-        Rule: ... -> ...
-        """
-    def isreal(self, *given, **named):
-        """
-        True for every element: there are no complex dtypes.
-        """
     def item(self) -> typing.Any:
         """
         The one element, whole on this rank, as a Python number
-        """
-    def kron(self, *given, **named):
-        """
-        kron(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The Kronecker product
-        
-        Rule: ..., ... -> ...
-        """
-    def layer_norm(self, *given, **named):
-        """
-        layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05) -> Tensor
-        
-        (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim
-        
-        Rule: ... d, d, d -> ... d
-        """
-    def ldexp(self, *given, **named):
-        """
-        ldexp(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 * 2^x2
-        
-        Rule: ..., ... -> ...
         """
     def le(self, *given, **named):
         """
@@ -1909,57 +1245,9 @@ class Tensor:
         """
         In place: self += weight * (end - self).
         """
-    def less(self, *given, **named):
-        """
-        less(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 < x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
-    def less_equal(self, *given, **named):
-        """
-        less_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 <= x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
-    def lgamma(self, *given, **named):
-        """
-        lgamma(x: Tensor) -> Tensor
-        
-        log |gamma(x)|
-        
-        Rule: ... -> ...
-        """
-    def linear(self, *given, **named):
-        """
-        linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
-        
-        x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n]
-        
-        Rule: ... k, n k -> ... n
-        """
     def local(self) -> Tensor:
         """
         This rank's part, sharing memory; not recorded for backward
-        """
-    def log10(self, *given, **named):
-        """
-        log10(x: Tensor) -> Tensor
-        
-        The logarithm of x to base 10
-        
-        Rule: ... -> ...
-        """
-    def log1p(self, *given, **named):
-        """
-        log1p(x: Tensor) -> Tensor
-        
-        log(1 + x), exact for small x
-        
-        Rule: ... -> ...
         """
     def log2(self, *given, **named):
         """
@@ -1973,60 +1261,6 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
-    def log_normal_(self, *given, **named):
-        """
-        log_normal_(x: object, mean: float = 1.0, std: float = 2.0) -> object
-        
-        Draws exp of normal values
-        """
-    def logaddexp(self, *given, **named):
-        """
-        logaddexp(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        log(exp(x1) + exp(x2)), without overflow on the way
-        
-        Rule: ..., ... -> ...
-        """
-    def logaddexp2(self, *given, **named):
-        """
-        logaddexp2(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        log2(2^x1 + 2^x2)
-        
-        Rule: ..., ... -> ...
-        """
-    def logical_and(self, *given, **named):
-        """
-        logical_and(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        Whether neither is zero: bool
-        
-        Rule: ..., ... -> ...
-        """
-    def logical_not(self, *given, **named):
-        """
-        logical_not(x: Tensor) -> Tensor
-        
-        Whether x is zero: bool
-        
-        Rule: ... -> ...
-        """
-    def logical_or(self, *given, **named):
-        """
-        logical_or(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        Whether one is not zero: bool
-        
-        Rule: ..., ... -> ...
-        """
-    def logical_xor(self, *given, **named):
-        """
-        logical_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        Whether just one is not zero: bool
-        
-        Rule: ..., ... -> ...
-        """
     def long(self, memory_format = None):
         """
         to(weft.int64).
@@ -2038,32 +1272,6 @@ class Tensor:
         x1 < x2, element by element, as bool
         
         Rule: ..., ... -> ...
-        """
-    def masked_scatter(self, *given, **named):
-        """
-        masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor
-        
-        x with the elements where `mask` (bool) holds replaced by those of `source`, in order
-        """
-    def matrix_exp(self, *given, **named):
-        """
-        matrix_exp(x: Tensor) -> Tensor
-        
-        The sum of x^k / k! of square matrices
-        
-        Rule: ... m k, ... k n -> ... m n
-        """
-    def matrix_norm(self, *given, **named):
-        """
-        matrix_norm(x: Tensor, *, keepdims: bool = False, ord: object = 'fro') -> Tensor
-        
-        Norms of the matrices in the last two dims: "fro", the root of the sum of squares; 1 and -1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row. ValueError for an order that needs singular values
-        """
-    def matrix_transpose(self, *given, **named):
-        """
-        matrix_transpose(x: Tensor) -> Tensor
-        
-        x [..., m, n] as [..., n, m]; a view. ValueError for fewer than two dims
         """
     def maximum(self, *given, **named):
         """
@@ -2089,33 +1297,9 @@ class Tensor:
         """
         In place: as the operator, or the function
         """
-    def mm(self, *given, **named):
-        """
-        matmul(x1: Tensor, x2: Tensor) -> Tensor
-        
-        x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
-        
-        Rule: ... m k, ... k n -> ... m n
-        """
-    def mode(self, *given, **named):
-        """
-        mode(x: Tensor, axis: int = -1, keepdims: bool = False) -> object
-        
-        The smallest of the most frequent elements along `axis`, and its last index
-        """
-    def moveaxis(self, *given, **named):
-        """
-        moveaxis(x: Tensor, source: object, destination: object) -> Tensor
-        
-        Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
-        """
     def movedim(self, *given, **named):
         """
         weft.moveaxis.
-        """
-    def msort(self, *given, **named):
-        """
-        Sorted along dim 0.
         """
     def mul(self, *given, **named):
         """
@@ -2129,29 +1313,9 @@ class Tensor:
         """
         In place: as the operator, or the function
         """
-    def multinomial(self, *given, **named):
-        """
-        num_samples indices of the last dim, drawn in proportion to the elements.
-        """
-    def mvlgamma(self, *given, **named):
-        """
-        mvlgamma(x: Tensor, p: int) -> Tensor
-        
-        The logarithm of the gamma function of p dims
-        """
-    def nanmedian(self, *given, **named):
-        """
-        The lower middle of the elements that are not NaN; along `dim` (values, indices).
-        """
     def nanquantile(self, *given, **named):
         """
-        quantile of the elements that are not NaN.
-        """
-    def narrow_copy(self, *given, **named):
-        """
-        narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor
-        
-        `length` elements along `dim` from `start` on
+        weft.nanquantile; q may be a tensor too.
         """
     def ne(self, *given, **named):
         """
@@ -2173,51 +1337,9 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
-    def negative(self, *given, **named):
-        """
-        negative(x: Tensor) -> Tensor
-        
-        -x
-        
-        Rule: ... -> ...
-        """
-    def new_empty(self, *given, **named):
-        """
-        New memory of that size, in dtype and on the device of the tensor.
-        """
-    def new_empty_strided(self, *given, **named):
-        """
-        New dense memory of that size; the strides have no effect.
-        """
-    def new_full(self, *given, **named):
-        ...
-    def new_ones(self, *given, **named):
-        ...
-    def new_zeros(self, *given, **named):
-        ...
-    def nextafter(self, *given, **named):
-        """
-        nextafter(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The number next to x1 on the way to x2
-        
-        Rule: ..., ... -> ...
-        """
     def nonzero(self, *given, **named):
         """
         The indices of the nonzero elements: [n, dims], or a tensor for each dim.
-        """
-    def nonzero_static(self, *given, **named):
-        """
-        The first `size` rows of nonzero, with rows of fill_value where there are fewer.
-        """
-    def not_equal(self, *given, **named):
-        """
-        not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 != x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
         """
     def numel(self) -> builtins.int:
         """
@@ -2227,91 +1349,27 @@ class Tensor:
         """
         The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that requires a gradient, and bfloat16
         """
-    def on_device(self, *given, **named):
-        """
-        on_device(x: Tensor, device: Device | str) -> Tensor
-        
-        The same layout with this rank's part on `device`; x itself when it is there
-        """
-    def one_hot(self, *given, **named):
-        """
-        one_hot(x: Tensor, num_classes: int = -1) -> Tensor
-        
-        x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64
-        """
     def outer(self, *given, **named):
         """
         outer(x1: Tensor, x2: Tensor) -> Tensor
         
         x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
         """
-    def pad(self, *given, **named):
-        """
-        pad(x: Tensor, dim: int, before: int, after: int) -> Tensor
-        
-        `before` and `after` zeros more along `dim`
-        
-        Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [7, 5])
-        """
     def permute(self, *args) -> Tensor:
         """
         Dim i of the result is dim dims[i]; a view
-        """
-    def permute_copy(self, *given, **named):
-        """
-        permute_dims(x: Tensor, axes: collections.abc.Sequence[int]) -> Tensor
-        
-        Dim i of the result is dim axes[i] of x; a view
-        
-        Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
-        """
-    def permute_dims(self, *given, **named):
-        """
-        permute_dims(x: Tensor, axes: collections.abc.Sequence[int]) -> Tensor
-        
-        Dim i of the result is dim axes[i] of x; a view
-        
-        Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
-        """
-    def positive(self, *given, **named):
-        """
-        positive(x: Tensor) -> Tensor
-        
-        +x: x itself
         """
     def pow_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
-    def put(self, *given, **named):
-        """
-        put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor
-        
-        x with the elements at `index` of the flattened tensor replaced by those of `source`, or added
-        """
     def quantile(self, *given, **named):
         """
-        Quantile q; q may be a tensor or a list, whose quantiles make a first dim.
-        """
-    def rad2deg(self, *given, **named):
-        """
-        rad2deg(x: Tensor) -> Tensor
-        
-        Radians as degrees
-        
-        Rule: ..., ... -> ...
-        """
-    def random_(self, low = 0, high = None, *, generator = None):
-        """
-        Draws integers in [low, high), in [0, low) without high, in place.
+        weft.quantile; q may be a tensor too.
         """
     def ravel(self, *given, **named):
         """
         All elements in one dim.
-        """
-    def real(self, *given, **named):
-        """
-        The tensor itself: there are no complex dtypes.
         """
     def reciprocal(self, *given, **named):
         """
@@ -2341,12 +1399,6 @@ class Tensor:
         """
         In place: as the operator, or the function
         """
-    def renorm(self, *given, **named):
-        """
-        renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor
-        
-        The slices of `dim` whose p-norm is above maxnorm, scaled to it
-        """
     def repeat(self, *given, **named):
         """
         Repeated as a whole, sizes[i] times along dim i.
@@ -2367,39 +1419,9 @@ class Tensor:
         """
         Reshaped to the shape of the other.
         """
-    def resolve_conj(self, *given, **named):
-        """
-        The tensor itself: there are no complex dtypes.
-        """
-    def resolve_neg(self, *given, **named):
-        """
-        The tensor itself: there are no complex dtypes.
-        """
-    def rms_norm(self, *given, **named):
-        """
-        rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-05) -> Tensor
-        
-        x / sqrt(mean of x^2 along the last dim + eps) * weight [d]
-        
-        Rule: ... d, d -> ... d
-        """
     def roll(self, *given, **named):
         """
         Moved by `shifts` along `dims`; of the flattened tensor without dims.
-        """
-    def rope(self, *given, **named):
-        """
-        rope(x: Tensor, theta: float = 10000.0, position: int = 0) -> Tensor
-        
-        Rotary position embedding of x [batch, sequence, heads, d] in Hugging Face's 'rotate half' convention; positions start at `position`
-        
-        Rule: b s h [d] -> b s h [d]
-        """
-    def rot90(self, *given, **named):
-        """
-        rot90(x: Tensor, k: int = 1, dims: collections.abc.Sequence[int] = [0, 1]) -> Tensor
-        
-        Turns the plane of two dims by 90 degrees k times, from the first to the second
         """
     def round_(self) -> typing.Any:
         """
@@ -2409,44 +1431,14 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
-    def rsub(self, *given, **named):
-        """
-        rsub(x: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor
-        
-        other - alpha * x
-        """
-    def scale_(self, *given, **named):
-        """
-        scale_(x: object, factor: Tensor) -> object
-        
-        x *= factor, of one element, in place
-        
-        Rule: ..., . ->
-        """
     def scatter(self, *given, **named):
         """
-        src[.., i, ..] in the place of element index[.., i, ..] along `dim`; ValueError for equal
-            indices, whose result PyTorch leaves open. reduce="add" adds, "multiply" multiplies.
+        src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal
+            indices stays. reduce="add" adds, "multiply" multiplies.
         """
-    def scatter_reduce(self, *given, **named):
+    def short(self, memory_format = None):
         """
-        scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor
-        
-        x with src[.., i, ..] combined with element index[.., i, ..] along `dim`; reduce is "sum", "prod", "mean", "amax" or "amin"
-        """
-    def select_scatter(self, *given, **named):
-        """
-        select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor
-        
-        x with element `index` of `dim` replaced by src
-        """
-    def sgn(self, *given, **named):
-        """
-        sign(x: Tensor) -> Tensor
-        
-        -1, 0 or 1; NaN for NaN
-        
-        Rule: ... -> ...
+        to(weft.int16).
         """
     def sigmoid_(self) -> typing.Any:
         """
@@ -2464,41 +1456,9 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
-    def signbit(self, *given, **named):
-        """
-        signbit(x: Tensor) -> Tensor
-        
-        Whether the sign is negative, also of -0 and NaN: bool
-        
-        Rule: ... -> ...
-        """
     def silu_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
-        """
-    def sinc(self, *given, **named):
-        """
-        sinc(x: Tensor) -> Tensor
-        
-        sin(pi x) / (pi x), 1 at 0
-        
-        Rule: ... -> ...
-        """
-    def sinh(self, *given, **named):
-        """
-        sinh(x: Tensor) -> Tensor
-        
-        The hyperbolic sine of x
-        
-        Rule: ... -> ...
-        """
-    def slice(self, *given, **named):
-        """
-        Elements start, start + step, ... before end of `dim`.
-        """
-    def slice_scatter(self, *given, **named):
-        """
-        Elements start, start + step, ... before end of `dim` replaced by src.
         """
     def sort(self, *given, **named):
         """
@@ -2512,17 +1472,9 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
-    def squeeze_copy(self, *given, **named):
-        """
-        Without the dims of size 1, or without those of `dim` that have it.
-        """
     def std(self, *given, **named):
         """
         weft.std with correction=1.
-        """
-    def std_mean(self, *given, **named):
-        """
-        (std, mean).
         """
     def sub(self, *given, **named):
         ...
@@ -2530,61 +1482,19 @@ class Tensor:
         """
         In place, with other * alpha; see the operator
         """
-    def sum_squares(self, *given, **named):
-        """
-        sum_squares(x: Tensor, axis: object = None, keepdims: bool = False) -> Tensor
-        
-        The sum of squares over `axis`, as float32
-        
-        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
-        """
-    def sum_to_size(self, *given, **named):
-        """
-        Summed over the dims that broadcasting from `size` would repeat.
-        """
     def swapaxes(self, *given, **named):
-        ...
-    def swapdims(self, *given, **named):
         ...
     def t(self) -> Tensor:
         """
         Dims reversed, for a matrix; a view
         """
-    def t_copy(self, *given, **named):
-        """
-        A matrix transposed; other tensors of at most one dim as they are.
-        """
-    def take(self, *given, **named):
-        """
-        Elements of the flattened tensor.
-        """
-    def take_along_axis(self, *given, **named):
-        """
-        take_along_axis(x: Tensor, indices: Tensor, axis: int = -1) -> Tensor
-        
-        Element indices[.., i, ..] of `axis` for each element of `indices`, which has as many dims as x; the other dims broadcast. ValueError names an index out of bounds
-        
-        Rule: [n] d1 , i d1 -> i d1    (by its attributes; this one of [7, 3], [5, 3])
-        """
     def take_along_dim(self, *given, **named):
         """
         Elements `indices` along `dim`; of the flattened tensor without a dim.
         """
-    def tan(self, *given, **named):
-        """
-        tan(x: Tensor) -> Tensor
-        
-        The tangent of x, in radians
-        
-        Rule: ... -> ...
-        """
     def tanh_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
-        """
-    def tensor_of(self, *given, **named):
-        """
-        The tensor itself, or the one that a Parameter computes with.
         """
     def tile(self, *given, **named):
         """
@@ -2593,8 +1503,8 @@ class Tensor:
     def to(self, *given, dtype = None, device = None, copy = False, non_blocking = False, memory_format = None):
         """
         The same values as another dtype or on another device: to(dtype), to("cuda"),
-            to("cpu", dtype), to(other), which is as the other tensor; behind these non_blocking and copy.
-            ValueError for a device that is not there.
+            to("cpu", dtype), to(other), which is as the other tensor. ValueError for a device that is
+            not there.
         """
     def to_device(self, device, *, stream = None):
         """
@@ -2615,8 +1525,6 @@ class Tensor:
         """
     def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         ...
-    def transpose_copy(self, *given, **named):
-        ...
     def true_divide(self, *given, **named):
         """
         divide(x1: Tensor | float, x2: Tensor | float) -> Tensor
@@ -2625,116 +1533,19 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    def trunc(self, *given, **named):
-        """
-        trunc(x: Tensor) -> Tensor
-        
-        The integer of x towards 0; the dtype stays
-        
-        Rule: ... -> ...
-        """
     def trunc_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
-        """
-    def unbind_copy(self, *given, **named):
-        """
-        unbind(x: Tensor, dim: int = 0) -> tuple
-        
-        The slices of `dim`, which do not have that dim
-        """
-    def unfold_copy(self, *given, **named):
-        """
-        unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor
-        
-        Windows of `size` elements along a dim, `step` apart, in a new last dim
         """
     def unique(self, *given, **named):
         """
         The distinct elements in ascending order, and what else is asked for.
         """
-    def unique_all(self, *given, **named):
-        """
-        unique_all(x: Tensor) -> object
-        
-        The distinct elements in order, the first index of each in the flattened tensor, the index of each element of x among them, and their counts. NaNs are all distinct
-        """
-    def unique_consecutive(self, *given, **named):
-        """
-        Elements, or slices of `dim`, without their direct repetitions, and what else is asked
-            for.
-        """
-    def unique_counts(self, *given, **named):
-        """
-        unique_counts(x: Tensor) -> object
-        
-        The distinct elements of x in order, and their counts. NaNs are all distinct
-        """
-    def unique_inverse(self, *given, **named):
-        """
-        unique_inverse(x: Tensor) -> object
-        
-        The distinct elements of x in order, and the index of each element of x among them. NaNs are all distinct
-        """
-    def unique_values(self, *given, **named):
-        """
-        unique_values(x: Tensor) -> Tensor
-        
-        The distinct elements of x in order: [n]. NaNs are all distinct
-        """
-    def unsafe_chunk(self, *given, **named):
-        """
-        chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple
-        
-        At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer
-        """
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         ...
-    def unsqueeze_copy(self, *given, **named):
-        """
-        unsqueeze(x: Tensor, dim: int) -> Tensor
-        
-        With a new dim of size 1 before dim `dim`; a view
-        
-        Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
-        """
-    def unstack(self, *given, **named):
-        """
-        unstack(x: Tensor, axis: int = 0) -> tuple
-        
-        A tuple of the slices of `axis`, which do not have that dim
-        """
-    def vander(self, *given, **named):
-        """
-        vander(x: Tensor, N: int = -1, increasing: bool = False) -> Tensor
-        
-        Powers of a vector as columns
-        """
     def var(self, *given, **named):
         """
         weft.var with correction=1.
-        """
-    def var_mean(self, *given, **named):
-        """
-        (var, mean).
-        """
-    def vdot(self, *given, **named):
-        """
-        dot(x: Tensor, tensor: Tensor) -> Tensor
-        
-        The sum of products of two vectors
-        """
-    def vecdot(self, *given, **named):
-        """
-        vecdot(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor
-        
-        Sums products along `axis`, counted from the end; the other dims broadcast. ValueError when the sizes of that dim differ
-        """
-    def vector_norm(self, *given, **named):
-        """
-        vector_norm(x: Tensor, *, axis: object = None, keepdims: bool = False, ord: float = 2.0) -> Tensor
-        
-        Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
         """
     def view(self, *args) -> Tensor:
         """
@@ -2744,26 +1555,9 @@ class Tensor:
         """
         Reshaped to the shape of the other.
         """
-    def vsplit(self, *given, **named):
-        """
-        Equal parts, or those that end before these indices.
-        """
-    def xlogy(self, *given, **named):
-        """
-        xlogy(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 * log(x2), but 0 where x1 is 0 and x2 is not NaN
-        
-        Rule: ..., ... -> ...
-        """
     def zero_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
-        """
-    @property
-    def H(self):
-        """
-        mT: there are no complex dtypes.
         """
     @property
     def T(self) -> Tensor:
@@ -2801,11 +1595,6 @@ class Tensor:
     def is_sharded(self) -> builtins.bool:
         """
         Whether it is laid out over a mesh
-        """
-    @property
-    def mH(self):
-        """
-        mT: there are no complex dtypes.
         """
     @property
     def mT(self) -> Tensor:
@@ -3150,7 +1939,7 @@ class Parameter:
     @property
     def requires_grad(self) -> builtins.bool:
         """
-        Freezes or thaws it; before sharding
+        Freezes or thaws it; of a sharded model between steps
         """
     @requires_grad.setter
     def requires_grad(self, arg1: builtins.bool) -> None:
@@ -3274,6 +2063,11 @@ class Module:
         """
         train(False): `Dropout` passes everything
         """
+    def finalize_backward(self, *, async_op = False):
+        """
+        Completes the reductions of the backwards before. `async_op` gives a handle; gradients
+                cannot be read before its wait().
+        """
     def float(self):
         """
         to(weft.float32).
@@ -3335,15 +2129,118 @@ class Module:
         """
     def requires_grad_(self, requires_grad = True):
         """
-        Freezes or thaws all parameters; before sharding.
+        Freezes or thaws all parameters; of a sharded model between steps, without gradients.
+        """
+    def reset_iter_state(self):
+        """
+        Of the outermost module, after an exception in forward or backward: ends what is under
+                way, reshards, and clears all gradients.
+        """
+    def reshard(self):
+        """
+        Frees the unsharded parameters, also those that the strategy keeps.
+        """
+    def set_all_reduce_hook(self, hook, *, stream = None):
+        """
+        hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it
+                in place, before they are added to those of earlier steps. None removes it.
+        """
+    def set_allocate_memory_from_process_group_for_comm(self, enable):
+        """
+        ValueError: there are no staging buffers.
+        """
+    def set_custom_all_gather(self, comm):
+        """
+        comm(output_tensor, input_tensor, group, counts) gathers in place of weft, once for each
+                parameter: flat tensors, and how many elements each rank sends. None restores weft's.
+        """
+    def set_custom_reduce_scatter(self, comm):
+        """
+        comm(output_tensor, input_tensor, group, counts) reduces in place of weft, once for each
+                gradient: flat tensors, and how many elements each rank gets. None restores weft's.
+        """
+    def set_force_sum_reduction_for_comms(self, enable):
+        """
+        True holds always; ValueError for False.
+        """
+    def set_gradient_divide_factor(self, factor):
+        """
+        The module's own gradients are divided by it after their reduction. 1 gives the gradients
+                of the loss over the whole batch.
+        """
+    def set_is_last_backward(self, is_last_backward):
+        """
+        False: the end of a backward leaves reductions under way, and gradients cannot be read
+                until the last backward.
+        """
+    def set_keep_unsharded_storage(self, keep, *, recurse = True):
+        """
+        True: resharding keeps the memory, at the same address, for the next unshard.
+        """
+    def set_manual_backward_finalization(self, enabled):
+        """
+        Of the outermost module. True: no backward ends the step, finalize_backward() does.
+        """
+    def set_modules_to_backward_prefetch(self, modules):
+        """
+        The modules to unshard early at this one's backward; [] for the recorded order.
+        """
+    def set_modules_to_forward_prefetch(self, modules):
+        """
+        The modules to unshard early at this one's forward; [] for the recorded order.
         """
     def set_parameter(self, name: str, parameter: Parameter) -> None:
         """
         Lets own parameter `name` be `parameter`: a tie
         """
+    def set_post_optim_event(self, event):
+        """
+        The next unshard after an update waits for this Event in place of the current stream.
+        """
     def set_recompute(self, recompute: builtins.bool = True) -> None:
         """
         Activation checkpointing: forward saves its inputs only and runs again in backward
+        """
+    def set_reduce_scatter_divide_factor(self, factor):
+        """
+        set_gradient_divide_factor.
+        """
+    def set_reduce_scatter_max_input_buffers(self, max_input_buffers, *, recurse = True):
+        """
+        ValueError: backward writes into the buffers that are sent, and takes a new one where the
+                last is still being sent.
+        """
+    def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params, *, recurse = True):
+        """
+        True holds always; ValueError for False.
+        """
+    def set_requires_all_reduce(self, requires_all_reduce, *, recurse = True):
+        """
+        False: as in no_sync, the reductions of the last micro-step wait.
+        """
+    def set_requires_gradient_sync(self, requires_gradient_sync, *, recurse = True):
+        """
+        False: backwards reduce nothing, and add unsharded gradients.
+        """
+    def set_reshard_after_backward(self, reshard_after_backward, *, recurse = True):
+        """
+        False: parameters stay unsharded after backward, until they change or reshard().
+        """
+    def set_reshard_after_forward(self, reshard_after_forward, recurse = True):
+        """
+        Replaces the option of fully_shard, also for the outermost module and in evaluation.
+        """
+    def set_separate_reduce_scatter_group(self, enable = True, *, recurse = True):
+        """
+        ValueError: gathers and reductions run on two streams.
+        """
+    def set_symm_mem_for_comm(self, backend = 'NCCL'):
+        """
+        ValueError: there are no staging buffers.
+        """
+    def set_unshard_in_backward(self, unshard_in_backward):
+        """
+        False: backward does not unshard, and raises where it reads a parameter.
         """
     def state_dict(self):
         """
@@ -3353,8 +2250,8 @@ class Module:
     def to(self, device = None, dtype = None):
         """
         The module itself, with its parameters, gradients and buffers moved to `device` and the
-            floating ones cast to `dtype`. ValueError for a device that this machine lacks, and for a module
-            that is fully sharded.
+            floating ones cast to `dtype`; those of a tensor may be given. ValueError for a device that
+            this machine lacks, and for a module that is fully sharded.
         """
     def to_empty(self, *, device = None):
         """
@@ -3363,6 +2260,11 @@ class Module:
     def train(self, mode: builtins.bool = True) -> Module:
         """
         Of this module and all below it
+        """
+    def unshard(self, async_op = False):
+        """
+        Gathers the module's parameters, without those of modules below; the next forward finds
+                them unsharded. `async_op` gives a handle, whose wait() returns when they are there.
         """
     def zero_grad(self, set_to_none = True):
         """
@@ -3706,8 +2608,108 @@ class MixedPrecision:
     """
     def __init__(self, compute: DType | str | None = None, reduce: DType | str | None = None, *, gather: DType | str | None = None, storage: DType | str | None = None, accumulate: DType | str | None = None, buffers: DType | str | None = None, inputs: DType | str | None = None, outputs: DType | str | None = None) -> None:
         ...
+class ShardPlacementResult:
+    """
+    Where fully_shard shards a parameter: a Shard, and a mesh and its strategy if they are not those of the module
+    """
+    def __init__(self, placement: Shard | Replicate | Partial | None = None, mesh: DeviceMesh | None = None, strategy: typing.Any = None) -> None:
+        ...
+class DataParallelMeshDims:
+    """
+    The axes of a mesh over which fully_shard shards parameters, and those over which it replicates them
+    """
+    def __init__(self, shard: typing.Any = None, replicate: typing.Any = None) -> None:
+        ...
+    @property
+    def replicate(self) -> list[str]:
+        ...
+    @property
+    def shard(self) -> list[str]:
+        ...
 class _NoSync:
     def __init__(self, model: Module, holds: builtins.bool) -> None:
+        ...
+class UnshardHandle:
+    """
+    An unshard that was started
+    """
+    def wait(self) -> None:
+        """
+        Returns when the parameters are there
+        """
+class GradientReductionHandle:
+    """
+    The reductions that finalize_backward started
+    """
+    def wait(self) -> None:
+        """
+        Ends the step: gradients can be read. RuntimeError after reset_iter_state
+        """
+class Event:
+    """
+    A point in a stream's work
+    """
+    def __init__(self) -> None:
+        ...
+    def query(self) -> builtins.bool:
+        """
+        Whether it is reached
+        """
+    def record(self, device: Device | str = ...) -> None:
+        """
+        Marks what the current stream of `device` has been given so far
+        """
+    def synchronize(self) -> None:
+        """
+        Returns when the point is reached
+        """
+class _FsdpModule:
+    @staticmethod
+    def is_sharded(module: Module) -> builtins.bool:
+        ...
+    def __init__(self, module: Module) -> None:
+        ...
+    def finalize_backward(self, async_op: builtins.bool = False) -> GradientReductionHandle:
+        ...
+    def reset_iter_state(self) -> None:
+        ...
+    def reshard(self) -> None:
+        ...
+    def set_all_reduce_hook(self, hook: typing.Any) -> None:
+        ...
+    def set_custom_all_gather(self, comm: typing.Any) -> None:
+        ...
+    def set_custom_reduce_scatter(self, comm: typing.Any) -> None:
+        ...
+    def set_force_sum_reduction_for_comms(self, enable: builtins.bool) -> None:
+        ...
+    def set_gradient_divide_factor(self, factor: float) -> None:
+        ...
+    def set_is_last_backward(self, is_last_backward: builtins.bool) -> None:
+        ...
+    def set_keep_unsharded_storage(self, keep: builtins.bool, recurse: builtins.bool = True) -> None:
+        ...
+    def set_manual_backward_finalization(self, enabled: builtins.bool) -> None:
+        ...
+    def set_modules_to_backward_prefetch(self, modules: collections.abc.Iterable) -> None:
+        ...
+    def set_modules_to_forward_prefetch(self, modules: collections.abc.Iterable) -> None:
+        ...
+    def set_post_optim_event(self, event: Event) -> None:
+        ...
+    def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params: builtins.bool, recurse: builtins.bool = True) -> None:
+        ...
+    def set_requires_all_reduce(self, requires_all_reduce: builtins.bool, recurse: builtins.bool = True) -> None:
+        ...
+    def set_requires_gradient_sync(self, requires_gradient_sync: builtins.bool, recurse: builtins.bool = True) -> None:
+        ...
+    def set_reshard_after_backward(self, reshard_after_backward: builtins.bool, recurse: builtins.bool = True) -> None:
+        ...
+    def set_reshard_after_forward(self, reshard_after_forward: builtins.bool, recurse: builtins.bool = True) -> None:
+        ...
+    def set_unshard_in_backward(self, unshard_in_backward: builtins.bool) -> None:
+        ...
+    def unshard(self, async_op: builtins.bool = False) -> UnshardHandle:
         ...
 class Colwise:
     """
@@ -3764,6 +2766,8 @@ class SkippedKeys:
     """
     Keys that were not loaded
     """
+    def __repr__(self) -> str:
+        ...
     @property
     def missing(self) -> list[str]:
         """
@@ -3835,6 +2839,89 @@ class CheckpointSaver:
     @property
     def is_saving(self) -> builtins.bool:
         ...
+class Tokenizer:
+    """
+    Turns text into token ids and back, as a model's tokenizer.json or tokenizer.model describes it; ids and texts equal those of the packages tokenizers and sentencepiece
+    """
+    @staticmethod
+    def chat_templates() -> list[str]:
+        """
+        The names of all chat templates
+        """
+    @staticmethod
+    def from_directory(path: str) -> Tokenizer:
+        """
+        Reads a model's directory: tokenizer.json or tokenizer.model, and the files next to it. ValueError names the file and what is wrong
+        """
+    @staticmethod
+    def from_file(path: str) -> Tokenizer:
+        """
+        Reads a tokenizer.json or a model of SentencePiece
+        """
+    def __len__(self) -> int:
+        ...
+    def chat(self, messages: collections.abc.Sequence[typing.Any], *, generation_prompt: builtins.bool = True, date: str = '', thinking: builtins.bool = True) -> str:
+        """
+        A conversation as the text that the model was trained on. messages: dicts with role and content, or pairs. Encode it with add_special=False
+        """
+    def decode(self, ids: collections.abc.Sequence[int], *, skip_special: builtins.bool = True) -> str:
+        """
+        The text of tokens. skip_special: without special tokens
+        """
+    def encode(self, text: str, *, add_special: builtins.bool = True) -> list[int]:
+        """
+        The ids of a text (str or bytes; what is not UTF-8 is read as U+FFFD). add_special: with the tokens that the model expects around a text
+        """
+    def id(self, token: str) -> int | None:
+        """
+        The id of a token, or None
+        """
+    def is_special(self, id: int) -> builtins.bool:
+        """
+        Whether decode leaves the token out
+        """
+    def token(self, id: int) -> str:
+        """
+        The token of an id as the file has it
+        """
+    def with_chat_template(self, name: str) -> Tokenizer:
+        """
+        The same tokenizer with another chat template
+        """
+    @property
+    def bos(self) -> int | None:
+        """
+        The id of the token that begins a text
+        """
+    @property
+    def chat_template(self) -> str:
+        """
+        The name of the chat template; empty when none is known
+        """
+    @property
+    def end_ids(self) -> list[int]:
+        """
+        The ids that end a generated text
+        """
+    @property
+    def eos(self) -> int | None:
+        """
+        The id of the token that ends a text
+        """
+class TextStream:
+    """
+    Makes text from tokens as they come; no character is cut
+    """
+    def __init__(self, tokenizer: Tokenizer, *, skip_special: builtins.bool = True) -> None:
+        ...
+    def finish(self) -> str:
+        """
+        What an incomplete character at the end becomes
+        """
+    def push(self, id: int) -> str:
+        """
+        The text that the token completes
+        """
 class _TraceScope:
     def __init__(self, most_events: int) -> None:
         ...
@@ -3862,59 +2949,31 @@ class Graph:
         ...
 def _abort(world: Communicator, why: str) -> None:
     ...
-def _arange(start: float, stop: float, step: float, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _arange(start: Tensor | float, stop: Tensor | float, step: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    ...
+def _call_as_forward(arg0: Module, arg1: collections.abc.Callable, *args, **kwargs) -> typing.Any:
     ...
 def _connect(deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0) -> Communicator:
     ...
 def _constant_pad(x: Tensor, pad: collections.abc.Sequence[int], value: float) -> Tensor:
     ...
-def _embedding_bag(weight: Tensor, ids: Tensor, offsets: Tensor | None, mode: str, scales: Tensor | None) -> Tensor:
-    """
-    Reduced rows of a table, by bag
-    """
 def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     All elements `fill_value`
     """
 def _gradcheck(op: Op, seed: int) -> tuple[builtins.bool, str]:
     ...
-def _gradient(x: Tensor, spacing: collections.abc.Sequence[Tensor | float], dims: collections.abc.Sequence[int], edge_order: int) -> tuple:
-    ...
 def _max_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.Any:
     ...
 def _min_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.Any:
     ...
-@typing.overload
-def _nanmedian(x: Tensor) -> Tensor:
-    ...
-@typing.overload
-def _nanmedian(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.Any:
-    ...
-def _nanquantile(x: Tensor, q: float, axis: int | None, keepdims: builtins.bool, interpolation: str) -> Tensor:
-    ...
-def _nonzero_static(x: Tensor, size: int, fill_value: int) -> Tensor:
-    ...
-@typing.overload
-def _normal(mean: Tensor | float, std: Tensor) -> Tensor:
-    ...
-@typing.overload
-def _normal(mean: Tensor, std: float) -> Tensor:
-    ...
 def _placements(placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], orders: collections.abc.Sequence[tuple[int, collections.abc.Sequence[str]]]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
-    ...
-def _quantile_by(x: Tensor, q: float, axis: int | None, keepdims: builtins.bool, interpolation: str) -> Tensor:
     ...
 def _randint(shape: tuple[int, ...], low: int, high: int, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Integers in [low, high)
     """
-def _random_(x: typing.Any, low: int, high: int) -> typing.Any:
-    """
-    Draws integers in [low, high)
-    """
 def _scatter_along(x: Tensor, dim: int, index: Tensor, src: Tensor | float) -> Tensor:
-    ...
-def _slice(x: Tensor, dim: int, start: int | None, stop: int | None, step: int) -> Tensor:
     ...
 def _slice_scatter(x: Tensor, src: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     ...
@@ -3922,15 +2981,7 @@ def _sort_along(x: Tensor, axis: int = -1, descending: builtins.bool = False) ->
     ...
 def _sweep(op: Op, axes: collections.abc.Sequence[tuple[str, int]], most: int, percent: int, seed: int) -> tuple[builtins.bool, str]:
     ...
-def _take_flat(x: Tensor, index: Tensor) -> Tensor:
-    ...
 def _tensor_of_bytes(values: bytes, dtype: DType | str, shape: tuple[int, ...], requires_grad: builtins.bool) -> Tensor:
-    ...
-def _tensordot(x1: Tensor, x2: Tensor, dims_of_x1: collections.abc.Sequence[int], dims_of_x2: collections.abc.Sequence[int]) -> Tensor:
-    ...
-def _unique_consecutive(x: Tensor, dim: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    ...
-def _weighted_cov(x: Tensor, correction: float, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
     ...
 def abs(x: Tensor) -> Tensor:
     """
@@ -3968,27 +3019,27 @@ def add_scaled_(x: typing.Any, other: Tensor, scale: Tensor, factor: float = 1.0
     
     Rule: ..., ..., . ->
     """
-def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
     """
     beta * x + alpha * the sum of batch1 @ batch2 over the batch
     """
-def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | float = 1) -> Tensor:
     """
     x + value * tensor1 / tensor2
     """
-def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | float = 1) -> Tensor:
     """
     x + value * tensor1 * tensor2
     """
-def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
     """
     beta * x + alpha * (mat1 @ mat2)
     """
-def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
     """
     beta * x + alpha * (mat @ vec)
     """
-def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
     """
     beta * x + alpha * outer(vec1, vec2)
     """
@@ -3998,9 +3049,17 @@ def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> 
     
     Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
     """
+def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Communicator, counts: collections.abc.Sequence[int] | None = None) -> None:
+    """
+    Writes the parts of the group's ranks, of `counts` elements (equal ones by default), one after the other into `output_tensor`
+    """
 def all_ops() -> list[Op]:
     """
     The built-in ops
+    """
+def all_reduce(tensor: Tensor, group: Communicator) -> None:
+    """
+    Replaces the elements of a tensor of one device by their sums over the group's ranks
     """
 def allclose(x1: Tensor, x2: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
     """
@@ -4046,19 +3105,11 @@ def argsort(x: Tensor, axis: int = -1, descending: builtins.bool = False, stable
     """
     The indices (int64) along `axis` with which take_along_axis returns the result of `sort`; always stable
     
-    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
     """
 def argwhere(x: Tensor) -> Tensor:
     """
     The indices of the nonzero elements: [n, dims]
-    """
-def as_strided(x: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor:
-    """
-    A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] + .. of the flattened x
-    """
-def as_strided_scatter(x: Tensor, src: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor:
-    """
-    x with the elements of as_strided replaced by src
     """
 def asin(x: Tensor) -> Tensor:
     """
@@ -4118,25 +3169,9 @@ def backward(roots: collections.abc.Sequence[Tensor], gradients: collections.abc
     """
     Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)
     """
-def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
     """
     beta * x + alpha * (batch1 @ batch2)
-    """
-@typing.overload
-def bernoulli(x: Tensor) -> Tensor:
-    """
-    1 with the probability that the element, or p, is; else 0
-    """
-@typing.overload
-def bernoulli(x: Tensor, p: float) -> Tensor:
-    ...
-def bernoulli_(x: typing.Any, p: float = 0.5) -> typing.Any:
-    """
-    Draws 1 with probability p, else 0
-    """
-def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """
-    How often each number from 0 on occurs, or the sum of the `weights` of its elements
     """
 def bitwise_and(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -4188,6 +3223,10 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     
     Rule: d0 [one1]  -> d0 +d1    (by its attributes; this one of [5, 1])
     """
+def bucketize(x: Tensor, boundaries: Tensor, right: builtins.bool = False) -> Tensor:
+    """
+    searchsorted(boundaries, x)
+    """
 def cartesian_prod(*args) -> Tensor:
     """
     All combinations of an element of each: a row each
@@ -4197,10 +3236,6 @@ def cat(tensors: collections.abc.Sequence[Tensor], dim: int = 0) -> Tensor:
     One after the other along `dim`; the other dims are equal
     
     Rule: ~p0 d1 , ~p1 d1 -> +n d1    (by its attributes; this one of [5, 3], [2, 3])
-    """
-def cauchy_(x: typing.Any, median: float = 0.0, sigma: float = 1.0) -> typing.Any:
-    """
-    Draws of a Cauchy distribution
     """
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: typing.Any = None) -> Tensor:
     """
@@ -4241,10 +3276,6 @@ def clone(x: Tensor) -> Tensor:
 def column_stack(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
     """
     Joins along dim 1; vectors are columns
-    """
-def combinations(x: Tensor, r: int = 2, with_replacement: builtins.bool = False) -> Tensor:
-    """
-    All subsets of r elements of a vector: a row each; with_replacement lets elements repeat
     """
 def concat(arrays: collections.abc.Sequence[Tensor], axis: typing.Any = 0) -> Tensor:
     """
@@ -4308,17 +3339,25 @@ def cross_entropy_rows(logits: Tensor, targets: Tensor) -> Tensor:
     
     Rule: ... v, ... -> ..., ...
     """
+def cummax(x: Tensor, axis: int) -> typing.Any:
+    """
+    The largest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
+    """
+def cummin(x: Tensor, axis: int) -> typing.Any:
+    """
+    The smallest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
+    """
 def cumulative_prod(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
     """
     Products of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first
     
-    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
     """
 def cumulative_sum(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
     """
     Sums of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 0 first
     
-    Rule: d0 [n] -> d0 [n]    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
     """
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """
@@ -4350,19 +3389,9 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tens
     """
     Elements (i, i + offset) of two dims, as a new last dim
     """
-def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """
-    x with a diagonal replaced by src
-    """
 def diff(x: Tensor, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
     """
     Differences of neighbours along `axis`, `n` times, with `prepend` before and `append` behind it; for bool, whether they differ. ValueError when n is negative
-    """
-def digamma(x: Tensor) -> Tensor:
-    """
-    The derivative of lgamma
-    
-    Rule: ... -> ...
     """
 def dist(x: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
     """
@@ -4430,18 +3459,6 @@ def erf(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def erfc(x: Tensor) -> Tensor:
-    """
-    1 - erf(x), accurate for large x
-    
-    Rule: ... -> ...
-    """
-def erfinv(x: Tensor) -> Tensor:
-    """
-    The inverse of erf; NaN outside [-1, 1]
-    
-    Rule: ... -> ...
-    """
 def exp(x: Tensor) -> Tensor:
     """
     e to the power of x
@@ -4456,7 +3473,7 @@ def exp2(x: Tensor) -> Tensor:
     """
 def expand_dims(x: Tensor, axis: int = 0) -> Tensor:
     """
-    Inserts a dim of size 1 at `axis`; a view
+    Inserts a dim of size 1 at `axis`; a view. IndexError when axis is out of range
     """
 def explain(tensor: Tensor, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
     """
@@ -4476,10 +3493,6 @@ def expm1(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def exponential_(x: typing.Any, lambd: float = 1.0) -> typing.Any:
-    """
-    Draws of the density lambd exp(-lambd x)
-    """
 def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *, prefix: str = 'model/', file_bytes: int = 5368709120) -> None:
     """
     Writes the tensors of a checkpoint as a Hugging Face model. Collective over `world`: each rank writes its share to its place in the final files
@@ -4491,10 +3504,6 @@ def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | st
 def fake_world(rank: int, size: int, ranks_per_host: int = 8, in_memory: builtins.bool = True) -> Communicator:
     """
     A communicator of `size` ranks of which only `rank` is there: collectives move nothing but count the bytes that would come. For planning on worlds that are not there
-    """
-def fill(x: Tensor, value: Tensor | float) -> Tensor:
-    """
-    All elements `value`, in shape, dtype and layout of x
     """
 def fill_(x: typing.Any, value: Tensor | float) -> typing.Any:
     """
@@ -4560,10 +3569,6 @@ def frac(x: Tensor) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def frexp(x: Tensor) -> typing.Any:
-    """
-    (mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)
-    """
 def from_dlpack(x: typing.Any, *, copy: builtins.bool | None = None) -> Tensor:
     """
     A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX); copied only where its elements have gaps. copy=False makes that a ValueError
@@ -4576,9 +3581,9 @@ def from_numpy(array: numpy.ndarray, *, copy: builtins.bool | None = None) -> Te
     """
     A tensor over the memory of a NumPy array; copied where it is read only or has gaps. copy=False makes that a ValueError
     """
-def fully_shard(module: Module, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: int = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: int = 26214400, gradient_divide_factor: float = 1.0, offload: collections.abc.Sequence[str] = []) -> Module:
+def fully_shard(module: typing.Any, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: int = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: int = 26214400, gradient_divide_factor: float = 1.0, offload: collections.abc.Sequence[str] = [], shard_placement_fn: typing.Any = None, ignored_params: typing.Any = None, dp_mesh_dims: DataParallelMeshDims | None = None, extension: typing.Any = None) -> typing.Any:
     """
-    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis. `offload` names what rests in pinned memory of the host: "parameters", "gradients". ValueError, with nothing changed, when the strategy does not fit. Gives the module
+    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. A list of modules is one group. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in pinned memory of the host: "parameters", "gradients". shard_placement_fn(parameter) gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object whose fsdp_pre_all_gather(slice) returns what is sent, and whose fsdp_post_all_gather(received, out) writes a rank's part. ValueError, with nothing changed, when the strategy does not fit. Gives the module
     """
 def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """
@@ -4590,9 +3595,9 @@ def gelu(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def geometric_(x: typing.Any, p: float) -> typing.Any:
+def generate(model: Llama, prompt: typing.Any, *, mesh: DeviceMesh, tokenizer: Tokenizer | None = None, tokens: int = 200, temperature: float = 0.7, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0, seed: int = 0, end_ids: collections.abc.Sequence[int] = [], stops: collections.abc.Sequence[str] = [], use: typing.Any = None) -> typing.Any:
     """
-    Draws numbers of trials up to the first success, of probability p
+    Continues a prompt, a str with a tokenizer or a list of ids. Returns the text that a tokenizer makes of the tokens, or the ids; for a list of prompts a list. use: a function that gets each part of the text as it is complete. Collective over the mesh
     """
 def get_num_threads() -> int:
     """
@@ -4628,14 +3633,6 @@ def heaviside(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ..., ... -> ...
     """
-def histc(x: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
-    """
-    How many elements are in each of `bins` equal intervals from min to max; of all elements if these are equal
-    """
-def histogram(x: Tensor, bins: int | Tensor, *, range: collections.abc.Sequence[float] | None = None, weight: Tensor | None = None, density: builtins.bool = False) -> typing.Any:
-    """
-    (hist, bin_edges): the number of elements between edges, which `bins` counts or is
-    """
 def hsplit(x: Tensor, sections: int) -> tuple:
     """
     Equal parts along dim 1, of a vector along 0
@@ -4650,35 +3647,11 @@ def hypot(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def i0(x: Tensor) -> Tensor:
-    """
-    The modified Bessel function of the first kind of order 0
-    
-    Rule: ... -> ...
-    """
-def i1(x: Tensor) -> Tensor:
-    """
-    The modified Bessel function of the first kind of order 1
-    
-    Rule: ... -> ...
-    """
-def igamma(x1: Tensor | float, x2: Tensor | float) -> Tensor:
-    """
-    The regularised lower incomplete gamma function of x1 from 0 to x2
-    
-    Rule: ..., ... -> ...
-    """
-def igammac(x1: Tensor | float, x2: Tensor | float) -> Tensor:
-    """
-    1 - igamma(x1, x2)
-    
-    Rule: ..., ... -> ...
-    """
 def implicit_traffic() -> str:
     """
     Implicit traffic of the calling rank by op, as lines 'op: count, bytes'
     """
-def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Tensor | float = 1) -> Tensor:
     """
     x with slice i of alpha * source added to slice index[i] of `dim`
     """
@@ -4696,11 +3669,11 @@ def index_put(x: Tensor, indices: collections.abc.Sequence[Tensor | None], value
     """
 def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: builtins.bool = True) -> Tensor:
     """
-    x with slice i of `source` combined with slice index[i] of `dim`, as scatter_reduce
+    The same for slices of `dim`, as index_add
     """
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """
-    The slices of `dim` at `index` [n]. A sharded `dim` is gathered
+    The slices of `dim` at `index` [n]
     """
 def inner(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -4796,12 +3769,6 @@ def less_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def lgamma(x: Tensor) -> Tensor:
-    """
-    log |gamma(x)|
-    
-    Rule: ... -> ...
-    """
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n]
@@ -4827,7 +3794,7 @@ def llama_styles(config: LlamaConfig, *, sequence_parallel: builtins.bool = Fals
 @typing.overload
 def load(path: str, into: TrainingState) -> None:
     """
-    Fills the tensors, wherever and however they lie, and the numbers, from a checkpoint of weft's or PyTorch's, or a model in safetensors form. Each rank reads what holds its own elements and checks it; no communication. ValueError names file, tensor and block
+    Fills the tensors, wherever and however they lie, and the numbers, from a checkpoint of weft's or PyTorch's, or a model in safetensors form. Each rank reads what holds its own elements and checks it; no communication. Of a run's directory it takes the newest complete checkpoint, which the first rank of the tensors' mesh chooses: all its ranks must then call it. ValueError names file, tensor and block
     """
 @typing.overload
 def load(path: str, into: StateDict) -> None:
@@ -4870,10 +3837,6 @@ def log2(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def log_normal_(x: typing.Any, mean: float = 1.0, std: float = 2.0) -> typing.Any:
-    """
-    Draws exp of normal values
-    """
 def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
     """
     The logarithm of softmax(x), along `dim`
@@ -4891,6 +3854,10 @@ def logaddexp2(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     log2(2^x1 + 2^x2)
     
     Rule: ..., ... -> ...
+    """
+def logcumsumexp(x: Tensor, axis: int) -> Tensor:
+    """
+    log(sum(exp)) of all elements up to each along `axis`
     """
 def logical_and(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -4934,10 +3901,6 @@ def masked_fill(x: Tensor, mask: Tensor, value: Tensor | float) -> Tensor:
     """
     `value`, in the dtype of x, where `mask` (bool) holds, and x elsewhere
     """
-def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """
-    x with the elements where `mask` (bool) holds replaced by those of `source`, in order
-    """
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """
     The elements where `mask` (bool) holds, in row-major order: [n]
@@ -4945,12 +3908,6 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 def matmul(x1: Tensor, x2: Tensor) -> Tensor:
     """
     x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
-    
-    Rule: ... m k, ... k n -> ... m n
-    """
-def matrix_exp(x: Tensor) -> Tensor:
-    """
-    The sum of x^k / k! of square matrices
     
     Rule: ... m k, ... k n -> ... m n
     """
@@ -5008,17 +3965,9 @@ def minimum(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def mode(x: Tensor, axis: int = -1, keepdims: builtins.bool = False) -> typing.Any:
-    """
-    The smallest of the most frequent elements along `axis`, and its last index
-    """
 def moveaxis(x: Tensor, source: typing.Any, destination: typing.Any) -> Tensor:
     """
     Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
-    """
-def multinomial(x: Tensor, num_samples: int, replacement: builtins.bool = False) -> Tensor:
-    """
-    num_samples indices of the last dim, drawn in proportion to the elements
     """
 def multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -5030,10 +3979,6 @@ def mv(x: Tensor, vec: Tensor) -> Tensor:
     """
     A matrix times a vector
     """
-def mvlgamma(x: Tensor, p: int) -> Tensor:
-    """
-    The logarithm of the gamma function of p dims
-    """
 def nan_to_num(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """
     x with NaN, inf and -inf replaced; None means the largest and smallest number
@@ -5043,6 +3988,14 @@ def nanmean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False)
     The mean over `axis` of the elements that are not NaN
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def nanmedian(x: Tensor, axis: int | None = None, keepdims: builtins.bool = False) -> typing.Any:
+    """
+    The lower of the two middle elements that are not NaN; along `axis` (values, indices)
+    """
+def nanquantile(x: Tensor, q: float | collections.abc.Sequence[float], axis: int | None = None, keepdims: builtins.bool = False, *, interpolation: str = 'linear') -> Tensor:
+    """
+    Quantile q in [0, 1] along `axis`, or of all elements, of those that are not NaN; see `quantile`
     """
 def nansum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
@@ -5063,6 +4016,10 @@ def negative(x: Tensor) -> Tensor:
 def newest_complete_checkpoint(directory: str, world: Communicator | None = None) -> str:
     """
     By names, sizes and headers; '' when there is none. With `world` all its ranks, which call it together, are told what the first one finds: each might find another one while a job saves
+    """
+def next_probabilities(logits: collections.abc.Sequence[float], seen: collections.abc.Sequence[int] = [], *, temperature: float = 0.7, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0) -> list[float]:
+    """
+    The probability of each token after the options are applied, in transformers' order: repetition penalty, temperature, top-k, top-p, min-p
     """
 def nextafter(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -5130,10 +4087,6 @@ def permute_dims(x: Tensor, axes: collections.abc.Sequence[int]) -> Tensor:
     
     Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
     """
-def polygamma(n: int, x: Tensor) -> Tensor:
-    """
-    The n-th derivative of digamma
-    """
 def positive(x: Tensor) -> Tensor:
     """
     +x: x itself
@@ -5150,7 +4103,7 @@ def predicted_bytes(model: Module, micro_steps: int = 1) -> dict:
     """
 def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
     """
-    The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64 unless it is given
+    The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64, without sign in uint64, unless it is given
     
     Rule: [d0] d1  -> d1    (by its attributes; this one of [5, 7])
     """
@@ -5158,9 +4111,9 @@ def promote(a: DType | str, b: DType | str) -> DType | str:
     """
     The dtype that holds both, as in the Python array API; integer with float gives the float
     """
-def put(x: Tensor, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
+def quantile(x: Tensor, q: float | collections.abc.Sequence[float], axis: int | None = None, keepdims: builtins.bool = False, *, interpolation: str = 'linear') -> Tensor:
     """
-    x with the elements at `index` of the flattened tensor replaced by those of `source`, or added
+    Quantile q in [0, 1] along `axis`, or of all elements; NaN where there is one. Several q make a first dim. `interpolation`: 'linear', 'lower', 'higher', 'nearest' or 'midpoint'
     """
 def rad2deg(x: Tensor) -> Tensor:
     """
@@ -5172,25 +4125,9 @@ def rand(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: De
     """
     Evenly in [0, 1); equal bits for any mesh
     """
-def rand_like(x: Tensor) -> Tensor:
-    """
-    Uniform in [0, 1), in shape, dtype and layout of x
-    
-    Rule: ..., ... -> ...
-    """
-def randint_like(x: Tensor, low: int, high: int) -> Tensor:
-    """
-    Integers in [low, high), in shape and layout of x
-    """
 def randn(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Of the standard normal distribution; equal bits for any mesh
-    """
-def randn_like(x: Tensor) -> Tensor:
-    """
-    Standard normal, in shape, dtype and layout of x
-    
-    Rule: ..., ... -> ...
     """
 def reciprocal(x: Tensor) -> Tensor:
     """
@@ -5201,6 +4138,10 @@ def reciprocal(x: Tensor) -> Tensor:
 def recompute(function: collections.abc.Callable, *args) -> typing.Any:
     """
     Runs function(*tensors) without recording it, and again, recorded, in backward: memory for time. Random numbers are equal in both runs
+    """
+def reduce_scatter_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Communicator, counts: collections.abc.Sequence[int] | None = None) -> None:
+    """
+    Writes this rank's part, of `counts` elements (equal ones by default), of the sum over the group's ranks into `output_tensor`
     """
 def release_cached_memory() -> None:
     """
@@ -5217,10 +4158,6 @@ def remainder(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     x1 % x2, with the sign of x2; integers by 0 give 0
     
     Rule: ..., ... -> ...
-    """
-def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
-    """
-    The slices of `dim` whose p-norm is above maxnorm, scaled to it
     """
 def repeat(x: Tensor, repeats: typing.Any, axis: typing.Any = None) -> Tensor:
     """
@@ -5268,7 +4205,7 @@ def rsqrt(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def rsub(x: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor:
+def rsub(x: Tensor, other: Tensor | float, *, alpha: Tensor | float = 1) -> Tensor:
     """
     other - alpha * x
     """
@@ -5292,11 +4229,11 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """
 def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: builtins.bool = True) -> Tensor:
     """
-    x with src[.., i, ..] combined with element index[.., i, ..] along `dim`; reduce is "sum", "prod", "mean", "amax" or "amin"
+    x with element index[.., i, ..] along `dim` combined with src[.., i, ..]: the sum, prod, mean, amax or amin of them; of x too if include_self
     """
 def searchsorted(x1: Tensor, x2: Tensor, *, side: str = 'left', sorter: Tensor | None = None) -> Tensor:
     """
-    The positions at which the elements of x2 would be inserted into the sorted x1 [n] (sorted by the indices `sorter` if given), before or after equal elements by `side`: int64, with the shape of x2
+    The positions at which the elements of x2 would be inserted into the sorted x1 [n] (sorted by the indices `sorter` if given), before or after equal elements by `side`: int64, with the shape of x2. x1 [.., n] has a row for each row of x2 [.., m]
     """
 def select(x: Tensor, dim: int, index: int) -> Tensor:
     """
@@ -5323,6 +4260,10 @@ def sgd_(parameter: typing.Any, velocity: Tensor, gradient: Tensor, gradient_sca
     velocity = momentum * velocity + gradient * gradient_scale + weight_decay * parameter; parameter -= lr * velocity, in place
     
     Rule: ..., ..., ..., . ->
+    """
+def share_comm_ctx(modules: collections.abc.Iterable) -> None:
+    """
+    Lets sharded models, e.g. the stages of a pipeline, use the same buffers and streams. Each is the outermost sharded module of its model
     """
 def sigmoid(x: Tensor) -> Tensor:
     """
@@ -5382,7 +4323,7 @@ def sort(x: Tensor, axis: int = -1, descending: builtins.bool = False, stable: b
     """
     The elements sorted along `axis`, always stably; NaN is the greatest value
     
-    Rule: d0 [n] -> d0 [n] , d0 [n]    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n , d0 n    (by its attributes; this one of [5, 7])
     """
 @typing.overload
 def split(x: Tensor, split_size_or_sections: int, dim: int = 0) -> tuple:
@@ -5434,7 +4375,7 @@ def subtract(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
 def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
     """
-    The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64 unless it is given
+    The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64, without sign in uint64, unless it is given
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
@@ -5454,13 +4395,13 @@ def take(x: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
     """
     Slices `indices` [n] of `axis`, which is required unless x has one dim; negative indices count from the end. ValueError names an index out of bounds
     
-    Rule: [n] d1 , i -> i d1    (by its attributes; this one of [7, 3], [5])
+    Rule: ~n d1 , i-> i d1    (by its attributes; this one of [7, 3], [5])
     """
 def take_along_axis(x: Tensor, indices: Tensor, axis: int = -1) -> Tensor:
     """
     Element indices[.., i, ..] of `axis` for each element of `indices`, which has as many dims as x; the other dims broadcast. ValueError names an index out of bounds
     
-    Rule: [n] d1 , i d1 -> i d1    (by its attributes; this one of [7, 3], [5, 3])
+    Rule: ~n d1 , i d1 -> i d1    (by its attributes; this one of [7, 3], [5, 3])
     """
 def tan(x: Tensor) -> Tensor:
     """
@@ -5632,9 +4573,19 @@ f64: DType
 float16: DType
 float32: DType
 float64: DType
+i16: DType
 i32: DType
 i64: DType
+i8: DType
+int16: DType
 int32: DType
 int64: DType
+int8: DType
+u16: DType
+u32: DType
+u64: DType
 u8: DType
+uint16: DType
+uint32: DType
+uint64: DType
 uint8: DType

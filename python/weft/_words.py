@@ -44,7 +44,10 @@ def _words_for(parameters, is_positional):
 
 def accepting(function):
     """The function, taking both words; itself where it has none of them."""
-    name, parameters = function.__name__, inspect.signature(function).parameters
+    try:
+        name, parameters = function.__name__, inspect.signature(function).parameters
+    except ValueError:  # it passes its arguments on to a compiled function, which takes both
+        return function
     words = _words_for(parameters, False)
     first_words = _words_for(parameters, True)
     named_only = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
@@ -63,13 +66,15 @@ def accepting(function):
         if len(given) > first and len(given) - first <= len(places):
             for own, value in zip(places, given[first:]):
                 if own in named:
-                    raise TypeError(f"{name}: {own} is given twice")
+                    raise TypeError(f"{name}: {own} is given twice, expected once")
                 named[own] = value
             given = given[:first]
         for word in list(named):
             own = words.get(word, word)
             if own != word and own in named:
-                raise ValueError(f"{own} and {word} are two words for one argument; give one")
+                raise ValueError(
+                    f"{name}: argument {own} is given as {word} too, expected one of these words"
+                )
             named[own] = named.pop(word)
         return function(*given, **named)
 

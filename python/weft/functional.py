@@ -34,14 +34,16 @@ def _reduced(what, losses, reduction):
         return losses
     if reduction not in ("mean", "sum"):
         shown = described(reduction)
-        raise ValueError(f"{what}: reduction {shown} is none of 'mean', 'sum', 'none'")
+        raise ValueError(f"{what}: reduction is {shown}, expected 'mean', 'sum' or 'none'")
     return losses.mean() if reduction == "mean" else losses.sum()
 
 
 def mse_loss(input, target, *, reduction="mean"):
     """(input - target)^2 element by element, of equal shapes: its mean, its sum or all of it."""
     if tuple(input.shape) != tuple(target.shape):
-        raise ValueError(f"mse_loss: input is {input.shape} but target {target.shape}")
+        raise ValueError(
+            f"mse_loss: target is {target.shape}, expected {input.shape}, the shape of input"
+        )
     return _reduced("mse_loss", _weft.square(input - target), reduction)
 
 
@@ -126,11 +128,14 @@ def embedding_bag(
 
 
 def _check_last(what, x, normalized_shape):
+    if hasattr(normalized_shape, "__index__"):
+        normalized_shape = (normalized_shape,)
     given = tuple(normalized_shape)
     if given != tuple(x.shape[-1:]):
         given = given if all(isinstance(size, int) for size in given) else described(given)
         raise ValueError(
-            f"{what}: normalized_shape {given} is not the last dim of {x.shape}"
+            f"{what}: normalized_shape is {given}, expected {x.shape[-1:]}, the last dim of "
+            f"{x.shape}"
         )
 
 
@@ -201,8 +206,8 @@ def scaled_dot_product_attention(
             )
     if is_causal and query.shape[2] != key.shape[2]:
         raise ValueError(
-            f"scaled_dot_product_attention: is_causal needs as many queries as keys, "
-            f"not {query.shape[2]} and {key.shape[2]}"
+            f"scaled_dot_product_attention: number of queries is {query.shape[2]}, expected "
+            f"{key.shape[2]}, that of keys, for is_causal"
         )
     if attn_mask is not None or dropout_p > 0:
         scale = query.shape[-1] ** -0.5 if scale is None else scale

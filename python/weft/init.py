@@ -46,7 +46,7 @@ def _fans(what, tensor):
     """(inputs, outputs) of a weight [out, in, ...]."""
     shape = tensor.shape
     if len(shape) < 2:
-        raise ValueError(f"{what}: a tensor {shape} has no inputs and outputs: fewer than 2 dims")
+        raise ValueError(f"{what}: shape is {shape}, expected at least 2 dims")
     field = math.prod(shape[2:])
     return shape[1] * field, shape[0] * field
 
@@ -71,13 +71,15 @@ def calculate_gain(nonlinearity, param=None):
         return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
     if nonlinearity not in _GAINS:
         known = ", ".join([*_GAINS, "leaky_relu"])
-        raise ValueError(f"calculate_gain: {nonlinearity!r} is none of {known}")
+        raise ValueError(
+            f"calculate_gain: nonlinearity is {nonlinearity!r}, expected one of {known}"
+        )
     return _GAINS[nonlinearity]
 
 
 def _deviation(what, tensor, a, mode, nonlinearity):
     if mode not in ("fan_in", "fan_out"):
-        raise ValueError(f"{what}: mode {mode!r} is neither 'fan_in' nor 'fan_out'")
+        raise ValueError(f"{what}: mode is {mode!r}, expected 'fan_in' or 'fan_out'")
     fan = _fans(what, tensor)[mode == "fan_out"]
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 

@@ -127,7 +127,7 @@ def _load_state_dict(self, state, strict=True):
 
 
 def _requires_grad_(self, requires_grad=True):
-    """Freezes or thaws all parameters; before sharding."""
+    """Freezes or thaws all parameters; of a sharded model between steps, without gradients."""
     for parameter in self.parameters():
         if parameter.dtype.is_floating_point:
             parameter.requires_grad = requires_grad
@@ -138,7 +138,8 @@ def _zero_grad(self, set_to_none=True):
     """Clears the gradients of all parameters."""
     if not set_to_none:
         raise ValueError(
-            "zero_grad: gradients are cleared, never zeros; leave out set_to_none=False"
+            "zero_grad: set_to_none is False, expected True; gradients are cleared, "
+            "not filled with 0"
         )
     for parameter in self.parameters():
         parameter.clear_grad()
@@ -154,10 +155,15 @@ def _apply(self, function):
 
 def _to(self, device=None, dtype=None):
     """The module itself, with its parameters, gradients and buffers moved to `device` and the
-    floating ones cast to `dtype`. ValueError for a device that this machine lacks, and for a module
-    that is fully sharded."""
+    floating ones cast to `dtype`; those of a tensor may be given. ValueError for a device that
+    this machine lacks, and for a module that is fully sharded."""
     if isinstance(device, _weft.DType):
         device, dtype = None, device
+    elif isinstance(device, _weft.Tensor):
+        device, dtype = device.device, device.dtype
+    elif not isinstance(device, (str, _weft.Device, type(None))):
+        kind = type(device).__name__
+        raise TypeError(f"to: it is a {kind}, expected a device, a dtype or a Tensor")
     if device is not None:
         self._to_device(device)
     if dtype is not None:

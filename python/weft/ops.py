@@ -15,7 +15,9 @@ def __getattr__(name):
     try:
         return _BY_NAME[name]
     except KeyError:
-        raise AttributeError(f"weft has no op {name!r}; weft.all_ops() lists them") from None
+        raise AttributeError(
+            f"weft.ops has no attribute {name!r}; weft.all_ops() lists the ops"
+        ) from None
 
 
 def __dir__():

@@ -56,8 +56,9 @@ class LlamaRun:
             for name, number in numbers.items():
                 if saved.get(name) != number:
                     raise ValueError(
-                        f"load: the checkpoint's {what} has {name} {saved.get(name)} "
-                        f"but this one {number}"
+                        f"load: {name} of the {what} is {number}, expected "
+                        f"{saved.get(name)}, that of the "
+                f"checkpoint"
                     )
 
         self.state.add_numbers(part, lambda: numbers, take, takes_any=takes_any)

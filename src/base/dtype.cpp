@@ -8,8 +8,8 @@
 
 namespace weft {
 
-static constexpr std::array<std::string_view, kDTypes> kDTypeNames = {"f32", "bf16", "f16", "f64",
-                                                                      "i32", "i64",  "u8",  "bool"};
+static constexpr std::array<std::string_view, kDTypes> kDTypeNames = {
+    "f32", "bf16", "f16", "f64", "i32", "i64", "u8", "bool", "i8", "i16", "u16", "u32", "u64"};
 
 std::string_view name_of(DType dtype) { return kDTypeNames[static_cast<size_t>(dtype)]; }
 
@@ -17,27 +17,32 @@ DType dtype_named(std::string_view name) {
   for (size_t i = 0; i < kDTypeNames.size(); ++i) {
     if (kDTypeNames[i] == name) return static_cast<DType>(i);
   }
-  fail("dtype: there is no \"", name, "\"; the dtypes are f32, bf16, f16, f64, i32, i64, u8, bool");
+  fail("dtype: name is \"", name, "\", expected f32, bf16, f16, f64, i8, i16, i32, i64, u8, u16, ",
+       "u32, u64 or bool");
 }
 
-/// Orders integer types so that each can hold the values of the ones before it; u8 fits into i32.
-static int integer_rank(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return 0;
-    case DType::u8:
-      return 1;
-    case DType::i32:
-      return 2;
+static DType promote_integers(DType a, DType b) {
+  if (a == DType::boolean || b == DType::boolean) return a == DType::boolean ? b : a;
+  if (is_unsigned(a) == is_unsigned(b)) return size_of(a) >= size_of(b) ? a : b;
+  const DType with_sign = is_unsigned(a) ? b : a, without = is_unsigned(a) ? a : b;
+  if (size_of(with_sign) > size_of(without)) return with_sign;
+  switch (size_of(without)) {
+    case 1:
+      return DType::i16;
+    case 2:
+      return DType::i32;
+    case 4:
+      return DType::i64;
     default:
-      return 3;
+      fail("promote: dtypes are ", a, " and ", b,
+           ", expected ones whose values an integer dtype holds; cast one first");
   }
 }
 
 DType promote(DType a, DType b) {
   if (a == b) return a;
   if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
-  if (!is_floating(a)) return integer_rank(a) > integer_rank(b) ? a : b;
+  if (!is_floating(a)) return promote_integers(a, b);
   return a == DType::f64 || b == DType::f64 ? DType::f64 : DType::f32;
 }
 

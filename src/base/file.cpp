@@ -60,7 +60,7 @@ File::File(const std::string& what, const std::string& path)
     fail_call("fstat", path, ": ", std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) {
-    fail(what, ": ", path, " is ", kind_of_file(status.st_mode), ", not a file");
+    fail(what, ": ", path, " is ", kind_of_file(status.st_mode), ", expected a file");
   }
   body_->size = status.st_size;
   body_->identity = {status.st_dev, status.st_ino};

@@ -49,7 +49,7 @@ class JsonCheck final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   bool scalar() const {
-    if (keys_.empty()) fail(what_, ": ", source_, ": the JSON is no object");
+    if (keys_.empty()) fail(what_, ": ", source_, ": the JSON value is not an object");
     return true;
   }
   bool enter() {
@@ -83,9 +83,9 @@ void check_json(const std::string& what, const std::string& source, std::string_
 
 std::string read_json(const std::string& what, const std::string& path, int64_t max_bytes) {
   const File file(what, path);
-  if (file.size() == 0) fail(what, ": ", path, " is empty; a JSON object is expected");
+  if (file.size() == 0) fail(what, ": ", path, " is empty, expected a JSON object");
   if (file.size() > max_bytes) {
-    fail(what, ": ", path, " has ", file.size(), " bytes; at most ", max_bytes, " are read");
+    fail(what, ": ", path, " has ", file.size(), " bytes, expected at most ", max_bytes);
   }
   std::string text(static_cast<size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));

@@ -73,12 +73,21 @@ struct float16 {
   }
 };
 
+template <class T>
+inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+template <class T>
+inline constexpr bool is_floating_type = std::is_floating_point_v<T> || is_half<T>;
+
 /// Converts `x` to a float for rounding to a half. An inexact value becomes the neighbour with an
 /// odd fraction, so that rounding twice equals rounding once (Boldo and Melquiond, 2008).
 template <class T>
 WEFT_FN constexpr float before_half(T x) {
-  if constexpr (sizeof(T) <= sizeof(float) && !std::is_same_v<T, int32_t>) {
+  if constexpr (is_floating_type<T> ? sizeof(T) <= sizeof(float) : sizeof(T) <= 2) {
     return static_cast<float>(x);
+  } else if constexpr (std::is_same_v<T, uint64_t>) {
+    const bool fits = x <= uint64_t{1} << 53;
+    const uint64_t sticky = (x & 0x7ff) != 0 ? 0x800 : 0;
+    return before_half(static_cast<double>(fits ? x : (x & ~uint64_t{0x7ff}) | sticky));
   } else if constexpr (std::is_same_v<T, int64_t>) {
     const bool fits = x >= -(int64_t{1} << 53) && x <= int64_t{1} << 53;
     const int64_t sticky = (x & 0x7ff) != 0 ? 0x800 : 0;
@@ -93,16 +102,12 @@ WEFT_FN constexpr float before_half(T x) {
   }
 }
 
-template <class T>
-inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
-template <class T>
-inline constexpr bool is_floating_type = std::is_floating_point_v<T> || is_half<T>;
-
 /// The C++ type of elements of a dtype: by its position in DType.
 template <DType dtype>
 using type_of =
-    std::tuple_element_t<static_cast<size_t>(dtype), std::tuple<float, bfloat16, float16, double,
-                                                                int32_t, int64_t, uint8_t, bool>>;
+    std::tuple_element_t<static_cast<size_t>(dtype),
+                         std::tuple<float, bfloat16, float16, double, int32_t, int64_t, uint8_t,
+                                    bool, int8_t, int16_t, uint16_t, uint32_t, uint64_t>>;
 
 /// The dtype whose elements are T.
 template <class T>
@@ -113,12 +118,25 @@ inline constexpr DType dtype_of = std::is_same_v<T, float>      ? DType::f32
                                   : std::is_same_v<T, int32_t>  ? DType::i32
                                   : std::is_same_v<T, int64_t>  ? DType::i64
                                   : std::is_same_v<T, uint8_t>  ? DType::u8
+                                  : std::is_same_v<T, int8_t>   ? DType::i8
+                                  : std::is_same_v<T, int16_t>  ? DType::i16
+                                  : std::is_same_v<T, uint16_t> ? DType::u16
+                                  : std::is_same_v<T, uint32_t> ? DType::u32
+                                  : std::is_same_v<T, uint64_t> ? DType::u64
                                                                 : DType::boolean;
 
-/// The type that kernels compute in: float for f32 and halves, double for f64, else int64_t.
+/// The type that kernels compute in: float for f32 and halves, double for f64, else int64_t, which
+/// has the bits of u64 too.
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double,
                                    std::conditional_t<is_floating_type<T>, float, int64_t>>;
+
+/// Converts a number for arithmetic in T, negative ones too where T has no sign.
+template <class T>
+WEFT_FN constexpr T number_as(double x) {
+  if constexpr (std::is_unsigned_v<T>) return static_cast<T>(static_cast<int64_t>(x));
+  return static_cast<T>(x);
+}
 
 /// The dtype of Compute.
 constexpr DType compute_dtype(DType dtype) {
@@ -146,7 +164,7 @@ decltype(auto) visit_floating(const char* what, DType dtype, Visitor&& visitor) 
     case DType::f64:
       return visitor(Type<double>{});
     default:
-      fail(what, ": dtype is ", dtype, "; it needs a floating one");
+      fail(what, ": dtype is ", dtype, ", expected a floating one");
   }
 }
 
@@ -162,8 +180,35 @@ decltype(auto) visit(DType dtype, Visitor&& visitor) {
       return visitor(Type<uint8_t>{});
     case DType::boolean:
       return visitor(Type<bool>{});
+    case DType::i8:
+      return visitor(Type<int8_t>{});
+    case DType::i16:
+      return visitor(Type<int16_t>{});
+    case DType::u16:
+      return visitor(Type<uint16_t>{});
+    case DType::u32:
+      return visitor(Type<uint32_t>{});
+    case DType::u64:
+      return visitor(Type<uint64_t>{});
     default:
       return visit_floating("visit", dtype, visitor);
+  }
+}
+
+/// Calls visitor(Type<T>{}) with T float, bfloat16, float16, double or, for other dtypes, the
+/// unsigned type of that size: one instance for all that only moves bits, or wraps.
+template <class Visitor>
+decltype(auto) visit_bits(DType dtype, Visitor&& visitor) {
+  if (is_floating(dtype)) return visit_floating("visit", dtype, visitor);
+  switch (size_of(dtype)) {
+    case 1:
+      return visitor(Type<uint8_t>{});
+    case 2:
+      return visitor(Type<uint16_t>{});
+    case 4:
+      return visitor(Type<uint32_t>{});
+    default:
+      return visitor(Type<uint64_t>{});
   }
 }
 
@@ -184,7 +229,7 @@ decltype(auto) visit_compute(DType dtype, Visitor&& visitor) {
 /// begins with `what`.
 template <class Visitor>
 decltype(auto) visit_compute_floating(const char* what, DType dtype, Visitor&& visitor) {
-  if (!is_floating(dtype)) fail(what, ": dtype is ", dtype, "; it needs a floating one");
+  if (!is_floating(dtype)) fail(what, ": dtype is ", dtype, ", expected a floating one");
   if (dtype == DType::f64) return visitor(Type<double>{});
   return visitor(Type<float>{});
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/placement.h"
 
+#include <algorithm>
 #include <array>
 #include <ostream>
 
@@ -10,15 +11,35 @@
 namespace weft {
 
 Placement::Placement(Shard shard) : kind_(Kind::shard), dim_(static_cast<int8_t>(shard.dim)) {
-  if (shard.dim >= -kMaxDims && shard.dim < kMaxDims) return;
-  fail("placement: Shard(", shard.dim, ") names no dim; dims count from 0 to ", kMaxDims - 1,
-       ", or from -1 down");
+  if (shard.dim < -kMaxDims || shard.dim >= kMaxDims) {
+    fail("placement: dim of Shard is ", shard.dim, ", expected ", -kMaxDims, " to ", kMaxDims - 1);
+  }
+  for (const int64_t size : shard.sizes) {
+    if (size < 0) {
+      fail("placement: a size of Shard(", shard.dim, ") must be at least 0, got ", size);
+    }
+  }
+  if (!shard.sizes.empty()) {
+    sizes_ = std::make_shared<const std::vector<int64_t>>(std::move(shard.sizes));
+  }
+}
+
+std::span<const int64_t> Placement::sizes() const {
+  return sizes_ ? std::span<const int64_t>(*sizes_) : std::span<const int64_t>();
+}
+
+bool Placement::has_equal_sizes(const Placement& other) const {
+  return sizes_ && other.sizes_ && *sizes_ == *other.sizes_;
 }
 
 Placement Placement::counted(int ndim) const {
   if (!is_shard() || dim_ >= 0) return *this;
-  if (dim_ >= -ndim) return Shard{dim_ + ndim};
-  fail("placement: ", *this, " names no dim of a tensor that has ", ndim);
+  if (dim_ >= -ndim) {
+    Placement placement = *this;
+    placement.dim_ = static_cast<int8_t>(dim_ + ndim);
+    return placement;
+  }
+  fail("placement: it is ", *this, ", expected a dim of the ", ndim, " that the tensor has");
 }
 
 Placements Placements::cut_in_order(int dim, std::vector<std::string> axes) const {
@@ -34,9 +55,20 @@ std::string_view name_of(ReduceOp op) {
 
 std::ostream& operator<<(std::ostream& out, ReduceOp op) { return out << name_of(op); }
 
+/// "3+1+4"; of more than eight sizes the first five and the last.
+static void print_sizes(std::ostream& out, std::span<const int64_t> sizes) {
+  const bool all = sizes.size() <= 8;
+  for (size_t i = 0; i < (all ? sizes.size() : 5); ++i) out << (i ? "+" : "") << sizes[i];
+  if (!all) out << "+...+" << sizes.back();
+}
+
 std::ostream& operator<<(std::ostream& out, const Placement& placement) {
   if (placement.is_replicate()) return out << 'R';
-  if (placement.is_shard()) return out << "S(" << placement.dim() << ')';
+  if (placement.is_shard()) {
+    out << "S(" << placement.dim();
+    if (placement.has_sizes()) print_sizes(out << ": ", placement.sizes());
+    return out << ')';
+  }
   return out << "P(" << placement.op() << ')';
 }
 

@@ -9,7 +9,8 @@
 namespace weft {
 
 Dims::Dims(std::span<const int64_t> values) {
-  if (values.size() > kMaxDims) fail("shape: ", values.size(), " dims; at most ", kMaxDims);
+  if (values.size() > kMaxDims)
+    fail("shape: number of dims is ", values.size(), ", expected at most ", kMaxDims);
   std::copy(values.begin(), values.end(), values_.begin());
   ndim_ = static_cast<uint8_t>(values.size());
 }
@@ -23,7 +24,8 @@ Dims Dims::filled(int ndim, int64_t value) {
 void Dims::push_back(int64_t value) { insert(ndim_, value); }
 
 void Dims::insert(int dim, int64_t value) {
-  if (ndim_ == kMaxDims) fail("shape: more than ", kMaxDims, " dims");
+  if (ndim_ == kMaxDims)
+    fail("shape: number of dims is ", kMaxDims + 1, ", expected at most ", kMaxDims);
   std::copy_backward(begin() + dim, end(), end() + 1);
   values_[static_cast<size_t>(dim)] = value;
   ++ndim_;
@@ -48,7 +50,7 @@ Strides dense_strides(const Shape& shape) {
 
 int normalized_dim(const char* what, int dim, int ndim) {
   if (dim < -ndim || dim >= ndim) {
-    fail(what, ": dim ", dim, " is not one of the ", ndim, " dims");
+    fail(what, ": dim is ", dim, ", expected one of the ", ndim, " dims");
   }
   return dim < 0 ? dim + ndim : dim;
 }

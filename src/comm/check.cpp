@@ -50,10 +50,11 @@ static bool is_reduction(CollectiveKind kind) {
 
 static void check_counts(const Collective& call, std::span<const int64_t> counts, size_t expected) {
   if (counts.size() != expected) {
-    fail(name_of(call.kind), ": a piece has ", counts.size(), " counts; it needs ", expected);
+    fail(name_of(call.kind), ": number of counts of a piece is ", counts.size(), ", expected ",
+         expected);
   }
   for (const int64_t count : counts) {
-    if (count < 0) fail(name_of(call.kind), ": a count is ", count);
+    if (count < 0) fail(name_of(call.kind), ": count must be at least 0, got ", count);
   }
 }
 
@@ -79,7 +80,9 @@ static void check_overlap(const Collective& call, const Piece& piece, PieceSizes
   const bool own_place = send_is_part ? send == recv + offset : recv == send + offset;
   if (!own_place || piece.dtype != piece.recv_dtype || call.kind == CollectiveKind::all_to_all ||
       piece.accumulate) {
-    fail(name_of(call.kind), ": send and recv overlap and are not each other's own place");
+    fail(name_of(call.kind),
+         ": send and recv overlap, expected separate memory, or the place of this rank in the "
+         "result");
   }
 }
 
@@ -89,15 +92,17 @@ static void check_piece(const Collective& call, const Piece& piece, int rank, in
   if (is_reduction(call.kind)) {
     check_reduction(name.data(), call.op, piece.dtype, piece.recv_dtype);
   } else if (piece.recv_dtype != piece.dtype) {
-    fail(name, ": recv_dtype ", piece.recv_dtype, " is not dtype ", piece.dtype,
-         "; only reductions convert");
+    fail(name, ": recv_dtype is ", piece.recv_dtype, ", expected ", piece.dtype,
+         ", the dtype; only reductions convert");
   }
   if (piece.accumulate && call.kind != CollectiveKind::reduce_scatter) {
-    fail(name, ": only reduce_scatter accumulates");
+    fail(name, ": accumulate is true, expected false; only reduce_scatter accumulates");
   }
   const PieceSizes sizes = sizes_of(call, piece, rank);
-  if (sizes.send > 0 && !piece.send) fail(name, ": ", sizes.send, " elements to send from nowhere");
-  if (sizes.recv > 0 && !piece.recv) fail(name, ": ", sizes.recv, " elements to receive nowhere");
+  if (sizes.send > 0 && !piece.send)
+    fail(name, ": send is null, expected memory of ", sizes.send, " elements");
+  if (sizes.recv > 0 && !piece.recv)
+    fail(name, ": recv is null, expected memory of ", sizes.recv, " elements");
   check_overlap(call, piece, sizes, rank);
 }
 
@@ -113,13 +118,13 @@ void check_collective(const Collective& call, int rank, int size) {
     const auto own = static_cast<size_t>(rank);
     const int64_t sent = call.pieces[0].counts[own], expected = call.recv_counts[own];
     if (sent != expected) {
-      fail("all_to_all: rank ", rank, " sends ", sent, " elements to itself and expects ",
-           expected);
+      fail("all_to_all: number of elements that rank ", rank, " sends to itself is ", sent,
+           ", expected ", expected, ", the number that it receives from itself");
     }
   }
   if ((call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv) &&
       call.root == rank) {
-    fail(name_of(call.kind), ": rank ", rank, " cannot be both ends of a message");
+    fail(name_of(call.kind), ": the other rank is ", rank, ", expected another than this one");
   }
 }
 
@@ -130,17 +135,20 @@ void check_subgroup(const Transport& parent, std::span<const int> ranks) {
     if (sorted[i] < 0 || sorted[i] >= parent.size()) {
       fail("subgroup: rank is ", sorted[i], ", expected 0 to ", parent.size() - 1);
     }
-    if (i > 0 && sorted[i] == sorted[i - 1]) fail("subgroup: rank ", sorted[i], " is named twice");
+    if (i > 0 && sorted[i] == sorted[i - 1])
+      fail("subgroup: rank ", sorted[i], " is named twice, expected once");
   }
   if (!std::binary_search(sorted.begin(), sorted.end(), parent.rank())) {
-    fail("subgroup: rank ", parent.rank(), " makes a group that it is not in");
+    fail("subgroup: the ranks do not include rank ", parent.rank(),
+         ", expected the calling rank among them");
   }
 }
 
 void refuse_device_memory(const std::string& group, Device device) {
-  fail(group, ": a collective of memory on ", device, "; ranks that are processes exchange it by ",
-       "NCCL, which this build of weft does not have: build with it, make ranks threads of one ",
-       "process (run_ranks), or move tensors by to(cpu)");
+  fail(group, ": memory is on ", device,
+       ", expected cpu: this build of weft has no NCCL, by which ranks ",
+       "that are processes exchange it; make ranks threads of one process (run_ranks), or move ",
+       "tensors by to(cpu)");
 }
 
 }  // namespace weft

@@ -46,7 +46,7 @@ void Work::wait() {
 bool Work::test() { return !state_ || state_->test(); }
 
 static Transport& transport_of(const std::shared_ptr<Transport>& transport) {
-  if (!transport) fail("communicator: this rank is not in the group");
+  if (!transport) fail("communicator: this rank is not in the group, expected a rank of it");
   return *transport;
 }
 

@@ -25,8 +25,8 @@ void FakeTransport::exchange(const Exchange& call, ExchangeReader& reader) {
 }
 
 std::shared_ptr<Transport> FakeTransport::split(int, int, std::string) {
-  fail("split: the colors of the other ranks of ", name_,
-       " are not known, because they are not there; use subgroup");
+  fail("split: the colors of other ranks of ", name_,
+       " are unknown, expected ranks that exist; use subgroup");
 }
 
 std::shared_ptr<Transport> FakeTransport::subgroup(std::span<const int> ranks, std::string name) {

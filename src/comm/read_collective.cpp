@@ -38,7 +38,8 @@ int64_t read_collective(const CollectiveRead& read) {
     case CollectiveKind::all_to_all:
       return read_all_to_all(read);
     default:
-      fail("collective: there is nothing to read in a ", name_of(read.mine.kind));
+      fail("collective: kind is ", name_of(read.mine.kind),
+           ", expected one that reads memory of other ranks");
   }
 }
 

@@ -176,10 +176,10 @@ static void reduce_floats(ReduceOp op, const Reducing& task) {
 
 void check_reduction(const char* what, ReduceOp op, DType dtype, DType into) {
   if (op == ReduceOp::avg && !is_floating(dtype)) {
-    fail(what, ": there is no avg of ", dtype, "; cast to a floating dtype first");
+    fail(what, ": dtype is ", dtype, ", expected a floating one for avg; cast it first");
   }
   if (dtype != into && !(is_floating(dtype) && is_floating(into))) {
-    fail(what, ": the reduction of ", dtype, " cannot be stored as ", into,
+    fail(what, ": dtype of the result is ", into, ", expected ", dtype,
          "; only floating dtypes convert");
   }
 }
@@ -211,8 +211,18 @@ void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
       return reduce_as<int32_t, int32_t>(op, task);
     case DType::i64:
       return reduce_as<int64_t, int64_t>(op, task);
+    case DType::i8:
+      return reduce_as<int8_t, int8_t>(op, task);
+    case DType::i16:
+      return reduce_as<int16_t, int16_t>(op, task);
     case DType::u8:
       return reduce_as<uint8_t, uint8_t>(op, task);
+    case DType::u16:
+      return reduce_as<uint16_t, uint16_t>(op, task);
+    case DType::u32:
+      return reduce_as<uint32_t, uint32_t>(op, task);
+    case DType::u64:
+      return reduce_as<uint64_t, uint64_t>(op, task);
     // The sum of bools is "any", which is their maximum.
     case DType::boolean:
       return reduce_as<uint8_t, uint8_t>(op == ReduceOp::sum ? ReduceOp::max : op, task);

@@ -38,7 +38,8 @@ void Transport::claim(uint64_t hash, std::string_view words) {
 }
 
 void Transport::exchange(const Exchange&, ExchangeReader&) {
-  fail("exchange: the ranks of ", name_, " do not see each other's memory");
+  fail("exchange: the ranks of ", name_,
+       " do not map each other's memory, expected ranks of one host");
 }
 
 Work Transport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {

@@ -22,7 +22,7 @@ Device device_named(std::string_view name) {
       return {DeviceKind::cuda, static_cast<int8_t>(index)};
     }
   }
-  fail("device: there is no \"", name, "\"; use cpu, meta, cuda or cuda:<index>");
+  fail("device: name is ", in_quotes(name), ", expected cpu, meta, cuda or cuda:<index>");
 }
 
 int device_count(DeviceKind kind) { return kind == DeviceKind::cuda ? cuda::device_count() : 1; }
@@ -31,10 +31,10 @@ void check_available(Device device) {
   const int count = device_count(device.kind);
   if (device.index >= 0 && device.index < count) return;
   if (count == 0) {
-    fail("device: there is no ", device, ": ", cuda::why_no_device(), "; use device cpu");
+    fail("device: ", device, " does not exist: ", cuda::why_no_device(), "; use device cpu");
   }
-  fail("device: there is no ", device, "; this machine has ", count,
-       count == 1 ? " device: cuda:0" : " devices, counted from cuda:0");
+  fail("device: ", device, " does not exist, expected cuda:0",
+       count == 1 ? "" : concat(" to cuda:", count - 1));
 }
 
 std::string device_name(Device device) {

@@ -16,7 +16,7 @@ static constexpr StreamRole kRoles[] = {StreamRole::compute, StreamRole::gather,
 
 Graph::Graph(Device device) : device_(device) {
   if (device.kind != DeviceKind::cuda) {
-    fail("graph: a graph is of work on a GPU, not on ", device);
+    fail("graph: device is ", device, ", expected a GPU");
   }
   check_available(device);
   stream_ = {device, cuda::create_stream(device.index)};
@@ -42,7 +42,7 @@ void Graph::forget_record() noexcept {
 static constinit thread_local Graph* recording_now = nullptr;
 
 void Graph::run(const std::function<void()>& work) {
-  if (recording_now) fail("graph: the recorded work runs a graph");
+  if (recording_now) fail("graph: the recorded work runs a graph, expected none");
   wait_for_all();
   {
     const StreamScope scope(stream_);
@@ -60,7 +60,8 @@ void Graph::run(const std::function<void()>& work) {
 Graph* Graph::recording() { return recording_now; }
 
 static void check_records(const Graph* graph) {
-  if (recording_now != graph) fail("graph: it does not record the calling thread's work now");
+  if (recording_now != graph)
+    fail("graph: it does not record now, expected a call within the recorded work");
 }
 
 void Graph::before_each_play(std::function<void()> prepare) {
@@ -91,7 +92,9 @@ void Graph::record(const std::function<void()>& work) {
   try {
     work();
     if (!(Context::current().random == before)) {
-      fail("graph: the recorded work draws random numbers, which would be the same each time");
+      fail(
+          "graph: the recorded work draws random numbers, expected none: they would be equal each "
+          "time");
     }
     wait_for_roles();
     graph_ = cuda::end_capture(stream_);

@@ -45,8 +45,8 @@ SharedMemory::~SharedMemory() {
 
 std::shared_ptr<SharedMemory> SharedMemory::create(int index, size_t bytes) {
   if (bytes > kRegion || index >= kMaxRegions) {
-    fail("shared memory: region ", index, " of ", bytes, " bytes; at most ", kMaxRegions, " of ",
-         kRegion);
+    fail("shared memory: region ", index, " has ", bytes, " bytes, expected at most ", kMaxRegions,
+         " regions of ", kRegion);
   }
   const int descriptor = above_standard(memfd_create("weft", MFD_CLOEXEC));
   if (descriptor < 0) fail_call("memfd_create", std::strerror(errno));

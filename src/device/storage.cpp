@@ -80,12 +80,12 @@ void Storage::destroy(Storage* storage) {
 bool Storage::is_bindable() const { return !heap_ && extra_ && !extra_->name.empty(); }
 
 void Storage::bind(void* data) {
-  if (!is_bindable()) fail("storage: only an unbound block can be bound");
+  if (!is_bindable()) fail("storage: the block is bound already, expected an unbound one");
   data_ = data || bytes_ ? data : no_bytes;
 }
 
 void Storage::unbind() {
-  if (!is_bindable()) fail("storage: only a bound block can be unbound");
+  if (!is_bindable()) fail("storage: the block has memory of its storage, expected a bound one");
   data_ = nullptr;
 }
 
@@ -93,7 +93,7 @@ void Storage::check_bound() const {
   if (device_.kind == DeviceKind::meta) return;
   const bool named = extra_ && !extra_->name.empty();
   throw_runtime_error(concat(named ? std::string_view(extra_->name) : "storage",
-                             " is not gathered: its ", bytes_,
+                             ": the block is not gathered; its ", bytes_,
                              " bytes have memory only while they are bound"));
 }
 

@@ -76,7 +76,8 @@ void Event::synchronize() const {
   if (!handle_) return;
   if (cuda::is_capturing()) {
     fail(
-        "graph: the host waits for the GPU in the recorded work, as it does with what rests on it");
+        "graph: the host waits for the GPU in the recorded work, expected no wait; such as for "
+        "what is kept on the host");
   }
   cuda::synchronize_event(handle_.get());
 }

@@ -108,7 +108,7 @@ pid_t start_child(const LaunchChild& child, const LaunchSignals& signals) {
   if (pid > 0 && got == 0) return pid;
   if (pid > 0) ::waitpid(pid, nullptr, 0);
   throw_runtime_error(
-      concat("cannot start ", in_quotes(child.command[0]), ": ", std::strerror(reason)));
+      concat("launch: cannot start ", in_quotes(child.command[0]), ": ", std::strerror(reason)));
 }
 
 }  // namespace weft

@@ -247,7 +247,8 @@ void run_world(int ranks, const std::function<void(Communicator)>& body,
   const int launched = launched_ranks();
   if (launched == 1) return run_ranks(ranks, body, options);
   if (ranks > 1 && ranks != launched) {
-    fail("run_world: ", ranks, " ranks, but this process is one of a job of ", launched);
+    fail("run_world: number of ranks is ", ranks, ", expected ", launched,
+         ", that of the job of this process");
   }
   run_connected(body, options);
 }

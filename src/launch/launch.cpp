@@ -348,12 +348,13 @@ void LaunchedJob::write_rest() {
 }
 
 LaunchReport launch(const std::vector<std::string>& command, const LaunchOptions& options) {
-  if (command.empty() || command[0].empty()) fail("launch: no program is named");
+  if (command.empty() || command[0].empty())
+    fail("launch: the command is empty, expected a program");
   if (options.ranks < 1 || options.ranks > kMostLocalRanks) {
     fail("launch: the number of ranks is ", options.ranks, ", expected 1 to ", kMostLocalRanks);
   }
   if (options.timeout.count() < 0) {
-    fail("launch: the timeout is ", options.timeout.count(), " ms; it must not be negative");
+    fail("launch: timeout must be at least 0 ms, got ", options.timeout.count());
   }
   open_standard_descriptors();
   return LaunchedJob(command, options).run();

@@ -26,7 +26,7 @@ static int number_in_variable(const char* name) {
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   if (text.empty() || error != std::errc() || stop != end || number < 0) {
     fail("connect: the environment variable ", name, " is ", in_quotes(text),
-         "; it must be a number from 0 on");
+         ", expected a number of at least 0");
   }
   return number;
 }
@@ -52,7 +52,7 @@ static Launched read(const LauncherVariables& names) {
   if (!fits) {
     fail("connect: ", names.rank, " is ", launched.rank, ", ", names.size, " is ", launched.size,
          ", ", names.local_rank, " is ", launched.local_rank, " and the ranks of this host are ",
-         launched.local_size, ", which do not fit together");
+         launched.local_size, ", expected numbers of one job");
   }
   return launched;
 }
@@ -65,7 +65,8 @@ static void check_set(std::initializer_list<const char*> names) {
   const char* absent = nullptr;
   for (const char* name : names) (is_set(name) ? present : absent) = name;
   if (present && absent) {
-    fail("connect: the environment variable ", present, " is set, but ", absent, " is not");
+    fail("connect: the environment variable ", present, " is set and ", absent,
+         " is not, expected both");
   }
 }
 

@@ -28,15 +28,15 @@ static constexpr std::chrono::milliseconds kLongestDeadline = std::chrono::hours
 
 void check_options(const char* what, const RunOptions& options) {
   if (options.deadline.count() <= 0) {
-    fail(what, ": the deadline is ", options.deadline.count(), " ms; it must be positive");
+    fail(what, ": deadline must be at least 1 ms, got ", options.deadline.count());
   }
   if (options.deadline > kLongestDeadline) {
-    fail(what, ": the deadline is ", options.deadline.count(), " ms; at most ten years, ",
+    fail(what, ": deadline is ", options.deadline.count(), " ms, expected at most ten years, ",
          kLongestDeadline.count());
   }
   if (options.threads_per_rank < 0 || options.threads_per_rank > kMostThreads) {
-    fail(what, ": ", options.threads_per_rank, " threads a rank; 0 shares the cores, and ",
-         kMostThreads, " are the most");
+    fail(what, ": number of threads a rank is ", options.threads_per_rank, ", expected 0 to ",
+         kMostThreads, "; 0 shares the cores");
   }
 }
 

@@ -34,7 +34,7 @@ LaunchSignals::LaunchSignals() {
   if (!launch_signal_pipe.compare_exchange_strong(nobody, pipe.write)) {
     ::close(pipe.read);
     ::close(pipe.write);
-    fail("launch: another launch of this process is under way");
+    fail("launch: another launch of this process is under way, expected one at a time");
   }
   read_ = pipe.read;
   write_ = pipe.write;

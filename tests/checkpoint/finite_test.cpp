@@ -57,6 +57,43 @@ CheckpointReport saved(int ranks, bool sharded, int64_t async_bytes,
   return inspect_checkpoint(path);
 }
 
+TEST(Finite, LoadTakesTheNewestOfARun) {
+  const Scratch scratch;
+  const std::string run = scratch.path("run");
+  on_mesh({{"dp", 3}}, [&](const DeviceMesh& mesh) {
+    StateDict state = state_of(mesh, 23, true);
+    CheckpointSaver saver(mesh.communicator(), run);
+    saver.save(1, state);
+    set(state.tensors.at("t.f64"), 0, 7);
+    const std::string newest = saver.save(2, state);
+    saver.save(3, state);
+    mesh.communicator().barrier();
+    // The newest checkpoint loses a file, so the one before it is loaded.
+    if (mesh.rank() == 0) {
+      for (const auto& path : list_checkpoints(run)) {
+        if (path > newest) fs::remove(path + "/rank-00001-of-00003.safetensors");
+      }
+    }
+    mesh.communicator().barrier();
+    StateDict loaded = state_of(mesh, 23, true);
+    load(run, loaded);
+    EXPECT_TRUE(loaded.tensors.at("t.f64").full_tensor().to_vector<double>() ==
+                state.tensors.at("t.f64").full_tensor().to_vector<double>());
+  });
+  // A tensor of one device.
+  StateDict plain{.tensors = {{"t.f64", zeros({23, 5}, {.dtype = f64})}}, .numbers = {}};
+  EXPECT_FALSE(load_common_keys(run, plain).empty());
+  EXPECT_EQ(plain.tensors.at("t.f64").to_vector<double>()[0], 7);
+  fs::create_directories(scratch.path("lost"));
+  for (const auto& path : list_checkpoints(run)) {
+    const auto copy = scratch.path("lost") + "/" + fs::path(path).filename().string();
+    fs::copy(path, copy);
+    fs::remove(copy + "/rank-00000-of-00003.safetensors");
+  }
+  EXPECT_EQ(error_of([&] { load(scratch.path("lost"), plain); }),
+            "load: " + scratch.path("lost") + " has no complete checkpoint, expected at least one");
+}
+
 TEST(Finite, CountsAndNamesTheFirstTensor) {
   for (const int ranks : {1, 3}) {
     for (const bool sharded : {false, true}) {

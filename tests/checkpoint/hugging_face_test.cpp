@@ -113,7 +113,8 @@ TEST(HuggingFace, ATiedParameterHasAnyOfItsNames) {
                                               bytes_of(kA) + bytes_of(std::vector<float>(6, 1)));
   EXPECT_EQ(error_of([&] { load_hugging_face(pair, path); }),
             "load_hugging_face: " + path +
-                ": tensors \"a\" and \"b\" differ but are one tied parameter of the model");
+                ": tensors \"a\" and \"b\" differ, expected equal ones; they are one tied "
+                "parameter of the model");
 }
 
 TEST(HuggingFace, OldRopeBuffersAreLeftOut) {
@@ -134,7 +135,7 @@ TEST(HuggingFace, NamesWhatDoesNotFit) {
     std::string message;
   };
   const Case cases[] = {
-      {kEntryOfA, 24, " holds no tensor \"b\""},
+      {kEntryOfA, 24, ": tensor \"b\" is missing"},
       {kEntryOfA + "," + kEntryOfB + "," + entry("c", "F32", "[1]", 32, 36), 36,
        " holds tensor \"c\", which the model has no parameter for"},
       {kEntryOfA + "," + kEntryOfB + "," + entry("c", "F32", "[1]", 32, 36) + "," +
@@ -158,7 +159,7 @@ TEST(HuggingFace, NamesWhatDoesNotFit) {
   Pair tied(f32, true);
   EXPECT_EQ(error_of([&] { load_hugging_face(tied, path); }),
             "load_hugging_face: " + path +
-                " holds no tensor \"a\" (or another name of that tied parameter)");
+                ": tensor \"a\" (or another name of that tied parameter) is missing");
 }
 
 TEST(HuggingFace, EachRankReadsWhatItHolds) {

@@ -104,7 +104,8 @@ TEST_F(Inspect, NamesMissingFiles) {
   EXPECT_EQ(report().verdict, Verdict::incomplete);
   EXPECT_EQ(report().reason, concat("checkpoint: ", path_, " holds no rank's file"));
   EXPECT_EQ(error_of([&] { inspect_checkpoint(scratch_.path("absent")); }),
-            concat("checkpoint: ", scratch_.path("absent"), " is no directory"));
+            concat("checkpoint: ", scratch_.path("absent"),
+                   " is missing or a file, expected a directory"));
 }
 
 TEST_F(Inspect, FindsFilesOfAnotherLength) {
@@ -203,15 +204,15 @@ TEST_F(Inspect, TakesNoLinksPipesOrDirectoriesForFiles) {
   fs::rename(file(1), moved);
   fs::create_symlink(moved, file(1));
   EXPECT_EQ(report().verdict, Verdict::corrupt);
-  EXPECT_EQ(report().reason, concat("checkpoint: ", file(1), ": it is a link, not a file"));
+  EXPECT_EQ(report().reason, concat("checkpoint: ", file(1), ": it is a link, expected a file"));
   EXPECT_EQ(load_error(), report().reason);
   fs::remove(file(1));
   ASSERT_EQ(::mkfifo(file(1).c_str(), 0600), 0);
   EXPECT_EQ(report().verdict, Verdict::corrupt);
-  EXPECT_EQ(report().reason, concat("checkpoint: ", file(1), " is a pipe, not a file"));
+  EXPECT_EQ(report().reason, concat("checkpoint: ", file(1), " is a pipe, expected a file"));
   fs::remove(file(1));
   fs::create_directory(file(1));
-  EXPECT_EQ(report().reason, concat("checkpoint: ", file(1), " is a directory, not a file"));
+  EXPECT_EQ(report().reason, concat("checkpoint: ", file(1), " is a directory, expected a file"));
 }
 
 /// No more descriptors than are open, and `more`, while it lives.
@@ -415,10 +416,10 @@ TEST_F(Inspect, LoadsStrictlyUnlessAskedForTheSkippedKeys) {
   EXPECT_EQ(into.tensors.at("w").to_vector<double>(), small_numbers({9, 4}, 1));
   into.tensors["w"] = zeros({9, 5});
   EXPECT_EQ(error_of([&] { (void)load_common_keys(path_, into); }),
-            concat("load: ", path_, ": tensor \"w\" is [9, 4] f32 but [9, 5] f32 is expected"));
+            concat("load: ", path_, ": tensor \"w\" is [9, 4] f32, expected [9, 5] f32"));
   into.tensors["w"] = zeros({9, 4}, {.dtype = bf16});
   EXPECT_EQ(error_of([&] { (void)load_common_keys(path_, into); }),
-            concat("load: ", path_, ": tensor \"w\" is [9, 4] f32 but [9, 4] bf16 is expected"));
+            concat("load: ", path_, ": tensor \"w\" is [9, 4] f32, expected [9, 4] bf16"));
 }
 
 }  // namespace

@@ -214,13 +214,13 @@ TEST(Manifest, RejectsWhatNobodyWroteInOneSentence) {
   }
   EXPECT_NE(error_of([&] {
               Ownership(manifest_with(1 << 20, {SavedSharding{}}, large_llama(0)));
-            }).find("parts are planned"),
+            }).find(", expected at most "),
             std::string::npos);
   const std::vector<SavedTensor> shapes{{"a", f32, {1}, 0}, {"b", f32, {2}, 0}, {"c", f32, {3}, 0},
                                         {"d", f32, {4}, 0}, {"e", f32, {5}, 0}, {"f", f32, {6}, 0}};
   EXPECT_EQ(error_of([&] { Ownership(manifest_with(1 << 20, {SavedSharding{}}, shapes)); }),
-            "checkpoint: tensors of 5 or more shapes and layouts on 1048576 ranks; at most 4194304 "
-            "parts of different ones are planned");
+            "checkpoint: tensors have 5 or more shapes and layouts on 1048576 ranks, expected at "
+            "most 4194304 different parts");
 }
 
 TEST(Manifest, RefusesHeadersThatNoReaderTakes) {
@@ -240,19 +240,19 @@ TEST(Manifest, ProvesThatElementsAreWrittenOnce) {
   EXPECT_EQ(error({{{0, 0}, {4, 2}}, {{0, 2}, {3, 4}}, {{3, 2}, {1, 4}}, {{2, 2}, {0, 4}}}),
             "nothing");
   EXPECT_EQ(error({{{0, 0}, {4, 2}}, {{0, 2}, {3, 4}}}),
-            "checkpoint: w lies in the files with holes: 20 of 24 elements of [4, 6] at [0, 0]");
+            "checkpoint: w has 20 elements of [4, 6] at [0, 0] in the files, expected 24");
   EXPECT_EQ(error({}),
-            "checkpoint: w lies in the files with holes: 0 of 24 elements of [4, 6] at [0, 0]");
+            "checkpoint: w has 0 elements of [4, 6] at [0, 0] in the files, expected 24");
   // The right number of elements, but one twice and one never.
-  EXPECT_EQ(
-      error({{{0, 0}, {4, 3}}, {{0, 2}, {4, 3}}}),
-      "checkpoint: w lies in the files more than once: [4, 3] at [0, 0] and [4, 3] at [0, 2]");
+  EXPECT_EQ(error({{{0, 0}, {4, 3}}, {{0, 2}, {4, 3}}}),
+            "checkpoint: w is stored as [4, 3] at [0, 0] and [4, 3] at [0, 2], expected each "
+            "element once");
   EXPECT_EQ(error({{{0, 0}, {5, 6}}}),
             "checkpoint: w: a part of [5, 6] at [0, 0] is outside of [4, 6] at [0, 0]");
   EXPECT_EQ(error_of([] {
               check_covers_once("s", {{}, {}}, {{{}, {}}, {{}, {}}});
             }),
-            "checkpoint: s lies in the files more than once: [] at [] and [] at []");
+            "checkpoint: s is stored as [] at [] and [] at [], expected each element once");
   EXPECT_EQ(error_of([] { check_covers_once("s", {{}, {}}, {{{}, {}}}); }), "nothing");
 }
 

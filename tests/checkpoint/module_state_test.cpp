@@ -64,7 +64,7 @@ TEST(ModuleState, BuffersMoveWithTheModule) {
   EXPECT_EQ(model.parameters()[0]->dtype(), f64);
   EXPECT_EQ(error_of([&] { model.to(i64); }), "to: dtype is i64, expected a floating one");
   EXPECT_EQ(error_of([&] { model.register_buffer("linear", ones({1})); }),
-            "module: there is a \"linear\" already");
+            "module: \"linear\" exists already, expected another name");
   EXPECT_EQ(error_of([&] { model.register_buffer("none", {}); }),
             "register_buffer: tensor of \"none\" is undefined, expected one");
   EXPECT_EQ(error_of([&] { model.set_buffer("none", ones({1})); }),

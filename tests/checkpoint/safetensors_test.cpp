@@ -212,8 +212,8 @@ std::vector<Malformed> malformed_headers() {
       {"two values", "{}{}", "",
        "not valid JSON: parse error at line 1, column 3: syntax error while "
        "parsing value - unexpected '{'; expected end of input"},
-      {"list", "[]", "", "the JSON is no object"},
-      {"number", "7", "", "the JSON is no object"},
+      {"list", "[]", "", "the JSON value is not an object"},
+      {"number", "7", "", "the JSON value is not an object"},
       {"deep", std::string(R"({"w":)") + std::string(100'000, '['), "",
        "the JSON is more than 32 levels deep"},
       {"two tensors of one name", R"({"w":)" + kByte + R"(,"w":)" + kByte + "}", "a",
@@ -245,7 +245,9 @@ std::vector<Malformed> malformed_headers() {
       {"an object as field", R"({"w":{"dtype":{},"shape":[1],"data_offsets":[0,1]}})", "a",
        "tensor \"w\" has an object as a field"},
       {"unknown dtype", tensor("\"F9\"", "[1]", "[0,1]"), "a",
-       "tensor \"w\" has the dtype \"F9\"; weft reads F32, BF16, F16, F64, I32, I64, U8, BOOL"},
+       "tensor \"w\" has the dtype \"F9\"; weft reads F32, BF16, F16, F64, I32, I64, U8, BOOL, I8, "
+       "I16, "
+       "U16, U32, U64"},
       {"dtype is a number", tensor("4", "[1]", "[0,1]"), "a",
        "tensor \"w\" has a dtype that is no string"},
       {"shape is a number", tensor("\"U8\"", "1", "[0,1]"), "a",
@@ -347,22 +349,24 @@ TEST(Safetensors, RejectsWhatIsNoSafetensorsFile) {
   };
   const std::string bad = scratch.path("bad");
   EXPECT_EQ(open(bad), "safetensors: cannot open " + bad + ": No such file or directory");
-  EXPECT_EQ(open(scratch.root()), "safetensors: " + scratch.root() + " is a directory, not a file");
+  EXPECT_EQ(open(scratch.root()),
+            "safetensors: " + scratch.root() + " is a directory, expected a file");
   ASSERT_EQ(::mkfifo(scratch.path("pipe").c_str(), 0600), 0);
   EXPECT_EQ(open(scratch.path("pipe")),
-            "safetensors: " + scratch.path("pipe") + " is a pipe, not a file");
-  EXPECT_EQ(open("/dev/null"), "safetensors: /dev/null is a device, not a file");
+            "safetensors: " + scratch.path("pipe") + " is a pipe, expected a file");
+  EXPECT_EQ(open("/dev/null"), "safetensors: /dev/null is a device, expected a file");
   scratch.write("bad", "");
-  EXPECT_EQ(open(bad), "safetensors: " + bad + " has 0 bytes; a header of at least 8 is expected");
+  EXPECT_EQ(open(bad), "safetensors: " + bad + " has 0 bytes, expected a header of at least 8");
   scratch.write("bad", "1234567");
-  EXPECT_EQ(open(bad), "safetensors: " + bad + " has 7 bytes; a header of at least 8 is expected");
+  EXPECT_EQ(open(bad), "safetensors: " + bad + " has 7 bytes, expected a header of at least 8");
   scratch.write_safetensors("bad", "{}", "", 100'000'001);
   EXPECT_EQ(open(bad), "safetensors: " + bad +
                            ": the header would have 100000001 bytes; at most 100000000 are allowed "
                            "(is this a safetensors file?)");
   scratch.write_safetensors("bad", "{}", "", 3);
-  EXPECT_EQ(open(bad), "safetensors: " + bad +
-                           ": the header would have 3 bytes, but only 2 follow; was the file cut?");
+  EXPECT_EQ(open(bad),
+            "safetensors: " + bad +
+                ": the header would have 3 bytes, but only 2 follow; the file may be cut short");
 }
 
 TEST(Safetensors, SaysWhenTheFileIsCutWhileOpen) {
@@ -401,7 +405,7 @@ TEST(Safetensors, RejectsReadsOutsideTheTensor) {
                 }).starts_with(start + "of shape [105] has no box of "));
   }
   EXPECT_EQ(error([&] { file.entry("x\ny"); }),
-            "safetensors: " + kData + " holds no tensor \"x\\x0ay\"; it holds 11 others");
+            "safetensors: " + kData + ": tensor \"x\\x0ay\" is missing among 11 others");
 }
 
 }  // namespace

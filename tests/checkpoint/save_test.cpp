@@ -50,6 +50,13 @@ StateDict state_on(const DeviceMesh& mesh, int salt, bool zero) {
       state.tensors.emplace(concat("t", shape, dtype), tensor);
     }
   }
+  // Parts of explicit sizes: nothing, two rows, and the others.
+  std::vector<int64_t> sizes(static_cast<size_t>(mesh.axis_size(0)), 0);
+  sizes.front() = salt % 2 ? 2 : 0;
+  sizes.back() += 7 - sizes.front();
+  Tensor parts = numbers({7, 3}, value++, Sharding(mesh, Placements{Shard{0, sizes}}));
+  if (zero) fill_(parts, 0);
+  state.tensors.emplace("parts", parts);
   state.tensors.emplace("scalar", zero ? zeros({}) : full({}, 2.5));
   state.tensors.emplace("whole", zero ? zeros({3, 2}) : numbers({3, 2}, 4));
   state.numbers = {{"step", zero ? 0 : 41}, {"seed", zero ? 0 : INT64_MIN}};
@@ -169,7 +176,7 @@ TEST(Save, OverwritesNothing) {
               concat("checkpoint: ", path,
                      "/rank-00000-of-00001.safetensors exists, expected no file; "
                      "nothing is overwritten"));
-    EXPECT_EQ(error_of([&] { saver.save(-1, state); }), "save: step -1; steps count from 0");
+    EXPECT_EQ(error_of([&] { saver.save(-1, state); }), "save: step must be at least 0, got -1");
   });
 }
 
@@ -183,20 +190,20 @@ TEST(Save, RefusesWhatIsNoState) {
       return error_of([&] { saver.save(0, state); });
     };
     EXPECT_EQ(error(from_local(ones({2}), mesh, {Partial()}, {2})),
-              "save: tensor \"w\" is mesh(dp=2)[P(sum)]; its terms are no values, redistribute it "
-              "first");
+              "save: tensor \"w\" is laid out as mesh(dp=2)[P(sum)], expected no Partial; "
+              "redistribute it first");
     EXPECT_EQ(error(empty({2}, {.device = meta})),
-              "save: tensor \"w\" has no memory; call materialize first");
+              "save: tensor \"w\" has no memory, expected some; call materialize first");
     EXPECT_EQ(error({}), "save: tensor \"w\" is undefined, expected a tensor");
     for (const char* key : {"__metadata__", "\xff"}) {
       StateDict state;
       state.tensors.emplace(key, ones({2}));
-      EXPECT_NE(error_of([&] { saver.save(0, state); }).find("is no key of a tensor"),
+      EXPECT_NE(error_of([&] { saver.save(0, state); }).find("save: key of a tensor is "),
                 std::string::npos);
       StateDict numbers;
       numbers.numbers.emplace("\xff", 1);
       EXPECT_EQ(error_of([&] { saver.save(0, numbers); }),
-                "save: the key \"\\xff\" of a number is not UTF-8");
+                "save: key of a number is \"\\xff\", expected UTF-8");
     }
   });
 }
@@ -211,7 +218,7 @@ TEST(Save, NamesADirectoryThatCannotBeWritten) {
         error_of([&] { CheckpointSaver(world, scratch.path("file/below")); }),
         concat("checkpoint: ", scratch.path("file/below"), " cannot be written: Not a directory"));
     EXPECT_EQ(error_of([&] { CheckpointSaver(world, ""); }),
-              "checkpoint: the directory has no name");
+              "checkpoint: the directory is empty, expected a name");
     // Read-only even for root.
     EXPECT_EQ(error_of([&] { CheckpointSaver(world, "/proc/weft"); }),
               "checkpoint: /proc/weft cannot be written: No such file or directory");

@@ -91,8 +91,8 @@ TEST(StateDict, TakesATiedParameterByAnyName) {
   EXPECT_EQ(error_of([&] {
               load_state_dict(model, {{{"0.weight", other}, {"1.weight", other + 1}}, {}});
             }),
-            "load_state_dict: tensors \"0.weight\" and \"1.weight\" differ but are one tied "
-            "parameter of the model");
+            "load_state_dict: tensors \"0.weight\" and \"1.weight\" differ, expected equal ones; "
+            "they are one tied parameter of the model");
 }
 
 TEST(StateDict, AllRanksSeeThatTiedValuesDiffer) {
@@ -110,7 +110,7 @@ TEST(StateDict, AllRanksSeeThatTiedValuesDiffer) {
     const std::string error = error_of([&] {
       load_state_dict(model, {{{"0.weight", rows}, {"1.weight", other}}, {}});
     });
-    EXPECT_NE(error.find("differ but are one tied parameter"), error.npos) << error;
+    EXPECT_NE(error.find("differ, expected equal ones"), error.npos) << error;
   });
 }
 
@@ -124,7 +124,7 @@ TEST(StateDict, IsStrictUnlessAskedForTheSkippedKeys) {
   state.tensors.emplace("0.extra", zeros({1}));
   state.tensors["0.weight"] = full({2, 3}, 5);
   EXPECT_EQ(error_of([&] { load_state_dict(model, state); }),
-            "load_state_dict: the dict lacks \"0.bias\" and holds \"0.extra\", which nothing "
+            "load_state_dict: the dict: it lacks \"0.bias\" and holds \"0.extra\", which nothing "
             "expects");
   EXPECT_NE(state_dict(model).tensors.at("0.weight").to_vector<float>()[0], 5);
   const SkippedKeys skipped = load_common_keys(model, state);
@@ -135,7 +135,7 @@ TEST(StateDict, IsStrictUnlessAskedForTheSkippedKeys) {
   moments.numbers.erase("learning_rate");
   moments.numbers["0.weight.steps"] = 4;
   EXPECT_EQ(error_of([&] { load_state_dict(optimizer, moments); }),
-            "load_state_dict: the dict lacks \"learning_rate\"");
+            "load_state_dict: the dict: it lacks \"learning_rate\"");
   EXPECT_EQ(load_common_keys(optimizer, moments), (SkippedKeys{{"learning_rate"}, {}}));
   EXPECT_EQ(optimizer.steps(0), 4);
 }
@@ -143,17 +143,18 @@ TEST(StateDict, IsStrictUnlessAskedForTheSkippedKeys) {
 TEST(StateDict, RejectsWhatDoesNotFit) {
   Sequential model;
   model.append(std::make_shared<Linear>(3, 2));
-  EXPECT_EQ(error_of([&] { state_dict(model); }),
-            "state_dict: parameter \"0.weight\" has no memory; call materialize first");
+  EXPECT_EQ(
+      error_of([&] { state_dict(model); }),
+      "state_dict: parameter \"0.weight\" has no memory, expected some; call materialize first");
   model.materialize();
   EXPECT_EQ(error_of([&] {
               load_state_dict(model, {{{"0.weight", zeros({2, 2})}}, {}});
             }),
-            "load_state_dict: tensor \"0.weight\" is [2, 2] f32 but [2, 3] f32 is expected");
+            "load_state_dict: tensor \"0.weight\" is [2, 2] f32, expected [2, 3] f32");
   EXPECT_EQ(error_of([&] {
               load_state_dict(model, {{{"0.weight", zeros({2, 3}, {.dtype = bf16})}}, {}});
             }),
-            "load_state_dict: tensor \"0.weight\" is [2, 3] bf16 but [2, 3] f32 is expected");
+            "load_state_dict: tensor \"0.weight\" is [2, 3] bf16, expected [2, 3] f32");
 }
 
 TEST(StateDict, JoinsPartsUnderTheirNames) {
@@ -183,9 +184,9 @@ TEST(StateDict, JoinsPartsUnderTheirNames) {
   EXPECT_EQ(optimizer.steps(0), 30);
   dict.numbers.erase("step/value");
   EXPECT_EQ(error_of([&] { state.take_numbers(dict.numbers); }),
-            "training state: what is loaded lacks \"step/value\"");
+            "training state: what is loaded: it lacks \"step/value\"");
   EXPECT_EQ(error_of([&] { state.add("step", step); }),
-            "training state: there is a part \"step\" already");
+            "training state: part \"step\" exists already, expected another name");
   EXPECT_EQ(error_of([&] { state.add("a/b", step); }),
             "training state: name of a part is \"a/b\", expected a non-empty one without a slash");
 }

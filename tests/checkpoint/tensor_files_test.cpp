@@ -35,7 +35,7 @@ TEST(TensorFiles, ReadsOneFileByDirectoryOrName) {
   EXPECT_FALSE(tied.contains("lm_head.weight"));
   EXPECT_EQ(error_of([&] { tied.entry("lm_head.weight"); }),
             "safetensors: " + kReference +
-                "grouped_tied holds no tensor \"lm_head.weight\"; it holds 20 others");
+                "grouped_tied: tensor \"lm_head.weight\" is missing among 20 others");
 }
 
 /// A file of byte tensors, one a letter of `names`.
@@ -61,12 +61,12 @@ TEST(TensorFiles, RejectsABadIndexInOneSentence) {
   write_letters(scratch, "outside.safetensors", "a");
   const std::vector<BadIndex> table = {
       {"", " is empty; a JSON object is expected"},
-      {"[]", ": the JSON is no object"},
+      {"[]", ": the JSON value is not an object"},
       {"{", ": not valid JSON: parse error at line 1, column 2"},
       {R"({"weight_map":{}})", "/model holds no tensors"},
-      {R"({"metadata":{}})", ": there is no object \"weight_map\""},
-      {R"({"weight_map":[]})", ": there is no object \"weight_map\""},
-      {R"({"weight_map":{"a":1}})", ": the file of tensor \"a\" is no string but number"},
+      {R"({"metadata":{}})", ": object \"weight_map\" is missing"},
+      {R"({"weight_map":[]})", ": object \"weight_map\" is missing"},
+      {R"({"weight_map":{"a":1}})", ": the file of tensor \"a\" is number, expected string"},
       {R"({"weight_map":{"a":"one.safetensors","a":"two.safetensors"}})",
        ": the key \"a\" stands twice in one object"},
       {R"({"weight_map":{"a":"../outside.safetensors"}})",
@@ -77,7 +77,7 @@ TEST(TensorFiles, RejectsABadIndexInOneSentence) {
       {R"({"weight_map":{"a":"x\n.safetensors"}})", "\"x\\x0a.safetensors\" is not a plain"},
       {R"({"weight_map":{"a":"three.safetensors"}})", "/three.safetensors: No such file"},
       {R"({"weight_map":{"a":"one.safetensors","z":"one.safetensors"}})",
-       " places tensor \"z\" in one.safetensors, which does not hold it"},
+       ": it places tensor \"z\" in one.safetensors, which does not hold it"},
       {R"({"weight_map":{"a":"one.safetensors"}})", "one.safetensors holds tensor \"b\", which "},
       {R"({"weight_map":{"a":"one.safetensors","b":"one.safetensors","c":"two.safetensors"}})",
        " places elsewhere"},
@@ -95,14 +95,14 @@ TEST(TensorFiles, RefusesAFileWithoutTensors) {
   const Scratch scratch;
   const std::string path =
       scratch.write("empty.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
-  EXPECT_EQ(error_of([&] { TensorFiles{path}; }), "safetensors: " + path + " holds no tensors");
+  EXPECT_EQ(error_of([&] { TensorFiles{path}; }), "safetensors: " + path + ": it holds no tensors");
 }
 
 TEST(TensorFiles, NamesWhatIsMissing) {
   const Scratch scratch;
   EXPECT_EQ(error_of([&] { TensorFiles{scratch.root()}; }),
             "safetensors: " + scratch.root() +
-                " holds neither model.safetensors nor model.safetensors.index.json");
+                " holds no model, expected model.safetensors or model.safetensors.index.json");
   const std::string absent = scratch.path("absent");
   EXPECT_EQ(error_of([&] { TensorFiles{absent}; }),
             "safetensors: cannot open " + absent + ": No such file or directory");

@@ -86,15 +86,16 @@ TEST_F(Ckpt, SaysWhatIsWrongWithItsFlags) {
     EXPECT_EQ(run_weft(std::string("ckpt ") + command).code, 2) << command;
     expect(2, std::string("ckpt ") + command + " /no/such/thing /tmp/x", "");
   }
-  expect(2, "ckpt", "subcommand");
-  expect(2, "ckpt verify " + scratch_.path("absent"), "is no directory of checkpoints");
-  expect(2, "ckpt ls " + scratch_.path("absent"), "is not there");
+  expect(2, "ckpt", "a command is required; see weft ckpt --help");
+  expect(2, "ckpt verify " + scratch_.path("absent"), "expected a directory of checkpoints");
+  expect(2, "ckpt ls " + scratch_.path("absent"), "does not exist");
   expect(2, "ckpt reshard " + scratch_.path("absent") + " " + scratch_.path("to"), "--ranks");
   expect(2, "ckpt verify x --threads 0", "--threads");
   expect(2, "ckpt verify x --ranks 2", "--ranks");
-  expect(2, train("--save-every 2"), "--save-every needs --save DIR");
+  expect(2, train("--save-every 2"), "--save is empty, expected a directory for --save-every");
   expect(2, train("--keep -1 --save " + scratch_.path("s")), "--keep is -1");
-  expect(2, train("--resume " + scratch_.path("absent")), "is not a directory");
+  expect(2, train("--resume " + scratch_.path("absent")),
+         "is missing or a file, expected a directory");
 }
 
 TEST_F(Ckpt, ImportsAndExportsBitByBit) {
@@ -210,9 +211,10 @@ TEST_F(Ckpt, StartsAndRestartsByOneCommand) {
   EXPECT_TRUE(fs::exists(remains));
   expect(0, once, "after step 3");
   // A directory that is not also --save is an error, and so is complete work that is damaged.
-  expect(2, train("--resume " + scratch_.path("absent")), "is not a directory");
+  expect(2, train("--resume " + scratch_.path("absent")),
+         "is missing or a file, expected a directory");
   expect(2, train("--resume " + scratch_.path("absent") + " --save " + scratch_.path("other")),
-         "is not a directory");
+         "is missing or a file, expected a directory");
   EXPECT_FALSE(fs::exists(scratch_.path("other")));
   for (const std::string& path : list_checkpoints(saved)) {
     if (inspect_checkpoint(path, {.depth = Inspection::headers}).verdict != Verdict::complete)
@@ -340,8 +342,8 @@ TEST_F(Ckpt, SavesNothingThatIsNotFiniteUnlessTold) {
   const std::string into = scratch_.path("into");
   const Outcome refused = run_weft(more + poisoned + " --save " + into);
   EXPECT_EQ(refused.code, 1) << refused.text;
-  EXPECT_NE(refused.text.find("save: tensor \"model/model.embed_tokens.weight\" at step 3 is not "
-                              "finite on rank "),
+  EXPECT_NE(refused.text.find("save: a number is tensor \"model/model.embed_tokens.weight\" at "
+                              "step 3, expected finite ones on rank "),
             std::string::npos)
       << refused.text;
   EXPECT_EQ(newest_complete_checkpoint(into), "");
@@ -366,7 +368,7 @@ TEST_F(Ckpt, KeepsRunsApart) {
   // One checkpoint of it will do; and where none is complete there is nothing to go on from.
   const std::string last = newest(saved);
   expect(0, once + " --steps 6 --resume " + last, "after step 5");
-  expect(2, once + " --steps 7 --resume " + last, "which is newer than --resume " + last);
+  expect(2, once + " --steps 7 --resume " + last, "expected nothing newer than --resume " + last);
   for (const std::string& path : list_checkpoints(saved)) {
     fs::remove(path + "/rank-00000-of-00002.safetensors");
   }
@@ -435,10 +437,11 @@ TEST_F(Ckpt, ContinuesATextAlikeOnAnyRanks) {
   }
   EXPECT_TRUE(texts[0].starts_with("line 1")) << texts[0];
   EXPECT_EQ(texts[0], texts[1]);
-  expect(2, "sample --resume " + saved + " --prompt x --ranks 3", "which the 3 ranks");
+  expect(2, "sample --resume " + saved + " --prompt x --ranks 3", "expected a multiple of 3");
   expect(2, "sample --resume " + saved + " --prompt ''", "--prompt is empty");
   expect(2, "sample --resume " + saved + " --prompt x --tokens 0", "--tokens is 0");
-  expect(2, "sample --resume " + scratch_.path("absent") + " --prompt x", "is not a directory");
+  expect(2, "sample --resume " + scratch_.path("absent") + " --prompt x",
+         "is missing or a file, expected a directory");
 }
 
 /// The newest has a bad byte in its last block, which only loading reads.

@@ -121,16 +121,16 @@ TEST(Data, SaysWhatIsWrongWithAPath) {
     return error_of([&] { TokenStream(paths, vocabulary); });
   };
   const std::string missing = scratch.path("missing");
-  EXPECT_EQ(error({}), "data: no path is given; name a file or a directory");
+  EXPECT_EQ(error({}), "data: number of paths is 0, expected a file or a directory");
   EXPECT_EQ(error({missing}), "data: cannot open " + missing + ": No such file or directory");
   const std::string empty = scratch.write("empty.txt", "");
   EXPECT_EQ(error({empty}), "data: " + empty + " is empty");
   std::filesystem::create_directories(scratch.path("none/below"));
-  EXPECT_EQ(error({scratch.path("none")}),
-            "data: the directory " + scratch.path("none") + " has no file with anything in it");
+  EXPECT_EQ(error({scratch.path("none")}), "data: the directory " + scratch.path("none") +
+                                               " has no text, expected a file that is not empty");
   const std::string pipe = scratch.path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(error({pipe}), "data: " + pipe + " is a pipe, not a file");
+  EXPECT_EQ(error({pipe}), "data: " + pipe + " is a pipe, expected a file");
   const std::string text = scratch.write("a.txt",
                                          "ab\x80"
                                          "c");
@@ -138,7 +138,7 @@ TEST(Data, SaysWhatIsWrongWithAPath) {
             "data: " + text + ": token 2 is 128, but the model's vocabulary has 128 ids");
   const auto shard = write_shard<uint16_t>(scratch, "a.bin", {5}, 20240520, 1, 1);
   const std::string mixed =
-      "data: " + shard + " is a token shard (.bin) but " + text + " is text; give one kind";
+      "data: " + shard + " is a token shard (.bin) and " + text + " text, expected one kind";
   EXPECT_EQ(error({text, shard}), mixed);
   EXPECT_EQ(error({shard, text}), mixed);
 }
@@ -154,17 +154,17 @@ TEST(Data, SaysWhatIsWrongWithAShard) {
     return write_shard<uint16_t>(scratch, "x.bin", {1, 2, 4096, 5}, magic, version, count);
   };
   EXPECT_EQ(error(scratch.write("x.bin", "text")),
-            " has 4 bytes; a token shard has a header of 1024");
+            " has 4 bytes, expected at least 1024, the header of a token shard");
   EXPECT_EQ(error(shard(7, 1, 4)),
-            " starts with 7 1; a token shard (.bin) starts with 20240520 1 or 20240801 7");
+            " starts with 7 1, expected 20240520 1 or 20240801 7, as a token shard (.bin)");
   EXPECT_EQ(error(shard(20240520, 2, 4)),
-            " starts with 20240520 2; a token shard (.bin) starts with 20240520 1 or 20240801 7");
+            " starts with 20240520 2, expected 20240520 1 or 20240801 7, as a token shard (.bin)");
   EXPECT_EQ(error(shard(20240520, 1, 5)),
-            " should hold 5 tokens of 2 bytes after its header, but has 8 bytes there");
+            " has 8 bytes after its header, expected 5 tokens of 2 bytes");
   EXPECT_EQ(error(shard(20240520, 1, -4)),
-            " should hold -4 tokens of 2 bytes after its header, but has 8 bytes there");
+            " has 8 bytes after its header, expected -4 tokens of 2 bytes");
   EXPECT_EQ(error(shard(20240801, 7, 4)),
-            " should hold 4 tokens of 4 bytes after its header, but has 8 bytes there");
+            " has 8 bytes after its header, expected 4 tokens of 4 bytes");
   EXPECT_EQ(error(write_shard<uint16_t>(scratch, "x.bin", {}, 20240520, 1, 0)), " holds no token");
   EXPECT_EQ(error(shard(20240520, 1, 4)),
             ": token 2 is 4096, but the model's vocabulary has 4096 ids");
@@ -275,25 +275,25 @@ TEST(Data, PermutesAnyCount) {
 TEST(Data, SaysWhenThereIsTooLittle) {
   const Scratch scratch;
   EXPECT_EQ(error_of([&] { counted(scratch, 40, 3, 10); }),
-            "data: 40 tokens make 3 rows of 10; one to train on and a batch of 3 held out need 41 "
-            "tokens");
+            "data: number of tokens is 40, expected at least 41: a row of 10 to train on and a "
+            "batch of 3 held out");
   EXPECT_EQ(error_of([&] { counted(scratch, 1, 1, 10); }),
-            "data: 1 tokens make 0 rows of 10; one to train on and a batch of 1 held out need 21 "
-            "tokens");
+            "data: number of tokens is 1, expected at least 21: a row of 10 to train on and a "
+            "batch of 1 held out");
   EXPECT_EQ(error_of([&] { counted(scratch, 40, 0, 10); }),
-            "data: a batch of 0 rows; at least 1 is needed");
+            "data: rows of a batch must be at least 1, got 0");
   EXPECT_EQ(error_of([&] { counted(scratch, 40, 1, -1); }),
-            "data: rows of -1 tokens; at least 1 is needed");
+            "data: tokens of a row must be at least 1, got -1");
   const TokenData data = counted(scratch, 246, 5, 7);
   std::vector<int64_t> inputs(14), targets(14);
   EXPECT_EQ(error_of([&] { data.train(2, 4, inputs, targets); }),
-            "data: asked for rows 4 to 6 of step 2; a batch has 5");
+            "data: rows are 4 to 6 of step 2, expected some of the 5 of a batch");
   EXPECT_EQ(error_of([&] { data.validation(4, inputs, targets); }),
-            "data: asked for held-out rows 4 to 6; there are 5");
+            "data: held-out rows are 4 to 6, expected some of 5");
   EXPECT_EQ(error_of([&] { data.validation(0, inputs, std::span(targets).first(7)); }),
-            "data: room for 14 inputs and 7 targets; as many of each are needed, in rows of 7");
+            "data: numbers are 14 inputs and 7 targets, expected equal numbers, in rows of 7");
   EXPECT_EQ(error_of([&] { data.stream().copy(240, inputs); }),
-            "data: asked for 14 tokens from 240 on; there are 246");
+            "data: tokens are 14 from 240 on, expected some of 246");
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST(Jobs, AnotherNumberOfRanksIsRefused) {
   std::string text;
   std::getline(std::ifstream(said), text);
   EXPECT_NE(
-      text.find("--ranks is 4, but this process is one of a job of 2 ranks; leave --ranks out"),
+      text.find("--ranks is 4, expected 2, that of the job of this process; leave --ranks out"),
       std::string::npos)
       << text;
 }
@@ -122,7 +122,8 @@ TEST(Jobs, HalfASetOfVariablesIsRefused) {
       scratch, concat("RANK=0 WORLD_SIZE=2 ", kProgram, " train --data ", kText, " --steps 1"));
   EXPECT_EQ(code, 2);
   EXPECT_EQ(text,
-            "weft: connect: the environment variable WORLD_SIZE is set, but MASTER_PORT is not\n");
+            "weft: connect: the environment variable WORLD_SIZE is set and MASTER_PORT is not, "
+            "expected both\\n");
 }
 
 }  // namespace weft

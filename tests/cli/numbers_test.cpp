@@ -117,11 +117,14 @@ TEST_F(Numbers, OfEachFlagAreCheckedBeforeAnythingStarts) {
 
 TEST_F(Numbers, ThatTogetherAreTooManyAreRefused) {
   expect_refused("estimate --batch 2147483647 --seq 2147483647",
-                 "--batch 2147483647 of --seq 2147483647 is more than 1099511627776 tokens a step");
-  expect_refused("estimate --mesh a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1",
-                 "--mesh \"a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1\" has more than 8 axes");
+                 "--batch is 2147483647 rows of --seq 2147483647, expected at most 1099511627776 "
+                 "tokens a step");
+  expect_refused(
+      "estimate --mesh a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1",
+      "--mesh \"a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1\" has 9 axes or more, expected at most 8");
   expect_refused("estimate --mesh a=2147483647,b=2147483647,c=2147483647",
-                 "--mesh a=2147483647,b=2147483647,c=2147483647 has more than 262144 ranks");
+                 "--mesh a=2147483647,b=2147483647,c=2147483647 has 2147483647 ranks or more, "
+                 "expected at most 262144");
   const std::string deep = model("num_hidden_layers", 1'000'000);
   for (const std::string& command : {concat("train --data ", text_), std::string("estimate")}) {
     expect_refused(concat(command, " --model ", deep),
@@ -133,7 +136,7 @@ TEST_F(Numbers, ThatTogetherAreTooManyAreRefused) {
       concat("llama config: ", wide, ": vocabulary is 1099511627776, expected 1 to 2147483647"));
   const std::string large = scratch_.write("large.json", std::string(2 << 20, ' '));
   expect_refused(concat("estimate --model ", large),
-                 concat("llama config: ", large, " has 2097152 bytes; at most 1048576 are read"));
+                 concat("llama config: ", large, " has 2097152 bytes, expected at most 1048576"));
 }
 
 TEST_F(Numbers, OfManyLayersAreEstimatedInNoTime) {
@@ -156,7 +159,7 @@ TEST_F(Numbers, AndNamesAreOneHarmlessLine) {
       concat("estimate --model '", name, "'"),
       concat("llama config: ", in_quotes(name), " does not exist, expected tiny, small or a file"));
   expect_refused(concat("ckpt ls '", name, "'"),
-                 concat("ckpt ls: ", printable(name), " is not there"));
+                 concat("ckpt ls: ", printable(name), " does not exist"));
   expect_refused("'tr\x1b[2Jain'", "there is no command \"tr\\x1b[2Jain\"; see weft --help");
 }
 

@@ -57,7 +57,7 @@ TEST_F(Program, TellsHowItIsUsed) {
 }
 
 TEST_F(Program, RefusesWrongFlags) {
-  expect_usage_error("", "subcommand");
+  expect_usage_error("", "a command is required");
   expect_usage_error("trian", "trian");
   expect_usage_error("train", "--data");
   expect_usage_error(small("--nonsense 3"), "--nonsense");
@@ -69,27 +69,31 @@ TEST_F(Program, RefusesWrongFlags) {
 }
 
 TEST_F(Program, RefusesImpossibleMeshes) {
-  expect_usage_error(small("--ranks 4 --mesh dp=5"), "--mesh dp=5 has 5 ranks but --ranks is 4");
-  expect_usage_error(small("--mesh dp"), "\"dp\" is not an axis; write for example dp=4");
-  expect_usage_error(small("--mesh dp=0"), "\"dp=0\" is not an axis");
-  expect_usage_error(small("--mesh dp=65536,a=65536"), "has more than 1024 ranks");
-  expect_usage_error(small("--mesh 'dp=2, tp=2'"), "\" tp=2\" is not an axis");
+  expect_usage_error(small("--ranks 4 --mesh dp=5"),
+                     "--mesh dp=5 has 5 ranks, expected 4, that of --ranks");
+  expect_usage_error(small("--mesh dp"),
+                     "axis is \"dp\", expected a name and a size; write for example dp=4");
+  expect_usage_error(small("--mesh dp=0"), "axis is \"dp=0\"");
+  expect_usage_error(small("--mesh dp=65536,a=65536"), "ranks or more, expected at most 1024");
+  expect_usage_error(small("--mesh 'dp=2, tp=2'"), "axis is \" tp=2\"");
   expect_usage_error(small("--mesh dp=2,TP=2"), "tp is tensor parallelism");
   expect_usage_error(concat("train --data ", scratch_.path(""), " --save ", scratch_.path("ck")),
-                     "lies within --data");
-  expect_usage_error(concat("train --data . --metrics not/there/yet.jsonl"), "lies within --data");
+                     "is within --data");
+  expect_usage_error(concat("train --data . --metrics not/there/yet.jsonl"), "is within --data");
   const std::string file = scratch_.path("same.json");
   expect_usage_error(small(concat("--trace ", file, " --metrics ", file)),
-                     "would be written over --metrics");
+                     "is also the file of --metrics");
   const std::string text = scratch_.write("own.txt", "some text");
   expect_usage_error(concat("train --data ", text, " --trace ", text),
-                     "would be written over --data");
-  expect_usage_error(small("--strategy hsdp --mesh dp=2"), "--strategy hsdp is of 2 axes");
+                     "is also the file of --data");
+  expect_usage_error(small("--strategy hsdp --mesh dp=2"),
+                     "--mesh dp=2 has 1 axes that carry rows, expected 2");
   expect_usage_error(small("--strategy zero9"), "zero9");
   expect_usage_error(small("--mesh dp=2,tp=3"), "heads");
-  expect_usage_error(small("--accumulate 2"), "--batch 3 rows do not split into --accumulate 2");
-  expect_usage_error(small("--sequence-parallel"), "--sequence-parallel needs an axis tp");
-  expect_usage_error("estimate --mesh dp=4 --world 8", "has 4 ranks but --world is 8");
+  expect_usage_error(small("--accumulate 2"),
+                     "--batch is 3, expected a multiple of --accumulate, 2");
+  expect_usage_error(small("--sequence-parallel"), "expected one with an axis tp");
+  expect_usage_error("estimate --mesh dp=4 --world 8", "has 4 ranks, expected 8, that of --world");
   expect_usage_error("estimate --machine abacus", "--machine is \"abacus\"");
 }
 
@@ -197,17 +201,19 @@ TEST_F(Program, AModelIsARunAStepAnImportOrAHuggingFaceDirectory) {
   expect(0, "sample " + scratch_.path("out") + " --prompt 0 --tokens 2", "2 added");
   fs::create_directory(scratch_.path("empty"));
   expect(2, flags + "--init " + scratch_.path("empty"), "has no weights, expected a complete");
-  expect(2, "sample " + scratch_.path("absent") + " --prompt a", "absent is not a directory");
+  expect(2, "sample " + scratch_.path("absent") + " --prompt a",
+         "checkpoint: absent is missing or a file, expected a directory");
 }
 
 TEST_F(Program, RefusesDevicesThatAreNotThere) {
   for (const char* name : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:0,1", "CUDA"}) {
-    expect_usage_error(small(concat("--device ", name)), concat("device: there is no \"", name));
+    expect_usage_error(small(concat("--device ", name)), concat("device: name is \"", name));
   }
-  expect_usage_error(small("--device meta"), "--device meta computes nothing; see weft estimate");
-  expect_usage_error(small("--device cuda:99"), "device: there is no cuda:99");
+  expect_usage_error(small("--device meta"),
+                     "--device is meta, expected cpu or cuda; see weft estimate");
+  expect_usage_error(small("--device cuda:99"), "device: cuda:99 does not exist");
   expect_usage_error(concat("sample --resume ", scratch_.path(""), " --prompt a --device cuda:99"),
-                     "device: there is no cuda:99");
+                     "device: cuda:99 does not exist");
 }
 
 TEST_F(Program, TellsTheFractionOfAPeakThatIsSaid) {

@@ -47,11 +47,11 @@ TEST_F(Run, RefusesWrongFlags) {
     EXPECT_NE(outcome.text.find(sentence), std::string::npos) << arguments << outcome.text;
   };
   expect_usage_error("-n 0 -- true", "-n is 0, expected a whole number from 1 to 1024");
-  expect_usage_error("-n 2 --frob true", "there is no flag \"--frob\"");
+  expect_usage_error("-n 2 --frob true", "flag \"--frob\" does not exist");
   expect_usage_error("-n x -- true", "-n");
   expect_usage_error("-- true", "-n");
-  expect_usage_error("-n 2", "no program; write weft run -n N -- program");
-  expect_usage_error("-n 2 --", "no program");
+  expect_usage_error("-n 2", "the program is missing, expected weft run -n N -- program");
+  expect_usage_error("-n 2 --", "the program is missing");
   expect_usage_error("-n 2 --timeout -1 -- true", "--timeout is -1");
   expect_usage_error("-n 2 --timeout nan -- true", "--timeout");
   EXPECT_EQ(weft_run("-n x -- true").text,
@@ -97,7 +97,7 @@ TEST_F(Run, SaysWhatHappenedFirst) {
   outcome = weft_run("-n 2 -- no-such-program");
   EXPECT_EQ(outcome.code, 127);
   EXPECT_EQ(outcome.text,
-            "weft run: cannot start \"no-such-program\": No such file or directory\n");
+            "weft run: launch: cannot start \"no-such-program\": No such file or directory\\n");
   outcome = weft_run("-n 3 -- true");
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.text, "");

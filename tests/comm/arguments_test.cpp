@@ -19,27 +19,27 @@ static std::string gather_error(const Piece& piece) {
 TEST(Arguments, CountsAreOneARank) {
   const std::vector<int64_t> two{1, 2};
   EXPECT_EQ(gather_error({.send = memory, .recv = memory + 32, .counts = two}),
-            "all_gather: a piece has 2 counts; it needs 3");
+            "all_gather: number of counts of a piece is 2, expected 3");
   const std::vector<int64_t> negative{1, -2, 3};
   EXPECT_EQ(gather_error({.send = memory, .recv = memory + 32, .counts = negative}),
-            "all_gather: a count is -2");
+            "all_gather: count must be at least 0, got -2");
   const Piece piece{.send = memory, .recv = memory, .counts = kCounts};
   EXPECT_EQ(error_of([&] {
               rank_of_three().broadcast({&piece, 1}, 0).wait();
             }),
-            "broadcast: a piece has 3 counts; it needs 1");
+            "broadcast: number of counts of a piece is 3, expected 1");
   EXPECT_EQ(error_of([&] {
               const std::vector<int64_t> counts{1, 1};
               rank_of_three().all_to_all(piece, counts).wait();
             }),
-            "all_to_all: a piece has 2 counts; it needs 3");
+            "all_to_all: number of counts of a piece is 2, expected 3");
 }
 
 TEST(Arguments, MemoryIsThereWhereItIsNeeded) {
   EXPECT_EQ(gather_error({.send = nullptr, .recv = memory, .counts = kCounts}),
-            "all_gather: 3 elements to send from nowhere");
+            "all_gather: send is null, expected memory of 3 elements");
   EXPECT_EQ(gather_error({.send = memory, .recv = nullptr, .counts = kCounts}),
-            "all_gather: 6 elements to receive nowhere");
+            "all_gather: recv is null, expected memory of 6 elements");
   const std::vector<int64_t> none{0, 0, 0};
   EXPECT_EQ(gather_error({.send = nullptr, .recv = nullptr, .counts = none}), "nothing");
 }
@@ -47,14 +47,16 @@ TEST(Arguments, MemoryIsThereWhereItIsNeeded) {
 TEST(Arguments, PartsOverlapAtTheirOwnPlaceOnly) {
   EXPECT_EQ(gather_error({.send = memory + 2, .recv = memory, .counts = kCounts}), "nothing");
   EXPECT_EQ(gather_error({.send = memory + 3, .recv = memory, .counts = kCounts}),
-            "all_gather: send and recv overlap and are not each other's own place");
+            "all_gather: send and recv overlap, expected separate memory, or the place of this "
+            "rank in the result");
   EXPECT_EQ(gather_error({.send = memory + 6, .recv = memory, .counts = kCounts}), "nothing");
   const auto scatter_error = [&](const Piece& piece) {
     return error_of([&] { rank_of_three().reduce_scatter({&piece, 1}, ReduceOp::sum).wait(); });
   };
   EXPECT_EQ(scatter_error({.send = memory, .recv = memory + 2, .counts = kCounts}), "nothing");
   EXPECT_EQ(scatter_error({.send = memory, .recv = memory, .counts = kCounts}),
-            "reduce_scatter: send and recv overlap and are not each other's own place");
+            "reduce_scatter: send and recv overlap, expected separate memory, or the place of this "
+            "rank in the result");
 }
 
 TEST(Arguments, ABroadcastsRootGetsWhatItSendsWhereItLies) {
@@ -67,7 +69,8 @@ TEST(Arguments, ABroadcastsRootGetsWhatItSendsWhereItLies) {
   EXPECT_EQ(broadcast_error(nullptr, 1), "nothing");
   EXPECT_EQ(broadcast_error(memory + 3, 1), "nothing");
   EXPECT_EQ(broadcast_error(memory + 1, 1),
-            "broadcast: send and recv overlap and are not each other's own place");
+            "broadcast: send and recv overlap, expected separate memory, or the place of this rank "
+            "in the result");
   EXPECT_EQ(broadcast_error(memory + 1, 0), "nothing");
 }
 
@@ -75,13 +78,15 @@ TEST(Arguments, ARankSendsItselfWhatItExpects) {
   const std::vector<int64_t> other{2, 1, 1};
   const Piece piece{.send = memory, .recv = memory + 32, .counts = kCounts};
   EXPECT_EQ(error_of([&] { rank_of_three().all_to_all(piece, other).wait(); }),
-            "all_to_all: rank 1 sends 3 elements to itself and expects 1");
+            "all_to_all: number of elements that rank 1 sends to itself is 3, expected 1, the "
+            "number that it receives from itself");
   const int64_t two = 2, one = 1;
   const Piece alone{.send = memory, .recv = memory + 32, .counts = {&two, 1}};
   EXPECT_EQ(error_of([&] {
               fake_world(0, 1).all_to_all(alone, {&one, 1}).wait();
             }),
-            "all_to_all: rank 0 sends 2 elements to itself and expects 1");
+            "all_to_all: number of elements that rank 0 sends to itself is 2, expected 1, the "
+            "number that it receives from itself");
 }
 
 TEST(Arguments, ReductionsThatDoNotExist) {
@@ -91,22 +96,21 @@ TEST(Arguments, ReductionsThatDoNotExist) {
   };
   EXPECT_EQ(reduce_error({.send = memory, .recv = memory, .dtype = i32, .counts = {&one, 1}},
                          ReduceOp::avg),
-            "all_reduce: there is no avg of i32; cast to a floating dtype first");
-  EXPECT_EQ(
-      reduce_error({.send = memory,
-                    .recv = memory + 8,
-                    .dtype = i32,
-                    .counts = {&one, 1},
-                    .recv_dtype = f32},
-                   ReduceOp::sum),
-      "all_reduce: the reduction of i32 cannot be stored as f32; only floating dtypes convert");
+            "all_reduce: dtype is i32, expected a floating one for avg; cast it first");
+  EXPECT_EQ(reduce_error({.send = memory,
+                          .recv = memory + 8,
+                          .dtype = i32,
+                          .counts = {&one, 1},
+                          .recv_dtype = f32},
+                         ReduceOp::sum),
+            "all_reduce: dtype of the result is f32, expected i32; only floating dtypes convert");
   EXPECT_EQ(
       reduce_error({.send = memory, .recv = memory + 8, .counts = {&one, 1}, .accumulate = true},
                    ReduceOp::sum),
-      "all_reduce: only reduce_scatter accumulates");
+      "all_reduce: accumulate is true, expected false; only reduce_scatter accumulates");
   EXPECT_EQ(
       gather_error({.send = memory, .recv = memory + 8, .counts = kCounts, .recv_dtype = bf16}),
-      "all_gather: recv_dtype bf16 is not dtype f32; only reductions convert");
+      "all_gather: recv_dtype is bf16, expected f32, the dtype; only reductions convert");
 }
 
 TEST(Arguments, RanksAreThere) {
@@ -119,9 +123,9 @@ TEST(Arguments, RanksAreThere) {
   EXPECT_EQ(error_of([&] { rank_of_three().send(memory, 1, f32, -1).wait(); }),
             "send: rank is -1, expected 0 to 2");
   EXPECT_EQ(error_of([&] { rank_of_three().recv(memory, 1, f32, 1).wait(); }),
-            "recv: rank 1 cannot be both ends of a message");
+            "recv: the other rank is 1, expected another than this one");
   EXPECT_EQ(error_of([&] { Communicator().barrier(); }),
-            "communicator: this rank is not in the group");
+            "communicator: this rank is not in the group, expected a rank of it");
 }
 
 TEST(Arguments, SubgroupsNameEachRankOnce) {
@@ -129,8 +133,9 @@ TEST(Arguments, SubgroupsNameEachRankOnce) {
     return error_of([&] { rank_of_three().subgroup(ranks, "x"); });
   };
   EXPECT_EQ(subgroup_error({0, 1, 3}), "subgroup: rank is 3, expected 0 to 2");
-  EXPECT_EQ(subgroup_error({1, 0, 1}), "subgroup: rank 1 is named twice");
-  EXPECT_EQ(subgroup_error({0, 2}), "subgroup: rank 1 makes a group that it is not in");
+  EXPECT_EQ(subgroup_error({1, 0, 1}), "subgroup: rank 1 is named twice, expected once");
+  EXPECT_EQ(subgroup_error({0, 2}),
+            "subgroup: the ranks do not include rank 1, expected the calling rank among them");
 }
 
 }  // namespace weft

@@ -52,7 +52,8 @@ inline std::string case_name(const testing::TestParamInfo<OnRanks::ParamType>& t
          std::to_string(std::get<1>(tested.param));
 }
 
-inline constexpr DType kAllDTypes[] = {f32, bf16, f16, f64, i32, i64, u8, boolean};
+inline constexpr DType kAllDTypes[] = {f32, bf16, f16, f64, i8,  i16,    i32,
+                                       i64, u8,   u16, u32, u64, boolean};
 
 /// A dense vector of any dtype, read and written as doubles.
 class Numbers {

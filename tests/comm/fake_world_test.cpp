@@ -119,8 +119,8 @@ TEST(FakeWorld, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(error_of([] { fake_world(0, 4, 0); }),
             "fake_world: ranks_per_host must be at least 1, got 0");
   EXPECT_EQ(error_of([] { fake_world(0, 4).split(0, 0, "x"); }),
-            "split: the colors of the other ranks of world are not known, because they are not "
-            "there; use subgroup");
+            "split: the colors of other ranks of world are unknown, expected ranks that exist; use "
+            "subgroup");
 }
 
 }  // namespace weft

@@ -267,18 +267,19 @@ TEST_F(Launch, EndsAChatterboxAfterTheTimeout) {
 TEST_F(Launch, NamesAProgramThatCannotBeStarted) {
   LaunchReport report = launch({"no-such-program-anywhere"}, {.ranks = 3});
   EXPECT_EQ(report.code, 127);
-  EXPECT_EQ(report.cause, "cannot start \"no-such-program-anywhere\": No such file or directory");
+  EXPECT_EQ(report.cause,
+            "launch: cannot start \"no-such-program-anywhere\": No such file or directory");
   const std::string file = scratch_.write("plain", "text");
   EXPECT_EQ(launch({file}, {}).cause, concat("cannot start \"", file, "\": Permission denied"));
   EXPECT_EQ(launch({scratch_.root()}, {}).code, 127);
 }
 
 TEST_F(Launch, RefusesWhatMakesNoSense) {
-  EXPECT_EQ(error_of([] { (void)launch({}); }), "launch: no program is named");
+  EXPECT_EQ(error_of([] { (void)launch({}); }), "launch: the command is empty, expected a program");
   EXPECT_EQ(error_of([] { (void)launch({"true"}, {.ranks = 0}); }),
             "launch: the number of ranks is 0, expected 1 to 1024");
   EXPECT_EQ(error_of([] { (void)launch({"true"}, {.timeout = milliseconds(-1)}); }),
-            "launch: the timeout is -1 ms; it must not be negative");
+            "launch: timeout must be at least 0 ms, got -1");
 }
 
 /// Makes a file the process's stdin for a scope.
@@ -400,7 +401,7 @@ TEST_F(Launch, TakesOneAtATime) {
   std::thread other([&] {
     await_lines("out", 1);
     EXPECT_EQ(error_of([] { (void)launch({"true"}); }),
-              "launch: another launch of this process is under way");
+              "launch: another launch of this process is under way, expected one at a time");
   });
   sh(1, "echo started; sleep 0.5");
   other.join();

@@ -367,8 +367,8 @@ TEST(ProcessFailures, VariablesThatMakeNoSenseAreNamed) {
     setenv("WEFT_WORLD_SIZE", "2", 1);
     setenv("WEFT_RANK", "x", 1);
     const std::string said = error_of([] { connect(); });
-    return said == "connect: the environment variable WEFT_RANK is \"x\"; it must be a number from "
-                   "0 on"
+    return said == "connect: the environment variable WEFT_RANK is \"x\", expected a number of at "
+                   "least 0"
                ? 0
                : 1;
   });

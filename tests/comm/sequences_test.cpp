@@ -27,7 +27,7 @@ class RandomCall {
     ranks_ = group.size();
     rank_ = group.rank();
     root_ = static_cast<int>(random() % static_cast<unsigned>(ranks_));
-    dtype_ = kAllDTypes[random() % 8];
+    dtype_ = kAllDTypes[random() % std::size(kAllDTypes)];
     // Some are larger than the data sent along with a call.
     const unsigned longest = random() % 4 == 0 ? 9000 : 40;
     counts_.assign(static_cast<size_t>(ranks_), 0);

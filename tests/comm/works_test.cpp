@@ -236,7 +236,7 @@ static void start_random(const Communicator& world, std::mt19937& random, Number
   const auto n = static_cast<size_t>(world.size());
   counts.assign(n, 0);
   for (int64_t& count : counts) count = static_cast<int64_t>(random() % 2 ? random() % 300 : 0);
-  const DType dtype = kAllDTypes[random() % 8];
+  const DType dtype = kAllDTypes[random() % std::size(kAllDTypes)];
   const bool gathers = random() % 2 == 0;
   send =
       numbers_of(dtype, world.rank(), gathers ? count_of(counts, world.rank()) : total_of(counts));

@@ -58,6 +58,44 @@ TEST_F(DeviceScan, CumulativeProduct) {
   });
 }
 
+TEST_F(DeviceScan, CumulativeLogSumExp) {
+  for_scanned([](const Shape& shape, DType dtype, Lie lie, int dim) {
+    if (!is_floating(dtype)) return;
+    const Twin in(Array::random(dtype, shape, lie, 1, -30, 30)), out(Array(dtype, shape));
+    const Twin start(Array::random(dtype, without(shape, dim), lie, 2));
+    for (const bool reverse : {false, true}) {
+      for (const Device d : kBothDevices) {
+        cumulative_logsumexp(out.on(d), in.on(d), dim, reverse, &start.on(d));
+      }
+      out.expect_alike();
+    }
+  });
+}
+
+TEST_F(DeviceScan, CumulativeExtremes) {
+  for_scanned([](const Shape& shape, DType dtype, Lie lie, int dim) {
+    Array numbers = Array::random(dtype, shape, lie, 1, -20, 20);
+    std::vector<double> values = numbers.values();
+    for (size_t i = 5; is_floating(dtype) && i < values.size(); i += 1999) values[i] = std::nan("");
+    numbers.set(values);
+    const Twin in(numbers), out(Array(dtype, shape)), indices(Array(DType::i64, shape));
+    const Twin start(Array::random(dtype, without(shape, dim), lie, 2));
+    const Twin start_index(Array::random(DType::i64, without(shape, dim), lie, 3, -1, 9));
+    for (const bool greatest : {false, true}) {
+      for (const Device d : kBothDevices) {
+        cumulative_extreme(out.on(d), indices.on(d), in.on(d),
+                           {.dim = dim,
+                            .greatest = greatest,
+                            .offset = 10,
+                            .start = &start.on(d),
+                            .start_index = &start_index.on(d)});
+      }
+      out.expect_alike();
+      indices.expect_alike();
+    }
+  });
+}
+
 /// Elements near 1, with zeros among them.
 static Array factors(DType dtype, const Shape& shape, Lie lie) {
   Array array = Array::random(dtype, shape, lie, 1, 0.5, 1.4);
@@ -77,6 +115,10 @@ TEST_F(DeviceScan, Gradients) {
     }
     out.expect_alike();
     const Twin of_row(Array::random(dtype, without(shape, dim), lie, 3));
+    for (const Device d : kBothDevices) {
+      cumulative_product_gradient(out.on(d), dy.on(d), x.on(d), dim, &of_row.on(d), &of_row.on(d));
+    }
+    out.expect_alike();
     for (const Device d : kBothDevices) product_gradient(out.on(d), of_row.on(d), x.on(d), dim);
     out.expect_alike();
   });

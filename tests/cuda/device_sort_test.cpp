@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/sort/sort.h"
+
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/search/search.h"
 #include "tests/cuda/twin.h"
 #include "weft/error.h"
 
@@ -89,6 +92,31 @@ TEST_F(DeviceSort, WholeNumbersBeyondDoubles) {
   const Twin in(large), indices(Array(DType::i64, {4}));
   sort_rows(nullptr, indices.on(gpu), in.on(gpu));
   EXPECT_EQ(indices.fetched(), (std::vector<double>{1, 3, 2, 0}));
+}
+
+TEST_F(DeviceSort, SearchesSortedRows) {
+  for (const DType dtype : kSortedDTypes) {
+    const Twin rows(unsorted(dtype, {5, 700}, Lie::dense)), sorted(Array(dtype, {5, 700}));
+    const Twin order(Array(DType::i64, {5, 700})), row(Array(dtype, {700}));
+    const Twin values(unsorted(dtype, {5, 33}, Lie::transposed)), found(Array(DType::i64, {5, 33}));
+    for (const Device d : kBothDevices) sort_rows(&sorted.on(d), order.on(d), rows.on(d));
+    for (const Device d : kBothDevices) {
+      MemoryBlock one = sorted.on(d).part({{1, 0}, {1, 700}});
+      one.shape.erase(0);
+      one.strides.erase(0);
+      copy(row.on(d), one);
+    }
+    for (const bool right : {false, true}) {
+      for (const Device d : kBothDevices) {
+        search_sorted(found.on(d), sorted.on(d), values.on(d), right);
+      }
+      found.expect_alike();
+      for (const Device d : kBothDevices) {
+        search_sorted(found.on(d), row.on(d), values.on(d), right);
+      }
+      found.expect_alike();
+    }
+  }
 }
 
 }  // namespace weft

@@ -147,7 +147,10 @@ static void run_rank(const Communicator& world) {
   if (cuda::device_count() < world.size()) let_ranks_share_a_gpu(world.rank());
   for (const bool in_rank_order : {false, true}) {
     use_deterministic_algorithms(in_rank_order);
-    for (const DType dtype : kAllDTypes) compare_reductions(world, dtype);
+    for (const DType dtype : kAllDTypes) {
+      const bool has_16_bits = dtype == DType::i16 || dtype == DType::u16;
+      if (!has_16_bits) compare_reductions(world, dtype);  // NCCL has none of these
+    }
   }
   for (const DType dtype : kAllDTypes) compare_copies(world, dtype);
   compare_redistributions(world);

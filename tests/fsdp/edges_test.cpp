@@ -408,8 +408,8 @@ TEST(Edges, RefusePartsOfAnotherModel) {
     fully_shard(*trunk, mesh);
     fully_shard(actor, mesh);
     EXPECT_EQ(error_of([&] { fully_shard(critic, mesh); }),
-              "fully_shard: module \"0\" is part of another sharded model; shard one module that "
-              "contains both");
+              "fully_shard: module \"0\" is part of another sharded model, expected one model; "
+              "shard one module that contains both");
     Sequential outer;
     const auto inner = std::make_shared<Linear>(2, 2, false);
     outer.append(inner);
@@ -504,7 +504,7 @@ TEST(Edges, RefuseWhatMakesNoSense) {
     EXPECT_EQ(refused({.gradient_divide_factor = 0}),
               "fully_shard: gradient_divide_factor must be above 0, got 0");
     EXPECT_EQ(error_of([&] { NoSync hold(model); }),
-              "NoSync: the model is not sharded; call fully_shard on it first");
+              "NoSync: the model is not sharded, expected one after fully_shard");
     fully_shard(*model.layers()[0], mesh);
     fully_shard(model, mesh);
     EXPECT_EQ(error_of([&] { explain_schedule(*model.layers()[0]); }),

@@ -318,18 +318,18 @@ TEST(Schedule, RefusesWhatItCannotShard) {
               "R / P(sum) / R if the state is R");
     Strategy crossed{"mine", {{Replicate(), Shard(0), Shard(0)}, {Shard(0), Partial(), Shard(0)}}};
     EXPECT_EQ(error_of([&] { fully_shard(chain, grid, {.strategy = crossed}); }),
-              "fully_shard: axes \"tp\" and \"dp\" of mesh(dp=2, tp=2) need opposite orders of "
-              "sharding for parameters and for gradients");
+              "fully_shard: axes \"tp\" and \"dp\" of mesh(dp=2, tp=2) shard parameters and "
+              "gradients in opposite orders, expected one order");
     EXPECT_EQ(error_of([&] { fully_shard(chain, grid, {.reshard_after_forward = "host"}); }),
               "fully_shard: reshard_after_forward is \"host\", expected an axis of mesh(dp=2, "
               "tp=2), all of whose axes must shard parameters");
     EXPECT_EQ(error_of([&] { fully_shard(chain, mesh, {.ignored = {"layer7.weight"}}); }),
               "fully_shard: ignored parameter \"layer7.weight\" does not exist");
     EXPECT_EQ(error_of([&] { predicted_bytes(chain); }),
-              "predicted_bytes: the model is not sharded; call fully_shard on it first");
+              "predicted_bytes: the model is not sharded, expected one after fully_shard");
     fully_shard(chain, mesh);
     EXPECT_EQ(error_of([&] { fully_shard(chain, mesh); }),
-              "fully_shard: the module is sharded already");
+              "fully_shard: the module is sharded already, expected a call once");
   });
 }
 

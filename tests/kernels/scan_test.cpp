@@ -72,6 +72,36 @@ TEST(Scan, MultipliesAndDifferentiates) {
   }
 }
 
+TEST(Scan, LogSumExpDoesNotOverflow) {
+  const double inf = HUGE_VAL;
+  const Array in = Array::of(f64, {5}, {-inf, 1000, 1000, -inf, 1001}), out(f64, {5});
+  cumulative_logsumexp(out.block, in.block, 0);
+  const double two = 1000 + std::log(2.0);
+  expect_near(out.values(), {-inf, 1000, two, two, 1000 + std::log(2 + std::exp(1.0))}, 1e-15);
+  const Array start = Array::of(f64, {}, {1001});
+  cumulative_logsumexp(out.block, in.block, 0, true, &start.block);
+  EXPECT_NEAR(out[4], 1001 + std::log(2.0), 1e-12);
+}
+
+TEST(Scan, ExtremesHaveTheirLastIndex) {
+  // Expected values are from torch.cummax and cummin.
+  const double nan = std::nan("");
+  const Array in = Array::of(f32, {7}, {1, 3, 3, 2, nan, 5, nan}), values(f32, {7}), at(i64, {7});
+  cumulative_extreme(values.block, at.block, in.block, {.dim = 0, .greatest = true});
+  EXPECT_EQ(at.values(), (std::vector<double>{0, 1, 2, 2, 4, 4, 6}));
+  cumulative_extreme(values.block, at.block, in.block, {.dim = 0, .greatest = false});
+  EXPECT_EQ(at.values(), (std::vector<double>{0, 0, 0, 0, 4, 4, 6}));
+  const Array start = Array::of(f32, {}, {3}), index = Array::of(i64, {}, {8});
+  cumulative_extreme(values.block, at.block, in.block,
+                     {.dim = 0,
+                      .greatest = true,
+                      .offset = 10,
+                      .start = &start.block,
+                      .start_index = &index.block});
+  EXPECT_EQ(at.values(), (std::vector<double>{8, 11, 12, 12, 14, 14, 16}));
+  EXPECT_EQ(values[0], 3);
+}
+
 TEST(Scan, ProductsOfIntegersWrap) {
   const Array in = Array::of(i64, {3}, {0x1p40, 3, 0x1p24}), out(i64, {3});
   cumulative_product(out.block, in.block, 0);

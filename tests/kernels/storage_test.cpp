@@ -178,10 +178,10 @@ TEST(Storage, AnUnboundBlockIsNamed) {
     storage->data();
     FAIL() << "no error";
   } catch (const std::runtime_error& error) {
-    EXPECT_EQ(
-        std::string(error.what()),
-        "parameter 'layers.0.wq' is not gathered: its 16 bytes have memory only while they are "
-        "bound");
+    EXPECT_EQ(std::string(error.what()),
+              "parameter 'layers.0.wq': the block is not gathered; its 16 bytes have memory only "
+              "while they are "
+              "bound");
   }
   std::array<std::byte, 16> memory;
   storage->bind(memory.data());
@@ -197,7 +197,7 @@ TEST(Storage, ADeviceThatIsNotThereIsOneSentence) {
     Storage::allocate(8, absent);
     FAIL() << "there is a " << absent;
   } catch (const std::invalid_argument& error) {
-    EXPECT_EQ(std::string(error.what()).find(concat("device: there is no ", absent)), 0u)
+    EXPECT_EQ(std::string(error.what()).find(concat("device: ", absent, " does not exist")), 0u)
         << error.what();
   }
 }

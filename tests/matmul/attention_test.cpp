@@ -305,10 +305,10 @@ TEST(Attention, NamesWhatDisagrees) {
   };
   const AttentionCase c{1, 4, 2, 5, 7, 8, {}};
   EXPECT_EQ(message({1, 4, 3, 5, 7, 8, {}}, f32, 7, 1),
-            "attention: 4 query heads do not share 3 key heads evenly");
+            "attention: number of query heads is 4, expected a multiple of 3, the key heads");
   EXPECT_EQ(message(c, f32, 6, 1), "attention: v is [1, 2, 6, 8], expected [1, 2, 7, 8]");
   EXPECT_EQ(message(c, f64, 7, 1), "attention: k is f64, expected f32");
-  EXPECT_EQ(message(c, f32, 7, 2), "attention: the last dim of q must be dense, its stride is 2");
+  EXPECT_EQ(message(c, f32, 7, 2), "attention: stride of the last dim of q is 2, expected 1");
 }
 
 }  // namespace weft

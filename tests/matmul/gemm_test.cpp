@@ -291,23 +291,23 @@ TEST(Gemm, NamesWhatDisagrees) {
     return "nothing thrown";
   };
   EXPECT_EQ(message([&] { gemm(a.block(), b.block(), c.block()); }),
-            "gemm: factor k is 8 in a [4, 8] but 6 in b [6, 5]");
+            "gemm: factor k is 6 in b [6, 5], expected 8, as in a [4, 8]");
   EXPECT_EQ(message([&] { gemm(a.block(), d.block(), c.block()); }),
-            "gemm: operands are f32 and f64; cast one");
+            "gemm: operands are f32 and f64, expected one dtype; cast one");
   EXPECT_EQ(message([&] { gemm(d.block(), d.block(), c.block()); }),
-            "gemm: f64 does not go into f32");
+            "gemm: dtype of the result is f32, expected f64");
   EXPECT_EQ(message([&] { gemm(e.block(), transposed(e.block()), c.block()); }),
-            "gemm: a [8, 5] by b [5, 8] does not give out [4, 5]");
+            "gemm: out is [4, 5], expected the product of a [8, 5] by b [5, 8]");
   EXPECT_EQ(message([&] { gemm(batch.block(), e.block(), batched.block()); }),
-            "gemm: dim 0 of a [3, 4, 8] does not broadcast to [2, 4, 5]");
+            "gemm: dim 0 of a [3, 4, 8] is 3, expected one that broadcasts to [2, 4, 5]");
   EXPECT_EQ(message([&] { gemm(bias.block(), e.block(), c.block()); }),
-            "gemm: needs matrices, not [4] by [8, 5] into [4, 5]");
+            "gemm: shapes are [4] by [8, 5] into [4, 5], expected matrices");
   EXPECT_EQ(message([&] { gemm(a.block(), e.block(), bias.block(), c.block()); }),
-            "gemm: bias [4] for rows of 5");
+            "gemm: bias is [4], expected [5]");
   EXPECT_EQ(message([&] { gemm(flags.block(), flags.block(), flags.block()); }),
-            "gemm: there is no product of bool");
+            "gemm: dtype is bool, expected a number");
   EXPECT_EQ(message([&] { gemm_over_leading(a.block(), b.block(), c.block()); }),
-            "gemm: a [4, 8] over b [6, 5] by their leading dims does not give out [4, 5]");
+            "gemm: out is [4, 5], expected a [4, 8] over b [6, 5] by their leading dims");
 }
 
 }  // namespace weft

@@ -49,6 +49,21 @@ static const std::vector<BoxTable>& box_tables() {
        Placements{Shard(0), Shard(0)}.cut_in_order(0, {"b", "a"}),
        {7},
        {{{0}, {2}}, {{3}, {2}}, {{6}, {1}}, {{2}, {1}}, {{5}, {1}}, {{7}, {0}}}},
+      {"explicit sizes",
+       {{"a", 4}},
+       {Shard{0, {3, 0, 1, 4}}},
+       {8, 2},
+       {{{0, 0}, {3, 2}}, {{3, 0}, {0, 2}}, {{3, 0}, {1, 2}}, {{4, 0}, {4, 2}}}},
+      {"explicit sizes inside chunks",
+       {{"a", 2}, {"b", 2}},
+       {Shard(0), Shard{0, {0, 3, 2, 0}}},
+       {5},
+       {{{0}, {0}}, {{0}, {3}}, {{3}, {2}}, {{5}, {0}}}},
+      {"chunks inside explicit sizes, the other order",
+       {{"a", 2}, {"b", 2}},
+       Placements{Shard(0), Shard{0, {1, 4}}}.cut_in_order(0, {"b", "a"}),
+       {5},
+       {{{0}, {1}}, {{1}, {2}}, {{1}, {0}}, {{3}, {2}}}},
       {"8 ranks, one dim",
        {{"a", 2}, {"b", 2}, {"c", 2}},
        {Shard(0), Shard(0), Shard(0)},
@@ -157,7 +172,9 @@ TEST(Layout, DimOutOfRangeIsNamed) {
     layout_of(Sharding(mesh, {Shard(2)}), {4, 8}, f32);
     FAIL();
   } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(), "layout: S(2) on axis \"tp\" but the shape [4, 8] has 2 dims");
+    EXPECT_STREQ(
+        error.what(),
+        "layout: placement on axis \"tp\" is S(2), expected a dim of the 2 of the shape [4, 8]");
   }
   EXPECT_THROW(layout_of(Sharding(mesh, {}), {4, -1}, f32), std::invalid_argument);
 }

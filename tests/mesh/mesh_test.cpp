@@ -43,14 +43,18 @@ TEST(Mesh, RefusesWhatIsNoMesh) {
     return mesh_mistake([&] { DeviceMesh mesh(world, axes); });
   };
   EXPECT_EQ(mistake({{"dp", 2}, {"tp", 3}}),
-            "mesh(dp=2, tp=3) has 6 ranks but the communicator \"" + world.name() + "\" has 4");
+            "mesh(dp=2, tp=3): number of its ranks is 6, expected 4, those of the communicator \"" +
+                world.name() + "\"");
   EXPECT_EQ(mistake({{"dp", 5}}),
-            "mesh(dp=5) has 5 ranks but the communicator \"" + world.name() + "\" has 4");
-  EXPECT_EQ(mistake({{"dp", 2}, {"dp", 2}}), "mesh(dp=2, dp=2): two axes are called \"dp\"");
-  EXPECT_EQ(mistake({{"", 4}}), "mesh(=4): axis 0 has no name");
-  EXPECT_EQ(mistake({{"dp", 0}}), "mesh(dp=0): axis \"dp\" has size 0; at least 1");
-  EXPECT_EQ(mistake({}), "mesh: no axes; name at least one");
-  EXPECT_EQ(mistake(std::vector<MeshAxis>(9, {"x", 1})), "mesh: 9 axes; at most 8");
+            "mesh(dp=5): number of its ranks is 5, expected 4, those of the communicator \"" +
+                world.name() + "\"");
+  EXPECT_EQ(mistake({{"dp", 2}, {"dp", 2}}),
+            "mesh(dp=2, dp=2): two axes are called \"dp\", expected different names");
+  EXPECT_EQ(mistake({{"", 4}}), "mesh(=4): name of axis 0 is empty, expected one");
+  EXPECT_EQ(mistake({{"dp", 0}}), "mesh(dp=0): size of axis \"dp\" must be at least 1, got 0");
+  EXPECT_EQ(mistake({}), "mesh: number of axes is 0, expected at least 1");
+  EXPECT_EQ(mistake(std::vector<MeshAxis>(9, {"x", 1})),
+            "mesh: number of axes is 9, expected at most 8");
   EXPECT_EQ(mistake({{"a", 1 << 30}, {"b", 1 << 30}, {"c", 16}}).substr(0, 8), "mesh(a=1");
 }
 
@@ -66,12 +70,13 @@ TEST(Mesh, ViewsNameAxesOfTheRoot) {
   EXPECT_EQ(joined["pp"], mesh["pp"]);
   EXPECT_FALSE(tp == mesh["dp"]);
   EXPECT_EQ(mesh[std::string("dp")].coordinate(0), 0);
-  EXPECT_EQ(mesh_mistake([&] { tp["dp"]; }), "mesh(tp=3): no axis is called \"dp\"");
+  EXPECT_EQ(mesh_mistake([&] { tp["dp"]; }), "mesh(tp=3): axis \"dp\" does not exist");
   EXPECT_EQ(mesh_mistake([&] {
               mesh[{"dp", "dp"}];
             }),
-            "mesh(pp=2, dp=2, tp=3): a view names axis \"dp\" twice");
-  EXPECT_EQ(mesh_mistake([&] { tp.axis_size(1); }), "mesh(tp=3): axis 1 is not one of its 1 axes");
+            "mesh(pp=2, dp=2, tp=3): axis \"dp\" of a view is named twice, expected once");
+  EXPECT_EQ(mesh_mistake([&] { tp.axis_size(1); }),
+            "mesh(tp=3): axis is 1, expected one of its 1 axes");
 }
 
 TEST(Mesh, AbsentWhereTheCommunicatorIsEmpty) {

@@ -146,7 +146,8 @@ TEST(Plan, PeakMemoryHasACap) {
     planned(mesh, {1024, 1024}, {Shard(1)}, kWhole, {.memory_cap = 1000});
     FAIL();
   } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(), "redistribute: no plan keeps to a peak of 1000 bytes");
+    EXPECT_STREQ(error.what(),
+                 "redistribute: memory_cap is 1000 bytes, expected enough for one plan");
   }
 }
 
@@ -162,8 +163,8 @@ TEST(Plan, Mistakes) {
     FAIL();
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(),
-                 "redistribute: from [4, 4] f32 mesh(dp=4)[S(0)] to [4, 4] f32 mesh(dp=4)[S(1)]; "
-                 "shape, dtype and mesh must be equal");
+                 "redistribute: target is [4, 4] f32 mesh(dp=4)[S(1)], expected the shape, dtype "
+                 "and mesh of [4, 4] f32 mesh(dp=4)[S(0)]");
   }
   EXPECT_THROW(planned(mesh, {4}, {Partial(ReduceOp::avg)}, kWhole, {}, i64),
                std::invalid_argument);

@@ -232,8 +232,68 @@ void check_every_pair(const std::vector<int>& mesh, size_t every) {
   jobs.run_and_check();
 }
 
+/// Gives the axes marked in `sized`, and all axes that cut the same dim outside of them, explicit
+/// sizes for a tensor of that shape: parts from nothing to everything.
+Lie with_parts(Lie lie, const std::vector<int>& mesh, const Shape& shape, unsigned sized) {
+  for (int dim = 0; dim < 2; ++dim) {
+    std::vector<int64_t> outer{shape[dim]};
+    for (const int axis : lie.cutting(dim)) {
+      const int parts = mesh[static_cast<size_t>(axis)];
+      std::vector<int64_t> inner;
+      for (int64_t left : outer) {
+        const auto offset = static_cast<int>(inner.size());
+        for (int i = 0; i < parts; ++i) {
+          const int64_t size =
+              i + 1 == parts ? left : std::min<int64_t>(left, (offset + i * 2) % 4);
+          inner.push_back(size);
+          left -= size;
+        }
+      }
+      if (!(sized >> axis & 1)) break;
+      lie.placements[static_cast<size_t>(axis)] = Shard{dim, inner};
+      outer = inner;
+    }
+  }
+  return lie;
+}
+
+/// From and to layouts of which at least one has parts of explicit sizes.
+void check_parts(const std::vector<int>& mesh, size_t every) {
+  every *= kThinned;
+  const std::vector<Shape> shapes = {{5, 7}, {3, 2}, {0, 3}, {9, 1}};
+  std::vector<Lie> lies;
+  std::vector<size_t> shape_of;
+  for (const Lie& plain : all_lies(mesh.size())) {
+    if (plain.partial() && plain.partial()->op() != ReduceOp::sum) continue;
+    for (size_t shape = 0; shape < shapes.size(); ++shape) {
+      for (unsigned sized = 0; sized < 1u << mesh.size(); ++sized) {
+        lies.push_back(with_parts(plain, mesh, shapes[shape], sized));
+        shape_of.push_back(shape);
+      }
+    }
+  }
+  Jobs jobs(mesh);
+  size_t number = 0;
+  for (size_t i = 0; i < lies.size(); ++i) {
+    for (size_t j = 0; j < lies.size(); ++j) {
+      if (shape_of[i] != shape_of[j] || number++ % every != 0) continue;
+      Job job{&lies[i], &lies[j], shapes[shape_of[i]], number % 2 ? f32 : i64, {}};
+      job.options.collectives = number / every % 3 == 0;
+      job.options.two_step = number / every % 3 == 1;
+      jobs.add(job);
+    }
+  }
+  ASSERT_GT(jobs.size(), 100u / kThinned);
+  jobs.run_and_check();
+}
+
 }  // namespace
 
+TEST(Redistribute, PartsOn3Ranks) { check_parts({3}, 1); }
+TEST(Redistribute, PartsOn4Ranks) { check_parts({4}, 1); }
+TEST(Redistribute, PartsOn2x2Ranks) { check_parts({2, 2}, 17); }
+TEST(Redistribute, PartsOn2x1x2Ranks) { check_parts({2, 1, 2}, 2003); }
+TEST(Redistribute, PartsOn2x3Ranks) { check_parts({2, 3}, 41); }
 TEST(Redistribute, EveryPairOn3Ranks) { check_every_pair({3}, 1); }
 TEST(Redistribute, EveryPairOn4Ranks) { check_every_pair({4}, 1); }
 TEST(Redistribute, EveryPairOn2x2Ranks) { check_every_pair({2, 2}, 5); }

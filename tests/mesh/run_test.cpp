@@ -123,9 +123,9 @@ TEST(Run, BlocksMustBeThoseOfThePlan) {
     run(*plan, dense_block(in.data(), f32, {2}), dense_block(out.data(), f32, {3}));
     FAIL();
   } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(),
-                 "redistribute: the plan reads a block [2] f32 and fills a dense one [4] f32, but "
-                 "was given [2] f32 and [3] f32");
+    EXPECT_STREQ(
+        error.what(),
+        "redistribute: blocks are [2] f32 and [3] f32, expected [2] f32 and a dense [4] f32");
   }
 }
 

@@ -94,27 +94,29 @@ TEST(Sharding, Questions) {
 TEST(Sharding, Mistakes) {
   DeviceMesh mesh(fake_world(0, 4), {{"dp", 2}, {"tp", 2}});
   EXPECT_EQ(sharding_mistake(mesh, {Shard(0), Shard(1), Replicate()}),
-            "sharding: 3 placements for the 2 axes of mesh(dp=2, tp=2)");
+            "sharding: number of placements is 3, expected at most 2, the axes of ");
   EXPECT_EQ(sharding_mistake(mesh["dp"], {Shard(0), Shard(1)}),
-            "sharding: 2 placements for the 1 axis of mesh(dp=2)");
+            "sharding: number of placements is 2, expected at most 1, the axes of ");
   EXPECT_EQ(sharding_mistake(mesh, {{"pp", Shard(0)}}),
-            "mesh(dp=2, tp=2): no axis is called \"pp\"");
+            "mesh(dp=2, tp=2): axis \"pp\" does not exist");
   EXPECT_EQ(sharding_mistake(mesh["dp"], {{"tp", Shard(0)}}),
-            "mesh(dp=2): no axis is called \"tp\"");
+            "mesh(dp=2): axis \"tp\" does not exist");
   EXPECT_EQ(sharding_mistake(mesh, {{"tp", Shard(0)}, {"tp", Shard(1)}}),
-            "sharding: the placements name axis \"tp\" of mesh(dp=2, tp=2) twice");
+            "sharding: axis \"tp\" of mesh(dp=2, tp=2) is named twice, expected once");
   EXPECT_EQ(sharding_mistake(mesh, {Partial(), Partial(ReduceOp::max)}),
-            "sharding: Partials of two kinds, P(sum) on axis \"dp\" and P(max) on axis \"tp\"");
-  const std::string order = "does not name each axis that cuts it once; those are ";
+            "sharding: kinds of Partial are P(sum) on axis \"dp\" and P(max) on axis \"tp\", "
+            "expected one kind");
+  const std::string order = ", expected each axis that cuts it once, ";
   EXPECT_EQ(sharding_mistake(mesh, Placements{Shard(0)}.cut_in_order(0, {"dp", "tp"})),
-            "sharding: the order [dp, tp] of dim 0 " + order + "[dp]");
+            "sharding: order of dim 0 is [dp, tp]" + order + "[dp]");
   EXPECT_EQ(sharding_mistake(mesh, Placements{Shard(0), Shard(0)}.cut_in_order(0, {"tp"})),
-            "sharding: the order [tp] of dim 0 " + order + "[dp, tp]");
+            "sharding: order of dim 0 is [tp]" + order + "[dp, tp]");
   EXPECT_EQ(sharding_mistake(mesh, Placements{Shard(0), Shard(0)}.cut_in_order(0, {"tp", "tp"})),
-            "sharding: the order [tp, tp] of dim 0 " + order + "[dp, tp]");
+            "sharding: order of dim 0 is [tp, tp]" + order + "[dp, tp]");
   EXPECT_EQ(sharding_mistake(mesh, Placements{Shard(0)}.cut_in_order(1, {"dp"})),
-            "sharding: the order [dp] of dim 1 " + order + "[]");
-  EXPECT_EQ(sharding_mistake(DeviceMesh(), {}), "sharding: this rank is not in the mesh");
+            "sharding: order of dim 1 is [dp]" + order + "[]");
+  EXPECT_EQ(sharding_mistake(DeviceMesh(), {}),
+            "sharding: this rank is not in the mesh, expected one of its ranks");
 }
 
 TEST(Sharding, DimsOfNoTensorAreRefusedAtOnce) {
@@ -123,8 +125,8 @@ TEST(Sharding, DimsOfNoTensorAreRefusedAtOnce) {
       Placement placement = Shard(dim);
       FAIL() << placement;
     } catch (const std::invalid_argument& error) {
-      EXPECT_EQ(error.what(), "placement: Shard(" + std::to_string(dim) +
-                                  ") names no dim; dims count from 0 to 7, or from -1 down");
+      EXPECT_EQ(error.what(),
+                "placement: dim of Shard is " + std::to_string(dim) + ", expected -8 to 7");
     }
   }
 }
@@ -138,7 +140,7 @@ TEST(Sharding, DimsBelowZeroCountFromTheEndOfATensor) {
   EXPECT_EQ(Sharding(mesh, both.cut_in_order(-1, {"tp", "dp"}), 2),
             Sharding(mesh, Placements{Shard(1), Shard(1)}.cut_in_order(1, {"tp", "dp"})));
   EXPECT_EQ(sharding_mistake(mesh, last),
-            "sharding: S(-1) counts from the end of a tensor but none is given; say the dim");
+            "sharding: placement is S(-1), expected a dim of at least 0 where no tensor is given");
   EXPECT_EQ(Placement(Shard(-1)).counted(2), Placement(Shard(1)));
   EXPECT_THROW(Placement(Shard(-3)).counted(2), std::invalid_argument);
 }

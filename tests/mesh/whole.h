@@ -48,20 +48,28 @@ struct Lie {
   }
 };
 
-/// Indices along one dim that the rank at `at` holds: for each axis, keeps this rank's run of
-/// ceil(n / k) of the remaining indices.
+/// Indices along one dim that the rank at `at` holds: for each axis, keeps this rank's run of the
+/// remaining indices: ceil(n / k) of them, or the explicit size of its part.
 inline std::vector<int64_t> indices(const Lie& lie, int dim, int64_t size,
                                     const std::vector<int>& mesh, const std::vector<int>& at) {
   std::vector<int64_t> held;
   for (int64_t i = 0; i < size; ++i) held.push_back(i);
+  size_t part = 0;
   for (int axis : lie.cutting(dim)) {
     auto parts = static_cast<size_t>(mesh[static_cast<size_t>(axis)]);
     auto mine = static_cast<size_t>(at[static_cast<size_t>(axis)]);
+    const auto sizes = lie.placements[static_cast<size_t>(axis)].sizes();
     size_t run = (held.size() + parts - 1) / parts;
-    std::vector<int64_t> kept;
-    for (size_t i = 0; i < held.size(); ++i) {
-      if (run != 0 && i / run == mine) kept.push_back(held[i]);
+    size_t begin = run * mine, end = begin + run;
+    part *= parts;
+    if (!sizes.empty()) {
+      begin = 0;
+      for (size_t i = 0; i < mine; ++i) begin += static_cast<size_t>(sizes[part + i]);
+      end = begin + static_cast<size_t>(sizes[part + mine]);
     }
+    part += mine;
+    std::vector<int64_t> kept;
+    for (size_t i = begin; i < end && i < held.size(); ++i) kept.push_back(held[i]);
     held = kept;
   }
   return held;

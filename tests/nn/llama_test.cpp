@@ -115,10 +115,11 @@ TEST(Llama, NamesWhatIsWrongInAConfig) {
        "heads is 0, expected 1 to 2147483647"},
       {config_text(R"(, "tie_word_embeddings": 1)"),
        "\"tie_word_embeddings\" is number, not true or false"},
-      {config_text(R"(, "num_key_value_heads": 3)"), "8 heads are no multiple of 3 kv heads"},
+      {config_text(R"(, "num_key_value_heads": 3)"),
+       "heads is 8, expected a multiple of 3, the kv heads"},
       {config_text(R"(, "num_attention_heads": 7)", "num_attention_heads"),
        "hidden_size 64 is no multiple of 7 heads, and there is no \"head_dim\""},
-      {config_text(R"(, "head_dim": 5)"), "the head dim 5 is odd; rope turns pairs"},
+      {config_text(R"(, "head_dim": 5)"), "head dim is 5, expected an even number"},
       {config_text(R"(, "hidden_act": "gelu")"),
        "\"hidden_act\" is unsupported unless it is \"silu\", not \"gelu\""},
       {config_text(R"(, "attention_bias": true)"),
@@ -135,7 +136,7 @@ TEST(Llama, NamesWhatIsWrongInAConfig) {
        "\"attention_dropout\" is unsupported unless it is 0, not 0.1"},
       {config_text(R"(, "quantization_config": {})"),
        "\"quantization_config\" is unsupported unless it is null"},
-      {config_text(R"(, "rope_theta": 0)"), "the rope theta 0 is not positive"},
+      {config_text(R"(, "rope_theta": 0)"), "rope theta is 0, expected a finite number above 0"},
   };
   for (const Case& c : cases) {
     const std::string path = scratch.write("config.json", c.text);
@@ -150,13 +151,14 @@ TEST(Llama, NamesAConfigThatIsNotThere) {
   EXPECT_NE(error_of([&] { llama_config(scratch.root()); }).find("config.json"), std::string::npos);
   const std::string empty = scratch.write("empty.json", "");
   EXPECT_EQ(error_of([&] { llama_config(empty); }),
-            "llama config: " + empty + " is empty; a JSON object is expected");
+            "llama config: " + empty + " is empty, expected a JSON object");
 }
 
 TEST(Llama, RefusesSizesThatDoNotFit) {
   LlamaConfig config = llama_config("tiny");
   config.kv_heads = 3;
-  EXPECT_EQ(error_of([&] { Llama{config}; }), "llama: 4 heads are no multiple of 3 kv heads");
+  EXPECT_EQ(error_of([&] { Llama{config}; }),
+            "heads is llama: 4, expected a multiple of 3, the kv heads");
   config = llama_config("tiny");
   config.ffn = 0;
   EXPECT_EQ(error_of([&] { Llama{config}; }), "llama: ffn is 0, expected 1 to 2147483647");

@@ -92,9 +92,9 @@ TEST(Module, FindsModulesByPath) {
   EXPECT_EQ(&llama.module("model.layers.2"), llama.blocks()[2]);
   EXPECT_EQ(llama.named_modules()[1].first, "model");
   EXPECT_EQ(error_of([&] { llama.module("model.layers.4.mlp"); }),
-            "module: \"model.layers.4.mlp\": there is no \"4\" in \"model.layers\"");
+            "module: \"model.layers.4.mlp\" does not exist: \"model.layers\" has no child \"4\"");
   EXPECT_EQ(error_of([&] { llama.module("head"); }),
-            "module: \"head\": there is no \"head\" in the module");
+            "module: \"head\" does not exist: the module has no child \"head\"");
 }
 
 /// Hooks that append `name` before forward and its capital after it.
@@ -204,7 +204,7 @@ TEST(Module, OneTensorCallNeedsOneResult) {
     Tensors forward(const Tensors& inputs) override { return {inputs[0], inputs[0]}; }
   } two;
   EXPECT_EQ(error_of([&] { two(full({}, 1)); }),
-            "module: it gives 2 tensors, not one; call it with Tensors");
+            "module: number of its outputs is 2, expected 1; call it with Tensors");
 }
 
 TEST(Module, RefusesNamesThatNoPathCanHave) {
@@ -214,7 +214,8 @@ TEST(Module, RefusesNamesThatNoPathCanHave) {
     Tensors forward(const Tensors& inputs) override { return inputs; }
   } named;
   named.put("weight");
-  EXPECT_EQ(error_of([&] { named.put("weight"); }), "module: there is a \"weight\" already");
+  EXPECT_EQ(error_of([&] { named.put("weight"); }),
+            "module: \"weight\" exists already, expected another name");
   EXPECT_EQ(
       error_of([&] { named.put("a.b"); }),
       "module: name of a parameter or child is \"a.b\", expected a non-empty one without a dot");
@@ -222,7 +223,7 @@ TEST(Module, RefusesNamesThatNoPathCanHave) {
             "set_parameter: parameter \"bias\" does not exist");
   const auto other = std::make_shared<Parameter>(Shape{2}, f32, constant_values(0));
   EXPECT_EQ(error_of([&] { named.set_parameter("weight", other); }),
-            "set_parameter: \"weight\" is [1], not [2]");
+            "set_parameter: \"weight\" is [2], expected [1]");
 }
 
 TEST(Module, InitialValuesMayBeChangedBeforeThereAreAny) {
@@ -325,7 +326,7 @@ TEST(Module, HooksCallAdoptedChildren) {
   sum((*linear)(ones({2, 3}))).backward();
   EXPECT_TRUE(extra->parameters()[0]->grad());
   EXPECT_EQ(error_of([&] { linear->adopt("weight", extra); }),
-            "module: there is a \"weight\" already");
+            "module: \"weight\" exists already, expected another name");
 }
 
 TEST(Module, DropsOutWhileTraining) {

@@ -162,11 +162,26 @@ TEST(Optimizers, GroupsOfSgdHaveTheirOptions) {
                {{0.52651, -1.28977, 2.11423, -0.000461}, {0.936084, -2.983032}}});
 }
 
+TEST(Optimizers, NesterovCanBeSet) {
+  const auto p = vector_parameter("p", {1}), q = vector_parameter("q", {1});
+  SGD switched({p}, {.learning_rate = 0.5, .momentum = 0.5});
+  SGD nesterov({q}, {.learning_rate = 0.5, .momentum = 0.5, .nesterov = true});
+  for (const Hyperparameter& number : switched.hyperparameters(0)) {
+    if (number.name == "nesterov") number.set(true);
+  }
+  give_gradient(p, {1});
+  give_gradient(q, {1});
+  switched.step();
+  nesterov.step();
+  expect_near(p, q.parameter->tensor().to_vector<double>());
+  expect_near(p, {0.25});
+}
+
 TEST(Optimizers, AGroupsNumbersCanBeSet) {
   const auto p = vector_parameter("p", {1, 2}), q = vector_parameter("q", {1, 2});
   SGD optimizer({{{p}, {.learning_rate = 0.5}}, {{q}, {.learning_rate = 0.25}}});
   for (const Hyperparameter& number : optimizer.hyperparameters(1)) {
-    if (number.name == "weight_decay") *number.value = 2;
+    if (number.name == "weight_decay") number.set(2);
   }
   optimizer.set_learning_rate(0, 1);
   give_gradient(p, {1, 1});
@@ -313,14 +328,15 @@ TEST(Optimizers, NamesWhatIsMissing) {
   const auto p = vector_parameter("p", {1, 2});
   AdamW optimizer({p});
   EXPECT_EQ(error_of([&] { optimizer.step(); }),
-            "optimizer: none of the 1 parameters (the first is p) has a gradient; call backward "
-            "first");
+            "optimizer: number of gradients is 0, expected at least one for 1 parameters, the "
+            "first of which is p; call backward first");
   const Linear declared(2, 2);
   SGD early(declared.named_parameters());
   EXPECT_EQ(error_of([&] { early.step(); }),
-            "optimizer: parameter weight has no memory; call materialize first");
+            "optimizer: parameter weight has no memory, expected some; call materialize first");
   p.parameter->set_trainable(false);
-  EXPECT_EQ(error_of([&] { AdamW{{p}}; }), "optimizer: none of the parameters is trainable");
+  EXPECT_EQ(error_of([&] { AdamW{{p}}; }),
+            "optimizer: number of trainable parameters is 0, expected at least 1");
   EXPECT_EQ(error_of([&] { AdamW({vector_parameter("q", {1})}, {.beta1 = 1}); }),
             "adamw: betas are 1 and 0.999, expected both in [0, 1)");
   EXPECT_EQ(
@@ -345,7 +361,7 @@ TEST(Optimizers, ClipsAsPyTorchs) {
             "clip: max_norm is 0, expected one above 0");
   const auto none = vector_parameter("n", {1});
   EXPECT_EQ(error_of([&] { gradient_norm({none.parameter}); }),
-            "gradient norm: none of the 1 parameters has a gradient");
+            "gradient norm: number of gradients is 0, expected at least one of 1");
 }
 
 /// A parameter [rows, 2] with gradient 1, 2, 3, ..., with that layout.
@@ -390,12 +406,12 @@ TEST(Optimizers, RefusesGradientsThatLieDifferently) {
     parameter->value().set_grad(distribute(ones({4, 2}), mesh, {}));
     AdamW optimizer({{{"p"}, parameter}});
     EXPECT_EQ(error_of([&] { optimizer.step(); }),
-              "optimizer: parameter p is laid out as mesh(dp=2)[S(0)] but its gradient as "
-              "mesh(dp=2)[R]");
+              "optimizer: parameter p has a gradient laid out as mesh(dp=2)[R], expected "
+              "mesh(dp=2)[S(0)], the layout of the parameter");
     parameter->value().set_grad(from_local(ones({4, 2}), mesh, {Partial()}, {4, 2}));
-    EXPECT_EQ(error_of([&] { gradient_norm({parameter}); }),
-              "gradient norm: a gradient [4, 2] is laid out as mesh(dp=2)[P(sum)]; its parts are "
-              "not added up yet");
+    EXPECT_EQ(
+        error_of([&] { gradient_norm({parameter}); }),
+        "gradient norm: a gradient [4, 2] is laid out as mesh(dp=2)[P(sum)], expected no Partial");
   });
 }
 

@@ -122,7 +122,8 @@ TEST(Recompute, RefusesAnInputThatWasChanged) {
   const Tensor y = sum(recompute(run, {x, other})[0]);
   fill_(x, 2);
   EXPECT_EQ(error_of([&] { y.backward(); }),
-            "recompute: input 0 [3] is needed for the second run but was changed in place since");
+            "recompute: input 0 [3] was changed in place after forward, expected the same values "
+            "in backward");
 }
 
 TEST(Recompute, PassesNoGradientWhereNoneIsWanted) {
@@ -144,7 +145,7 @@ TEST(Recompute, SaysThatAModuleIsGone) {
     loss = sum(layer(ones({1, 2})));
   }
   EXPECT_EQ(error_of([&] { loss.backward(); }),
-            "recompute: the module that backward computes again is gone");
+            "recompute: the module no longer exists, expected it to exist until backward");
 }
 
 /// A module whose second output is undefined.
@@ -180,8 +181,8 @@ TEST(Recompute, ParametersThatChangedAreNamed) {
     fill_(noisy.module("linear").parameters()[0]->value(), 2);
   }
   EXPECT_EQ(error_of([&] { loss.backward(); }),
-            "recompute: parameter \"linear.weight\" [5, 5] is needed for the second run but was "
-            "changed since; call backward before it changes");
+            "recompute: parameter \"linear.weight\" [5, 5] changed after forward, expected the "
+            "same one in backward; call backward before it changes");
 }
 
 TEST(Recompute, TheSecondRunIsInTheModeOfTheFirst) {

@@ -96,8 +96,9 @@ TEST(Replicas, ProcessesAreCompared) {
 
 TEST(Replicas, ParametersWithoutMemoryAreRefused) {
   Linear layer(2, 2);
-  EXPECT_EQ(error_of([&] { check_replicas(layer); }),
-            "check_replicas: parameter \"weight\" has no memory; call materialize first");
+  EXPECT_EQ(
+      error_of([&] { check_replicas(layer); }),
+      "check_replicas: parameter \"weight\" has no memory, expected some; call materialize first");
 }
 
 /// XXH3's published test values of no bytes.

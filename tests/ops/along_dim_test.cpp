@@ -48,7 +48,7 @@ TEST(AlongDim, SortsDownStably) {
 TEST(AlongDim, SumsUpInTheStatedDTypes) {
   const Tensor bytes = of({3}, {200, 100, 50}, u8).on();
   EXPECT_EQ(cumulative_sum(bytes, 0).to_vector<double>(), (std::vector<double>{200, 300, 350}));
-  EXPECT_EQ(cumulative_sum(bytes, 0).dtype(), i64);
+  EXPECT_EQ(cumulative_sum(bytes, 0).dtype(), u64);
   EXPECT_EQ(cumulative_prod(of({3}, {1, 1, 0}, boolean).on(), 0).dtype(), i64);
   // 512 ones: bf16 alone would stop at 256.
   const Tensor sums = cumulative_sum(ones({512}, {.dtype = bf16}), 0);
@@ -171,30 +171,31 @@ TEST(AlongDim, SaysWhatIsWrong) {
   EXPECT_EQ(error_of([&] {
               take(a, at({0, 3}), 0);
             }),
-            "take: index 3 is outside dim 0, which has 3 elements");
+            "take: index is 3, expected one of the 3 elements of dim 0");
   EXPECT_EQ(error_of([&] { take(a, at({-5}), 1); }),
-            "take: index -5 is outside dim 1, which has 4 elements");
+            "take: index is -5, expected one of the 4 elements of dim 1");
   EXPECT_EQ(error_of([&] { take(zeros({0}), at({0}), 0); }),
-            "take: index 0 is outside dim 0, which has 0 elements");
+            "take: index is 0, expected one of the 0 elements of dim 0");
   EXPECT_EQ(error_of([&] { take(a, zeros({2}), 0); }),
-            "take: the indices are f32; they must be i32 or i64");
+            "take: dtype of indices is f32, expected an integer one");
   EXPECT_EQ(error_of([&] {
               take(a, zeros({1, 2}, {.dtype = i64}), 0);
             }),
-            "take: the indices are [1, 2]; they have one dim");
-  EXPECT_EQ(error_of([&] { take(a, none, 0); }), "take: no tensor");
+            "take: indices are [1, 2], expected one dim");
+  EXPECT_EQ(error_of([&] { take(a, none, 0); }), "take: no tensor is given, expected one");
   EXPECT_EQ(error_of([&] { take_along_dim(a, at({0}), 0); }),
-            "take_along_dim: the indices [1] have 1 dims but the tensor [3, 4] 2");
+            "take_along_dim: indices are [1], expected 2 dims, those of the tensor [3, 4]");
   EXPECT_EQ(error_of([&] {
               take_along_dim(a, full({3, 1}, 4, {.dtype = i64}), 1);
             }),
-            "take_along_dim: index 4 is outside dim 1, which has 4 elements");
+            "take_along_dim: index is 4, expected one of the 4 elements of dim 1");
   EXPECT_NE(error_of([&] { take_along_dim(a, zeros({2, 1}, {.dtype = i64}), 1); }), "nothing");
-  EXPECT_EQ(error_of([&] { sort(a, 2); }), "sort: dim 2 is not one of the 2 dims");
-  EXPECT_EQ(error_of([&] { argsort(none); }), "argsort: no tensor");
+  EXPECT_EQ(error_of([&] { sort(a, 2); }), "sort: dim is 2, expected one of the 2 dims");
+  EXPECT_EQ(error_of([&] { argsort(none); }), "argsort: no tensor is given, expected one");
   EXPECT_EQ(error_of([&] { cumulative_sum(zeros({}), 0); }),
-            "cumulative_sum: dim 0 is not one of the 0 dims");
-  EXPECT_EQ(error_of([&] { cumulative_prod(none, 0); }), "cumulative_prod: no tensor");
+            "cumulative_sum: dim is 0, expected one of the 0 dims");
+  EXPECT_EQ(error_of([&] { cumulative_prod(none, 0); }),
+            "cumulative_prod: no tensor is given, expected one");
 }
 
 TEST(AlongDim, NamesAnIndexOfAShard) {
@@ -205,7 +206,7 @@ TEST(AlongDim, NamesAnIndexOfAShard) {
       take(a, of({2}, {1, 9}, i64).on(Sharding(mesh, {Shard(0)})), 0);
     });
   });
-  EXPECT_NE(message.find("index 9 is outside dim 0, which has 4"), std::string::npos) << message;
+  EXPECT_NE(message.find("index is 9, expected one of the 4"), std::string::npos) << message;
 }
 
 }  // namespace weft

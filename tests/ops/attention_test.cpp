@@ -167,13 +167,15 @@ TEST(Attention, TakesAnyStrides) {
 TEST(Attention, SaysWhatIsWrong) {
   const Tensor q = zeros({2, 5, 6, 4}), k = zeros({2, 7, 4, 4});
   EXPECT_EQ(error_of([&] { attention(q, k, k); }),
-            "attention: the 6 heads of q [2, 5, 6, 4] are no multiple of the 4 of k [2, 7, 4, 4]");
+            "attention: number of heads of q [2, 5, 6, 4] is 6, expected a multiple of 4, those of "
+            "k [2, 7, 4, 4]");
   EXPECT_EQ(error_of([&] { attention(q, k, q); }),
-            "attention: q [2, 5, 6, 4], k [2, 7, 4, 4] and v [2, 5, 6, 4] are not "
+            "attention: q, k and v are [2, 5, 6, 4], [2, 7, 4, 4] and [2, 5, 6, 4], expected "
             "[batch, s, heads, d] and twice [batch, t, kv heads, d]");
   const Tensor other = zeros({2, 7, 3, 5});
   EXPECT_EQ(error_of([&] { attention(q, other, other); }),
-            "attention: factor d is 4 in operand 0 [2, 5, 6, 4] but 5 in operand 1 [2, 7, 3, 5]");
+            "attention: factor d is 5 in operand 1 [2, 7, 3, 5], expected 4, as in operand 0 [2, "
+            "5, 6, 4]");
 }
 
 }  // namespace weft

@@ -541,7 +541,8 @@ TEST(Contract, ARuleCanBeARunTimeString) {
   });
   EXPECT_EQ(
       error_of([] { Op({.name = "dot", .rule_text = "k -> m", .forward = [](const Call&) {}}); }),
-      "dot: the rule \"k -> m\" is none: a result names an unknown factor");
+      "dot: the rule is \"k -> m\", expected operands -> results: a result names an unknown "
+      "factor");
 }
 
 }  // namespace weft

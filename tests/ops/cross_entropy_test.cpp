@@ -110,19 +110,22 @@ TEST(CrossEntropy, OfNoRowThatCountsIsNan) {
 
 TEST(CrossEntropy, SaysWhatIsWrong) {
   Tensor logits = zeros({2, 3});
-  EXPECT_EQ(error_of([&] {
-              cross_entropy(logits, Array{{2}, {1, 3}, i64}.on());
-            }),
-            "cross_entropy: target 3 is none of the 3 classes of logits [2, 3], nor -100");
-  EXPECT_EQ(error_of([&] {
-              cross_entropy(logits, Array{{2}, {-1, 0}, i32}.on());
-            }),
-            "cross_entropy: target -1 is none of the 3 classes of logits [2, 3], nor -100");
+  EXPECT_EQ(
+      error_of([&] {
+        cross_entropy(logits, Array{{2}, {1, 3}, i64}.on());
+      }),
+      "cross_entropy: target is 3, expected one below 3, the classes of logits [2, 3], or -100");
+  EXPECT_EQ(
+      error_of([&] {
+        cross_entropy(logits, Array{{2}, {-1, 0}, i32}.on());
+      }),
+      "cross_entropy: target is -1, expected one below 3, the classes of logits [2, 3], or -100");
   EXPECT_EQ(error_of([&] { cross_entropy(logits, zeros({2})); }),
-            "cross_entropy: the targets are f32; they must be i32 or i64");
+            "cross_entropy: dtype of targets is f32, expected an integer one");
   EXPECT_EQ(error_of([&] { cross_entropy(logits, zeros({3}, {.dtype = i64})); }),
-            "cross_entropy: targets [3] do not fit logits [2, 3], which want one for each row");
-  EXPECT_EQ(error_of([&] { cross_entropy(logits, Tensor()); }), "cross_entropy: no targets");
+            "cross_entropy: targets are [3], expected one for each row of logits [2, 3]");
+  EXPECT_EQ(error_of([&] { cross_entropy(logits, Tensor()); }),
+            "cross_entropy: no targets are given, expected one for each row");
 }
 
 }  // namespace weft

@@ -60,8 +60,9 @@ TEST(Dropout, IsEqualOnAnyLayout) {
 
 TEST(Dropout, SaysWhatIsWrong) {
   EXPECT_EQ(error_of([] { dropout(zeros({2}), 1); }),
-            "dropout: the probability 1 is not in [0, 1)");
-  EXPECT_EQ(error_of([] { dropout(arange(2), 0.5); }), "dropout: x is i64; it must be floating");
+            "dropout: probability is 1, expected one in [0, 1)");
+  EXPECT_EQ(error_of([] { dropout(arange(2), 0.5); }),
+            "dropout: dtype is i64, expected a floating one");
 }
 
 }  // namespace weft

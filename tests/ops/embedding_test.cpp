@@ -92,13 +92,13 @@ TEST(Embedding, SaysWhatIsWrong) {
   EXPECT_EQ(error_of([&] {
               embedding(weight, Array{{2}, {1, 7}, i64}.on());
             }),
-            "embedding: id 7 is none of the 7 rows of the weight [7, 3]");
+            "embedding: id is 7, expected one below 7, the rows of the weight [7, 3]");
   EXPECT_EQ(error_of([&] {
               embedding(weight, Array{{1}, {-1}, i32}.on());
             }),
-            "embedding: id -1 is none of the 7 rows of the weight [7, 3]");
+            "embedding: id is -1, expected one below 7, the rows of the weight [7, 3]");
   EXPECT_EQ(error_of([&] { embedding(weight, zeros({2})); }),
-            "embedding: the ids are f32; they must be i32 or i64");
+            "embedding: dtype of ids is f32, expected an integer one");
   EXPECT_EQ(error_of([&] { embedding(weight, Tensor()); }), "embedding: no tensor");
 }
 
@@ -110,7 +110,7 @@ TEST(Embedding, NamesAnIdOnShardedRanks) {
       embedding(weight, Array{{2}, {1, 9}, i64}.on(Sharding(mesh, {Replicate()})));
     });
   });
-  EXPECT_NE(message.find("id 9 is none of the 4 rows"), std::string::npos) << message;
+  EXPECT_NE(message.find("id is 9, expected one below 4"), std::string::npos) << message;
 }
 
 }  // namespace weft

@@ -106,7 +106,8 @@ TEST(InPlace, APartialAddendIsReducedFirst) {
     for (size_t i = 0; i < expected.values.size(); ++i) expected.values[i] += 3 * kAddend.values[i];
     expect_close(whole(a), expected, 1e-6, "sum");
     const Tensor c = kTarget.on(Sharding(mesh, {Partial()}));
-    EXPECT_NE(error_of([&] { exp_(c); }).find("exp_: no layout is allowed"), std::string::npos);
+    EXPECT_NE(error_of([&] { exp_(c); }).find("exp_: layouts of its operands are"),
+              std::string::npos);
   });
 }
 
@@ -155,7 +156,7 @@ TEST(InPlace, KeepsTheTargetsDtype) {
   const Tensor truths = ones({2}, {.dtype = boolean});
   EXPECT_NE(error_of([&] { truths += 1; }).find("add_: the result is i64"), std::string::npos);
   const Tensor bytes = ones({2}, {.dtype = u8});
-  EXPECT_NE(error_of([&] { bytes += 300; }).find("add_: the number 300"), std::string::npos);
+  EXPECT_NE(error_of([&] { bytes += 300; }).find("add_: number is 300"), std::string::npos);
 }
 
 TEST(InPlace, ChangesViews) {
@@ -178,8 +179,8 @@ TEST(InPlace, RefusesWhatWouldBeLarger) {
   EXPECT_EQ(error_of([&] { expand(ones({1}), {3}) += 1; }),
             "add_: the tensor [3] repeats elements (expand), expected one that holds each once; "
             "copy it first");
-  EXPECT_EQ(error_of([&] { Tensor() += 1; }), "add_: no tensor");
-  EXPECT_EQ(error_of([&] { a += Tensor(); }), "add_: no tensor");
+  EXPECT_EQ(error_of([&] { Tensor() += 1; }), "add_: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] { a += Tensor(); }), "add_: no tensor is given, expected one");
 }
 
 TEST(InPlace, ALeafChangesUnderNoGradOnly) {
@@ -260,7 +261,7 @@ TEST(InPlace, OfANarrowerDtypeIsRecorded) {
 TEST(InPlace, WhatBackwardNeedsIsNotChangedInSilence) {
   Tensor x = leaf(kTarget), y = exp(x);
   y += 1;
-  EXPECT_NE(error_of([&] { sum(y).backward(); }).find("was changed in place since"),
+  EXPECT_NE(error_of([&] { sum(y).backward(); }).find("was changed in place after forward"),
             std::string::npos);
   const std::string sentence =
       "autograd: a tensor [5, 7] is used after a recorded op changed it in place through another "

@@ -32,16 +32,17 @@ static const Tensor kNone;
 TEST(Messages, OfElementwiseOps) {
   Tensor a = numbers({2, 3}), b = numbers({4, 3});
   expect_refusals({
-      {[&] { add(a, kNone); }, "add: no tensor"},
-      {[&] { add(kNone, 1.0); }, "add_number: no tensor"},
-      {[&] { div(kNone, a); }, "div: no tensor"},
-      {[&] { div(kNone, 2.0); }, "div: no tensor"},
-      {[&] { exp(kNone); }, "exp: no tensor"},
-      {[&] { neg(kNone); }, "neg: no tensor"},
-      {[&] { cast(kNone, f32); }, "cast: no tensor"},
-      {[&] { where(kNone, a, a); }, "where: no tensor"},
-      {[&] { where(a, a, a); }, "where: the condition [2, 3] is f32, not bool"},
-      {[&] { add(a, b); }, "add: factor ...0 is 2 in operand 0 [2, 3] but 4 in operand 1 [4, 3]"},
+      {[&] { add(a, kNone); }, "add: no tensor is given, expected one"},
+      {[&] { add(kNone, 1.0); }, "add_number: no tensor is given, expected one"},
+      {[&] { div(kNone, a); }, "div: no tensor is given, expected one"},
+      {[&] { div(kNone, 2.0); }, "div: no tensor is given, expected one"},
+      {[&] { exp(kNone); }, "exp: no tensor is given, expected one"},
+      {[&] { neg(kNone); }, "neg: no tensor is given, expected one"},
+      {[&] { cast(kNone, f32); }, "cast: no tensor is given, expected one"},
+      {[&] { where(kNone, a, a); }, "where: no tensor is given, expected one"},
+      {[&] { where(a, a, a); }, "where: dtype of the condition [2, 3] is f32, expected bool"},
+      {[&] { add(a, b); },
+       "add: factor ...0 is 4 in operand 1 [4, 3], expected 2, as in operand 0 [2, 3]"},
       {[&] {
          add(a, zeros({2, 3}, {.device = meta}));
        },
@@ -53,76 +54,78 @@ TEST(Messages, OfElementwiseOps) {
 TEST(Messages, OfShapeOps) {
   Tensor a = numbers({2, 3});
   expect_refusals({
-      {[&] { reshape(kNone, {2}); }, "reshape: no tensor"},
+      {[&] { reshape(kNone, {2}); }, "reshape: no tensor is given, expected one"},
       {[&] {
          reshape(a, {-1, 2});
        },
-       "reshape: [-1, 2] has a negative size; sizes are never inferred"},
-      {[&] { reshape(a, {4}); }, "reshape: [4] has 4 elements but the tensor [2, 3] has 6"},
-      {[&] { squeeze(kNone, 0); }, "squeeze: no tensor"},
-      {[&] { squeeze(a, 1); }, "squeeze: dim 1 of [2, 3] has 3 elements, not 1"},
-      {[&] { squeeze(a, 2); }, "squeeze: dim 2 is not one of the 2 dims"},
-      {[&] { unsqueeze(kNone, 0); }, "unsqueeze: no tensor"},
-      {[&] { unsqueeze(a, 4); }, "unsqueeze: dim 4 is not one of the 3 dims"},
-      {[&] { permute(kNone, {}); }, "permute: no tensor"},
-      {[&] { permute(a, {0}); }, "permute: 1 dims are given for a tensor [2, 3] of 2"},
+       "reshape: shape is [-1, 2], expected sizes of at least 0; they are never inferred"},
+      {[&] { reshape(a, {4}); },
+       "reshape: number of elements of [4] is 4, expected 6, that of [2, 3]"},
+      {[&] { squeeze(kNone, 0); }, "squeeze: no tensor is given, expected one"},
+      {[&] { squeeze(a, 1); }, "squeeze: size of dim 1 of [2, 3] is 3, expected 1"},
+      {[&] { squeeze(a, 2); }, "squeeze: dim is 2, expected one of the 2 dims"},
+      {[&] { unsqueeze(kNone, 0); }, "unsqueeze: no tensor is given, expected one"},
+      {[&] { unsqueeze(a, 4); }, "unsqueeze: dim is 4, expected one of the 3 dims"},
+      {[&] { permute(kNone, {}); }, "permute: no tensor is given, expected one"},
+      {[&] { permute(a, {0}); }, "permute: number of dims is 1, expected 2, those of [2, 3]"},
       {[&] {
          permute(a, {1, 1});
        },
-       "permute: dim 1 is given twice"},
-      {[&] { transpose(kNone, 0, 1); }, "transpose: no tensor"},
-      {[&] { transpose(a, 0, 2); }, "transpose: dim 2 is not one of the 2 dims"},
+       "permute: dim 1 is given twice, expected once"},
+      {[&] { transpose(kNone, 0, 1); }, "transpose: no tensor is given, expected one"},
+      {[&] { transpose(a, 0, 2); }, "transpose: dim is 2, expected one of the 2 dims"},
       {[&] {
          numbers({2, 3, 4}).t();
        },
-       "t: the tensor [2, 3, 4] is no matrix"},
-      {[&] { slice(kNone, 0, 0, 1); }, "slice: no tensor"},
-      {[&] { slice(a, 0, 0, 1, 0); }, "slice: step is 0; at least 1"},
-      {[&] { slice(a, -3, 0, 1); }, "slice: dim -3 is not one of the 2 dims"},
-      {[&] { pad(kNone, 0, 1, 1); }, "pad: no tensor"},
-      {[&] { pad(a, 0, -1, 2); }, "pad: -1 before and 2 after; at least 0"},
-      {[&] { expand(kNone, {2}); }, "expand: no tensor"},
+       "t: the tensor is [2, 3, 4], expected a matrix"},
+      {[&] { slice(kNone, 0, 0, 1); }, "slice: no tensor is given, expected one"},
+      {[&] { slice(a, 0, 0, 1, 0); }, "slice: step must be at least 1, got 0"},
+      {[&] { slice(a, -3, 0, 1); }, "slice: dim is -3, expected one of the 2 dims"},
+      {[&] { pad(kNone, 0, 1, 1); }, "pad: no tensor is given, expected one"},
+      {[&] { pad(a, 0, -1, 2); }, "pad: before and after are -1 and 2, expected at least 0"},
+      {[&] { expand(kNone, {2}); }, "expand: no tensor is given, expected one"},
       {[&] {
          expand(a, {4, 3});
        },
-       "expand: [2, 3] does not broadcast to [4, 3]"},
-      {[&] { expand(a, {3}); }, "expand: [2, 3] does not broadcast to [3]"},
-      {[&] { cat({}, 0); }, "cat: no tensors"},
+       "expand: the tensor is [2, 3], expected one that broadcasts to [4, 3]"},
+      {[&] { expand(a, {3}); },
+       "expand: the tensor is [2, 3], expected one that broadcasts to [3]"},
+      {[&] { cat({}, 0); }, "cat: number of tensors is 0, expected at least 1"},
       {[&] {
          cat({a, kNone}, 0);
        },
-       "cat: tensor 1 is none"},
+       "cat: tensor 1 is empty, expected a tensor"},
       {[&] {
          cat({a, numbers({2, 4})}, 0);
        },
-       "cat: tensor 0 is [2, 3] but tensor 1 [2, 4]; they may differ in dim 0 only"},
+       "cat: tensor 1 is [2, 4], expected [2, 3], as tensor 0, except in dim 0"},
       {[&] {
          cat({a, numbers({3})}, 0);
        },
-       "cat: tensor 0 is [2, 3] but tensor 1 [3]; they may differ in dim 0 only"},
+       "cat: tensor 1 is [3], expected [2, 3], as tensor 0, except in dim 0"},
   });
 }
 
 TEST(Messages, OfReductions) {
   Tensor a = numbers({2, 3});
   expect_refusals({
-      {[&] { sum(kNone); }, "sum: no tensor"},
+      {[&] { sum(kNone); }, "sum: no tensor is given, expected one"},
       {[&] {
          sum(a, {0, -2});
        },
-       "sum: dim 0 of [2, 3] is given twice"},
-      {[&] { mean(a, {2}); }, "mean: dim 2 is not one of the 2 dims"},
+       "sum: dim 0 of [2, 3] is given twice, expected once"},
+      {[&] { mean(a, {2}); }, "mean: dim is 2, expected one of the 2 dims"},
       {[&] {
          max(numbers({2, 0}), {1});
        },
-       "max: dim 1 of [2, 0] has no elements"},
-      {[&] { argmax(kNone, 0); }, "argmax: no tensor"},
+       "max: size of dim 1 of [2, 0] must be at least 1, got 0"},
+      {[&] { argmax(kNone, 0); }, "argmax: no tensor is given, expected one"},
       {[&] {
          argmax(numbers({2, 0}), 1);
        },
-       "argmax: dim 1 of [2, 0] has no elements"},
-      {[&] { argmax(a, 2); }, "argmax: dim 2 is not one of the 2 dims"},
-      {[&] { logsumexp(kNone, 0); }, "logsumexp: no tensor"},
+       "argmax: size of dim 1 of [2, 0] must be at least 1, got 0"},
+      {[&] { argmax(a, 2); }, "argmax: dim is 2, expected one of the 2 dims"},
+      {[&] { logsumexp(kNone, 0); }, "logsumexp: no tensor is given, expected one"},
   });
 }
 
@@ -133,26 +136,27 @@ TEST(Messages, OfProductsAndNetworks) {
       {[&] {
          matmul(a, numbers({4, 5}));
        },
-       "matmul: factor k is 3 in operand 0 [2, 3] but 4 in operand 1 [4, 5]"},
+       "matmul: factor k is 4 in operand 1 [4, 5], expected 3, as in operand 0 [2, 3]"},
       {[&] { matmul(a, numbers({3})); },
-       "matmul: operand 1 [3] has 1 dims but the rule \"... m k, ... k n -> ... m n\" wants at "
-       "least 2"},
-      {[&] { linear(a, kNone); }, "linear: no tensor"},
-      {[&] { linear(a, a, kNone); }, "linear: no tensor"},
-      {[&] { softmax(kNone); }, "softmax: no tensor"},
-      {[&] { log_softmax(kNone); }, "log_softmax: no tensor"},
-      {[&] { cross_entropy_rows(kNone, ids); }, "cross_entropy: no tensor"},
-      {[&] { cross_entropy_rows(a, kNone); }, "cross_entropy: no targets"},
+       "matmul: number of dims of operand 1 [3] is 1, expected at least 2, those of the rule \"... "
+       "m k, ... k n -> ... m n\""},
+      {[&] { linear(a, kNone); }, "linear: no tensor is given, expected one"},
+      {[&] { linear(a, a, kNone); }, "linear: no tensor is given, expected one"},
+      {[&] { softmax(kNone); }, "softmax: no tensor is given, expected one"},
+      {[&] { log_softmax(kNone); }, "log_softmax: no tensor is given, expected one"},
+      {[&] { cross_entropy_rows(kNone, ids); }, "cross_entropy: no tensor is given, expected one"},
+      {[&] { cross_entropy_rows(a, kNone); },
+       "cross_entropy: no targets are given, expected one for each row"},
       {[&] { cross_entropy_rows(a, numbers({2})); },
-       "cross_entropy: the targets are f32; they must be i32 or i64"},
+       "cross_entropy: dtype of targets is f32, expected an integer one"},
       {[&] {
          cross_entropy_rows(numbers({3, 3}), ids);
        },
-       "cross_entropy: targets [2] do not fit logits [3, 3], which want one for each row"},
+       "cross_entropy: targets are [2], expected one for each row of logits [3, 3]"},
       {[&] { cross_entropy_rows(a, ids); },
        "cross_entropy: target 7 is none of the 3 classes of logits [2, 3], nor -100"},
       {[&] { embedding(a, kNone); }, "embedding: no tensor"},
-      {[&] { embedding(a, a); }, "embedding: the ids are f32; they must be i32 or i64"},
+      {[&] { embedding(a, a); }, "embedding: dtype of ids is f32, expected an integer one"},
       {[&] { embedding(a, ids); }, "embedding: id 7 is none of the 2 rows of the weight [2, 3]"},
       {[&] { rope(kNone); }, "rope: no tensor"},
       {[&] { rope(a); }, "rope: x [2, 3] is not [batch, sequence, heads, an even size]"},
@@ -161,30 +165,34 @@ TEST(Messages, OfProductsAndNetworks) {
       {[&] { swiglu(a, numbers({3})); }, "swiglu: the gate is [2, 3] but up is [3]"},
       {[&] { attention(q, k, kNone); }, "attention: no tensor"},
       {[&] { attention(q, a, a); },
-       "attention: q [1, 2, 3, 4], k [2, 3] and v [2, 3] are not [batch, s, heads, d] and twice "
-       "[batch, t, kv heads, d]"},
+       "attention: q, k and v are [1, 2, 3, 4], [2, 3] and [2, 3], expected [batch, s, heads, d] "
+       "and twice [batch, t, kv heads, d]"},
       {[&] { attention(q, k, k); },
-       "attention: the 3 heads of q [1, 2, 3, 4] are no multiple of the 2 of k [1, 2, 2, 4]"},
-      {[&] { dropout(kNone, 0.5); }, "dropout: no tensor"},
-      {[&] { dropout(a, 1); }, "dropout: the probability 1 is not in [0, 1)"},
-      {[&] { dropout(ids, 0.5); }, "dropout: x is i64; it must be floating"},
+       "attention: number of heads of q [1, 2, 3, 4] is 3, expected a multiple of 2, those of k "
+       "[1, 2, 2, 4]"},
+      {[&] { dropout(kNone, 0.5); }, "dropout: no tensor is given, expected one"},
+      {[&] { dropout(a, 1); }, "dropout: probability is 1, expected one in [0, 1)"},
+      {[&] { dropout(ids, 0.5); }, "dropout: dtype is i64, expected a floating one"},
   });
 }
 
 TEST(Messages, OfUpdates) {
   Tensor a = numbers({2, 3}), one = full({}, 1), two = numbers({2});
   expect_refusals({
-      {[&] { adamw_(a, two, a, a, one, {}); }, "adamw_: the parameter is [2, 3] but m is [2]"},
-      {[&] { adamw_(a, a, kNone, a, one, {}); }, "adamw_: no tensor"},
-      {[&] { adamw_(a, a, a, a, two, {}); }, "adamw_: the factor [2] is not one element"},
-      {[&] { adamw_(a, a, a, a, one, {.step = 0}); }, "adamw_: step 0 is not counted from 1"},
+      {[&] { adamw_(a, two, a, a, one, {}); },
+       "adamw_: m is [2], expected [2, 3], the shape of the parameter"},
+      {[&] { adamw_(a, a, kNone, a, one, {}); }, "adamw_: no tensor is given, expected one"},
+      {[&] { adamw_(a, a, a, a, two, {}); }, "adamw_: factor is [2], expected one element"},
+      {[&] { adamw_(a, a, a, a, one, {.step = 0}); }, "adamw_: step must be at least 1, got 0"},
       {[&] { sgd_(a, kNone, two, one, 0.1, 0, 0); },
-       "sgd_: the parameter is [2, 3] but the gradient is [2]"},
-      {[&] { sgd_(a, kNone, a, one, 0.1, 0.9, 0); }, "sgd_: momentum 0.9 needs a velocity"},
-      {[&] { scale_(kNone, one); }, "scale_: no tensor"},
-      {[&] { scale_(a, kNone); }, "scale_: no factor"},
-      {[&] { add_scaled_(a, two, one); }, "add_scaled_: the parameter is [2, 3] but x is [2]"},
-      {[&] { add_scaled_(a, a, two); }, "add_scaled_: the factor [2] is not one element"},
+       "sgd_: the gradient is [2], expected [2, 3], the shape of the parameter"},
+      {[&] { sgd_(a, kNone, a, one, 0.1, 0.9, 0); },
+       "sgd_: velocity is missing, expected one for momentum 0.9"},
+      {[&] { scale_(kNone, one); }, "scale_: no tensor is given, expected one"},
+      {[&] { scale_(a, kNone); }, "scale_: no factor is given, expected one"},
+      {[&] { add_scaled_(a, two, one); },
+       "add_scaled_: x is [2], expected [2, 3], the shape of the parameter"},
+      {[&] { add_scaled_(a, a, two); }, "add_scaled_: factor is [2], expected one element"},
   });
 }
 
@@ -194,28 +202,29 @@ TEST(Messages, OfFactories) {
       {[&] {
          empty({2, -1});
        },
-       "empty: [2, -1] has a negative size"},
+       "empty: shape is [2, -1], expected sizes of at least 0"},
       {[&] {
          from_values(std::vector<double>{1, 2}, {3});
        },
-       "from_values: 2 values for [3], which has 3"},
+       "from_values: number of values is 2, expected 3, the elements of [3]"},
       {[&] { uniform({2}, 0, 1, {.dtype = i32}); },
-       "uniform_: a tensor of i32; only floating dtypes"},
-      {[&] { normal_(kNone, 0, 1); }, "normal_: no tensor"},
-      {[&] { fill_(kNone, 0); }, "fill_: no tensor"},
-      {[&] { copy_(a, kNone); }, "copy_: no tensor"},
-      {[&] { copy_(a, numbers({2})); }, "copy_: [2] is copied to [2, 3]"},
+       "uniform_: dtype is i32, expected a floating one"},
+      {[&] { normal_(kNone, 0, 1); }, "normal_: no tensor is given, expected one"},
+      {[&] { fill_(kNone, 0); }, "fill_: no tensor is given, expected one"},
+      {[&] { copy_(a, kNone); }, "copy_: no tensor is given, expected one"},
+      {[&] { copy_(a, numbers({2})); },
+       "copy_: source is [2], expected one that broadcasts to [2, 3]"},
       {[&] { tensor_in(a.storage(), 4, {3}, f32); },
-       "tensor_in: [3] elements of f32 from element 4 on do not fit into 24 bytes"},
+       "tensor_in: memory has 24 bytes, expected room for [3] elements of f32 from element 4 on"},
   });
   on_one_rank([&](const DeviceMesh& mesh, const Tensor& x) {
     expect_refusals({
         {[&] {
            copy_(x, numbers({4, 2}));
          },
-         "copy_: one of the tensors [4, 2] is laid out over a mesh, the other is not"},
+         "copy_: one of the tensors [4, 2] has no mesh, expected both or none over a mesh"},
         {[&] { normal_(zeros({2}, {.sharding = Sharding(mesh, {Partial()})}), 0, 1); },
-         "normal_: mesh(a=1)[P(sum)] is Partial: its parts are no random numbers of the whole's"},
+         "normal_: the tensor is laid out as mesh(a=1)[P(sum)], expected no Partial"},
     });
   });
 }
@@ -226,20 +235,22 @@ TEST(Messages, OfTensors) {
   Tensor y = exp(x);
   expect_refusals({
       {[&] { a.item(); }, "item: number of elements is 6, expected 1"},
-      {[&] { a.size(2); }, "size: dim 2 is not one of the 2 dims"},
+      {[&] { a.size(2); }, "size: dim is 2, expected one of the 2 dims"},
       {[&] { y.set_requires_grad(); },
-       "set_requires_grad: a tensor [2] is the result of an op; detach() it"},
+       "set_requires_grad: the tensor [2] is the result of an op, expected a leaf; detach() it"},
       {[&] { from_values(std::vector<double>{1}, {1}, {.dtype = i64}).set_requires_grad(); },
-       "set_requires_grad: a tensor of i64 has no gradient; only floating dtypes have"},
-      {[&] { a.set_grad(a); }, "set_grad: a tensor [2, 3] is not a leaf that requires a gradient"},
+       "set_requires_grad: dtype is i64, expected a floating one"},
+      {[&] { a.set_grad(a); },
+       "set_grad: the tensor [2, 3] is a result or requires no gradient, expected a leaf that "
+       "requires one"},
       {[&] { a.redistribute({}); },
-       "redistribute: the tensor [2, 3] is not laid out over a mesh; use distribute"},
-      {[&] { explain(a, {}); }, "explain: the tensor [2, 3] is not laid out over a mesh"},
-      {[&] { explain(kNone, {}); }, "explain: no tensor"},
-      {[&] { kNone.full_tensor(); }, "full_tensor: no tensor"},
-      {[&] { kNone.to_local(); }, "to_local: no tensor"},
-      {[&] { kNone.to_vector<float>(); }, "to_vector: no tensor"},
-      {[&] { kNone.backward(); }, "backward: no tensor"},
+       "redistribute: the tensor [2, 3] has no mesh, expected one over a mesh; use distribute"},
+      {[&] { explain(a, {}); }, "explain: the tensor [2, 3] has no mesh, expected one over a mesh"},
+      {[&] { explain(kNone, {}); }, "explain: no tensor is given, expected one"},
+      {[&] { kNone.full_tensor(); }, "full_tensor: no tensor is given, expected one"},
+      {[&] { kNone.to_local(); }, "to_local: no tensor is given, expected one"},
+      {[&] { kNone.to_vector<float>(); }, "to_vector: no tensor is given, expected one"},
+      {[&] { kNone.backward(); }, "backward: no tensor is given, expected one"},
   });
 }
 
@@ -252,40 +263,44 @@ TEST(Messages, OfLayouts) {
     whole.set_requires_grad();
     expect_refusals({
         {[&] { distribute(x, mesh, {}); },
-         "distribute: the tensor [4, 2] is laid out over mesh(a=1)[S(0)] already; use "
-         "redistribute"},
+         "distribute: the tensor [4, 2] is laid out over mesh(a=1)[S(0)], expected one without a "
+         "mesh; use redistribute"},
         {[&] { distribute(local, mesh, {Partial()}); },
-         "distribute: every rank holds the whole, which is no Partial; use from_local"},
-        {[&] { distribute(local, DeviceMesh(), {}); }, "distribute: this rank is not in the mesh"},
-        {[&] { distribute(kNone, mesh, {}); }, "distribute: no tensor"},
+         "distribute: a placement is Partial, expected Shard or Replicate; use from_local"},
+        {[&] { distribute(local, DeviceMesh(), {}); },
+         "distribute: this rank is not in the mesh, expected one of its ranks"},
+        {[&] { distribute(kNone, mesh, {}); }, "distribute: no tensor is given, expected one"},
         {[&] { redistributed(local, x.sharding()); },
-         "redistribute: from [4, 2] f32 to [4, 2] f32 mesh(a=1)[S(0)]; shape, dtype and mesh must "
-         "be equal"},
+         "redistribute: target is [4, 2] f32 mesh(a=1)[S(0)], expected the shape, dtype and mesh "
+         "of [4, 2] f32"},
         {[&] { redistributed(x, {}); },
-         "redistribute: from [4, 2] f32 mesh(a=1)[S(0)] to [4, 2] f32; shape, dtype and mesh must "
-         "be equal"},
+         "redistribute: target is [4, 2] f32, expected the shape, dtype and mesh of [4, 2] f32 "
+         "mesh(a=1)[S(0)]"},
         {[&] {
            from_local(local, mesh, {Shard(0)}, {5, 2});
          },
-         "from_local: rank 0 holds [5, 2] elements of a tensor [5, 2] laid out as "
-         "mesh(a=1)[S(0)], not [4, 2]"},
+         "from_local: part of rank 0 is [4, 2], expected [5, 2] of a tensor [5, 2] laid out as "
+         "mesh(a=1)[S(0)]"},
         {[&] {
            from_local(local, mesh, {Partial{ReduceOp::max}}, {4, 2});
          },
-         "from_local: P(max) has no gradient; reduce it first"},
-        {[&] { scatter(local, mesh, {}, 1); }, "scatter: root 1 is not one of the 1 ranks"},
-        {[&] { scatter(kNone, mesh, {}); }, "scatter: root 0 gives no tensor of one device"},
+         "from_local: placement is P(max), expected one with a gradient; reduce it first"},
+        {[&] { scatter(local, mesh, {}, 1); }, "scatter: root is 1, expected one of the 1 ranks"},
+        {[&] { scatter(kNone, mesh, {}); },
+         "scatter: tensor of root 0 is empty or over a mesh, expected one of one device"},
         {[&] { scatter(local, mesh, {Partial()}); },
-         "scatter: root's whole is no Partial; use from_local"},
-        {[&] { scatter(local, DeviceMesh(), {}); }, "scatter: this rank is not in the mesh"},
+         "scatter: a placement is Partial, expected Shard or Replicate; use from_local"},
+        {[&] { scatter(local, DeviceMesh(), {}); },
+         "scatter: this rank is not in the mesh, expected one of its ranks"},
         {[&] { one.item(); },
-         "item: the element of a tensor laid out as mesh(a=1)[S(0)] is not whole on this rank; "
-         "call full_tensor() first"},
+         "item: the tensor is laid out as mesh(a=1)[S(0)], expected a replicated one; call "
+         "full_tensor() first"},
         {[&] { whole.to_local(); },
-         "to_local: the tensor [2] is mesh(a=1)[R], so the ranks' gradients may be equal or parts "
-         "of a sum; say which: to_local({placements of the gradient})"},
+         "to_local: placements of the gradient are missing, expected them for a tensor [2] laid "
+         "out as mesh(a=1)[R]: gradients of the ranks may be equal or parts of a sum"},
         {[&] { x.to_local({Replicate()}); },
-         "to_local: the gradient of mesh(a=1)[S(0)] is cut as it is, not mesh(a=1)[R]"},
+         "to_local: placements of the gradient are mesh(a=1)[R], expected mesh(a=1)[S(0)], those "
+         "of the tensor, where they shard"},
         {[&] {
            add(x, numbers({4, 2}));
          },
@@ -300,11 +315,30 @@ TEST(Messages, OfLayouts) {
 TEST(Messages, OfPartsThatAreNoCut) {
   on_mesh({{"a", 3}}, [](const DeviceMesh& mesh) {
     const int64_t sizes[] = {2, 1, 2};
-    EXPECT_EQ(error_of([&] { from_local(numbers({sizes[mesh.rank()]}), mesh, {Shard(0)}); }),
-              "from_local: rank 1 holds [1] but a cut of [5] as mesh(a=3)[S(0)] gives it [2]");
+    const Tensor local = numbers({sizes[mesh.rank()]});
+    EXPECT_EQ(error_of([&] {
+                from_local(local, mesh, {Shard{0, {2, 2, 1}}});
+              }),
+              "from_local: part of rank 1 is [1], expected [2] of [5] laid out as "
+              "mesh(a=3)[S(0: 2+2+1)]");
+    EXPECT_EQ(error_of([&] { from_local(local, mesh, {Replicate()}); }),
+              "from_local: part of rank 1 is [1], expected [2] of [2] laid out as mesh(a=3)[R]");
+    EXPECT_EQ(error_of([&] {
+                from_local(local, mesh, {Shard{0, {2, 2}}});
+              }),
+              "sharding: number of sizes of S(0: 2+2) is 2, expected 3");
+    EXPECT_EQ(error_of([&] {
+                distribute(numbers({4}), mesh, {Shard{0, {2, 2, 1}}});
+              }),
+              "layout: the explicit sizes of dim 0 in mesh(a=3)[S(0: 2+2+1)] add up to 5, expected "
+              "4, as in the shape [4]");
+    EXPECT_EQ(error_of([&] {
+                Placement(Shard{0, {2, -1}});
+              }),
+              "placement: a size of Shard(0) must be at least 0, got -1");
     Shape shape = mesh.rank() == 2 ? Shape{2, 1} : Shape{2};
     EXPECT_EQ(error_of([&] { from_local(numbers(shape), mesh, {Shard(0)}); }),
-              "from_local: rank 0 holds [2] but rank 2 [2, 1]");
+              "from_local: part of rank 2 is [2, 1], expected 1 dims, as [2] of rank 0");
   });
 }
 
@@ -314,14 +348,15 @@ TEST(Messages, OfInPlaceOps) {
     Tensor m = numbers({4, 2}, 1, Sharding(mesh, {Shard(1)}));
     Tensor one = full({}, 1, {.sharding = Sharding(mesh, {})});
     EXPECT_EQ(error_of([&] { sgd_(p, m, p, one, 0.1, 0.9, 0); }),
-              "sgd_momentum_: no layout is allowed for its operands in place: operand 0 "
-              "mesh(a=2)[S(0)], operand 1 mesh(a=2)[S(1)]");
+              "sgd_momentum_: layouts of its operands are operand 0 mesh(a=2)[S(0)], operand 1 "
+              "mesh(a=2)[S(1)], expected ones that it can change in place");
   });
   Op doubled({.name = "double_", .rule = "... ->", .forward = [](const Call&) {}, .writes = {0}});
   Tensor x = numbers({2});
   x.set_requires_grad();
-  EXPECT_EQ(error_of([&] { doubled.call({x}); }),
-            "double_: operand 0 is changed in place but requires a gradient; use NoGrad");
+  EXPECT_EQ(
+      error_of([&] { doubled.call({x}); }),
+      "double_: operand 0 requires a gradient, expected none of what changes in place; use NoGrad");
 }
 
 static OpSpec copying(const char* name) {
@@ -335,23 +370,25 @@ TEST(Messages, OfOpsThatAreWrong) {
     return [wrong] { Op op(wrong); };
   };
   expect_refusals({
-      {spec([](OpSpec& s) { s.name = ""; }), "op: it has no name"},
+      {spec([](OpSpec& s) { s.name = ""; }), "op: name is empty, expected one"},
       {spec([](OpSpec& s) { s.rule = {}; }),
-       "mine: exactly one of rule, rule_of and rule_text is given, not 0"},
+       "mine: number of rules is 0, expected one of rule, rule_of and rule_text"},
       {spec([](OpSpec& s) { s.rule_text = "a -> a"; }),
        "mine: exactly one of rule, rule_of and rule_text is given, not 2"},
       {spec([](OpSpec& s) { s.forward = {}; }), "mine: it has neither forward nor view"},
-      {spec([](OpSpec& s) { s.staged_over = {"v"}; }), "mine: stages and staged_over go together"},
+      {spec([](OpSpec& s) { s.staged_over = {"v"}; }),
+       "mine: staged_over names 1 factors, expected some with stages or across, none without"},
       {spec([](OpSpec& s) {
          s.staged_over = {"v"};
          s.stages = {{.result = "...", .reduce = ReduceOp::sum, .run = {}}};
        }),
-       "mine: stages reduce over v, which the rule has not"},
+       "mine: stages reduce over v, expected a factor of the rule"},
       {spec([](OpSpec& s) {
          s.rule = {};
          s.rule_text = "a -> b";
        }),
-       "mine: the rule \"a -> b\" is none: a result names an unknown factor"},
+       "mine: the rule is \"a -> b\", expected operands -> results: a result names an unknown "
+       "factor"},
   });
 }
 
@@ -366,14 +403,16 @@ TEST(Messages, OfCallsOfUsersOps) {
       {[&] {
          Op(copying("mine"))({a, a});
        },
-       "mine: 2 operands but the rule \"... -> ...\" has 1"},
-      {[&] { Op(copying("mine"))({kNone}); }, "mine: no tensor"},
-      {[&] { Op(copying("mine")).call(Tensors(17, a)); }, "mine: 17 operands; at most 16"},
+       "mine: number of operands is 2, expected 1, those of the rule \"... -> ...\""},
+      {[&] { Op(copying("mine"))({kNone}); }, "mine: no tensor is given, expected one"},
+      {[&] { Op(copying("mine")).call(Tensors(17, a)); },
+       "mine: it has 17 operands, expected at most 16"},
       {[&] { Op(copying("mine")).into(numbers({3}), false, Tensors{a}); },
-       "mine: the result is [2] but its destination [3]"},
-      {[&] { Op(many).call({a}); }, "many: 5 results; at most 4"},
+       "mine: the destination is [3], expected [2], the shape of the result"},
+      {[&] { Op(many).call({a}); }, "many: number of results is 5, expected at most 4"},
       {[&] { Op(bad).call({a}); },
-       "bad: the rule \"a -> b\" is none: a result names an unknown factor"},
+       "bad: the rule is \"a -> b\", expected operands -> results: a result names an unknown "
+       "factor"},
   });
 }
 
@@ -390,43 +429,45 @@ TEST(Messages, OfBackward) {
   };
   expect_refusals({
       {[&] { backward({y}, {gradient}); },
-       "backward: root 0 [2] depends on nothing that requires a gradient"},
+       "backward: root 0 [2] does not require a gradient, expected one that does"},
       {[&] { exp(x).backward(); },
-       "backward: root 0 [2] has more than one element; give its gradient"},
-      {[&] { backward({exp(x)}, {ones({3})}); }, "backward: the gradient of a tensor [2] is [3]"},
+       "backward: number of elements of root 0 is 2, expected 1, or its gradient"},
+      {[&] { backward({exp(x)}, {ones({3})}); },
+       "backward: the gradient is [3], expected [2], the shape of its tensor"},
       {[&] {
          backward({exp(x)}, {gradient, gradient});
        },
-       "backward: 2 gradients for 1 roots"},
-      {[&] { backward({kNone}, {gradient}); }, "backward: no tensor"},
+       "backward: number of gradients is 2, expected at most 1, one a root"},
+      {[&] { backward({kNone}, {gradient}); }, "backward: no tensor is given, expected one"},
       {[&] { backward({through(plain)}, {gradient}); },
        "plain: it has no backward, expected one where a gradient is wanted; differentiable = false "
        "stops gradients"},
       {[&] { backward({through(greedy)}, {gradient}); },
-       "greedy: its gradient reads operand 0, which it does not save"},
+       "greedy: gradient reads operand 0, expected one that the op saves"},
       {[&] { backward({recorded([](const Tensors&) { return Tensors(); })}, {gradient}); },
-       "cut: its backward gives 0 gradients for 1 inputs"},
+       "cut: number of gradients of its backward is 0, expected 1, one an input"},
       {[&] { backward({recorded([](const Tensors&) { return Tensors{ones({3})}; })}, {gradient}); },
-       "backward: the gradient of a tensor [2] is [3]"},
+       "backward: the gradient is [3], expected [2], the shape of its tensor"},
       {[&] {
          Tensor twice = recorded([](const Tensors& gradients) { return gradients; });
          backward({twice}, {gradient});
          backward({twice}, {gradient});
        },
-       "cut: backward ran through it before"},
+       "cut: backward ran before, expected one backward"},
   });
   on_one_rank([&](const DeviceMesh&, Tensor z) {
     z.set_requires_grad();
-    EXPECT_EQ(error_of([&] {
-                backward({exp(z)}, {ones({4, 2})});
-              }),
-              "backward: the gradient of a tensor [4, 2] is not laid out over the mesh as the "
-              "tensor is");
+    EXPECT_EQ(
+        error_of([&] {
+          backward({exp(z)}, {ones({4, 2})});
+        }),
+        "backward: the gradient of a tensor [4, 2] has no mesh, expected the mesh of the tensor");
     Tensor w = numbers({4, 2});
     w.set_requires_grad();
-    EXPECT_EQ(error_of([&] { backward({exp(w)}, {z.detach()}); }),
-              "backward: the gradient of a tensor [4, 2] is laid out over a mesh as the tensor is "
-              "not");
+    EXPECT_EQ(
+        error_of([&] { backward({exp(w)}, {z.detach()}); }),
+        "backward: the gradient of a tensor [4, 2] is laid out over a mesh, expected none, as "
+        "the tensor");
   });
 }
 

@@ -116,7 +116,7 @@ TEST(Movements, GradientsComeBackWhereRedistributeSays) {
 
 TEST(Movements, OneLogAtATime) {
   OpLog log;
-  EXPECT_EQ(error_of([] { OpLog second; }), "op log: the rank has one already");
+  EXPECT_EQ(error_of([] { OpLog second; }), "op log: the rank has one already, expected none");
 }
 
 }  // namespace

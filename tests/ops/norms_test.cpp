@@ -123,11 +123,11 @@ TEST(Norms, SayWhatIsWrong) {
   EXPECT_EQ(error_of([] {
               rms_norm(zeros({5, 7}), zeros({6}));
             }),
-            "rms_norm: factor d is 7 in operand 0 [5, 7] but 6 in operand 1 [6]");
+            "rms_norm: factor d is 6 in operand 1 [6], expected 7, as in operand 0 [5, 7]");
   EXPECT_EQ(error_of([] {
               layer_norm(zeros({5, 7}), zeros({7}), zeros({3}));
             }),
-            "layer_norm: factor d is 7 in operand 0 [5, 7] but 3 in operand 2 [3]");
+            "layer_norm: factor d is 3 in operand 2 [3], expected 7, as in operand 0 [5, 7]");
 }
 
 }  // namespace weft

@@ -269,13 +269,14 @@ TEST(NumpyEdges, ReluHasNoGradientAtZero) {
 TEST(NumpyEdges, SayWhatIsWrong) {
   const Tensor x = of(f32, {1, 2}), truth = of(boolean, {0, 1}), none;
   EXPECT_EQ(error_of([&] { bitwise_and(x, x); }),
-            "bitwise_and: operand [2] is f32; it must be an integer or bool");
+            "bitwise_and: dtype of operand [2] is f32, expected an integer or bool");
   EXPECT_EQ(error_of([&] { bitwise_left_shift(truth, truth); }),
-            "bitwise_left_shift: operand [2] is bool; it must be an integer");
-  EXPECT_EQ(error_of([&] { bitwise_invert(none); }), "bitwise_invert: no tensor");
-  EXPECT_EQ(error_of([&] { floor(none); }), "floor: no tensor");
-  EXPECT_EQ(error_of([&] { atan2(x, none); }), "atan2: no tensor");
-  EXPECT_EQ(error_of([&] { pow(none, 2); }), "pow: no tensor");
+            "bitwise_left_shift: dtype of operand [2] is bool, expected an integer");
+  EXPECT_EQ(error_of([&] { bitwise_invert(none); }),
+            "bitwise_invert: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] { floor(none); }), "floor: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] { atan2(x, none); }), "atan2: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] { pow(none, 2); }), "pow: no tensor is given, expected one");
 }
 
 }  // namespace weft

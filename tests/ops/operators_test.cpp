@@ -37,7 +37,7 @@ TEST(Operators, NestedBracesMakeATensor) {
   EXPECT_EQ(error_of([] {
               (void)Tensor::of({{1, 2}, {3}});
             }),
-            "Tensor::of: a list has the shape [1], expected [2] as the first one of its level");
+            "of: shape of a list is [1], expected [2], as the first one of its level");
 }
 
 TEST(Operators, AComparisonTakesANumberOnEitherSide) {
@@ -81,11 +81,11 @@ TEST(Operators, IndicesTakeAnElementOrABlock) {
   EXPECT_EQ(error_of([&] {
               (void)a[{0, 3}];
             }),
-            "operator[]: the index is 3, expected -3 to 2 for dim 1 of [2, 3, 4]");
+            "index: it is 3, expected one of the 3 elements of dim 1 of [2, 3, 4]");
   EXPECT_EQ(error_of([&] {
               (void)a[{0, 0, 0, 0}];
             }),
-            "operator[]: 4 indices for a tensor [2, 3, 4], expected at most 3");
+            "index: number of indices is 4, expected at most 3, the dims of [2, 3, 4]");
   on_mesh({{"dp", 3}}, [](const DeviceMesh& mesh) {
     Tensor x = numbers({5, 2}, 0, Sharding(mesh, {Shard(0)}));
     x.set_requires_grad();
@@ -112,7 +112,7 @@ TEST(Operators, ValuesOfEachTypeMakeATensorOfItsDtype) {
   EXPECT_EQ(error_of([] {
               (void)from_values(std::vector<float>{1, 2}, {3});
             }),
-            "from_values: 2 values for [3], which has 3");
+            "from_values: number of values is 2, expected 3, the elements of [3]");
 }
 
 }  // namespace weft

@@ -104,7 +104,7 @@ TEST(Reductions, ChooseTheirDType) {
   EXPECT_EQ(sum(zeros({3}, {.dtype = bf16})).dtype(), bf16);
   EXPECT_EQ(mean(arange(4)).item(), 1.5);
   EXPECT_EQ(max(arange(4)).dtype(), i64);
-  EXPECT_EQ(prod(full({3}, 100, {.dtype = u8})).dtype(), i64);
+  EXPECT_EQ(prod(full({3}, 100, {.dtype = u8})).dtype(), u64);
   EXPECT_EQ(prod(full({3}, 100, {.dtype = u8})).item(), 1e6);
   EXPECT_EQ(prod(ones({3}, {.dtype = f16})).dtype(), f16);
   EXPECT_EQ(all(ones({3})).dtype(), boolean);
@@ -199,13 +199,22 @@ TEST(Reductions, TheNormOfZerosHasNoGradient) {
 
 TEST(Reductions, SayWhatIsWrong) {
   Tensor a = zeros({5, 0});
-  EXPECT_EQ(error_of([&] { sum(Tensor()); }), "sum: no tensor");
-  EXPECT_EQ(error_of([&] { sum(a, {0, -2}); }), "sum: dim 0 of [5, 0] is given twice");
-  EXPECT_EQ(error_of([&] { max(a, {1}); }), "max: dim 1 of [5, 0] has no elements");
-  EXPECT_EQ(error_of([&] { argmax(a, 1); }), "argmax: dim 1 of [5, 0] has no elements");
-  EXPECT_EQ(error_of([&] { argmin(a, 1); }), "argmin: dim 1 of [5, 0] has no elements");
-  EXPECT_EQ(error_of([&] { any(a, {1, 1}); }), "any: dim 1 of [5, 0] is given twice");
-  EXPECT_EQ(error_of([&] { prod(Tensor()); }), "prod: no tensor");
+  EXPECT_EQ(error_of([&] { sum(Tensor()); }), "sum: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] {
+              sum(a, {0, -2});
+            }),
+            "sum: dim 0 of [5, 0] is given twice, expected once");
+  EXPECT_EQ(error_of([&] { max(a, {1}); }),
+            "max: size of dim 1 of [5, 0] must be at least 1, got 0");
+  EXPECT_EQ(error_of([&] { argmax(a, 1); }),
+            "argmax: size of dim 1 of [5, 0] must be at least 1, got 0");
+  EXPECT_EQ(error_of([&] { argmin(a, 1); }),
+            "argmin: size of dim 1 of [5, 0] must be at least 1, got 0");
+  EXPECT_EQ(error_of([&] {
+              any(a, {1, 1});
+            }),
+            "any: dim 1 of [5, 0] is given twice, expected once");
+  EXPECT_EQ(error_of([&] { prod(Tensor()); }), "prod: no tensor is given, expected one");
   EXPECT_NE(error_of([&] { mean(a, {2}); }), "nothing");
 }
 

@@ -54,8 +54,11 @@ TEST(Rope, SaysWhatIsWrong) {
   EXPECT_EQ(error_of([] {
               rope(zeros({2, 5, 3, 7}));
             }),
-            "rope: x [2, 5, 3, 7] is not [batch, sequence, heads, an even size]");
-  EXPECT_EQ(error_of([] { rope(zeros({2, 5, 3, 8}), 0); }), "rope: theta 0 is not positive");
+            "rope: x is [2, 5, 3, 7], expected [batch, sequence, heads, an even size]");
+  EXPECT_EQ(error_of([] {
+              rope(zeros({2, 5, 3, 8}), 0);
+            }),
+            "rope: theta is 0, expected a number above 0");
 }
 
 }  // namespace weft

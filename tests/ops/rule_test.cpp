@@ -114,7 +114,7 @@ TEST(Rule, SaysWhatIsNoRule) {
   };
   for (const auto& [text, mistake] : table) {
     EXPECT_EQ(error_of([&] { parse_rule("op", text); }),
-              "op: the rule \"" + text + "\" is none: " + mistake);
+              "op: the rule is \"" + text + "\", expected operands -> results: " + mistake);
   }
 }
 
@@ -199,41 +199,54 @@ TEST(Rule, SaysWhichSizesDisagree) {
       {"... m k, ... k n -> ... m n",
        {{4, 8}, {6, 5}},
        {},
-       "op: factor k is 8 in operand 0 [4, 8] but 6 in operand 1 [6, 5]"},
+       "op: factor k is 6 in operand 1 [6, 5], expected 8, as in operand 0 [4, 8]"},
       {"..., ... -> ...",
        {{3, 5}, {4, 5}},
        {},
-       "op: factor ...0 is 3 in operand 0 [3, 5] but 4 in operand 1 [4, 5]"},
+       "op: factor ...0 is 4 in operand 1 [4, 5], expected 3, as in operand 0 [3, 5]"},
       {"..., ... -> ...",
        {{0}, {3}},
        {},
-       "op: factor ...0 is 0 in operand 0 [0] but 3 in operand 1 [3]"},
+       "op: factor ...0 is 3 in operand 1 [3], expected 0, as in operand 0 [0]"},
       {"..., ..., ... -> ...",
        {{1}, {3}, {4}},
        {},
-       "op: factor ...0 is 3 in operand 1 [3] but 4 in operand 2 [4]"},
-      {"a -> a", {{4}}, {{"a", 3}}, "op: factor a is 3 by the attributes but 4 in operand 0 [4]"},
-      {"a -> a", {{4, 2}}, {}, "op: operand 0 [4, 2] has 2 dims but the rule \"a -> a\" wants 1"},
+       "op: factor ...0 is 4 in operand 2 [4], expected 3, as in operand 1 [3]"},
+      {"a -> a",
+       {{4}},
+       {{"a", 3}},
+       "op: factor a is 4 in operand 0 [4], expected 3, as by the attributes"},
+      {"a -> a",
+       {{4, 2}},
+       {},
+       "op: number of dims of operand 0 [4, 2] is 2, expected 1, those of the rule \"a -> a\""},
       {"... a b -> a",
        {{4}},
        {},
-       "op: operand 0 [4] has 1 dims but the rule \"... a b -> a\" wants at least 2"},
-      {"a, b -> a", {{4}}, {}, "op: 1 operands but the rule \"a, b -> a\" has 2"},
+       "op: number of dims of operand 0 [4] is 1, expected at least 2, those of the rule \"... a b "
+       "-> a\""},
+      {"a, b -> a",
+       {{4}},
+       {},
+       "op: number of operands is 1, expected 2, those of the rule \"a, b -> a\""},
       {"(h d) -> h d",
        {{10}},
        {{"h", 4}},
-       "op: a merged dim of operand 0 [10] has 10 elements, which is not a multiple of its "
-       "factors' 4"},
+       "op: size of a merged dim of operand 0 [10] is 10, expected a multiple of 4, the product of "
+       "its factors"},
       {"(h d), h, d -> h",
        {{12}, {4}, {4}},
        {},
-       "op: a merged dim of operand 0 [12] has 12 elements, which is not a multiple of its "
-       "factors' 16"},
+       "op: size of a merged dim of operand 0 [12] is 12, expected a multiple of 16, the product "
+       "of its factors"},
       {"(h d) -> h d",
        {{10}},
        {},
-       "op: the sizes of two factors of a merged dim of operand 0 are not known"},
-      {"a -> a +b", {{4}}, {}, "op: the size of factor b is not known"},
+       "op: sizes of two factors of a merged dim of operand 0 are unknown, expected one at most"},
+      {"a -> a +b",
+       {{4}},
+       {},
+       "op: size of factor b is unknown, expected it in an operand or an attribute"},
   };
   for (const Row& row : table) {
     EXPECT_EQ(error_of([&] { bound(row.rule, row.operands, row.sizes); }), row.message);

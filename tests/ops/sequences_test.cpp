@@ -116,17 +116,22 @@ TEST(Sequences, FlipsAnyDims) {
 
 TEST(Sequences, SayWhatIsWrong) {
   const Tensor a = zeros({3, 4}), none;
-  EXPECT_EQ(error_of([] { arange(0, 3, 0); }), "arange: the step from 0 to 3 is 0");
+  EXPECT_EQ(error_of([] { arange(0, 3, 0); }), "arange: step is 0, expected another number");
   EXPECT_EQ(error_of([] { arange(0, 1, 0.5, {.dtype = i32}); }),
-            "arange: 0.5 is no whole number but the dtype is i32");
+            "arange: a number is 0.5, expected whole ones for i32");
   EXPECT_EQ(error_of([] { arange(0, std::numeric_limits<double>::infinity()); }),
-            "arange: inf is not finite");
-  EXPECT_EQ(error_of([] { linspace(0, 1, -1); }), "linspace: -1 numbers; at least 0");
-  EXPECT_EQ(error_of([] { eye(-1, 2); }), "empty: [-1, 2] has a negative size");
-  EXPECT_EQ(error_of([&] { flip(a, {0, -2}); }), "flip: dim 0 of [3, 4] is given twice");
-  EXPECT_EQ(error_of([&] { flip(none); }), "flip: no tensor");
-  EXPECT_EQ(error_of([&] { tril(none); }), "tril: no tensor");
-  EXPECT_EQ(error_of([&] { triu(zeros({3})); }), "triu: the tensor [3] has 1 dims; at least 2");
+            "arange: a number is inf, expected finite ones");
+  EXPECT_EQ(error_of([] { linspace(0, 1, -1); }),
+            "linspace: number of elements must be at least 0, got -1");
+  EXPECT_EQ(error_of([] { eye(-1, 2); }), "empty: shape is [-1, 2], expected sizes of at least 0");
+  EXPECT_EQ(error_of([&] {
+              flip(a, {0, -2});
+            }),
+            "flip: dim 0 of [3, 4] is given twice, expected once");
+  EXPECT_EQ(error_of([&] { flip(none); }), "flip: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] { tril(none); }), "tril: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] { triu(zeros({3})); }),
+            "triu: number of dims of [3] is 1, expected at least 2");
 }
 
 }  // namespace weft

@@ -123,7 +123,7 @@ TEST(Softmax, GradientsEqualTheirFormulas) {
 }
 
 TEST(Softmax, SaysWhatIsWrong) {
-  EXPECT_EQ(error_of([] { softmax(Tensor()); }), "softmax: no tensor");
+  EXPECT_EQ(error_of([] { softmax(Tensor()); }), "softmax: no tensor is given, expected one");
   EXPECT_NE(error_of([] { softmax(zeros({})); }), "nothing");
   EXPECT_NE(error_of([] { logsumexp(zeros({3}), 1); }), "nothing");
 }

@@ -51,7 +51,7 @@ TEST(Swiglu, SaysWhatIsWrong) {
   EXPECT_EQ(error_of([] {
               swiglu(zeros({5, 7}), zeros({1, 7}));
             }),
-            "swiglu: the gate is [5, 7] but up is [1, 7]");
+            "swiglu: up is [1, 7], expected [5, 7], the shape of the gate");
 }
 
 }  // namespace weft

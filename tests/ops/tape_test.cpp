@@ -44,8 +44,8 @@ TEST(Tape, ThePolicyOfAResultHoldsForItsGradientsLayout) {
   on_mesh({{"a", 4}}, [](const DeviceMesh& mesh) {
     EXPECT_EQ(error_of_gradient_that_moves(mesh, Traffic::allow), "nothing");
     EXPECT_EQ(error_of_gradient_that_moves(mesh, Traffic::free_only),
-              "mul_number: its operands are not laid out for it and would be redistributed over "
-              "the ranks, which the traffic policy in force forbids; redistribute them explicitly");
+              "mul_number: operands need a redistribution between ranks, expected layouts without "
+              "one, as the traffic policy demands; redistribute them explicitly");
   });
 }
 
@@ -62,13 +62,15 @@ TEST(Tape, SpecsThatNameWhatIsNotThereAreRefused) {
     spec.forward = [](const Call&) {};
     return error_of([&] { Op op(spec); });
   };
-  EXPECT_EQ(refused({.name = "wrong", .writes = {2}}), "wrong: writes names number 2 of 2");
+  EXPECT_EQ(refused({.name = "wrong", .writes = {2}}), "wrong: writes is 2, expected one below 2");
   EXPECT_EQ(refused({.name = "wrong", .saves_in = std::vector<int>{0, -1}}),
-            "wrong: saves_in names number -1 of 2");
-  EXPECT_EQ(refused({.name = "wrong", .saves_out = {1}}), "wrong: saves_out names number 1 of 1");
+            "wrong: saves_in is -1, expected one below 2");
+  EXPECT_EQ(refused({.name = "wrong", .saves_out = {1}}),
+            "wrong: saves_out is 1, expected one below 1");
   EXPECT_EQ(refused({.name = "wrong", .accumulates = {1}}),
-            "wrong: accumulates names number 1 of 1");
-  EXPECT_EQ(refused({.name = "wrong", .linear = {{0}, {5}}}), "wrong: linear names number 5 of 2");
+            "wrong: accumulates is 1, expected one below 1");
+  EXPECT_EQ(refused({.name = "wrong", .linear = {{0}, {5}}}),
+            "wrong: linear is 5, expected one below 2");
 }
 
 TEST(Tape, DistributeClaimsEqualityWithoutAMessage) {
@@ -100,9 +102,10 @@ TEST(Tape, DistributeClaimsEqualityWithoutAMessage) {
   // Sampled, because it is larger than 1 MiB.
   EXPECT_NE(error({700, 1000}, false, 0), "nothing");
   EXPECT_EQ(error({700, 1000}, true, 0), "nothing");
-  // The first 16 calls for a layout are compared.
-  EXPECT_NE(error({5}, false, 15), "nothing");
-  EXPECT_EQ(error({5}, false, 16), "nothing");
+  // The first 16 calls for a layout are compared, and each 16th later one.
+  EXPECT_NE(error({5}, false, 16), "nothing");
+  EXPECT_EQ(error({5}, false, 17), "nothing");
+  EXPECT_NE(error({5}, false, 32), "nothing");
 }
 
 TEST(Tape, WhatIsDistributedMustBeEqualWhenThatIsChecked) {
@@ -121,19 +124,20 @@ TEST(Tape, WhatIsDistributedMustBeEqualWhenThatIsChecked) {
   EXPECT_EQ(error(false, false), "nothing");
   EXPECT_EQ(error(true, true), "nothing");
   EXPECT_EQ(error(true, false),
-            "distribute: the tensor [4, 2] of rank 2 is not that of rank 0; give all ranks the "
-            "same values, or use scatter or from_local");
+            "distribute: the tensor [4, 2] of rank 2 differs from that of rank 0, expected equal "
+            "values; scatter or from_local take others");
 }
 
 TEST(Tape, NoTensorHasNoProperties) {
   const Tensor none;
-  EXPECT_EQ(error_of([&] { none.shape(); }), "shape: no tensor");
-  EXPECT_EQ(error_of([&] { none.size(0); }), "shape: no tensor");
-  EXPECT_EQ(error_of([&] { none.local(); }), "local: no tensor");
-  EXPECT_EQ(error_of([&] { none.grad(); }), "grad: no tensor");
-  EXPECT_EQ(error_of([&] { none.detach(); }), "detach: no tensor");
-  EXPECT_EQ(error_of([&] { none.requires_grad(); }), "requires_grad: no tensor");
-  EXPECT_EQ(error_of([&] { none.block(); }), "block: no tensor");
+  EXPECT_EQ(error_of([&] { none.shape(); }), "shape: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] { none.size(0); }), "shape: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] { none.local(); }), "local: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] { none.grad(); }), "grad: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] { none.detach(); }), "detach: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] { none.requires_grad(); }),
+            "requires_grad: no tensor is given, expected one");
+  EXPECT_EQ(error_of([&] { none.block(); }), "block: no tensor is given, expected one");
 }
 
 TEST(Tape, BackwardsOfTwoThreadsAddToOneLeaf) {

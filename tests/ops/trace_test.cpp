@@ -91,8 +91,10 @@ TEST(Trace, IsOneAtATimeAndTellsOfItsFile) {
   const TraceSpan none("no trace is under way");
   run_ranks(1, [&](Communicator world) {
     TraceScope trace;
-    EXPECT_EQ(error_of([] { TraceScope second; }), "trace: the rank has one already");
-    EXPECT_EQ(error_of([] { TraceScope second(0); }), "trace: room for 0 events; at least 1");
+    EXPECT_EQ(error_of([] { TraceScope second; }),
+              "trace: the rank has one already, expected none");
+    EXPECT_EQ(error_of([] { TraceScope second(0); }),
+              "trace: room for events must be at least 1, got 0");
     (void)add(x, x);
     EXPECT_EQ(trace.events(), 1);
     const std::string error =

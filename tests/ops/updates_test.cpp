@@ -123,7 +123,7 @@ TEST(Updates, AreSeenByWhatSavedTheirOperands) {
     if (update == 0) sgd_(p, velocity, gradient, one, 0.1, 0.9, 0);
     if (update == 1) sgd_(p, Tensor(), gradient, one, 0.1, 0, 0);
     if (update == 2) scale_(p, one);
-    EXPECT_NE(error_of([&] { product.backward(); }).find("was changed in place since"),
+    EXPECT_NE(error_of([&] { product.backward(); }).find("was changed in place after forward"),
               std::string::npos);
   }
 }
@@ -143,14 +143,14 @@ TEST(Updates, ScaleOfAPartialMovesNothing) {
 TEST(Updates, SayWhatIsWrong) {
   const Tensor a = zeros({3}), b = zeros({2}), one = ones({});
   EXPECT_EQ(error_of([&] { adamw_(a, a, b, a, one, {}); }),
-            "adamw_: the parameter is [3] but v is [2]");
+            "adamw_: v is [2], expected [3], the shape of the parameter");
   EXPECT_EQ(error_of([&] { adamw_(a, a, a, a, a, {}); }),
-            "adamw_: the factor [3] is not one element");
+            "adamw_: factor is [3], expected one element");
   EXPECT_EQ(error_of([&] { adamw_(a, a, a, a, one, {.step = 0}); }),
-            "adamw_: step 0 is not counted from 1");
+            "adamw_: step must be at least 1, got 0");
   EXPECT_EQ(error_of([&] { sgd_(a, Tensor(), a, one, 0.1, 0.9, 0); }),
-            "sgd_: momentum 0.9 needs a velocity");
-  EXPECT_EQ(error_of([&] { scale_(a, Tensor()); }), "scale_: no factor");
+            "sgd_: velocity is missing, expected one for momentum 0.9");
+  EXPECT_EQ(error_of([&] { scale_(a, Tensor()); }), "scale_: no factor is given, expected one");
 }
 
 }  // namespace weft

@@ -34,6 +34,12 @@ def scattered(x, index, values, add):
     return made
 
 
+def reduced_at(x, index, values, ufunc):
+    made = x.copy()
+    ufunc.at(made, (index, np.broadcast_to(np.arange(index.shape[1]), index.shape)), values)
+    return made
+
+
 def rows_put(x, rows, values, add=False):
     made = x.copy()
     if add:
@@ -124,6 +130,28 @@ CASES = {
     "kthvalue": (lambda x: T.kthvalue(x, 2, 1).values, lambda x: np.sort(x, 1)[:, 1], (X,)),
     "median": (lambda x: T.median(x, 0).values, lambda x: np.median(x, 0), (X,)),
     "quantile": (lambda x: T.quantile(x, 0.3, 1), lambda x: np.quantile(x, 0.3, 1), (X,)),
+    "quantile of two": (
+        lambda x: T.quantile(x, [0.3, 0.9], 0, interpolation="nearest"),
+        lambda x: np.quantile(x, [0.3, 0.9], 0, method="nearest"),
+        (X,),
+    ),
+    "nanquantile": (
+        lambda x: T.nanquantile(x, 0.4, 1),
+        lambda x: np.nanquantile(x, 0.4, 1),
+        (np.where(X > 1, np.nan, X),),
+    ),
+    "cummax": (lambda x: T.cummax(x, 0).values, lambda x: np.maximum.accumulate(x, 0), (X,)),
+    "cummin": (lambda x: T.cummin(x, 1).values, lambda x: np.minimum.accumulate(x, 1), (X,)),
+    "logcumsumexp": (
+        lambda x: T.logcumsumexp(x, 0),
+        lambda x: np.log(np.cumsum(np.exp(x), 0)),
+        (X,),
+    ),
+    "bucketize": (
+        T.bucketize,
+        lambda x, edges: np.searchsorted(edges, x),
+        (X, np.array([-0.5, 0.0, 0.5])),
+    ),
     "logsumexp": (lambda x: T.logsumexp(x, (0, 1)), lambda x: np.log(np.exp(x).sum()), (X,)),
     "gather": (
         lambda x, i: T.gather(x, 0, i),
@@ -145,6 +173,33 @@ CASES = {
         lambda x, i, v: T.scatter(x, 0, i[:1], v),
         lambda x, i, v: scattered(x, i[:1], v[:1], False),
         (X, INDEX, Y),
+    ),
+    "scatter_of_equal_indices": (
+        lambda x, i, v: T.scatter(x, 0, i, v),
+        lambda x, i, v: scattered(x, i, v[:2], False),
+        (X, INDEX, Y),
+    ),
+    "scatter_reduce_prod": (
+        lambda x, i, v: T.scatter_reduce(x, 0, i, v, "prod"),
+        lambda x, i, v: reduced_at(x, i, v[:2], np.multiply),
+        (X, INDEX, Y),
+    ),
+    "scatter_reduce_amax": (
+        lambda x, i, v: T.scatter_reduce(x, 0, i, v, "amax"),
+        lambda x, i, v: reduced_at(x, i, v[:2], np.maximum),
+        (X, INDEX, Y),
+    ),
+    "scatter_reduce_amin_without_self": (
+        lambda x, i, v: T.scatter_reduce(x, 0, i, v, "amin", include_self=False),
+        lambda x, i, v: reduced_at(scattered(x, i, np.inf, False), i, v[:2], np.minimum),
+        (X, INDEX, Y),
+    ),
+    "index_reduce": (
+        lambda x, i, v: T.index_reduce(x, 0, i, v[:3], "mean"),
+        lambda x, i, v: np.where(
+            np.isin(np.arange(5), i)[:, None], rows_put(x, i, v[:3], True) / 2, x
+        ),
+        (X, ROWS, Y),
     ),
     "index_add": (
         lambda x, i, v: T.index_add(x, 0, i, v[:3]),
@@ -213,6 +268,7 @@ CASES = {
 WITHOUT_GRADIENT = {
     *("isclose", "isin", "argwhere", "one_hot", "heaviside", "fmax", "fmin", "nan_to_num"),
     *("nansum", "nanmean", "angle", "masked_select", "index_fill", "cdist", "corrcoef"),
+    "bucketize",
 }
 
 

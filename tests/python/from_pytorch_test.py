@@ -132,7 +132,7 @@ def test_tensors_go_to_dtypes_and_devices():
     for name, dtype in (kinds | {"int": "int32", "long": "int64", "bool": "bool"}).items():
         assert getattr(x, name)().dtype is getattr(weft, dtype)
     absent = f"cuda:{weft.device_count()}"
-    with pytest.raises(ValueError, match=f"there is no {absent}"):
+    with pytest.raises(ValueError, match=f"device: {absent} does not exist"):
         x.to(absent)
     leaf = weft.ones((2,)).requires_grad_()
     leaf.to("cpu", weft.float64).sum().backward()
@@ -164,9 +164,9 @@ def test_dims_count_from_the_end():
         assert out.pop().requires_grad
         for one in out[1::2]:
             np.testing.assert_array_equal(one.full_tensor().numpy(), values)
-        with pytest.raises(ValueError, match=r"S\(-3\) names no dim of a tensor that has 2"):
+        with pytest.raises(ValueError, match=r"placement: it is S\(-3\), expected a dim of the 2"):
             weft.distribute_tensor(weft.ones((2, 2)), mesh, [weft.Shard(-3)])
-        with pytest.raises(ValueError, match="use scatter"):
+        with pytest.raises(ValueError, match="run_check is True"):
             weft.DTensor.from_local(x.to_local(), mesh, [weft.Shard(1)], run_check=True)
         model = nn.Linear(4, 6)
         style = weft.ColwiseParallel(output_layouts=weft.Shard(-1))
@@ -186,7 +186,7 @@ def test_optimizers_take_pytorchs_arguments():
     optimizer = optim.Adam(model.parameters(), lr=1e-2)
     model(weft.ones((4, 3))).sum().backward()
     for wrong in ({"norm_type": 1.0}, {"norm_type": float("inf")}):
-        with pytest.raises(ValueError, match="norm_type .* is not 2"):
+        with pytest.raises(ValueError, match="norm_type is .*, expected 2"):
             weft.clip_grad_norm_(model.parameters(), 1.0, **wrong)
     norm = weft.clip_grad_norm_(
         model.parameters(), max_norm=0.5, norm_type=2.0, error_if_nonfinite=True, foreach=False
@@ -195,7 +195,7 @@ def test_optimizers_take_pytorchs_arguments():
     np.testing.assert_allclose(np.sqrt(sum((g**2).sum() for g in grads)), 0.5, rtol=1e-5)
     np.testing.assert_allclose(norm, np.sqrt(6 * 16 + 2 * 16), rtol=1e-5)
     for one in (optimizer, model):
-        with pytest.raises(ValueError, match="set_to_none=False"):
+        with pytest.raises(ValueError, match="set_to_none is False"):
             one.zero_grad(set_to_none=False)
         one.zero_grad(set_to_none=True)
         assert model.weight.grad is None
@@ -208,7 +208,7 @@ def test_optimizers_take_pytorchs_arguments():
     assert optimizer.lr == 5e-3 and len(optimizer.param_groups) == 1
     optimizer.param_groups[0]["betas"] = (0.5, 0.9)
     assert optimizer.param_groups[0]["betas"] == (0.5, 0.9)
-    with pytest.raises(ValueError, match="weight_decay 0.1 would be added"):
+    with pytest.raises(ValueError, match="weight_decay is 0.1, expected 0"):
         optim.Adam(model, weight_decay=0.1)
 
 
@@ -224,7 +224,7 @@ def test_modules_have_pytorchs_methods():
     assert model.to("cpu") is model.cpu() is model.to(weft.float32) is model
     assert model.to(device="cpu") is model
     assert model.to_empty(device="cpu") is model and model.layers[0].weight.is_materialized
-    with pytest.raises(ValueError, match="there is no cuda:0"):
+    with pytest.raises(ValueError, match="cuda:0 does not exist"):
         model.to("cuda")
     assert model.to(weft.bfloat16).layers[0].weight.dtype is weft.bfloat16
 
@@ -277,9 +277,9 @@ def test_initial_values_may_be_constant():
     assert nn.init.zeros_(model.weight).tolist() == [0.0] * 3
     assert model.bias.data.tolist() == [1.0] * 3
     assert nn.init.constant_(weft.ones(2), 4).tolist() == [4.0, 4.0]
-    with pytest.raises(ValueError, match="has no inputs and outputs"):
+    with pytest.raises(ValueError, match="expected at least 2 dims"):
         nn.init.xavier_normal_(model.bias)
-    with pytest.raises(ValueError, match="'swish' is none of relu"):
+    with pytest.raises(ValueError, match="nonlinearity is 'swish', expected one of"):
         nn.init.calculate_gain("swish")
 
 
@@ -295,13 +295,13 @@ def test_whole_numbers_are_drawn():
     assert weft.randint(0, 10.0, (4,), dtype="int32").dtype is weft.int32
     counts = np.bincount(weft.randint(0, 3 * 2**30, (300000,)).numpy() % 3)
     assert abs(counts - 100000).max() < 1500
-    with pytest.raises(ValueError, match="not whole numbers"):
+    with pytest.raises(ValueError, match="expected whole numbers"):
         weft.randint(0, 1.5, (2,))
-    with pytest.raises(ValueError, match="is more than u8 holds"):
+    with pytest.raises(ValueError, match="expected numbers that u8 holds"):
         weft.randint(0, 300, (2,), dtype=weft.uint8)
-    with pytest.raises(ValueError, match="1 to 2\\^32 numbers"):
+    with pytest.raises(ValueError, match="difference of 1 to 2\\^32"):
         weft.randint(0, 2**33, (2,))
-    with pytest.raises(ValueError, match="no number in"):
+    with pytest.raises(ValueError, match="expected low below high"):
         weft.randint(4, 4, (2,))
 
 
@@ -531,7 +531,7 @@ def test_device_types():
         x = weft.zeros(4, 2, device_mesh=mesh)
         assert x.device == "cpu" and x.device_mesh.device_type == "cpu"
         kinds = [(name, sentence) for name, sentence in (
-            ("tpu", 'there is no "tpu"'), ("cuda", "there is no cuda:0")
+            ("tpu", 'name is "tpu"'), ("cuda", "cuda:0 does not exist")
         ) if name == "tpu" or weft.device_count("cuda") == 0]
         for name, sentence in kinds:
             with pytest.raises(ValueError, match=sentence):
@@ -562,21 +562,21 @@ def test_modules_and_meshes_on_a_gpu():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda x: F.mse_loss(x, x[0]), "mse_loss: input is (4, 5, 6) but target (5, 6)"),
-        (lambda x: F.mse_loss(x, x, reduction="most"), "reduction 'most' is none of"),
+        (lambda x: F.mse_loss(x, x[0]), "mse_loss: target is (5, 6), expected (4, 5, 6), the"),
+        (lambda x: F.mse_loss(x, x, reduction="most"), "reduction is 'most', expected"),
         (lambda x: F.cross_entropy(x, x, label_smoothing=2), "label_smoothing is 2, expected 0 to"),
-        (lambda x: F.softmax(x, dim=3), "softmax: dim 3 is not one of the 3 dims"),
+        (lambda x: F.softmax(x, dim=3), "softmax: dim is 3, expected one of the 3 dims"),
         (lambda x: F.gelu(x, approximate="erf"), "approximate is 'erf', expected 'none' or"),
         (
             lambda x: F.scaled_dot_product_attention(x, x, x, x, is_causal=True),
             "is_causal and attn_mask are given, expected one",
         ),
-        (lambda x: F.rms_norm(x, (5, 6), x), "normalized_shape (5, 6) is not the last dim"),
+        (lambda x: F.rms_norm(x, (5, 6), x), "normalized_shape is (5, 6), expected (6,)"),
         (
             lambda x: F.scaled_dot_product_attention(
                 x.unsqueeze(0), x[:, :3].unsqueeze(0), x.unsqueeze(0), is_causal=True
             ),
-            "as many queries as keys, not 5 and 3",
+            "number of queries is 5, expected 3",
         ),
     ],
 )

@@ -84,7 +84,7 @@ def test_a_foreign_operand_is_a_type_error():
     x = _vector()
     with pytest.raises(TypeError):
         x += "1"
-    with pytest.raises(TypeError, match="add_: it takes"):
+    with pytest.raises(TypeError, match="add_: other is None, expected"):
         x.add_(None)
     assert x.tolist() == VALUES
 
@@ -117,7 +117,7 @@ def test_gradients_flow_through_changes():
     np.testing.assert_allclose(w.grad.tolist(), [5.4, 11.4, 16.8], rtol=1e-6)
     y = weft.exp(w)
     y += 1
-    with pytest.raises(ValueError, match="was changed in place since"):
+    with pytest.raises(ValueError, match="was changed in place after forward"):
         y.sum().backward()
 
 
@@ -288,7 +288,7 @@ def test_bounds_of_clamp_and_alpha():
     with pytest.raises(TypeError, match="alpha is a tensor, expected a number"):
         x.add_(1, alpha=weft.ones(()))
     integers = weft.arange(3)
-    with pytest.raises(ValueError, match=r"alpha is .*, expected at most 2\^53"):
+    with pytest.raises(ValueError, match=r"alpha is .*, expected one of 64 bits"):
         integers.add_(2**40, alpha=2**40)
     assert x.tolist() == VALUES and integers.tolist() == [0, 1, 2]
 

@@ -73,12 +73,12 @@ def test_the_buffer_protocol():
 def test_what_cannot_be_shown_says_why():
     with pytest.raises(ValueError, match="detach"):
         weft.ones((2,)).requires_grad_().numpy()
-    with pytest.raises(ValueError, match="no bfloat16"):
+    with pytest.raises(ValueError, match="dtype is bf16"):
         weft.ones((2,), dtype=weft.bfloat16).numpy()
     assert weft.ones((2,), dtype=weft.bfloat16).tolist() == [1.0, 1.0]
-    with pytest.raises(ValueError, match="no memory here"):
+    with pytest.raises(ValueError, match="expected cpu"):
         weft.ones((2,), device="meta").numpy()
-    with pytest.raises(ValueError, match="no tensor has dtype complex128"):
+    with pytest.raises(ValueError, match="numpy: dtype is complex128"):
         weft.from_numpy(np.zeros(2, complex))
 
     def body(world):
@@ -92,7 +92,7 @@ def test_what_cannot_be_shown_says_why():
 def test_a_capsule_is_taken_once():
     capsule = weft.ones((3,)).__dlpack__()
     assert weft.from_dlpack(capsule).tolist() == [1.0] * 3
-    with pytest.raises(ValueError, match="taken already"):
+    with pytest.raises(ValueError, match="used already"):
         weft.from_dlpack(capsule)
 
 
@@ -152,7 +152,7 @@ def test_memory_of_gathered_parameters_is_not_lent():
         def forward(self, x):
             whole = self.weight.tensor().detach().local()
             for look in (np.from_dlpack, np.asarray, lambda t: t.numpy()):
-                with pytest.raises(ValueError, match=r"fully sharded parameter.*clone\(\)"):
+                with pytest.raises(ValueError, match=r"gathered for forward.*clone\(\)"):
                     look(whole)
             with pytest.raises(BufferError):
                 memoryview(whole)

@@ -155,7 +155,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         run = LlamaRun(model, optim.AdamW(model.parameters()), seed=1, batch=2, seq=3, tokens=4)
         run.save(weft.CheckpointSaver(world, str(tmp_path)))
         run = LlamaRun(model, optim.AdamW(model.parameters()), seed=1, batch=9, seq=3, tokens=4)
-        with pytest.raises(ValueError, match="run has batch 2 but this one 9"):
+        with pytest.raises(ValueError, match="batch of the run is 9, expected 2"):
             run.load(str(tmp_path), world)
 
     weft.run_ranks(1, other)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors for invalid arguments: one sentence each, and never the end of the process."""
 
+import copy
+import pickle
+import pydoc
 import subprocess
 import sys
 
@@ -23,84 +26,80 @@ def planned(plan):
 
 SENTENCES = [
     # Numbers out of range.
-    (lambda: weft.zeros(2**64), ValueError, "shape: 18446744073709551616 is beyond 64 bits"),
-    (lambda: weft.ones((2, BIG)), ValueError, f"shape: {BIG} is beyond 64 bits"),
-    (lambda: X.reshape(BIG), ValueError, f"shape: {BIG} is beyond 64 bits"),
-    (lambda: X[BIG], IndexError, f"index: {BIG} is out of dim 0 of [3]"),
-    (lambda: X[-BIG], IndexError, f"index: -{BIG} is out of dim 0 of [3]"),
-    (lambda: weft.squeeze(X, BIG), ValueError, f"axis: {BIG} is beyond 64 bits"),
-    (lambda: weft.sum(X, axis=2**40), ValueError, "axis: dim 1099511627776 is none"),
-    (lambda: X.permute(BIG), ValueError, f"permute: {BIG} is beyond 64 bits"),
-    (lambda: weft.argmax(X, axis=BIG), ValueError, f"argmax: {BIG} is beyond 64 bits"),
-    (lambda: weft.eye(BIG), TypeError, "eye: it takes (n_rows: int, n_cols: int | None = None, "),
-    (lambda: weft.manual_seed(-1), TypeError, "manual_seed: it takes (seed: int), not (-1)"),
-    (
-        lambda: nn.Embedding(BIG, 2),
-        TypeError,
-        "Embedding: it takes (num_embeddings: int, embedding_dim: int, std: float = 1.0, device",
-    ),
+    (lambda: weft.zeros(2**64), ValueError, "shape: it is 18446744073709551616, expected a number"),
+    (lambda: weft.ones((2, BIG)), ValueError, f"shape: it is {BIG}, expected a number of 64 bits"),
+    (lambda: X.reshape(BIG), ValueError, f"shape: it is {BIG}, expected a number of 64 bits"),
+    (lambda: X[BIG], IndexError, f"index: it is {BIG}, expected one of the 3 elements"),
+    (lambda: X[-BIG], IndexError, f"index: it is -{BIG}, expected one of the 3 elements"),
+    (lambda: weft.squeeze(X, BIG), ValueError, f"axis: it is {BIG}, expected a number of 64 bits"),
+    (lambda: weft.sum(X, axis=2**40), ValueError, "axis: dim is 1099511627776, expected one"),
+    (lambda: X.permute(BIG), ValueError, f"permute: it is {BIG}, expected a number of 64 bits"),
+    (lambda: weft.argmax(X, axis=BIG), ValueError, f"argmax: it is {BIG}, expected a number"),
+    (lambda: weft.eye(BIG), TypeError, f"eye: n_rows is {BIG}, expected int of 64 bits"),
+    (lambda: weft.manual_seed(-1), TypeError, "manual_seed: arguments are (-1), expected (seed:"),
+    (lambda: nn.Embedding(BIG, 2), TypeError, f"Embedding: num_embeddings is {BIG}, expected int"),
     # Objects of a wrong type.
-    (
-        lambda: weft.matmul(X, "x"),
-        TypeError,
-        "matmul: it takes (x1: Tensor, x2: Tensor), not (Tensor, 'x')",
-    ),
-    (lambda: weft.Shard("x"), TypeError, "Shard: it takes (dim: int = 0), not ('x')"),
-    (lambda: nn.Linear("a", bias=[]), TypeError, "not ('a', bias=list)"),
-    (lambda: X.sum([], keepdim="x" * 50), TypeError, "not (Tensor, list, keepdim=str)"),
-    (lambda: weft.sum(X, axis="x"), TypeError, "axis: a str is given, which is no whole number"),
-    (lambda: X.permute("a"), TypeError, "permute: a str is given, which is no whole number"),
-    (lambda: X.reshape("a"), TypeError, "a shape is ints, or a sequence of them"),
-    (lambda: weft.run_ranks("a", print), TypeError, "run_ranks: it takes (ranks: int, body: "),
+    (lambda: weft.matmul(X, "x"), TypeError, "matmul: x2 is 'x', expected Tensor"),
+    (lambda: weft.Shard("x"), TypeError, "Shard: dim is 'x', expected int"),
+    (lambda: nn.Linear("a", bias=[]), TypeError, "Linear: out_features is missing, expected int"),
+    (lambda: nn.Linear("a", 2), TypeError, "Linear: in_features is 'a', expected int"),
+    (lambda: weft.softmax(X, 0, 1), TypeError, "softmax: number of arguments by position is 3, ex"),
+    (lambda: weft.softmax(X, dmi=1), TypeError, 'softmax: argument "dmi" does not exist; it takes'),
+    (lambda: weft.split(X, "a"), TypeError, "split: arguments are (a Tensor, 'a'), expected (x: T"),
+    (lambda: X.sum([], keepdim="x" * 50), TypeError, "sum: keepdims is a str, expected bool"),
+    (lambda: weft.sum(X, axis="x"), TypeError, "axis: it is a str, expected a whole number"),
+    (lambda: X.permute("a"), TypeError, "permute: it is a str, expected a whole number"),
+    (lambda: X.reshape("a"), TypeError, "shape: it is of another type, expected ints, or"),
+    (lambda: weft.run_ranks("a", print), TypeError, "run_ranks: ranks is 'a', expected int"),
     (
         lambda: nn.Linear(2, 2).get_submodule(3),
         TypeError,
-        "get_submodule: it takes (Module, path: str), not (3)",
+        "get_submodule: path is 3, expected str",
     ),
-    (lambda: nn.Sequential(3), TypeError, "Sequential: a int is given, which is no Module"),
+    (lambda: nn.Sequential(3), TypeError, "Sequential: it is a int, expected a Module"),
     (
         lambda: weft.clip_grad_norm_(3, 1.0),
         TypeError,
-        "parameters: a int is neither a Module nor a list of Parameters",
+        "parameters: they are a int, expected a Module or a list of Parameters",
     ),
-    (lambda: weft.StateDict({}, {"a": "x"}), TypeError, "(tensors: Mapping[str, Tensor] ="),
+    (lambda: weft.StateDict({}, {"a": "x"}), TypeError, "StateDict: numbers is a dict, expected"),
     # Meshes, placements and plans.
-    (on_mesh(lambda mesh: mesh[0]), TypeError, "0 is given for the name of an axis of mesh(dp=1)"),
-    (on_mesh(lambda mesh: mesh["dp", 1]), TypeError, "mesh: 1 is given for the name of an axis"),
+    (on_mesh(lambda mesh: mesh[0]), TypeError, "mesh: name of an axis is 0, expected a string"),
+    (on_mesh(lambda mesh: mesh["dp", 1]), TypeError, "mesh: name of an axis is 1, expected a"),
     (on_mesh(lambda mesh: mesh.size("tp")), ValueError, "tp"),
     (
         lambda: weft.run_ranks(1, lambda w: weft.DeviceMesh(w, {"dp": "x"})),
         TypeError,
-        "mesh: a str is given, which is no whole number",
+        "mesh: it is a str, expected a whole number",
     ),
     (
         lambda: weft.run_ranks(1, lambda w: weft.DeviceMesh(w, 5)),
         TypeError,
-        "mesh: a int is given for axes; give {'dp': 2, 'tp': 4}",
+        "mesh: axes are a int, expected a dict such as {'dp': 2, 'tp': 4}",
     ),
     (
         lambda: weft.run_ranks(1, lambda w: weft.DeviceMesh(w, ["dp"])),
         TypeError,
-        "mesh: 'dp' is no axis; an axis is a name and a size",
+        "mesh: an axis is 'dp', expected a name and a size",
     ),
-    (planned({"": "colwise"}), TypeError, "parallelize: the style of '' is a str, none of Colwise"),
-    (planned({"": [3, weft.Colwise()]}), TypeError, "the style of '' is a int, none of"),
-    (planned({3: weft.Colwise()}), TypeError, "parallelize: 3 is given for a path; it is a string"),
-    (planned([1]), TypeError, "it takes (module: Module, mesh: DeviceMesh, plan: dict)"),
-    (on_mesh(lambda mesh: weft.distribute(X, mesh, ["x"])), TypeError, "not (Tensor, DeviceMesh,"),
+    (planned({"": "colwise"}), TypeError, "parallelize: the style of '' is a str, expected"),
+    (planned({"": [3, weft.Colwise()]}), TypeError, "the style of '' is a int, expected Colwise"),
+    (planned({3: weft.Colwise()}), TypeError, "parallelize: path is 3, expected a string such as"),
+    (planned([1]), TypeError, "parallelize: plan is a list, expected dict"),
+    (on_mesh(lambda mesh: weft.distribute(X, mesh, ["x"])), TypeError, "distribute: placements"),
     # Options of runs.
     (
         lambda: weft.run_ranks(2, print, threads_per_rank=10**9),
         ValueError,
-        "run_ranks: 1000000000 threads a rank; 0 shares the cores, and 1024 are the most",
+        "run_ranks: number of threads a rank is 1000000000, expected 0 to 1024; 0 shares the cores",
     ),
     (
         lambda: weft.run_ranks(2, print, deadline=float("nan")),
         ValueError,
-        "deadline: nan is no number of seconds above 0",
+        "deadline: it is nan s, expected a number above 0",
     ),
-    (lambda: weft.run_ranks(2, print, deadline=-1), ValueError, "deadline: -1 is no number of"),
-    (lambda: weft.Graph("cpu"), ValueError, "graph: a graph is of work on a GPU, not on cpu"),
+    (lambda: weft.run_ranks(2, print, deadline=-1), ValueError, "deadline: it is -1 s, expected"),
+    (lambda: weft.Graph("cpu"), ValueError, "graph: device is cpu, expected a GPU"),
 ]
 
 
@@ -156,5 +155,33 @@ def test_objects_without_init_raise():
     lines = done.stdout.splitlines()
     assert done.returncode == 0, f"{done.returncode} at {lines[-1:]}: {done.stderr[-2000:]}"
     assert int(lines[-1].split()[1]) > 500
-    with pytest.raises(TypeError, match=r"used whose __init__ did not run.*super\(\).__init__\(\)"):
+    with pytest.raises(TypeError, match=r"__init__ did not run.*super\(\).__init__\(\)"):
         weft.Tensor.__new__(weft.Tensor).shape
+
+
+@pytest.mark.parametrize("function", [weft.softmax, weft.split, weft.Tensor.sum, weft.run_ranks])
+def test_help_shows_no_types_of_the_binder(function):
+    text = pydoc.plain(pydoc.render_doc(function))
+    assert not any(mark in text for mark in ("pybind11", "typing.", "weft._weft.", "SupportsInt"))
+    assert f"\n    {function.__name__}(" in text
+
+
+def test_functions_are_copied_and_pickled_by_name():
+    assert copy.deepcopy(weft.softmax) is weft.softmax
+    assert pickle.loads(pickle.dumps(weft.softmax)) is weft.softmax
+    assert repr(weft.softmax) == "<function weft.softmax>"
+    assert repr(weft.Tensor.sum) == "<function weft.Tensor.sum>"
+
+
+def test_only_methods_bind():
+    class Holder:
+        function = weft.relu
+        method = weft.Tensor.sum
+
+    assert Holder().function is weft.relu
+    assert weft.ones(2).sum.__self__ is not None
+
+
+def test_an_argument_has_one_word():
+    with pytest.raises(ValueError, match="sum: argument axis is given as dim too, expected one"):
+        weft.sum(X, axis=0, dim=0)

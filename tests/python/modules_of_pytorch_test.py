@@ -150,6 +150,14 @@ def test_modules_change_their_dtype():
         model.to(weft.int64)
 
 
+def test_modules_take_device_and_dtype_of_a_tensor():
+    model = nn.Linear(2, 3)
+    model.materialize()
+    assert model.to(weft.ones(1, dtype=weft.float64)).weight.dtype is weft.float64
+    loaded = weft.load_state_dict(model, weft.state_dict(model))
+    assert repr(loaded) == "SkippedKeys(missing=[], unexpected=[])"
+
+
 def test_parameters_get_memory_when_they_are_first_used():
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
     optimizer = optim.SGD(model.parameters(), lr=0.1)
@@ -270,5 +278,5 @@ def test_tensors_that_differ_between_ranks_are_caught(make):
     with pytest.raises(weft.CommError, match=r"called distribute\(f32, \[4, 2\]\).*from_local"):
         weft.run_ranks(2, body)
     weft.run_ranks(2, body, checks_equality=False)
-    with pytest.raises(ValueError, match="of rank 1 is not that of rank 0"):
+    with pytest.raises(ValueError, match="of rank 1 differs from that of rank 0"):
         weft.run_ranks(2, body, checks_equality=True)

@@ -75,7 +75,7 @@ def test_names_reprs_and_attributes():
     assert not model.net1.weight.is_materialized
     with pytest.raises(AttributeError, match="MLP has no attribute 'net3'"):
         model.net3
-    with pytest.raises(ValueError, match='there is no "net9"'):
+    with pytest.raises(ValueError, match='the module has no child "net9"'):
         model.get_submodule("net9.weight")
     assert [type(m).__name__ for m in model.modules()] == ["MLP", "Linear", "ReLU", "Linear"]
 
@@ -114,9 +114,9 @@ def test_a_module_without_forward_and_wrong_results_are_told():
         def forward(self, x):
             return 3
 
-    with pytest.raises(ValueError, match=r"Nothing has no forward\(self, ...\)"):
+    with pytest.raises(ValueError, match=r"Nothing has no forward, expected"):
         Nothing()(weft.ones((1,)))
-    with pytest.raises(TypeError, match="Number: forward: it returned a int, not Tensors"):
+    with pytest.raises(TypeError, match="Number: forward: it returned a int, expected Tensors"):
         Number()(weft.ones((1,)))
     with pytest.raises(TypeError, match="module: argument 0 is a list, expected a weft.Tensor"):
         Number()([1.0])
@@ -208,7 +208,7 @@ def test_ops_of_ones_own_say_what_is_wrong():
     with pytest.raises(ValueError, match="->"):
         weft.Op("wrong", "a b", lambda call, x: x)
     wrong_shape = weft.Op("wrong_shape", "... -> ...", lambda call, x: x[..., :1])
-    with pytest.raises(ValueError, match=r"wrong_shape: an array \[3, 1\] is given for \[3, 2\]"):
+    with pytest.raises(ValueError, match=r"wrong_shape: an array is \[3, 1\], expected \[3, 2\]"):
         wrong_shape(weft.ones((3, 2)))
     with pytest.raises(ValueError, match="has no result"):
         weft.Op("nothing", "d -> ", lambda call, x: x)
@@ -237,9 +237,9 @@ def test_whole_values_are_sliced_into_a_sharded_model():
 
 
 def test_what_is_no_parameter_is_refused():
-    with pytest.raises(TypeError, match="item 0 is a str, not a Parameter"):
+    with pytest.raises(TypeError, match="item 0 is a str, expected a Parameter"):
         optim.AdamW(["weight"])
-    with pytest.raises(ValueError, match="none of the parameters is trainable"):
+    with pytest.raises(ValueError, match="number of trainable parameters is 0"):
         optim.AdamW([{"params": []}])
 
 
@@ -248,9 +248,9 @@ def test_cycles_of_children_are_refused():
     model.later = None
     model.later = nn.Parameter(weft.ones((2,)))
     assert model.later.shape == (2,)
-    with pytest.raises(ValueError, match="the MLP is within the MLP"):
+    with pytest.raises(ValueError, match="of the MLP is a MLP that contains it"):
         model.me = model
-    with pytest.raises(ValueError, match="the MLP is within the Sequential"):
+    with pytest.raises(ValueError, match="of the MLP is a Sequential that contains it"):
         model.net1 = nn.Sequential(model)
 
 
@@ -282,7 +282,7 @@ def losses_with(mesh, offload, state):
 def test_what_rests_on_the_host_trains_the_same():
     def body(world):
         mesh = weft.DeviceMesh(world, {"dp": 2})
-        with pytest.raises(ValueError, match='offload names "weights"'):
+        with pytest.raises(ValueError, match='offload is "weights"'):
             weft.fully_shard(nn.Linear(2, 2), mesh, offload=["weights"])
         every = losses_with(mesh, ["parameters", "gradients"], True)
         return losses_with(mesh, [], False), every

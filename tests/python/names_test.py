@@ -31,7 +31,6 @@ RENAMED = {
     "take_along_dim": "take_along_axis",
     "stddev": "std",
     "next_to": "_full",
-    "quantile": "_quantile_by",
     "embedding_bag": "_embedding_bag",
     "take_flat": "_take_flat",
     "index": "__getitem__",

@@ -59,6 +59,18 @@ def _cosine(schedulers, optimizer):
     return schedulers.CosineAnnealingLR(optimizer, 20)
 
 
+def test_nesterov_is_set_as_an_option_of_a_group():
+    made, changed = _linear(), _linear()
+    optimizer = optim.SGD(changed, lr=0.02, momentum=0.9)
+    assert optimizer.param_groups[0]["nesterov"] is False
+    optimizer.param_groups[0]["nesterov"] = True
+    state = optimizer.state_dict()["param_groups"][0]
+    assert state["nesterov"] is True
+    expected = _train(made, optim.SGD(made, lr=0.02, momentum=0.9, nesterov=True))
+    for ours, theirs in zip(_train(changed, optimizer), expected):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.parametrize(
     "kind, options",
     [("AdamW", {"weight_decay": 0.0}), ("SGD", {"momentum": 0.9, "nesterov": True})],
@@ -248,13 +260,13 @@ def test_reduce_on_plateau():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda m: optim.AdamW([{"params": m, "foo": 1}]), "group 0 has the option \"foo\""),
-        (lambda m: optim.AdamW([{"weights": [m.weight]}]), "group 0 is no dict with a list"),
+        (lambda m: optim.AdamW([{"params": m, "foo": 1}]), "option \"foo\" of group 0 does not"),
+        (lambda m: optim.AdamW([{"weights": [m.weight]}]), "group 0 has no \"params\", expected"),
         (lambda m: optim.SGD(m, nesterov=True), "nesterov with momentum 0"),
         (lambda m: optim.SGD([{"params": m}, {"params": m}]), "is given twice"),
-        (lambda m: optim.Optimizer(m, {}), 'the options have no "lr"'),
+        (lambda m: optim.Optimizer(m, {}), 'option "lr" is missing'),
         (lambda m: optim.SGD(m).param_groups[0].update(x=1), "'x' cannot be set"),
-        (lambda m: lr_scheduler.LambdaLR(optim.SGD(m), [abs, abs]), "2 functions, expected 1"),
+        (lambda m: lr_scheduler.LambdaLR(optim.SGD(m), [abs, abs]), "number of functions is 2,"),
         (
             lambda m: lr_scheduler.OneCycleLR(optim.SGD(m), 0.1, 9, anneal_strategy="x"),
             "expected 'cos' or 'linear'",
@@ -273,5 +285,5 @@ def test_wrong_use_is_told(make, message):
 def test_an_optimizer_without_update():
     model = _linear()
     model(weft.ones((1, 3))).sum().backward()
-    with pytest.raises(ValueError, match="has no update"):
+    with pytest.raises(ValueError, match="update is missing"):
         optim.Optimizer(model, {"lr": 0.1}).step()

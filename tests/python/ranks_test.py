@@ -291,7 +291,7 @@ def test_policy_and_gradient_mode_are_scopes_of_the_rank():
         return (x + y).shape
 
     assert weft.run_ranks(2, body) == [(4, 4)] * 2
-    with pytest.raises(ValueError, match="none of allow, free_only, forbid"):
+    with pytest.raises(ValueError, match="expected allow, free_only or forbid"):
         weft.set_traffic("some")
 
 

@@ -68,9 +68,9 @@ def test_assignment_to_a_cut_dim_is_refused_and_changes_nothing():
 @pytest.mark.parametrize(
     ("index", "error", "words"),
     [
-        (3, IndexError, "index: 3 is out of dim 0 of"),
-        ((0, 0, 0, 0), IndexError, "4 entries for a tensor"),
-        ((..., ...), IndexError, "stands twice"),
+        (3, IndexError, "index: it is 3, expected one of the 3"),
+        ((0, 0, 0, 0), IndexError, "number of entries is 4"),
+        ((..., ...), IndexError, "is given twice"),
         ("a", IndexError, "it is a str, expected an int, slice, None, ..., tensor or list"),
     ],
 )
@@ -105,8 +105,9 @@ def test_numbers_are_weak():
     assert (ints + 1).dtype == weft.int64
     assert (ints + 0.5).dtype == weft.float32
     assert (weft.ones((2,), dtype=weft.bfloat16) * 3).dtype == weft.bfloat16
-    with pytest.raises(ValueError, match="beyond 2\\^53"):
-        ints + (2**53 + 2)
+    assert (ints + (2**53 + 2)).tolist() == [2**53 + 3, 2**53 + 4, 2**53 + 5]
+    with pytest.raises(ValueError, match="expected one of 64 bits"):
+        ints + 2**64
 
 
 def test_what_is_no_operand_is_a_type_error():
@@ -136,7 +137,7 @@ def test_every_op_is_reached_by_its_name():
         assert op.rule
     x = weft.randn((3, 4))
     assert weft.ops.matmul(x, x.T).shape == (3, 3)
-    with pytest.raises(AttributeError, match="weft has no op 'nothing'"):
+    with pytest.raises(AttributeError, match="weft.ops has no attribute 'nothing'"):
         weft.ops.nothing
 
 
@@ -178,7 +179,7 @@ def test_numbers_that_integers_do_not_hold_are_refused():
         lambda: weft.maximum(small, -1),
         lambda: weft.asarray([5], dtype="int32") < 2**40,
     ):
-        with pytest.raises(ValueError, match="is none that a tensor of (u8|i32) holds"):
+        with pytest.raises(ValueError, match="expected one that (u8|i32) holds"):
             call()
     assert (small - 3).tolist() == [41] and (small - 0).tolist() == [44]
     assert (3 - small).tolist() == [215]
@@ -203,7 +204,7 @@ def test_numpys_numbers_are_numbers():
 def test_tensors_as_indices():
     x = weft.asarray([10, 20, 30])
     assert x[weft.asarray(1)].item() == 20
-    with pytest.raises(TypeError, match="is no index"):
+    with pytest.raises(TypeError, match="expected an integer one"):
         x[weft.asarray(1.0)]
     assert x[weft.asarray([2, 0])].tolist() == [30, 10]
 
@@ -233,25 +234,27 @@ def test_numbers_are_formatted():
 
 def test_whole_numbers_come_exactly_or_not_at_all():
     for call in (
-        lambda: weft.asarray([1]) + (2**53 + 1),
-        lambda: weft.zeros((2,), dtype=weft.int64).fill_(2**60 + 1),
+        lambda: weft.asarray([1]) + 2**63,
+        lambda: weft.zeros((2,), dtype=weft.int64).fill_(2**63),
         lambda: weft.full((2,), 1.5, dtype=weft.int64),
         lambda: weft.full((2,), 300, dtype=weft.uint8),
-        lambda: weft.arange(2**60, 2**60 + 3),
+        lambda: weft.arange(float(2**60), 2**60 + 3, dtype=weft.int64),
         lambda: weft.arange(250, 260, dtype=weft.uint8),
         lambda: weft.arange(2**31 - 2, 2**31 + 2, dtype=weft.int32),
     ):
-        with pytest.raises(ValueError, match=r"2\^53|whole number|holds"):
+        with pytest.raises(ValueError, match=r"2\^53|whole number|holds|expected 0 to 255"):
             call()
     assert weft.full((2,), 2**60 + 1, dtype=weft.int64).tolist() == [2**60 + 1] * 2
+    assert weft.zeros((2,), dtype=weft.int64).fill_(2**60 + 1).tolist() == [2**60 + 1] * 2
+    assert weft.arange(2**60, 2**60 + 3).tolist() == [2**60, 2**60 + 1, 2**60 + 2]
 
 
 def test_what_is_missing_of_an_op_is_told():
-    with pytest.raises(ValueError, match="reshape: structure .* is no shape of as many"):
+    with pytest.raises(ValueError, match="reshape: structure .* expected a shape of as many"):
         weft.ops.reshape(weft.ones((3, 4)))
 
 
 def test_tensors_are_gone_over_by_rows():
     assert [row.tolist() for row in weft.asarray([[1, 2], [3, 4]])] == [[1, 2], [3, 4]]
-    with pytest.raises(TypeError, match="without dims"):
+    with pytest.raises(TypeError, match="has no dims"):
         list(weft.ones(()))

@@ -24,7 +24,7 @@ def test_a_trace_names_modules_and_counts_memory(tmp_path):
     events = events_of(file)
     modules = {e["name"]: e["args"] for e in events if e.get("cat") == "span,module"}
     assert set(modules) == {"model", "0", "1", "1.0", "1.1"}
-    assert modules["1.1"] == {"shapes": "f32 [5, 3]"}
+    assert modules["1.1"] == {"shapes": "f32 [5, 3]", "bytes": 60}
     linears = [e["args"] for e in events if e["name"] == "linear_bias"]
     assert [args["module"] for args in linears if "module" in args][:2] == ["0", "1.1"]
     assert linears[0]["shapes"] == "f32 [5, 4], f32 [3, 4], f32 [3]"

@@ -159,12 +159,13 @@ TEST(Explain, NamesWhatItCannotRun) {
   on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
     Laid laid(mesh, little_llama(4, 2), false);
     EXPECT_EQ(error_of([&] { explain(laid.model, [] { return ones({}); }); }),
-              "explain: the loss is computed on cpu; give the model tensors on meta");
+              "explain: the loss is on cpu, expected meta; give the model tensors on meta");
     Parameter& parameter = *laid.model.parameters()[0];
     ModuleSharder::set_used(parameter, zeros(parameter.shape()));
-    EXPECT_EQ(error_of([&] { laid.planned(); }),
-              "explain: parameter \"model.embed_tokens.weight\" is used otherwise than it rests; "
-              "explain the model before fully_shard, or without memory: materialize(meta)");
+    EXPECT_EQ(
+        error_of([&] { laid.planned(); }),
+        "explain: parameter \"model.embed_tokens.weight\" is gathered for use, expected one as it "
+        "is stored; explain the model before fully_shard, or without memory: materialize(meta)");
   });
 }
 

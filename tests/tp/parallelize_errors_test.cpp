@@ -23,40 +23,41 @@ std::string error_with(const std::vector<ModuleStyle>& styles) {
 
 TEST(ParallelizeErrors, NamesAPathThatMatchesNothing) {
   EXPECT_EQ(error_with({{"model.layers.*.self_atn.q_proj", Colwise()}}),
-            "parallelize: \"model.layers.*.self_atn.q_proj\" matches no module; the closest are "
-            "\"model.layers.*.self_attn.q_proj\", \"model.layers.*.self_attn.k_proj\", "
-            "\"model.layers.*.self_attn.o_proj\"");
+            "parallelize: \"model.layers.*.self_atn.q_proj\" matches no module, expected a path of "
+            "one; the closest are \"model.layers.*.self_attn.q_proj\", "
+            "\"model.layers.*.self_attn.k_proj\", \"model.layers.*.self_attn.o_proj\"");
   EXPECT_EQ(error_with({{"head", Colwise()}}),
-            "parallelize: \"head\" matches no module; the closest are \"lm_head\", \"model\", "
-            "\"model.norm\"");
+            "parallelize: \"head\" matches no module, expected a path of one; the closest are "
+            "\"lm_head\", \"model\", \"model.norm\"");
   EXPECT_EQ(error_with({{"model.layers.7", PrepareInput{{Replicate()}}}}),
-            "parallelize: \"model.layers.7\" matches no module; the closest are "
-            "\"model.layers.*\", \"model.layers\", \"model.layers.*.mlp\"");
+            "parallelize: \"model.layers.7\" matches no module, expected a path of one; the "
+            "closest are \"model.layers.*\", \"model.layers\", \"model.layers.*.mlp\"");
 }
 
 TEST(ParallelizeErrors, NamesHeadsThatAreNotDivided) {
   on_mesh({{"tp", 4}}, [](const DeviceMesh& mesh) {
     Llama model(little_llama(4, 2));
     EXPECT_EQ(error_of([&] { parallelize(model, mesh["tp"], llama_styles(model.config())); }),
-              "parallelize: \"model.layers.0.self_attn.k_proj\" has 2 heads, which the 4 ranks of "
-              "axis tp do not divide");
+              "parallelize: \"model.layers.0.self_attn.k_proj\" has 2 heads, expected a multiple "
+              "of 4, the ranks of axis tp");
   });
 }
 
 TEST(ParallelizeErrors, NamesStylesThatDoNotFit) {
   EXPECT_EQ(error_with({{"model.norm", Colwise()}}),
-            "parallelize: \"model.norm\" is neither a Linear nor an Embedding, which Colwise is "
-            "for; say with Layouts how its parameters lie");
+            "parallelize: \"model.norm\" is another module, expected a Linear or an Embedding for "
+            "Colwise; Layouts states how any parameters are laid out");
   EXPECT_EQ(error_with({{"lm_head", Colwise()}, {"lm_*", Rowwise()}}),
-            "parallelize: parameter \"weight\" of \"lm_head\" is to be S(1) but S(0) by the style "
-            "of \"lm_head\"");
+            "parallelize: parameter \"weight\" of \"lm_head\" is laid out as S(1), expected S(0), "
+            "as by the style of \"lm_head\"");
   EXPECT_EQ(error_with({{"model.norm", Layouts{.parameters = {{"bias", Shard(0)}}}}}),
-            "parallelize: \"model.norm\" has no parameter of its own called \"bias\"");
+            "parallelize: parameter \"bias\" of \"model.norm\" does not exist");
   EXPECT_EQ(error_with({{"model.norm", Layouts{.parameters = {{"weight", Shard(1)}}}}}),
-            "parallelize: parameter \"weight\" [20] of \"model.norm\" cannot be laid out as S(1)");
+            "parallelize: placement of parameter \"weight\" [20] of \"model.norm\" is S(1), "
+            "expected Replicate or a dim that it has");
   EXPECT_EQ(error_with({{"model.norm", Layouts{.parameters = {{"weight", Partial()}}}}}),
-            "parallelize: parameter \"weight\" [20] of \"model.norm\" cannot be laid out as "
-            "P(sum)");
+            "parallelize: placement of parameter \"weight\" [20] of \"model.norm\" is P(sum), "
+            "expected Replicate or a dim that it has");
 }
 
 TEST(ParallelizeErrors, NamesTiesThatDisagree) {
@@ -67,8 +68,8 @@ TEST(ParallelizeErrors, NamesTiesThatDisagree) {
     const std::vector<ModuleStyle> styles = {{"model.embed_tokens", Colwise()},
                                              {"lm_head", Colwise()}};
     EXPECT_EQ(error_of([&] { parallelize(model, mesh["tp"], styles); }),
-              "parallelize: parameter \"weight\" of \"lm_head\" is to be S(0) but S(1) by the "
-              "style of \"model.embed_tokens\"");
+              "parallelize: parameter \"weight\" of \"lm_head\" is laid out as S(0), expected "
+              "S(1), as by the style of \"model.embed_tokens\"");
   });
 }
 
@@ -77,16 +78,16 @@ TEST(ParallelizeErrors, NamesWhatIsShardedAlready) {
     Llama model(little_llama(4, 2));
     parallelize(model, mesh["tp"], llama_styles(model.config()));
     EXPECT_EQ(error_of([&] { parallelize(model, mesh["tp"], llama_styles(model.config())); }),
-              "parallelize: parameter model.embed_tokens.weight is sharded over tp already, as "
-              "mesh(dp=1, tp=2)[R, S(0)]");
+              "parallelize: parameter model.embed_tokens.weight is laid out as mesh(dp=1, tp=2)[R, "
+              "S(0)], expected one that is not sharded over tp");
     Linear other(4, 4);
     other.parameters()[0]->set_value(
         empty({4, 4}, {.device = meta, .sharding = Sharding(mesh, {{"dp", Shard(0)}})}));
     EXPECT_EQ(error_of([&] {
                 parallelize(other, mesh["tp"], {{"", Colwise()}});
               }),
-              "parallelize: parameter weight is laid out as mesh(dp=1, tp=2)[S(0), R] already; "
-              "parallelize first, shard over other axes afterwards");
+              "parallelize: parameter weight is laid out as mesh(dp=1, tp=2)[S(0), R], expected "
+              "none yet; parallelize first, shard over other axes afterwards");
   });
 }
 
@@ -94,9 +95,9 @@ TEST(ParallelizeErrors, NamesAMeshThatIsNoAxis) {
   on_mesh({{"dp", 1}, {"tp", 2}}, [](const DeviceMesh& mesh) {
     Linear linear(4, 4);
     EXPECT_EQ(error_of([&] { parallelize(linear, mesh, {}); }),
-              "parallelize: mesh(dp=1, tp=2) has 2 axes; give one of them, as mesh[\"tp\"]");
+              "parallelize: mesh(dp=1, tp=2) has 2 axes, expected one, as of mesh[\"tp\"]");
     EXPECT_EQ(error_of([&] { parallelize(linear, DeviceMesh(), {}); }),
-              "parallelize: this rank is not in the mesh");
+              "parallelize: this rank is not in the mesh, expected one of its ranks");
   });
 }
 
@@ -115,14 +116,15 @@ TEST(ParallelizeErrors, NamesTensorsThatDoNotFit) {
     EXPECT_EQ(error_of([&] {
                 linear(distribute(zeros({3, 4}), mesh, {}));
               }),
-              "parallelize: output 0 of the module, a tensor [3, 4], cannot be laid out as S(2)");
+              "parallelize: placement of output 0 of the module [3, 4] is S(2), expected a dim "
+              "that it has");
     Linear second(4, 4);
     parallelize(second, mesh["tp"], {{"", PrepareInput{{Replicate(), Replicate()}}}});
     second.materialize();
     EXPECT_EQ(error_of([&] {
                 second(distribute(zeros({3, 4}), mesh, {}));
               }),
-              "parallelize: number of inputs of the module: 1, but its style is for 2");
+              "parallelize: number of inputs of the module is 1, expected 2, that of its style");
   });
 }
 

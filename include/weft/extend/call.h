@@ -46,6 +46,8 @@ class WEFT_API Call {
   /// of stage i.
   bool staged() const;
   const MemoryBlock& stage(int i) const;
+  /// The part of a gathered stage i that this rank wrote.
+  const Box& stage_box(int i) const;
 
  private:
   const CallBody& body_;

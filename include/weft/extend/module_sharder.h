@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "weft/module.h"
 
@@ -69,6 +70,15 @@ struct WEFT_API ModuleSharder {
       if (auto found = std::dynamic_pointer_cast<T>(attachment)) return found;
     }
     return nullptr;
+  }
+  /// Returns all attachments of type T, in the order of `attach`.
+  template <class T>
+  static std::vector<std::shared_ptr<T>> attachments(const Module& module) {
+    std::vector<std::shared_ptr<T>> all;
+    for (const auto& attachment : module.attachments_) {
+      if (auto found = std::dynamic_pointer_cast<T>(attachment)) all.push_back(std::move(found));
+    }
+    return all;
   }
 };
 

@@ -20,17 +20,22 @@ namespace weft {
 
 struct OpBody;
 class Op;
+class Parts;
 
 /// A small intermediate result that ranks reduce before the next stage, or forward, runs. Stages
 /// run only when a factor of `staged_over` is sharded.
 struct Stage {
-  /// Dims of the result, as factors ("...", or "." for none).
+  /// Dims of the result, as factors ("...", or "." for none); "-n": operand 0's without factor n.
   std::string result;
-  ReduceOp reduce;
+  ReduceOp reduce = ReduceOp::sum;
   /// Writes stage(i), where i is the index of this stage.
   std::function<void(const Call&)> run;
   /// The result is i64 when `index` or when operand 0 is an integer, f64 for f64, f32 otherwise.
   bool index = false;
+  /// Results are not reduced: stage(i) gets a leading dim with one entry for each part of the first
+  /// factor of `staged_over`, in order. `run` writes this part's entry; stage_box(i) is its
+  /// position. Floats are f64.
+  bool gathered = false;
 };
 
 /// A view: strides (of the local block) and offset (in elements) of the result within operand 0.
@@ -49,6 +54,25 @@ struct Takes {
 /// Accepts any dtype and any strides: forward reads `MemoryBlock::dtype` and
 /// `MemoryBlock::strides`.
 inline Takes anything() { return {.dtypes = {}, .strides = true}; }
+
+/// A dim that forward reads or writes at indices, which an operand holds. Ranks exchange the rows,
+/// or elements, that are named, and no others; the dim keeps its cuts.
+struct ByIndex {
+  /// The operand whose ~ dim is read; or the operand that is written, row by row of its ~ dim, to
+  /// the same dim of result 0.
+  int rows = 0;
+  /// The operand with the indices: i32 or i64. Of written rows they are a vector.
+  int indices = 1;
+  /// The operand with the written dim, whose cuts the result has; -1 for a dim that is read.
+  int into = -1;
+  /// Each element has its own index: operand `indices` has the shape of the elements.
+  bool elements = false;
+  /// What becomes of rows that are written to one place.
+  enum class Written : uint8_t { add, replace, multiply, max, min };
+  Written written = Written::replace;
+  /// Negative indices count from the end; otherwise they are mistakes.
+  bool from_end = true;
+};
 
 /// Shapes, dtypes and attributes for the tests of an op.
 struct OpSample {
@@ -95,11 +119,17 @@ struct OpSpec {
   /// sharded.
   std::vector<std::string> staged_over = {};
   std::vector<Stage> stages = {};
+  /// Computes all results in place of forward when the first factor of `staged_over` is sharded, by
+  /// exchanges between its parts (`weft/extend/parts.h`).
+  std::function<void(const Call&, Parts&)> across = {};
   /// For operands with ~ dims: returns the slice (of the whole operand) that a slice of result 0
   /// needs.
   std::function<Box(const Attributes&, int operand, std::span<const Shape> operands,
                     const Box& result)>
       needs = {};
+  /// For a ~ dim of rows that indices name. Forward then gets the named rows only, with indices
+  /// into these; or, of elements, a vector of them, with their places in the flat result.
+  std::optional<ByIndex> by_index = {};
 
   /// Operands and results that backward reads. All operands unless given.
   std::optional<std::vector<int>> saves_in = {};

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <vector>
 
 #include "weft/block.h"
 #include "weft/export.h"
@@ -68,10 +69,18 @@ class WEFT_API Pattern {
   /// The axes that are Partial, in mesh order.
   Axes partial_axes() const;
 
-  /// Makes a Shard the innermost cut of its dim. Axes inside the axis' former cut move outwards.
+  /// True when the parts along some axis have explicit sizes.
+  bool has_sizes() const;
+
+  /// Makes a Shard the innermost cut of its dim. Axes inside the axis' former cut move outwards and
+  /// lose their explicit sizes.
   void set(int axis, Placement placement);
-  /// Makes `axes`, outermost first, the axes that cut `dim`.
+  /// Makes `axes`, outermost first, the axes that cut `dim`. Those that cut it keep their sizes.
   void set_order(int dim, const Axes& axes);
+  /// Replaces the Shard on an axis by one of the same dim at the same depth.
+  void set_sizes(int axis, std::vector<int64_t> sizes);
+  /// Replicates on an axis of one device: the parts along other axes stay.
+  void drop_trivial(int axis);
 
   bool operator==(const Pattern&) const = default;
 
@@ -83,6 +92,20 @@ class WEFT_API Pattern {
 
 /// Returns a hash of the content; equal on all ranks.
 uint64_t hash_of(const Pattern& pattern);
+
+/// Returns `pattern` without explicit sizes that are those of chunks, on a mesh with axes of these
+/// sizes. std::invalid_argument when a Shard has another number of sizes than parts, or when they
+/// do not add up to the parts that they divide.
+WEFT_API Pattern normalised(Pattern pattern, std::span<const int> sizes);
+/// Returns how many elements of `dim` the explicit sizes add up to; -1 when it has none.
+WEFT_API int64_t size_by_parts(const Pattern& pattern, int dim);
+
+/// Returns the sizes of the parts of a dim of `size` elements along each axis that cuts it,
+/// outermost first, on a mesh with axes of these sizes; those of an inner axis divide the parts of
+/// the axis outside of it, one after the other.
+WEFT_API std::vector<std::vector<int64_t>> sizes_of_parts(const Pattern& pattern,
+                                                          std::span<const int> sizes, int dim,
+                                                          int64_t size);
 
 /// Part `index` of `size` elements cut into `parts`, as torch.chunk cuts: parts have ceil(size /
 /// parts) elements, the last ones fewer or none.

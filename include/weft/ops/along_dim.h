@@ -6,12 +6,16 @@
 
 namespace weft {
 
-// Ops along one dim (negative ones count from the end). The dim is gathered where it is sharded.
+// Ops along one dim (negative ones count from the end). Where the dim is sharded, `cumulative_sum`
+// to `argsort` work on the parts, with memory in proportion to a part, and taking exchanges the
+// elements that are named, each once; the others gather the dim.
 
 /// Sums and products of all elements up to and including each one; the shape stays. Integers and
 /// bool accumulate in i64, which wraps. `include_initial` puts the sum or product of none first.
 WEFT_API Tensor cumulative_sum(const Tensor& a, int dim, bool include_initial = false);
 WEFT_API Tensor cumulative_prod(const Tensor& a, int dim, bool include_initial = false);
+/// log(sum(exp)) of all elements up to and including each one; for floats.
+WEFT_API Tensor logcumsumexp(const Tensor& a, int dim);
 
 /// Sorts in ascending or `descending` order; equal elements keep their order. NaN counts as the
 /// greatest element: it comes last, or first when `descending`.
@@ -26,15 +30,19 @@ WEFT_API Tensor take(const Tensor& a, const Tensor& indices, int dim);
 /// has as many dims as `a`; the other dims broadcast. Indices are as in `take`.
 WEFT_API Tensor take_along_dim(const Tensor& a, const Tensor& indices, int dim);
 
-// Each rank computes the following from the full tensor. Results are Replicate over the mesh of
-// `a`; indices and counts are i64.
+// The following work on the flattened tensor, with memory in proportion to a part where its first
+// dim is sharded. Results of one dim are sharded as that; indices and counts are i64.
 
 /// The indices of the nonzero elements (NaN included): a tensor [n] for each dim.
 WEFT_API Tensors nonzero(const Tensor& a);
-/// The positions in `sorted` [n] before (`right`: behind) which the elements of `a` belong.
-/// `sorter` [n], if given, sorts `sorted`.
+/// The positions in `sorted` [n] before (`right`: behind) which the elements of `a` belong;
+/// `sorted`
+/// [.., n] has a row for each row of `a` [.., m]. `sorter`, shaped as `sorted`, sorts it if given.
+/// Where n is sharded, the result is Partial, and nothing moves.
 WEFT_API Tensor searchsorted(const Tensor& sorted, const Tensor& a, bool right = false,
                              const Tensor& sorter = {});
+/// searchsorted(boundaries, a, right).
+WEFT_API Tensor bucketize(const Tensor& a, const Tensor& boundaries, bool right = false);
 /// The distinct elements in ascending order (each NaN counts), the first index of each in the
 /// flattened tensor, the index among them of each element of `a`, and how often each occurs.
 struct Unique {

@@ -24,14 +24,14 @@ struct TensorOptions {
 WEFT_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
 WEFT_API Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 WEFT_API Tensor ones(const Shape& shape, const TensorOptions& options = {});
-WEFT_API Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
+WEFT_API Tensor full(const Shape& shape, Number value, const TensorOptions& options = {});
 WEFT_API Tensor zeros_like(const Tensor& a);
 WEFT_API Tensor ones_like(const Tensor& a);
 /// 0, 1, ..., n - 1.
 WEFT_API Tensor arange(int64_t n, const TensorOptions& options = {.dtype = DType::i64});
 /// start, start + step, ... up to but without stop. For integer dtypes start and step must be whole
-/// numbers.
-WEFT_API Tensor arange(double start, double stop, double step = 1,
+/// numbers; integers of 64 bits are exact.
+WEFT_API Tensor arange(Number start, Number stop, Number step = 1,
                        const TensorOptions& options = {});
 /// `n` evenly spaced numbers from start to stop. stop is the last one when `endpoint`; otherwise it
 /// would be the next one.
@@ -53,6 +53,16 @@ WEFT_API Tensor from_values(std::span<const int64_t> values, const Shape& shape,
                             const TensorOptions& options = {.dtype = DType::i64});
 WEFT_API Tensor from_values(std::span<const int32_t> values, const Shape& shape,
                             const TensorOptions& options = {.dtype = DType::i32});
+WEFT_API Tensor from_values(std::span<const int16_t> values, const Shape& shape,
+                            const TensorOptions& options = {.dtype = DType::i16});
+WEFT_API Tensor from_values(std::span<const int8_t> values, const Shape& shape,
+                            const TensorOptions& options = {.dtype = DType::i8});
+WEFT_API Tensor from_values(std::span<const uint64_t> values, const Shape& shape,
+                            const TensorOptions& options = {.dtype = DType::u64});
+WEFT_API Tensor from_values(std::span<const uint32_t> values, const Shape& shape,
+                            const TensorOptions& options = {.dtype = DType::u32});
+WEFT_API Tensor from_values(std::span<const uint16_t> values, const Shape& shape,
+                            const TensorOptions& options = {.dtype = DType::u16});
 WEFT_API Tensor from_values(std::span<const uint8_t> values, const Shape& shape,
                             const TensorOptions& options = {.dtype = DType::u8});
 WEFT_API Tensor from_values(std::span<const bool> values, const Shape& shape,
@@ -62,12 +72,12 @@ WEFT_API Tensor from_values(std::span<const bool> values, const Shape& shape,
 struct WEFT_API NestedNumbers {
   template <class T>
   requires std::is_arithmetic_v<T> NestedNumbers(T number)  // NOLINT(google-explicit-constructor)
-      : values{static_cast<double>(number)}, kind(Number(number).kind) {}
+      : values{Number(number)}, kind(Number(number).kind) {}
   /// std::invalid_argument for lists of different shapes.
   NestedNumbers(std::initializer_list<NestedNumbers> list);  // NOLINT(google-explicit-constructor)
 
   Shape shape;
-  std::vector<double> values;
+  std::vector<Number> values;
   Number::Kind kind = Number::Kind::floating;
 };
 
@@ -87,7 +97,7 @@ inline Tensor randn(const Shape& shape, const TensorOptions& options = {}) {
 
 // Ops that change the memory of `a` in place. Leaves that require a gradient need NoGrad.
 /// Sets every element of the whole tensor to `value`, also of a Partial.
-WEFT_API void fill_(const Tensor& a, double value);
+WEFT_API void fill_(const Tensor& a, Number value);
 /// `from` broadcasts to the shape of `to`.
 WEFT_API void copy_(const Tensor& to, const Tensor& from);
 /// Queues a copy_ between a GPU and pinned host memory (Storage::allocate_pinned): the host memory

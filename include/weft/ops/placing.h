@@ -11,18 +11,8 @@
 
 namespace weft {
 
-// PyTorch's functions that combine elements at indices or put them at places. Negative dims and
-// indices count from the end. Functions that replace elements throw std::invalid_argument where two
-// indices are equal.
+// PyTorch's functions that put elements at places. Negative dims and indices count from the end.
 
-/// a with the elements src[.., i, ..] combined at element index[.., i, ..] along `dim`: `reduce` is
-/// "sum", "prod", "mean", "amax" or "amin". Elements of `a` take part if `include_self`. Equal
-/// largest elements share the gradient evenly.
-WEFT_API Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
-                               std::string_view reduce, bool include_self = true);
-/// The same with slice i of `src` at slice index[i] of `dim`.
-WEFT_API Tensor index_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
-                             std::string_view reduce, bool include_self = true);
 /// a, broadcast with `mask` (bool), with the elements where it holds replaced by those of `src`, in
 /// row-major order.
 WEFT_API Tensor masked_scatter(const Tensor& a, const Tensor& mask, const Tensor& src);

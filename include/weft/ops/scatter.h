@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "weft/export.h"
 #include "weft/operand.h"
 #include "weft/tensor.h"
@@ -8,8 +10,8 @@
 namespace weft {
 
 // PyTorch's functions that put elements at indices (i32 or i64). Negative dims count from the end.
-// Functions that replace elements throw std::invalid_argument where two indices are equal and the
-// elements may differ: the result would depend on an order. They read the indices for that.
+// Of equal indices the last one stays where elements are replaced, in every layout. The result is
+// laid out along `dim` as `a` is; ranks send each other what goes to other parts of it.
 
 /// a + alpha * src, with slice i of `src` added to slice index[i] of `dim`.
 WEFT_API Tensor index_add(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
@@ -24,6 +26,14 @@ WEFT_API Tensor index_fill(const Tensor& a, int dim, const Tensor& index, const 
 WEFT_API Tensor scatter_add(const Tensor& a, int dim, const Tensor& index, const Tensor& src);
 WEFT_API Tensor scatter_along_dim(const Tensor& a, int dim, const Tensor& index,
                                   const Operand& src);
+
+/// a with element index[.., i, ..] along `dim` combined with src[.., i, ..]: `reduce` is "sum",
+/// "prod", "mean", "amax" or "amin". Without `include_self` the elements of `a` that are written to
+/// do not count. index_reduce does so for slices, as index_add.
+WEFT_API Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
+                               const std::string& reduce, bool include_self = true);
+WEFT_API Tensor index_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
+                             const std::string& reduce, bool include_self = true);
 
 /// a with element `index` of `dim`, or elements start, start + step, ... before stop, replaced.
 WEFT_API Tensor select_scatter(const Tensor& a, const Tensor& src, int dim, int64_t index);

@@ -41,16 +41,6 @@ struct UniqueConsecutive {
 };
 WEFT_API UniqueConsecutive unique_consecutive(const Tensor& a, std::optional<int> dim = {});
 
-/// `median` and quantiles of the elements that are not NaN; NaN where there are none.
-WEFT_API Tensor nanmedian(const Tensor& a);
-WEFT_API ValuesAndIndices nanmedian(const Tensor& a, int dim, bool keepdims = false);
-/// Quantile q between two neighbours is, by `interpolation`: "linear", "lower", "higher",
-/// "midpoint" or "nearest".
-WEFT_API Tensor quantile(const Tensor& a, double q, std::optional<int> dim, bool keepdims,
-                         std::string_view interpolation);
-WEFT_API Tensor nanquantile(const Tensor& a, double q, std::optional<int> dim = {},
-                            bool keepdims = false, std::string_view interpolation = "linear");
-
 /// The covariances of the rows of a matrix [variables, observations], each observation counted
 /// `frequencies` times (integers) and weighted by `weights`.
 WEFT_API Tensor cov(const Tensor& a, double correction, const std::optional<Tensor>& frequencies,

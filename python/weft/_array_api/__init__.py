@@ -21,7 +21,7 @@ from weft._array_api._creation import (
     zeros,
     zeros_like,
 )
-from weft._array_api._dtypes import can_cast, finfo, iinfo, isdtype, result_type
+from weft._array_api._dtypes import can_cast, conj, finfo, iinfo, isdtype, result_type
 from weft._array_api._inspection import __array_api_version__, __array_namespace_info__
 from weft._words import accept_words
 
@@ -31,6 +31,7 @@ __all__ = [
     "arange",
     "asarray",
     "can_cast",
+    "conj",
     "e",
     "empty",
     "empty_like",

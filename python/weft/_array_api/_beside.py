@@ -20,5 +20,5 @@ def check_device(what, x, device):
     if device is not None and tensor_of(x).device != device:
         shown = device if isinstance(device, (str, _weft.Device)) else described(device)
         raise ValueError(
-            f"{what}: a tensor on {tensor_of(x).device} has no way to device {shown}"
+            f"{what}: device is {shown}, expected {tensor_of(x).device}, that of the tensor"
         )

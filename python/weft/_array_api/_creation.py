@@ -9,9 +9,6 @@ from weft import _weft
 from weft._array_api._beside import check_device, tensor_of
 from weft._array_api._dtypes import check_fits
 
-# Python numbers combined with tensors are doubles, which hold integers exactly up to this one.
-_LARGEST_EXACT = 2**53
-
 
 def empty(shape, *, dtype=None, device=None, mesh=None, placements=None):
     """Uninitialized memory of `shape` (ints, or one int); float32 by default."""
@@ -34,26 +31,19 @@ def _dtype_of_number(value):
     return _weft.int64 if isinstance(value, numbers.Integral) else _weft.float32
 
 
-def _is_exact(value):
-    return not isinstance(value, numbers.Integral) or abs(value) <= _LARGEST_EXACT
-
-
 def full(shape, fill_value, *, dtype=None, device=None, mesh=None, placements=None):
     """A tensor filled with the number `fill_value`, whose type determines the default dtype.
     ValueError for a number out of an integer dtype's range."""
     dtype = _dtype_of_number(fill_value) if dtype is None else _weft.dtype_named(dtype)
     check_fits("full", fill_value, dtype)
-    if _is_exact(fill_value) or dtype.is_floating_point:
-        return _weft._full(
-            shape,
-            fill_value,
-            dtype=dtype,
-            device=device,
-            mesh=mesh,
-            placements=placements,
-        )
-    whole = asarray(np.full(shape, fill_value), dtype=dtype, device=device)
-    return _weft.distribute(whole, mesh, placements or {}) if mesh else whole
+    return _weft._full(
+        shape,
+        float(fill_value) if dtype.is_floating_point else fill_value,
+        dtype=dtype,
+        device=device,
+        mesh=mesh,
+        placements=placements,
+    )
 
 
 def zeros_like(x, /, *, dtype=None, device=None):
@@ -85,7 +75,7 @@ def full_like(x, /, fill_value, *, dtype=None, device=None):
     made = zeros_like(x, dtype=dtype, device=device)
     check_fits("full_like", fill_value, made.dtype)
     is_partial = made.is_sharded and any(isinstance(p, _weft.Partial) for p in made.placements)
-    if is_partial or not _is_exact(fill_value):
+    if is_partial:
         return _weft.add(
             made, full((), fill_value, dtype=made.dtype, device=made.device, mesh=made.device_mesh)
         )
@@ -154,7 +144,9 @@ def from_dlpack(x, /, *, device=None, copy=None):
 def _numpy_of(obj, dtype, copy):
     """Nested sequences and numbers as an array; Python floats become float32."""
     if copy is False:
-        raise ValueError(f"asarray: a {type(obj).__name__} cannot be had without a copy")
+        raise ValueError(
+            f"asarray: copy is False for a {type(obj).__name__}, expected None or True"
+        )
     try:
         array = np.asarray(obj)
         if dtype is not None:
@@ -183,7 +175,9 @@ def _shared(obj, dtype, copy):
     try:
         seen = memoryview(obj)
     except TypeError:
-        raise TypeError(f"asarray: there is no tensor of a {type(obj).__name__}") from None
+        raise TypeError(
+            f"asarray: it is a {type(obj).__name__}, expected numbers, lists of them or an array"
+        ) from None
     return _weft.from_numpy(np.asarray(seen), copy=copy)
 
 
@@ -198,5 +192,7 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
     if dtype is None or made.dtype is dtype:
         return _weft.clone(made) if is_tensor and copy else made
     if copy is False:
-        raise ValueError(f"asarray: {made.dtype.name} as {dtype.name} cannot be had without a copy")
+        raise ValueError(
+            f"asarray: dtype is {dtype.name}, expected {made.dtype.name} for copy=False"
+        )
     return _weft.astype(made, dtype, copy=False)

@@ -4,6 +4,7 @@
 from typing import NamedTuple
 
 from weft import _weft
+from weft._array_api._beside import tensor_of
 from weft._words import described
 
 # Bits of an element, bits of the fraction, largest exponent.
@@ -13,15 +14,21 @@ _FLOATING = {
     _weft.float16: (16, 10, 15),
     _weft.float64: (64, 52, 1023),
 }
-_INTEGRAL = {
-    _weft.int32: (32, -(2**31), 2**31 - 1),
-    _weft.int64: (64, -(2**63), 2**63 - 1),
-    _weft.uint8: (8, 0, 255),
-}
+_SIGNED = (_weft.int8, _weft.int16, _weft.int32, _weft.int64)
+_UNSIGNED = (_weft.uint8, _weft.uint16, _weft.uint32, _weft.uint64)
+
+
+def _limits(dtype):
+    bits = 8 * dtype.itemsize
+    least = 0 if dtype in _UNSIGNED else -(2 ** (bits - 1))
+    return bits, least, least + 2**bits - 1
+
+
+_INTEGRAL = {dtype: _limits(dtype) for dtype in (*_SIGNED, *_UNSIGNED)}
 KINDS = {
     "bool": (_weft.bool,),
-    "signed integer": (_weft.int32, _weft.int64),
-    "unsigned integer": (_weft.uint8,),
+    "signed integer": _SIGNED,
+    "unsigned integer": _UNSIGNED,
     "integral": tuple(_INTEGRAL),
     "real floating": tuple(_FLOATING),
     "complex floating": (),
@@ -55,7 +62,7 @@ def dtype_of(what, given):
     if isinstance(dtype, str):
         return _weft.dtype_named(dtype)
     if not isinstance(dtype, _weft.DType):
-        raise TypeError(f"{what}: an argument is {described(given)}, expected a tensor or a dtype")
+        raise TypeError(f"{what}: argument is {described(given)}, expected a tensor or a dtype")
     return dtype
 
 
@@ -64,20 +71,30 @@ def check_fits(what, value, dtype):
     if dtype in _INTEGRAL:
         _, least, most = _INTEGRAL[dtype]
         if not least <= value <= most:
-            raise ValueError(f"{what}: {value} is no {dtype.name}, which holds {least} to {most}")
+            raise ValueError(
+                f"{what}: value is {value}, expected {least} to {most} for {dtype.name}"
+            )
 
 
 def can_cast(from_, to, /):
     """Returns True when promotion of `to` with `from_` (a dtype or a tensor) results in `to`."""
     to = dtype_of("can_cast", to)
-    return _weft.promote(dtype_of("can_cast", from_), to) is to
+    from_ = dtype_of("can_cast", from_)
+    if {from_, to} & {_weft.uint64} and {from_, to} & {*_SIGNED}:
+        return False  # no dtype holds the values of both
+    return _weft.promote(from_, to) is to
+
+
+def conj(x, /):
+    """The complex conjugates: x itself, because no dtype is complex."""
+    return tensor_of(x)
 
 
 def finfo(type, /):
     """Limits of a floating dtype, or of a tensor's dtype; ValueError for other dtypes."""
     dtype = dtype_of("finfo", type)
     if dtype not in _FLOATING:
-        raise ValueError(f"finfo: {dtype.name} is not floating; see iinfo")
+        raise ValueError(f"finfo: dtype is {dtype.name}, expected a floating one; see iinfo")
     bits, fraction, exponent = _FLOATING[dtype]
     largest = (2 - 2.0**-fraction) * 2.0**exponent
     return finfo_object(bits, 2.0**-fraction, largest, -largest, 2.0 ** (1 - exponent), dtype)
@@ -87,7 +104,7 @@ def iinfo(type, /):
     """Limits of an integer dtype, or of a tensor's dtype; ValueError for other dtypes."""
     dtype = dtype_of("iinfo", type)
     if dtype not in _INTEGRAL:
-        raise ValueError(f"iinfo: {dtype.name} is no integer; see finfo")
+        raise ValueError(f"iinfo: dtype is {dtype.name}, expected an integer one; see finfo")
     bits, least, most = _INTEGRAL[dtype]
     return iinfo_object(bits, most, least, dtype)
 
@@ -100,7 +117,9 @@ def isdtype(dtype, kind):
     if isinstance(kind, _weft.DType):
         return dtype is kind
     if kind not in KINDS:
-        raise ValueError(f"isdtype: {described(kind)} is no kind; there are {', '.join(KINDS)}")
+        raise ValueError(
+            f"isdtype: kind is {described(kind)}, expected one of {', '.join(KINDS)}"
+        )
     return dtype in KINDS[kind]
 
 
@@ -114,7 +133,9 @@ def result_type(*arrays_and_dtypes):
         if not isinstance(x, (bool, int, float))
     ]
     if not dtypes:
-        raise ValueError("result_type: there is neither a tensor nor a dtype")
+        raise ValueError(
+            "result_type: all arguments are numbers, expected a tensor or a dtype among them"
+        )
     result = dtypes[0]
     for dtype in dtypes[1:]:
         result = _weft.promote(result, dtype)

@@ -10,7 +10,13 @@ __array_api_version__ = "2024.12"
 
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _MOST_DIMS = 8
-_DTYPES = {dtype.name: dtype for kind in ("bool", "numeric") for dtype in KINDS[kind]}
+# Without bfloat16 and float16, which the standard does not define.
+_DTYPES = {
+    dtype.name: dtype
+    for kind in ("bool", "numeric")
+    for dtype in KINDS[kind]
+    if dtype.itemsize > 2 or not dtype.is_floating_point
+}
 
 
 class _Namespace:
@@ -19,7 +25,7 @@ class _Namespace:
     def capabilities(self):
         """The optional features, and which are supported."""
         return {
-            "boolean indexing": False,
+            "boolean indexing": True,
             "data-dependent shapes": True,
             "max dimensions": _MOST_DIMS,
         }
@@ -43,12 +49,14 @@ class _Namespace:
         return [_weft.Device("cpu"), *(_weft.Device(f"cuda:{i}") for i in gpus)]
 
     def dtypes(self, *, device=None, kind=None):
-        """{name: dtype} of all dtypes, or of those of one or several kinds of `isdtype`."""
+        """{name: dtype} of all dtypes of the standard, or of those of one or several kinds of
+        `isdtype`."""
         kinds = kind if isinstance(kind, tuple) else (kind,)
         for one in kinds:
             if one is not None and one not in KINDS:
-                names, shown = ", ".join(KINDS), described(one)
-                raise ValueError(f"dtypes: {shown} is no kind; there are {names}")
+                raise ValueError(
+                    f"dtypes: kind is {described(one)}, expected one of {', '.join(KINDS)}"
+                )
         return {
             name: dtype
             for name, dtype in _DTYPES.items()
@@ -67,9 +75,9 @@ def _array_namespace(self, /, *, api_version=None):
     import weft
 
     if api_version is not None and api_version not in _VERSIONS:
-        shown = described(api_version)
         raise ValueError(
-            f"__array_namespace__: version {shown} is none of {', '.join(_VERSIONS)}"
+            f"__array_namespace__: version is {described(api_version)}, expected one of "
+            f"{', '.join(_VERSIONS)}"
         )
     return weft
 

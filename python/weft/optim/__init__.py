@@ -21,7 +21,8 @@ class Adam(AdamW):
     ):
         if weight_decay:
             raise ValueError(
-                f"Adam: weight_decay {weight_decay} would be added to the gradients; AdamW's is not"
+                f"adam: weight_decay is {weight_decay}, expected 0; AdamW decays "
+                "without the gradients"
             )
         super().__init__(parameters, lr, betas, eps, 0.0, **options)
 
@@ -55,7 +56,7 @@ class _Group(MutableMapping):
             self._optimizer._set(self._index, key, number)
 
     def __delitem__(self, name):
-        raise ValueError(f"param_groups: {name!r} cannot be deleted")
+        raise ValueError(f"param_groups: {name!r} is deleted, expected to stay")
 
     def __iter__(self):
         return iter(self._as_dict())
@@ -102,7 +103,7 @@ def _load_state_dict(self, state_dict):
         moments = {_TORCH_MOMENTS.get(key, key): value for key, value in entry.items()}
         for name, to in zip(self.moments, self.state(i)):
             if name not in moments:
-                raise ValueError(f"load_state_dict: parameter {i} has no {name!r}")
+                raise ValueError(f"load_state_dict: {name!r} of parameter {i} does not exist")
             value = moments[name]
             if not isinstance(value, _weft.Tensor):
                 value = _weft.from_dlpack(value)

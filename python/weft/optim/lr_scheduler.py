@@ -43,7 +43,9 @@ class LRScheduler:
         return self.base_lrs[group] * self.factor(step)
 
     def factor(self, step):
-        raise NotImplementedError(f"{type(self).__name__} defines neither rate nor factor")
+        raise NotImplementedError(
+            f"lr_scheduler: {type(self).__name__} has no factor, expected a method rate or factor"
+        )
 
     def step(self):
         """Counts a step; call it after `optimizer.step()`."""
@@ -74,7 +76,9 @@ class LambdaLR(LRScheduler):
         groups = len(optimizer.param_groups)
         self.lr_lambdas = [lr_lambda] * groups if callable(lr_lambda) else list(lr_lambda)
         if len(self.lr_lambdas) != groups:
-            raise ValueError(f"LambdaLR: {len(self.lr_lambdas)} functions, expected {groups}")
+            raise ValueError(
+                f"lr_scheduler: number of functions is {len(self.lr_lambdas)}, expected {groups}"
+            )
         super().__init__(optimizer, last_epoch)
 
     def rate(self, group, step):
@@ -180,7 +184,7 @@ class OneCycleLR(LRScheduler):
     ):
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(
-                f"OneCycleLR: anneal_strategy is {anneal_strategy!r}, expected 'cos' or 'linear'"
+                f"lr_scheduler: anneal_strategy is {anneal_strategy!r}, expected 'cos' or 'linear'"
             )
         groups = len(optimizer.param_groups)
         self.max_lrs = max_lr if isinstance(max_lr, (list, tuple)) else [max_lr] * groups
@@ -191,7 +195,7 @@ class OneCycleLR(LRScheduler):
 
     def rate(self, group, step):
         if step >= self.total_steps:
-            raise ValueError(f"OneCycleLR: step {step} of {self.total_steps}")
+            raise ValueError(f"lr_scheduler: step is {step}, expected one below {self.total_steps}")
         high = self.max_lrs[group]
         first = high / self.div_factor
         if step <= self.peak:
@@ -208,7 +212,8 @@ class SequentialLR(LRScheduler):
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                f"SequentialLR: {len(milestones)} milestones, expected {len(schedulers) - 1}"
+                f"lr_scheduler: number of milestones is {len(milestones)}, expected "
+                f"{len(schedulers) - 1}"
             )
         self.schedulers, self.milestones = schedulers, milestones
         # The schedulers have set the rates already; those before them are the bases.
@@ -241,7 +246,7 @@ class ReduceLROnPlateau:
     ):
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
             raise ValueError(
-                f"ReduceLROnPlateau: mode is {mode!r}, expected 'min' or 'max'; threshold_mode is "
+                f"lr_scheduler: mode is {mode!r}, expected 'min' or 'max'; threshold_mode is "
                 f"{threshold_mode!r}, expected 'rel' or 'abs'"
             )
         self.optimizer = optimizer

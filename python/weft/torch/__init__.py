@@ -36,6 +36,8 @@ from weft._weft import (
     greater_equal as ge,
     int32,
     int32 as int,
+    int8,
+    int16,
     int64,
     less as lt,
     less_equal as le,
@@ -45,6 +47,9 @@ from weft._weft import (
     reciprocal,
     trunc as fix,
     uint8,
+    uint16,
+    uint32,
+    uint64,
     unsqueeze,
     vstack as row_stack,
 )
@@ -104,15 +109,14 @@ from weft.torch._reductions import (
     equal,
     isreal,
     log_softmax,
+    logcumsumexp,
     logsumexp,
-    max,
     max,
     mean,
     min,
     min,
     msort,
     nanmean,
-    nanmedian,
     nanquantile,
     nansum,
     norm,
@@ -188,7 +192,7 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
 
 def trace(input):
     """The sum of the diagonal of a matrix."""
-    return _weft.sum(_weft.diagonal(input))
+    return sum(_weft.diagonal(input))
 
 
 def expand_as(input, other):
@@ -352,11 +356,6 @@ view_copy = copying(_weft.Tensor.reshape)
 
 
 as_strided_copy = as_strided
-
-
-def byte(input, *, memory_format=None):
-    """to(weft.uint8)."""
-    return _weft.astype(input, uint8, copy=False)
 
 
 def to(input, *given, **named):

@@ -3,7 +3,6 @@
 
 from weft import _weft
 from weft._array_api._beside import tensor_of
-from weft._weft import int32, int64
 from weft._words import described
 from weft.torch._wrappers import LISTS
 
@@ -30,13 +29,12 @@ def gather(input, dim, index, *, sparse_grad=False):
     """Element index[.., i, ..] along `dim` for each element of `index`."""
     if index.numel() == 0 or (input.ndim <= 1 and index.ndim <= 1):
         return _weft._take_flat(input, index)
-    is_index = index.dtype in (int32, int64)
-    return _weft.gather(input, dim, index if is_index else _weft.astype(index, int64))
+    return _weft.gather(input, dim, index)
 
 
 def scatter(input, dim, index, src=None, *, value=None, reduce=None):
-    """src[.., i, ..] in the place of element index[.., i, ..] along `dim`; ValueError for equal
-    indices, whose result PyTorch leaves open. reduce="add" adds, "multiply" multiplies."""
+    """src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal
+    indices stays. reduce="add" adds, "multiply" multiplies."""
     src = value if src is None else src
     if reduce is None:
         return _weft._scatter_along(input, dim, index, src)

@@ -3,14 +3,27 @@
 
 from weft import _weft
 from weft._array_api._beside import tensor_of
-from weft._weft import int32
-from weft._words import described
+from weft._weft import int32, int64
+from weft._words import described, renamed
 from weft.torch._wrappers import (
     LISTS,
     as_dtype,
     each,
     of_scalars,
 )
+
+
+def _total(function):
+    """The function, whose totals of unsigned integers are int64 unless a dtype is given."""
+
+    def total(input, *given, dtype=None, **named):
+        if dtype is None and tensor_of(input).dtype.name.startswith("uint"):
+            dtype = int64
+        return function(input, *given, dtype=dtype, **named)
+
+    total.__name__ = total.__qualname__ = function.__name__
+    total.__doc__ = function.__doc__
+    return total
 
 
 def _chosen(whole, along):
@@ -42,10 +55,10 @@ max = of_scalars(max)
 mean = of_scalars(as_dtype(_weft.mean))
 min = of_scalars(min)
 nanmean = of_scalars(as_dtype(_weft.nanmean))
-nansum = of_scalars(as_dtype(_weft.nansum))
-prod = of_scalars(_weft.prod)
+nansum = of_scalars(_total(as_dtype(_weft.nansum)))
+prod = of_scalars(_total(_weft.prod))
 softmax = of_scalars(as_dtype(_weft.softmax))
-sum = of_scalars(_weft.sum)
+sum = of_scalars(_total(_weft.sum))
 
 
 def aminmax(input, *, dim=None, keepdim=False):
@@ -80,6 +93,8 @@ def _spread(function):
     def spread(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
         if isinstance(dim, (type(True),)):
             dim, unbiased = None, dim
+        if isinstance(dim, LISTS) and not dim:
+            dim = None
         if correction is None:
             correction = 1 if unbiased is None else unbiased * 1
         return function(input, dim, correction=correction, keepdims=keepdim)
@@ -118,30 +133,27 @@ def _cumulative(function):
     return cumulative
 
 
-cumsum = _cumulative(_weft.cumulative_sum)
-cumprod = _cumulative(_weft.cumulative_prod)
+cumsum = _cumulative(_total(_weft.cumulative_sum))
+cumprod = _cumulative(_total(_weft.cumulative_prod))
 
 
-def _quantiles(one):
-    def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
+def logcumsumexp(input, dim):
+    """log(sum(exp)) of all elements up to each; a tensor without dims stays."""
+    return _weft.clone(input) if tensor_of(input).ndim == 0 else _weft.logcumsumexp(input, dim)
+
+
+def _quantiles(function):
+    def quantiles(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         if isinstance(q, _weft.Tensor):
             q = q.tolist()
-        if not isinstance(q, LISTS):
-            return one(input, q, dim, keepdim, interpolation)
-        return _weft.stack([one(input, each, dim, keepdim, interpolation) for each in q])
+        return function(input, q, dim, keepdim, interpolation=interpolation)
 
-    return quantile
-
-
-quantile = _quantiles(_weft._quantile_by)
-quantile.__doc__ = "Quantile q; q may be a tensor or a list, whose quantiles make a first dim."
-nanquantile = _quantiles(_weft._nanquantile)
-nanquantile.__doc__ = "quantile of the elements that are not NaN."
+    quantiles.__doc__ = f"weft.{function.__name__}; q may be a tensor too."
+    return renamed(quantiles, function.__name__)
 
 
-def nanmedian(input, dim=None, keepdim=False):
-    """The lower middle of the elements that are not NaN; along `dim` (values, indices)."""
-    return _weft._nanmedian(input) if dim is None else _weft._nanmedian(input, dim, keepdim)
+quantile = _quantiles(_weft.quantile)
+nanquantile = _quantiles(_weft.nanquantile)
 
 
 def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
@@ -183,7 +195,8 @@ def searchsorted(
 
 def bucketize(input, boundaries, *, out_int32=False, right=False):
     """searchsorted(boundaries, input)."""
-    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+    found = _weft.bucketize(tensor_of(input), boundaries, right)
+    return _weft.astype(found, int32) if out_int32 else found
 
 
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):

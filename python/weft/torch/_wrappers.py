@@ -4,10 +4,11 @@
 import functools
 import inspect
 import re
+import types
 
 from weft import _weft
 from weft._array_api._beside import tensor_of
-from weft._words import renamed
+from weft._words import accepting, renamed
 
 LISTS = (list, tuple)
 
@@ -112,7 +113,10 @@ def _takes_tensor_first(function):
 
 
 def _method(name, function):
-    """The function as a method; compiled ones do not bind by themselves."""
+    """The function as a method, which takes NumPy's words too; compiled functions do so already,
+    but do not bind by themselves."""
+    if isinstance(function, types.FunctionType):
+        function = accepting(function)
 
     @functools.wraps(function)
     def method(self, *given, **named):

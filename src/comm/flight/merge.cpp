@@ -111,11 +111,12 @@ static void check_ranks(const std::vector<FlightFile>& files) {
   for (size_t i = 1; i < files.size(); ++i) {
     const FlightFile &one = files[i - 1], &other = files[i];
     if (one.rank == other.rank) {
-      fail("trace: ", one.path, " and ", other.path, " are both of rank ", one.rank);
+      fail("trace: ", one.path, " and ", other.path, " are both of rank ", one.rank,
+           ", expected one file a rank");
     }
     if (one.ranks != other.ranks) {
-      fail("trace: ", one.path, " is of a job of ", one.ranks, " ranks but ", other.path,
-           " of one of ", other.ranks);
+      fail("trace: number of ranks is ", one.ranks, " in ", one.path, ", expected ", other.ranks,
+           ", that of ", other.path);
     }
   }
 }
@@ -142,7 +143,7 @@ static void write_merged(const std::vector<FlightFile>& files, int64_t origin,
 }
 
 FlightSummary merge_flight_records(const std::vector<std::string>& files, const std::string& out) {
-  if (files.empty()) fail("trace: no flight records are given");
+  if (files.empty()) fail("trace: number of flight records is 0, expected at least 1");
   std::vector<FlightFile> all;
   for (const std::string& path : files) all.push_back(flight_file(path));
   std::sort(all.begin(), all.end(),

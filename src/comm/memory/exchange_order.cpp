@@ -23,8 +23,8 @@ ExchangeOrder::ExchangeOrder(const MemoryGroup& group, int rank, uint64_t sequen
   if (!is_queued()) return;
   if (cuda::is_capturing()) {
     fail(group.name,
-         ": the recorded work of a graph exchanges with ranks that are threads of this process; "
-         "those that are processes with a GPU each may");
+         ": the recorded work of a graph exchanges with threads of this process, "
+         "expected ranks that are processes, each with a GPU");
   }
   stream_ = current_stream(device);
 }

@@ -160,7 +160,8 @@ std::byte* ProcessWorld::cut(size_t bytes) {
     segment_.used = sizeof(WorldSegment) + static_cast<size_t>(ranks()) * sizeof(RankState);
   }
   const uint64_t begin = (segment_.used + kSegmentPage - 1) / kSegmentPage * kSegmentPage;
-  if (begin + bytes > memory_->bytes()) fail_call("subgroup", "there is no room for more groups");
+  if (begin + bytes > memory_->bytes())
+    fail_call("subgroup", "the shared memory has no room for more groups");
   segment_.used = begin + bytes;
   return memory_->data() + begin;
 }

@@ -376,7 +376,8 @@ static HostMemory meet_as_guest(const HostMembers& members, Clock::time_point un
 HostMemory meet(const HostMembers& members, size_t segment_bytes,
                 std::chrono::milliseconds deadline) {
   if (members.count > SharedMemory::kMaxRegions - 1) {
-    fail("connect: ", members.count, " ranks on one host; at most ", SharedMemory::kMaxRegions - 1);
+    fail("connect: number of ranks on this host is ", members.count, ", expected at most ",
+         SharedMemory::kMaxRegions - 1);
   }
   const Clock::time_point until = Clock::now() + deadline;
   if (members.index > 0) return meet_as_guest(members, until);

@@ -8,7 +8,9 @@ bool is_present() { return false; }
 
 // Never called: callers check `is_present` first.
 
-[[noreturn]] static void refuse_nccl() { throw_runtime_error("this build of weft has no NCCL"); }
+[[noreturn]] static void refuse_nccl() {
+  throw_runtime_error("nccl: this build of weft has no NCCL");
+}
 
 UniqueId new_id() { refuse_nccl(); }
 void* begin(int, const UniqueId&, int, int) { refuse_nccl(); }

@@ -105,12 +105,25 @@ static ncclDataType_t type_of(DType dtype) {
       return ncclInt32;
     case DType::i64:
       return ncclInt64;
+    case DType::i8:
+      return ncclInt8;
+    case DType::u32:
+      return ncclUint32;
+    case DType::u64:
+      return ncclUint64;
+    // NCCL has no integers of 16 bits; their bits move as those of a half.
+    case DType::i16:
+    case DType::u16:
+      return ncclFloat16;
     default:
       return ncclUint8;
   }
 }
 
 static ncclRedOp_t op_of(const Move& move) {
+  if (move.dtype == DType::i16 || move.dtype == DType::u16) {
+    fail("nccl: dtype of a reduction is ", move.dtype, ", expected one that NCCL has; cast to i32");
+  }
   switch (move.op) {
     case ReduceOp::avg:
       return ncclAvg;  // floating dtypes: multiplies each by 1/N before adding

@@ -83,8 +83,8 @@ Device device_of(const Collective& call) {
   const Device device = call.pieces[0].device;
   for (const Piece& piece : call.pieces) {
     if (piece.device == device) continue;
-    fail(name_of(call.kind), ": pieces are on ", device, " and on ", piece.device,
-         "; those of one call are on one device");
+    fail(name_of(call.kind), ": a piece is on ", piece.device, ", expected ", device,
+         ", the device of the first one");
   }
   return device;
 }
@@ -174,14 +174,14 @@ void NcclGroup::compare_counts(const Collective& call, const NcclCallName& name)
 Work NcclGroup::record(const Collective& call, Graph& graph) {
   const Stream stream = current_stream(device_of(call));
   if (stream.device != graph.device()) {
-    fail("graph: work of ", graph.device(), " is recorded, but ", host_->name(),
-         " exchanges what is on ", stream.device);
+    fail("graph: ", host_->name(), " exchanges memory on ", stream.device, ", expected ",
+         graph.device(), ", whose work is recorded");
   }
   const int role = cuda::role_of(stream);
   const auto lane = lanes_.find({stream.device.index, role});
   if (lane == lanes_.end()) {
     fail(host_->name(),
-         ": the recorded work of a graph exchanges in a way in which it did not when it ran "
+         ": the recorded work of a graph makes a new kind of exchange, expected those of its run "
          "before the record");
   }
   const std::shared_ptr<RecordedCalls> recorded = recorded_by(graph);

@@ -67,7 +67,9 @@ class Staging {
 /// A recorded copy would use the host's data of the recording in every replay.
 static void check_not_recorded() {
   if (!is_capturing()) return;
-  fail("graph: the recorded work copies between the host and a GPU; copy before and after it");
+  fail(
+      "graph: the recorded work copies between the host and a GPU, expected no such copies; copy "
+      "before and after it");
 }
 
 void send_to_device(void* to, const void* from, size_t bytes, const Stream& stream) {

@@ -29,6 +29,16 @@ WEFT_FN C load_element(const void* data, DType dtype, int64_t i) {
       return static_cast<C>(static_cast<const int64_t*>(data)[i]);
     case DType::u8:
       return static_cast<C>(static_cast<const uint8_t*>(data)[i]);
+    case DType::i8:
+      return static_cast<C>(static_cast<const int8_t*>(data)[i]);
+    case DType::i16:
+      return static_cast<C>(static_cast<const int16_t*>(data)[i]);
+    case DType::u16:
+      return static_cast<C>(static_cast<const uint16_t*>(data)[i]);
+    case DType::u32:
+      return static_cast<C>(static_cast<const uint32_t*>(data)[i]);
+    case DType::u64:
+      return static_cast<C>(static_cast<const uint64_t*>(data)[i]);
     default:
       return static_cast<C>(static_cast<const bool*>(data)[i] ? 1 : 0);
   }
@@ -59,6 +69,21 @@ WEFT_FN void store_element(void* data, DType dtype, int64_t i, C value) {
       break;
     case DType::u8:
       static_cast<uint8_t*>(data)[i] = static_cast<uint8_t>(value);
+      break;
+    case DType::i8:
+      static_cast<int8_t*>(data)[i] = static_cast<int8_t>(value);
+      break;
+    case DType::i16:
+      static_cast<int16_t*>(data)[i] = static_cast<int16_t>(value);
+      break;
+    case DType::u16:
+      static_cast<uint16_t*>(data)[i] = static_cast<uint16_t>(value);
+      break;
+    case DType::u32:
+      static_cast<uint32_t*>(data)[i] = static_cast<uint32_t>(value);
+      break;
+    case DType::u64:
+      static_cast<uint64_t*>(data)[i] = static_cast<uint64_t>(value);
       break;
     default:
       static_cast<bool*>(data)[i] = value != C(0);

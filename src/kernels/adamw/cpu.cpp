@@ -16,17 +16,17 @@ static void check_rates(const MemoryBlock& rates, const MemoryBlock& parameter) 
       rates.device == parameter.device) {
     return;
   }
-  fail("adamw: rates of ", rates.dtype, ' ', rates.shape, " on ", rates.device, "; it needs ",
+  fail("adamw: rates are ", rates.dtype, ' ', rates.shape, " on ", rates.device, ", expected ",
        kAdamWRates, " of f64 on ", parameter.device);
 }
 
 static void check_step(const char* what, const MemoryBlock& parameter, const MemoryBlock& other) {
   if (!parameter.is_dense() || !other.is_dense() || parameter.numel() != other.numel()) {
-    fail(what, ": arrays of ", parameter.shape, " and ", other.shape,
-         "; it needs dense ones of one size");
+    fail(what, ": arrays are ", parameter.shape, " and ", other.shape,
+         ", expected dense ones of one size");
   }
   if (!is_floating(other.dtype))
-    fail(what, ": dtype is ", other.dtype, "; it needs a floating one");
+    fail(what, ": dtype is ", other.dtype, ", expected a floating one");
 }
 
 void check_adamw(const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock& v,
@@ -40,7 +40,8 @@ void check_sgd(const MemoryBlock& parameter, const MemoryBlock& velocity, const 
                const Sgd& options) {
   check_step("sgd", parameter, grad);
   if (velocity.data) check_step("sgd", parameter, velocity);
-  if (!velocity.data && options.momentum != 0) fail("sgd: momentum needs a velocity");
+  if (!velocity.data && options.momentum != 0)
+    fail("sgd: velocity is missing, expected one for momentum");
 }
 
 std::array<double, kAdamWRates> rates_of(const AdamWNumbers& numbers) {

@@ -178,8 +178,8 @@ static void take_step(const F& f, const MemoryBlock* const* blocks, const Memory
                       const MemoryBlock* rates) {
   const MemoryBlock& parameter = *blocks[0];
   if (grad_factor && grad_factor->device != parameter.device) {
-    fail("optimizer step: a parameter on ", parameter.device, " and its gradient's factor on ",
-         grad_factor->device);
+    fail("optimizer step: factor of the gradient is on ", grad_factor->device, ", expected ",
+         parameter.device, ", where the parameter is");
   }
   const Stream stream = current_stream(parameter.device);
   StepNumbers numbers{nullptr, DType::f32, rates ? rates->as<double>() : nullptr};

@@ -12,7 +12,7 @@ namespace weft {
 
 void check_indices(const char* what, const MemoryBlock& out) {
   if (out.dtype != DType::i32 && out.dtype != DType::i64) {
-    fail(what, ": indices are i32 or i64, not ", out.dtype);
+    fail(what, ": dtype of indices is ", out.dtype, ", expected i32 or i64");
   }
 }
 

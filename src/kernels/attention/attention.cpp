@@ -52,7 +52,7 @@ static void check_operand(const char* name, const MemoryBlock& x, const Shape& s
   if (x.dtype != dtype) fail("attention: ", name, " is ", x.dtype, ", expected ", dtype);
   const int last = shape.ndim() - 1;
   if (last == 3 && shape[last] > 1 && x.strides[last] != 1) {
-    fail("attention: the last dim of ", name, " must be dense, its stride is ", x.strides[last]);
+    fail("attention: stride of the last dim of ", name, " is ", x.strides[last], ", expected 1");
   }
 }
 
@@ -62,17 +62,18 @@ static AttentionSizes checked_sizes(const MemoryBlock& q, const MemoryBlock& k,
                                     const MemoryBlock& v, const MemoryBlock& out,
                                     const AttentionOptions& options) {
   if (q.shape.ndim() != 4 || k.shape.ndim() != 4) {
-    fail("attention: q and k have dims batch, heads, sequence, head_dim, not ", q.shape, " and ",
-         k.shape);
+    fail("attention: q and k are ", q.shape, " and ", k.shape,
+         ", expected [batch, heads, sequence, head_dim]");
   }
-  if (!is_floating(q.dtype)) fail("attention: needs floating operands, not ", q.dtype);
+  if (!is_floating(q.dtype)) fail("attention: dtype is ", q.dtype, ", expected a floating one");
   if (q.device.kind != DeviceKind::cpu && !cuda::on_cuda(q)) {
-    fail("attention: no kernel on ", q.device);
+    fail("attention: device is ", q.device, ", expected cpu or cuda");
   }
-  if (q.shape[3] == 0) fail("attention: heads without elements: q is ", q.shape);
+  if (q.shape[3] == 0) fail("attention: q is ", q.shape, ", expected heads with elements");
   const int64_t heads = q.shape[1], kv_heads = k.shape[1];
   if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0) {
-    fail("attention: ", heads, " query heads do not share ", kv_heads, " key heads evenly");
+    fail("attention: number of query heads is ", heads, ", expected a multiple of ", kv_heads,
+         ", the key heads");
   }
   check_operand("q", q, q.shape, q.dtype);
   check_operand("k", k, {q.shape[0], kv_heads, k.shape[2], q.shape[3]}, q.dtype);

@@ -159,7 +159,7 @@ void with_attention_tiles(int64_t width, const F& f) {
   if (width <= kWidths[0]) return f(AttentionTiles<C, kWidths[0]>());
   if (width <= kWidths[1]) return f(AttentionTiles<C, kWidths[1]>());
   if (width <= kWidths[2]) return f(AttentionTiles<C, kWidths[2]>());
-  fail("attention: head_dim is ", width, "; on a GPU it is at most ", kWidths[2]);
+  fail("attention: head_dim is ", width, ", expected at most ", kWidths[2], " on a GPU");
 }
 
 }  // namespace WEFT_COMPILER

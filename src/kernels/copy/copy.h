@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/kernels/kernel.h"
+#include "weft/number.h"
 
 namespace weft {
 
@@ -17,8 +18,8 @@ namespace cuda {
 void transfer(const MemoryBlock& out, const MemoryBlock& in);
 }  // namespace cuda
 
-/// Sets every element to `value`.
-WEFT_KERNEL(void, fill, (const MemoryBlock& out, double value), (out, value))
+/// Sets every element to `value`: integers to its bits.
+WEFT_KERNEL(void, fill, (const MemoryBlock& out, Number value), (out, value))
 
 /// out[..., i, ...] = start + step * i, with i the index along `dim`; integers are computed in i64.
 WEFT_KERNEL(void, fill_range, (const MemoryBlock& out, int dim, double start, double step),

@@ -97,13 +97,12 @@ void copy(const MemoryBlock& out, const MemoryBlock& in) {
   }
 }
 
-void fill(const MemoryBlock& out, double value) {
+void fill(const MemoryBlock& out, Number value) {
   alignas(8) std::byte element[8];
-  // A double cannot represent integers beyond 2^53.
-  if (compute_dtype(out.dtype) == DType::i64 && out.dtype != DType::boolean) {
-    store_element<int64_t>(out.dtype, element, static_cast<int64_t>(value));
+  if (is_integer(out.dtype)) {
+    store_element<int64_t>(out.dtype, element, value.bits);
   } else {
-    store_element<double>(out.dtype, element, value);
+    store_element<double>(out.dtype, element, value.value);
   }
   host::copy(out, MemoryBlock{element, out.dtype, out.device, {}, {}});
 }
@@ -143,6 +142,7 @@ struct AddScaled {
 };
 
 struct AddPlain {
+  static constexpr bool kWraps = true;
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
     return a + b;

@@ -118,6 +118,7 @@ static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
   if (elements == 0) return;
   const Stream stream = current_stream(out.device);
   if (out.dtype != in.dtype) {
+    if (in.dtype == DType::u64 && is_floating(out.dtype)) return convert<uint64_t>(loops, stream);
     const bool integers = !is_floating(in.dtype);
     if (integers) return convert<int64_t>(loops, stream);
     return in.dtype == DType::f64 ? convert<double>(loops, stream) : convert<float>(loops, stream);
@@ -249,10 +250,9 @@ static void fill_as(const MemoryBlock& out, C value) {
   launch(kernel, kernel.elements, current_stream(out.device));
 }
 
-void fill(const MemoryBlock& out, double value) {
-  const bool whole = compute_dtype(out.dtype) == DType::i64 && out.dtype != DType::boolean;
-  if (whole) return fill_as(out, static_cast<int64_t>(value));
-  fill_as(out, value);
+void fill(const MemoryBlock& out, Number value) {
+  if (is_integer(out.dtype)) return fill_as(out, value.bits);
+  fill_as(out, value.value);
 }
 
 template <class C>

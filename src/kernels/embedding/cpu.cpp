@@ -12,7 +12,7 @@ namespace weft::host {
 
 static void check_table(const char* what, const MemoryBlock& table, const Rows& rows) {
   if (table.shape.ndim() == 2 && table.shape[1] == rows.size()) return;
-  fail(what, ": a table of ", table.shape, " for rows of ", rows.size());
+  fail(what, ": table is ", table.shape, ", expected rows of ", rows.size());
 }
 
 /// Returns row `index` of a table.

@@ -149,7 +149,7 @@ static TableSides table_sides(const MemoryBlock& rows, const MemoryBlock& table,
                               const MemoryBlock& ids, int64_t offset) {
   const Rows counted(rows, rows.shape.ndim() - 1);
   if (table.shape.ndim() != 2 || table.shape[1] != counted.size()) {
-    fail("embedding: a table of ", table.shape, " for rows of ", counted.size());
+    fail("embedding: table is ", table.shape, ", expected rows of ", counted.size());
   }
   TableSides sides{Rows(rows, rows.shape.ndim() - 1),
                    Rows(table, 1),

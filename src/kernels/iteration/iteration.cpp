@@ -35,7 +35,8 @@ void Iteration::add(const char* what, const Shape& shape, const MemoryBlock& blo
     if (shape[i] == 1) continue;
     strided.strides[static_cast<size_t>(dim++)] = here ? block.strides[i - missing] : 0;
   }
-  if (!fits) fail(what, ": an operand of shape ", block.shape, " does not broadcast to ", shape);
+  if (!fits)
+    fail(what, ": an operand is ", block.shape, ", expected one that broadcasts to ", shape);
 }
 
 void Iteration::sort() {

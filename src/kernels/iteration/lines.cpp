@@ -13,6 +13,20 @@ namespace weft {
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
 
+/// Negative numbers wrap in unsigned types, numbers out of range in narrow ones.
+template <class To, class From>
+static To truncated(From x) {
+  if constexpr (sizeof(To) < sizeof(int32_t)) {
+    return static_cast<To>(static_cast<int32_t>(x));
+  } else if constexpr (std::is_same_v<To, uint32_t>) {
+    return static_cast<To>(static_cast<int64_t>(x));
+  } else if constexpr (std::is_same_v<To, uint64_t>) {
+    return x < From(0x1p63) ? static_cast<To>(static_cast<int64_t>(x)) : static_cast<To>(x);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
 template <class To, class From>
 static Stored<To> converted(Stored<From> x) {
   if constexpr (std::is_same_v<To, bool>) {
@@ -20,13 +34,18 @@ static Stored<To> converted(Stored<From> x) {
   } else if constexpr (is_half<To>) {
     return To(before_half(x));
   } else if constexpr (is_half<From>) {
-    return static_cast<To>(static_cast<float>(x));
-  } else if constexpr (std::is_floating_point_v<From> && std::is_same_v<To, uint8_t>) {
-    return static_cast<To>(static_cast<int32_t>(x));
+    return converted<To, float>(static_cast<float>(x));
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    return truncated<To>(x);
   } else {
     return static_cast<To>(x);
   }
 }
+
+template <class To, class From>
+static constexpr bool kSameBits = std::is_same_v<To, From> ||
+                                  (std::is_integral_v<To> && std::is_integral_v<From> &&
+                                   sizeof(To) == sizeof(From) && !std::is_same_v<To, bool>);
 
 /// Converts dense elements with dedicated instructions, eight at a time; returns how many are done.
 template <class To, class From>
@@ -55,7 +74,7 @@ static void convert_elements(void* to_data, int64_t to_stride, const void* from_
   auto* to = static_cast<Stored<To>*>(to_data);
   const auto* from = static_cast<const Stored<From>*>(from_data);
   if (to_stride == 1 && from_stride == 1) {
-    if constexpr (std::is_same_v<To, From>) {
+    if constexpr (kSameBits<To, From>) {
       std::memmove(to, from, static_cast<size_t>(n) * sizeof(To));
     } else {
       int64_t i = convert_halves(to, from, n);
@@ -70,10 +89,41 @@ static void convert_elements(void* to_data, int64_t to_stride, const void* from_
   }
 }
 
+/// The dtype as which a conversion between two dtypes reads: bool as the byte that it is, and u64
+/// as i64 where only bits count. With written_as, many conversions share an instance.
+static constexpr DType read_as(DType from, DType to) {
+  if (from == DType::boolean) return DType::u8;
+  return from == DType::u64 && !is_floating(to) ? DType::i64 : from;
+}
+
+/// The dtype as which it writes: one without sign where that gives the same bits.
+static constexpr DType written_as(DType to, DType from) {
+  if (is_floating(to) || (to == DType::boolean && from != to)) return to;
+  switch (size_of(to)) {
+    case 1:
+      return DType::u8;
+    case 2:
+      return DType::u16;
+    case 4:
+      return is_floating(from) ? to : DType::u32;
+    default:
+      return is_floating(from) ? to : DType::i64;
+  }
+}
+
+/// Whether a conversion is one that others share, or has none to share.
+template <class To, class From>
+static constexpr bool kIsMade = read_as(dtype_of<From>, dtype_of<To>) ==
+                                dtype_of<From>&& written_as(dtype_of<To>,
+                                                            dtype_of<From>) == dtype_of<To>;
+
 LineConverter line_converter(DType to, DType from) {
-  return visit(to, [&](auto target) -> LineConverter {
-    return visit(from, [](auto source) -> LineConverter {
-      return convert_elements<typename decltype(target)::type, typename decltype(source)::type>;
+  return visit(written_as(to, from), [&](auto target) -> LineConverter {
+    return visit(read_as(from, to), [](auto source) -> LineConverter {
+      using To = typename decltype(target)::type;
+      using From = typename decltype(source)::type;
+      if constexpr (kIsMade<To, From>) return convert_elements<To, From>;
+      return nullptr;
     });
   });
 }
@@ -99,23 +149,29 @@ static void for_side_by_side(int64_t lines, int64_t n, const void* at, int64_t s
 
 template <class C>
 void load_side_by_side(C* to, int64_t pitch, const Line& from, int64_t lines, int64_t n) {
-  visit(from.dtype, [&](auto type) {
+  visit(read_as(from.dtype, dtype_of<C>), [&](auto type) {
     using From = typename decltype(type)::type;
-    const auto* in = static_cast<const Stored<From>*>(from.data);
-    for_side_by_side(lines, n, in, from.stride * int64_t{sizeof(From)}, [&](int64_t j, int64_t i) {
-      to[j * pitch + i] = converted<C, From>(in[i * from.stride + j]);
-    });
+    if constexpr (read_as(dtype_of<From>, dtype_of<C>) == dtype_of<From>) {
+      const auto* in = static_cast<const From*>(from.data);
+      const int64_t step = from.stride * int64_t{sizeof(From)};
+      for_side_by_side(lines, n, in, step, [&](int64_t j, int64_t i) {
+        to[j * pitch + i] = converted<C, From>(in[i * from.stride + j]);
+      });
+    }
   });
 }
 
 template <class C>
 void store_side_by_side(const Line& to, const C* from, int64_t pitch, int64_t lines, int64_t n) {
-  visit(to.dtype, [&](auto type) {
+  visit(written_as(to.dtype, dtype_of<C>), [&](auto type) {
     using To = typename decltype(type)::type;
-    auto* out = static_cast<Stored<To>*>(to.data);
-    for_side_by_side(lines, n, out, to.stride * int64_t{sizeof(To)}, [&](int64_t j, int64_t i) {
-      out[i * to.stride + j] = converted<To, C>(from[j * pitch + i]);
-    });
+    if constexpr (written_as(dtype_of<To>, dtype_of<C>) == dtype_of<To>) {
+      auto* out = static_cast<Stored<To>*>(to.data);
+      const int64_t step = to.stride * int64_t{sizeof(To)};
+      for_side_by_side(lines, n, out, step, [&](int64_t j, int64_t i) {
+        out[i * to.stride + j] = converted<To, C>(from[j * pitch + i]);
+      });
+    }
   });
 }
 

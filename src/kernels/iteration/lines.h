@@ -18,8 +18,8 @@ struct Line {
 using LineConverter = void (*)(void*, int64_t, const void*, int64_t, int64_t);
 LineConverter line_converter(DType to, DType from);
 
-/// to = from, n elements, converted: floats to integers by truncation, anything to bool by "is not
-/// zero". The two must be disjoint or the same.
+/// to = from, n elements, converted: floats to integers by truncation, integers to integers by the
+/// lower bits, anything to bool by "is not zero". The two must be disjoint or the same.
 inline void convert_line(const Line& to, const Line& from, int64_t n) {
   line_converter(to.dtype, from.dtype)(to.data, to.stride, from.data, from.stride, n);
 }

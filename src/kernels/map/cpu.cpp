@@ -27,21 +27,13 @@ struct Mapping {
 
 DType map_dtype(const MemoryBlock* const* ins, int operands, const MemoryBlock& out) {
   if (operands == 0) return compute_dtype(out.dtype);
-  bool floating = false;
+  bool floating = false, any_u64 = false;
   for (int i = 0; i < operands; ++i) {
     if (ins[i]->dtype == DType::f64) return DType::f64;
     floating |= is_floating(ins[i]->dtype);
+    any_u64 |= ins[i]->dtype == DType::u64;
   }
-  return floating ? DType::f32 : DType::i64;
-}
-
-static MapLoop loop_for(const char* what, const MapLoops& loops, DType dtype) {
-  if (dtype == DType::i64) {
-    if (!loops.on_cpu.i64) fail(what, ": the operands are integers; it needs floating ones");
-    return loops.on_cpu.i64;
-  }
-  if (!loops.on_cpu.f32) fail(what, ": the operands are ", dtype, "; it needs integers");
-  return dtype == DType::f64 ? loops.on_cpu.f64 : loops.on_cpu.f32;
+  return floating ? DType::f32 : any_u64 ? DType::u64 : DType::i64;
 }
 
 /// Calls the loop on dense elements [begin, end) of all blocks, without buffers.
@@ -180,7 +172,7 @@ void run_map(const char* what, const MapLoops& loops, const void* functor,
   const DType dtype = map_dtype(ins, operands, *outs[0]);
   const DType result = loops.gives_bool ? DType::boolean : dtype;
   Mapping mapping;
-  mapping.loop = loop_for(what, loops, dtype);
+  mapping.loop = loop_for(what, loops.on_cpu, dtype);
   mapping.functor = functor;
   mapping.results = results;
   mapping.count = results + operands;
@@ -191,7 +183,7 @@ void run_map(const char* what, const MapLoops& loops, const void* functor,
     mapping.blocks[i] = &block;
     mapping.loop_dtypes[i] = i < results ? result : dtype;
     if (i < results && block.shape != shape)
-      fail(what, ": results of ", shape, " and ", block.shape);
+      fail(what, ": a result is ", block.shape, ", expected ", shape);
     simple &= block.dtype == mapping.loop_dtypes[i] && block.shape == shape && block.is_dense();
   }
   if (!simple) return run_strided(what, mapping);

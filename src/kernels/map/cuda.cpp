@@ -6,15 +6,6 @@
 
 namespace weft::cuda {
 
-static MapLaunch launch_for(const char* what, const MapLoops& loops, DType dtype) {
-  if (dtype == DType::i64) {
-    if (!loops.on_cuda.i64) fail(what, ": the operands are integers; it needs floating ones");
-    return loops.on_cuda.i64;
-  }
-  if (!loops.on_cuda.f32) fail(what, ": the operands are ", dtype, "; it needs integers");
-  return dtype == DType::f64 ? loops.on_cuda.f64 : loops.on_cuda.f32;
-}
-
 static bool starts_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
 
 static DeviceMap device_map(const Iteration& loops, int results) {
@@ -45,9 +36,9 @@ void run_map(const char* what, const MapLoops& loops, const void* functor,
   const Device device = outs[0]->device;
   for (int i = 0; i < results + operands; ++i) {
     if (blocks[i]->device == device) continue;
-    fail(what, ": blocks on ", device, " and on ", blocks[i]->device);
+    fail(what, ": a block is on ", blocks[i]->device, ", expected ", device);
   }
-  const MapLaunch launch = launch_for(what, loops, map_dtype(ins, operands, *outs[0]));
+  const MapLaunch launch = loop_for(what, loops.on_cuda, map_dtype(ins, operands, *outs[0]));
   const Iteration iteration(what, outs[0]->shape, blocks, results + operands);
   launch(functor, device_map(iteration, results), current_stream(device));
 }

@@ -109,13 +109,20 @@ void launch_uniform(const F& f, const DeviceMap& map, const Stream& stream) {
   launch(kernel, (map.elements + Vector<S>::kElements - 1) / Vector<S>::kElements, stream);
 }
 
+/// Whether elements of `dtype` can be read as C: as one type, or as integers of one size.
+template <class C>
+bool has_type(DType dtype) {
+  if constexpr (std::is_integral_v<C>) return is_integer(dtype) && size_of(dtype) == sizeof(C);
+  return dtype == dtype_of<C>;
+}
+
 /// Launches the fastest kernel for these sides; `functor` is an F.
 template <class F, class C, int... kIn>
 void launch_map(const void* functor, const DeviceMap& map, const Stream& stream) {
   const F& f = *static_cast<const F*>(functor);
   using Result = decltype(f((static_cast<void>(kIn), C())...));
   if constexpr (!std::is_same_v<Result, bool>) {
-    if (map.uniform && map.dtype == dtype_of<C>) {
+    if (map.uniform && has_type<C>(map.dtype)) {
       return launch_uniform<F, C, C, kIn...>(f, map, stream);
     }
     if constexpr (std::is_same_v<C, float>) {

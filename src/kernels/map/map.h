@@ -6,6 +6,7 @@
 #include "src/base/numeric.h"
 #include "src/kernels/kernel.h"
 #include "src/kernels/map/device_map.h"
+#include "weft/error.h"
 #include "weft/stream.h"
 
 // Kernels are compiled by nvcc, or by this compiler for the emulated device.
@@ -32,7 +33,21 @@ using MapLaunch = void (*)(const void* functor, const cuda::DeviceMap& map, cons
 template <class Loop>
 struct LoopsByType {
   Loop f32 = nullptr, f64 = nullptr, i64 = nullptr;
+  /// For u64 where its result differs from that of i64.
+  Loop u64 = nullptr;
 };
+
+/// Returns the loop for operands of `dtype`; std::invalid_argument when the functor has none.
+template <class Loop>
+Loop loop_for(const char* what, const LoopsByType<Loop>& loops, DType dtype) {
+  if (dtype == DType::u64 && loops.u64) return loops.u64;
+  if (!is_floating(dtype)) {
+    if (!loops.i64) fail(what, ": operands are integers, expected floating ones");
+    return loops.i64;
+  }
+  if (!loops.f32) fail(what, ": operands are ", dtype, ", expected integers");
+  return dtype == DType::f64 ? loops.f64 : loops.f32;
+}
 
 /// A functor as run_map sees it: its loops on the CPU, its kernels (none in builds without CUDA),
 /// and the dtypes of its results.
@@ -54,7 +69,8 @@ WEFT_KERNEL(void, run_map,
              int operands),
             (what, loops, functor, outs, results, ins, operands))
 
-/// Returns the dtype that the operands are computed in: f32, f64 or i64.
+/// Returns the dtype that the operands are computed in: f32, f64, i64 or, with an operand of u64,
+/// u64.
 DType map_dtype(const MemoryBlock* const* ins, int operands, const MemoryBlock& out);
 
 inline namespace WEFT_COMPILER {
@@ -83,6 +99,17 @@ void map_loop(const void* functor, void* const* out, const void* const* in, int6
   }
 }
 
+/// Whether overflow of integers must wrap: they are computed as uint64_t, in which it is defined.
+template <class F>
+inline constexpr bool wraps = requires {
+  F::kWraps;
+};
+/// Whether the result for u64 differs from the result for the same bits as i64.
+template <class F>
+inline constexpr bool depends_on_sign = requires {
+  F::kDependsOnSign;
+};
+
 /// The dtypes that a functor supports.
 enum class MapDomain { any, floating, integer };
 
@@ -100,10 +127,17 @@ MapLoops map_loops(std::integer_sequence<int, kIn...>) {
         std::is_same_v<decltype(std::declval<const F&>()(Repeat<float, kIn>()...)), bool>;
   }
   if constexpr (kDomain != MapDomain::floating) {
-    loops.on_cpu.i64 = map_loop<F, int64_t, kIn...>;
+    using Integer = std::conditional_t<wraps<F>, uint64_t, int64_t>;
+    loops.on_cpu.i64 = map_loop<F, Integer, kIn...>;
 #ifdef WEFT_COMPILES_KERNELS
-    loops.on_cuda.i64 = cuda::launch_map<F, int64_t, kIn...>;
+    loops.on_cuda.i64 = cuda::launch_map<F, Integer, kIn...>;
 #endif
+    if constexpr (depends_on_sign<F>) {
+      loops.on_cpu.u64 = map_loop<F, uint64_t, kIn...>;
+#ifdef WEFT_COMPILES_KERNELS
+      loops.on_cuda.u64 = cuda::launch_map<F, uint64_t, kIn...>;
+#endif
+    }
   }
   return loops;
 }
@@ -122,9 +156,9 @@ void map_with(const char* what, const F& f, const MemoryBlock* const* outs, int 
 /// out[i] = f(in[i]...), element by element. `f` is a functor on scalars: a trivially copyable
 /// struct with `template <class T> WEFT_FN T operator()(T...) const` (or a bool result). It is
 /// called with float when the promoted dtype of the operands is f32, bf16 or f16, with double for
-/// f64, and with int64_t for integers and bool. Operands are converted to that type and broadcast
-/// to out's shape, the result is converted to out's dtype; any strides. `out` may be an operand, at
-/// the same address.
+/// f64, and with int64_t for integers and bool (uint64_t if it has kWraps, or has kDependsOnSign
+/// and an operand is u64). Operands are converted to that type and broadcast to out's shape, the
+/// result is converted to out's dtype; any strides. `out` may be an operand, at the same address.
 template <class F, class... In>
 void map(const F& f, const MemoryBlock& out, const In&... in) {
   const MemoryBlock* const outs[] = {&out};

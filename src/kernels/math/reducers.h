@@ -39,7 +39,7 @@ struct SumOf {
   template <class T>
   WEFT_FN static T combine(T a, T b) {
     // Integers wrap.
-    if constexpr (std::is_same_v<T, int64_t>) {
+    if constexpr (std::is_integral_v<T>) {
       return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
     } else {
       return a + b;
@@ -61,11 +61,25 @@ struct ProductOf : SumOf {
   }
   template <class T>
   WEFT_FN static T combine(T a, T b) {
-    if constexpr (std::is_same_v<T, int64_t>) {
+    if constexpr (std::is_integral_v<T>) {
       return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
     } else {
       return a * b;
     }
+  }
+};
+
+/// log(exp(a) + exp(b)), for floats.
+struct LogAddExpOf : SumOf {
+  template <class T>
+  WEFT_FN static constexpr T identity() {
+    return -std::numeric_limits<T>::infinity();
+  }
+  template <class T>
+  WEFT_FN static T combine(T a, T b) {
+    // log1p(e) for 0 <= e <= 1; equal infinities count as difference 0.
+    const T e = exp(-(a == b ? T(0) : abs(a - b))), sum = T(1) + e;
+    return (a > b ? a : b) + (log(sum) + (e - (sum - T(1))) / sum);
   }
 };
 

@@ -5,9 +5,11 @@
 
 namespace weft {
 
-/// The type that products of T are computed in: float for halves; unsigned, so that integers wrap.
+/// The type that products of T are computed in: float for halves; 32 bits for integers of 16, which
+/// keep the lower bits.
 template <class T>
-using Computed = std::conditional_t<is_half<T>, float, T>;
+using Computed = std::conditional_t<is_half<T>, float,
+                                    std::conditional_t<std::is_same_v<T, uint16_t>, uint32_t, T>>;
 
 template <class To, class From>
 To element_as(From x) {
@@ -21,21 +23,12 @@ T factor_as(double x) {
   return static_cast<T>(x);
 }
 
-/// Calls visitor(Type<T>{}) with T the type that represents `dtype` in products.
+/// Calls visitor(Type<T>{}) with T the type that represents `dtype` in products: unsigned, so that
+/// integers wrap.
 template <class Visitor>
 decltype(auto) visit_element(DType dtype, const Visitor& visitor) {
-  switch (dtype) {
-    case DType::i32:
-      return visitor(Type<uint32_t>{});
-    case DType::i64:
-      return visitor(Type<uint64_t>{});
-    case DType::u8:
-      return visitor(Type<uint8_t>{});
-    case DType::boolean:
-      fail("gemm: there is no product of ", dtype);
-    default:
-      return visit_floating("gemm", dtype, visitor);
-  }
+  if (dtype == DType::boolean) fail("gemm: dtype is ", dtype, ", expected a number");
+  return visit_bits(dtype, visitor);
 }
 
 }  // namespace weft

@@ -17,12 +17,15 @@ static Matrix last_two(const MemoryBlock& x) {
 }
 
 static void check_dtypes(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out) {
-  if (a.dtype != b.dtype) fail("gemm: operands are ", a.dtype, " and ", b.dtype, "; cast one");
+  if (a.dtype != b.dtype)
+    fail("gemm: operands are ", a.dtype, " and ", b.dtype, ", expected one dtype; cast one");
   const bool widened = (a.dtype == DType::bf16 || a.dtype == DType::f16) && out.dtype == DType::f32;
-  if (out.dtype != a.dtype && !widened) fail("gemm: ", a.dtype, " does not go into ", out.dtype);
-  if (a.dtype == DType::boolean) fail("gemm: there is no product of bool");
+  if (out.dtype != a.dtype && !widened)
+    fail("gemm: dtype of the result is ", out.dtype, ", expected ", a.dtype);
+  if (a.dtype == DType::boolean) fail("gemm: dtype is bool, expected a number");
   if (a.device != out.device || b.device != out.device) {
-    fail("gemm: operands on ", a.device, " and ", b.device, " for a result on ", out.device);
+    fail("gemm: operands are on ", a.device, " and ", b.device, ", expected ", out.device,
+         ", where the result is");
   }
 }
 
@@ -33,7 +36,8 @@ static int64_t broadcast_stride(const MemoryBlock& x, const MemoryBlock& out, in
   const int own = dim - (out.shape.ndim() - x.shape.ndim());
   if (own < 0 || x.shape[own] == 1) return 0;
   if (x.shape[own] != out.shape[dim]) {
-    fail("gemm: dim ", own, " of ", name, " ", x.shape, " does not broadcast to ", out.shape);
+    fail("gemm: dim ", own, " of ", name, " ", x.shape, " is ", x.shape[own],
+         ", expected one that broadcasts to ", out.shape);
   }
   return x.strides[own];
 }
@@ -48,7 +52,7 @@ static BatchedProduct batched_product(const MemoryBlock& a, const MemoryBlock& b
                                       const MemoryBlock& out, float beta) {
   const int ndim = out.shape.ndim();
   if (a.shape.ndim() < 2 || b.shape.ndim() < 2 || ndim < std::max(a.shape.ndim(), b.shape.ndim())) {
-    fail("gemm: needs matrices, not ", a.shape, " by ", b.shape, " into ", out.shape);
+    fail("gemm: shapes are ", a.shape, " by ", b.shape, " into ", out.shape, ", expected matrices");
   }
   BatchedProduct result;
   Product& p = result.each;
@@ -62,11 +66,11 @@ static BatchedProduct batched_product(const MemoryBlock& a, const MemoryBlock& b
        DType::f32,
        beta};
   if (b.shape[b.shape.ndim() - 2] != p.k) {
-    fail("gemm: factor k is ", p.k, " in a ", a.shape, " but ", b.shape[b.shape.ndim() - 2],
-         " in b ", b.shape);
+    fail("gemm: factor k is ", b.shape[b.shape.ndim() - 2], " in b ", b.shape, ", expected ", p.k,
+         ", as in a ", a.shape);
   }
   if (a.shape[a.shape.ndim() - 2] != p.m || b.shape.back() != p.n) {
-    fail("gemm: a ", a.shape, " by b ", b.shape, " does not give out ", out.shape);
+    fail("gemm: out is ", out.shape, ", expected the product of a ", a.shape, " by b ", b.shape);
   }
   for (int i = ndim - 3; i >= 0; --i) {
     const int64_t a_stride = broadcast_stride(a, out, i, "a");
@@ -123,9 +127,9 @@ void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& bias,
   check_dtypes(a, b, out);
   BatchedProduct batch = batched_product(a, b, out, beta);
   const int64_t n = batch.each.n;
-  if (bias.shape != Shape{n}) fail("gemm: bias ", bias.shape, " for rows of ", n);
+  if (bias.shape != Shape{n}) fail("gemm: bias is ", bias.shape, ", expected ", Shape{n});
   if (bias.dtype != a.dtype && bias.dtype != out.dtype) {
-    fail("gemm: bias is ", bias.dtype, ", the product ", a.dtype, " into ", out.dtype);
+    fail("gemm: dtype of bias is ", bias.dtype, ", expected ", a.dtype, " or ", out.dtype);
   }
   const DenseBlock dense = DenseBlock::of(bias);
   batch.each.bias = static_cast<const MemoryBlock&>(dense).data;
@@ -164,8 +168,8 @@ void gemm_over_leading(const MemoryBlock& a, const MemoryBlock& b, const MemoryB
     rows *= a.shape[i];
   }
   if (!agree || out.shape[0] != a.shape.back() || out.shape[1] != b.shape.back()) {
-    fail("gemm: a ", a.shape, " over b ", b.shape, " by their leading dims does not give out ",
-         out.shape);
+    fail("gemm: out is ", out.shape, ", expected a ", a.shape, " over b ", b.shape,
+         " by their leading dims");
   }
   const DenseBlock a_block = with_rows(a), b_block = with_rows(b);
   BatchedProduct one;

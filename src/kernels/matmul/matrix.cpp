@@ -148,6 +148,7 @@ static void copy_elements(const Matrix& from, int64_t rows, int64_t columns, con
 
 template <class From, class To>
 static constexpr bool kConvertible = std::is_same_v<From, To> ||
+                                     std::is_same_v<Computed<From>, Computed<To>> ||
                                      (is_floating_type<From> && is_floating_type<To>);
 
 /// Calls f(Type<From>, Type<To>) for two dtypes; the first must be convertible to the second.
@@ -158,7 +159,7 @@ static void visit_pair(DType from, DType to, const F& f) {
       if constexpr (kConvertible<From, To>) {
         f(Type<From>{}, Type<To>{});
       } else {
-        fail("gemm: a product of ", from, " does not go into ", to);
+        fail("gemm: dtype of the result is ", to, ", expected one for a product of ", from);
       }
     });
   });

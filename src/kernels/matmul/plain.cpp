@@ -145,7 +145,8 @@ static void plain_product(const Product& p, DType dtype) {
 
 void multiply_plain(const Product& p) {
   visit_element(p.a.dtype, [&]<class T>(Type<T>) {
-    plain_product<Computed<T>>(p, is_half<T> ? DType::f32 : p.a.dtype);
+    plain_product<Computed<T>>(p,
+                               std::is_same_v<T, Computed<T>> ? p.a.dtype : dtype_of<Computed<T>>);
   });
 }
 

@@ -93,7 +93,7 @@ struct LayerNormSumsRows {
 Rows norm_vector(const char* what, const MemoryBlock& block, int64_t n) {
   if (!block.data) return {};
   if (block.shape.ndim() != 1 || block.shape[0] != n) {
-    fail(what, " is ", block.shape, "; rows have ", n, " elements");
+    fail("norm: ", what, " is ", block.shape, ", expected ", Shape{n});
   }
   return Rows(block, 0);
 }

@@ -174,7 +174,7 @@ static void check_box(const char* what, const MemoryBlock& out, const Box& box,
     fits = box.offset[i] >= 0 && box.offset[i] + box.shape[i] <= shape[i];
   }
   if (!fits) {
-    fail(what, ": a block of ", out.shape, " for box ", box.offset, " + ", box.shape, " of ",
+    fail(what, ": block is ", out.shape, ", expected ", box.shape, " at ", box.offset, " of ",
          shape);
   }
 }
@@ -199,8 +199,7 @@ void fill_integers(const MemoryBlock& out, const Box& box, const Shape& shape,
                    const RandomState& state, int64_t low, int64_t high) {
   const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   if (low >= high || span > uint64_t{1} << 32) {
-    fail("randint: ", low, " to ", high, ": there must be 1 to 2^32 numbers from the one to below ",
-         "the other");
+    fail("randint: low and high are ", low, " and ", high, ", expected a difference of 1 to 2^32");
   }
   fill_any("randint", out, box, shape, state, Integers{low, span});
 }

@@ -143,7 +143,8 @@ static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, c
   const int ndim = in.shape.ndim();
   const bool keeps = out.shape.ndim() == ndim;
   if (!keeps && out.shape.ndim() != ndim - dims.ndim()) {
-    fail("reduce: a result ", out.shape, " of ", in.shape, " over ", dims.ndim(), " dims");
+    fail("reduce: result is ", out.shape, ", expected that of ", in.shape, " over ", dims.ndim(),
+         " dims");
   }
   int64_t nearest_kept = INT64_MAX, nearest_reduced = INT64_MAX;
   for (int d = 0, o = 0; d < ndim; ++d) {
@@ -158,7 +159,8 @@ static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, c
       o += keeps ? 1 : 0;
       continue;
     }
-    if (out.shape[o] != size) fail("reduce: a result ", out.shape, " of ", in.shape);
+    if (out.shape[o] != size)
+      fail("reduce: result is ", out.shape, ", expected that of ", in.shape);
     Nest<2>& kept = shape.kept;
     kept.sizes[kept.ndim] = size;
     kept.strides[0][kept.ndim] = stride;

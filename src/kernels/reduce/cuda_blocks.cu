@@ -111,9 +111,14 @@ static void reduce_as(ReduceOp op, std::span<const MemoryBlock> sources, const M
   }
 }
 
+/// The dtype that parts are combined in: u64 compares unlike i64.
+static DType summed_in(DType dtype) { return dtype == DType::u64 ? dtype : compute_dtype(dtype); }
+
 static void reduce_few(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
                        int divisor, bool accumulate) {
-  switch (compute_dtype(sources[0].dtype)) {
+  switch (summed_in(sources[0].dtype)) {
+    case DType::u64:
+      return reduce_as<uint64_t>(op, sources, out, divisor, accumulate);
     case DType::f32:
       return reduce_as<float>(op, sources, out, divisor, accumulate);
     case DType::f64:
@@ -126,7 +131,7 @@ static void reduce_few(ReduceOp op, std::span<const MemoryBlock> sources, const 
 /// Reduces groups of neighbours first, into the compute type, then the groups' results.
 static void reduce_many(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
                         int divisor, bool accumulate) {
-  const DType dtype = compute_dtype(sources[0].dtype);
+  const DType dtype = summed_in(sources[0].dtype);
   const auto bytes = static_cast<size_t>(out.numel()) * size_of(dtype);
   std::vector<Ref<Storage>> memory;
   std::vector<MemoryBlock> groups;
@@ -145,7 +150,8 @@ void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> sources, const Memo
   const int divisor = op == ReduceOp::avg ? static_cast<int>(sources.size()) : 0;
   constexpr size_t most = size_t{kMostSources} * kMostSources;
   if (sources.size() > most) {
-    fail("reduction: ", sources.size(), " ranks on ", out.device, "; at most ", most);
+    fail("reduction: number of ranks on ", out.device, " is ", sources.size(),
+         ", expected at most ", most);
   }
   const bool few = sources.size() <= kMostSources;
   (few ? reduce_few : reduce_many)(op, sources, out, divisor, accumulate);

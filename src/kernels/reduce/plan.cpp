@@ -50,7 +50,7 @@ void ReducePlan::collect(const Dims& dims) {
   const int ndim = in_.shape.ndim();
   const bool keeps = out_.shape.ndim() == ndim;
   if (!keeps && out_.shape.ndim() != ndim - dims.ndim()) {
-    fail("reduce: ", in_.shape, " over dims ", dims, " does not give ", out_.shape);
+    fail("reduce: result is ", out_.shape, ", expected that of ", in_.shape, " over dims ", dims);
   }
   for (int i = 0, o = 0; i < ndim; ++i) {
     const bool reduced = is_reduced >> i & 1u;
@@ -59,7 +59,7 @@ void ReducePlan::collect(const Dims& dims) {
       if (size != 1) add(reduced_, reduced_dims_, {size, in_.strides[i], 0});
       reduced_count_ *= size;
     } else if (out_.shape[o] != size) {
-      fail("reduce: ", in_.shape, " over dims ", dims, " does not give ", out_.shape);
+      fail("reduce: result is ", out_.shape, ", expected that of ", in_.shape, " over dims ", dims);
     } else if (size != 1) {
       add(kept_, kept_dims_, {size, in_.strides[i], out_.strides[o]});
     }
@@ -121,21 +121,17 @@ int64_t ReducePlan::reduced_offset(int64_t line) const {
   return offset;
 }
 
-/// Returns the lowest or greatest value of an integer dtype: the max or min of no elements.
-static double extreme_of(DType dtype, bool greatest) {
-  switch (dtype) {
-    case DType::i32:
-      return greatest ? 0x7fffffff : -0x1p31;
-    case DType::u8:
-      return greatest ? 255 : 0;
-    default:
-      return greatest ? 1 : 0;
-  }
+/// Returns the lowest or greatest value of a dtype of up to 32 bits: the max or min of no elements.
+static int64_t extreme_of(DType dtype, bool greatest) {
+  if (dtype == DType::boolean) return greatest ? 1 : 0;
+  const int64_t values = int64_t{1} << 8 * size_of(dtype);
+  const int64_t least = is_unsigned(dtype) ? 0 : -values / 2;
+  return greatest ? least + values - 1 : least;
 }
 
 bool fill_extreme(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in) {
   const bool extreme = reduction == Reduction::max || reduction == Reduction::min;
-  if (in.numel() > 0 || !extreme || is_floating(out.dtype) || out.dtype == DType::i64) return false;
+  if (in.numel() > 0 || !extreme || is_floating(out.dtype) || size_of(out.dtype) == 8) return false;
   fill(out, extreme_of(out.dtype, reduction == Reduction::min));
   return true;
 }

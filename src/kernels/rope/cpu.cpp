@@ -16,9 +16,9 @@ RopeRows::RopeRows(const MemoryBlock& y_block, const MemoryBlock& x_block, int s
   const Shape& shape = x_block.shape;
   const int last = shape.ndim() - 1;
   if (last < 1 || sequence_dim < 0 || sequence_dim >= last) {
-    fail("rope: dim ", sequence_dim, " of ", shape, " does not count positions");
+    fail("rope: dim of positions is ", sequence_dim, ", expected one before the last of ", shape);
   }
-  if (shape[last] % 2 != 0) fail("rope: a head of ", shape[last], " elements has no pairs");
+  if (shape[last] % 2 != 0) fail("rope: size of a head is ", shape[last], ", expected an even one");
   x = Rows(x_block, last), y = Rows(y_block, last);
   check_rows("rope", x, y);
   half = x.size() / 2, positions = shape[sequence_dim];

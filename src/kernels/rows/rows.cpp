@@ -30,14 +30,15 @@ Rows Rows::values(const char* what, const MemoryBlock& block, const Rows& rows) 
     values.strides_[0] = 0;
   }
   if (values.count_ != rows.count_) {
-    fail(what, ": ", block.shape, " is not one value for each of ", rows.count_, " rows");
+    fail(what, ": values are ", block.shape, ", expected one for each of ", rows.count_, " rows");
   }
   return values;
 }
 
 void check_rows(const char* what, const Rows& a, const Rows& b) {
   if (a.count() != b.count() || a.size() != b.size()) {
-    fail(what, ": ", a.count(), " rows of ", a.size(), " and ", b.count(), " rows of ", b.size());
+    fail(what, ": rows are ", b.count(), " of ", b.size(), ", expected ", a.count(), " of ",
+         a.size());
   }
 }
 

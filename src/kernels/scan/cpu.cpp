@@ -6,6 +6,7 @@
 #include "src/base/parallel.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/rows/rows.h"
+#include "src/kernels/scan/extreme.h"
 
 namespace weft::host {
 
@@ -19,6 +20,20 @@ template <class R, class C>
   }
 }
 
+template <class R, class C>
+static void scan_as(const Rows& from, const Rows& to, const std::optional<Rows>& starts,
+                    bool reverse) {
+  parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
+    RowReader<C> read(from, end);
+    RowWriter<C> write(to, end);
+    for (int64_t r = begin; r < end; ++r) {
+      const C first = starts ? RowValues<C>(*starts)[r] : R::template identity<C>();
+      scan_row<R>(from.size(), write.begin(r), read(r), first, reverse);
+      write.end();
+    }
+  });
+}
+
 template <class R>
 static void scan(const char* what, const MemoryBlock& out, const MemoryBlock& in, int dim,
                  bool reverse, const MemoryBlock* start) {
@@ -26,19 +41,8 @@ static void scan(const char* what, const MemoryBlock& out, const MemoryBlock& in
   check_rows(what, from, to);
   std::optional<Rows> starts;
   if (start) starts.emplace(Rows::values(what, *start, from));
-  const auto run = [&](auto type) {
-    using C = typename decltype(type)::type;
-    parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(from, end);
-      RowWriter<C> write(to, end);
-      for (int64_t r = begin; r < end; ++r) {
-        const C first = starts ? RowValues<C>(*starts)[r] : R::template identity<C>();
-        scan_row<R>(from.size(), write.begin(r), read(r), first, reverse);
-        write.end();
-      }
-    });
-  };
-  is_floating(in.dtype) ? run(Type<double>{}) : run(Type<int64_t>{});
+  is_floating(in.dtype) ? scan_as<R, double>(from, to, starts, reverse)
+                        : scan_as<R, int64_t>(from, to, starts, reverse);
 }
 
 void cumulative_sum(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
@@ -46,18 +50,70 @@ void cumulative_sum(const MemoryBlock& out, const MemoryBlock& in, int dim, bool
   scan<SumOf>("cumulative_sum", out, in, dim, reverse, start);
 }
 
-void cumulative_product(const MemoryBlock& out, const MemoryBlock& in, int dim) {
-  scan<ProductOf>("cumulative_product", out, in, dim, false, nullptr);
+void cumulative_product(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
+                        const MemoryBlock* start) {
+  scan<ProductOf>("cumulative_product", out, in, dim, reverse, start);
+}
+
+void cumulative_logsumexp(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
+                          const MemoryBlock* start) {
+  const Rows from(in, dim), to(out, dim);
+  check_rows("cumulative_logsumexp", from, to);
+  std::optional<Rows> starts;
+  if (start) starts.emplace(Rows::values("cumulative_logsumexp", *start, from));
+  scan_as<LogAddExpOf, double>(from, to, starts, reverse);
+}
+
+/// One row of cumulative_extreme, of elements numbered by `number`.
+template <class C, class Number>
+static void extreme_row(int64_t n, C* values, int64_t* indices, const C* in, bool greatest,
+                        Extreme<C> found, const Number& number) {
+  for (int64_t i = 0; i < n; ++i) {
+    found = found.with({in[i], number(i)}, greatest);
+    values[i] = found.value;
+    indices[i] = found.index;
+  }
+}
+
+void cumulative_extreme(const MemoryBlock& values, const MemoryBlock& indices,
+                        const MemoryBlock& in, const ExtremeScan& scan) {
+  const ExtremeRows rows(values, indices, in, scan);
+  visit_compute(in.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    parallel_for(rows.in.count(), grain_of(rows.in.size()), [&](int64_t begin, int64_t end) {
+      RowReader<C> read(rows.in, end);
+      RowReader<int64_t> read_number(rows.numbers, end);
+      RowWriter<C> write(rows.values, end);
+      RowWriter<int64_t> write_index(rows.indices, end);
+      for (int64_t r = begin; r < end; ++r) {
+        Extreme<C> start{C(0), -1};
+        if (rows.start.data()) {
+          start = {RowValues<C>(rows.start)[r], RowValues<int64_t>(rows.start_index)[r]};
+        }
+        const int64_t* numbers = rows.numbers.data() ? read_number(r) : nullptr;
+        C* to = write.begin(r);
+        int64_t* index = write_index.begin(r);
+        if (numbers) {
+          extreme_row(rows.in.size(), to, index, read(r), scan.greatest, start,
+                      [&](int64_t i) { return numbers[i]; });
+        } else {
+          extreme_row(rows.in.size(), to, index, read(r), scan.greatest, start,
+                      [&](int64_t i) { return i + scan.offset; });
+        }
+        write.end();
+        write_index.end();
+      }
+    });
+  });
 }
 
 /// From the end, out[i] = dy[i] + x[i + 1] * out[i + 1]; then times the product of x before i.
-static void cumulative_gradient_row(int64_t n, double* out, const double* dy, const double* x) {
-  double after = 0;
+static void cumulative_gradient_row(int64_t n, double* out, const double* dy, const double* x,
+                                    double before, double after) {
   for (int64_t i = n - 1; i >= 0; --i) {
     out[i] = dy[i] + after;
     after = x[i] * out[i];
   }
-  double before = 1;
   for (int64_t i = 0; i < n; ++i) {
     out[i] *= before;
     before *= x[i];
@@ -65,15 +121,20 @@ static void cumulative_gradient_row(int64_t n, double* out, const double* dy, co
 }
 
 void cumulative_product_gradient(const MemoryBlock& out, const MemoryBlock& dy,
-                                 const MemoryBlock& x, int dim) {
+                                 const MemoryBlock& x, int dim, const MemoryBlock* before,
+                                 const MemoryBlock* behind) {
   const Rows gradients(dy, dim), from(x, dim), to(out, dim);
+  const Rows first = before ? Rows::values("cumulative_product_gradient", *before, from) : Rows();
+  const Rows last = behind ? Rows::values("cumulative_product_gradient", *behind, from) : Rows();
   check_rows("cumulative_product_gradient", from, to);
   check_rows("cumulative_product_gradient", from, gradients);
   parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
     RowReader<double> read_gradient(gradients, end), read(from, end);
     RowWriter<double> write(to, end);
     for (int64_t r = begin; r < end; ++r) {
-      cumulative_gradient_row(from.size(), write.begin(r), read_gradient(r), read(r));
+      cumulative_gradient_row(from.size(), write.begin(r), read_gradient(r), read(r),
+                              before ? RowValues<double>(first)[r] : 1,
+                              behind ? RowValues<double>(last)[r] : 0);
       write.end();
     }
   });

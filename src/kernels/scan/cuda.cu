@@ -6,6 +6,7 @@
 #include "src/device/kernel/launch.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/rows/device_values.h"
+#include "src/kernels/scan/extreme.h"
 #include "weft/storage.h"
 
 namespace weft::cuda {
@@ -38,6 +39,29 @@ struct RunningTotal {
   }
 };
 
+/// Extremes and their indices; see cumulative_extreme.
+template <class C, bool kGreatest>
+struct RunningExtreme {
+  using State = Extreme<C>;
+  ExtremeRows rows;
+  int64_t offset;
+
+  WEFT_DEVICE State first(int64_t row) const {
+    if (!rows.start.data()) return {C(0), -1};
+    return {value_of<C>(rows.start, row), value_of<int64_t>(rows.start_index, row)};
+  }
+  WEFT_DEVICE State load(int64_t row, int64_t i) const {
+    const int64_t number =
+        rows.numbers.data() ? value_of<int64_t>(rows.numbers, row, i) : i + offset;
+    return {value_of<C>(rows.in, row, i), number};
+  }
+  WEFT_DEVICE static State combine(const State& a, const State& b) { return a.with(b, kGreatest); }
+  WEFT_DEVICE void store(int64_t row, int64_t i, const State&, const State& with) const {
+    set_value(rows.values, row, i, with.value);
+    set_value(rows.indices, row, i, with.index);
+  }
+};
+
 /// The map y -> add + times * y.
 struct Affine {
   double add, times;
@@ -46,13 +70,15 @@ struct Affine {
 /// From the end, g[i] = dy[i] + x[i + 1] * g[i + 1].
 struct GradientBehind {
   using State = Affine;
-  Rows dy, x;
+  Rows dy, x, behind;
   /// [rows, size], dense.
   double* g;
 
-  WEFT_DEVICE State first(int64_t) const { return {0, 1}; }
+  WEFT_DEVICE State first(int64_t row) const {
+    return {behind.data() ? value_of<double>(behind, row) : 0, 1};
+  }
   WEFT_DEVICE State load(int64_t row, int64_t i) const {
-    const double times = i + 1 < x.size() ? value_of<double>(x, row, i + 1) : 0;
+    const double times = i + 1 < x.size() ? value_of<double>(x, row, i + 1) : 1;
     return {value_of<double>(dy, row, i), times};
   }
   WEFT_DEVICE static State combine(const State& a, const State& b) {
@@ -66,10 +92,12 @@ struct GradientBehind {
 /// out[i] = factor[i] * the product of x before it; `factor` [rows, size] is dense.
 struct TimesProductBefore {
   using State = double;
-  Rows x, out;
+  Rows x, out, before;
   const double* factor;
 
-  WEFT_DEVICE State first(int64_t) const { return 1; }
+  WEFT_DEVICE State first(int64_t row) const {
+    return before.data() ? value_of<double>(before, row) : 1;
+  }
   WEFT_DEVICE State load(int64_t row, int64_t i) const { return value_of<double>(x, row, i); }
   WEFT_DEVICE static State combine(const State& a, const State& b) { return a * b; }
   WEFT_DEVICE void store(int64_t row, int64_t i, const State& before, const State&) const {
@@ -218,8 +246,31 @@ void cumulative_sum(const MemoryBlock& out, const MemoryBlock& in, int dim, bool
   run_total<SumOf>(out, in, dim, reverse, start);
 }
 
-void cumulative_product(const MemoryBlock& out, const MemoryBlock& in, int dim) {
-  run_total<ProductOf>(out, in, dim, false, nullptr);
+void cumulative_product(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
+                        const MemoryBlock* start) {
+  run_total<ProductOf>(out, in, dim, reverse, start);
+}
+
+void cumulative_logsumexp(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
+                          const MemoryBlock* start) {
+  const Rows from(in, dim), to(out, dim);
+  const Rows first = start ? Rows::values("scan", *start, from) : Rows();
+  run_scan(RunningTotal<LogAddExpOf, double>{from, to, first}, from, reverse,
+           current_stream(out.device));
+}
+
+void cumulative_extreme(const MemoryBlock& values, const MemoryBlock& indices,
+                        const MemoryBlock& in, const ExtremeScan& scan) {
+  const ExtremeRows rows(values, indices, in, scan);
+  visit_compute(in.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    const Stream stream = current_stream(values.device);
+    if (scan.greatest) {
+      run_scan(RunningExtreme<C, true>{rows, scan.offset}, rows.in, false, stream);
+    } else {
+      run_scan(RunningExtreme<C, false>{rows, scan.offset}, rows.in, false, stream);
+    }
+  });
 }
 
 static Ref<Storage> doubles_for(const Rows& rows, Device device) {
@@ -228,16 +279,19 @@ static Ref<Storage> doubles_for(const Rows& rows, Device device) {
 }
 
 void cumulative_product_gradient(const MemoryBlock& out, const MemoryBlock& dy,
-                                 const MemoryBlock& x, int dim) {
+                                 const MemoryBlock& x, int dim, const MemoryBlock* before,
+                                 const MemoryBlock* behind) {
   const Rows gradients(dy, dim), from(x, dim), to(out, dim);
+  const Rows first = before ? Rows::values("cumulative_product_gradient", *before, from) : Rows();
+  const Rows last = behind ? Rows::values("cumulative_product_gradient", *behind, from) : Rows();
   check_rows("cumulative_product_gradient", from, to);
   check_rows("cumulative_product_gradient", from, gradients);
   if (from.count() * from.size() == 0) return;
   const Stream stream = current_stream(out.device);
   const Ref<Storage> memory = doubles_for(from, out.device);
-  auto* behind = static_cast<double*>(memory->data());
-  run_scan(GradientBehind{gradients, from, behind}, from, true, stream);
-  run_scan(TimesProductBefore{from, to, behind}, from, false, stream);
+  auto* g = static_cast<double*>(memory->data());
+  run_scan(GradientBehind{gradients, from, last, g}, from, true, stream);
+  run_scan(TimesProductBefore{from, to, first, g}, from, false, stream);
 }
 
 void product_gradient(const MemoryBlock& out, const MemoryBlock& dy, const MemoryBlock& x,
@@ -250,7 +304,7 @@ void product_gradient(const MemoryBlock& out, const MemoryBlock& dy, const Memor
   auto* before = static_cast<double*>(memory->data());
   run_scan(ProductBefore{from, Rows::values("product_gradient", dy, from), before}, from, false,
            stream);
-  run_scan(TimesProductBefore{from, to, before}, from, true, stream);
+  run_scan(TimesProductBefore{from, to, Rows(), before}, from, true, stream);
 }
 
 }  // namespace weft::cuda

@@ -13,15 +13,45 @@ WEFT_KERNEL(void, cumulative_sum,
              const MemoryBlock* start = nullptr),
             (out, in, dim, reverse, start))
 
-/// out[..., i, ...] = product of in[..., 0 .. i, ...] along `dim`. Floats in f64, integers in i64.
-WEFT_KERNEL(void, cumulative_product, (const MemoryBlock& out, const MemoryBlock& in, int dim),
-            (out, in, dim))
+/// The same with products.
+WEFT_KERNEL(void, cumulative_product,
+            (const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse = false,
+             const MemoryBlock* start = nullptr),
+            (out, in, dim, reverse, start))
+
+/// The same with log(sum(exp)), for floats.
+WEFT_KERNEL(void, cumulative_logsumexp,
+            (const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse = false,
+             const MemoryBlock* start = nullptr),
+            (out, in, dim, reverse, start))
+
+/// What cumulative_extreme does along `dim`: the greatest or the least values.
+struct ExtremeScan {
+  int dim;
+  bool greatest;
+  /// Added to the indices of elements; or their indices, shaped as the elements, of which negative
+  /// ones stand for no element.
+  int64_t offset = 0;
+  const MemoryBlock* numbers = nullptr;
+  /// The extreme before all elements and its index; shaped as in cumulative_sum.
+  const MemoryBlock *start = nullptr, *start_index = nullptr;
+};
+
+/// values[..., i, ...] = the extreme of in[..., 0 .. i, ...], `indices` its index: the last of
+/// equal ones. From a NaN on, all are NaN, with the index of the last NaN.
+WEFT_KERNEL(void, cumulative_extreme,
+            (const MemoryBlock& values, const MemoryBlock& indices, const MemoryBlock& in,
+             const ExtremeScan& scan),
+            (values, indices, in, scan))
 
 /// Computes the gradient of cumulative_product from the result's `dy`: out[i] is the sum over j >=
-/// i of dy[j] times the product of x[0 .. j] without x[i]. Does not divide: x may have zeros.
+/// i of dy[j] times the product of x[0 .. j] without x[i]. Does not divide: x may have zeros. When
+/// `x` is a part of a row, `before` is the product of the elements before it, and `behind` is
+/// out[first] * x[first] of the elements behind it as if none were before them.
 WEFT_KERNEL(void, cumulative_product_gradient,
-            (const MemoryBlock& out, const MemoryBlock& dy, const MemoryBlock& x, int dim),
-            (out, dy, x, dim))
+            (const MemoryBlock& out, const MemoryBlock& dy, const MemoryBlock& x, int dim,
+             const MemoryBlock* before = nullptr, const MemoryBlock* behind = nullptr),
+            (out, dy, x, dim, before, behind))
 
 /// out[i] = dy times the product along `dim` of all elements of x except x[i]; `dy` has x's shape
 /// without `dim`.

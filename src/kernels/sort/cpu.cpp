@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <numeric>
 #include <vector>
 
 #include "src/base/parallel.h"
 #include "src/kernels/rows/rows.h"
+#include "src/kernels/sort/ordered.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -20,7 +20,7 @@ SortedRows::SortedRows(const MemoryBlock* values_block, const MemoryBlock& indic
       indices(indices_block, in_block.shape.ndim() - 1) {
   if (values_block) check_rows("sort_rows", values, indices);
   if (in.count() != indices.count() || indices.size() > in.size()) {
-    fail("sort_rows: results of ", indices_block.shape, " from ", in_block.shape);
+    fail("sort_rows: results are ", indices_block.shape, ", expected those of ", in_block.shape);
   }
 }
 
@@ -42,13 +42,6 @@ struct ComesBefore {
     return a < b;
   }
 };
-
-/// Maps x to an integer with the same order; all NaNs become the greatest, both zeros the same.
-static uint32_t ordered_bits(float x) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x == 0 ? 0.0f : x);
-  const uint32_t ordered = bits >> 31 ? ~bits : bits | 0x80000000u;
-  return x == x ? ordered : 0xffffffffu;
-}
 
 /// Stable radix sort by the upper 32 bits. `other` is scratch of the same size.
 static void sort_keys(std::vector<uint64_t>& keys, std::vector<uint64_t>& other) {
@@ -96,7 +89,7 @@ class RowOrder {
   /// For floats, packs the value and the index into one integer.
   void sort_by_keys(const C* x) {
     for (size_t i = 0; i < keys_.size(); ++i) {
-      const uint32_t bits = ordered_bits(static_cast<float>(x[i]));
+      const auto bits = static_cast<uint32_t>(ordered(static_cast<float>(x[i])));
       keys_[i] = static_cast<uint64_t>(descending_ ? ~bits : bits) << 32 | i;
     }
     sort_keys(keys_, other_);

@@ -2,12 +2,12 @@
 #include "src/kernels/sort/sort.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/rows/device_values.h"
+#include "src/kernels/sort/ordered.h"
 #include "weft/storage.h"
 
 namespace weft::cuda {
@@ -21,21 +21,6 @@ namespace {
 constexpr int kSortThreads = 256;
 /// Entries that a thread block sorts.
 constexpr int kSortTile = 2048;
-
-/// Maps x to an integer with the same order; all NaNs become the greatest, both zeros the same.
-WEFT_FN inline uint64_t ordered(float x) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x == 0 ? 0.0f : x);
-  const uint32_t grows = bits >> 31 ? ~bits : bits | 0x80000000u;
-  return x == x ? grows : 0xffffffffu;
-}
-WEFT_FN inline uint64_t ordered(double x) {
-  const uint64_t bits = std::bit_cast<uint64_t>(x == 0 ? 0.0 : x);
-  const uint64_t grows = bits >> 63 ? ~bits : bits | uint64_t{1} << 63;
-  return x == x ? grows : ~uint64_t{0};
-}
-WEFT_FN inline uint64_t ordered(int64_t x) {
-  return static_cast<uint64_t>(x) ^ uint64_t { 1 } << 63;
-}
 
 /// Entry of floats, in rows of less than 2^32 elements.
 struct NarrowEntry {

@@ -24,7 +24,7 @@ template <class F>
 void with_typed(const MemoryBlock& indices, const F& f) {
   if (indices.dtype == DType::i32) return f(indices.as<int32_t>());
   if (indices.dtype == DType::i64) return f(indices.as<int64_t>());
-  fail("take: indices are i32 or i64, not ", indices.dtype);
+  fail("take: dtype of indices is ", indices.dtype, ", expected i32 or i64");
 }
 
 /// Calls f(o, i) for `rows` [begin, end) of [outer, n].
@@ -51,7 +51,7 @@ struct Taking {
     for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
     slices = where.shape.ndim() == 1 && where.shape[0] == n;
     if (!slices && where.shape != taken.shape) {
-      fail("take: indices ", where.shape, " for ", taken.shape, " along dim ", dim);
+      fail("take: indices are ", where.shape, ", expected ", taken.shape, " along dim ", dim);
     }
   }
 
@@ -94,9 +94,10 @@ void take_slices(const Taking& t, char* out, const char* in, int64_t bytes) {
   });
 }
 
-/// Calls f(element of the whole, element of `in`), on one thread for any element of the whole.
+/// Calls f(to, from) for each element of `in` and its place, in the order of i. Only one thread
+/// writes to any place.
 template <class C, class T, class F>
-void for_each_pair(const Taking& t, C* whole, const T* in, const F& f) {
+void write_elements(const Taking& t, C* places, const T* in, const F& f) {
   const int64_t chunks = (t.inner + kAddedColumns - 1) / kAddedColumns;
   const int64_t grain = grain_of(t.n * std::min(t.inner, kAddedColumns));
   t.with_indices([&](const auto& index) {
@@ -106,7 +107,7 @@ void for_each_pair(const Taking& t, C* whole, const T* in, const F& f) {
         const int64_t last = std::min(t.inner, first + kAddedColumns);
         for (int64_t i = 0; i < t.n; ++i) {
           for (int64_t k = first; k < last; ++k) {
-            f(whole[(o * t.size + index(o, i, k)) * t.inner + k], in[(o * t.n + i) * t.inner + k]);
+            f(places[(o * t.size + index(o, i, k)) * t.inner + k], in[(o * t.n + i) * t.inner + k]);
           }
         }
       }
@@ -116,15 +117,8 @@ void for_each_pair(const Taking& t, C* whole, const T* in, const F& f) {
 
 template <class C, class T>
 void add_elements(const Taking& t, C* sums, const T* in) {
-  for_each_pair(t, sums, in, [](C& sum, T element) { sum += static_cast<C>(element); });
+  write_elements(t, sums, in, [](C& sum, T value) { sum += static_cast<C>(value); });
 }
-
-/// What has been combined, if anything.
-template <class C>
-struct Combined {
-  C value = 0;
-  bool any = false;
-};
 
 }  // namespace
 
@@ -165,37 +159,60 @@ void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock
   }
 }
 
-void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
-  const Taking t(out, in, indices, dim);
-  visit(in.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    using C = Compute<T>;
-    if (out.dtype == dtype_of<C>) {
-      host::fill(out, 0);
-      return add_elements(t, out.as<C>(), in.as<T>());
-    }
-    std::vector<C> sums(static_cast<size_t>(out.numel()));
-    add_elements(t, sums.data(), in.as<T>());
-    host::copy(out, dense_block(sums.data(), dtype_of<C>, out.shape));
-  });
+template <class T>
+static void add_elements_of(const Taking& t, const MemoryBlock& out, const MemoryBlock& in) {
+  using C = Compute<T>;
+  if (out.dtype == dtype_of<C>) {
+    host::fill(out, 0);
+    return add_elements(t, out.as<C>(), in.as<T>());
+  }
+  std::vector<C> sums(static_cast<size_t>(out.numel()));
+  add_elements(t, sums.data(), in.as<T>());
+  host::copy(out, dense_block(sums.data(), dtype_of<C>, out.shape));
 }
 
-void reduce_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
-                  int dim, Combining combining) {
+void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
+  const Taking t(out, in, indices, dim);
+  if (is_floating(in.dtype)) {
+    return visit_floating("add_along", in.dtype,
+                          [&]<class T>(Type<T>) { add_elements_of<T>(t, out, in); });
+  }
+  if (size_of(in.dtype) == sizeof(int64_t)) return add_elements_of<int64_t>(t, out, in);
+  std::vector<int64_t> widened(static_cast<size_t>(in.numel()));
+  const MemoryBlock wide = dense_block(widened.data(), DType::i64, in.shape);
+  host::copy(wide, in);
+  add_elements_of<int64_t>(t, out, wide);
+}
+
+/// Calls f(to, from) as write_elements does, with a function of that mode.
+template <class T>
+static void write_typed(const Taking& t, T* places, const T* in, WriteMode mode) {
+  using C = Compute<T>;
+  const auto is_nan = [](T value) { return static_cast<C>(value) != static_cast<C>(value); };
+  switch (mode) {
+    case WriteMode::multiply:
+      return write_elements(t, places, in, [](T& place, T value) {
+        place = static_cast<T>(static_cast<C>(place) * static_cast<C>(value));
+      });
+    case WriteMode::max:
+      return write_elements(t, places, in, [&](T& place, T value) {
+        if (is_nan(value) || static_cast<C>(value) > static_cast<C>(place)) place = value;
+      });
+    case WriteMode::min:
+      return write_elements(t, places, in, [&](T& place, T value) {
+        if (is_nan(value) || static_cast<C>(value) < static_cast<C>(place)) place = value;
+      });
+    default:
+      return write_elements(t, places, in, [](T& place, T value) { place = value; });
+  }
+}
+
+void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
+                 WriteMode mode) {
   const Taking t(out, in, indices, dim);
   visit(in.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    using C = Compute<T>;
-    std::vector<Combined<C>> all(static_cast<size_t>(out.numel()));
-    with_functor(combining, [&](auto functor) {
-      for_each_pair(t, all.data(), in.as<T>(), [&](Combined<C>& to, T element) {
-        const C value = static_cast<C>(element);
-        to = {to.any ? functor.combine(to.value, value) : value, true};
-      });
-    });
-    std::vector<C> values;
-    for (const auto& one : all) values.push_back(one.value);
-    host::copy(out, dense_block(values.data(), dtype_of<C>, out.shape));
+    write_typed(t, out.as<T>(), in.as<T>(), mode);
   });
 }
 

@@ -52,10 +52,10 @@ struct DeviceTaking {
     for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
     slices = where.shape.ndim() == 1 && where.shape[0] == n;
     if (!slices && where.shape != taken.shape) {
-      fail("take: indices ", where.shape, " for ", taken.shape, " along dim ", dim);
+      fail("take: indices are ", where.shape, ", expected ", taken.shape, " along dim ", dim);
     }
     if (dtype != DType::i32 && dtype != DType::i64) {
-      fail("take: indices are i32 or i64, not ", dtype);
+      fail("take: dtype of indices is ", dtype, ", expected i32 or i64");
     }
   }
   /// Returns index number `at`, converted to be at least 0.
@@ -97,16 +97,33 @@ struct ListIndices {
   }
 };
 
-/// A list's sorted indices determine which elements of a column are combined where, and in which
-/// order. The thread with the first of several equal indices combines all of them.
-template <class C, class F>
-struct CombineListed {
+/// A list's sorted indices determine which elements of a column are written where, and in which
+/// order. The thread with the first of several equal indices writes all of them.
+template <class C>
+struct WriteListed {
   DeviceTaking taking;
   const int64_t *sorted, *order;
   void* out;
   DType out_dtype;
   const void* in;
   DType in_dtype;
+  WriteMode mode;
+
+  WEFT_FN static bool is_nan(C value) { return value != value; }
+  WEFT_FN C written(C place, C value) const {
+    switch (mode) {
+      case WriteMode::add:
+        return place + value;
+      case WriteMode::multiply:
+        return place * value;
+      case WriteMode::max:
+        return is_nan(value) || value > place ? value : place;
+      case WriteMode::min:
+        return is_nan(value) || value < place ? value : place;
+      default:
+        return value;
+    }
+  }
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     const int64_t n = taking.n, inner = taking.inner;
@@ -116,23 +133,14 @@ struct CombineListed {
       const int64_t *mine = sorted + list * n, *from = order + list * n;
       const int64_t first = place.rest, target = mine[first];
       if (first > 0 && mine[first - 1] == target) continue;
-      const auto element = [&](int64_t j) {
-        return load_element<C>(in, in_dtype, (place.quotient * n + from[j]) * inner + slice.rest);
-      };
-      C sum = element(first);
-      for (int64_t j = first + 1; j < n && mine[j] == target; ++j) {
-        sum = F::combine(sum, element(j));
+      const int64_t to = (place.quotient * taking.size + target) * inner + slice.rest;
+      C made = mode == WriteMode::add ? C(0) : load_element<C>(out, out_dtype, to);
+      for (int64_t j = first; j < n && mine[j] == target; ++j) {
+        const int64_t at = (place.quotient * n + from[j]) * inner + slice.rest;
+        made = written(made, load_element<C>(in, in_dtype, at));
       }
-      store_element(out, out_dtype, (place.quotient * taking.size + target) * inner + slice.rest,
-                    sum);
+      store_element(out, out_dtype, to, made);
     }
-  }
-};
-
-struct Added {
-  template <class C>
-  WEFT_FN static C combine(C a, C b) {
-    return a + b;
   }
 };
 
@@ -234,13 +242,10 @@ void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock
   }
 }
 
-template <class F>
-static void combine_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
-                          int dim, F) {
+void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
+                 WriteMode mode) {
   const DeviceTaking taking(out, in, indices, dim);
-  if (out.numel() == 0) return;
-  cuda::fill(out, 0);
-  if (in.numel() == 0) return;
+  if (out.numel() == 0 || in.numel() == 0) return;
   const Device device = out.device;
   const int64_t lists = taking.slices ? 1 : taking.outer * taking.inner;
   const int64_t count = lists * taking.n;
@@ -255,19 +260,15 @@ static void combine_along(const MemoryBlock& out, const MemoryBlock& in, const M
   cuda::sort_rows(&sorted, order, block(listed), false, 0);
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    launch(CombineListed<C, F>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data,
-                               out.dtype, in.data, in.dtype},
+    launch(WriteListed<C>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data, out.dtype,
+                          in.data, in.dtype, mode},
            in.numel(), stream);
   });
 }
 
 void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
-  combine_along(out, in, indices, dim, Added());
-}
-
-void reduce_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
-                  int dim, Combining combining) {
-  with_functor(combining, [&](auto functor) { combine_along(out, in, indices, dim, functor); });
+  if (out.numel() != 0) cuda::fill(out, 0);
+  cuda::write_along(out, in, indices, dim, WriteMode::add);
 }
 
 }  // namespace weft::cuda

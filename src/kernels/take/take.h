@@ -3,7 +3,6 @@
 
 #include <optional>
 
-#include "src/base/numeric.h"
 #include "src/kernels/kernel.h"
 
 namespace weft {
@@ -26,49 +25,14 @@ WEFT_KERNEL(void, add_along,
             (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
             (out, in, indices, dim))
 
-/// How `reduce_along` combines elements.
-enum class Combining { product, most, least };
+/// What becomes of an element that another one is written to. A NaN is the greatest and the least.
+enum class WriteMode : uint8_t { add, replace, multiply, max, min };
 
-/// add_along with another way to combine: elements of `out` without an index are 0. NaN is the most
-/// and the least of elements among which it is.
-WEFT_KERNEL(void, reduce_along,
+/// Writes in[..., i, ...] to out[..., indices[i], ...], in the order of i: the last one that
+/// replaces stays. The dtypes are equal; other elements of `out` are unchanged. Not for `add`.
+WEFT_KERNEL(void, write_along,
             (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
-             Combining combining),
-            (out, in, indices, dim, combining))
+             WriteMode mode),
+            (out, in, indices, dim, mode))
 
-inline namespace WEFT_COMPILER {
-
-struct Multiplied {
-  template <class C>
-  WEFT_FN static C combine(C a, C b) {
-    return a * b;
-  }
-};
-struct Most {
-  template <class C>
-  WEFT_FN static C combine(C a, C b) {
-    return a > b || a != a ? a : b;
-  }
-};
-struct LeastOfBoth {
-  template <class C>
-  WEFT_FN static C combine(C a, C b) {
-    return a < b || a != a ? a : b;
-  }
-};
-
-/// Calls f with the functor of `combining`.
-template <class F>
-void with_functor(Combining combining, const F& f) {
-  switch (combining) {
-    case Combining::product:
-      return f(Multiplied());
-    case Combining::most:
-      return f(Most());
-    case Combining::least:
-      return f(LeastOfBoth());
-  }
-}
-
-}  // namespace WEFT_COMPILER
 }  // namespace weft

@@ -24,8 +24,8 @@ class Case(NamedTuple):
 
 DTYPES = {
     "f": ("float32", "float64", "float16", "bfloat16"),
-    "i": ("int32", "int64"),
-    "u": ("uint8",),
+    "i": ("int8", "int16", "int32", "int64"),
+    "u": ("uint8", "uint16", "uint32", "uint64"),
     "b": ("bool",),
 }
 
@@ -45,7 +45,7 @@ class Real:
         low, high = self.low, self.high
         if dtype == "bool":
             return draw.integers(0, 2, self.shape).astype(bool)
-        if dtype == "uint8":
+        if dtype.startswith("uint"):
             low, high = max(low, 0.0), max(high, 4.0)
         if dtype.startswith(("int", "uint")):
             return draw.integers(np.ceil(low), np.floor(high) + 1, self.shape).astype(dtype)

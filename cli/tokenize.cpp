@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/tokenize.h"
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "cli/numbers.h"
+#include "cli/token_stream.h"
+#include "weft/error.h"
+#include "weft/extend/file.h"
+#include "weft/tokenizer.h"
+
+namespace weft::cli {
+
+namespace fs = std::filesystem;
+
+/// A larger file is not held in memory whole.
+static constexpr int64_t kLargestText = int64_t{1} << 30;
+
+CLI::App* add_tokenize(CLI::App& program, TokenizeOptions& o) {
+  CLI::App* tokenize =
+      program.add_subcommand("tokenize", "Turn text files into token files, and back");
+  tokenize
+      ->add_option("TOKENIZER", o.tokenizer,
+                   "A directory with tokenizer.json or tokenizer.model, or such a file")
+      ->required()
+      ->type_name("DIR");
+  tokenize
+      ->add_option("--data", o.data,
+                   "Text files, or directories of them; with --decode token files (.bin)")
+      ->required()
+      ->type_name("PATH...");
+  tokenize->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  tokenize->add_option("--output", o.output, "Directory for the token files, made if missing")
+      ->type_name("DIR");
+  tokenize->add_flag("--decode", o.decodes, "Print the text of token files");
+  tokenize->add_flag("--no-special", o.no_special,
+                     "Add no tokens around each text; with --decode: print special tokens too");
+  takes_whole(
+      tokenize->add_option("--file-tokens", o.file_tokens, "The most tokens of an output file"), 1)
+      ->capture_default_str();
+  tokenize->footer(
+      "Each text file is one document: its tokens stand between those that the tokenizer adds, "
+      "and\n"
+      "end with its token for the end of a text, if it has one. Invalid UTF-8 is read as U+FFFD.\n"
+      "Example: weft tokenize llama --data books --output tokens\n"
+      "         weft train --model llama/config.json --data tokens");
+  return tokenize;
+}
+
+/// Writes tokens in llm.c's form, which `weft train --data` reads: 256 int32 (magic, version,
+/// count), then uint16 or uint32 ids.
+class TokenFiles {
+ public:
+  TokenFiles(std::string directory, int64_t vocabulary, int64_t most)
+      : directory_(std::move(directory)),
+        wide_(vocabulary > 1 << 16),
+        most_(static_cast<size_t>(most)) {}
+
+  void add(std::span<const int64_t> ids) {
+    for (const int64_t id : ids) {
+      const auto value = static_cast<uint32_t>(id);
+      bytes_.append(reinterpret_cast<const char*>(&value), width());
+      if (++count_ == most_) write();
+    }
+    total_ += static_cast<int64_t>(ids.size());
+  }
+  void finish() {
+    if (count_ > 0) write();
+  }
+  int64_t total() const { return total_; }
+  int files() const { return files_; }
+
+ private:
+  size_t width() const { return wide_ ? sizeof(uint32_t) : sizeof(uint16_t); }
+
+  void write() {
+    std::array<int32_t, 256> header{};
+    header[0] = wide_ ? 20240801 : 20240520;
+    header[1] = wide_ ? 7 : 1;
+    header[2] = static_cast<int32_t>(count_);
+    char name[32];
+    std::snprintf(name, sizeof name, "tokens-%05d.bin", files_++);
+    OutputFile file("--output", (fs::path(directory_) / name).string(), OutputFile::Mode::replace);
+    file.write({reinterpret_cast<const char*>(header.data()), sizeof header});
+    file.write(bytes_);
+    file.close();
+    bytes_.clear();
+    count_ = 0;
+  }
+
+  std::string directory_;
+  bool wide_;
+  size_t most_, count_ = 0;
+  std::string bytes_;
+  int64_t total_ = 0;
+  int files_ = 0;
+};
+
+static Tokenizer tokenizer_at(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) ? Tokenizer::from_directory(path)
+                                         : Tokenizer::from_file(path);
+}
+
+static void check_output(const std::string& directory) {
+  if (directory.empty()) fail("tokenize: --output is missing, expected a directory");
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) fail_call("--output", "making ", directory, " failed: ", error.message());
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (entry.path().extension() != ".bin") continue;
+    fail("--output: ", directory, " has the token file ", entry.path().filename().string(),
+         ", expected none");
+  }
+}
+
+static std::string text_of(const std::string& path) {
+  const File file("tokenize", path);
+  if (file.size() > kLargestText) {
+    fail("tokenize: ", path, " has ", file.size(), " bytes, expected at most ", kLargestText,
+         "; split it");
+  }
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+static void write_tokens(const TokenizeOptions& options, const Tokenizer& tokenizer,
+                         const TokenStream& texts) {
+  check_output(options.output);
+  TokenFiles files(options.output, tokenizer.size(), options.file_tokens);
+  const auto began = std::chrono::steady_clock::now();
+  int64_t bytes = 0;
+  for (const std::string& path : texts.paths()) {
+    const std::string text = text_of(path);
+    bytes += static_cast<int64_t>(text.size());
+    std::vector<int64_t> ids = tokenizer.encode(text, !options.no_special);
+    const auto eos = tokenizer.eos();
+    if (!options.no_special && eos && (ids.empty() || ids.back() != *eos)) ids.push_back(*eos);
+    files.add(ids);
+  }
+  files.finish();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  std::fprintf(stderr, "weft: %lld tokens of %lld texts in %d files; %.1f MB/s\n",
+               static_cast<long long>(files.total()), static_cast<long long>(texts.files()),
+               files.files(), static_cast<double>(bytes) / 1e6 / took.count());
+}
+
+static void print_texts(const TokenizeOptions& options, const Tokenizer& tokenizer,
+                        const TokenStream& tokens) {
+  static constexpr int64_t piece = 1 << 16;
+  TextStream stream(tokenizer, !options.no_special);
+  std::vector<int64_t> ids;
+  std::string text;
+  for (int64_t from = 0; from < tokens.size(); from += piece) {
+    ids.resize(static_cast<size_t>(std::min(piece, tokens.size() - from)));
+    tokens.copy(from, ids);
+    text.clear();
+    for (const int64_t id : ids) text += stream.push(id);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  }
+  text = stream.finish();
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+void tokenize(const TokenizeOptions& options) {
+  const Tokenizer tokenizer = tokenizer_at(options.tokenizer);
+  if (options.decodes && !options.output.empty()) {
+    fail("tokenize: --output is given with --decode, expected one of them");
+  }
+  for (const std::string& path : options.data) {
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) fail("--data: ", path, " does not exist");
+  }
+  // Bytes of text are below 256.
+  const TokenStream stream(options.data, options.decodes ? tokenizer.size() : 256);
+  if (stream.is_text() == options.decodes) {
+    fail("--data: ", stream.paths()[0], " is ", stream.is_text() ? "text" : "a token file",
+         ", expected ", options.decodes ? "token files (.bin)" : "text; --decode prints it");
+  }
+  options.decodes ? print_texts(options, tokenizer, stream)
+                  : write_tokens(options, tokenizer, stream);
+}
+
+}  // namespace weft::cli

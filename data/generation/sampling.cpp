@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "weft/error.h"
+#include "weft/generate.h"
+
+namespace weft {
+
+static constexpr double kRuledOut = -std::numeric_limits<double>::infinity();
+
+static void check_sampling(const SamplingOptions& options) {
+  const auto check = [](const char* name, double value, bool is_right, const char* range) {
+    if (!is_right) fail("generate: ", name, " is ", value, ", expected ", range);
+  };
+  check("repetition_penalty", options.repetition_penalty,
+        options.repetition_penalty > 0 && std::isfinite(options.repetition_penalty),
+        "a number above 0");
+  check("temperature", options.temperature,
+        options.temperature >= 0 && std::isfinite(options.temperature), "at least 0");
+  check("top_k", static_cast<double>(options.top_k), options.top_k >= 0, "at least 0");
+  check("top_p", options.top_p, options.top_p > 0 && options.top_p <= 1, "above 0 and at most 1");
+  check("min_p", options.min_p, options.min_p >= 0 && options.min_p <= 1, "0 to 1");
+}
+
+static void penalize(std::vector<double>& logits, std::span<const int64_t> seen, double penalty) {
+  if (penalty == 1) return;
+  std::vector<bool> done(logits.size());
+  for (const int64_t id : seen) {
+    const auto index = static_cast<size_t>(id);
+    if (id < 0 || index >= logits.size() || done[index]) continue;
+    done[index] = true;
+    logits[index] = logits[index] < 0 ? logits[index] * penalty : logits[index] / penalty;
+  }
+}
+
+static std::vector<double> softmax_of(const std::vector<double>& logits) {
+  const double most = *std::ranges::max_element(logits);
+  std::vector<double> weights;
+  weights.reserve(logits.size());
+  for (const double logit : logits) weights.push_back(std::exp(logit - most));
+  const double sum = std::reduce(weights.begin(), weights.end());
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+/// Rules out all but the `count` largest; those equal to the smallest of them stay.
+static void keep_largest(std::vector<double>& logits, int64_t count) {
+  if (count == 0 || count >= static_cast<int64_t>(logits.size())) return;
+  std::vector<double> sorted = logits;
+  std::ranges::nth_element(sorted, sorted.begin() + (count - 1), std::greater());
+  const double least = sorted[static_cast<size_t>(count - 1)];
+  for (double& logit : logits) {
+    if (logit < least) logit = kRuledOut;
+  }
+}
+
+/// Rules out the least likely tokens that together have at most the probability 1 - `share`.
+static void keep_share(std::vector<double>& logits, double share) {
+  if (share >= 1) return;
+  const std::vector<double> probabilities = softmax_of(logits);
+  std::vector<size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return probabilities[i]; });
+  double sum = 0;
+  for (size_t i = 0; i + 1 < order.size(); ++i) {
+    sum += probabilities[order[i]];
+    if (sum > 1 - share) break;
+    logits[order[i]] = kRuledOut;
+  }
+}
+
+static void keep_likely(std::vector<double>& logits, double fraction) {
+  if (fraction == 0) return;
+  const double least = *std::ranges::max_element(logits) + std::log(fraction);
+  for (double& logit : logits) {
+    if (logit < least) logit = kRuledOut;
+  }
+}
+
+std::vector<double> next_probabilities(std::span<const double> given, std::span<const int64_t> seen,
+                                       const SamplingOptions& options) {
+  check_sampling(options);
+  std::vector<double> logits(given.begin(), given.end());
+  if (logits.empty()) fail("generate: there are 0 logits, expected at least 1");
+  if (std::ranges::any_of(logits, [](double x) { return std::isnan(x); })) {
+    fail("generate: a logit is NaN, expected a number");
+  }
+  penalize(logits, seen, options.repetition_penalty);
+  if (options.temperature == 0) {
+    std::vector<double> one(logits.size());
+    one[static_cast<size_t>(std::ranges::max_element(logits) - logits.begin())] = 1;
+    return one;
+  }
+  for (double& logit : logits) logit /= options.temperature;
+  keep_largest(logits, options.top_k);
+  keep_share(logits, options.top_p);
+  keep_likely(logits, options.min_p);
+  return softmax_of(logits);
+}
+
+}  // namespace weft

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/tokenizer/chat_templates.h"
+
+#include <algorithm>
+
+namespace weft::text {
+
+using System = ChatTemplate::System;
+using Trim = ChatTemplate::Trim;
+
+static std::vector<ChatTemplate> llama_templates() {
+  static constexpr const char* system =
+      "<|start_header_id|>system<|end_header_id|>\n\n{content}<|eot_id|>";
+  static constexpr const char* dated_system =
+      "<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
+      "Today Date: {date}\n\n{content}<|eot_id|>";
+  const ChatTemplate llama3 = {
+      .name = "llama3",
+      .has = {"<|start_header_id|>"},
+      .lacks = {"tool", "Cutting Knowledge Date"},
+      .start = "{bos}",
+      .system = system,
+      .user = "<|start_header_id|>user<|end_header_id|>\n\n{content}<|eot_id|>",
+      .assistant = "<|start_header_id|>assistant<|end_header_id|>\n\n{content}<|eot_id|>",
+      .generation = "<|start_header_id|>assistant<|end_header_id|>\n\n",
+      .trim = Trim::all,
+      .end_of_turn = "<|eot_id|>"};
+  ChatTemplate llama31 = llama3;
+  llama31.name = "llama3.1";
+  llama31.has = {"<|start_header_id|>", "Cutting Knowledge Date: December 2023"};
+  llama31.lacks = {"strftime_now"};
+  llama31.system = dated_system;
+  llama31.default_system = "";
+  ChatTemplate llama32 = llama31;
+  llama32.name = "llama3.2";
+  llama32.has.push_back("strftime_now");
+  llama32.lacks = {};
+  llama32.is_dated_today = true;
+  return {{.name = "llama2",
+           .has = {"<<SYS>>", "bos_token + '[INST] '"},
+           .lacks = {"You are", "DEFAULT"},
+           .system = "<<SYS>>\n{system}\n<</SYS>>\n\n{content}",
+           .user = "{bos}[INST] {content} [/INST]",
+           .assistant = " {content} {eos}",
+           .system_is = System::first_user,
+           .trim = Trim::all,
+           .trims_whole = true,
+           .alternates = true},
+          llama3,
+          llama31,
+          llama32};
+}
+
+static std::vector<ChatTemplate> mistral_templates() {
+  return {{.name = "mistral",
+           .has = {"'[INST] ' + message['content'] + ' [/INST]'", "message['content'] + eos_token"},
+           .lacks = {"system_message", "eos_token + ' '", "AVAILABLE_TOOLS"},
+           .start = "{bos}",
+           .user = "[INST] {content} [/INST]",
+           .assistant = "{content}{eos}",
+           .system_is = System::refused,
+           .alternates = true},
+          {.name = "mistral-v1",
+           .has = {"' [INST] '", "system_message"},
+           .lacks = {"AVAILABLE_TOOLS"},
+           .start = "{bos}",
+           .system = "{system}\n\n{content}",
+           .user = " [INST] {content} [/INST]",
+           .assistant = " {content}{eos}",
+           .system_is = System::first_user,
+           .alternates = true},
+          {.name = "mistral-v3",
+           .has = {"[AVAILABLE_TOOLS] [", "\"[INST] \"", "loop.last and system_message"},
+           .start = "{bos}",
+           .system = "{system}\n\n{content}",
+           .user = "[INST] {content}[/INST]",
+           .assistant = " {content}{eos}",
+           .system_is = System::last_user,
+           .trim = Trim::assistant,
+           .alternates = true},
+          {.name = "mistral-v3-tekken",
+           .has = {"[AVAILABLE_TOOLS][", "\"[INST]\"", "loop.last and system_message"},
+           .start = "{bos}",
+           .system = "{system}\n\n{content}",
+           .user = "[INST]{content}[/INST]",
+           .assistant = "{content}{eos}",
+           .system_is = System::last_user,
+           .alternates = true}};
+}
+
+static std::vector<ChatTemplate> chatml_templates() {
+  const ChatTemplate chatml = {.name = "chatml",
+                               .has = {"'<|im_start|>' + message['role'] + '", "<|im_end|>"},
+                               .lacks = {"You are", "tool", "think", "bos_token"},
+                               .system = "<|im_start|>system\n{content}<|im_end|>\n",
+                               .user = "<|im_start|>user\n{content}<|im_end|>\n",
+                               .assistant = "<|im_start|>assistant\n{content}<|im_end|>\n",
+                               .generation = "<|im_start|>assistant\n",
+                               .end_of_turn = "<|im_end|>"};
+  const auto variant = [&](const char* name, std::vector<const char*> has,
+                           std::vector<const char*> lacks, const char* default_system) {
+    ChatTemplate made = chatml;
+    made.name = name;
+    made.has = std::move(has);
+    made.lacks = std::move(lacks);
+    made.default_system = default_system;
+    return made;
+  };
+  ChatTemplate qwen3 =
+      variant("qwen3", {"<|im_start|>", "enable_thinking is false", "last_query_index"},
+              {"reasoning_content|trim", "vision"}, nullptr);
+  qwen3.thinks = true;
+  return {chatml,
+          variant("smollm2", {"<|im_start|>", "named SmolLM, trained by Hugging Face"}, {"think"},
+                  "You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
+          variant("qwen2", {"<|im_start|>system", "You are a helpful assistant"},
+                  {"Qwen", "tool", "vision", "think"}, "You are a helpful assistant."),
+          variant("qwen2.5",
+                  {"<|im_start|>",
+                   "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
+                  {"vision", "think"},
+                  "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
+          variant("qwen3-instruct", {"'<|im_start|>' + message.role + '", "<tool_call>"},
+                  {"You are Qwen", "You are a helpful", "think", "vision"}, nullptr),
+          qwen3};
+}
+
+static std::vector<ChatTemplate> gemma_templates() {
+  const ChatTemplate gemma = {.name = "gemma",
+                              .has = {"<start_of_turn>", "System role not supported"},
+                              .start = "{bos}",
+                              .user = "<start_of_turn>user\n{content}<end_of_turn>\n",
+                              .assistant = "<start_of_turn>model\n{content}<end_of_turn>\n",
+                              .generation = "<start_of_turn>model\n",
+                              .system_is = System::refused,
+                              .trim = Trim::all,
+                              .alternates = true,
+                              .end_of_turn = "<end_of_turn>"};
+  ChatTemplate gemma3 = gemma;
+  gemma3.name = "gemma3";
+  gemma3.has = {"<start_of_turn>", "first_user_prefix"};
+  gemma3.lacks = {"tool", "default_system"};
+  gemma3.system = "{system}\n\n{content}";
+  gemma3.system_is = System::first_user;
+  return {gemma, gemma3};
+}
+
+static std::vector<ChatTemplate> other_templates() {
+  const ChatTemplate phi3 = {.name = "phi3",
+                             .has = {"<|end|>", "<|system|>", "{{ eos_token }}"},
+                             .lacks = {"and message['content']", "tool"},
+                             .system = "<|system|>\n{content}<|end|>\n",
+                             .user = "<|user|>\n{content}<|end|>\n",
+                             .assistant = "<|assistant|>\n{content}<|end|>\n",
+                             .generation = "<|assistant|>\n",
+                             .end = "{eos}",
+                             .end_of_turn = "<|end|>"};
+  ChatTemplate phi35 = phi3;
+  phi35.name = "phi3.5";
+  phi35.has.push_back("message['role'] == 'system' and message['content']");
+  phi35.lacks = {"tool"};
+  phi35.skips_empty_system = true;
+  return {phi3,
+          phi35,
+          {.name = "zephyr",
+           .has = {"'<|user|>", "message['content'] + eos_token", "loop.last"},
+           .lacks = {"bos_token", "<|end|>", "not loop.last"},
+           .system = "<|system|>\n{content}{eos}\n",
+           .user = "<|user|>\n{content}{eos}\n",
+           .assistant = "<|assistant|>\n{content}{eos}\n",
+           .generation = "<|assistant|>\n"},
+          {.name = "olmo2",
+           .has = {"bos_token", "'<|user|>", "not loop.last"},
+           .lacks = {"<|end|>"},
+           .start = "{bos}",
+           .system = "<|system|>\n{content}\n",
+           .user = "<|user|>\n{content}\n",
+           .assistant = "<|assistant|>\n{content}{eos}\n",
+           .generation = "<|assistant|>\n",
+           .last_assistant = "<|assistant|>\n{content}{eos}"},
+          {.name = "granite3",
+           .has = {"<|start_of_role|>", "<|end_of_text|>"},
+           .lacks = {"Knowledge Cutoff", "You are Granite"},
+           .system = "<|start_of_role|>system<|end_of_role|>{content}<|end_of_text|>\n",
+           .user = "<|start_of_role|>user<|end_of_role|>{content}<|end_of_text|>\n",
+           .assistant = "<|start_of_role|>assistant<|end_of_role|>{content}<|end_of_text|>\n",
+           .generation = "<|start_of_role|>assistant<|end_of_role|>",
+           .end_of_turn = "<|end_of_text|>"}};
+}
+
+std::span<const ChatTemplate> all_chat_templates() {
+  static const std::vector<ChatTemplate> all = [] {
+    std::vector<ChatTemplate> made;
+    for (const auto& family : {llama_templates(), mistral_templates(), chatml_templates(),
+                               gemma_templates(), other_templates()}) {
+      made.insert(made.end(), family.begin(), family.end());
+    }
+    return made;
+  }();
+  return all;
+}
+
+const ChatTemplate* chat_template_named(std::string_view name) {
+  const auto all = all_chat_templates();
+  const auto found =
+      std::ranges::find(all, name, [](const ChatTemplate& t) { return std::string_view(t.name); });
+  return found == all.end() ? nullptr : &*found;
+}
+
+const ChatTemplate* chat_template_of(std::string_view jinja) {
+  const auto contained = [&](const char* text) { return jinja.find(text) != jinja.npos; };
+  for (const ChatTemplate& form : all_chat_templates()) {
+    if (std::ranges::all_of(form.has, contained) && std::ranges::none_of(form.lacks, contained)) {
+      return &form;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace weft::text

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/tokenizer.h"
+
+namespace weft::text {
+
+/// How a family writes a conversation. In the texts {content} stands for the message, {bos} and
+/// {eos} for tokens, {date} for a date and {system} for the system message.
+struct ChatTemplate {
+  /// What becomes of a system message.
+  enum class System {
+    /// It is a turn of its own.
+    turn,
+    /// It is refused.
+    refused,
+    /// It is put into the first or last message of the user.
+    first_user,
+    last_user
+  };
+  /// What is removed at the ends of messages.
+  enum class Trim { nothing, all, assistant };
+
+  const char* name;
+  /// Texts that the family's published Jinja template has, and texts that it does not have.
+  std::vector<const char*> has = {}, lacks = {};
+  const char* start = "";
+  /// The turns; `system` is the form of the user's message with it for `first_user`, `last_user`.
+  const char *system = "", *user, *assistant;
+  const char* generation = "";
+  System system_is = System::turn;
+  Trim trim = Trim::nothing;
+  /// Whether the user's message is trimmed with the system message in it, not before.
+  bool trims_whole = false;
+  /// Whether user and assistant must take turns.
+  bool alternates = false;
+  /// The system message when there is none.
+  const char* default_system = nullptr;
+  /// Whether an empty system message is left out.
+  bool skips_empty_system = false;
+  /// The last turn when it is the assistant's, if that differs; what ends a text without a
+  /// generation prompt.
+  const char* last_assistant = nullptr;
+  const char* end = "";
+  /// The token that ends the assistant's turn; empty: eos.
+  const char* end_of_turn = "";
+  /// Whether the date of today is the default.
+  bool is_dated_today = false;
+  /// Whether thoughts in earlier answers are left out, as Qwen 3 does.
+  bool thinks = false;
+};
+
+std::span<const ChatTemplate> all_chat_templates();
+const ChatTemplate* chat_template_named(std::string_view name);
+/// The template whose Jinja text this is, or null.
+const ChatTemplate* chat_template_of(std::string_view jinja);
+
+/// The conversation as text. std::invalid_argument when the template does not allow it.
+std::string chat_text(const ChatTemplate& form, std::span<const ChatMessage> messages,
+                      const ChatOptions& options, const std::string& bos, const std::string& eos);
+
+}  // namespace weft::text

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::text {
+
+/// A value of a JSON file with its place, which errors name: "<what>: <place> is <actual>, expected
+/// <what>".
+class JsonPart {
+ public:
+  JsonPart(std::string what, std::string place, const nlohmann::json& value)
+      : what_(std::move(what)), place_(std::move(place)), value_(&value) {}
+
+  bool has(const char* key) const;
+  /// The part below a key of an object; std::invalid_argument when it is missing or null.
+  JsonPart at(const char* key) const;
+  std::vector<JsonPart> elements() const;
+
+  const std::string& text() const;
+  std::string text(const char* key) const { return at(key).text(); }
+  std::string text(const char* key, const std::string& otherwise) const;
+  bool flag(const char* key, bool otherwise) const;
+  int64_t whole(const char* key) const { return at(key).whole(); }
+  int64_t whole() const;
+
+  const nlohmann::json& value() const { return *value_; }
+  const std::string& what() const { return what_; }
+  const std::string& place() const { return place_; }
+  [[noreturn]] void refuse(std::string_view expected) const;
+
+ private:
+  std::string what_, place_;
+  const nlohmann::json* value_;
+};
+
+}  // namespace weft::text

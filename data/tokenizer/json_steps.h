@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "data/tokenizer/json_part.h"
+#include "data/tokenizer/text_model.h"
+
+namespace weft::text {
+
+// The parts of a tokenizer.json that are lists of steps.
+
+void add_normalizer(const JsonPart& part, Normalizer& normalizer);
+/// Returns whether words are bytes written as characters afterwards.
+bool add_pre_tokenizer(const JsonPart& part, Splitter& splitter);
+/// What the post-processor puts around a text.
+void add_template(const JsonPart& part, TextModel& model);
+
+}  // namespace weft::text

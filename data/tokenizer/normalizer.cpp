@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/tokenizer/normalizer.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "data/tokenizer/unicode.h"
+#include "weft/error.h"
+
+namespace weft::text {
+
+using Kind = Normalization::Kind;
+
+/// Whether the composed form of any text of such code points is the text itself: scripts without
+/// combining marks, sorted ranges.
+static bool is_composed(char32_t value) {
+  if (value < 0x300) return true;
+  if (value >= 0x400 && value < 0x483) return true;
+  if (value >= 0x2010 && value < 0x2027) return true;
+  if (value >= 0x2190 && value < 0x2329) return true;
+  if (value >= 0x2500 && value < 0x2ADC) return true;
+  if (value >= 0x3000 && value < 0x302A) return true;
+  if (value >= 0x3041 && value < 0x3097) return true;
+  if (value >= 0x309B && value < 0x3130) return true;
+  if (value >= 0x3400 && value < 0xA000) return true;
+  if (value >= 0xAC00 && value < 0xD7A4) return true;
+  if (value >= 0xFF01 && value < 0xFFE0) return true;
+  return value >= 0x1F300 && value < 0x1FB00;
+}
+
+static bool is_composed(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = code_point_at(text, at);
+    if (!is_composed(c.value)) return false;
+    at += c.bytes;
+  }
+  return true;
+}
+
+static bool is_ascii(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return (c & 0x80) == 0; });
+}
+
+/// The text in one of Unicode's four forms.
+static std::string in_form(std::string_view text, Kind kind) {
+  const bool composes = kind == Kind::nfc || kind == Kind::nfkc;
+  int options = UTF8PROC_STABLE | (composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
+  if (kind == Kind::nfkc || kind == Kind::nfkd) options |= UTF8PROC_COMPAT;
+  utf8proc_uint8_t* made = nullptr;
+  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                 static_cast<utf8proc_ssize_t>(text.size()), &made,
+                                 static_cast<utf8proc_option_t>(options));
+  if (size < 0) fail_call("utf8proc_map", utf8proc_errmsg(size));
+  std::string result(reinterpret_cast<const char*>(made), static_cast<size_t>(size));
+  std::free(made);
+  return result;
+}
+
+/// The text with each code point passed to `write(to, code point)`.
+template <class Write>
+static std::string rewritten(std::string_view text, const Write& write) {
+  std::string to;
+  to.reserve(text.size() + text.size() / 8);
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = code_point_at(text, at);
+    write(to, c.value);
+    at += c.bytes;
+  }
+  return to;
+}
+
+static std::string replaced(std::string_view text, const Normalization& step) {
+  std::string to;
+  size_t from = 0;
+  if (step.regex) {
+    TextRange match{};
+    while (step.regex->find(text, from, match)) {
+      to.append(text.substr(from, match.begin - from)).append(step.content);
+      from = match.end;
+    }
+  } else {
+    for (size_t at; (at = text.find(step.pattern, from)) != text.npos;) {
+      to.append(text.substr(from, at - from)).append(step.content);
+      from = at + step.pattern.size();
+    }
+  }
+  return to.append(text.substr(from));
+}
+
+static std::string_view stripped(std::string_view text, const Normalization& step) {
+  while (step.left && !text.empty()) {
+    const CodePoint c = code_point_at(text, 0);
+    if (!is_white_space(c.value)) break;
+    text.remove_prefix(c.bytes);
+  }
+  while (step.right && !text.empty()) {
+    size_t at = text.size() - 1;
+    while ((text[at] & 0xC0) == 0x80) --at;
+    if (!is_white_space(code_point_at(text, at).value)) break;
+    text = text.substr(0, at);
+  }
+  return text;
+}
+
+static void write_clean(std::string& to, char32_t value) {
+  if (value == 0 || value == 0xFFFD || is_control(value)) return;
+  append_code_point(to, is_white_space(value) ? U' ' : value);
+}
+
+static void write_spaced(std::string& to, char32_t value) {
+  const bool spaced = is_chinese(value);
+  if (spaced) to += ' ';
+  append_code_point(to, value);
+  if (spaced) to += ' ';
+}
+
+static void write_unaccented(std::string& to, char32_t value) {
+  if (!is_nonspacing_mark(value)) append_code_point(to, value);
+}
+
+static void write_unmarked(std::string& to, char32_t value) {
+  if (!is_mark(value)) append_code_point(to, value);
+}
+
+static std::string step_applied(const Normalization& step, std::string_view text) {
+  switch (step.kind) {
+    case Kind::nfc:
+    case Kind::nfd:
+    case Kind::nfkc:
+    case Kind::nfkd:
+      return in_form(text, step.kind);
+    case Kind::lowercase:
+      return rewritten(text, append_lower);
+    case Kind::strip_accents:
+      return rewritten(text, write_unaccented);
+    case Kind::strip_marks:
+      return rewritten(text, write_unmarked);
+    case Kind::prepend:
+      return text.empty() ? std::string() : concat(step.content, text);
+    case Kind::replace:
+      return replaced(text, step);
+    case Kind::strip:
+      return std::string(stripped(text, step));
+    case Kind::clean_text:
+      return rewritten(text, write_clean);
+    case Kind::space_chinese:
+      return rewritten(text, write_spaced);
+    case Kind::pieces:
+      return step.pieces->apply(text);
+  }
+  return std::string(text);
+}
+
+static bool changes_nothing(const Normalization& step, std::string_view text) {
+  switch (step.kind) {
+    case Kind::nfc:
+      return is_composed(text);
+    case Kind::nfd:
+    case Kind::nfkc:
+    case Kind::nfkd:
+    case Kind::strip_accents:
+    case Kind::strip_marks:
+    case Kind::space_chinese:
+      return is_ascii(text);
+    default:
+      return false;
+  }
+}
+
+std::string_view Normalizer::apply(std::string_view text, std::string& scratch) const {
+  for (const Normalization& step : steps_) {
+    if (changes_nothing(step, text)) continue;
+    scratch = step_applied(step, text);
+    text = scratch;
+  }
+  return text;
+}
+
+}  // namespace weft::text

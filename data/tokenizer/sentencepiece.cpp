@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/piece_normalizer.h"
+#include "data/tokenizer/protobuf.h"
+#include "data/tokenizer/text_model.h"
+#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/unigram.h"
+#include "weft/error.h"
+#include "weft/extend/file.h"
+
+namespace weft::text {
+
+static constexpr int64_t kLargestModel = int64_t{64} << 20;
+
+/// What sentencepiece_model.proto describes, as far as it decides ids and texts.
+struct PieceModel {
+  enum Type { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+  enum Kind { unigram = 1, bpe = 2 };
+  struct Piece {
+    std::string text = {};
+    float score = 0;
+    uint64_t type = normal;
+  };
+  std::vector<Piece> pieces = {};
+  uint64_t kind = unigram;
+  bool byte_fallback = false;
+  PieceNormalization normalization = {};
+  std::string unknown_text = " \xE2\x81\x87 ";  // U+2047
+};
+
+static PieceModel::Piece read_piece(const std::string& what, std::string_view message) {
+  PieceModel::Piece piece;
+  Protobuf fields(what, message);
+  while (const auto field = fields.next()) {
+    if (field->number == 1 && field->is_bytes) piece.text = field->bytes;
+    if (field->number == 2) piece.score = std::bit_cast<float>(static_cast<uint32_t>(field->value));
+    if (field->number == 3) piece.type = field->value;
+  }
+  const bool is_valid = !piece.text.empty() && valid_prefix(piece.text) == piece.text.size();
+  if (!is_valid || std::isnan(piece.score)) {
+    fail(what, ": the piece ", in_quotes(piece.text), " has the score ", piece.score,
+         ", expected a text in UTF-8 and a number");
+  }
+  return piece;
+}
+
+static void read_training(const std::string& what, std::string_view message, PieceModel& model) {
+  Protobuf fields(what, message);
+  while (const auto field = fields.next()) {
+    if (field->number == 3) model.kind = field->value;
+    if (field->number == 24) model.normalization.space_is_suffix = field->value != 0;
+    if (field->number == 35) model.byte_fallback = field->value != 0;
+    if (field->number == 44 && field->is_bytes) model.unknown_text = field->bytes;
+  }
+}
+
+static void read_normalization(const std::string& what, std::string_view message,
+                               PieceNormalization& rules) {
+  Protobuf fields(what, message);
+  while (const auto field = fields.next()) {
+    if (field->number == 2 && field->is_bytes) rules.replacements = field->bytes;
+    if (field->number == 3) rules.adds_space = field->value != 0;
+    if (field->number == 4) rules.removes_spaces = field->value != 0;
+    if (field->number == 5) rules.escapes_spaces = field->value != 0;
+  }
+}
+
+static PieceModel read_piece_model(const std::string& what, std::string_view message) {
+  PieceModel model;
+  Protobuf fields(what, message);
+  while (const auto field = fields.next()) {
+    if (!field->is_bytes) continue;
+    if (field->number == 1) model.pieces.push_back(read_piece(what, field->bytes));
+    if (field->number == 2) read_training(what, field->bytes, model);
+    if (field->number == 3) read_normalization(what, field->bytes, model.normalization);
+  }
+  if (model.kind != PieceModel::unigram && model.kind != PieceModel::bpe) {
+    fail(what, ": the model's kind is ", model.kind, ", expected 1 (unigram) or 2 (bpe)");
+  }
+  const auto is_unknown = [](const auto& piece) { return piece.type == PieceModel::unknown; };
+  const auto count = std::ranges::count_if(model.pieces, is_unknown);
+  if (count != 1) fail(what, ": it has ", count, " unknown pieces, expected 1");
+  return model;
+}
+
+/// The byte of a piece like <0x0A>.
+static int byte_of_piece(const std::string& what, const std::string& piece) {
+  const bool has_form = piece.size() == 6 && piece.starts_with("<0x") && piece[5] == '>' &&
+                        std::isxdigit(static_cast<unsigned char>(piece[3])) &&
+                        std::isxdigit(static_cast<unsigned char>(piece[4]));
+  if (!has_form) fail(what, ": the byte piece is ", in_quotes(piece), ", expected one like <0x0A>");
+  return std::stoi(piece.substr(3, 2), nullptr, 16);
+}
+
+static void set_piece_text(const std::string& what, const PieceModel& from, size_t id,
+                           TextModel& model) {
+  const PieceModel::Piece& piece = from.pieces[id];
+  std::string& text = model.texts.following[id];
+  if (piece.type == PieceModel::byte) {
+    model.texts.is_byte[id] = true;
+    text = std::string(1, static_cast<char>(byte_of_piece(what, piece.text)));
+  } else if (piece.type == PieceModel::unknown) {
+    text = from.unknown_text;
+    model.texts.unstripped = static_cast<int64_t>(id);
+  } else if (piece.type != PieceModel::control) {
+    static const std::string space = "\xE2\x96\x81";
+    for (size_t at = 0; (at = text.find(space, at)) != text.npos; ++at) {
+      text.replace(at, space.size(), " ");
+    }
+  }
+  model.special[id] = piece.type == PieceModel::control;
+}
+
+static bool is_in_words(const PieceModel::Piece& piece) {
+  return piece.type == PieceModel::normal || piece.type == PieceModel::user_defined;
+}
+
+/// The merges that make pieces: every pair of pieces whose text is a piece; a larger score is
+/// merged first, equal scores from left to right.
+static BpeSpec merges_of_pieces(const PieceModel& from) {
+  BpeSpec spec{.vocabulary = {},
+               .merges = {},
+               .byte_fallback = from.byte_fallback,
+               .unknown = {},
+               .fuse_unknown = true};
+  std::vector<size_t> order;
+  for (size_t id = 0; id < from.pieces.size(); ++id) {
+    const PieceModel::Piece& piece = from.pieces[id];
+    if (piece.type == PieceModel::unknown) spec.unknown = piece.text;
+    if (piece.type == PieceModel::control) continue;
+    spec.vocabulary.emplace(piece.text, static_cast<int32_t>(id));
+    if (piece.type == PieceModel::normal) order.push_back(id);
+  }
+  const auto score = [&](size_t id) { return from.pieces[id].score; };
+  std::ranges::stable_sort(order, std::greater(), score);
+  int32_t rank = -1;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || score(order[i]) != score(order[i - 1])) ++rank;
+    const std::string& text = from.pieces[order[i]].text;
+    for (size_t cut = 1; cut < text.size(); ++cut) {
+      if ((text[cut] & 0xC0) == 0x80) continue;
+      const auto part = [&](size_t begin, size_t size) {
+        const auto found = spec.vocabulary.find(std::string_view(text).substr(begin, size));
+        return found != spec.vocabulary.end() &&
+               from.pieces[static_cast<size_t>(found->second)].type == PieceModel::normal;
+      };
+      if (!part(0, cut) || !part(cut, text.size() - cut)) continue;
+      spec.merges.emplace_back(text.substr(0, cut), text.substr(cut));
+      spec.ranks.push_back(rank);
+    }
+  }
+  return spec;
+}
+
+static void add_bpe(const std::string& what, const PieceModel& from, TextModel& model) {
+  const BpeSpec spec = merges_of_pieces(from);
+  model.words = std::make_unique<Bpe>(what, spec);
+  model.caches = merges_keep_spaces_first(spec);
+  if (model.caches) {
+    model.splitter.add({.by = Split::By::regex, .regex = Regex(what, "\u2581*[^\u2581]+|\u2581+")});
+  }
+  for (size_t id = 0; id < from.pieces.size(); ++id) {
+    const PieceModel::Piece& piece = from.pieces[id];
+    if (piece.type != PieceModel::user_defined) continue;
+    model.added_normalized.add({.id = static_cast<int32_t>(id), .content = piece.text});
+  }
+}
+
+static void add_unigram(const std::string& what, const PieceModel& from, TextModel& model) {
+  UnigramSpec spec;
+  spec.bytes.fill(-1);
+  for (size_t i = 0; i < from.pieces.size(); ++i) {
+    const PieceModel::Piece& piece = from.pieces[i];
+    const auto id = static_cast<int32_t>(i);
+    if (piece.type == PieceModel::unknown) spec.unknown = id;
+    if (piece.type == PieceModel::byte && from.byte_fallback) {
+      spec.bytes[static_cast<size_t>(byte_of_piece(what, piece.text))] = id;
+    }
+    if (!is_in_words(piece)) continue;
+    spec.pieces.push_back({piece.text, id, piece.score, piece.type == PieceModel::user_defined});
+  }
+  model.words = std::make_unique<Unigram>(spec);
+  model.caches = false;
+}
+
+/// Tokens that are found in the text itself: the model's control tokens and those of other files.
+static void add_tokens(const std::string& what, const PieceModel& from,
+                       const std::vector<AddedToken>& added, TextModel& model) {
+  for (size_t id = 0; id < from.pieces.size(); ++id) {
+    const PieceModel::Piece& piece = from.pieces[id];
+    if (piece.type != PieceModel::control) continue;
+    model.added.add({.id = static_cast<int32_t>(id), .content = piece.text, .special = true});
+  }
+  for (const AddedToken& token : added) {
+    set_token(what, model, token.content, token.id);
+    const auto id = static_cast<size_t>(token.id);
+    model.special[id] = token.special;
+    const bool is_new = id >= from.pieces.size();
+    if (is_new || from.pieces[id].type == PieceModel::user_defined) model.added.add(token);
+  }
+}
+
+TextModel read_sentencepiece(const std::string& what, const std::string& path,
+                             const std::vector<AddedToken>& added) {
+  const File file(what, path);
+  if (file.size() == 0 || file.size() > kLargestModel) {
+    fail(what, ": ", path, " has ", file.size(), " bytes, expected 1 to ", kLargestModel);
+  }
+  std::string bytes(static_cast<size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  const std::string source = concat(what, ": ", path);
+  PieceModel from = read_piece_model(source, bytes);
+  TextModel model;
+  for (size_t id = 0; id < from.pieces.size(); ++id) {
+    set_token(source, model, from.pieces[id].text, static_cast<int64_t>(id));
+    if (from.pieces[id].type != PieceModel::user_defined) continue;
+    from.normalization.kept.add(from.pieces[id].text, static_cast<int32_t>(id));
+  }
+  add_tokens(source, from, added, model);
+  model.texts.following = model.tokens;
+  model.texts.is_byte.resize(model.tokens.size());
+  model.texts.broken = PieceTexts::Broken::byte;
+  const PieceNormalization& rules = from.normalization;
+  model.texts.spaces_removed = rules.adds_space || rules.removes_spaces ? 1 : 0;
+  for (size_t id = 0; id < from.pieces.size(); ++id) set_piece_text(source, from, id, model);
+  from.kind == PieceModel::bpe ? add_bpe(source, from, model) : add_unigram(source, from, model);
+  model.normalizer.add(
+      {.kind = Normalization::Kind::pieces,
+       .pieces = std::make_shared<const PieceNormalizer>(source, std::move(from.normalization))});
+  return model;
+}
+
+}  // namespace weft::text

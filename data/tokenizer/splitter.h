@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer/regex.h"
+#include "data/tokenizer/unicode.h"
+
+namespace weft::text {
+
+/// One step that cuts text into words, a "pre-tokenizer" of tokenizer.json.
+struct Split {
+  /// What is matched.
+  enum class By { regex, text, white_space, punctuation, nothing };
+  /// What becomes of matches.
+  enum class Behavior { removed, isolated, with_previous, with_next, contiguous };
+  /// When `prefix` is put before a piece that does not begin with it.
+  enum class Prefix { never, first, always };
+
+  By by = By::nothing;
+  Behavior behavior = Behavior::isolated;
+  /// Whether the text between matches takes their role.
+  bool inverted = false;
+  std::optional<Regex> regex = {};
+  std::string text = {};
+  Prefix when = Prefix::never;
+  std::string prefix = {};
+  /// What each space becomes, unless empty.
+  std::string space = {};
+};
+
+/// Cuts text into words by steps in order.
+class Splitter {
+ public:
+  void add(Split step) { steps_.push_back(std::move(step)); }
+
+  /// Calls `use` with each word of `text`, which is valid UTF-8. `is_first`: whether the text is
+  /// the start of what is encoded.
+  template <class Use>
+  void for_words(std::string_view text, bool is_first, const Use& use) const {
+    cut(0, text, is_first, use);
+  }
+
+ private:
+  template <class Use>
+  void cut(size_t step, std::string_view piece, bool is_first, const Use& use) const {
+    if (step == steps_.size()) {
+      if (!piece.empty()) use(piece);
+      return;
+    }
+    const Split& split = steps_[step];
+    std::string changed;
+    if (!split.space.empty() || split.when != Split::Prefix::never) {
+      piece = prepared(split, piece, is_first, changed);
+    }
+    const char* start = piece.data();
+    const auto next = [&](std::string_view word) {
+      cut(step + 1, word, is_first && word.data() == start, use);
+    };
+    if (split.by == Split::By::nothing) return next(piece);
+    for_pieces(split, piece, next);
+  }
+
+  /// The piece with its spaces replaced and its prefix.
+  static std::string_view prepared(const Split& split, std::string_view piece, bool is_first,
+                                   std::string& changed);
+  /// Finds the first match from `from` on; returns whether there is one.
+  static bool find(const Split& split, std::string_view piece, size_t from, TextRange& match);
+
+  /// Calls `next` with the parts of the piece.
+  template <class Next>
+  static void for_pieces(const Split& split, std::string_view piece, const Next& next);
+
+  std::vector<Split> steps_;
+};
+
+/// Joins matches with the text around them as a behavior demands, one range after the other.
+template <class Next>
+class SplitJoiner {
+ public:
+  SplitJoiner(const Split& split, std::string_view piece, const Next& next)
+      : split_(split), piece_(piece), next_(next) {}
+
+  void add(TextRange range, bool is_match) {
+    using Behavior = Split::Behavior;
+    is_match = is_match != split_.inverted;
+    switch (split_.behavior) {
+      case Behavior::isolated:
+        return emit(range);
+      case Behavior::removed:
+        if (!is_match) emit(range);
+        return;
+      case Behavior::with_previous:
+        return join(range, is_match && !held_is_match_, is_match);
+      case Behavior::with_next:
+        return join(range, held_is_match_ && !is_match, is_match);
+      case Behavior::contiguous:
+        return join(range, is_match == held_is_match_, is_match);
+    }
+  }
+  void finish() {
+    if (held_.begin < held_.end) emit(held_);
+  }
+
+ private:
+  void join(TextRange range, bool joins, bool is_match) {
+    if (joins && held_.begin < held_.end) {
+      held_.end = range.end;
+    } else {
+      finish();
+      held_ = range;
+    }
+    held_is_match_ = is_match;
+  }
+  void emit(TextRange range) { next_(piece_.substr(range.begin, range.end - range.begin)); }
+
+  const Split& split_;
+  std::string_view piece_;
+  const Next& next_;
+  TextRange held_{0, 0};
+  bool held_is_match_ = false;
+};
+
+template <class Next>
+void Splitter::for_pieces(const Split& split, std::string_view piece, const Next& next) {
+  SplitJoiner<Next> joiner(split, piece, next);
+  size_t from = 0;
+  TextRange match{};
+  while (from < piece.size() && find(split, piece, from, match)) {
+    if (from < match.begin) joiner.add({from, match.begin}, false);
+    joiner.add(match, true);
+    from = match.end;
+  }
+  if (from < piece.size()) joiner.add({from, piece.size()}, false);
+  joiner.finish();
+}
+
+}  // namespace weft::text

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+
+#include "data/tokenizer/chat_templates.h"
+#include "data/tokenizer/text_model.h"
+#include "data/tokenizer/tokenizer_config.h"
+#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/word_cache.h"
+#include "weft/error.h"
+
+namespace weft {
+
+namespace fs = std::filesystem;
+using text::AddedTokens;
+using text::TextModel;
+
+/// The caches that no thread is using.
+struct WordCaches {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<text::WordCache>> unused;
+
+  std::unique_ptr<text::WordCache> take() {
+    const std::lock_guard lock(mutex);
+    if (unused.empty()) return std::make_unique<text::WordCache>();
+    auto cache = std::move(unused.back());
+    unused.pop_back();
+    return cache;
+  }
+  void put_back(std::unique_ptr<text::WordCache> cache) {
+    const std::lock_guard lock(mutex);
+    unused.push_back(std::move(cache));
+  }
+};
+
+/// Encodes one text.
+class TextEncoder {
+ public:
+  TextEncoder(const TextModel& model, text::WordCache* cache, std::vector<int32_t>& ids)
+      : model_(model), cache_(cache), ids_(ids) {}
+
+  void encode(std::string_view whole) {
+    const auto add = [this](int32_t id) { ids_.push_back(id); };
+    model_.added.for_parts(
+        whole,
+        [&](std::string_view part) {
+          const std::string_view normal = model_.normalizer.apply(part, normalized_);
+          const bool is_first = part.data() == whole.data();
+          model_.added_normalized.for_parts(
+              normal,
+              [&](std::string_view piece) {
+                encode_words(piece, is_first && piece.data() == normal.data());
+              },
+              add);
+        },
+        add);
+  }
+
+ private:
+  void encode_words(std::string_view piece, bool is_first) {
+    model_.splitter.for_words(piece, is_first, [this](std::string_view word) {
+      if (cache_) {
+        cache_->encode(*model_.words, word, ids_);
+      } else {
+        model_.words->encode(word, ids_);
+      }
+    });
+  }
+
+  const TextModel& model_;
+  text::WordCache* cache_;
+  std::vector<int32_t>& ids_;
+  std::string normalized_;
+};
+
+static std::optional<int64_t> id_of_name(const TextModel& model, const std::string& token) {
+  const auto found = model.ids.find(token);
+  return token.empty() || found == model.ids.end() ? std::nullopt
+                                                   : std::optional<int64_t>(found->second);
+}
+
+/// Applies what the files next to the tokenizer say.
+static void apply_config(const text::TokenizerConfig& config, TextModel& model) {
+  const auto add = [&](bool wanted, const std::string& name, std::vector<int32_t>& ids) {
+    const auto id = id_of_name(model, name);
+    if (wanted && id) ids.push_back(static_cast<int32_t>(*id));
+  };
+  add(config.adds_bos, config.bos, model.before);
+  add(config.adds_eos, config.eos, model.after);
+}
+
+struct Tokenizer::Body {
+  std::shared_ptr<const TextModel> model;
+  std::shared_ptr<WordCaches> caches = std::make_shared<WordCaches>();
+  /// The path that it was read from.
+  std::string source;
+  std::optional<int64_t> bos, eos;
+  /// The ids that end a text by generation_config.json, and all that do.
+  std::vector<int64_t> generation_ends, end_ids;
+  const text::ChatTemplate* chat = nullptr;
+  std::string chat_name;
+  bool has_unknown_chat = false;
+
+  void set_chat(const text::ChatTemplate* form);
+};
+
+void Tokenizer::Body::set_chat(const text::ChatTemplate* form) {
+  chat = form;
+  chat_name = form ? form->name : "";
+  end_ids = generation_ends;
+  if (eos) end_ids.push_back(*eos);
+  if (chat) {
+    if (const auto id = id_of_name(*model, chat->end_of_turn)) end_ids.push_back(*id);
+  }
+  std::ranges::sort(end_ids);
+  end_ids.erase(std::unique(end_ids.begin(), end_ids.end()), end_ids.end());
+}
+
+static std::shared_ptr<const TextModel> shared(TextModel model) {
+  return std::make_shared<const TextModel>(std::move(model));
+}
+
+bool Tokenizer::is_in(const std::string& directory) {
+  std::error_code ignored;
+  return fs::exists(fs::path(directory) / "tokenizer.json", ignored) ||
+         fs::exists(fs::path(directory) / "tokenizer.model", ignored);
+}
+
+Tokenizer Tokenizer::from_directory(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored))
+    fail("tokenizer: ", path, " is missing, expected a directory");
+  if (!is_in(path)) {
+    fail("tokenizer: ", path, " has no tokenizer, expected tokenizer.json or tokenizer.model");
+  }
+  const fs::path json = fs::path(path) / "tokenizer.json";
+  const bool has_json = fs::exists(json, ignored);
+  const text::TokenizerConfig config = text::read_tokenizer_config(path);
+  TextModel model =
+      has_json ? text::read_tokenizer_json("tokenizer", json.string())
+               : text::read_sentencepiece(
+                     "tokenizer", (fs::path(path) / "tokenizer.model").string(), config.added);
+  if (!has_json) apply_config(config, model);
+  auto body = std::make_shared<Body>();
+  body->model = shared(std::move(model));
+  body->bos = id_of_name(*body->model, config.bos);
+  body->eos = id_of_name(*body->model, config.eos);
+  body->generation_ends = config.ends;
+  body->source = path;
+  body->set_chat(text::chat_template_of(config.chat_template));
+  body->has_unknown_chat = !config.chat_template.empty() && !body->chat;
+  return Tokenizer(std::move(body));
+}
+
+Tokenizer Tokenizer::from_file(const std::string& path) {
+  auto body = std::make_shared<Body>();
+  body->model = shared(path.ends_with(".json") ? text::read_tokenizer_json("tokenizer", path)
+                                               : text::read_sentencepiece("tokenizer", path, {}));
+  body->source = path;
+  return Tokenizer(std::move(body));
+}
+
+std::vector<int64_t> Tokenizer::encode(std::string_view text, bool add_special) const {
+  const TextModel& model = *body_->model;
+  std::string valid;
+  if (text::valid_prefix(text) != text.size()) {
+    valid = text::repaired(text);
+    text = valid;
+  }
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 3 + model.before.size() + model.after.size());
+  if (add_special) ids = model.before;
+  auto cache = model.caches ? body_->caches->take() : nullptr;
+  TextEncoder(model, cache.get(), ids).encode(text);
+  if (cache) body_->caches->put_back(std::move(cache));
+  if (add_special) ids.insert(ids.end(), model.after.begin(), model.after.end());
+  return {ids.begin(), ids.end()};
+}
+
+/// Passes the token on, unless it is skipped or the id has none.
+static void push_token(const TextModel& model, text::PieceDecoder& decoder, int64_t id,
+                       bool skip_special, std::string& to) {
+  const auto size = static_cast<int64_t>(model.tokens.size());
+  if (id < 0 || id >= size) fail("decode: the id is ", id, ", expected 0 to ", size - 1);
+  const auto index = static_cast<size_t>(id);
+  if (model.tokens[index].empty() || (skip_special && model.special[index])) return;
+  decoder.push(id, to);
+}
+
+std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special) const {
+  text::PieceDecoder decoder(body_->model->texts, false);
+  std::string to;
+  for (const int64_t id : ids) push_token(*body_->model, decoder, id, skip_special, to);
+  decoder.finish(to);
+  return to;
+}
+
+int64_t Tokenizer::size() const { return static_cast<int64_t>(body_->model->tokens.size()); }
+
+std::string Tokenizer::token(int64_t id) const {
+  if (id < 0 || id >= size()) fail("token: the id is ", id, ", expected 0 to ", size() - 1);
+  return body_->model->tokens[static_cast<size_t>(id)];
+}
+
+std::optional<int64_t> Tokenizer::id(std::string_view token) const {
+  return id_of_name(*body_->model, std::string(token));
+}
+
+bool Tokenizer::is_special(int64_t id) const {
+  return id >= 0 && id < size() && body_->model->special[static_cast<size_t>(id)];
+}
+
+std::optional<int64_t> Tokenizer::bos() const { return body_->bos; }
+std::optional<int64_t> Tokenizer::eos() const { return body_->eos; }
+const std::vector<int64_t>& Tokenizer::end_ids() const { return body_->end_ids; }
+
+std::string Tokenizer::chat(std::span<const ChatMessage> messages,
+                            const ChatOptions& options) const {
+  if (!body_->chat) {
+    fail("chat: ", body_->source, " has ", body_->has_unknown_chat ? "an unknown" : "no",
+         " chat template, expected one of chat_templates(); choose one by its name");
+  }
+  const auto name = [&](const std::optional<int64_t>& id) { return id ? token(*id) : ""; };
+  return text::chat_text(*body_->chat, messages, options, name(body_->bos), name(body_->eos));
+}
+
+const std::string& Tokenizer::chat_template() const { return body_->chat_name; }
+
+std::vector<std::string> Tokenizer::chat_templates() {
+  std::vector<std::string> names;
+  for (const text::ChatTemplate& form : text::all_chat_templates()) names.emplace_back(form.name);
+  return names;
+}
+
+Tokenizer Tokenizer::with_chat_template(const std::string& name) const {
+  const text::ChatTemplate* form = text::chat_template_named(name);
+  if (!form) {
+    std::string known;
+    for (const std::string& each : chat_templates()) known += (known.empty() ? "" : ", ") + each;
+    fail("chat: the template is ", in_quotes(name), ", expected one of ", known);
+  }
+  auto body = std::make_shared<Body>(*body_);
+  body->set_chat(form);
+  return Tokenizer(std::move(body));
+}
+
+struct TextStream::Body {
+  std::shared_ptr<const TextModel> model;
+  text::PieceDecoder decoder;
+  bool skip_special;
+};
+
+TextStream::TextStream(const Tokenizer& tokenizer, bool skip_special)
+    : body_(new Body{tokenizer.body_->model,
+                     text::PieceDecoder(tokenizer.body_->model->texts, true), skip_special}) {}
+TextStream::TextStream(TextStream&&) noexcept = default;
+TextStream& TextStream::operator=(TextStream&&) noexcept = default;
+TextStream::~TextStream() = default;
+
+std::string TextStream::push(int64_t id) {
+  std::string to;
+  push_token(*body_->model, body_->decoder, id, body_->skip_special, to);
+  return to;
+}
+
+std::string TextStream::finish() {
+  std::string to;
+  body_->decoder.finish(to);
+  return to;
+}
+
+}  // namespace weft

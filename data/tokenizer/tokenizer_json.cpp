@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/byte_characters.h"
+#include "data/tokenizer/json_decoder.h"
+#include "data/tokenizer/json_part.h"
+#include "data/tokenizer/json_steps.h"
+#include "data/tokenizer/text_model.h"
+#include "data/tokenizer/word_piece.h"
+#include "weft/error.h"
+#include "weft/extend/json.h"
+
+namespace weft::text {
+
+void set_token(const std::string& what, TextModel& model, const std::string& token, int64_t id) {
+  if (id < 0 || id >= kMostTokens) {
+    fail(what, ": the id of ", in_quotes(token), " is ", id, ", expected 0 to ", kMostTokens - 1);
+  }
+  const auto index = static_cast<size_t>(id);
+  if (index >= model.tokens.size()) {
+    model.tokens.resize(index + 1);
+    model.special.resize(index + 1);
+  }
+  model.tokens[index] = token;
+  model.ids.insert_or_assign(token, static_cast<int32_t>(id));
+}
+
+static Vocabulary vocabulary_of(const JsonPart& part, TextModel& model) {
+  if (!part.value().is_object()) part.refuse("an object of tokens and their ids");
+  Vocabulary vocabulary;
+  vocabulary.reserve(part.value().size());
+  for (const auto& [token, id] : part.value().items()) {
+    const JsonPart value(part.what(), concat("the id of ", in_quotes(token)), id);
+    set_token(part.what(), model, token, value.whole());
+    vocabulary.emplace(token, static_cast<int32_t>(value.whole()));
+  }
+  return vocabulary;
+}
+
+/// The two pieces of each merge: "a b" or ["a", "b"].
+static std::vector<std::pair<std::string, std::string>> merges_of(const JsonPart& part) {
+  if (!part.value().is_array()) part.refuse("an array of merges");
+  std::vector<std::pair<std::string, std::string>> merges;
+  merges.reserve(part.value().size());
+  for (const auto& merge : part.value()) {
+    if (merge.is_string()) {
+      const auto& text = merge.get_ref<const std::string&>();
+      const size_t space = text.find(' ');
+      if (space != text.npos && text.find(' ', space + 1) == text.npos) {
+        merges.emplace_back(text.substr(0, space), text.substr(space + 1));
+        continue;
+      }
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+               merge[1].is_string()) {
+      merges.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
+      continue;
+    }
+    JsonPart(part.what(), concat(part.place(), '[', merges.size(), ']'), merge)
+        .refuse("two pieces");
+  }
+  return merges;
+}
+
+/// Replaces the characters of pieces by the bytes that they stand for; a piece with a character
+/// that stands for none is an added token and part of no word.
+static void turn_into_bytes(BpeSpec& spec) {
+  Vocabulary vocabulary;
+  vocabulary.reserve(spec.vocabulary.size());
+  for (const auto& [piece, id] : spec.vocabulary) {
+    if (auto bytes = bytes_of_characters(piece)) vocabulary.emplace(std::move(*bytes), id);
+  }
+  spec.vocabulary = std::move(vocabulary);
+  for (auto& [left, right] : spec.merges) {
+    left = bytes_of_characters(left).value_or(left);
+    right = bytes_of_characters(right).value_or(right);
+  }
+}
+
+static void refuse_if_set(const JsonPart& part, const char* key) {
+  if (!part.has(key)) return;
+  const auto& value = part.at(key).value();
+  const bool is_nothing = (value.is_string() && value.get_ref<const std::string&>().empty()) ||
+                          (value.is_number() && value.get<double>() == 0);
+  if (!is_nothing) part.at(key).refuse("nothing");
+}
+
+static void read_bpe(const JsonPart& part, bool by_bytes, TextModel& model) {
+  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
+    refuse_if_set(part, key);
+  }
+  BpeSpec spec{.vocabulary = vocabulary_of(part.at("vocab"), model),
+               .merges = merges_of(part.at("merges")),
+               .by_bytes = by_bytes,
+               .byte_fallback = part.flag("byte_fallback", false),
+               .unknown = {},
+               .fuse_unknown = part.flag("fuse_unk", false),
+               .ignore_merges = part.flag("ignore_merges", false)};
+  if (part.has("unk_token")) spec.unknown = part.text("unk_token");
+  if (by_bytes) turn_into_bytes(spec);
+  model.words = std::make_unique<Bpe>(part.what(), spec);
+  if (by_bytes || spec.ignore_merges || !merges_keep_spaces_first(spec)) return;
+  // A text without other words is one word, which no cache holds.
+  model.splitter.add(
+      {.by = Split::By::regex, .regex = Regex(part.what(), "\u2581*[^\u2581]+|\u2581+")});
+}
+
+static void read_word_piece(const JsonPart& part, TextModel& model) {
+  const Vocabulary vocabulary = vocabulary_of(part.at("vocab"), model);
+  const int64_t most =
+      part.has("max_input_chars_per_word") ? part.whole("max_input_chars_per_word") : 100;
+  if (most < 0) part.at("max_input_chars_per_word").refuse("at least 0");
+  model.words = std::make_unique<WordPiece>(
+      part.what(), vocabulary, part.text("unk_token", "[UNK]"),
+      part.text("continuing_subword_prefix", "##"), static_cast<size_t>(most));
+}
+
+static void read_model(const JsonPart& part, bool by_bytes, TextModel& model) {
+  const std::string type = part.text("type", part.has("merges") ? "BPE" : "WordPiece");
+  if (type == "BPE") return read_bpe(part, by_bytes, model);
+  if (by_bytes) part.at("type").refuse("BPE with the pre-tokenizer ByteLevel");
+  if (type == "WordPiece") return read_word_piece(part, model);
+  if (type == "Unigram")
+    part.at("type").refuse("BPE or WordPiece; Unigram is read from a tokenizer.model");
+  part.at("type").refuse("BPE or WordPiece");
+}
+
+static void read_added(const JsonPart& part, TextModel& model) {
+  for (const JsonPart& entry : part.elements()) {
+    AddedToken token{.content = entry.text("content"),
+                     .special = entry.flag("special", false),
+                     .normalized = entry.flag("normalized", false),
+                     .single_word = entry.flag("single_word", false),
+                     .left = entry.flag("lstrip", false),
+                     .right = entry.flag("rstrip", false)};
+    const int64_t id = entry.whole("id");
+    set_token(part.what(), model, token.content, id);
+    token.id = static_cast<int32_t>(id);
+    model.special[static_cast<size_t>(id)] = token.special;
+    if (token.normalized) {
+      std::string scratch;
+      token.content = std::string(model.normalizer.apply(token.content, scratch));
+      model.tokens[static_cast<size_t>(id)] = token.content;
+    }
+    (token.normalized ? model.added_normalized : model.added).add(token);
+  }
+}
+
+TextModel read_tokenizer_json(const std::string& what, const std::string& path) {
+  const std::string source = concat(what, ": ", path);
+  const auto json = nlohmann::json::parse(read_json(what, path));
+  const JsonPart root(source, "", json);
+  TextModel model;
+  if (root.has("normalizer")) add_normalizer(root.at("normalizer"), model.normalizer);
+  const bool by_bytes =
+      root.has("pre_tokenizer") && add_pre_tokenizer(root.at("pre_tokenizer"), model.splitter);
+  read_model(root.at("model"), by_bytes, model);
+  if (root.has("added_tokens")) read_added(root.at("added_tokens"), model);
+  if (root.has("post_processor")) add_template(root.at("post_processor"), model);
+  add_decoder(root, model);
+  return model;
+}
+
+}  // namespace weft::text

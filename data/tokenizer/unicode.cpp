@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/tokenizer/unicode.h"
+
+#include <utf8proc.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "data/tokenizer/unicode_8.h"
+
+namespace weft::text {
+
+void append_code_point(std::string& to, char32_t value) {
+  const auto add = [&](char32_t byte) { to.push_back(static_cast<char>(byte)); };
+  if (value < 0x80) return add(value);
+  if (value < 0x800) {
+    add(0xC0 | value >> 6);
+  } else {
+    if (value < 0x10000) {
+      add(0xE0 | value >> 12);
+    } else {
+      add(0xF0 | value >> 18);
+      add(0x80 | (value >> 12 & 0x3f));
+    }
+    add(0x80 | (value >> 6 & 0x3f));
+  }
+  add(0x80 | (value & 0x3f));
+}
+
+Utf8Start utf8_start(std::string_view bytes) {
+  using Kind = Utf8Start::Kind;
+  const auto byte = [&](size_t i) { return static_cast<unsigned>(bytes[i] & 0xff); };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return {Kind::valid, 1};
+  if (lead < 0xC2 || lead > 0xF4) return {Kind::invalid, 1};
+  const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  // The second byte excludes overlong forms, surrogates and values above U+10FFFF.
+  const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  for (size_t i = 1; i < length; ++i) {
+    if (i == bytes.size()) return {Kind::incomplete, i};
+    const bool fits = i == 1 ? byte(1) >= low && byte(1) <= high : (byte(i) & 0xC0) == 0x80;
+    if (!fits) return {Kind::invalid, i};
+  }
+  return {Kind::valid, length};
+}
+
+size_t valid_prefix(std::string_view bytes) {
+  size_t at = 0;
+  while (at < bytes.size()) {
+    uint64_t word = 0;
+    while (at + sizeof word <= bytes.size()) {
+      std::memcpy(&word, bytes.data() + at, sizeof word);
+      if (word & 0x8080808080808080) break;
+      at += sizeof word;
+    }
+    if (at == bytes.size()) break;
+    const Utf8Start start = utf8_start(bytes.substr(at));
+    if (start.kind != Utf8Start::Kind::valid) return at;
+    at += start.bytes;
+  }
+  return at;
+}
+
+std::string repaired(std::string_view bytes) {
+  std::string text;
+  text.reserve(bytes.size());
+  while (!bytes.empty()) {
+    const size_t valid = valid_prefix(bytes);
+    text += bytes.substr(0, valid);
+    bytes.remove_prefix(valid);
+    if (bytes.empty()) break;
+    text += kReplacement;
+    bytes.remove_prefix(utf8_start(bytes).bytes);
+  }
+  return text;
+}
+
+static utf8proc_category_t category_of(char32_t value) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(value));
+}
+
+bool is_white_space(char32_t value) {
+  switch (value) {
+    case 0x20:
+    case 0x85:
+    case 0xA0:
+    case 0x1680:
+    case 0x2028:
+    case 0x2029:
+    case 0x202F:
+    case 0x205F:
+    case 0x3000:
+      return true;
+    default:
+      return (value >= 9 && value <= 13) || (value >= 0x2000 && value <= 0x200A);
+  }
+}
+
+bool is_control(char32_t value) {
+  if (value == '\t' || value == '\n' || value == '\r') return false;
+  switch (category_of(value)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CS:
+      return !is_newer_than_unicode_8(value);
+    default:
+      return false;
+  }
+}
+
+bool is_punctuation(char32_t value) {
+  if (value < 0x80) {
+    return (value >= 33 && value <= 47) || (value >= 58 && value <= 64) ||
+           (value >= 91 && value <= 96) || (value >= 123 && value <= 126);
+  }
+  const auto category = category_of(value);
+  if (value == 0x166D || value == 0x111C9) return true;  // punctuation until Unicode 11 and 12
+  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO &&
+         !is_newer_than_unicode_8(value);
+}
+
+bool is_nonspacing_mark(char32_t value) {
+  return category_of(value) == UTF8PROC_CATEGORY_MN && !is_newer_than_unicode_8(value);
+}
+
+bool is_mark(char32_t value) {
+  const auto category = category_of(value);
+  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME &&
+         !is_newer_than_unicode_8(value);
+}
+
+bool is_chinese(char32_t value) {
+  struct Range {
+    char32_t first, last;
+  };
+  static constexpr Range ranges[] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
+                                     {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF},
+                                     {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
+  for (const Range& range : ranges) {
+    if (value >= range.first && value <= range.last) return true;
+  }
+  return false;
+}
+
+bool is_word(char32_t value) {
+  const auto category = category_of(value);
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
+         category == UTF8PROC_CATEGORY_PC || value == 0x200C || value == 0x200D;
+}
+
+void append_lower(std::string& to, char32_t value) {
+  if (value < 0x80) {
+    to.push_back(static_cast<char>(value >= 'A' && value <= 'Z' ? value + 32 : value));
+  } else if (value == 0x130) {
+    to += "i\xCC\x87";  // the only lower case of two code points
+  } else {
+    append_code_point(
+        to, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(value))));
+  }
+}
+
+}  // namespace weft::text

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace weft::text {
+
+inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+/// A code point and the number of its bytes in UTF-8.
+struct CodePoint {
+  char32_t value;
+  size_t bytes;
+};
+
+/// The code point that begins at byte `at` of valid UTF-8.
+inline CodePoint code_point_at(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<char32_t>(text[at + i] & 0xff); };
+  const char32_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  if (lead < 0xE0) return {(lead & 0x1f) << 6 | (byte(1) & 0x3f), 2};
+  if (lead < 0xF0) return {(lead & 0x0f) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f), 3};
+  return {(lead & 7) << 18 | (byte(1) & 0x3f) << 12 | (byte(2) & 0x3f) << 6 | (byte(3) & 0x3f), 4};
+}
+
+void append_code_point(std::string& to, char32_t value);
+
+/// What stands at the start of bytes that should be UTF-8.
+struct Utf8Start {
+  enum class Kind { valid, invalid, incomplete };
+  Kind kind;
+  /// Bytes of the code point, of what one U+FFFD replaces (the longest prefix of a code point), or
+  /// of the code point so far.
+  size_t bytes;
+};
+/// `bytes` is not empty. The rules are those of Unicode 15, section 3.9, table 3-7.
+Utf8Start utf8_start(std::string_view bytes);
+
+/// The number of leading bytes that are valid UTF-8.
+size_t valid_prefix(std::string_view bytes);
+
+/// The text with each invalid sequence replaced by U+FFFD.
+std::string repaired(std::string_view bytes);
+
+// Classes of characters, as the tokenizers of BERT use them.
+bool is_white_space(char32_t value);
+/// Categories Cc, Cf, Co and Cs, except tab and line ends.
+bool is_control(char32_t value);
+/// ASCII symbols and category P.
+bool is_punctuation(char32_t value);
+/// Category Mn.
+bool is_nonspacing_mark(char32_t value);
+/// Categories Mn, Mc and Me.
+bool is_mark(char32_t value);
+bool is_chinese(char32_t value);
+/// Letters, digits, marks and connecting punctuation.
+bool is_word(char32_t value);
+/// Appends the lower case of `value`.
+void append_lower(std::string& to, char32_t value);
+
+}  // namespace weft::text

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "fsdp/fsdp_param.h"
+#include "weft/fsdp.h"
+
+namespace weft::fsdp {
+
+/// A parameter whose parts an AllGatherExtension sends: several wires, tensors of which each rank
+/// sends one.
+struct Extended {
+  struct Wire {
+    DType dtype = DType::f32;
+    /// Shape and number of elements of each rank's tensor; none for a rank whose part is empty.
+    std::vector<Shape> shapes;
+    std::vector<int64_t> counts;
+    /// Bytes from the start of the memory.
+    size_t offset = 0;
+
+    int64_t before(int rank) const;
+    int64_t elements() const { return before(static_cast<int>(counts.size())); }
+  };
+  std::shared_ptr<AllGatherExtension> extension;
+  std::vector<Wire> wires;
+};
+
+/// Asks the extension what it sends for each part of the region, of dtype `slice`. The wires lie in
+/// memory from byte `end` on, which moves behind them.
+Extended extended_of(const Region& region, DType slice,
+                     std::shared_ptr<AllGatherExtension> extension, size_t& end);
+
+/// Calls the extension for this rank's part, and checks that it sends what it said.
+Tensors sent_of(const Extended& extended, const Tensor& part, int rank);
+
+/// The part of `whole` that the rank shares.
+Tensor part_of(const Region& region, const Tensor& whole, int rank);
+
+}  // namespace weft::fsdp

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/fsdp_module.h"
+
+#include <algorithm>
+
+#include "fsdp/fsdp_state.h"
+#include "weft/error.h"
+#include "weft/extend/module_sharder.h"
+
+namespace weft {
+
+using fsdp::FsdpContext;
+using fsdp::FsdpState;
+
+void UnshardHandle::wait() {
+  for (const auto& state : std::exchange(states_, {})) state->context()->user_wait(*state->group());
+}
+
+void GradientReductionHandle::wait() {
+  if (const auto context = context_.lock()) context->wait_for_finalization(step_);
+  context_ = {};
+}
+
+bool FsdpModule::is_sharded(const Module& module) {
+  return ModuleSharder::attachment<FsdpState>(module) != nullptr;
+}
+
+FsdpModule::FsdpModule(Module& module) : module_(module) {
+  if (is_sharded(module)) return;
+  fail("fsdp_module: module is not sharded, expected one that was given to fully_shard");
+}
+
+FsdpModule::States FsdpModule::states(bool recurse) const {
+  States all;
+  for (const auto& [name, module] : module_.named_modules()) {
+    if (!recurse && module != &module_) continue;
+    for (auto& state : ModuleSharder::attachments<FsdpState>(*module)) {
+      all.push_back(std::move(state));
+    }
+  }
+  return all;
+}
+
+std::shared_ptr<FsdpContext> FsdpModule::context() const { return states(false)[0]->context(); }
+
+std::shared_ptr<FsdpContext> FsdpModule::outermost(const char* what) const {
+  const auto own = ModuleSharder::attachment<FsdpContext>(module_);
+  if (!own || !own->is_current()) {
+    fail(what, ": the module is part of a sharded model, expected its outermost sharded module");
+  }
+  return own;
+}
+
+FsdpState& FsdpModule::only_state(const char* what) const {
+  const States own = states(false);
+  if (own.size() > 1) {
+    fail(what, ": number of meshes of the module's parameters is ", own.size(), ", expected 1");
+  }
+  return *own[0];
+}
+
+UnshardHandle FsdpModule::unshard(bool async_op) {
+  const States own = states(false);
+  for (const auto& state : own) state->context()->user_unshard(*state->group());
+  UnshardHandle handle(own);
+  if (!async_op) handle.wait();
+  return handle;
+}
+
+void FsdpModule::reshard() {
+  for (const auto& state : states(false)) state->context()->user_reshard(*state->group());
+}
+
+void FsdpModule::set_requires_gradient_sync(bool requires_gradient_sync, bool recurse) {
+  for (const auto& state : states(recurse)) {
+    state->group()->controls().reduces = requires_gradient_sync;
+    state->group()->controls().all_reduces = requires_gradient_sync;
+  }
+}
+
+void FsdpModule::set_requires_all_reduce(bool requires_all_reduce, bool recurse) {
+  for (const auto& state : states(recurse)) {
+    state->group()->controls().all_reduces = requires_all_reduce;
+  }
+}
+
+void FsdpModule::set_reshard_after_forward(bool reshard_after_forward, bool recurse) {
+  for (const auto& state : states(recurse)) {
+    state->group()->controls().reshards_after_forward = reshard_after_forward;
+  }
+}
+
+void FsdpModule::set_reshard_after_backward(bool reshard_after_backward, bool recurse) {
+  for (const auto& state : states(recurse)) {
+    state->group()->controls().reshards_after_backward = reshard_after_backward;
+  }
+}
+
+void FsdpModule::set_prefetch(const char* what, const std::vector<Module*>& modules,
+                              bool backward) {
+  std::vector<std::weak_ptr<fsdp::ParamGroup>> list;
+  for (const Module* module : modules) {
+    const auto states = ModuleSharder::attachments<FsdpState>(*module);
+    if (states.empty()) {
+      fail(what, ": module ", list.size(),
+           " is not sharded, expected modules that were given to fully_shard");
+    }
+    for (const auto& state : states) {
+      if (state->find_context() != context()) {
+        fail(what, ": module ", list.size(),
+             " is part of another sharded model, expected this one; "
+             "shard the outermost module first");
+      }
+      list.push_back(state->group());
+    }
+  }
+  for (const auto& state : states(false)) {
+    fsdp::Controls& controls = state->group()->controls();
+    (backward ? controls.backward_prefetch : controls.forward_prefetch) = list;
+  }
+}
+
+void FsdpModule::set_modules_to_forward_prefetch(const std::vector<Module*>& modules) {
+  set_prefetch("set_modules_to_forward_prefetch", modules, false);
+}
+
+void FsdpModule::set_modules_to_backward_prefetch(const std::vector<Module*>& modules) {
+  set_prefetch("set_modules_to_backward_prefetch", modules, true);
+}
+
+void FsdpModule::set_all_reduce_hook(std::function<void(const Tensor&)> hook) {
+  only_state("set_all_reduce_hook").group()->gradients().set_hook(std::move(hook));
+}
+
+void FsdpModule::set_gradient_divide_factor(double factor) {
+  if (!(factor > 0)) {
+    fail("set_gradient_divide_factor: factor is ", factor, ", expected one above 0");
+  }
+  for (const auto& state : states(false)) state->group()->gradients().set_divide_factor(factor);
+}
+
+void FsdpModule::set_force_sum_reduction_for_comms(bool enable) {
+  if (enable) return;
+  fail(
+      "set_force_sum_reduction_for_comms: enable is false, expected true; reductions are sums "
+      "always, and set_gradient_divide_factor divides them");
+}
+
+void FsdpModule::set_unshard_in_backward(bool unshard_in_backward) {
+  for (const auto& state : states(false)) {
+    state->group()->controls().unshards_in_backward = unshard_in_backward;
+  }
+}
+
+void FsdpModule::set_is_last_backward(bool is_last_backward) {
+  context()->set_is_last_backward(is_last_backward);
+}
+
+void FsdpModule::set_custom_all_gather(CustomCollective collective) {
+  only_state("set_custom_all_gather").group()->controls().all_gather = std::move(collective);
+}
+
+void FsdpModule::set_custom_reduce_scatter(CustomCollective collective) {
+  only_state("set_custom_reduce_scatter")
+      .group()
+      ->gradients()
+      .set_collective(std::move(collective));
+}
+
+void FsdpModule::set_reduce_scatter_unused_params(bool reduce_scatter_unused_params, bool) {
+  if (reduce_scatter_unused_params) return;
+  fail(
+      "set_reduce_scatter_unused_params: value is false, expected true; gradients that backward "
+      "did not write are reduced as zeros always, freeze parameters that shall get none");
+}
+
+void FsdpModule::set_keep_unsharded_storage(bool keep, bool recurse) {
+  for (const auto& state : states(recurse)) state->group()->controls().keeps_storage = keep;
+}
+
+void FsdpModule::set_manual_backward_finalization(bool enabled) {
+  outermost("set_manual_backward_finalization")->set_manual_finalization(enabled);
+}
+
+GradientReductionHandle FsdpModule::finalize_backward(bool async_op) {
+  const auto own = outermost("finalize_backward");
+  const uint64_t step = own->finalize_manually(!async_op);
+  return step == 0 ? GradientReductionHandle() : GradientReductionHandle(own, step);
+}
+
+void FsdpModule::reset_iter_state() { outermost("reset_iter_state")->reset_iter_state(); }
+
+void FsdpModule::set_post_optim_event(Event event) {
+  outermost("set_post_optim_event")->set_post_optim_event(std::move(event));
+}
+
+void share_comm_ctx(const std::vector<Module*>& modules) {
+  std::vector<std::shared_ptr<FsdpContext>> contexts;
+  for (Module* module : modules) {
+    contexts.push_back(ModuleSharder::attachment<FsdpContext>(*module));
+    if (contexts.back() && contexts.back()->is_current()) continue;
+    fail("share_comm_ctx: module ", contexts.size() - 1,
+         " is not the outermost sharded module of a model, expected one that is");
+  }
+  for (size_t i = 1; i < contexts.size(); ++i) contexts[i]->share_buffers(*contexts[0]);
+}
+
+}  // namespace weft

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/export.h"
+#include "weft/llama.h"
+#include "weft/mesh.h"
+#include "weft/tokenizer.h"
+
+namespace weft {
+
+/// How the next token is drawn from the logits. The options apply in this order, as in
+/// transformers.
+struct SamplingOptions {
+  /// Logits of tokens that occurred are divided by it where they are positive and multiplied where
+  /// they are negative. 1: no change.
+  double repetition_penalty = 1;
+  /// 0: the likeliest token is taken, whatever the options below.
+  double temperature = 0.7;
+  /// Only so many of the likeliest tokens. 0: all.
+  int64_t top_k = 0;
+  /// Only the likeliest tokens that together have this probability. 1: all.
+  double top_p = 1;
+  /// Only tokens that have this fraction of the likeliest token's probability. 0: all.
+  double min_p = 0;
+  uint64_t seed = 0;
+};
+
+/// The probability of each token after the options are applied; `seen` are the tokens before.
+/// std::invalid_argument names an option that is out of its range.
+WEFT_API std::vector<double> next_probabilities(std::span<const double> logits,
+                                                std::span<const int64_t> seen,
+                                                const SamplingOptions& options);
+
+struct GenerateOptions {
+  SamplingOptions sampling = {};
+  /// The most tokens to add.
+  int64_t tokens = 200;
+  /// Tokens that end the text; the one that does is not part of it.
+  std::vector<int64_t> end_ids = {};
+};
+
+/// Continues `prompt`, which has at least one token, by tokens drawn from the model's distribution,
+/// and returns those. Calls `use` with each as it comes and stops when that returns false. Keys and
+/// values are kept, so the model is cut by its styles over an axis "tp" of the mesh or whole, not
+/// fully sharded. It stops at the longest sequence of the model. Collective over the mesh: all
+/// ranks draw the same tokens.
+WEFT_API std::vector<int64_t> generate(Llama& model, const DeviceMesh& mesh,
+                                       std::span<const int64_t> prompt,
+                                       const GenerateOptions& options = {},
+                                       const std::function<bool(int64_t id)>& use = {});
+
+/// The same as text: ends before the first of `stops` as well, and at the tokenizer's `end_ids()`.
+/// Calls `use` after each token with the text that is complete by then, which may be empty.
+WEFT_API std::string generate_text(Llama& model, const DeviceMesh& mesh, const Tokenizer& tokenizer,
+                                   std::span<const int64_t> prompt,
+                                   const GenerateOptions& options = {},
+                                   const std::vector<std::string>& stops = {},
+                                   const std::function<void(const std::string& text)>& use = {});
+
+}  // namespace weft

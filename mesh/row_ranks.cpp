@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh/row_ranks.h"
+
+#include "src/kernels/take/take.h"
+#include "weft/extend/hash.h"
+
+namespace weft {
+
+KeyRun run_of(std::span<const int64_t> keys, KeyRange range) {
+  const auto first = std::lower_bound(keys.begin(), keys.end(), range.first);
+  const auto last = std::lower_bound(first, keys.end(), std::max(range.first, range.last));
+  return {static_cast<size_t>(first - keys.begin()), static_cast<size_t>(last - keys.begin())};
+}
+
+MemoryBlock rows_of(const RowDim& rows, const MemoryBlock& block, int64_t first, int64_t count) {
+  Box box{Dims::filled(block.shape.ndim(), 0), block.shape};
+  const int dim = rows.elements ? 0 : rows.dim;
+  box.offset[dim] = first;
+  box.shape[dim] = count;
+  return block.part(box);
+}
+
+void read_rows(const RowDim& rows, const MemoryBlock& block, KeyRange range,
+               std::span<const int64_t> keys, const MemoryBlock& out) {
+  if (out.numel() == 0) return;
+  const IndexBlock places(places_of(rows, range, keys), out.device);
+  const int dim = rows.elements ? 0 : rows.dim;
+  const MemoryBlock from = flat_if(rows.elements, block);
+  if (out.is_dense()) return take_along(out, from, places, dim);
+  const size_t bytes = static_cast<size_t>(out.numel()) * size_of(out.dtype);
+  const Ref<Storage> memory = Storage::allocate(bytes, out.device);
+  const MemoryBlock dense = dense_block(memory->data(), out.dtype, out.shape, out.device);
+  take_along(dense, from, places, dim);
+  copy(out, dense);
+}
+
+int64_t bytes_of_rows(const RowDim& rows, int64_t count, DType dtype) {
+  return rows.shape_of(count).product() * static_cast<int64_t>(size_of(dtype));
+}
+
+uint64_t content_of(const RowDim& rows, bool is_sent) {
+  const uint64_t kind = (rows.elements ? 2 : 0) + (is_sent ? 1 : 0);
+  return mixed(mixed(rows.layout->hash, static_cast<uint64_t>(rows.dim)), kind);
+}
+
+/// One all_to_all. `counts` of elements go to each rank and `recv_counts` come.
+static void send_all(const Communicator& group, const void* send, std::span<const int64_t> counts,
+                     void* recv, std::span<const int64_t> recv_counts, DType dtype,
+                     Device device = cpu) {
+  const Piece piece{.send = send, .recv = recv, .dtype = dtype, .counts = counts, .device = device};
+  group.all_to_all(piece, recv_counts).wait();
+}
+
+/// Sends the ranks' numbers of rows; a mistake of any of them fails on all.
+static std::vector<int64_t> exchanged_counts(const RowRanks& ranks, std::vector<int64_t> counts,
+                                             const std::string& mistake) {
+  if (!mistake.empty()) std::fill(counts.begin(), counts.end(), -1);
+  const std::vector<int64_t> ones(counts.size(), 1);
+  std::vector<int64_t> received(counts.size());
+  send_all(ranks.group, counts.data(), ones, received.data(), ones, DType::i64);
+  if (std::find(received.begin(), received.end(), -1) != received.end()) {
+    fail_on_all_ranks(ranks.group, mistake);
+  }
+  return received;
+}
+
+void RowLetters::send_keys(std::span<const int64_t> keys, const std::string& mistake) {
+  std::vector<int64_t> ordered;
+  for (const KeyRange& range : ranks_.ranges) {
+    runs.push_back(run_of(keys, range));
+    counts.push_back(runs.back().count());
+    const auto mine = part_of(keys, runs.back());
+    ordered.insert(ordered.end(), mine.begin(), mine.end());
+  }
+  received_counts = exchanged_counts(ranks_, counts, mistake);
+  received.resize(static_cast<size_t>(sum_of(received_counts)));
+  send_all(ranks_.group, ordered.data(), counts, received.data(), received_counts, DType::i64);
+}
+
+void RowLetters::send_rows(const void* send, std::span<const int64_t> sent, void* recv,
+                           std::span<const int64_t> come, DType dtype, Device device) const {
+  send_all(ranks_.group, send, elements_of(sent), recv, elements_of(come), dtype, device);
+}
+
+std::vector<int64_t> RowLetters::elements_of(std::span<const int64_t> rows) const {
+  std::vector<int64_t> elements;
+  for (const int64_t count : rows) elements.push_back(rows_.shape_of(count).product());
+  return elements;
+}
+
+}  // namespace weft

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mesh/grid.h"
+#include "mesh/key_order.h"
+#include "mesh/rows.h"
+#include "src/comm/transport.h"
+#include "src/kernels/copy/dense.h"
+
+namespace weft {
+
+// What fetches and sends of rows share.
+
+/// The ranks of one exchange, and which of the rows each of them has.
+struct RowRanks {
+  RowRanks(const RowDim& rows, const Axes& axes) : grid(*rows.layout->grid) {
+    members = grid.members(axes, grid.coordinates());
+    for (const int rank : members) ranges.push_back(range_of(rows, rows.layout->box_of(rank)));
+    self = std::find(members.begin(), members.end(), grid.rank()) - members.begin();
+    group = grid.group(axes);
+  }
+
+  MeshGrid& grid;
+  std::vector<int> members;
+  std::vector<KeyRange> ranges;
+  int64_t self;
+  Communicator group;
+};
+
+/// A run of ascending keys: positions begin to end.
+struct KeyRun {
+  size_t begin, end;
+  int64_t count() const { return static_cast<int64_t>(end - begin); }
+};
+KeyRun run_of(std::span<const int64_t> keys, KeyRange range);
+
+inline std::span<const int64_t> part_of(std::span<const int64_t> keys, KeyRun run) {
+  return keys.subspan(run.begin, run.end - run.begin);
+}
+
+/// Rows `first` to `first + count` of a block.
+MemoryBlock rows_of(const RowDim& rows, const MemoryBlock& block, int64_t first, int64_t count);
+
+/// Reads the rows of `keys` out of the dense block of the rank that has that range.
+void read_rows(const RowDim& rows, const MemoryBlock& block, KeyRange range,
+               std::span<const int64_t> keys, const MemoryBlock& out);
+
+inline int64_t sum_of(std::span<const int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+int64_t bytes_of_rows(const RowDim& rows, int64_t count, DType dtype);
+
+/// A hash of an exchange: equal on its ranks.
+uint64_t content_of(const RowDim& rows, bool is_sent);
+
+/// What a rank with a mistake shows to the others instead of its block: no dims.
+class Shown {
+ public:
+  Shown(const MemoryBlock& block, bool is_wrong) : dense_(DenseBlock::of(block)) {
+    shown = dense_;
+    if (!is_wrong) return;
+    memory_ = Storage::allocate(size_of(block.dtype), block.device);
+    shown = dense_block(memory_->data(), block.dtype, {}, block.device);
+    fill(shown, 0);
+  }
+  static bool is_mistake(const void* block) {
+    return block && static_cast<const MemoryBlock*>(block)->shape.ndim() == 0;
+  }
+
+  MemoryBlock shown;
+
+ private:
+  DenseBlock dense_;
+  Ref<Storage> memory_;
+};
+
+/// Keys and rows that ranks send each other by all_to_all, and the numbers of them.
+class RowLetters {
+ public:
+  RowLetters(const RowDim& rows, const RowRanks& ranks) : rows_(rows), ranks_(ranks) {}
+
+  /// Sends each rank its part of the keys. A mistake of any rank fails on all.
+  void send_keys(std::span<const int64_t> keys, const std::string& mistake);
+  /// Sends rows, one block after the other by rank.
+  void send_rows(const void* send, std::span<const int64_t> sent, void* recv,
+                 std::span<const int64_t> come, DType dtype, Device device) const;
+
+  std::vector<KeyRun> runs;
+  std::vector<int64_t> counts, received_counts;
+  std::vector<int64_t> received;
+
+ private:
+  std::vector<int64_t> elements_of(std::span<const int64_t> rows) const;
+
+  const RowDim& rows_;
+  const RowRanks& ranks_;
+};
+
+/// Memory for rows of one rank after the other.
+class RowBuffer {
+ public:
+  RowBuffer(const RowDim& rows, std::span<const int64_t> counts, DType dtype, Device device)
+      : rows_(rows), dtype_(dtype), device_(device) {
+    int64_t bytes = 0;
+    for (const int64_t count : counts) bytes += bytes_of_rows(rows, count, dtype);
+    memory_ = Storage::allocate(static_cast<size_t>(bytes), device);
+    next_ = static_cast<char*>(memory_->data());
+  }
+  void* data() const { return memory_->data(); }
+  MemoryBlock next(int64_t count) {
+    const MemoryBlock block = dense_block(next_, dtype_, rows_.shape_of(count), device_);
+    next_ += bytes_of_rows(rows_, count, dtype_);
+    return block;
+  }
+
+ private:
+  const RowDim& rows_;
+  DType dtype_;
+  Device device_;
+  Ref<Storage> memory_;
+  char* next_;
+};
+
+}  // namespace weft

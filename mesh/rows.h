@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mesh/layout.h"
+#include "src/kernels/take/take.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+// Counted exchanges: ranks read from each other, or send to each other, rows that their indices
+// name. One exchange where ranks read each other's memory; else one of counts, one of keys and one
+// of rows. Collective among the ranks along the axes that cut the dim, also of those that name
+// none.
+
+/// A dim of a tensor whose rows move: slices of this rank's other dims, or their elements.
+struct RowDim {
+  Ref<Layout> layout;
+  int dim = 0;
+  /// A key names one element.
+  bool elements = false;
+
+  /// Elements of this rank's other dims, in row-major order: lanes.
+  int64_t lanes() const;
+  /// Keys of index i of the dim: i; of elements i * lanes() + lane.
+  int64_t keys_per_index() const { return elements ? lanes() : 1; }
+  /// Shape of this rank's `count` rows: its part with that size of the dim, or [count] elements.
+  Shape shape_of(int64_t count) const;
+};
+
+/// Keys without repetition, ascending; places[i] is the position of the i-th given key among them.
+struct DistinctKeys {
+  std::vector<int64_t> keys;
+  std::vector<int64_t> places;
+};
+DistinctKeys distinct(std::span<const int64_t> keys);
+
+/// Returns indices (i32 or i64; negative ones count from the end, if `from_end`) as keys of that
+/// dim. Elements have one index each: `indices` has the shape of their block. Puts a text into
+/// `mistake` for an index that is none of the dim's, and returns no keys then.
+std::vector<int64_t> keys_of(const RowDim& rows, const MemoryBlock& indices, std::string& mistake,
+                             bool from_end = true);
+
+/// Fetches the rows of ascending, distinct keys from this rank's part `in` and those of others into
+/// `out` (of `rows.shape_of(keys.size())`). A rank with a `mistake` fetches nothing: the call then
+/// throws std::invalid_argument with that text on all its ranks.
+void fetch_distinct_rows(const RowDim& rows, const MemoryBlock& in, std::span<const int64_t> keys,
+                         const MemoryBlock& out, const std::string& mistake = {});
+
+/// Fetches rows in any order, with repetition: out[.., i, ..] = row indices[i].
+void fetch_rows(const RowDim& rows, const MemoryBlock& in, const MemoryBlock& indices,
+                const MemoryBlock& out);
+
+/// Rows that ranks have sent to this one, in the order of the senders' parts.
+struct ReceivedRows {
+  /// In each sender's part ascending and distinct.
+  std::vector<int64_t> keys;
+  MemoryBlock rows;
+  Ref<Storage> memory;
+
+  /// Positions of the keys in this rank's part of the dim; of elements, in the flat part.
+  std::vector<int64_t> places_in(const RowDim& to) const;
+};
+
+/// Sends the rows of ascending, distinct keys to the ranks whose part of `to` has them, over those
+/// axes that cut dim `to.dim` of `from`, the tensor that the rows come from, and are in `over`.
+/// Along other axes ranks hold the same rows, or parts that are added elsewhere. `mistake` as
+/// above.
+ReceivedRows send_distinct_rows(const RowDim& to, const Layout& from, const Axes& over,
+                                std::span<const int64_t> keys, const MemoryBlock& rows,
+                                const std::string& mistake = {});
+
+/// Adds each rank's rows to this rank's part `out`, or replaces rows by them, ...: row i of
+/// `values` goes to row indices[i]. `from` lays out the values, whose dim `to.dim` the same axes
+/// cut. Rows of one place are written in the order of the values' parts.
+void write_rows(const RowDim& to, const MemoryBlock& out, const Ref<Layout>& from,
+                const MemoryBlock& indices, const MemoryBlock& values, WriteMode mode);
+
+/// One rank's rows, with those of one key made one by that mode (sums of halves in f32).
+struct CombinedRows {
+  std::vector<int64_t> keys;
+  MemoryBlock rows;
+  Ref<Storage> memory;
+};
+CombinedRows combined_rows(const RowDim& to, std::span<const int64_t> keys,
+                           const MemoryBlock& values, WriteMode mode);
+
+/// The axes longer than 1 that cut a dim, in mesh order.
+Axes axes_cutting(const Layout& layout, int dim);
+
+}  // namespace weft

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/engine/by_index.h"
+
+#include <algorithm>
+
+#include "mesh/grid.h"
+#include "mesh/rows.h"
+#include "ops/engine/call_body.h"
+#include "ops/engine/candidate.h"
+#include "ops/engine/engine.h"
+#include "ops/engine/op_body.h"
+#include "src/device/cuda/capture.h"
+#include "src/kernels/copy/copy.h"
+#include "weft/error.h"
+
+namespace weft {
+
+/// The axes over which the rows of a call are read, or sent: not those that leave addends.
+static Axes axes_over(const ByIndex& given, int dim, const Layout& used, const Layout& result) {
+  Axes axes;
+  for (const int axis : axes_cutting(used, dim)) {
+    if (given.into < 0 || !result.sharding[axis].is_partial()) axes.push_back(axis);
+  }
+  return axes;
+}
+
+/// The share of a dim that a rank with that box has not.
+static double share_elsewhere(const Layout& layout, const Box& box, int dim) {
+  const auto size = static_cast<double>(std::max<int64_t>(1, layout.shape[dim]));
+  return 1 - static_cast<double>(box.shape[dim]) / size;
+}
+
+/// Bytes that a rank receives if indices name all rows alike.
+static double expected_bytes(const ByIndex& given, int dim, const Layout& used,
+                             const Layout& result, int rank) {
+  if (axes_over(given, dim, used, result).empty()) return 0;
+  const Box from = used.box_of(rank), made = result.box_of(rank);
+  const double bytes = share_elsewhere(used, from, dim) * static_cast<double>(size_of(used.dtype));
+  if (given.into < 0) return bytes * static_cast<double>(made.shape.product());
+  Shape sent = from.shape;
+  sent[dim] = used.shape[dim];
+  return bytes * static_cast<double>(sent.product()) * (1 - share_elsewhere(result, made, dim));
+}
+
+double predicted_rows_seconds(const ByIndex& given, int dim, const Layout& used,
+                              const Layout& result) {
+  double most = 0;
+  const DeviceMesh mesh = used.sharding.mesh();
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    most = std::max(most, expected_bytes(given, dim, used, result, rank));
+  }
+  return most == 0 ? 0 : predicted_exchange_seconds(mesh, static_cast<int64_t>(most));
+}
+
+std::unique_ptr<const IndexRoute> index_route(const ByIndex& given, const Binding& binding,
+                                              const Route& route) {
+  const auto rows = static_cast<size_t>(given.rows);
+  const Layout &used = *route.operands[rows].used, &result = *route.results[0];
+  if (!used.grid) return {};
+  auto made = std::make_unique<IndexRoute>();
+  made->given = given;
+  made->dim = fetched_dim(binding, rows);
+  made->over = axes_over(given, made->dim, used, result);
+  const bool keeps_part = given.into >= 0 && !axes_cutting(result, made->dim).empty();
+  if (made->over.empty() && !keeps_part) return {};
+  made->expected_bytes = static_cast<int64_t>(
+      expected_bytes(given, made->dim, used, result, used.sharding.mesh().rank()));
+  return made;
+}
+
+static_assert(static_cast<int>(WriteMode::min) == static_cast<int>(ByIndex::Written::min));
+
+namespace {
+
+/// One move of rows for a call.
+class RowsMove {
+ public:
+  RowsMove(const OpBody& op, const Route& route, CallBody& call)
+      : op_(op), how_(*route.by_index), route_(route), call_(call) {}
+
+  MovedRows move() {
+    how_.given.into < 0 ? read() : write();
+    return std::move(moved_);
+  }
+
+ private:
+  const Ref<Layout>& used() const {
+    return route_.operands[static_cast<size_t>(how_.given.rows)].used;
+  }
+  MemoryBlock& rows() { return call_.ins[how_.given.rows]; }
+  MemoryBlock& indices() { return call_.ins[how_.given.indices]; }
+
+  std::vector<int64_t> keys(const RowDim& dim, std::string& mistake) {
+    std::vector<int64_t> keys = keys_of(dim, indices(), mistake, how_.given.from_end);
+    if (!mistake.empty()) mistake = op_.spec.name + ": " + mistake;
+    return keys;
+  }
+
+  MemoryBlock new_block(const Shape& shape, DType dtype) {
+    const size_t bytes = static_cast<size_t>(shape.product()) * size_of(dtype);
+    moved_.memory.push_back(Storage::allocate(bytes, rows().device));
+    return dense_block(moved_.memory.back()->data(), dtype, shape, rows().device);
+  }
+
+  void give_indices(std::vector<int64_t> places, const Shape& shape) {
+    const MemoryBlock block = new_block(shape, DType::i64);
+    if (!places.empty()) copy(block, dense_block(places.data(), DType::i64, shape));
+    indices() = block;
+  }
+
+  void read() {
+    const RowDim dim{used(), how_.dim, how_.given.elements};
+    std::string mistake;
+    DistinctKeys named = distinct(keys(dim, mistake));
+    const MemoryBlock fetched =
+        new_block(dim.shape_of(static_cast<int64_t>(named.keys.size())), rows().dtype);
+    fetch_distinct_rows(dim, rows(), named.keys, fetched, mistake);
+    rows() = fetched;
+    const Shape flat = {indices().numel()};
+    give_indices(std::move(named.places), how_.given.elements ? flat : indices().shape);
+  }
+
+  void write() {
+    const RowDim to{route_.results[0], how_.dim, how_.given.elements};
+    const auto mode = static_cast<WriteMode>(how_.given.written);
+    std::string mistake;
+    const std::vector<int64_t> named = keys(to, mistake);
+    CombinedRows own;
+    if (mistake.empty()) {
+      own = combined_rows(to, named, rows(), mode);
+    } else {
+      own.rows = new_block(to.shape_of(0), rows().dtype);
+    }
+    ReceivedRows received = send_distinct_rows(to, *used(), how_.over, own.keys, own.rows, mistake);
+    rows() = received.rows;
+    moved_.memory.push_back(std::move(received.memory));
+    give_indices(received.places_in(to), {static_cast<int64_t>(received.keys.size())});
+  }
+
+  const OpBody& op_;
+  const IndexRoute& how_;
+  const Route& route_;
+  CallBody& call_;
+  MovedRows moved_;
+};
+
+}  // namespace
+
+/// Counts bytes of a call that is counted as one with traffic already.
+static void count_bytes(const OpBody& op, const Layout& used, int64_t bytes) {
+  Engine& engine = Engine::current();
+  if (OpLog* log = engine.log) log_fetch(*log, op.spec.name, used, bytes);
+  engine.statistics.implicit_bytes += bytes;
+  engine.implicit[op.spec.name].bytes += bytes;
+}
+
+MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {
+  const IndexRoute& how = *route.by_index;
+  const Layout& used = *route.operands[static_cast<size_t>(how.given.rows)].used;
+  MovedRows moved;
+  if (call.ins[how.given.rows].device.kind == DeviceKind::meta) {
+    moved.bytes = how.expected_bytes;
+  } else {
+    if (cuda::kWithCuda && cuda::is_capturing()) {
+      fail(op.spec.name, ": rows move between ranks by index in a recorded graph, expected a call ",
+           "outside of it: the host reads the indices");
+    }
+    const int64_t before = used.grid->traffic().bytes;
+    moved = RowsMove(op, route, call).move();
+    moved.bytes = used.grid->traffic().bytes - before;
+  }
+  if (!how.over.empty()) count_bytes(op, used, moved.bytes);
+  return moved;
+}
+
+}  // namespace weft

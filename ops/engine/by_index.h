@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "mesh/layout.h"
+#include "ops/engine/binding.h"
+#include "weft/extend/op.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+struct CallBody;
+struct Route;
+
+/// How the rows of one call move by index.
+struct IndexRoute {
+  ByIndex given;
+  /// The dim whose rows move, of the operand that has them and of result 0.
+  int dim = 0;
+  /// Axes over which rows are read or sent; none where each rank keeps its part of its own rows.
+  Axes over;
+  /// Bytes that this rank is expected to receive.
+  int64_t expected_bytes = 0;
+};
+
+/// Returns how rows move in a call of that route; null where each rank has all that it needs.
+std::unique_ptr<const IndexRoute> index_route(const ByIndex& given, const Binding& binding,
+                                              const Route& route);
+
+/// Predicted time of moving the rows of dim `dim`: as if all indices named rows of other ranks.
+/// `used` lays out the operand with the rows, `result` result 0. Equal on all ranks.
+double predicted_rows_seconds(const ByIndex& given, int dim, const Layout& used,
+                              const Layout& result);
+
+/// Memory of the rows of a call, and the bytes that were received.
+struct MovedRows {
+  std::vector<Ref<Storage>> memory;
+  int64_t bytes = 0;
+};
+
+/// Moves the rows that the indices of a call name, and gives it these and indices into them.
+/// std::invalid_argument on all ranks that take part when one of them has an index out of range.
+MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call);
+
+}  // namespace weft

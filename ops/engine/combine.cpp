@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+
+#include "ops/engine/candidate.h"
+
+namespace weft {
+
+using BoundArray = Binding::BoundArray;
+
+static bool has_value(std::span<const int> values, int value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+/// True when `size * inner` elements cut into `parts` have the boundaries of `size` cut into them.
+static bool boundaries_coincide(int64_t size, int64_t inner, std::span<const int> parts) {
+  if (parts.empty() || inner == 1 || size == 0) return true;
+  for (int index = 0; index < parts[0]; ++index) {
+    Chunk outer = chunk_of(size, parts[0], index), merged = chunk_of(size * inner, parts[0], index);
+    if (merged.length != outer.length * inner) return false;
+    if (outer.length && merged.offset != outer.offset * inner) return false;
+    if (!boundaries_coincide(outer.length, inner, parts.subspan(1))) return false;
+  }
+  return true;
+}
+
+namespace {
+
+/// Turns the axes' choices into shardings.
+class Combiner {
+ public:
+  Combiner(const ChoiceQuery& query, const DeviceMesh& mesh, std::span<const AxisChoice> axes)
+      : query_(query), binding_(query.binding), mesh_(mesh), axes_(axes) {}
+
+  std::optional<Choice> combine(int sized) {
+    find_orders();
+    if (sized >= 0 && !take_parts_of(static_cast<size_t>(sized))) return std::nullopt;
+    Choice choice;
+    for (size_t i = 0; i < binding_.operands.size(); ++i) {
+      auto sharding = is_fetched(binding_, i) ? fetched_sharding(i) : operand_sharding(i);
+      if (!sharding) return std::nullopt;
+      if (has_value(query_.pinned, static_cast<int>(i)) &&
+          *sharding != query_.operands[i]->sharding) {
+        return std::nullopt;
+      }
+      choice.operands.push_back(*sharding);
+    }
+    for (const BoundArray& array : binding_.results) {
+      auto sharding = result_sharding(array, false);
+      if (!sharding) return std::nullopt;
+      choice.results.push_back(*sharding);
+    }
+    for (const BoundArray& array : binding_.stages) {
+      auto sharding = result_sharding(array, true);
+      if (!sharding) return std::nullopt;
+      choice.stages.push_back(*sharding);
+    }
+    choice.staged = std::any_of(axes_.begin(), axes_.end(), [&](const AxisChoice& axis) {
+      return axis.kind == AxisChoice::Kind::cut && has_value(query_.staged, axis.factor);
+    });
+    return choice;
+  }
+
+ private:
+  /// For each factor, finds the order of the axes that cut it: that of the first operand already
+  /// cut by them, otherwise mesh order.
+  void find_orders() {
+    orders_.assign(binding_.factors.size(), {});
+    for (size_t f = 0; f < orders_.size(); ++f) {
+      Axes cutting;
+      for (int a = 0; a < mesh_.ndim(); ++a) {
+        const AxisChoice& axis = axes_[static_cast<size_t>(a)];
+        if (axis.kind == AxisChoice::Kind::cut && axis.factor == static_cast<int>(f))
+          cutting.push_back(a);
+      }
+      orders_[f] = cutting.size() > 1 ? present_order(static_cast<int>(f), cutting) : cutting;
+    }
+  }
+
+  Axes present_order(int factor, const Axes& cutting) const {
+    for (size_t i = 0; i < binding_.operands.size(); ++i) {
+      const BoundArray& array = binding_.operands[i];
+      for (size_t d = 0; d < array.size(); ++d) {
+        if (!has_value(array[d], factor)) continue;
+        Axes order;
+        for (int axis : query_.operands[i]->sharding.axes_cutting(static_cast<int>(d))) {
+          if (cutting.contains(axis)) order.push_back(axis);
+        }
+        if (order.size() == cutting.size()) return order;
+      }
+    }
+    return cutting;
+  }
+
+  /// Takes the order and the sizes of parts of each factor that the operand is cut along. False
+  /// when it has none of them, or where its parts divide elements of a factor.
+  bool take_parts_of(size_t operand) {
+    const Layout& given = *query_.operands[operand];
+    for (int d = 0; d < given.shape.ndim(); ++d) {
+      const auto& dim = binding_.operands[operand][static_cast<size_t>(d)];
+      const int factor = cut_factor_of(dim);
+      if (factor < 0 || size_by_parts(given.sharding.pattern(), d) < 0) continue;
+      if (is_cut_by(factor, given.sharding.axes_cutting(d)) && !take_parts(given, d, factor)) {
+        return false;
+      }
+    }
+    return !parts_.empty();
+  }
+
+  bool is_cut_by(int factor, const Axes& axes) const {
+    const Axes& cutting = orders_[static_cast<size_t>(factor)];
+    return axes.size() == cutting.size() &&
+           std::all_of(axes.begin(), axes.end(), [&](int axis) { return cutting.contains(axis); });
+  }
+
+  bool take_parts(const Layout& given, int d, int factor) {
+    std::vector<int> sizes;
+    for (int axis = 0; axis < mesh_.ndim(); ++axis) sizes.push_back(mesh_.axis_size(axis));
+    const int64_t inner = given.shape[d] / std::max<int64_t>(1, size_of(factor));
+    std::vector<std::vector<int64_t>> parts =
+        sizes_of_parts(given.sharding.pattern(), sizes, d, given.shape[d]);
+    Axes& order = orders_[static_cast<size_t>(factor)];
+    order = given.sharding.axes_cutting(d);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      for (int64_t& part : parts[i]) {
+        if (inner == 0 || part % inner != 0) return false;
+        part /= inner;
+      }
+      parts_[{factor, order[static_cast<int>(i)]}] = std::move(parts[i]);
+    }
+    return true;
+  }
+
+  int64_t size_of(int factor) const { return binding_.factors[static_cast<size_t>(factor)].size; }
+
+  /// The factor of a dim that some axis cuts, or -1.
+  int cut_factor_of(const Binding::BoundDim& dim) const {
+    for (const int factor : dim) {
+      if (!orders_[static_cast<size_t>(factor)].empty()) return factor;
+    }
+    return -1;
+  }
+
+  /// A cut of dim `d` of an array along `factor`, with the sizes of its parts if they are explicit.
+  Placement cut(const BoundArray& array, int d, int factor, int axis) const {
+    const auto found = parts_.find({factor, axis});
+    if (found == parts_.end()) return Shard{d};
+    int64_t inner = 1;
+    for (const int other : array[static_cast<size_t>(d)]) {
+      if (other != factor) inner *= size_of(other);
+    }
+    Shard shard{d, found->second};
+    for (int64_t& size : shard.sizes) size *= inner;
+    return shard;
+  }
+
+  /// Returns the dim of `array` that `factor` cuts, or -1.
+  static int dim_of(const BoundArray& array, int factor) {
+    for (size_t d = 0; d < array.size(); ++d) {
+      if (has_value(array[d], factor)) return static_cast<int>(d);
+    }
+    return -1;
+  }
+
+  bool shares_linear_set(int operand, int factor) const {
+    for (const auto& set : query_.linear) {
+      if (!has_value(set, operand)) continue;
+      for (int other : set) {
+        if (Binding::has(binding_.operands[static_cast<size_t>(other)], factor)) return true;
+      }
+    }
+    return false;
+  }
+
+  /// True if no result has the factor and no stage reduces it: cutting it makes results Partial.
+  bool makes_partial(int factor) const {
+    const auto& bound = binding_.factors[static_cast<size_t>(factor)];
+    return !binding_.results.empty() && !bound.created && !has_value(query_.staged, factor) &&
+           std::none_of(binding_.results.begin(), binding_.results.end(),
+                        [&](const BoundArray& array) { return Binding::has(array, factor); });
+  }
+
+  Placement operand_placement(size_t operand, int a) const {
+    const AxisChoice& axis = axes_[static_cast<size_t>(a)];
+    int index = static_cast<int>(operand);
+    if (axis.kind == AxisChoice::Kind::partial) {
+      const auto& set = query_.linear[static_cast<size_t>(axis.set)];
+      return has_value(set, index) ? Placement(Partial{axis.op}) : Placement(Replicate());
+    }
+    if (axis.kind == AxisChoice::Kind::whole) return Replicate();
+    int dim = dim_of(binding_.operands[operand], axis.factor);
+    if (dim >= 0) return cut(binding_.operands[operand], dim, axis.factor, a);
+    // A term that is added to a sum over ranks counts once.
+    bool addend = makes_partial(axis.factor) && shares_linear_set(index, axis.factor);
+    return addend ? Placement(Partial{ReduceOp::sum}) : Placement(Replicate());
+  }
+
+  std::optional<Sharding> operand_sharding(size_t operand) const {
+    Pattern pattern(mesh_.ndim());
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      pattern.set(a, operand_placement(operand, a));
+    }
+    return checked(binding_.operands[operand], pattern);
+  }
+
+  std::optional<Sharding> fetched_sharding(size_t operand) const {
+    Pattern pattern = query_.by_index ? rows_pattern(operand) : fetched_pattern(operand);
+    return checked(binding_.operands[operand], pattern, static_cast<int>(operand));
+  }
+
+  /// Fetched dims keep their sharding on axes without another role. Explicit sizes hold inside the
+  /// same outer cuts only, so that axes with another role leave before they cut again.
+  Pattern fetched_pattern(size_t operand) const {
+    const Pattern& given = query_.operands[operand]->sharding.pattern();
+    const bool sized = given.has_sizes() || !parts_.empty();
+    Pattern pattern = given;
+    std::vector<Placement> wanted;
+    Axes leaving;
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      wanted.push_back(operand_placement(operand, a));
+      const bool is_cut = given[a].is_shard();
+      const bool fetched =
+          wanted.back().is_replicate() && is_cut && is_fetched_dim(operand, given[a].dim());
+      if (fetched || (wanted.back() == given[a] && !(sized && is_cut))) continue;
+      leaving.push_back(a);
+      if (sized) pattern.set(a, Replicate());
+    }
+    for (const int a : leaving) pattern.set(a, wanted[static_cast<size_t>(a)]);
+    return pattern;
+  }
+
+  /// Rows that move by index, and the indices that they are written to, are cut alike.
+  Pattern rows_pattern(size_t operand) const {
+    const auto rows = static_cast<size_t>(query_.by_index->rows);
+    if (operand != rows) return pattern_like_rows(operand, rows_pattern(rows));
+    const Pattern& given = query_.operands[operand]->sharding.pattern();
+    const int dim = fetched_dim(binding_, operand);
+    Pattern pattern = given;
+    std::vector<Placement> wanted;
+    Axes leaving;
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      const bool stays = cuts_rows(a) && given[a].is_shard(dim);
+      wanted.push_back(stays          ? given[a]
+                       : cuts_rows(a) ? Placement(Shard{dim})
+                                      : operand_placement(operand, a));
+      if (stays || wanted.back() == given[a]) continue;
+      leaving.push_back(a);
+      pattern.set(a, Replicate());
+    }
+    for (const int a : leaving) pattern.set(a, wanted[static_cast<size_t>(a)]);
+    return pattern;
+  }
+
+  /// Cuts the fetched dim of an operand as that of the rows is cut.
+  Pattern pattern_like_rows(size_t operand, const Pattern& rows) const {
+    const int dim = fetched_dim(binding_, operand);
+    const int from = fetched_dim(binding_, static_cast<size_t>(query_.by_index->rows));
+    Pattern pattern(mesh_.ndim());
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      if (!rows[a].is_shard(from)) {
+        pattern.set(a, operand_placement(operand, a));
+        continue;
+      }
+      const std::span<const int64_t> sizes = rows[a].sizes();
+      pattern.set(a, Shard{dim, {sizes.begin(), sizes.end()}});
+    }
+    const Axes order = rows.cutting(from);
+    if (order.size() > 1) pattern.set_order(dim, order);
+    return pattern;
+  }
+
+  /// True on an axis without a role for rows that do not lie whole on it, or whose indices do not:
+  /// cutting them costs less than gathering them.
+  bool cuts_rows(int axis) const {
+    const auto rows = static_cast<size_t>(query_.by_index->rows);
+    if (!operand_placement(rows, axis).is_replicate()) return false;
+    for (const int operand : {query_.by_index->rows, query_.by_index->indices}) {
+      const auto i = static_cast<size_t>(operand);
+      if (is_fetched(binding_, i) && !query_.operands[i]->sharding[axis].is_replicate()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool is_fetched_dim(size_t operand, int dim) const {
+    const auto& factors = binding_.operands[operand][static_cast<size_t>(dim)];
+    return factors.size() == 1 && binding_.factors[static_cast<size_t>(factors[0])].fetched;
+  }
+
+  std::optional<Sharding> result_sharding(const BoundArray& array, bool stage) const {
+    Pattern pattern(mesh_.ndim());
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      const AxisChoice& axis = axes_[static_cast<size_t>(a)];
+      if (axis.kind == AxisChoice::Kind::partial) pattern.set(a, Partial{axis.op});
+      if (axis.kind == AxisChoice::Kind::cut) pattern.set(a, cut_result(array, a, stage));
+    }
+    return checked(array, pattern);
+  }
+
+  /// Placement of a result, or of a stage after its reduction, on an axis that cuts a factor.
+  Placement cut_result(const BoundArray& array, int axis, bool stage) const {
+    const int factor = axes_[static_cast<size_t>(axis)].factor;
+    int dim = dim_of(array, factor);
+    if (dim >= 0) return cut(array, dim, factor, axis);
+    const auto& bound = binding_.factors[static_cast<size_t>(factor)];
+    if (bound.created || stage || has_value(query_.staged, factor)) return Replicate();
+    return Partial{bound.reduce};
+  }
+
+  /// Returns nullopt for Partials of two kinds, or for merged dims cut off their boundaries.
+  /// Orders the cuts as the factors are cut, but for the fetched dims of operand `fetched`.
+  std::optional<Sharding> checked(const BoundArray& array, Pattern pattern,
+                                  int fetched = -1) const {
+    const Axes partial = pattern.partial_axes();
+    for (int axis : partial) {
+      if (pattern[axis] != pattern[partial[0]]) return std::nullopt;
+    }
+    for (size_t d = 0; d < array.size(); ++d) {
+      const auto dim = static_cast<int>(d);
+      const bool as_it_is = fetched >= 0 && is_fetched_dim(static_cast<size_t>(fetched), dim);
+      const Axes order = as_it_is ? pattern.cutting(dim) : order_of(array[d]);
+      if (!coincides(array[d], order)) return std::nullopt;
+      if (order.size() > 1) pattern.set_order(dim, order);
+    }
+    return Sharding::of(mesh_, pattern);
+  }
+
+  /// The axes that cut the first cut factor of a dim, in their order.
+  Axes order_of(const Binding::BoundDim& dim) const {
+    for (int factor : dim) {
+      if (!orders_[static_cast<size_t>(factor)].empty())
+        return orders_[static_cast<size_t>(factor)];
+    }
+    return {};
+  }
+
+  bool coincides(const Binding::BoundDim& dim, const Axes& order) const {
+    if (dim.size() < 2 || order.empty()) return true;
+    size_t at = 0;
+    while (orders_[static_cast<size_t>(dim[at])].empty()) ++at;
+    const bool sized = parts_.count({dim[at], order[0]}) > 0;
+    int64_t inner = 1;
+    for (size_t i = at + 1; i < dim.size(); ++i) {
+      if (!orders_[static_cast<size_t>(dim[i])].empty()) return false;
+      inner *= binding_.factors[static_cast<size_t>(dim[i])].size;
+    }
+    if (sized) return true;
+    std::vector<int> parts;
+    for (int axis : order) parts.push_back(mesh_.axis_size(axis));
+    return boundaries_coincide(binding_.factors[static_cast<size_t>(dim[at])].size, inner, parts);
+  }
+
+  const ChoiceQuery& query_;
+  const Binding& binding_;
+  const DeviceMesh& mesh_;
+  std::span<const AxisChoice> axes_;
+  std::vector<Axes> orders_;
+  /// Explicit sizes of the parts of a factor along an axis, by factor and axis.
+  std::map<std::pair<int, int>, std::vector<int64_t>> parts_;
+};
+
+}  // namespace
+
+std::optional<Choice> combine(const ChoiceQuery& query, const DeviceMesh& mesh,
+                              std::span<const AxisChoice> axes, int sized) {
+  return Combiner(query, mesh, axes).combine(sized);
+}
+
+}  // namespace weft

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "weft/tensor.h"
+
+namespace weft {
+
+/// Returns zeros plus element i of each row along `dim` at `places[.., i, ..]` (i64, at least 0),
+/// the gradient of take_along_dim with as many indices as elements. Ranks that hold parts of the
+/// dim send each other the elements.
+Tensor place_along_dim(const Tensor& a, const Tensor& places, int dim);
+
+/// Results of the op `sort`: sorted elements and their indices.
+Tensors sort_with_indices(const Tensor& a, int dim, bool descending);
+
+}  // namespace weft

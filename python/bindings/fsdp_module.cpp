@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/fsdp_module.h"
+
+#include <range/v3/numeric/accumulate.hpp>
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/callable.h"
+#include "python/bindings/lock.h"
+#include "python/bindings/modules.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+
+namespace weft::python {
+
+/// Elements of a collective's memory as a flat tensor.
+static Tensor flat(const void* data, int64_t count, DType dtype, Device device) {
+  const auto bytes = static_cast<size_t>(count) * size_of(dtype);
+  return tensor_in(Storage::wrap(const_cast<void*>(data), bytes, device), 0, {count}, dtype, {});
+}
+
+/// Calls a collective written in Python, comm(output, input, group, counts), for each piece, and
+/// waits for what it returns if that can be waited for.
+static CustomCollective collective_of(const py::object& given, bool gathers) {
+  if (given.is_none()) return {};
+  return [kept = Callable(py::function(given)), gathers](const Communicator& ranks,
+                                                         std::span<const Piece> pieces) {
+    const NoGrad no_grad;
+    for (const Piece& piece : pieces) {
+      const int64_t whole = ranges::accumulate(piece.counts, int64_t{0});
+      const int64_t own = piece.counts[static_cast<size_t>(ranks.rank())];
+      const Tensor input = flat(piece.send, gathers ? own : whole, piece.dtype, piece.device);
+      const Tensor output = gathers ? flat(piece.recv, whole, piece.dtype, piece.device)
+                                    : empty({own}, {.dtype = piece.dtype, .device = piece.device});
+      {
+        const Locked lock;
+        const std::vector<int64_t> counts(piece.counts.begin(), piece.counts.end());
+        const py::object work = kept(output, input, ranks, counts);
+        if (py::hasattr(work, "wait")) work.attr("wait")();
+      }
+      if (gathers) continue;
+      const Tensor sum = flat(piece.recv, own, piece.recv_dtype, piece.device);
+      copy_(sum, piece.accumulate ? sum + output.to(sum.dtype()) : output.to(sum.dtype()));
+    }
+    return Work();
+  };
+}
+
+static std::function<void(const Tensor&)> hook_of(const py::object& given) {
+  if (given.is_none()) return {};
+  return [kept = Callable(py::function(given))](const Tensor& gradients) {
+    const Locked lock;
+    kept(gradients);
+  };
+}
+
+static std::vector<Module*> modules_in(const py::iterable& given) {
+  std::vector<Module*> modules;
+  for (const py::handle module : given) modules.push_back(&module.cast<Module&>());
+  return modules;
+}
+
+static void bind_handles(py::module_& m) {
+  py::class_<UnshardHandle>(m, "UnshardHandle", "An unshard that was started")
+      .def("wait", &UnshardHandle::wait, Released(), "Returns when the parameters are there");
+  py::class_<GradientReductionHandle>(m, "GradientReductionHandle",
+                                      "The reductions that finalize_backward started")
+      .def("wait", &GradientReductionHandle::wait, Released(),
+           "Ends the step: gradients can be read. RuntimeError after reset_iter_state");
+  py::class_<Event>(m, "Event", "A point in a stream's work")
+      .def(py::init<>())
+      .def(
+          "record",
+          [](Event& event, Device device) { event = Event::record(current_stream(device)); },
+          py::arg("device") = cpu,
+          "Marks what the current stream of `device` has been given so far")
+      .def("synchronize", &Event::synchronize, Released(), "Returns when the point is reached")
+      .def("query", &Event::is_reached, "Whether it is reached");
+}
+
+/// Of unsharded and sharded parameters.
+static void bind_parameters(py::class_<FsdpModule>& module) {
+  module.def(py::init<Module&>(), py::keep_alive<1, 2>(), py::arg("module"))
+      .def_static("is_sharded", &FsdpModule::is_sharded, py::arg("module"))
+      .def("unshard", &FsdpModule::unshard, Released(), py::arg("async_op") = false)
+      .def("reshard", &FsdpModule::reshard, Released())
+      .def("set_reshard_after_forward", &FsdpModule::set_reshard_after_forward,
+           py::arg("reshard_after_forward"), py::arg("recurse") = true)
+      .def("set_reshard_after_backward", &FsdpModule::set_reshard_after_backward,
+           py::arg("reshard_after_backward"), py::arg("recurse") = true)
+      .def(
+          "set_modules_to_forward_prefetch",
+          [](FsdpModule& self, const py::iterable& modules) {
+            self.set_modules_to_forward_prefetch(modules_in(modules));
+          },
+          py::arg("modules"))
+      .def(
+          "set_modules_to_backward_prefetch",
+          [](FsdpModule& self, const py::iterable& modules) {
+            self.set_modules_to_backward_prefetch(modules_in(modules));
+          },
+          py::arg("modules"))
+      .def("set_unshard_in_backward", &FsdpModule::set_unshard_in_backward,
+           py::arg("unshard_in_backward"))
+      .def("set_keep_unsharded_storage", &FsdpModule::set_keep_unsharded_storage, py::arg("keep"),
+           py::arg("recurse") = true)
+      .def(
+          "set_custom_all_gather",
+          [](FsdpModule& self, const py::object& comm) {
+            self.set_custom_all_gather(collective_of(comm, true));
+          },
+          py::arg("comm"))
+      .def("set_post_optim_event", &FsdpModule::set_post_optim_event, py::arg("event"));
+}
+
+static void bind_gradients(py::class_<FsdpModule>& module) {
+  module
+      .def("set_requires_gradient_sync", &FsdpModule::set_requires_gradient_sync,
+           py::arg("requires_gradient_sync"), py::arg("recurse") = true)
+      .def("set_requires_all_reduce", &FsdpModule::set_requires_all_reduce,
+           py::arg("requires_all_reduce"), py::arg("recurse") = true)
+      .def(
+          "set_all_reduce_hook",
+          [](FsdpModule& self, const py::object& hook) { self.set_all_reduce_hook(hook_of(hook)); },
+          py::arg("hook"))
+      .def("set_gradient_divide_factor", &FsdpModule::set_gradient_divide_factor, py::arg("factor"))
+      .def("set_force_sum_reduction_for_comms", &FsdpModule::set_force_sum_reduction_for_comms,
+           py::arg("enable"))
+      .def("set_is_last_backward", &FsdpModule::set_is_last_backward, py::arg("is_last_backward"))
+      .def(
+          "set_custom_reduce_scatter",
+          [](FsdpModule& self, const py::object& comm) {
+            self.set_custom_reduce_scatter(collective_of(comm, false));
+          },
+          py::arg("comm"))
+      .def("set_reduce_scatter_unused_params", &FsdpModule::set_reduce_scatter_unused_params,
+           py::arg("reduce_scatter_unused_params"), py::arg("recurse") = true)
+      .def("set_manual_backward_finalization", &FsdpModule::set_manual_backward_finalization,
+           py::arg("enabled"))
+      .def("finalize_backward", &FsdpModule::finalize_backward, Released(),
+           py::arg("async_op") = false)
+      .def("reset_iter_state", &FsdpModule::reset_iter_state, Released());
+}
+
+/// Counts of the ranks' parts; equal ones by default.
+static std::vector<int64_t> counts_of(const Communicator& group, const Tensor& part,
+                                      const std::optional<std::vector<int64_t>>& counts) {
+  return counts.value_or(std::vector<int64_t>(static_cast<size_t>(group.size()), part.numel()));
+}
+
+static void check_flat(const char* what, const char* name, const Tensor& x, int64_t count) {
+  if (x.block().is_dense() && !x.is_sharded() && x.numel() == count) return;
+  fail(what, ": ", name, " is ", x.shape(), ", expected a dense tensor of one device of ", count,
+       " elements");
+}
+
+static void bind_collectives(py::module_& m) {
+  m.def(
+      "all_reduce",
+      [](const Tensor& tensor, const Communicator& group) {
+        check_flat("all_reduce", "tensor", tensor, tensor.numel());
+        const int64_t count[] = {tensor.numel()};
+        void* data = tensor.block().data;
+        group
+            .all_reduce(std::vector<Piece>{{.send = data,
+                                            .recv = data,
+                                            .dtype = tensor.dtype(),
+                                            .counts = count,
+                                            .device = tensor.device()}},
+                        ReduceOp::sum)
+            .wait();
+        tensor.storage()->mark_changed();
+      },
+      Released(), py::arg("tensor"), py::arg("group"),
+      "Replaces the elements of a tensor of one device by their sums over the group's ranks");
+  const auto moves = [](const char* what, bool gathers) {
+    return [what, gathers](const Tensor& output, const Tensor& input, const Communicator& group,
+                           const std::optional<std::vector<int64_t>>& given) {
+      const std::vector<int64_t> counts = counts_of(group, gathers ? input : output, given);
+      if (static_cast<int>(counts.size()) != group.size()) {
+        fail(what, ": number of counts is ", counts.size(), ", expected ", group.size());
+      }
+      const int64_t whole = ranges::accumulate(counts, int64_t{0});
+      const int64_t own = counts[static_cast<size_t>(group.rank())];
+      check_flat(what, "output", output, gathers ? whole : own);
+      check_flat(what, "input", input, gathers ? own : whole);
+      const std::vector<Piece> pieces{{.send = input.block().data,
+                                       .recv = output.block().data,
+                                       .dtype = input.dtype(),
+                                       .counts = counts,
+                                       .recv_dtype = output.dtype(),
+                                       .device = input.device()}};
+      (gathers ? group.all_gather(pieces) : group.reduce_scatter(pieces, ReduceOp::sum)).wait();
+      output.storage()->mark_changed();
+    };
+  };
+  m.def("all_gather_into_tensor", moves("all_gather_into_tensor", true), Released(),
+        py::arg("output_tensor"), py::arg("input_tensor"), py::arg("group"),
+        py::arg("counts") = py::none(),
+        "Writes the parts of the group's ranks, of `counts` elements (equal ones by default), one "
+        "after the other into `output_tensor`");
+  m.def(
+      "reduce_scatter_tensor", moves("reduce_scatter_tensor", false), Released(),
+      py::arg("output_tensor"), py::arg("input_tensor"), py::arg("group"),
+      py::arg("counts") = py::none(),
+      "Writes this rank's part, of `counts` elements (equal ones by default), of the sum over the "
+      "group's ranks into `output_tensor`");
+}
+
+/// Calls a method as `Module.__call__` calls forward: with the hooks around it.
+static py::object called_as_forward(const ModuleObject& module, const py::function& method,
+                                    const py::args& given, const py::kwargs& named) {
+  auto& self = module.cast<Module&>();
+  const std::shared_ptr<const Arguments> arguments(new Arguments(method, given, named),
+                                                   [](const Arguments* dropped) {
+                                                     if (is_ending()) return;
+                                                     const Locked lock;
+                                                     delete dropped;
+                                                   });
+  const auto run = [arguments, kept = Callable(method)](const Tensors& inputs) {
+    const Locked lock;
+    return tensors_of("forward method", arguments->pass(kept.function(), inputs));
+  };
+  return one_or_all(released([&] { return self.call(arguments->tensors(), run); }));
+}
+
+void bind_fsdp_module(py::module_& m) {
+  bind_handles(m);
+  py::class_<FsdpModule> module(m, "_FsdpModule");
+  bind_parameters(module);
+  bind_gradients(module);
+  bind_collectives(m);
+  m.def("_call_as_forward", &called_as_forward);
+  m.def(
+      "share_comm_ctx",
+      [](const py::iterable& modules) {
+        const std::vector<Module*> all = modules_in(modules);
+        released([&] { share_comm_ctx(all); });
+      },
+      py::arg("modules"),
+      "Lets sharded models, e.g. the stages of a pipeline, use the same buffers and streams. Each "
+      "is the outermost sharded module of its model");
+}
+
+}  // namespace weft::python

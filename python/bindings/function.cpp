@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/function.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "python/bindings/signature.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+namespace {
+
+const std::vector<std::vector<const char*>> kGroups = {
+    {"axis", "dim", "axes", "dims"},
+    {"keepdims", "keepdim"},
+    {"k", "diagonal"},
+    {"shift", "shifts"},
+    {"x", "x1", "input"},
+    {"x2", "other"},
+    {"arrays", "tensors"},
+};
+
+/// Another word for an argument of a function.
+struct Word {
+  py::str given, own;
+};
+
+/// What Python calls: what pybind11 bound, with a name and a text.
+struct Function {
+  PyObject_HEAD;
+  vectorcallfunc call;
+  PyObject *bound, *name, *qualified_name, *module, *text;
+  std::vector<Signature>* signatures;
+  std::vector<Word>* words;
+};
+
+Function* as_function(PyObject* object) { return reinterpret_cast<Function*>(object); }
+
+py::dict& bound_classes() {
+  static auto* all = new py::dict;
+  return *all;
+}
+
+std::vector<Word> words_of(const std::vector<Signature>& signatures) {
+  std::vector<Word> words;
+  const auto has = [&](const char* name) {
+    return std::ranges::any_of(signatures, [&](const Signature& signature) {
+      return std::ranges::any_of(signature.arguments,
+                                 [&](const Argument& argument) { return argument.name == name; });
+    });
+  };
+  for (const auto& group : kGroups) {
+    const auto own = std::ranges::find_if(group, has);
+    if (own == group.end()) continue;
+    for (const char* word : group) {
+      if (!has(word)) words.push_back({py::str(word), py::str(*own)});
+    }
+  }
+  return words;
+}
+
+/// The names of a call's keyword arguments as the function has them.
+py::object own_names(const Function& function, PyObject* names) {
+  auto all = py::reinterpret_borrow<py::tuple>(names);
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (const Word& word : *function.words) {
+      if (!word.given.equal(all[i])) continue;
+      if (all.contains(word.own)) {
+        fail(function.name ? py::str(function.name).cast<std::string>() : "", ": argument ",
+             word.own.cast<std::string>(), " is given as ", word.given.cast<std::string>(),
+             " too, expected one of these words");
+      }
+      py::list changed(all);
+      changed[i] = word.own;
+      all = py::tuple(changed);
+    }
+  }
+  return all;
+}
+
+/// Replaces an error that pybind11 raises for arguments, which has many lines.
+void word_refusal(const Function& function, const GivenArguments& given) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  const std::string message = value ? py::str(py::handle(value)).cast<std::string>() : "";
+  if (message.find("(): incompatible ") == message.npos) {
+    PyErr_Restore(type, value, trace);
+    return;
+  }
+  for (PyObject* object : {type, value, trace}) Py_XDECREF(object);
+  const auto name = py::str(function.name).cast<std::string>();
+  PyErr_SetString(PyExc_TypeError,
+                  refusal_of(name, *function.signatures, given, bound_classes()).c_str());
+}
+
+PyObject* call_function(PyObject* self, PyObject* const* values, size_t count, PyObject* names) {
+  const Function& function = *as_function(self);
+  PyObject* result = nullptr;
+  try {
+    py::object own;
+    if (names && !function.words->empty()) {
+      own = own_names(function, names);
+      names = own.ptr();
+    }
+    result = PyObject_Vectorcall(function.bound, values, count, names);
+    if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) {
+      word_refusal(function, {.values = values,
+                              .positional = static_cast<size_t>(PyVectorcall_NARGS(count)),
+                              .names = names});
+    }
+  } catch (const std::invalid_argument& two_words) {
+    PyErr_SetString(PyExc_ValueError, two_words.what());
+  } catch (py::error_already_set& other) {
+    other.restore();
+  }
+  return result;
+}
+
+template <PyObject* Function::*member>
+PyObject* get_member(PyObject* self, void*) {
+  return Py_NewRef(as_function(self)->*member);
+}
+
+PyGetSetDef kAttributes[] = {
+    {"__name__", get_member<&Function::name>, nullptr, nullptr, nullptr},
+    {"__qualname__", get_member<&Function::qualified_name>, nullptr, nullptr, nullptr},
+    {"__module__", get_member<&Function::module>, nullptr, nullptr, nullptr},
+    {"__doc__", get_member<&Function::text>, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+/// Copies and pickles refer to a function by its name.
+PyObject* reduce_to_name(PyObject* self, PyObject*) {
+  return Py_NewRef(as_function(self)->qualified_name);
+}
+
+PyMethodDef kMethods[] = {{"__reduce__", reduce_to_name, METH_NOARGS, nullptr},
+                          {nullptr, nullptr, 0, nullptr}};
+
+PyObject* represent_function(PyObject* self) {
+  return PyUnicode_FromFormat("<function weft.%U>", as_function(self)->qualified_name);
+}
+
+PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) {
+  return object ? PyMethod_New(self, object) : Py_NewRef(self);
+}
+
+/// A function does not become a method of the class that it is an attribute of.
+PyObject* bind_nothing(PyObject* self, PyObject*, PyObject*) { return Py_NewRef(self); }
+
+void release_function(PyObject* self) {
+  Function* function = as_function(self);
+  for (PyObject* owned : {function->bound, function->name, function->qualified_name,
+                          function->module, function->text}) {
+    Py_XDECREF(owned);
+  }
+  delete function->signatures;
+  delete function->words;
+  Py_TYPE(self)->tp_free(self);
+}
+
+PyTypeObject type_called(const char* name, unsigned long flags, descrgetfunc bind) {
+  PyTypeObject type{};
+  type.ob_base = {PyObject_HEAD_INIT(nullptr) 0};
+  type.tp_name = name;
+  type.tp_basicsize = sizeof(Function);
+  type.tp_dealloc = release_function;
+  type.tp_vectorcall_offset = offsetof(Function, call);
+  type.tp_repr = represent_function;
+  type.tp_call = PyVectorcall_Call;
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | flags;
+  type.tp_getset = kAttributes;
+  type.tp_methods = kMethods;
+  type.tp_descr_get = bind;
+  return type;
+}
+
+PyTypeObject function_type = type_called("weft.function", 0, bind_nothing);
+PyTypeObject method_type = type_called("weft.method", Py_TPFLAGS_METHOD_DESCRIPTOR, bind_method);
+
+py::object text_attribute(py::handle object, const char* name) {
+  const py::object value = py::getattr(object, name, py::none());
+  return py::isinstance<py::str>(value) ? value : py::object(py::str(""));
+}
+
+/// A Function for `bound`; `own` is its qualified name within the module.
+py::object function_of(PyTypeObject& type, py::handle bound, const std::string& name,
+                       const std::string& own) {
+  auto made = py::reinterpret_steal<py::object>(PyType_GenericAlloc(&type, 0));
+  if (!made) throw py::error_already_set();
+  Function& function = *as_function(made.ptr());
+  const std::string text = with_short_types(text_attribute(bound, "__doc__").cast<std::string>());
+  function.call = call_function;
+  function.bound = bound.inc_ref().ptr();
+  function.name = py::str(name).release().ptr();
+  function.qualified_name = py::str(own).release().ptr();
+  function.module = text_attribute(bound, "__module__").release().ptr();
+  function.text = py::str(text).release().ptr();
+  function.signatures = new std::vector(signatures_in(text));
+  function.words = new std::vector(words_of(*function.signatures));
+  return made;
+}
+
+bool is_bound(py::handle object) {
+  return PyCFunction_Check(object.ptr()) ||
+         (PyInstanceMethod_Check(object.ptr()) &&
+          PyCFunction_Check(PyInstanceMethod_GET_FUNCTION(object.ptr())));
+}
+
+py::object with_worded_setter(py::handle property, const std::string& name,
+                              const std::string& own) {
+  const py::object setter = property.attr("fset");
+  if (setter.is_none()) return py::reinterpret_borrow<py::object>(property);
+  const py::handle type(reinterpret_cast<PyObject*>(&PyProperty_Type));
+  return type(
+      property.attr("fget"),
+      function_of(function_type,
+                  PyInstanceMethod_Check(setter.ptr()) ? PyInstanceMethod_GET_FUNCTION(setter.ptr())
+                                                       : setter.ptr(),
+                  name, own),
+      py::none(), property.attr("__doc__"));
+}
+
+void word_class(py::handle type) {
+  const auto class_name = type.attr("__name__").cast<std::string>();
+  for (const auto& [key, member] : py::dict(type.attr("__dict__"))) {
+    const auto name = key.cast<std::string>();
+    const std::string own = class_name + '.' + name;
+    const std::string shown = name == "__init__" ? class_name : name;
+    if (PyInstanceMethod_Check(member.ptr())) {
+      const py::handle bound = PyInstanceMethod_GET_FUNCTION(member.ptr());
+      if (!is_bound(bound)) continue;
+      type.attr(key) = function_of(method_type, bound, shown, own);
+    } else if (PyObject_IsInstance(member.ptr(), reinterpret_cast<PyObject*>(&PyProperty_Type))) {
+      type.attr(key) = with_worded_setter(member, name, own);
+    } else if (PyObject_IsInstance(member.ptr(),
+                                   reinterpret_cast<PyObject*>(&PyStaticMethod_Type))) {
+      const py::object bound = member.attr("__func__");
+      if (is_bound(bound)) {
+        type.attr(key) = py::staticmethod(function_of(function_type, bound, shown, own));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+py::tuple words_for_arguments() { return py::tuple(py::cast(kGroups)); }
+
+void word_functions(py::module_& m) {
+  if (PyType_Ready(&function_type) < 0 || PyType_Ready(&method_type) < 0) {
+    throw py::error_already_set();
+  }
+  for (const auto& [key, member] : py::dict(m.attr("__dict__"))) {
+    const auto name = key.cast<std::string>();
+    if (PyType_Check(member.ptr())) {
+      bound_classes()[key] = member;
+      word_class(member);
+    } else if (is_bound(member)) {
+      m.attr(key) = function_of(function_type, member, name, name);
+    }
+  }
+}
+
+}  // namespace weft::python

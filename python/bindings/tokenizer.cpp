@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/tokenizer.h"
+
+#include "python/bindings/lock.h"
+#include "weft/generate.h"
+
+namespace weft::python {
+
+/// Messages as Python has them: dicts with role and content, or pairs.
+static std::vector<ChatMessage> messages_in(const std::vector<py::object>& given) {
+  std::vector<ChatMessage> messages;
+  for (const py::object& message : given) {
+    if (py::isinstance<py::dict>(message)) {
+      const auto fields = message.cast<py::dict>();
+      if (!fields.contains("role") || !fields.contains("content")) {
+        throw py::value_error("chat: a message has no role or content, expected both");
+      }
+      messages.push_back(
+          {py::cast<std::string>(fields["role"]), py::cast<std::string>(fields["content"])});
+    } else {
+      const auto pair = message.cast<std::pair<std::string, std::string>>();
+      messages.push_back({pair.first, pair.second});
+    }
+  }
+  return messages;
+}
+
+static std::string chat_of(const Tokenizer& self, const std::vector<py::object>& messages,
+                           bool generation_prompt, const std::string& date, bool thinking) {
+  return self.chat(messages_in(messages),
+                   {.generation_prompt = generation_prompt, .date = date, .thinking = thinking});
+}
+
+static void bind_text_stream(py::module_& m) {
+  py::class_<TextStream>(m, "TextStream",
+                         "Makes text from tokens as they come; no character is cut")
+      .def(py::init<const Tokenizer&, bool>(), py::arg("tokenizer"), py::kw_only(),
+           py::arg("skip_special") = true)
+      .def("push", &TextStream::push, py::arg("id"), "The text that the token completes")
+      .def("finish", &TextStream::finish, "What an incomplete character at the end becomes");
+}
+
+static void bind_names(py::class_<Tokenizer>& tokenizer) {
+  tokenizer.def("__len__", &Tokenizer::size)
+      .def("token", &Tokenizer::token, py::arg("id"), "The token of an id as the file has it")
+      .def("id", &Tokenizer::id, py::arg("token"), "The id of a token, or None")
+      .def("is_special", &Tokenizer::is_special, py::arg("id"),
+           "Whether decode leaves the token out")
+      .def_property_readonly("bos", &Tokenizer::bos, "The id of the token that begins a text")
+      .def_property_readonly("eos", &Tokenizer::eos, "The id of the token that ends a text")
+      .def_property_readonly("end_ids", &Tokenizer::end_ids, "The ids that end a generated text")
+      .def_property_readonly("chat_template", &Tokenizer::chat_template,
+                             "The name of the chat template; empty when none is known")
+      .def("with_chat_template", &Tokenizer::with_chat_template, py::arg("name"),
+           "The same tokenizer with another chat template")
+      .def_static("chat_templates", &Tokenizer::chat_templates, "The names of all chat templates");
+}
+
+static SamplingOptions sampling_of(double temperature, int64_t top_k, double top_p, double min_p,
+                                   double repetition_penalty, uint64_t seed) {
+  return {.repetition_penalty = repetition_penalty,
+          .temperature = temperature,
+          .top_k = top_k,
+          .top_p = top_p,
+          .min_p = min_p,
+          .seed = seed};
+}
+
+/// One prompt of weft.generate: its ids, and what becomes of the answer.
+static py::object generated_from(Llama& model, const DeviceMesh& mesh,
+                                 const std::optional<Tokenizer>& tokenizer,
+                                 const py::handle& prompt, const GenerateOptions& options,
+                                 const std::vector<std::string>& stops, const py::object& use) {
+  if (!tokenizer && (py::isinstance<py::str>(prompt) || !stops.empty() || !use.is_none())) {
+    throw py::value_error("generate: the tokenizer is None, expected one for texts");
+  }
+  const auto ids = py::isinstance<py::str>(prompt) ? tokenizer->encode(prompt.cast<std::string>())
+                                                   : prompt.cast<std::vector<int64_t>>();
+  std::vector<int64_t> added;
+  std::string text;
+  {
+    const Unlocked unlocked;
+    if (!tokenizer) {
+      added = generate(model, mesh, ids, options);
+    } else {
+      text = generate_text(model, mesh, *tokenizer, ids, options, stops, [&](const auto& part) {
+        const Locked locked;
+        if (!use.is_none() && !part.empty()) use(part);
+      });
+    }
+  }
+  return tokenizer ? py::object(py::str(text)) : py::object(py::cast(added));
+}
+
+static py::object generated(Llama& model, const py::object& prompt, const DeviceMesh& mesh,
+                            const std::optional<Tokenizer>& tokenizer, int64_t tokens,
+                            double temperature, int64_t top_k, double top_p, double min_p,
+                            double repetition_penalty, uint64_t seed,
+                            const std::vector<int64_t>& end_ids,
+                            const std::vector<std::string>& stops, const py::object& use) {
+  const GenerateOptions options{
+      .sampling = sampling_of(temperature, top_k, top_p, min_p, repetition_penalty, seed),
+      .tokens = tokens,
+      .end_ids = end_ids};
+  const auto answer = [&](const py::handle& one) {
+    return generated_from(model, mesh, tokenizer, one, options, stops, use);
+  };
+  const bool is_batch = py::isinstance<py::list>(prompt) && py::len(prompt) > 0 &&
+                        !py::isinstance<py::int_>(prompt[py::int_(0)]);
+  if (!is_batch) return answer(prompt);
+  py::list answers;
+  for (const py::handle one : prompt) answers.append(answer(one));
+  return answers;
+}
+
+static void bind_generation(py::module_& m) {
+  m.def(
+      "next_probabilities",
+      [](const std::vector<double>& logits, const std::vector<int64_t>& seen, double temperature,
+         int64_t top_k, double top_p, double min_p, double repetition_penalty) {
+        return next_probabilities(
+            logits, seen, sampling_of(temperature, top_k, top_p, min_p, repetition_penalty, 0));
+      },
+      py::arg("logits"), py::arg("seen") = std::vector<int64_t>(), py::kw_only(),
+      py::arg("temperature") = 0.7, py::arg("top_k") = 0, py::arg("top_p") = 1.0,
+      py::arg("min_p") = 0.0, py::arg("repetition_penalty") = 1.0,
+      "The probability of each token after the options are applied, in transformers' order: "
+      "repetition penalty, temperature, top-k, top-p, min-p");
+  m.def("generate", &generated, py::arg("model"), py::arg("prompt"), py::kw_only(), py::arg("mesh"),
+        py::arg("tokenizer") = py::none(), py::arg("tokens") = 200, py::arg("temperature") = 0.7,
+        py::arg("top_k") = 0, py::arg("top_p") = 1.0, py::arg("min_p") = 0.0,
+        py::arg("repetition_penalty") = 1.0, py::arg("seed") = 0,
+        py::arg("end_ids") = std::vector<int64_t>(), py::arg("stops") = std::vector<std::string>(),
+        py::arg("use") = py::none(),
+        "Continues a prompt, a str with a tokenizer or a list of ids. Returns the text that a "
+        "tokenizer makes of the tokens, or the ids; for a list of prompts a list. use: a function "
+        "that gets each part of the text as it is complete. Collective over the mesh");
+}
+
+void bind_tokenizer(py::module_& m) {
+  py::class_<Tokenizer> tokenizer(
+      m, "Tokenizer",
+      "Turns text into token ids and back, as a model's tokenizer.json or tokenizer.model "
+      "describes it; ids and texts equal those of the packages tokenizers and sentencepiece");
+  tokenizer
+      .def_static(
+          "from_directory", &Tokenizer::from_directory, Released(), py::arg("path"),
+          "Reads a model's directory: tokenizer.json or tokenizer.model, and the files next "
+          "to it. ValueError names the file and what is wrong")
+      .def_static("from_file", &Tokenizer::from_file, Released(), py::arg("path"),
+                  "Reads a tokenizer.json or a model of SentencePiece")
+      .def(
+          "encode",
+          [](const Tokenizer& self, const std::string& text, bool add_special) {
+            return self.encode(text, add_special);
+          },
+          Released(), py::arg("text"), py::kw_only(), py::arg("add_special") = true,
+          "The ids of a text (str or bytes; what is not UTF-8 is read as U+FFFD). add_special: "
+          "with "
+          "the tokens that the model expects around a text")
+      .def(
+          "decode",
+          [](const Tokenizer& self, const std::vector<int64_t>& ids, bool skip_special) {
+            return self.decode(ids, skip_special);
+          },
+          Released(), py::arg("ids"), py::kw_only(), py::arg("skip_special") = true,
+          "The text of tokens. skip_special: without special tokens")
+      .def("chat", &chat_of, py::arg("messages"), py::kw_only(),
+           py::arg("generation_prompt") = true, py::arg("date") = "", py::arg("thinking") = true,
+           "A conversation as the text that the model was trained on. messages: dicts with role "
+           "and content, or pairs. Encode it with add_special=False");
+  bind_names(tokenizer);
+  bind_text_stream(m);
+  bind_generation(m);
+}
+
+}  // namespace weft::python

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/cuda/streams.h"
+#include "src/device/kernel/launch.h"
+#include "src/kernels/rows/device_values.h"
+#include "src/kernels/search/search.h"
+
+namespace weft::cuda {
+
+namespace {
+
+/// Elements of a row of `rows`.
+template <class C>
+struct RowElements {
+  const Rows& rows;
+  int64_t row;
+  WEFT_DEVICE C operator()(int64_t i) const { return value_of<C>(rows, row, i); }
+};
+
+template <class C>
+struct SearchSorted {
+  SearchedRows rows;
+  bool right;
+
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < rows.values.count(); i += thread.count) {
+      const RowElements<C> elements{rows.sorted, i / rows.values_of_row};
+      const C value = value_of<C>(rows.values, i);
+      set_value(rows.out, i, found_place(rows.sorted.size(), elements, value, right));
+    }
+  }
+};
+
+}  // namespace
+
+void search_sorted(const MemoryBlock& out, const MemoryBlock& sorted, const MemoryBlock& values,
+                   bool right) {
+  const SearchedRows rows(out, sorted, values);
+  if (rows.values.count() == 0) return;
+  const Stream stream = current_stream(out.device);
+  visit_compute(sorted.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    launch(SearchSorted<C>{rows, right}, rows.values.count(), stream);
+  });
+}
+
+}  // namespace weft::cuda

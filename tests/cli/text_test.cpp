@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+#include "tests/support/scratch.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using tests::Outcome;
+using tests::run_weft;
+
+/// `weft tokenize`, and `weft sample` by a tokenizer.
+class Text : public testing::Test {
+ protected:
+  static inline const fs::path kReference = fs::path(WEFT_SOURCE_DIR) / "tests/reference";
+
+  std::string tokenizer(const std::string& family) const {
+    return (kReference / "tokenizers" / family).string();
+  }
+  /// A model of 89 tokens with a tokenizer: the letters, and "ab" and "abc".
+  std::string model() const {
+    const fs::path to = scratch_.path("model");
+    fs::create_directories(to);
+    for (const auto& entry : fs::directory_iterator(kReference / "grouped")) {
+      if (entry.path().filename() != "reference.safetensors")
+        fs::copy(entry.path(), to, fs::copy_options::overwrite_existing);
+    }
+    nlohmann::json vocabulary;
+    for (int i = 0; i < 80; ++i) vocabulary[std::string(1, static_cast<char>('!' + i))] = i;
+    vocabulary.erase("n");
+    vocabulary["\u0120"] = 77;
+    vocabulary["ab"] = 80;
+    vocabulary["abc"] = 81;
+    const nlohmann::json tokenizer = {
+        {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", {"a b", "ab c"}}}},
+        {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+        {"decoder", {{"type", "ByteLevel"}}}};
+    std::ofstream(to / "tokenizer.json") << tokenizer;
+    return to;
+  }
+  static void expect_refused(const std::string& arguments, const std::string& sentence) {
+    const Outcome outcome = run_weft(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_EQ(outcome.text.substr(0, outcome.text.find('\n')), "weft: " + sentence);
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(Text, BecomesTokenFilesAndTextAgain) {
+  const std::string text = "int main() {}\n\u00fcber \U0001f600\n";
+  scratch_.write("in/a.txt", text);
+  scratch_.write("in/b.txt", text);
+  const std::string out = scratch_.path("out"), data = scratch_.path("in");
+  const std::string command = concat("tokenize ", tokenizer("gpt2"), " --data ", data);
+  const Outcome made = run_weft(concat(command, " --output ", out, " --file-tokens 20"));
+  EXPECT_EQ(made.code, 0) << made.text;
+  EXPECT_NE(made.text.find(" tokens of 2 texts in "), std::string::npos) << made.text;
+  const Outcome back = run_weft(concat("tokenize ", tokenizer("gpt2"), " --decode --data ", out));
+  EXPECT_EQ(back.text, text + text);
+  const Outcome trained = run_weft(concat("train --steps 1 --batch 1 --seq 4 --model ",
+                                          (kReference / "grouped").string(), " --data ", out));
+  EXPECT_NE(trained.text.find("but the model's vocabulary has 89 ids"), std::string::npos)
+      << trained.text;
+  expect_refused(concat(command, " --output ", out),
+                 concat("--output: ", out, " has the token file tokens-00000.bin, expected none"));
+}
+
+TEST_F(Text, IsContinuedByTheTokenizerOfTheModel) {
+  const std::string command = concat("sample ", model(), " --prompt abca --temperature 0 ");
+  const Outcome whole = run_weft(concat(command, "--tokens 20 2>/dev/null"));
+  EXPECT_EQ(whole.code, 0) << whole.text;
+  EXPECT_TRUE(whole.text.starts_with("abca")) << whole.text;
+  // The prompt has 2 tokens.
+  EXPECT_NE(run_weft(concat(command, "--tokens 1")).text.find("weft: 2 tokens read in "),
+            std::string::npos);
+  const std::string added = whole.text.substr(4, whole.text.size() - 5);
+  ASSERT_GE(added.size(), 4u);
+  const std::string stop = added.substr(2, 1);
+  const Outcome stopped = run_weft(concat(command, "--tokens 20 --stop '", stop, "' 2>/dev/null"));
+  EXPECT_EQ(stopped.text, concat("abca", added.substr(0, added.find(stop)), '\n'));
+  const Outcome both = run_weft(concat(command, "--prompt abca --tokens 20 2>/dev/null"));
+  EXPECT_EQ(both.text, whole.text + whole.text);
+  const std::string drawn = concat("sample ", model(), " --prompt abca --seed 3 --top-k 4 ",
+                                   "--top-p 0.9 --min-p 0.01 --repetition-penalty 1.2 2>/dev/null");
+  EXPECT_EQ(run_weft(drawn).text, run_weft(drawn).text);
+}
+
+TEST_F(Text, WrongInputIsOneSentence) {
+  const std::string text = scratch_.write("a.txt", "abc"), gpt2 = tokenizer("gpt2");
+  const std::string out = concat(" --output ", scratch_.path("out"));
+  const std::string broken = scratch_.write("broken/tokenizer.json", "{\"model\": {}}");
+  const std::string damaged = scratch_.write("tokenizer.model", "no such thing");
+  const std::string sample = concat("sample ", model(), " --prompt abc ");
+  fs::create_directories(scratch_.path("empty"));
+  const std::pair<std::string, std::string> cases[] = {
+      {concat("tokenize ", scratch_.path("absent"), " --data ", text, out),
+       concat("tokenizer: cannot open ", scratch_.path("absent"))},
+      {concat("tokenize ", scratch_.path("empty"), " --data ", text, out),
+       concat("tokenizer: ", scratch_.path("empty"),
+              " has no tokenizer, expected tokenizer.json or tokenizer.model")},
+      {concat("tokenize ", scratch_.path("broken"), " --data ", text, out),
+       concat("tokenizer: ", broken, ": model.vocab is missing, expected a value")},
+      {concat("tokenize ", damaged, " --data ", text, out),
+       concat("tokenizer: ", damaged, ": the file is damaged, expected a model of SentencePiece")},
+      {concat("tokenize ", gpt2, " --data ", scratch_.path("absent"), out),
+       concat("--data: ", scratch_.path("absent"), " does not exist")},
+      {concat("tokenize ", gpt2, " --data ", text),
+       "tokenize: --output is missing, expected a directory"},
+      {concat("tokenize ", gpt2, " --data ", text, " --decode"),
+       concat("--data: ", text, " is text, expected token files (.bin)")},
+      {concat("tokenize ", gpt2, " --data ", text, out, " --decode"),
+       "tokenize: --output is given with --decode, expected one of them"},
+      {concat(sample, "--chat"), concat("chat: ", scratch_.path("model"),
+                                        " has no chat template, expected one of chat_templates(); "
+                                        "choose one by its name")},
+      {concat(sample, "--chat-template llama3"),
+       "sample: --chat-template is given without --chat, expected both"},
+      {concat(sample, "--system x"), "sample: --system is given without --chat, expected both"},
+      {concat("sample ", (kReference / "grouped").string(), " --prompt abc --stop x"),
+       concat("sample: ", (kReference / "grouped").string(),
+              " has no tokenizer, expected one for --stop; name it by --tokenizer")},
+      {concat("sample ", (kReference / "grouped").string(), " --prompt abc --chat"),
+       concat("sample: ", (kReference / "grouped").string(),
+              " has no tokenizer, expected one for --chat; name it by --tokenizer")},
+      {concat("sample ", (kReference / "grouped").string(), " --prompt hello --tokenizer ", gpt2),
+       "--prompt: token 327 is beyond the vocabulary, expected 0 to 88"},
+      {concat(sample, "--top-p 0"), "--top-p is 0, expected a finite number above 0 and at most 1"},
+      {concat(sample, "--top-k -1"), "--top-k is -1, expected a whole number from 0 to 2147483647"},
+  };
+  for (const auto& [arguments, sentence] : cases) {
+    const Outcome outcome = run_weft(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << '\n' << outcome.text;
+    EXPECT_TRUE(outcome.text.starts_with(concat("weft: ", sentence)))
+        << outcome.text << "expected: " << sentence;
+    EXPECT_EQ(std::ranges::count(outcome.text, '\n'), 1) << outcome.text;
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/generate.h"
+
+#include <gtest/gtest.h>
+
+#include "data/generation/stop_texts.h"
+#include "tests/support/ranks.h"
+#include "tests/support/scratch.h"
+#include "weft/tensor_parallel.h"
+
+namespace weft {
+namespace {
+
+const LlamaConfig kConfig{.dim = 16,
+                          .layers = 2,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .head_dim = 4,
+                          .ffn = 24,
+                          .vocabulary = 31,
+                          .max_sequence = 32,
+                          .deviation = 0.3};
+
+/// What NumPy computes by hand of four logits: 0, log 2, log 4, log 8 have 1, 2, 4 and 8 parts.
+const std::vector<double> kLogits = {0, std::log(2), std::log(4), std::log(8)};
+
+void expect_near(const std::vector<double>& actual, const std::vector<double>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) EXPECT_NEAR(actual[i], expected[i], 1e-12) << i;
+}
+
+TEST(Generate, AppliesTheSamplingOptions) {
+  const auto next = [](const SamplingOptions& options, const std::vector<int64_t>& seen = {}) {
+    return next_probabilities(kLogits, seen, options);
+  };
+  expect_near(next({.temperature = 1}), {1. / 15, 2. / 15, 4. / 15, 8. / 15});
+  expect_near(next({.temperature = 0.5}), {1. / 85, 4. / 85, 16. / 85, 64. / 85});
+  expect_near(next({.temperature = 0}), {0, 0, 0, 1});
+  expect_near(next({.temperature = 1, .top_k = 2}), {0, 0, 4. / 12, 8. / 12});
+  expect_near(next({.temperature = 1, .top_p = 0.7}), {0, 0, 4. / 12, 8. / 12});
+  expect_near(next({.temperature = 1, .top_p = 0.01}), {0, 0, 0, 1});
+  expect_near(next({.temperature = 1, .min_p = 0.2}), {0, 2. / 14, 4. / 14, 8. / 14});
+  expect_near(next({.repetition_penalty = 3, .temperature = 1}, {3, 3, 99}),
+              {1. / 9, 2. / 9, 4. / 9, 2. / 9});
+  EXPECT_EQ(error_of([&] { next({.top_p = 0}); }),
+            "generate: top_p is 0, expected above 0 and at most 1");
+  EXPECT_EQ(error_of([&] { next({.temperature = -1}); }),
+            "generate: temperature is -1, expected at least 0");
+}
+
+TEST(Generate, TakesTheLikeliestTokensOnEveryMesh) {
+  std::vector<int64_t> alone;
+  for (const int ranks : {1, 2}) {
+    on_mesh({{"tp", ranks}}, [&](const DeviceMesh& mesh) {
+      Llama model(kConfig);
+      parallelize(model, mesh["tp"], llama_styles(kConfig));
+      model.materialize();
+      const GenerateOptions options{.sampling = {.temperature = 0}, .tokens = 9};
+      const std::vector<int64_t> prompt = {3, 1, 4};
+      const auto ids = generate(model, mesh, prompt, options);
+      EXPECT_EQ(ids.size(), 9u);
+      // Without the cache: the likeliest token after each prefix.
+      const NoGrad no_grad;
+      std::vector<double> all(prompt.begin(), prompt.end());
+      for (const int64_t id : ids) {
+        const auto size = static_cast<int64_t>(all.size());
+        const Tensor logits =
+            model(from_values(all, {1, size}, {DType::i64, cpu, Sharding(mesh, {})}));
+        const auto last = slice(logits, 1, size - 1, size).full_tensor().to_vector<double>();
+        EXPECT_EQ(std::max_element(last.begin(), last.end()) - last.begin(), id);
+        all.push_back(static_cast<double>(id));
+      }
+      const auto ended = generate(
+          model, mesh, prompt, {.sampling = {.temperature = 0}, .tokens = 9, .end_ids = {ids[4]}});
+      EXPECT_LE(ended.size(), 4u);
+      int64_t calls = 0;
+      generate(model, mesh, prompt, options, [&](int64_t) { return ++calls < 3; });
+      EXPECT_EQ(calls, 3);
+    });
+  }
+}
+
+TEST(Generate, StopsAtTheLongestSequence) {
+  on_mesh({{"tp", 1}}, [&](const DeviceMesh& mesh) {
+    Llama model(kConfig);
+    parallelize(model, mesh["tp"], llama_styles(kConfig));
+    model.materialize();
+    const std::vector<int64_t> prompt(30, 5);
+    // The last token comes from a full context.
+    EXPECT_EQ(generate(model, mesh, prompt).size(), 3u);
+    EXPECT_EQ(error_of([&] { generate(model, mesh, std::vector<int64_t>(33, 5)); }),
+              "generate: the prompt has 33 tokens, expected at most 32");
+    EXPECT_EQ(error_of([&] { generate(model, mesh, std::vector<int64_t>{31}); }),
+              "generate: a token of the prompt is 31, expected 0 to 30");
+    EXPECT_EQ(error_of([&] { generate(model, mesh, std::vector<int64_t>{}); }),
+              "generate: the prompt has 0 tokens, expected at least 1");
+  });
+}
+
+TEST(Generate, HoldsBackTheStartOfAStopText) {
+  StopTexts stop({"END", "\n\n"});
+  EXPECT_EQ(stop.push("abc E"), "abc ");
+  EXPECT_EQ(stop.push("N"), "");
+  EXPECT_EQ(stop.push("d\n"), "ENd");
+  EXPECT_FALSE(stop.has_stopped());
+  EXPECT_EQ(stop.push("x\n"), "\nx");
+  EXPECT_EQ(stop.push("\nEND"), "");
+  EXPECT_TRUE(stop.has_stopped());
+  EXPECT_EQ(stop.push("more"), "");
+  StopTexts open({"END"});
+  EXPECT_EQ(open.push("EN"), "");
+  EXPECT_EQ(open.finish(), "EN");
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/scratch.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Ids = std::vector<int64_t>;
+
+const fs::path kReference = fs::path(WEFT_SOURCE_DIR) / "tests/reference";
+
+json read(const fs::path& path) { return json::parse(std::ifstream(path)); }
+
+std::vector<std::string> families() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kReference / "tokenizers")) {
+    if (entry.is_directory()) names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string streamed(const Tokenizer& tokenizer, const Ids& ids, bool skip_special) {
+  TextStream stream(tokenizer, skip_special);
+  std::string text;
+  for (const int64_t id : ids) text += stream.push(id);
+  return text + stream.finish();
+}
+
+Tokenizer named(const std::string& family) {
+  return Tokenizer::from_directory(kReference / "tokenizers" / family);
+}
+
+TEST(Tokenizer, HasTheIdsAndTextsOfThePackages) {
+  const json all = read(kReference / "tokenizers/expected.json");
+  ASSERT_EQ(all.size(), families().size());
+  for (const std::string& family : families()) {
+    SCOPED_TRACE(family);
+    const Tokenizer tokenizer = named(family);
+    for (const json& c : all[family]["cases"]) {
+      const auto ids = c["ids"].get<Ids>();
+      EXPECT_EQ(tokenizer.encode(c["text"].get<std::string>()), ids);
+      EXPECT_EQ(tokenizer.decode(ids), c["skipped"]);
+      EXPECT_EQ(tokenizer.decode(ids, false), c["kept"]);
+      EXPECT_EQ(streamed(tokenizer, ids, false), c["kept"]);
+    }
+    for (const json& c : all[family]["drawn"]) {
+      EXPECT_EQ(tokenizer.decode(c["ids"].get<Ids>(), false), c["text"]);
+    }
+  }
+}
+
+TEST(Tokenizer, StreamsWholeCharacters) {
+  const Tokenizer tokenizer = named("gpt2");
+  const Ids ids = tokenizer.encode("a\U0001f600b", false);
+  ASSERT_GT(ids.size(), 3u);  // the emoji is several tokens
+  TextStream stream(tokenizer);
+  for (const int64_t id : ids) {
+    const std::string text = stream.push(id);
+    EXPECT_TRUE(text.empty() || text == "a" || text == "\U0001f600" || text == "b" ||
+                text == "\U0001f600b")
+        << text;
+  }
+  EXPECT_EQ(stream.push(ids[1]), "");
+  EXPECT_EQ(stream.finish(), "\uFFFD");
+}
+
+TEST(Tokenizer, ReadsInvalidUtf8AsReplacementCharacters) {
+  const Tokenizer tokenizer = named("qwen2");
+  EXPECT_EQ(tokenizer.encode("a\xF0\x9F\x98 b\xFFz\xC3"),
+            tokenizer.encode("a\uFFFD b\uFFFDz\uFFFD"));
+}
+
+TEST(Tokenizer, KnowsItsTokens) {
+  const Tokenizer tokenizer = named("llama3");
+  EXPECT_EQ(tokenizer.id("<|eot_id|>"), 2);
+  EXPECT_EQ(tokenizer.token(2), "<|eot_id|>");
+  EXPECT_TRUE(tokenizer.is_special(2));
+  EXPECT_FALSE(tokenizer.is_special(3));
+  EXPECT_EQ(tokenizer.id("no such token"), std::nullopt);
+  EXPECT_EQ(tokenizer.encode("").size(), 1u);
+  EXPECT_EQ(tokenizer.encode("", false).size(), 0u);
+  EXPECT_EQ(error_of([&] { tokenizer.decode(Ids{tokenizer.size()}); }),
+            "decode: the id is 700, expected 0 to 699");
+}
+
+TEST(Tokenizer, EncodesOnSeveralThreads) {
+  const Tokenizer tokenizer = named("bert");
+  const auto text =
+      read(kReference / "tokenizers/expected.json")["bert"]["cases"][4]["text"].get<std::string>();
+  const Ids expected = tokenizer.encode(text);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 20; ++j) EXPECT_EQ(tokenizer.encode(text), expected);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Tokenizer, ReadsTheFilesNextToIt) {
+  const Scratch scratch;
+  const fs::path from = kReference / "tokenizers/llama3/tokenizer.json";
+  fs::copy_file(from, scratch.path("tokenizer.json"));
+  std::ofstream(scratch.path("tokenizer_config.json"))
+      << R"({"bos_token": {"content": "<|begin_of_text|>"}, "eos_token": "<|end_of_text|>",
+             "chat_template": "{{ '<|start_header_id|>' }}"})";
+  std::ofstream(scratch.path("generation_config.json")) << R"({"eos_token_id": [1, 7]})";
+  const Tokenizer tokenizer = Tokenizer::from_directory(scratch.root());
+  EXPECT_EQ(tokenizer.bos(), 0);
+  EXPECT_EQ(tokenizer.eos(), 1);
+  EXPECT_EQ(tokenizer.chat_template(), "llama3");
+  EXPECT_EQ(tokenizer.end_ids(), (Ids{1, 2, 7}));
+}
+
+TEST(Tokenizer, RefusesBrokenFiles) {
+  const Scratch scratch;
+  const json good = read(kReference / "tokenizers/gpt2/tokenizer.json");
+  const auto refused = [&](const std::string& pointer, const json& value) {
+    json changed = good;
+    changed[json::json_pointer(pointer)] = value;
+    const std::string path = scratch.path("tokenizer.json");
+    std::ofstream(path) << changed;
+    const std::string error = error_of([&] { Tokenizer::from_file(path); });
+    return error.substr(error.find("json") + 6);
+  };
+  EXPECT_EQ(refused("/model/type", "Unigram"),
+            "model.type is \"Unigram\", expected BPE with the pre-tokenizer ByteLevel");
+  EXPECT_EQ(refused("/model/merges/0", 3), "model.merges[0] is 3, expected two pieces");
+  EXPECT_EQ(refused("/model/merges/0", "a \u4e00"),
+            "merge 0 has the piece \"\u4e00\", expected one of the vocabulary");
+  EXPECT_EQ(refused("/model/vocab/a", -1), "the id of \"a\" is -1, expected 0 to 7999999");
+  EXPECT_EQ(refused("/model/vocab/a", int64_t{1} << 40),
+            "the id of \"a\" is 1099511627776, expected 0 to 7999999");
+  EXPECT_EQ(refused("/model/dropout", 0.1), "model.dropout is 0.1, expected nothing");
+  EXPECT_EQ(refused("/normalizer", {{"type", "Precompiled"}}),
+            "normalizer.type is \"Precompiled\", expected one that weft reads");
+  EXPECT_EQ(refused("/added_tokens/0/id", "x"),
+            "added_tokens[0].id is \"x\", expected a whole number");
+  EXPECT_EQ(refused("/decoder/type", "CTC"),
+            "decoder.type is \"CTC\", expected one that weft reads");
+  EXPECT_EQ(refused("/model", nullptr), "model is missing, expected a value");
+  EXPECT_EQ(refused("/pre_tokenizer", json::parse(R"({"type": "Split", "behavior": "Isolated",
+                    "pattern": {"Regex": "(a"}})")),
+            "pre_tokenizer.pattern: the pattern is \"(a\", expected a regular expression; missing "
+            "closing parenthesis");
+}
+
+/// Every change of a good file is read or refused with a sentence.
+TEST(Tokenizer, SurvivesDamagedFiles) {
+  const Scratch scratch;
+  std::mt19937 random(3);
+  for (const std::string family : {"gpt2", "llama2", "bert", "sentencepiece_bpe"}) {
+    const bool is_json = !family.starts_with("sentence");
+    const std::string name = is_json ? "tokenizer.json" : "tokenizer.model";
+    std::ifstream from(kReference / "tokenizers" / family / name);
+    const std::string good(std::istreambuf_iterator<char>(from), {});
+    for (int i = 0; i < 60; ++i) {
+      std::string bad = good;
+      const int changes = 1 + static_cast<int>(random() % 4);
+      for (int j = 0; j < changes; ++j) {
+        const size_t at = random() % bad.size();
+        static constexpr std::string_view marks = "\"[]{},:0a\\";
+        switch (random() % 3) {
+          case 0:
+            bad[at] = static_cast<char>(random());
+            break;
+          case 1:
+            bad[at] = marks[random() % marks.size()];
+            break;
+          default:
+            bad.resize(at + 1);
+        }
+      }
+      const std::string path = scratch.path(name);
+      std::ofstream(path) << bad;
+      try {
+        const Tokenizer tokenizer = Tokenizer::from_file(path);
+        tokenizer.decode(tokenizer.encode("Some text, \U0001f600 1234\n"));
+      } catch (const std::invalid_argument& error) {
+        EXPECT_TRUE(std::string(error.what()).starts_with("tokenizer: ")) << error.what();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokenizers, chat templates and generated text: against stored references, and against the
+packages tokenizers, sentencepiece and transformers where they are installed."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import sysconfig
+
+import numpy as np
+import pytest
+import weft
+
+REFERENCE = pathlib.Path(__file__).resolve().parents[1] / "reference"
+FAMILIES = sorted(p.name for p in (REFERENCE / "tokenizers").iterdir() if p.is_dir())
+# Bytes of mixed text that the packages are compared on; 10000000 for the whole comparison.
+SIZE = int(os.environ.get("WEFT_TOKENIZER_BYTES", "300000"))
+
+
+def script():
+    spec = importlib.util.spec_from_file_location("made", REFERENCE / "make_tokenizers.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def tokenizer_of(family):
+    return weft.Tokenizer.from_directory(str(REFERENCE / "tokenizers" / family))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ids_and_texts_are_those_of_the_reference(family):
+    tokenizer = tokenizer_of(family)
+    expected = json.loads((REFERENCE / "tokenizers/expected.json").read_text())[family]
+    for case in expected["cases"]:
+        assert tokenizer.encode(case["text"]) == case["ids"]
+        assert tokenizer.encode(case["text"].encode()) == case["ids"]
+        assert tokenizer.decode(case["ids"]) == case["skipped"]
+        assert tokenizer.decode(case["ids"], skip_special=False) == case["kept"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ids_and_texts_are_those_of_the_packages(family):
+    pytest.importorskip("sentencepiece" if family.startswith("sentencepiece") else "tokenizers")
+    made = script()
+    files = sorted(pathlib.Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
+    package = made.Package(REFERENCE / "tokenizers" / family)
+    tokenizer = tokenizer_of(family)
+    for text in made.corpus(SIZE, 5, files):
+        if not package.is_json:  # weft finds control tokens in text, SentencePiece does not
+            for token in package.control:
+                text = text.replace(token, "")
+        ids = package.encode(text)
+        assert tokenizer.encode(text) == ids
+        assert tokenizer.decode(ids) == package.decode(ids, True)
+        stream = weft.TextStream(tokenizer)
+        assert "".join(map(stream.push, ids)) + stream.finish() == package.decode(ids, True)
+
+
+def test_invalid_utf8_is_the_replacement_character():
+    tokenizer = tokenizer_of("gpt2")
+    broken = b"a\xf0\x9f\x98 b\xff\xfez \xe2\x82"
+    assert tokenizer.encode(broken) == tokenizer.encode(broken.decode("utf-8", "replace"))
+
+
+def test_tokens():
+    tokenizer = tokenizer_of("llama3")
+    assert len(tokenizer) == 700
+    assert tokenizer.id("<|eot_id|>") == 2 and tokenizer.token(2) == "<|eot_id|>"
+    assert tokenizer.id("no such token") is None
+    assert tokenizer.is_special(2) and not tokenizer.is_special(3)
+    with pytest.raises(ValueError, match="decode: the id is 700, expected 0 to 699"):
+        tokenizer.decode([700])
+    with pytest.raises(ValueError, match="tokenizer: .* is missing, expected a directory"):
+        weft.Tokenizer.from_directory("no/such/place")
+
+
+def test_chat():
+    tokenizer = tokenizer_of("qwen2").with_chat_template("chatml")
+    assert tokenizer.chat_template == "chatml" and "llama3.1" in weft.Tokenizer.chat_templates()
+    text = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.chat([("user", "hi")]) == text
+    assert tokenizer.chat([{"role": "user", "content": "hi"}]) == text
+    assert tokenizer.end_ids == [2]
+    with pytest.raises(ValueError, match="chat: a message has no role or content"):
+        tokenizer.chat([{"role": "user"}])
+
+
+def small_model(mesh):
+    config = weft.LlamaConfig(dim=16, layers=1, heads=2, kv_heads=1, ffn=24, vocabulary=700,
+                              max_sequence=64)
+    weft.manual_seed(3)
+    model = weft.Llama(config)
+    weft.parallelize(model, mesh["tp"], weft.llama_styles(config))
+    model.materialize()
+    return model
+
+
+def test_generate():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"tp": 1})
+        model, tokenizer = small_model(mesh), tokenizer_of("llama3")
+        ids = weft.generate(model, [3, 4, 5], mesh=mesh, tokens=6, temperature=0)
+        assert len(ids) == 6
+        assert weft.generate(model, [[3, 4, 5], [3, 4, 5]], mesh=mesh, tokens=6,
+                             temperature=0) == [ids, ids]
+        drawn = [weft.generate(model, [3], mesh=mesh, tokens=9, seed=s) for s in (1, 1, 2)]
+        assert drawn[0] == drawn[1] != drawn[2]
+        parts = []
+        text = weft.generate(model, "def area", mesh=mesh, tokenizer=tokenizer, tokens=20, seed=4,
+                             use=parts.append)
+        assert text == "".join(parts)
+        stop = text[3:5]
+        stopped = weft.generate(model, "def area", mesh=mesh, tokenizer=tokenizer, tokens=20,
+                                seed=4, stops=[stop])
+        assert stopped == text[:text.index(stop)]
+        with pytest.raises(ValueError, match="the tokenizer is None, expected one for texts"):
+            weft.generate(model, "def", mesh=mesh)
+        return True
+
+    assert weft.run_ranks(1, body) == [True]
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"temperature": 0.3}, {"top_k": 7}, {"top_p": 0.6}, {"top_p": 0.05}, {"min_p": 0.1},
+    {"repetition_penalty": 1.7},
+    {"temperature": 1.4, "top_k": 30, "top_p": 0.9, "min_p": 0.02, "repetition_penalty": 0.8}])
+def test_probabilities_are_those_of_transformers(options):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    t = transformers
+    logits = np.random.default_rng(1).normal(size=50) * 3
+    seen = [1, 4, 4, 9, 49]
+    steps = [t.RepetitionPenaltyLogitsProcessor(options.get("repetition_penalty", 1.0)),
+             t.TemperatureLogitsWarper(options.get("temperature", 1.0))]
+    if "top_k" in options:
+        steps.append(t.TopKLogitsWarper(options["top_k"]))
+    if "top_p" in options:
+        steps.append(t.TopPLogitsWarper(options["top_p"]))
+    if "min_p" in options:
+        steps.append(t.MinPLogitsWarper(options["min_p"]))
+    expected = torch.tensor(logits)[None]
+    for step in steps:
+        expected = step(torch.tensor([seen]), expected)
+    actual = weft.next_probabilities(list(logits), seen, **{"temperature": 1.0, **options})
+    np.testing.assert_allclose(actual, expected.softmax(-1)[0].numpy(), atol=1e-12)

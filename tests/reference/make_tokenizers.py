@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the outside reference of weft's tokenizers with the packages tokenizers, sentencepiece and
+transformers.
+
+    python tests/reference/make_tokenizers.py [TEMPLATES]
+
+writes beside itself
+
+    tokenizers/<name>/tokenizer.json or tokenizer.model
+                    a small tokenizer in the settings of a family, trained here
+    tokenizers/expected.json
+                    texts, and by tokenizer the ids of each, what they decode to with and without
+                    special tokens, and what ids drawn at random decode to
+    chat.json       conversations as `apply_chat_template` of transformers writes them, by template
+
+TEMPLATES is a directory of the families' published Jinja templates, <name>.jinja, which are not
+part of weft: the chat_template of the tokenizer_config.json of Llama-2-7b-chat-hf (llama2),
+Meta-Llama-3-8B-Instruct (llama3), Llama-3.1-8B-Instruct (llama3.1), Llama-3.2-1B-Instruct
+(llama3.2), Mistral-7B-Instruct-v0.2 before and after its system prompt (mistral, mistral-v1),
+Mistral-Large-Instruct-2407 (mistral-v3), Mistral-Nemo-Instruct-2407 (mistral-v3-tekken), ChatML,
+SmolLM2, Qwen2, Qwen2.5, Qwen3, Qwen3-2507 (qwen3-instruct), Gemma, Gemma 3, Phi-3-mini, Phi-3.5,
+Zephyr, OLMo 2 and Granite 3.0. Without it chat.json stays as it is. `corpus` is also what
+tests/python/tokenizer_test.py compares the packages on.
+"""
+
+import json
+import pathlib
+import random
+import sys
+
+HERE = pathlib.Path(__file__).parent
+SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+RANGES = [(0x41, 0x7a), (0xc0, 0x17f), (0x370, 0x3ff), (0x400, 0x4ff), (0x5d0, 0x5ea),
+          (0x620, 0x64a), (0x900, 0x963), (0xe01, 0xe3a), (0x1100, 0x11ff), (0x3041, 0x3096),
+          (0x30a1, 0x30fa), (0x4e00, 0x9fff), (0xac00, 0xd7a3), (0x1e00, 0x1eff), (0x2000, 0x206f),
+          (0x20a0, 0x20bf), (0x2190, 0x21ff), (0x1f300, 0x1f64f), (0x300, 0x36f), (0xff00, 0xffef)]
+EMOJI = ["\U0001f600", "\U0001f469\u200d\U0001f469\u200d\U0001f467",
+         "\U0001f3f3\ufe0f\u200d\U0001f308", "\U0001f44d\U0001f3fd", "\U0001f1e9\U0001f1ea",
+         "\u2764\ufe0f", "\u2460", "\u00bd"]
+SPACES = [" ", "  ", "\t", "\n", "\n\n", "\r\n", " \n", "\t\t  ", "\u00a0", "\u2003", "\u3000",
+          "        ", "\n    ", "\u2028", "\x85", "\x0b", "\x1c"]
+WORDS = ["don't", "I'LL", "we've", "it's", "THEY'RE", "'tis", "na\u00efve", "l'\u00e9t\u00e9",
+         "\u017f's", "e\u0301te\u0301", "<s>", "</s>", "<|endoftext|>", "<|im_start|>", "[MASK]"]
+SOURCE = '''def area(radius: float) -> float:
+    """The area of a circle."""
+    return 3.14159 * radius ** 2  # about
+
+
+class Shape {\n  int sides_ = 0;  // none\n public:\n  int sides() const { return sides_; }\n};
+The quick brown fox jumps over the lazy dog. Numbers: 12345, 1e-9, 0x1F, 2026-11-24.
+'''
+
+
+def mixed_text(rng, size):
+    """Words of several scripts, emoji, numbers, punctuation and runs of white space."""
+    parts, length = [], 0
+    while length < size:
+        kind = rng.random()
+        if kind < .55:
+            low, high = rng.choice(RANGES)
+            part = "".join(chr(rng.randint(low, high)) for _ in range(rng.randint(1, 12)))
+        elif kind < .62:
+            part = rng.choice(EMOJI)
+        elif kind < .70:
+            part = str(rng.randint(0, 10 ** rng.randint(1, 12)))
+        elif kind < .80:
+            part = rng.choice(WORDS)
+        elif kind < .84:
+            part = "".join(rng.choice("!?.,;:()[]{}<>/\\|@#$%^&*-_=+~`'\"") for _ in range(4))
+        else:
+            part = rng.choice(SPACES) * rng.choice([1, 1, 1, 2, 5, 40])
+        parts += [part, rng.choice(["", " ", " ", " ", "\n"])]
+        length += len(part.encode()) + 1
+    return "".join(parts)
+
+
+def corpus(size, seed, files=()):
+    """Texts of together about `size` bytes: files (of source code) in turn with mixed text."""
+    rng, texts, length = random.Random(seed), [], 0
+    files = list(files)
+    rng.shuffle(files)
+    while length < size:
+        source = pathlib.Path(files.pop()).read_bytes()[:200_000] if files else b""
+        text = source.decode("utf-8", "replace") or SOURCE
+        texts += [text, mixed_text(rng, max(2000, len(text) // 3))]
+        length += sum(len(t.encode()) for t in texts[-2:])
+    return texts
+
+
+def byte_level(texts, pre, specials, normalizer=None, post=None, ignore_merges=False):
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    t = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+    if normalizer:
+        t.normalizer = normalizer
+    t.pre_tokenizer, t.decoder = pre, decoders.ByteLevel()
+    t.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=700, special_tokens=specials, show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    if post:
+        t.post_processor = post(t)
+    return json.loads(t.to_str())
+
+
+def byte_level_families(texts):
+    from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers as pre, processors
+    split = lambda pattern: pre.Split(Regex(pattern), "isolated")
+    raw = lambda: pre.ByteLevel(add_prefix_space=False, use_regex=False)
+    bos = lambda name: lambda t: processors.TemplateProcessing(
+        single=name + " $A", pair=f"{name} $A {name} $B",
+        special_tokens=[(name, t.token_to_id(name))])
+    end, chatml = "<|endoftext|>", ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    return {
+        "gpt2": byte_level(texts, pre.ByteLevel(add_prefix_space=False), [end]),
+        "llama3": byte_level(texts, pre.Sequence([split(SPLIT), raw()]),
+                             ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"],
+                             post=bos("<|begin_of_text|>"), ignore_merges=True),
+        "qwen2": byte_level(texts, pre.Sequence([split(SPLIT.replace("{1,3}", "")), raw()]), chatml,
+                            normalizer=normalizers.NFC()),
+        "smollm": byte_level(texts, pre.Sequence([pre.Digits(individual_digits=True),
+                                                  pre.ByteLevel(add_prefix_space=False)]), chatml),
+        "roberta": byte_level(texts, pre.ByteLevel(add_prefix_space=True),
+                              ["<s>", "<pad>", "</s>", "<unk>",
+                               AddedToken("<mask>", lstrip=True, special=True)],
+                              post=lambda t: processors.RobertaProcessing(("</s>", 2), ("<s>", 0))),
+    }
+
+
+def spaced(texts, normalizer, pre_tokenizer, decoder, byte_fallback=True, added=()):
+    """BPE of characters as converters of SentencePiece models write it."""
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=byte_fallback))
+    t.normalizer = normalizers.Replace(" ", "\u2581")
+    t.pre_tokenizer = pre_tokenizers.Split(Regex("\u2581*[^\u2581\n]+|\u2581+|\n+"), "isolated")
+    bytes_ = [f"<0x{i:02X}>" for i in range(256)] if byte_fallback else []
+    t.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=800, special_tokens=["<unk>", "<s>", "</s>"] + bytes_, show_progress=False,
+        limit_alphabet=120, initial_alphabet=["\u2581"]))
+    made = json.loads(t.to_str())
+    made["added_tokens"] = [a for a in made["added_tokens"] if not a["content"].startswith("<0x")]
+    size = len(made["model"]["vocab"])
+    flags = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+    made["added_tokens"] += [{**flags, "id": size + i, **a} for i, a in enumerate(added)]
+    made.update(normalizer=normalizer, pre_tokenizer=pre_tokenizer, decoder=decoder)
+    made["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                   {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}
+    return made
+
+
+def spaced_families(texts):
+    replace = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+    back = {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
+    metaspace = lambda **kw: {"type": "Metaspace", "replacement": "\u2581", **kw}
+    sequence = lambda *steps: {"type": "Sequence", "decoders": list(steps)}
+    fallback, fuse = {"type": "ByteFallback"}, {"type": "Fuse"}
+    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+    prepend = {"type": "Sequence",
+               "normalizers": [{"type": "Prepend", "prepend": "\u2581"}, replace]}
+    by_space = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
+                "invert": False}
+    always = metaspace(prepend_scheme="always", split=True)
+    user = [{"content": "<|user|>", "rstrip": True}]
+    return {
+        "llama2": spaced(texts, prepend, None, sequence(back, fallback, fuse, strip), added=user),
+        "gemma": spaced(texts, replace, by_space, sequence(back, fallback, fuse)),
+        "mistral": spaced(texts, None, metaspace(prepend_scheme="first", split=False),
+                          sequence(back, fallback, fuse, strip)),
+        "metaspace": spaced(texts, None, always, always, byte_fallback=False),
+    }
+
+
+def word_piece_families(texts):
+    from tokenizers import (Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
+                            trainers)
+    made = {}
+    for name, lower in (("bert", True), ("bert_cased", False)):
+        t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        t.normalizer = normalizers.BertNormalizer(lowercase=lower)
+        t.pre_tokenizer, t.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+        t.train_from_iterator(texts, trainers.WordPieceTrainer(
+            vocab_size=700, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+            show_progress=False, limit_alphabet=200))
+        t.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+        made[name] = json.loads(t.to_str())
+    return made
+
+
+def train_sentencepiece(texts, directory, kind):
+    import sentencepiece
+    source = directory / "source.txt"
+    # Repeated, so that rare characters become bytes or unknown and the file stays small.
+    source.write_text("\n".join(texts + [SOURCE] * 2000).replace("\x00", ""))
+    plain = kind == "bpe"
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(source), model_prefix=str(directory / "tokenizer"), vocab_size=1000,
+        model_type=kind, byte_fallback=plain, character_coverage=.98, minloglevel=2,
+        max_sentence_length=100000, split_digits=True, num_threads=1,
+        normalization_rule_name="identity" if plain else "nmt_nfkc",
+        remove_extra_whitespaces=not plain, hard_vocab_limit=plain)
+    source.unlink()
+    (directory / "tokenizer.vocab").unlink()
+
+
+class Package:
+    """A tokenizer of one of the two packages."""
+
+    def __init__(self, directory):
+        self.is_json = (directory / "tokenizer.json").exists()
+        if self.is_json:
+            from tokenizers import Tokenizer
+            self.it = Tokenizer.from_file(str(directory / "tokenizer.json"))
+            self.size = self.it.get_vocab_size()
+        else:
+            import sentencepiece
+            self.it = sentencepiece.SentencePieceProcessor(str(directory / "tokenizer.model"))
+            self.size = self.it.get_piece_size()
+            self.control = [self.it.id_to_piece(i) for i in range(self.size)
+                            if self.it.is_control(i)]
+
+    def encode(self, text):
+        return self.it.encode(text).ids if self.is_json else self.it.encode(text)
+
+    def decode(self, ids, skip):
+        if self.is_json:
+            return self.it.decode(ids, skip_special_tokens=skip)
+        return self.it.decode(ids)
+
+
+def expectations(directory, texts, rng):
+    package = Package(directory)
+    if not package.is_json:  # weft finds control tokens in text, SentencePiece does not
+        texts = [t.replace("<s>", "").replace("</s>", "") for t in texts]
+    drawn = [[rng.randrange(3, package.size) for _ in range(60)] for _ in range(4)]
+    cases = [dict(text=t, ids=(ids := package.encode(t)), skipped=package.decode(ids, True),
+                  kept=package.decode(ids, False)) for t in texts]
+    return dict(cases=cases, drawn=[dict(ids=i, text=package.decode(i, False)) for i in drawn])
+
+
+def make_tokenizers():
+    rng = random.Random(11)
+    texts = corpus(60_000, 7)
+    out = HERE / "tokenizers"
+    families = byte_level_families(texts) | spaced_families(texts) | word_piece_families(texts)
+    for name, made in families.items():
+        (out / name).mkdir(parents=True, exist_ok=True)
+        (out / name / "tokenizer.json").write_text(json.dumps(made, ensure_ascii=False))
+    for kind in ("bpe", "unigram"):
+        directory = out / f"sentencepiece_{kind}"
+        directory.mkdir(parents=True, exist_ok=True)
+        train_sentencepiece(texts, directory, kind)
+    samples = ["", " ", "a", "  two  spaces ", SOURCE] + [mixed_text(rng, 300) for _ in range(8)]
+    expected = {d.name: expectations(d, samples, rng) for d in sorted(out.iterdir()) if d.is_dir()}
+    (out / "expected.json").write_text(json.dumps(expected))
+
+
+def conversations():
+    user, answer = ("user", "  Who are {bos} you? \n"), ("assistant", " I am <b>weft</b>.\n")
+    system = ("system", " Be brief. ")
+    for messages in ([user], [system, user], [user, answer, user], [system, user, answer, user],
+                     [user, answer], [("system", ""), user],
+                     [user, ("assistant", "<think>\nhm\n</think>\n\nYes"), ("user", "\u00fcber"),
+                      ("assistant", "<think>\nno\n</think>\n\nNo")]):
+        yield [dict(role=r, content=c) for r, c in messages]
+
+
+def make_chats(templates):
+    from transformers import PreTrainedTokenizerFast
+    from tokenizers import Tokenizer, models
+    plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), bos_token="<s>",
+                                    eos_token="</s>")
+    made = {}
+    for path in sorted(templates.glob("*.jinja")):
+        cases = made[path.stem] = []
+        for messages in conversations():
+            for generation in (True, False):
+                for thinking in (True, False) if path.stem == "qwen3" else (True,):
+                    try:
+                        text = plain.apply_chat_template(
+                            messages, chat_template=path.read_text(), tokenize=False,
+                            add_generation_prompt=generation, date_string="24 Nov 2026",
+                            enable_thinking=thinking)
+                    except Exception:
+                        text = None  # the template refuses the messages
+                    cases.append(dict(messages=messages, generation_prompt=generation,
+                                      thinking=thinking, text=text))
+    (HERE / "chat.json").write_text(json.dumps(made, indent=0))
+
+
+if __name__ == "__main__":
+    make_tokenizers()
+    if len(sys.argv) > 1:
+        make_chats(pathlib.Path(sys.argv[1]))
