@@ -11,6 +11,7 @@
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/context.h"
+#include "weft/ops/shapes.h"
 
 namespace weft {
 

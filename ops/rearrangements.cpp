@@ -248,7 +248,7 @@ Tensor diff(const Tensor& a, int dim, int n, const Tensor& before, const Tensor&
   if (before) parts.insert(parts.begin(), before);
   if (after) parts.push_back(after);
   Tensor x = parts.size() > 1 || n == 0 ? cat(parts, at) : a;
-  for (int i = 0; i < n; ++i) {
+  for (int i = 0; i < n && (i == 0 || x.size(at) > 0); ++i) {
     const int64_t size = x.size(at);
     const Tensor later = slice(x, at, std::min<int64_t>(1, size), size);
     const Tensor earlier = slice(x, at, 0, std::max<int64_t>(size - 1, 0));

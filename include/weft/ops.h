@@ -3,6 +3,7 @@
 
 #include "weft/ops/algebra.h"
 #include "weft/ops/along_dim.h"
+#include "weft/ops/distributions.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/in_place.h"
@@ -10,6 +11,7 @@
 #include "weft/ops/logic.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/parts.h"
+#include "weft/ops/placing.h"
 #include "weft/ops/pointwise.h"
 #include "weft/ops/powers.h"
 #include "weft/ops/products.h"
@@ -18,5 +20,7 @@
 #include "weft/ops/scatter.h"
 #include "weft/ops/selection.h"
 #include "weft/ops/shapes.h"
+#include "weft/ops/special.h"
+#include "weft/ops/statistics.h"
 #include "weft/ops/trigonometry.h"
 #include "weft/ops/updates.h"

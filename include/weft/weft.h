@@ -42,5 +42,6 @@
 #include "weft/tensor.h"
 #include "weft/tensor_parallel.h"
 #include "weft/tokenizer.h"
+#include "weft/torch.h"
 #include "weft/trace.h"
 #include "weft/warnings.h"

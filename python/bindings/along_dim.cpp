@@ -2,7 +2,7 @@
 #include "weft/ops/along_dim.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/lock.h"
+#include "python/bindings/composed.h"
 #include "python/bindings/rule_text.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -41,21 +41,11 @@ static void bind_orders(py::module_& m, const char* name,
       py::arg("stable") = true, with_rule(name, text));
 }
 
-/// A result with fields, as a named tuple.
-static py::object named_tuple(py::module_& m, const char* name, const char* fields,
-                              const char* text) {
-  const py::object type = py::module_::import("collections").attr("namedtuple")(name, fields);
-  type.attr("__module__") = "weft";
-  type.attr("__doc__") = text;
-  m.attr(name) = type;
-  return type;
-}
-
 static void bind_unique(py::module_& m) {
   const auto bind = [&m](const char* function, const char* tuple, const char* fields,
                          const std::vector<Tensor Unique::*>& members, const char* text) {
     const py::object type =
-        named_tuple(m, tuple, fields, concat("The result of `", function, "`.").c_str());
+        add_named_tuple(m, tuple, fields, concat("The result of `", function, "`.").c_str());
     m.def(
         function,
         [type, members](const Tensor& x) {

@@ -39,6 +39,7 @@ Tensor values_copied(const Tensor& x);
 void bind_selection(py::module_& m);
 void bind_pointwise(py::module_& m);
 void bind_parts(py::module_& m);
+void bind_composed(py::module_& m);
 /// The tensors that a function takes one by one.
 Tensors tensors_in(const char* what, const py::args& given);
 void bind_copies(py::module_& m, py::class_<Tensor>& tensor);

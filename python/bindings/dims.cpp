@@ -28,7 +28,8 @@ std::vector<int> dims_one_by_one(const char* what, const py::args& given) {
   const bool is_one = given.size() == 1 && py::isinstance<py::sequence>(given[0]);
   const py::sequence dims = is_one ? py::sequence(given[0]) : py::sequence(given);
   std::vector<int> all;
-  for (const py::handle dim : dims) all.push_back(dim_number(what, dim));
+  // Elements of a sequence may be new objects.
+  for (const py::object dim : dims) all.push_back(dim_number(what, dim));
   return all;
 }
 

@@ -2,6 +2,8 @@
 #include "python/bindings/messages.h"
 
 #include <cstring>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -14,6 +16,8 @@ namespace py = pybind11;
 
 namespace {
 
+constexpr std::string_view kCompiledModule = "weft._weft.";
+
 /// pybind11 gives an object without a value memory as it is.
 void* refuse_value(size_t) {
   throw py::type_error(
@@ -23,23 +27,27 @@ void* refuse_value(size_t) {
 void name_class(py::handle type) {
   // Python's own messages name a type so.
   auto* named = reinterpret_cast<PyTypeObject*>(type.ptr());
-  constexpr std::string_view kModule = "weft._weft.";
-  if (std::string_view(named->tp_name).starts_with(kModule)) {
-    named->tp_name = strdup(concat("weft.", named->tp_name + kModule.size()).c_str());
+  if (std::string_view(named->tp_name).starts_with(kCompiledModule)) {
+    named->tp_name = strdup(concat("weft.", named->tp_name + kCompiledModule.size()).c_str());
   }
   auto* known = py::detail::get_type_info(reinterpret_cast<PyTypeObject*>(type.ptr()));
   if (known) known->operator_new = refuse_value;
 }
 
-/// Translates errors of arguments that weft's own functions convert.
-void translate_cast_errors(std::exception_ptr thrown) {
+/// Translates errors of arguments that weft's own functions convert, and of memory.
+void translate_errors(std::exception_ptr thrown) {
   try {
     if (thrown) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    py::set_error(PyExc_MemoryError, "out of memory");
+  } catch (const std::length_error&) {
+    py::set_error(PyExc_MemoryError, "out of memory");
   } catch (const py::cast_error& error) {
     const std::string message = error.what();
     const size_t start = message.find("<class '"), end = message.find("'>");
     const bool names_type = start != message.npos && end != message.npos;
-    const std::string type = names_type ? message.substr(start + 8, end - start - 8) : "object";
+    std::string type = names_type ? message.substr(start + 8, end - start - 8) : "object";
+    if (type.starts_with(kCompiledModule)) type.replace(0, kCompiledModule.size(), "weft.");
     py::set_error(PyExc_TypeError,
                   concat("an argument holds a ", type,
                          ", which is not what is taken there, or more than it can hold")
@@ -51,7 +59,7 @@ void translate_cast_errors(std::exception_ptr thrown) {
 
 void word_errors(py::module_& m) {
   m.attr("_WORDS") = words_for_arguments();
-  py::register_exception_translator(translate_cast_errors);
+  py::register_exception_translator(translate_errors);
   word_functions(m);
   for (const auto& [name, member] : py::dict(m.attr("__dict__"))) {
     if (PyType_Check(member.ptr())) name_class(member);

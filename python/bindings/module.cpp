@@ -23,6 +23,7 @@ void bind_all(py::module_& m) {
   bind_parts(m);
   bind_pointwise(m);
   bind_selection(m);
+  bind_composed(m);
   bind_reductions(m);
   bind_shapes(m);
   bind_trigonometry(m);

@@ -2,7 +2,7 @@
 #include "weft/ops/pointwise.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/lock.h"
+#include "python/bindings/composed.h"
 #include "python/bindings/operands.h"
 #include "weft/error.h"
 #include "weft/ops/algebra.h"
@@ -33,52 +33,16 @@ static constexpr OfTwo kPointwiseOfTwo[] = {
     {"kron", kron, "mul", "The Kronecker product"},
 };
 
-/// The number that an argument must be.
-static Number number_of(const char* what, const Operand& given) {
-  if (!given.is_number())
-    throw py::type_error(concat(what, ": factor is a tensor, expected a number"));
-  return given.number;
-}
-
-/// function(x, tensor1, tensor2, *, value).
-template <class Function>
-static void bind_with_value(py::module_& m, const char* name, Function function, const char* text) {
-  m.def(
-      name,
-      [name, function](const Tensor& x, const Tensor& tensor1, const Tensor& tensor2,
-                       const Operand& value) {
-        return function(x, tensor1, tensor2, number_of(name, value));
-      },
-      Released(), py::arg("x"), py::arg("tensor1"), py::arg("tensor2"), py::kw_only(),
-      py::arg("value") = 1, text);
-}
-
-/// function(x, a, b, *, beta, alpha).
-template <class Function>
-static void bind_added_product(py::module_& m, const char* name, Function function, const char* a,
-                               const char* b, const char* text) {
-  m.def(
-      name,
-      [name, function](const Tensor& x, const Tensor& first, const Tensor& second,
-                       const Operand& beta, const Operand& alpha) {
-        return function(x, first, second, number_of(name, beta), number_of(name, alpha));
-      },
-      Released(), py::arg("x"), py::arg(a), py::arg(b), py::kw_only(), py::arg("beta") = 1,
-      py::arg("alpha") = 1, text);
-}
-
 static void bind_numbers(py::module_& m) {
-  bind_with_value(m, "addcmul", &addcmul, "x + value * tensor1 * tensor2");
-  bind_with_value(m, "addcdiv", &addcdiv, "x + value * tensor1 / tensor2");
+  const auto x = py::arg("x"), tensor1 = py::arg("tensor1"), tensor2 = py::arg("tensor2");
+  const auto value = py::arg("value") = Number(1), alpha = py::arg("alpha") = Number(1);
+  bind_function(m, "addcmul", &addcmul, "x + value * tensor1 * tensor2", x, tensor1, tensor2,
+                py::kw_only(), value);
+  bind_function(m, "addcdiv", &addcdiv, "x + value * tensor1 / tensor2", x, tensor1, tensor2,
+                py::kw_only(), value);
+  bind_function(m, "rsub", &rsub, "other - alpha * x", x, py::arg("other"), py::kw_only(), alpha);
   m.def("lerp", &lerp, Released(), py::arg("x"), py::arg("end"), py::arg("weight"),
         "x + weight * (end - x)");
-  m.def(
-      "rsub",
-      [](const Tensor& x, const Operand& other, const Operand& alpha) {
-        return rsub(x, other, number_of("rsub", alpha));
-      },
-      Released(), py::arg("x"), py::arg("other"), py::kw_only(), py::arg("alpha") = 1,
-      "other - alpha * x");
   m.def("logit", &logit, Released(), py::arg("x"), py::arg("eps") = py::none(),
         "log(x / (1 - x)); with `eps`, of x limited to [eps, 1 - eps]");
   m.def("nan_to_num", &nan_to_num, Released(), py::arg("x"), py::arg("nan") = 0.0,
@@ -93,13 +57,17 @@ static void bind_numbers(py::module_& m) {
 }
 
 static void bind_algebra(py::module_& m) {
-  bind_added_product(m, "addmm", &addmm, "mat1", "mat2", "beta * x + alpha * (mat1 @ mat2)");
-  bind_added_product(m, "addmv", &addmv, "mat", "vec", "beta * x + alpha * (mat @ vec)");
-  bind_added_product(m, "addr", &addr, "vec1", "vec2", "beta * x + alpha * outer(vec1, vec2)");
-  bind_added_product(m, "baddbmm", &baddbmm, "batch1", "batch2",
-                     "beta * x + alpha * (batch1 @ batch2)");
-  bind_added_product(m, "addbmm", &addbmm, "batch1", "batch2",
-                     "beta * x + alpha * the sum of batch1 @ batch2 over the batch");
+  const auto added = [&m](const char* name, auto function, const char* a, const char* b,
+                          const char* text) {
+    bind_function(m, name, function, text, py::arg("x"), py::arg(a), py::arg(b), py::kw_only(),
+                  py::arg("beta") = Number(1), py::arg("alpha") = Number(1));
+  };
+  added("addmm", &addmm, "mat1", "mat2", "beta * x + alpha * (mat1 @ mat2)");
+  added("addmv", &addmv, "mat", "vec", "beta * x + alpha * (mat @ vec)");
+  added("addr", &addr, "vec1", "vec2", "beta * x + alpha * outer(vec1, vec2)");
+  added("baddbmm", &baddbmm, "batch1", "batch2", "beta * x + alpha * (batch1 @ batch2)");
+  added("addbmm", &addbmm, "batch1", "batch2",
+        "beta * x + alpha * the sum of batch1 @ batch2 over the batch");
   m.def(
       "einsum",
       [](const std::string& equation, const py::args& given) {
@@ -122,7 +90,8 @@ static void bind_algebra(py::module_& m) {
       "p-norms of the differences between rows: [..., n, m]");
   m.def("dist", &dist, Released(), py::arg("x"), py::arg("other"), py::arg("p") = 2.0,
         "The p-norm of x - other");
-  m.def("cov", &cov, Released(), py::arg("x"), py::kw_only(), py::arg("correction") = 1.0,
+  m.def("cov", py::overload_cast<const Tensor&, double>(&cov), Released(), py::arg("x"),
+        py::kw_only(), py::arg("correction") = 1.0,
         "Covariances of the rows of a matrix [variables, observations]");
   m.def("corrcoef", &corrcoef, Released(), py::arg("x"), "Correlations of the rows of a matrix");
   m.def("vander", &vander, Released(), py::arg("x"), py::arg("N") = -1,

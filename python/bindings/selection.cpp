@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/lock.h"
+#include "python/bindings/composed.h"
 #include "weft/error.h"
 #include "weft/ops/indexing.h"
 #include "weft/ops/scatter.h"
@@ -13,32 +13,21 @@
 namespace weft::python {
 
 /// Binds a median of all elements, and along a dim as a pair.
-static void bind_median(py::module_& m, const char* name, const py::object& pair,
-                        Tensor (*of_all)(const Tensor&),
-                        ValuesAndIndices (*along_dim)(const Tensor&, int, bool), const char* doc) {
+static void bind_median(py::module_& m, const char* name, Tensor (*of_all)(const Tensor&),
+                        ValuesAndIndices (*along_dim)(const Tensor&, int, bool), const char* text) {
   m.def(
       name,
       [=](const Tensor& of, const std::optional<int>& along, bool keeps) -> py::object {
         if (!along) return py::cast(released([&] { return of_all(of); }));
-        const ValuesAndIndices made = released([&] { return along_dim(of, *along, keeps); });
-        return pair(made.values, made.indices);
+        return for_python(released([&] { return along_dim(of, *along, keeps); }));
       },
-      py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, doc);
-}
-
-static void bind_medians(py::module_& m, const py::object& pair) {
-  bind_median(m, "median", pair, &median, &median,
-              "The lower of the two middle elements, NaN where there is one; along `axis` "
-              "(values, indices)");
-  bind_median(m, "nanmedian", pair, &nanmedian, &nanmedian,
-              "The lower of the two middle elements that are not NaN; along `axis` (values, "
-              "indices)");
+      py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, text);
 }
 
 /// Binds quantiles for one q, or several.
 template <class Function>
 static void bind_quantile(py::module_& m, const char* name, const Function& function,
-                          const char* doc) {
+                          const char* text) {
   m.def(
       name,
       [function](const Tensor& x, const std::variant<double, std::vector<double>>& q,
@@ -47,10 +36,16 @@ static void bind_quantile(py::module_& m, const char* name, const Function& func
             [&](const auto& which) { return function(x, which, along, keepdims, between); }, q);
       },
       Released(), py::arg("x"), py::arg("q"), py::arg("axis") = py::none(),
-      py::arg("keepdims") = false, py::kw_only(), py::arg("interpolation") = "linear", doc);
+      py::arg("keepdims") = false, py::kw_only(), py::arg("interpolation") = "linear", text);
 }
 
-static void bind_quantiles(py::module_& m) {
+static void bind_order_statistics(py::module_& m) {
+  bind_median(m, "median", &median, &median,
+              "The lower of the two middle elements, NaN where there is one; along `axis` "
+              "(values, indices)");
+  bind_median(m, "nanmedian", &nanmedian, &nanmedian,
+              "The lower of the two middle elements that are not NaN; along `axis` (values, "
+              "indices)");
   bind_quantile(
       m, "quantile", [](const auto&... arguments) { return quantile(arguments...); },
       "Quantile q in [0, 1] along `axis`, or of all elements; NaN where there is one. Several q "
@@ -61,48 +56,38 @@ static void bind_quantiles(py::module_& m) {
       "`quantile`");
 }
 
-void bind_selection(py::module_& m) {
-  const py::object pair =
-      py::module_::import("collections").attr("namedtuple")("ValuesAndIndices", "values indices");
-  pair.attr("__module__") = "weft";
-  pair.attr("__doc__") = "Elements, and where they lie along the dim (int64).";
-  m.attr("ValuesAndIndices") = pair;
-  // A function of Python's that returns the pair.
-  const auto paired = [pair]<class... Args>(ValuesAndIndices (*function)(Args...)) {
-    return [pair, function](std::decay_t<Args>... args) {
-      const ValuesAndIndices made = released([&] { return function(args...); });
-      return pair(made.values, made.indices);
-    };
-  };
+static void bind_orders(py::module_& m) {
+  add_named_tuple(m, "ValuesAndIndices", "values indices",
+                  "Elements, and where they lie along the dim (int64).");
   const auto x = py::arg("x");
   const auto axis = py::arg("axis") = -1;
   const auto keepdims = py::arg("keepdims") = false;
-  m.def("_max_along", paired(&max_along), x, py::arg("axis"), keepdims);
-  m.def("_min_along", paired(&min_along), x, py::arg("axis"), keepdims);
-  m.def("_sort_along", paired(&sort_along), x, axis, py::arg("descending") = false);
-  m.def(
-      "topk",
-      [pair](const Tensor& of, int64_t k, int along, bool largest, bool) {
-        const ValuesAndIndices made = released([&] { return topk(of, k, along, largest); });
-        return pair(made.values, made.indices);
+  bind_function(m, "_max_along", &max_along, "", x, py::arg("axis"), keepdims);
+  bind_function(m, "_min_along", &min_along, "", x, py::arg("axis"), keepdims);
+  bind_function(m, "_sort_along", &sort_along, "", x, axis, py::arg("descending") = false);
+  bind_function(
+      m, "topk",
+      +[](const Tensor& of, int64_t k, int along, bool largest, bool) {
+        return topk(of, k, along, largest);
       },
-      x, py::arg("k"), axis, py::arg("largest") = true, py::arg("sorted") = true,
-      "The k largest, or smallest, elements along `axis`, always in order: (values, indices)");
-  m.def("cummax", paired(&cummax), x, py::arg("axis"),
-        "The largest of all elements up to each along `axis`, and its last index; from a NaN on, "
-        "NaN: (values, indices)");
-  m.def("cummin", paired(&cummin), x, py::arg("axis"),
-        "The smallest of all elements up to each along `axis`, and its last index; from a NaN on, "
-        "NaN: (values, indices)");
-  m.def("kthvalue", paired(&kthvalue), x, py::arg("k"), axis, keepdims,
-        "The k-th smallest element along `axis`, counted from 1: (values, indices)");
-  bind_medians(m, pair);
-  bind_quantiles(m);
-  m.def("gather", &gather, Released(), x, py::arg("axis"), py::arg("index"),
-        "Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may "
-        "be smaller than those of x");
-  m.def("masked_select", &masked_select, Released(), x, py::arg("mask"),
-        "The elements where `mask` (bool) holds, in row-major order: [n]");
+      "The k largest, or smallest, elements along `axis`, always in order: (values, indices)", x,
+      py::arg("k"), axis, py::arg("largest") = true, py::arg("sorted") = true);
+  bind_function(m, "cummax", &cummax,
+                "The largest of all elements up to each along `axis`, and its last index; from a "
+                "NaN on, NaN: (values, indices)",
+                x, py::arg("axis"));
+  bind_function(m, "cummin", &cummin,
+                "The smallest of all elements up to each along `axis`, and its last index; from a "
+                "NaN on, NaN: (values, indices)",
+                x, py::arg("axis"));
+  bind_function(m, "kthvalue", &kthvalue,
+                "The k-th smallest element along `axis`, counted from 1: (values, indices)", x,
+                py::arg("k"), axis, keepdims);
+  bind_order_statistics(m);
+}
+
+static void bind_scatters(py::module_& m) {
+  const auto x = py::arg("x"), dim = py::arg("dim"), index = py::arg("index");
   m.def(
       "index_put",
       [](const Tensor& of, const std::vector<std::optional<Tensor>>& indices, const Operand& values,
@@ -123,39 +108,52 @@ void bind_selection(py::module_& m) {
       Released(), x, py::arg("indices"), py::arg("values"), py::arg("accumulate") = false,
       "x with the elements at `indices`, a tensor or None for each dim, replaced by `values`, or "
       "added");
-  m.def("isin", &isin, Released(), py::arg("elements"), py::arg("test_elements"),
-        "Whether each element is one of test_elements: bool");
-  m.def(
-      "index_add",
-      [](const Tensor& of, int along, const Tensor& index, const Tensor& source,
-         const Operand& alpha) {
-        return released([&] { return index_add(of, along, index, source, alpha.number); });
-      },
-      x, py::arg("dim"), py::arg("index"), py::arg("source"), py::kw_only(), py::arg("alpha") = 1,
-      "x with slice i of alpha * source added to slice index[i] of `dim`");
-  m.def("index_copy", &index_copy, Released(), x, py::arg("dim"), py::arg("index"),
-        py::arg("source"), "x with slice index[i] of `dim` replaced by slice i of `source`");
-  m.def("index_fill", &index_fill, Released(), x, py::arg("dim"), py::arg("index"),
-        py::arg("value"), "x with the slices `index` of `dim` filled with `value`");
-  m.def("scatter_add", &scatter_add, Released(), x, py::arg("dim"), py::arg("index"),
-        py::arg("src"), "x with src[.., i, ..] added to element index[.., i, ..] along `dim`");
-  m.def("scatter_reduce", &scatter_reduce, Released(), x, py::arg("dim"), py::arg("index"),
-        py::arg("src"), py::arg("reduce"), py::kw_only(), py::arg("include_self") = true,
-        "x with element index[.., i, ..] along `dim` combined with src[.., i, ..]: the sum, prod, "
-        "mean, amax or amin of them; of x too if include_self");
-  m.def("index_reduce", &index_reduce, Released(), x, py::arg("dim"), py::arg("index"),
-        py::arg("source"), py::arg("reduce"), py::kw_only(), py::arg("include_self") = true,
-        "The same for slices of `dim`, as index_add");
-  m.def("_scatter_along", &scatter_along_dim, Released(), x, py::arg("dim"), py::arg("index"),
-        py::arg("src"));
-  m.def("select_scatter", &select_scatter, Released(), x, py::arg("src"), py::arg("dim"),
-        py::arg("index"), "x with element `index` of `dim` replaced by src");
-  m.def("_slice_scatter", &slice_scatter, Released(), x, py::arg("src"), py::arg("dim"),
-        py::arg("start"), py::arg("stop"), py::arg("step"));
-  m.def("_constant_pad", &constant_pad, Released(), x, py::arg("pad"), py::arg("value"));
-  m.def("argwhere", &argwhere, Released(), x, "The indices of the nonzero elements: [n, dims]");
-  m.def("one_hot", &one_hot, Released(), x, py::arg("num_classes") = -1,
-        "x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64");
+  bind_function(m, "index_add", &index_add,
+                "x with slice i of alpha * source added to slice index[i] of `dim`", x, dim, index,
+                py::arg("source"), py::kw_only(), py::arg("alpha") = Number(1));
+  bind_function(m, "index_copy", &index_copy,
+                "x with slice index[i] of `dim` replaced by slice i of `source`", x, dim, index,
+                py::arg("source"));
+  bind_function(m, "index_fill", &index_fill,
+                "x with the slices `index` of `dim` filled with `value`", x, dim, index,
+                py::arg("value"));
+  bind_function(m, "scatter_add", &scatter_add,
+                "x with src[.., i, ..] added to element index[.., i, ..] along `dim`", x, dim,
+                index, py::arg("src"));
+  const auto reduce = py::arg("reduce");
+  const auto include_self = py::arg("include_self") = true;
+  bind_function(m, "scatter_reduce", &scatter_reduce,
+                "x with element index[.., i, ..] along `dim` combined with src[.., i, ..]: the "
+                "sum, prod, mean, amax or amin of them; of x too if include_self",
+                x, dim, index, py::arg("src"), reduce, py::kw_only(), include_self);
+  bind_function(m, "index_reduce", &index_reduce, "The same for slices of `dim`, as index_add", x,
+                dim, index, py::arg("source"), reduce, py::kw_only(), include_self);
+  bind_function(m, "_scatter_along", &scatter_along_dim, "", x, dim, index, py::arg("src"));
+  bind_function(m, "select_scatter", &select_scatter,
+                "x with element `index` of `dim` replaced by src", x, py::arg("src"), dim, index);
+  bind_function(m, "_slice_scatter", &slice_scatter, "", x, py::arg("src"), dim, py::arg("start"),
+                py::arg("stop"), py::arg("step"));
+}
+
+void bind_selection(py::module_& m) {
+  bind_orders(m);
+  bind_scatters(m);
+  const auto x = py::arg("x");
+  bind_function(
+      m, "gather", &gather,
+      "Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may be "
+      "smaller than those of x",
+      x, py::arg("axis"), py::arg("index"));
+  bind_function(m, "masked_select", &masked_select,
+                "The elements where `mask` (bool) holds, in row-major order: [n]", x,
+                py::arg("mask"));
+  bind_function(m, "isin", &isin, "Whether each element is one of test_elements: bool",
+                py::arg("elements"), py::arg("test_elements"));
+  bind_function(m, "_constant_pad", &constant_pad, "", x, py::arg("pad"), py::arg("value"));
+  bind_function(m, "argwhere", &argwhere, "The indices of the nonzero elements: [n, dims]", x);
+  bind_function(m, "one_hot", &one_hot,
+                "x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64",
+                x, py::arg("num_classes") = -1);
 }
 
 }  // namespace weft::python

@@ -7,6 +7,7 @@ import math
 from weft import _array_api, _weft
 from weft._array_api._beside import on_device
 from weft._context import no_grad as inference_mode
+from weft._words import described, renamed
 from weft._weft import (
     Device as device,
     DType as dtype,
@@ -101,8 +102,8 @@ def clip_grad_norm_(
     """Scales all gradients so that their norm is at most max_norm; gives the norm before: that of
     the gradients whatever their layouts and meshes. One all-reduce. ValueError for a norm_type that
     is not 2; RuntimeError, when asked for, where the norm is no finite number."""
-    if norm_type != 2:
-        raise ValueError(f"clip_grad_norm_: norm_type is {norm_type}, expected 2")
+    if not isinstance(norm_type, (int, float)) or norm_type != 2:
+        raise ValueError(f"clip_grad_norm_: norm_type is {described(norm_type)}, expected 2")
     if not error_if_nonfinite:
         return _weft.clip_grad_norm_(parameters, max_norm)
     if not isinstance(parameters, _weft.Module):
@@ -158,7 +159,7 @@ def _of_sizes(make):
         made = make(**options)
         return made.requires_grad_() if requires_grad else made
 
-    return factory
+    return renamed(factory, make.__name__)
 
 
 empty = _of_sizes(_array_api.empty)
@@ -174,9 +175,15 @@ def randint(low, high, size=None, *, dtype=_weft.int64, **options):
     if size is None:
         low, high, size = 0, low, high
     if not low < high:
-        raise ValueError(f"randint: low and high are {low} and {high}, expected low below high")
-    if int(low) != low or int(high) != high:
-        raise ValueError(f"randint: low and high are {low} and {high}, expected whole numbers")
+        raise ValueError(
+            f"randint: low and high are {described(low)} and {described(high)}, expected low below "
+            "high"
+        )
+    if not all(math.isfinite(x) and int(x) == x for x in (low, high)):
+        raise ValueError(
+            f"randint: low and high are {described(low)} and {described(high)}, expected whole "
+            "numbers"
+        )
     low, high, dtype = int(low), int(high), _weft.dtype_named(dtype)
     drawn = _weft._randint(
         size, low, high, dtype=_weft.int64 if dtype.is_floating_point else dtype, **options
@@ -238,9 +245,13 @@ def _to(
     self, *given, dtype=None, device=None, copy=False, non_blocking=False, memory_format=None
 ):
     """The same values as another dtype or on another device: to(dtype), to("cuda"),
-    to("cpu", dtype), to(other), which is as the other tensor. ValueError for a device that is
-    not there."""
+    to("cpu", dtype), to(other), which is as the other tensor; behind these non_blocking and copy.
+    ValueError for a device that is not there."""
+    flags = [one for one in given if one is True or one is False]
+    copy = copy or flags[1:] == [True]
     for one in given:
+        if one is True or one is False or one is None:
+            continue
         if _is_device(one):
             device = one
         elif isinstance(one, _weft.Tensor):

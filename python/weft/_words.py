@@ -17,6 +17,18 @@ _WITH_PLACES = {
 }
 
 
+def described(value):
+    """A value for an error: itself if it is short, else its type."""
+    text = repr(value) if isinstance(value, (str, int, float, type(None))) else ""
+    return text if 0 < len(text) <= 30 else f"a {type(value).__name__}"
+
+
+def renamed(function, name):
+    """The function with that name, which Python's errors show."""
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
 def _words_for(parameters, is_positional):
     """{word: the function's own} of the arguments that can only be given by position, or the
     others."""

@@ -5,18 +5,20 @@ import math
 
 from weft import _weft
 from weft._array_api._beside import tensor_of
-from weft._weft import linear, relu, sigmoid, silu, tanh
-from weft._words import accept_words
+from weft._weft import linear, one_hot, relu, sigmoid, silu, tanh
+from weft._words import accept_words, described
 
 __all__ = [
     "cross_entropy",
     "dropout",
     "embedding",
+    "embedding_bag",
     "gelu",
     "layer_norm",
     "linear",
     "log_softmax",
     "mse_loss",
+    "one_hot",
     "relu",
     "rms_norm",
     "scaled_dot_product_attention",
@@ -31,7 +33,8 @@ def _reduced(what, losses, reduction):
     if reduction == "none":
         return losses
     if reduction not in ("mean", "sum"):
-        raise ValueError(f"{what}: reduction is {reduction!r}, expected 'mean', 'sum' or 'none'")
+        shown = described(reduction)
+        raise ValueError(f"{what}: reduction is {shown}, expected 'mean', 'sum' or 'none'")
     return losses.mean() if reduction == "mean" else losses.sum()
 
 
@@ -52,7 +55,7 @@ def cross_entropy(
     classes have evenly."""
     if not 0 <= label_smoothing <= 1:
         raise ValueError(
-            f"cross_entropy: label_smoothing is {label_smoothing}, expected 0 to 1"
+            f"cross_entropy: label_smoothing is {described(label_smoothing)}, expected 0 to 1"
         )
     ignored = _weft.equal(target, ignore_index)
     if ignore_index != _weft.IGNORED_TARGET:
@@ -84,7 +87,8 @@ def gelu(input, *, approximate="none"):
     if approximate == "none":
         return _weft.gelu(input)
     if approximate != "tanh":
-        raise ValueError(f"gelu: approximate is {approximate!r}, expected 'none' or 'tanh'")
+        shown = described(approximate)
+        raise ValueError(f"gelu: approximate is {shown}, expected 'none' or 'tanh'")
     inner = math.sqrt(2 / math.pi) * (input + 0.044715 * input * input * input)
     return 0.5 * input * (1 + _weft.tanh(inner))
 
@@ -99,13 +103,39 @@ def embedding(input, weight):
     return _weft.embedding(weight, input)
 
 
+def embedding_bag(
+    input,
+    weight,
+    offsets=None,
+    max_norm=None,
+    norm_type=2.0,
+    scale_grad_by_freq=False,
+    mode="mean",
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
+    """Sums, means or maxima of the rows `input` of a table, by bag: a row each of input [bags, n],
+    or, of input [n], the rows from each of `offsets` on."""
+    if max_norm is not None or padding_idx is not None or scale_grad_by_freq:
+        raise ValueError(
+            "embedding_bag: max_norm, padding_idx or scale_grad_by_freq is given, expected none"
+        )
+    if include_last_offset:
+        offsets = offsets[:-1]
+    return _weft._embedding_bag(weight, input, offsets, mode, per_sample_weights)
+
+
 def _check_last(what, x, normalized_shape):
     if hasattr(normalized_shape, "__index__"):
         normalized_shape = (normalized_shape,)
-    if tuple(normalized_shape) != tuple(x.shape[-1:]):
+    given = tuple(normalized_shape)
+    if given != tuple(x.shape[-1:]):
+        given = given if all(isinstance(size, int) for size in given) else described(given)
         raise ValueError(
-            f"{what}: normalized_shape is {tuple(normalized_shape)}, expected {x.shape[-1:]}, the "
-            f"last dim of {x.shape}"
+            f"{what}: normalized_shape is {given}, expected {x.shape[-1:]}, the last dim of "
+            f"{x.shape}"
         )
 
 

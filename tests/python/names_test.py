@@ -31,6 +31,8 @@ RENAMED = {
     "take_along_dim": "take_along_axis",
     "stddev": "std",
     "next_to": "_full",
+    "embedding_bag": "_embedding_bag",
+    "take_flat": "_take_flat",
     "index": "__getitem__",
     "constant_pad": "_constant_pad",
     "scatter_along_dim": "_scatter_along",

@@ -1,21 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variants of PyTorch's OpInfo that were right in all samples stay right."""
+"""The variants of PyTorch's OpInfo that were right in all samples stay right: on whole tensors, in
+random layouts on 4 ranks and on 2x2, and their gradients. `opinfo.py --all` takes all samples."""
 
 import importlib.util
+import re
 
 import opinfo
 import pytest
 
 RIGHT = opinfo.RIGHT.read_text().split()
-PART = 40
-
-
+PARTS = 8
 MISSING = [n for n in ("torch", "expecttest", "scipy") if importlib.util.find_spec(n) is None]
+# Right on whole tensors without gradients only.
+NO_GRADIENT = {
+    "as_strided_scatter": "PyTorch's gradient of a tensor written over by a scalar is 1",
+    "nextafter": "no gradient flows through it in weft",
+    "zero_": "fills are not recorded; they refuse tensors that require gradients",
+}
+NO_LAYOUT = {"item": "an element is read from full_tensor()"}
+
+pytestmark = pytest.mark.skipif(
+    bool(MISSING), reason=f"PyTorch's samples need {', '.join(MISSING)}"
+)
 
 
-@pytest.mark.skipif(bool(MISSING), reason=f"PyTorch's samples need {', '.join(MISSING)}")
-@pytest.mark.parametrize("start", range(0, len(RIGHT), PART))
-def test_pytorchs_samples(start):
-    names = RIGHT[start : start + PART]
-    found = opinfo.verdicts("^(" + "|".join(map(opinfo.re.escape, names)) + ")$", samples=10)
+def check(names, **how):
+    found = opinfo.verdicts("^(" + "|".join(map(re.escape, names)) + ")$", **how)
     assert {name: found[name] for name in names if found[name][0] != "right"} == {}
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whole_tensors(part):
+    check(RIGHT[part::PARTS], samples=6)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_gradients(part):
+    check([n for n in RIGHT[part::PARTS] if n not in NO_GRADIENT], samples=3, grad=True)
+
+
+@pytest.mark.parametrize("mesh", [(4,), (2, 2)])
+@pytest.mark.parametrize("part", range(PARTS))
+def test_layouts(part, mesh):
+    names = [n for n in RIGHT[part::PARTS] if n not in NO_GRADIENT and n not in NO_LAYOUT]
+    check(names, samples=1, mesh=mesh, grad=True)
+
+
+def test_every_variant_is_right_or_left_out_for_a_reason():
+    reasons = opinfo.left_out()
+    unknown = [n for n in opinfo.all_variants() if not opinfo.reason_for(n, reasons)]
+    assert sorted(set(unknown) - set(RIGHT)) == []

@@ -2,6 +2,7 @@
 """Tensors that match another one, and copies of it."""
 
 from weft import _weft
+from weft._words import described
 
 
 def tensor_of(x):
@@ -17,6 +18,7 @@ def on_device(x, device):
 def check_device(what, x, device):
     """ValueError when `device` is not the device of x."""
     if device is not None and tensor_of(x).device != device:
+        shown = device if isinstance(device, (str, _weft.Device)) else described(device)
         raise ValueError(
-            f"{what}: device is {device}, expected {tensor_of(x).device}, that of the tensor"
+            f"{what}: device is {shown}, expected {tensor_of(x).device}, that of the tensor"
         )

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from weft import _weft
 from weft._array_api._beside import tensor_of
+from weft._words import described
 
 # Bits of an element, bits of the fraction, largest exponent.
 _FLOATING = {
@@ -61,7 +62,7 @@ def dtype_of(what, given):
     if isinstance(dtype, str):
         return _weft.dtype_named(dtype)
     if not isinstance(dtype, _weft.DType):
-        raise TypeError(f"{what}: it is {given!r}, expected a tensor or a dtype")
+        raise TypeError(f"{what}: argument is {described(given)}, expected a tensor or a dtype")
     return dtype
 
 
@@ -116,7 +117,9 @@ def isdtype(dtype, kind):
     if isinstance(kind, _weft.DType):
         return dtype is kind
     if kind not in KINDS:
-        raise ValueError(f"isdtype: kind is {kind!r}, expected one of {', '.join(KINDS)}")
+        raise ValueError(
+            f"isdtype: kind is {described(kind)}, expected one of {', '.join(KINDS)}"
+        )
     return dtype in KINDS[kind]
 
 

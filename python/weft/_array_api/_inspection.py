@@ -2,6 +2,7 @@
 """Information about this namespace, and the tensor methods that lead to it."""
 
 from weft import _weft
+from weft._words import described
 from weft._array_api._beside import on_device
 from weft._array_api._dtypes import KINDS
 
@@ -53,7 +54,9 @@ class _Namespace:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         for one in kinds:
             if one is not None and one not in KINDS:
-                raise ValueError(f"dtypes: kind is {one!r}, expected one of {', '.join(KINDS)}")
+                raise ValueError(
+                    f"dtypes: kind is {described(one)}, expected one of {', '.join(KINDS)}"
+                )
         return {
             name: dtype
             for name, dtype in _DTYPES.items()
@@ -73,7 +76,7 @@ def _array_namespace(self, /, *, api_version=None):
 
     if api_version is not None and api_version not in _VERSIONS:
         raise ValueError(
-            f"__array_namespace__: version is {api_version!r}, expected one of "
+            f"__array_namespace__: version is {described(api_version)}, expected one of "
             f"{', '.join(_VERSIONS)}"
         )
     return weft

@@ -4,15 +4,12 @@
 Functions that mean the same in `weft` are the same objects. Those that differ are here: `max` with
 indices, unbiased `std`, `equal` as one bool, `sort` as a pair, ..."""
 
-import functools
 import math
-import types
 
 import weft as _package
 from weft import *
 from weft import _weft, linalg, nn, optim
 from weft._array_api._beside import tensor_of
-from weft._words import accepting
 from weft._weft import (
     abs as absolute,
     acos as arccos,
@@ -70,6 +67,30 @@ from weft.torch._creation import (
     scalar_tensor,
     zeros_like,
 )
+from weft.torch._draws import (
+    bernoulli,
+    empty_like,
+    empty_permuted,
+    empty_strided,
+    multinomial,
+    new_empty,
+    new_empty_strided,
+    normal,
+    rand_like,
+    randint_like,
+    randn_like,
+)
+from weft.torch._placing import (
+    gather,
+    gradient,
+    nonzero,
+    nonzero_static,
+    scatter,
+    slice,
+    slice_scatter,
+    tensordot,
+    unique_consecutive,
+)
 from weft.torch._reductions import (
     all,
     amax,
@@ -96,7 +117,6 @@ from weft.torch._reductions import (
     nanmean,
     nanquantile,
     nansum,
-    nonzero,
     norm,
     prod,
     quantile,
@@ -112,6 +132,7 @@ from weft.torch._reductions import (
 )
 from weft.torch._wrappers import (
     LISTS,
+    add_methods,
     copying,
     each,
     itself,
@@ -125,9 +146,7 @@ Size = tuple
 
 def take(input, index):
     """Elements of the flattened tensor."""
-    index = tensor_of(index)
-    flat = _weft.take(_weft.reshape(input, (-1,)), _weft.reshape(index, (-1,)), 0)
-    return _weft.reshape(flat, index.shape)
+    return _weft._take_flat(input, index)
 
 
 def reshape(input, *shape):
@@ -236,6 +255,8 @@ def round(input, *, decimals=0):
     """To the nearest number with so many decimals; halves to even."""
     if decimals == 0:
         return _weft.round(input)
+    if not -300 <= decimals <= 300:
+        raise ValueError(f"round: decimals is {decimals}, expected -300 to 300")
     return _weft.round(input * 10.0**decimals) / 10.0**decimals
 
 
@@ -274,25 +295,6 @@ def repeat(input, *sizes):
 def repeat_interleave(input, repeats, dim=None, *, output_size=None):
     """Each element of `dim` (of the flattened tensor without one) repeated."""
     return _weft.repeat(input, repeats, axis=dim)
-
-
-def scatter(input, dim, index, src=None, *, value=None, reduce=None):
-    """src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal
-    indices stays. reduce="add" adds, "multiply" multiplies."""
-    src = value if src is None else src
-    if reduce is None:
-        return _weft._scatter_along(input, dim, index, src)
-    if reduce not in ("add", "multiply"):
-        raise ValueError(f"scatter: reduce is {reduce!r}, expected None, 'add' or 'multiply'")
-    if not isinstance(src, _weft.Tensor):
-        src = _weft.ones_like(_weft.astype(index, input.dtype)) * src
-    return _weft.scatter_reduce(input, dim, index, src, "sum" if reduce == "add" else "prod")
-
-
-def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
-    """Elements start, start + step, ... before end of `dim` replaced by src."""
-    end = input.shape[dim] if end is None else end
-    return _weft._slice_scatter(input, src, dim, start or 0, end, step)
 
 
 def constant_pad_nd(input, pad, value=0.0):
@@ -341,6 +343,14 @@ unsqueeze_copy = copying(unsqueeze)
 view_copy = copying(_weft.Tensor.reshape)
 
 
+as_strided_copy = as_strided
+
+
+def to(input, *given, **named):
+    """The same values as another dtype or on another device: Tensor.to."""
+    return input.to(*given, **named)
+
+
 def numel(input):
     """The number of elements."""
     return input.numel()
@@ -368,28 +378,7 @@ inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 t_copy = copying(t)
 
 
-def _method(function):
-    """The function as a method of Tensor, which takes NumPy's words too; compiled functions do so
-    already, but do not bind by themselves."""
-    if isinstance(function, types.FunctionType):
-        function = accepting(function)
-
-    @functools.wraps(function)
-    def method(self, *given, **named):
-        return function(self, *given, **named)
-
-    return method
-
-
-# Methods that the engine's Tensor does not have by itself, with PyTorch's meaning.
-for _name in (
-    *("argsort", "argwhere", "bucketize", "clamp", "clamp_max", "clamp_min", "count_nonzero"),
-    *("cumprod", "cumsum", "diagonal", "diff", "div", "eq", "expand_as", "ge", "gt", "le"),
-    *("log2", "lt", "maximum", "minimum", "movedim", "mul", "ne", "neg", "nonzero", "outer"),
-    *("nanquantile", "quantile", "ravel", "reciprocal", "repeat", "repeat_interleave"),
-    *("reshape_as", "roll", "scatter", "sign", "sort", "std", "sub", "swapaxes"),
-    *("take_along_dim", "tile", "trace", "true_divide", "unique", "var", "view_as"),
-    *("floor_divide", "remainder"),
-):
-    if not hasattr(_weft.Tensor, _name):
-        setattr(_weft.Tensor, _name, _method(globals()[_name]))
+add_methods(globals())
+_weft.Tensor.H = _weft.Tensor.mH = property(
+    lambda self: self.mT, doc="mT: there are no complex dtypes."
+)

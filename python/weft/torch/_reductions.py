@@ -4,6 +4,7 @@
 from weft import _weft
 from weft._array_api._beside import tensor_of
 from weft._weft import int32, int64
+from weft._words import described, renamed
 from weft.torch._wrappers import (
     LISTS,
     as_dtype,
@@ -147,18 +148,24 @@ def _quantiles(function):
             q = q.tolist()
         return function(input, q, dim, keepdim, interpolation=interpolation)
 
-    quantiles.__name__ = quantiles.__qualname__ = function.__name__
     quantiles.__doc__ = f"weft.{function.__name__}; q may be a tensor too."
-    return quantiles
+    return renamed(quantiles, function.__name__)
 
 
 quantile = _quantiles(_weft.quantile)
 nanquantile = _quantiles(_weft.nanquantile)
 
 
-def norm(input, p="fro", dim=None, keepdim=False):
+def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     """The p-norm of all elements, or along dims."""
     order = 2.0 if p in ("fro", None) else p
+    if not isinstance(order, (type(1), type(1.0))):
+        raise ValueError(f"norm: p is {described(p)}, expected a number or 'fro'")
+    input = tensor_of(input)
+    input = input if dtype is None else _weft.astype(input, dtype)
+    if input.ndim == 0:
+        return _weft.reshape(norm(_weft.unsqueeze(input, 0), order), ())
+    dim = None if dim in ((), []) else dim
     return _weft.vector_norm(input, axis=dim, keepdims=keepdim, ord=order)
 
 
@@ -175,11 +182,6 @@ def logsumexp(input, dim, keepdim=False):
     most = _weft.where(_weft.isfinite(most), most, 0.0)
     sums = _weft.log(_weft.sum(_weft.exp(input - most), dims, keepdim))
     return sums + _weft.reshape(most, sums.shape)
-
-
-def nonzero(input, *, as_tuple=False):
-    """The indices of the nonzero elements: [n, dims], or a tensor for each dim."""
-    return _weft.nonzero(input) if as_tuple else _weft.argwhere(input)
 
 
 def searchsorted(
@@ -200,7 +202,7 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct elements in ascending order, and what else is asked for."""
     if dim is not None:
-        raise ValueError(f"unique: dim is {dim}, expected None")
+        raise ValueError(f"unique: dim is {described(dim)}, expected None")
     found = _weft.unique_all(input)
     made = [found.values]
     made += [found.inverse_indices] if return_inverse else []
@@ -214,7 +216,7 @@ def isreal(input):
 
 
 def cov(input, *, correction=1, fweights=None, aweights=None):
-    """Covariances of the rows of a matrix [variables, observations]."""
-    if fweights is not None or aweights is not None:
-        raise ValueError("cov: weights are given, expected none")
-    return _weft.cov(input, correction=correction)
+    """Covariances of the rows of a matrix [variables, observations], which may have weights."""
+    if fweights is None and aweights is None:
+        return _weft.cov(input, correction=correction)
+    return _weft._weighted_cov(input, correction, fweights, aweights)

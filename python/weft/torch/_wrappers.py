@@ -2,9 +2,13 @@
 """Functions made of others, with PyTorch's arguments."""
 
 import functools
+import inspect
+import re
+import types
 
 from weft import _weft
 from weft._array_api._beside import tensor_of
+from weft._words import accepting, renamed
 
 LISTS = (list, tuple)
 
@@ -26,7 +30,7 @@ def of_scalars(function):
             return _weft.reshape(made, ())
         return function(input, *given, **named)
 
-    return taking
+    return renamed(taking, function.__name__)
 
 
 def as_dtype(function):
@@ -36,7 +40,7 @@ def as_dtype(function):
     def casting(input, *given, dtype=None, **named):
         return function(input if dtype is None else _weft.astype(input, dtype), *given, **named)
 
-    return casting
+    return renamed(casting, function.__name__)
 
 
 def with_alpha(function):
@@ -56,7 +60,7 @@ def each(function):
         tensors = tensors[0] if isinstance(tensors[0], LISTS) else tensors
         return [function(tensor) for tensor in tensors]
 
-    return of_each
+    return renamed(of_each, function.__name__)
 
 
 def without_gradient_option(make):
@@ -68,7 +72,7 @@ def without_gradient_option(make):
         made = make(*given, **named)
         return made.requires_grad_() if requires_grad else made
 
-    return factory
+    return renamed(factory, make.__name__)
 
 
 def like(make):
@@ -95,7 +99,42 @@ def copying(function):
         made = function(tensor_of(input), *given, **named)
         return [_weft.clone(x) for x in made] if isinstance(made, tuple) else _weft.clone(made)
 
-    return copy
+    return renamed(copy, f"{function.__name__}_copy")
+
+
+def _takes_tensor_first(function):
+    """Whether its first argument is a tensor, by the name of that."""
+    try:
+        first = next(iter(inspect.signature(function).parameters), "")
+    except (TypeError, ValueError):
+        found = re.match(r"\w+\((\w+):", function.__doc__ or "")
+        first = found[1] if found else ""
+    return first in ("input", "x", "x1")
+
+
+def _method(name, function):
+    """The function as a method, which takes NumPy's words too; compiled functions do so already,
+    but do not bind by themselves."""
+    if isinstance(function, types.FunctionType):
+        function = accepting(function)
+
+    @functools.wraps(function)
+    def method(self, *given, **named):
+        return function(self, *given, **named)
+
+    return renamed(method, name)
+
+
+def add_methods(namespace):
+    """Functions of a tensor become methods of it where the engine's Tensor lacks them, with the
+    meaning that they have in `namespace`."""
+    for name, function in list(namespace.items()):
+        if name.startswith("_") or name.endswith("_like") or hasattr(_weft.Tensor, name):
+            continue
+        if isinstance(function, type) or not callable(function) or inspect.ismodule(function):
+            continue
+        if _takes_tensor_first(function):
+            setattr(_weft.Tensor, name, _method(name, function))
 
 
 def parts(whole, dim_of):

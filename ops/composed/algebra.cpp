@@ -310,7 +310,9 @@ Tensor cumulative_trapezoid(const Tensor& y, double dx, int dim) {
 
 Tensor vander(const Tensor& a, int64_t n, bool increasing) {
   check_dims("vander", a, 1);
+  constexpr int64_t kMost = 1 << 16;
   const int64_t columns = n < 0 ? a.size(0) : n;
+  if (columns > kMost) fail("vander: n is ", columns, ", expected at most ", kMost);
   Tensors powers;
   for (int64_t i = 0; i < columns; ++i) powers.push_back(pow(a, increasing ? i : columns - 1 - i));
   return powers.empty() ? slice(expand(unsqueeze(a, 1), {a.size(0), 1}), 1, 0, 0)

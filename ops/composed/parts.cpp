@@ -73,6 +73,8 @@ Tensors chunk(const Tensor& a, int64_t count, int dim) {
 Tensors tensor_split(const Tensor& a, int64_t count, int dim) {
   const int at = dim_in("tensor_split", a, dim);
   check_parts("tensor_split", count);
+  constexpr int64_t kMost = 1 << 20;
+  if (count > kMost) fail("tensor_split: number of parts is ", count, ", expected at most ", kMost);
   std::vector<int64_t> sizes(static_cast<size_t>(count), a.size(at) / count);
   for (int64_t i = 0; i < a.size(at) % count; ++i) ++sizes[static_cast<size_t>(i)];
   return parts_of(a, sizes, at);

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/torch.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/composed/numbers.h"
+#include "ops/engine/tensor_body.h"
+#include "weft/error.h"
+#include "weft/ops/along_dim.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/logic.h"
+#include "weft/ops/networks.h"
+#include "weft/ops/parts.h"
+#include "weft/ops/placing.h"
+#include "weft/ops/powers.h"
+#include "weft/ops/products.h"
+#include "weft/ops/reductions.h"
+#include "weft/ops/rounding.h"
+#include "weft/ops/shapes.h"
+
+namespace weft::torch {
+
+/// function(a) for a tensor with dims; one without dims gets one for the call.
+template <class Function>
+static Tensor with_dim(const char* what, const Tensor& a, const Function& function) {
+  check_tensor(what, a);
+  return a.ndim() > 0 ? function(a) : reshape(function(unsqueeze(a, 0)), {});
+}
+
+static Tensor cast_to(const char* what, const Tensor& a, std::optional<DType> dtype) {
+  check_tensor(what, a);
+  return dtype ? cast(a, *dtype) : a;
+}
+
+Tensor sum(const Tensor& a, const std::vector<int>& dim, bool keepdim, std::optional<DType> dtype) {
+  return with_dim("sum", cast_to("sum", a, dtype),
+                  [&](const Tensor& x) { return weft::sum(x, dim, keepdim); });
+}
+Tensor mean(const Tensor& a, const std::vector<int>& dim, bool keepdim,
+            std::optional<DType> dtype) {
+  return with_dim("mean", cast_to("mean", a, dtype),
+                  [&](const Tensor& x) { return weft::mean(x, dim, keepdim); });
+}
+
+using Along = ValuesAndIndices (*)(const Tensor&, int, bool);
+
+static ValuesAndIndices pair_along(const char* what, Along function, const Tensor& a, int dim,
+                                   bool keepdim) {
+  check_tensor(what, a);
+  if (a.ndim() > 0) return function(a, dim, keepdim);
+  const auto [values, indices] = function(unsqueeze(a, 0), dim, false);
+  return {values, indices};
+}
+
+Tensor max(const Tensor& a) { return weft::max(a); }
+Tensor min(const Tensor& a) { return weft::min(a); }
+Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
+Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
+ValuesAndIndices max(const Tensor& a, int dim, bool keepdim) {
+  return pair_along("max", max_along, a, dim, keepdim);
+}
+ValuesAndIndices min(const Tensor& a, int dim, bool keepdim) {
+  return pair_along("min", min_along, a, dim, keepdim);
+}
+
+using Index = Tensor (*)(const Tensor&, int, bool);
+
+static Tensor index_of(const char* what, Index function, const Tensor& a, std::optional<int> dim,
+                       bool keepdim) {
+  check_tensor(what, a);
+  if (dim && a.ndim() > 0) return function(a, *dim, keepdim);
+  if (dim) normalized_dim(what, *dim, 1);
+  const Tensor index = function(reshape(a, {a.numel()}), 0, false);
+  return keepdim ? reshape(index, Shape::filled(a.ndim(), 1)) : index;
+}
+Tensor argmax(const Tensor& a, std::optional<int> dim, bool keepdim) {
+  return index_of("argmax", weft::argmax, a, dim, keepdim);
+}
+Tensor argmin(const Tensor& a, std::optional<int> dim, bool keepdim) {
+  return index_of("argmin", weft::argmin, a, dim, keepdim);
+}
+
+Tensor var(const Tensor& a, const std::vector<int>& dim, double correction, bool keepdim) {
+  return with_dim("var", a,
+                  [&](const Tensor& x) { return weft::var(x, dim, correction, keepdim); });
+}
+Tensor std(const Tensor& a, const std::vector<int>& dim, double correction, bool keepdim) {
+  return with_dim("std", a,
+                  [&](const Tensor& x) { return weft::stddev(x, dim, correction, keepdim); });
+}
+
+Tensor logsumexp(const Tensor& a, const std::vector<int>& dim, bool keepdim) {
+  return with_dim("logsumexp", a, [&](const Tensor& x) {
+    if (dim.size() == 1) return weft::logsumexp(x, dim[0], keepdim);
+    Tensor most = weft::max(x.detach(), dim, true);
+    most = masked_fill(most, logical_not(isfinite(most)), 0);
+    const Tensor sums = log(weft::sum(exp(weft::sub(x, most)), dim, keepdim));
+    return weft::add(sums, reshape(most, sums.shape()));
+  });
+}
+
+using OfRows = Tensor (*)(const Tensor&);
+
+static Tensor along_rows(const char* what, OfRows function, const Tensor& a, int dim) {
+  return with_dim(what, a, [&](const Tensor& x) {
+    const int at = normalized_dim(what, dim, x.ndim());
+    if (at == x.ndim() - 1) return function(x);
+    return transpose(function(transpose(x, at, -1)), at, -1);
+  });
+}
+Tensor softmax(const Tensor& a, int dim) { return along_rows("softmax", weft::softmax, a, dim); }
+Tensor log_softmax(const Tensor& a, int dim) {
+  return along_rows("log_softmax", weft::log_softmax, a, dim);
+}
+
+ValuesAndIndices sort(const Tensor& a, int dim, bool descending) {
+  return sort_along(a, dim, descending);
+}
+Tensor cumsum(const Tensor& a, int dim) {
+  return with_dim("cumsum", a, [&](const Tensor& x) { return cumulative_sum(x, dim); });
+}
+Tensor cumprod(const Tensor& a, int dim) {
+  return with_dim("cumprod", a, [&](const Tensor& x) { return cumulative_prod(x, dim); });
+}
+
+bool equal(const Tensor& a, const Tensor& b) {
+  check_tensor("equal", a);
+  check_tensor("equal", b);
+  return a.shape() == b.shape() && all(weft::equal(a, b)).full_tensor().item() != 0;
+}
+
+Tensor nonzero(const Tensor& a) { return argwhere(a); }
+
+Tensor nonzero_static(const Tensor& a, int64_t size, int64_t fill_value) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  if (size < 0 || size > kMost) {
+    fail("nonzero_static: size is ", size, ", expected 0 to ", kMost);
+  }
+  const Tensor rows = argwhere(a);
+  const int64_t found = std::min(size, rows.size(0));
+  const Tensor first = weft::slice(rows, 0, 0, found);
+  if (found == size) return first;
+  return weft::cat({first, full({size - found, rows.size(1)}, static_cast<double>(fill_value),
+                                options_next_to(rows, DType::i64))},
+                   0);
+}
+
+Tensor take(const Tensor& a, const Tensor& index) { return take_flat(a, index); }
+
+static Tensor times(const char* what, const Tensor& a, const Operand& b, Number alpha) {
+  check_tensor(what, a);
+  const Tensor other = next_to(a, b);
+  return alpha.value == 1 ? other : mul(other, alpha);
+}
+Tensor add(const Tensor& a, const Operand& b, Number alpha) {
+  return weft::add(a, times("add", a, b, alpha));
+}
+Tensor sub(const Tensor& a, const Operand& b, Number alpha) {
+  return weft::sub(a, times("sub", a, b, alpha));
+}
+
+Tensor div(const Tensor& a, const Operand& b, std::string_view rounding_mode) {
+  check_tensor("div", a);
+  const Tensor other = next_to(a, b);
+  if (rounding_mode.empty()) return weft::div(a, other);
+  if (rounding_mode == "floor") return floor_divide(a, other);
+  if (rounding_mode != "trunc") {
+    fail("div: rounding_mode is ", in_quotes(rounding_mode), ", expected floor or trunc");
+  }
+  if (is_floating(promote(a.dtype(), other.dtype()))) return trunc(weft::div(a, other));
+  const Tensor signs = mul(sign(a), sign(other));
+  return mul(signs, floor_divide(abs(a), abs(other)));
+}
+
+Tensor round(const Tensor& a, int decimals) {
+  if (decimals == 0) return weft::round(a);
+  const double scale = std::pow(10.0, std::abs(decimals));
+  if (decimals > 0) return weft::div(weft::round(mul(a, scale)), scale);
+  return mul(weft::round(weft::div(a, scale)), scale);
+}
+
+Tensor clamp(const Tensor& a, const std::optional<Operand>& low,
+             const std::optional<Operand>& high) {
+  return clip(a, low, high);
+}
+
+Tensor diagonal(const Tensor& a, int64_t offset, int dim1, int dim2) {
+  return weft::diagonal(a, offset, dim1, dim2);
+}
+
+Tensor squeeze(const Tensor& a, const std::optional<std::vector<int>>& dims) {
+  check_tensor("squeeze", a);
+  std::vector<int> chosen;
+  if (dims) {
+    for (const int dim : *dims) {
+      const int at = normalized_dim("squeeze", dim, std::max(1, a.ndim()));
+      if (std::count(chosen.begin(), chosen.end(), at)) {
+        fail("squeeze: dim ", at, " occurs twice, expected once");
+      }
+      chosen.push_back(at);
+    }
+  }
+  Tensor made = a;
+  for (int d = a.ndim() - 1; d >= 0; --d) {
+    if (a.size(d) != 1) continue;
+    if (!dims || std::count(chosen.begin(), chosen.end(), d)) made = weft::squeeze(made, d);
+  }
+  return made;
+}
+
+Tensor cat(Tensors tensors, int dim) {
+  const auto is_nothing = [](const Tensor& one) { return one && one.shape() == Shape{0}; };
+  if (!std::all_of(tensors.begin(), tensors.end(), is_nothing)) std::erase_if(tensors, is_nothing);
+  return weft::cat(tensors, dim);
+}
+
+Tensor slice(const Tensor& a, int dim, std::optional<int64_t> start, std::optional<int64_t> stop,
+             int64_t step) {
+  check_tensor("slice", a);
+  const int at = normalized_dim("slice", dim, a.ndim());
+  const int64_t size = a.size(at);
+  const auto place = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
+  const int64_t first = place(start.value_or(0));
+  return weft::slice(a, at, first, std::max(first, place(stop.value_or(size))), step);
+}
+
+Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& dims_of_a,
+                 const std::vector<int>& dims_of_b) {
+  check_tensor("tensordot", a);
+  check_tensor("tensordot", b);
+  Tensor x = a, y = b;
+  for (size_t i = 0; i < std::min(dims_of_a.size(), dims_of_b.size()); ++i) {
+    const int p = normalized_dim("tensordot", dims_of_a[i], a.ndim());
+    const int q = normalized_dim("tensordot", dims_of_b[i], b.ndim());
+    if (x.size(p) == 1 && y.size(q) != 1) y = weft::sum(y, {q}, true);
+    if (y.size(q) == 1 && x.size(p) != 1) x = weft::sum(x, {p}, true);
+  }
+  return weft::tensordot(x, y, dims_of_a, dims_of_b);
+}
+
+}  // namespace weft::torch

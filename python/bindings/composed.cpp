@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/bindings/composed.h"
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/changed.h"
+#include "python/bindings/dims.h"
+#include "python/bindings/operands.h"
+#include "weft/ops/distributions.h"
+#include "weft/ops/placing.h"
+#include "weft/ops/special.h"
+#include "weft/ops/statistics.h"
+#include "weft/torch.h"
+
+namespace weft::python {
+
+py::object add_named_tuple(py::module_& m, const char* name, const char* fields, const char* text) {
+  const py::object type = py::module_::import("collections").attr("namedtuple")(name, fields);
+  type.attr("__module__") = "weft";
+  type.attr("__doc__") = text;
+  m.attr(name) = type;
+  return type;
+}
+
+py::object named_tuple(const char* name, std::initializer_list<Tensor> results) {
+  py::list values;
+  for (const Tensor& result : results) values.append(result);
+  return py::module_::import("weft._weft").attr(name)(*values);
+}
+
+static constexpr OfOne kComposedOfOne[] = {
+    {"erfc", erfc, "erfc", "1 - erf(x), accurate for large x"},
+    {"erfinv", erfinv, "erfinv", "The inverse of erf; NaN outside [-1, 1]"},
+    {"lgamma", lgamma, "lgamma", "log |gamma(x)|"},
+    {"digamma", digamma, "polygamma", "The derivative of lgamma"},
+    {"i0", i0, "bessel_i", "The modified Bessel function of the first kind of order 0"},
+    {"i1", i1, "bessel_i", "The modified Bessel function of the first kind of order 1"},
+    {"matrix_exp", matrix_exp, "matmul", "The sum of x^k / k! of square matrices"},
+    {"rand_like", rand_like, "add", "Uniform in [0, 1), in shape, dtype and layout of x"},
+    {"randn_like", randn_like, "add", "Standard normal, in shape, dtype and layout of x"},
+};
+
+static constexpr OfTwo kComposedOfTwo[] = {
+    {"igamma", igamma, "igamma",
+     "The regularised lower incomplete gamma function of x1 from 0 to x2"},
+    {"igammac", igammac, "igamma", "1 - igamma(x1, x2)"},
+};
+
+static void bind_placing(py::module_& m) {
+  const auto x = py::arg("x"), index = py::arg("index"), src = py::arg("src");
+  const auto offset = py::arg("storage_offset") = 0;
+  bind_function(
+      m, "masked_scatter", &masked_scatter,
+      "x with the elements where `mask` (bool) holds replaced by those of `source`, in order", x,
+      py::arg("mask"), py::arg("source"));
+  bind_function(m, "_take_flat", &take_flat, "", x, index);
+  bind_function(
+      m, "put", &put,
+      "x with the elements at `index` of the flattened tensor replaced by those of `source`, or "
+      "added",
+      x, index, py::arg("source"), py::arg("accumulate") = false);
+  bind_function(m, "diagonal_scatter", &diagonal_scatter, "x with a diagonal replaced by src", x,
+                src, py::arg("offset") = 0, py::arg("dim1") = 0, py::arg("dim2") = 1);
+  bind_function(
+      m, "as_strided", &as_strided,
+      "A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] "
+      "+ .. of the flattened x",
+      x, py::arg("size"), py::arg("stride"), offset);
+  bind_function(m, "as_strided_scatter", &as_strided_scatter,
+                "x with the elements of as_strided replaced by src", x, src, py::arg("size"),
+                py::arg("stride"), offset);
+  bind_function(m, "fill", &fill, "All elements `value`, in shape, dtype and layout of x", x,
+                py::arg("value"));
+  bind_function(m, "_embedding_bag", &embedding_bag, "Reduced rows of a table, by bag",
+                py::arg("weight"), py::arg("ids"), py::arg("offsets"), py::arg("mode"),
+                py::arg("scales"));
+}
+
+static void bind_counts(py::module_& m) {
+  const auto x = py::arg("x");
+  const auto none = py::none();
+  bind_function(
+      m, "histc", &histc,
+      "How many elements are in each of `bins` equal intervals from min to max; of all elements "
+      "if these are equal",
+      x, py::arg("bins") = 100, py::arg("min") = 0.0, py::arg("max") = 0.0);
+  add_named_tuple(m, "Histogram", "hist bin_edges", "The result of `histogram`.");
+  add_named_tuple(m, "FractionAndExponent", "mantissa exponent", "The result of `frexp`.");
+  const auto histogram_of = [](const Tensor& of, const std::variant<int64_t, Tensor>& bins,
+                               const std::optional<std::vector<double>>& range,
+                               const std::optional<Tensor>& weight, bool density) {
+    const Histogram made = released([&] {
+      return std::holds_alternative<Tensor>(bins)
+                 ? histogram(of, std::get<Tensor>(bins), weight, density)
+                 : histogram(of, std::get<int64_t>(bins), range, weight, density);
+    });
+    return named_tuple("Histogram", {made.hist, made.bin_edges});
+  };
+  m.def("histogram", histogram_of, x, py::arg("bins"), py::kw_only(), py::arg("range") = none,
+        py::arg("weight") = none, py::arg("density") = false,
+        "(hist, bin_edges): the number of elements between edges, which `bins` counts or is");
+  bind_function(
+      m, "bincount", &bincount,
+      "How often each number from 0 on occurs, or the sum of the `weights` of its elements", x,
+      py::arg("weights") = none, py::arg("minlength") = 0);
+  m.def(
+      "_unique_consecutive",
+      [](const Tensor& of, const std::optional<int>& dim) {
+        const UniqueConsecutive made = released([&] { return unique_consecutive(of, dim); });
+        return py::make_tuple(made.values, made.inverse, made.counts);
+      },
+      x, py::arg("dim"));
+  m.def(
+      "frexp",
+      [](const Tensor& of) {
+        const FractionAndExponent made = released([&] { return frexp(of); });
+        return named_tuple("FractionAndExponent", {made.mantissa, made.exponent});
+      },
+      x, "(mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)");
+}
+
+static void bind_estimates(py::module_& m) {
+  const auto x = py::arg("x");
+  const auto keepdims = py::arg("keepdims") = false;
+  bind_function(m, "mode", &mode,
+                "The smallest of the most frequent elements along `axis`, and its last index", x,
+                py::arg("axis") = -1, keepdims);
+  bind_function(m, "_weighted_cov",
+                py::overload_cast<const Tensor&, double, const std::optional<Tensor>&,
+                                  const std::optional<Tensor>&>(&cov),
+                "", x, py::arg("correction"), py::arg("fweights"), py::arg("aweights"));
+  bind_function(m, "renorm", &renorm,
+                "The slices of `dim` whose p-norm is above maxnorm, scaled to it", x, py::arg("p"),
+                py::arg("dim"), py::arg("maxnorm"));
+  bind_function(m, "_gradient", &gradient, "", x, py::arg("spacing"), py::arg("dims"),
+                py::arg("edge_order"));
+  bind_function(
+      m, "combinations", &combinations,
+      "All subsets of r elements of a vector: a row each; with_replacement lets elements repeat", x,
+      py::arg("r") = 2, py::arg("with_replacement") = false);
+  bind_function(m, "polygamma", &polygamma, "The n-th derivative of digamma", py::arg("n"), x);
+  bind_function(m, "mvlgamma", &mvlgamma, "The logarithm of the gamma function of p dims", x,
+                py::arg("p"));
+}
+
+/// A function that draws the elements of a tensor anew; returns the tensor.
+template <class... Args, class... Extra>
+static void bind_drawing(py::module_& m, const char* name, void (*function)(const Tensor&, Args...),
+                         const char* text, const Extra&... extra) {
+  m.def(
+      name,
+      [function](const py::object& x, Args... args) {
+        return changed(x, [&](const Tensor& to) { function(to, args...); });
+      },
+      py::arg("x"), extra..., text);
+}
+
+static void bind_distributions(py::module_& m) {
+  const auto x = py::arg("x");
+  bind_function(m, "randint_like", &randint_like,
+                "Integers in [low, high), in shape and layout of x", x, py::arg("low"),
+                py::arg("high"));
+  bind_function(m, "bernoulli", py::overload_cast<const Tensor&>(&bernoulli),
+                "1 with the probability that the element, or p, is; else 0", x);
+  bind_function(m, "bernoulli", py::overload_cast<const Tensor&, double>(&bernoulli), "", x,
+                py::arg("p"));
+  bind_function(m, "_normal", py::overload_cast<const Operand&, const Tensor&>(&normal), "",
+                py::arg("mean"), py::arg("std"));
+  bind_function(m, "_normal", py::overload_cast<const Tensor&, double>(&normal), "",
+                py::arg("mean"), py::arg("std"));
+  bind_function(m, "multinomial", &multinomial,
+                "num_samples indices of the last dim, drawn in proportion to the elements", x,
+                py::arg("num_samples"), py::arg("replacement") = false);
+  bind_drawing(m, "bernoulli_", &bernoulli_, "Draws 1 with probability p, else 0",
+               py::arg("p") = 0.5);
+  bind_drawing(m, "exponential_", &exponential_, "Draws of the density lambd exp(-lambd x)",
+               py::arg("lambd") = 1.0);
+  bind_drawing(m, "cauchy_", &cauchy_, "Draws of a Cauchy distribution", py::arg("median") = 0.0,
+               py::arg("sigma") = 1.0);
+  bind_drawing(m, "geometric_", &geometric_,
+               "Draws numbers of trials up to the first success, of probability p", py::arg("p"));
+  bind_drawing(m, "log_normal_", &log_normal_, "Draws exp of normal values", py::arg("mean") = 1.0,
+               py::arg("std") = 2.0);
+  bind_drawing(m, "_random_", &random_, "Draws integers in [low, high)", py::arg("low"),
+               py::arg("high"));
+}
+
+void bind_composed(py::module_& m) {
+  bind_functions(m, kComposedOfOne);
+  bind_functions(m, kComposedOfTwo);
+  bind_placing(m);
+  bind_counts(m);
+  bind_estimates(m);
+  bind_distributions(m);
+  bind_function(m, "_nonzero_static", &torch::nonzero_static, "", py::arg("x"), py::arg("size"),
+                py::arg("fill_value"));
+  bind_function(m, "_slice", &torch::slice, "", py::arg("x"), py::arg("dim"), py::arg("start"),
+                py::arg("stop"), py::arg("step"));
+  m.def(
+      "_tensordot",
+      [](const Tensor& a, const Tensor& b, const std::vector<int>& of_a,
+         const std::vector<int>& of_b) { return torch::tensordot(a, b, of_a, of_b); },
+      Released(), py::arg("x1"), py::arg("x2"), py::arg("dims_of_x1"), py::arg("dims_of_x2"));
+}
+
+}  // namespace weft::python

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "python/bindings/casters.h"
+#include "python/bindings/lock.h"
+#include "weft/number.h"
+#include "weft/ops/selection.h"
+
+// The one mechanism that binds compositions: a line each, with the function, its arguments and its
+// text. Numbers, operands, lists and pairs convert by their types.
+
+namespace weft::python {
+
+/// Adds a type of named tuples to the module, for results with "fields".
+py::object add_named_tuple(py::module_& m, const char* name, const char* fields, const char* text);
+
+/// The named tuple of a function's results, of a type that the module has by that name.
+py::object named_tuple(const char* name, std::initializer_list<Tensor> results);
+
+/// What a function returns, for Python.
+template <class Result>
+auto for_python(Result result) {
+  if constexpr (std::is_same_v<Result, Tensors>) {
+    return py::tuple(py::cast(std::move(result)));
+  } else if constexpr (std::is_same_v<Result, ValuesAndIndices>) {
+    return named_tuple("ValuesAndIndices", {result.values, result.indices});
+  } else {
+    return result;
+  }
+}
+
+/// Binds `function`, which runs without the interpreter's lock.
+template <class Result, class... Args, class... Extra>
+void bind_function(py::module_& m, const char* name, Result (*function)(Args...), const char* text,
+                   const Extra&... extra) {
+  if constexpr (std::is_same_v<Result, Tensor> || std::is_void_v<Result> ||
+                std::is_arithmetic_v<Result>) {
+    m.def(name, function, Released(), extra..., text);
+  } else {
+    m.def(
+        name,
+        [function](std::decay_t<Args>... args) {
+          return for_python(released([&] { return function(args...); }));
+        },
+        extra..., text);
+  }
+}
+
+}  // namespace weft::python
+
+namespace pybind11::detail {
+
+/// A number, not a tensor.
+template <>
+struct type_caster<weft::Number> {
+  PYBIND11_TYPE_CASTER(weft::Number, const_name("float"));
+  bool load(handle source, bool) {
+    weft::Operand operand;
+    if (!weft::python::load_operand(source, operand) || !operand.is_number()) return false;
+    value = operand.number;
+    return true;
+  }
+  static handle cast(const weft::Number& number, return_value_policy, handle) {
+    return number.kind == weft::Number::Kind::floating
+               ? float_(number.value).release()
+               : int_(static_cast<int64_t>(number.value)).release();
+  }
+};
+
+}  // namespace pybind11::detail

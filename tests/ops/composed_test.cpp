@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/ops/agreement.h"
+#include "weft/context.h"
+#include "weft/ops.h"
+#include "weft/torch.h"
+
+namespace weft {
+
+using Values = std::vector<double>;
+
+static Tensor vector(const Values& values, DType dtype = f32) {
+  return from_values(values, {static_cast<int64_t>(values.size())}, {.dtype = dtype});
+}
+static Tensor indices(const Values& values) { return vector(values, i64); }
+static Values values_of(const Tensor& a) { return a.to_vector<double>(); }
+
+// PyTorch's results.
+
+TEST(Composed, TorchsMeaningIsInItsNamespace) {
+  const Tensor a = from_values(Values{3, 1, 2, 0, 5, 4}, {2, 3});
+  EXPECT_EQ(values_of(torch::max(a, 1).values), (Values{3, 5}));
+  EXPECT_EQ(values_of(torch::max(a, 1).indices), (Values{0, 1}));
+  EXPECT_EQ(values_of(torch::sort(a).indices), (Values{1, 2, 0, 0, 2, 1}));
+  EXPECT_DOUBLE_EQ(torch::var(vector({1, 3})).item(), 2);
+  EXPECT_DOUBLE_EQ(var(vector({1, 3})).item(), 1);
+  EXPECT_TRUE(torch::equal(a, a));
+  EXPECT_FALSE(torch::equal(a, torch::cumsum(a, 0)));
+  EXPECT_EQ(values_of(torch::nonzero(vector({0, 2, 3}))), (Values{1, 2}));
+  EXPECT_EQ(torch::nonzero(a).shape(), (Shape{5, 2}));
+  EXPECT_EQ(values_of(torch::take(a, indices({0, -1}))), (Values{3, 4}));
+  EXPECT_EQ(values_of(torch::div(vector({-7}), 2, "trunc")), (Values{-3}));
+  EXPECT_EQ(values_of(torch::div(vector({-7}), 2, "floor")), (Values{-4}));
+  EXPECT_EQ(torch::cat({vector({}), a}).shape(), a.shape());
+  EXPECT_EQ(torch::argmax(a).item(), 4);
+  EXPECT_EQ(torch::sum(full({}, 2), {0}).item(), 2);
+}
+
+TEST(Composed, ElementsCombineAtIndices) {
+  const Tensor a = vector({1, 2, 3}), src = vector({4, 5, 6}), at = indices({0, 0, 2});
+  EXPECT_EQ(values_of(scatter_reduce(a, 0, at, src, "prod")), (Values{20, 2, 18}));
+  EXPECT_EQ(values_of(scatter_reduce(a, 0, at, src, "mean", false)), (Values{4.5, 2, 6}));
+  EXPECT_EQ(values_of(index_reduce(a, 0, at, src, "amin")), (Values{1, 2, 3}));
+  EXPECT_EQ(values_of(masked_scatter(a, greater(a, 1), src)), (Values{1, 4, 5}));
+  EXPECT_EQ(values_of(as_strided(a, {2, 2}, {1, 1})), (Values{1, 2, 2, 3}));
+  const Tensor bags = embedding_bag(from_values(Values{1, 2, 3}, {3, 1}), at, indices({0, 1}));
+  EXPECT_EQ(values_of(bags), (Values{1, 2}));
+}
+
+TEST(Composed, CountsAndOrders) {
+  EXPECT_EQ(values_of(histc(vector({0, 1, 1, 4}), 4)), (Values{1, 2, 0, 1}));
+  EXPECT_EQ(values_of(bincount(indices({1, 3, 1}))), (Values{0, 2, 0, 1}));
+  EXPECT_EQ(mode(vector({2, 1, 1, 2})).values.item(), 1);
+  EXPECT_EQ(mode(vector({2, 1, 1, 2})).indices.item(), 2);
+  EXPECT_EQ(values_of(unique_consecutive(vector({1, 1, 2, 1})).counts), (Values{2, 1, 1}));
+  EXPECT_EQ(nanmedian(vector({NAN, 3, 1})).item(), 1);
+  EXPECT_EQ(nanquantile(vector({NAN, 3, 1}), 0.5).item(), 2);
+  EXPECT_EQ(values_of(combinations(vector({1, 2, 3}))), (Values{1, 2, 1, 3, 2, 3}));
+}
+
+// Integrals and derivatives by the C library.
+
+TEST(Composed, SpecialFunctionsAreTheCLibrarys) {
+  for (const double x : {-2.5, -0.3, 0.2, 1.0, 3.7, 12.0, 40.0}) {
+    const Tensor a = full({}, x, {.dtype = f64});
+    EXPECT_NEAR(lgamma(a).item(), std::lgamma(x), 1e-13 * (1 + std::abs(std::lgamma(x)))) << x;
+    EXPECT_NEAR(erfc(a).item(), std::erfc(x), 1e-15) << x;
+    const double step = 1e-5;
+    const double slope = (std::lgamma(x + step) - std::lgamma(x - step)) / (2 * step);
+    EXPECT_NEAR(digamma(a).item(), slope, 1e-6 * (1 + std::abs(slope))) << x;
+    EXPECT_NEAR(i0(a).item(), std::cyl_bessel_i(0, std::abs(x)),
+                1e-13 * std::cyl_bessel_i(0, std::abs(x)))
+        << x;
+  }
+  for (const double y : {-0.999, -0.5, 0.0, 1e-9, 0.3, 0.99999}) {
+    EXPECT_NEAR(std::erf(erfinv(full({}, y, {.dtype = f64})).item()), y, 1e-14) << y;
+  }
+  const Tensor a = full({}, 2, {.dtype = f64}), x = full({}, 3, {.dtype = f64});
+  EXPECT_NEAR(igamma(a, x).item(), 1 - 4 * std::exp(-3), 1e-14);
+  EXPECT_NEAR(igammac(a, x).item(), 4 * std::exp(-3), 1e-14);
+}
+
+TEST(Composed, DrawsDoNotDependOnTheLayout) {
+  run_ranks(2, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"x", 2}});
+    const auto drawn = [](const Tensor& a) {
+      Context::current().random = {.seed = 5, .stream = 0};
+      exponential_(a, 2);
+      return a.full_tensor().to_vector<double>();
+    };
+    const Sharding cut(mesh, {{"x", Shard(0)}});
+    EXPECT_EQ(drawn(zeros({7, 3}, {.sharding = cut})), drawn(zeros({7, 3})));
+  });
+}
+
+}  // namespace weft
