@@ -6,11 +6,13 @@ import collections.abc
 import builtins
 import numpy
 import typing
+from weft import FractionAndExponent
+from weft import Histogram
 from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'GradientReductionHandle', 'Graph', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bf16', 'bfloat16', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diff', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'generate', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'hsplit', 'hstack', 'hypot', 'i16', 'i32', 'i64', 'i8', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_select', 'matmul', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'moveaxis', 'multiply', 'mv', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'quantile', 'rad2deg', 'rand', 'randn', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'Llama', 'LlamaConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linspace', 'list_checkpoints', 'llama_config', 'llama_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -302,17 +304,17 @@ class Tensor:
         Rule: ..., ... -> ...
         """
     @staticmethod
-    def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | builtins.float = 1) -> Tensor:
+    def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """
         x + value * tensor1 / tensor2
         """
     @staticmethod
-    def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | builtins.float = 1) -> Tensor:
+    def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """
         x + value * tensor1 * tensor2
         """
     @staticmethod
-    def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Tensor | builtins.float = 1, alpha: Tensor | builtins.float = 1) -> Tensor:
+    def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """
         beta * x + alpha * (mat1 @ mat2)
         """
@@ -371,7 +373,7 @@ class Tensor:
         Rule: ... -> ...
         """
     @staticmethod
-    def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Tensor | builtins.float = 1, alpha: Tensor | builtins.float = 1) -> Tensor:
+    def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """
         beta * x + alpha * (batch1 @ batch2)
         """
@@ -504,7 +506,7 @@ class Tensor:
         Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may be smaller than those of x
         """
     @staticmethod
-    def index_add(x: Tensor, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: Tensor | builtins.float = 1) -> Tensor:
+    def index_add(x: Tensor, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
         """
         x with slice i of alpha * source added to slice index[i] of `dim`
         """
@@ -1011,9 +1013,47 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
+    def absolute(self, *given, **named):
+        """
+        abs(x: Tensor) -> Tensor
+        
+        |x|, element by element
+        
+        Rule: ... -> ...
+        """
+    def acos(self, *given, **named):
+        """
+        acos(x: Tensor) -> Tensor
+        
+        The angle in [0, pi] whose cosine is x
+        
+        Rule: ... -> ...
+        """
+    def acosh(self, *given, **named):
+        """
+        acosh(x: Tensor) -> Tensor
+        
+        The inverse of cosh; NaN below 1
+        
+        Rule: ... -> ...
+        """
     def add_(self, other: Tensor | builtins.float, *, alpha: Tensor | builtins.float = 1) -> typing.Any:
         """
         In place, with other * alpha; see the operator
+        """
+    def add_scaled_(self, *given, **named):
+        """
+        add_scaled_(x: object, other: Tensor, scale: Tensor, factor: float = 1.0) -> object
+        
+        x += other * scale * factor in place, where scale has one element
+        
+        Rule: ..., ..., . ->
+        """
+    def addbmm(self, *given, **named):
+        """
+        addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor
+        
+        beta * x + alpha * the sum of batch1 @ batch2 over the batch
         """
     def addcdiv_(self, tensor1, tensor2, *, value = 1):
         """
@@ -1022,6 +1062,94 @@ class Tensor:
     def addcmul_(self, tensor1, tensor2, *, value = 1):
         """
         In place: self += value * tensor1 * tensor2.
+        """
+    def addmv(self, *given, **named):
+        """
+        addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor
+        
+        beta * x + alpha * (mat @ vec)
+        """
+    def addr(self, *given, **named):
+        """
+        addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor
+        
+        beta * x + alpha * outer(vec1, vec2)
+        """
+    def alias_copy(self, *given, **named):
+        """
+        clone(x: Tensor) -> Tensor
+        
+        The same elements in new memory, in the same layout
+        
+        Rule: ... -> ...
+        """
+    def aminmax(self, *given, **named):
+        """
+        (amin, amax).
+        """
+    def angle(self, *given, **named):
+        """
+        angle(x: Tensor) -> Tensor
+        
+        0 for positive x, pi for negative ones
+        
+        Rule: ..., ..., ... -> ...
+        """
+    def arccos(self, *given, **named):
+        """
+        acos(x: Tensor) -> Tensor
+        
+        The angle in [0, pi] whose cosine is x
+        
+        Rule: ... -> ...
+        """
+    def arccosh(self, *given, **named):
+        """
+        acosh(x: Tensor) -> Tensor
+        
+        The inverse of cosh; NaN below 1
+        
+        Rule: ... -> ...
+        """
+    def arcsin(self, *given, **named):
+        """
+        asin(x: Tensor) -> Tensor
+        
+        The angle in [-pi/2, pi/2] whose sine is x
+        
+        Rule: ... -> ...
+        """
+    def arcsinh(self, *given, **named):
+        """
+        asinh(x: Tensor) -> Tensor
+        
+        The inverse of sinh
+        
+        Rule: ... -> ...
+        """
+    def arctan(self, *given, **named):
+        """
+        atan(x: Tensor) -> Tensor
+        
+        The angle in [-pi/2, pi/2] whose tangent is x
+        
+        Rule: ... -> ...
+        """
+    def arctan2(self, *given, **named):
+        """
+        atan2(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        The angle of the point (x2, x1) in [-pi, pi]
+        
+        Rule: ..., ... -> ...
+        """
+    def arctanh(self, *given, **named):
+        """
+        atanh(x: Tensor) -> Tensor
+        
+        The inverse of tanh; NaN beyond 1
+        
+        Rule: ... -> ...
         """
     def argsort(self, *given, **named):
         """
@@ -1033,33 +1161,189 @@ class Tensor:
         
         The indices of the nonzero elements: [n, dims]
         """
+    def as_strided(self, *given, **named):
+        """
+        as_strided(x: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor
+        
+        A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] + .. of the flattened x
+        """
+    def as_strided_copy(self, *given, **named):
+        """
+        as_strided(x: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor
+        
+        A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] + .. of the flattened x
+        """
+    def as_strided_scatter(self, *given, **named):
+        """
+        as_strided_scatter(x: Tensor, src: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor
+        
+        x with the elements of as_strided replaced by src
+        """
+    def asin(self, *given, **named):
+        """
+        asin(x: Tensor) -> Tensor
+        
+        The angle in [-pi/2, pi/2] whose sine is x
+        
+        Rule: ... -> ...
+        """
+    def asinh(self, *given, **named):
+        """
+        asinh(x: Tensor) -> Tensor
+        
+        The inverse of sinh
+        
+        Rule: ... -> ...
+        """
+    def atan(self, *given, **named):
+        """
+        atan(x: Tensor) -> Tensor
+        
+        The angle in [-pi/2, pi/2] whose tangent is x
+        
+        Rule: ... -> ...
+        """
+    def atan2(self, *given, **named):
+        """
+        atan2(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        The angle of the point (x2, x1) in [-pi, pi]
+        
+        Rule: ..., ... -> ...
+        """
+    def atanh(self, *given, **named):
+        """
+        atanh(x: Tensor) -> Tensor
+        
+        The inverse of tanh; NaN beyond 1
+        
+        Rule: ... -> ...
+        """
+    def atleast_1d(self, *given, **named):
+        """
+        atleast_1d(x: Tensor) -> Tensor
+        
+        x with at least 1 dim
+        """
+    def atleast_2d(self, *given, **named):
+        """
+        atleast_2d(x: Tensor) -> Tensor
+        
+        x with at least 2 dims
+        """
+    def atleast_3d(self, *given, **named):
+        """
+        atleast_3d(x: Tensor) -> Tensor
+        
+        x with at least 3 dims
+        """
     def backward(self, gradient: Tensor | None = None) -> None:
         """
         Gradients of all leaves this tensor depends on; it has one element unless its gradient is given
+        """
+    def bernoulli(self, *given, **named):
+        """
+        1 with the probability that the element, or p, is; else 0.
+        """
+    def bernoulli_(self, *given, **named):
+        """
+        bernoulli_(x: object, p: float = 0.5) -> object
+        
+        Draws 1 with probability p, else 0
         """
     def bfloat16(self, memory_format = None):
         """
         to(weft.bfloat16).
         """
+    def bincount(self, *given, **named):
+        """
+        bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor
+        
+        How often each number from 0 on occurs, or the sum of the `weights` of its elements
+        """
+    def bitwise_and(self, *given, **named):
+        """
+        bitwise_and(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 & x2, of integers and bool
+        
+        Rule: ..., ... -> ...
+        """
     def bitwise_and_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
+        """
+    def bitwise_invert(self, *given, **named):
+        """
+        bitwise_invert(x: Tensor) -> Tensor
+        
+        ~x, of integers and bool
+        
+        Rule: ... -> ...
+        """
+    def bitwise_left_shift(self, *given, **named):
+        """
+        bitwise_left_shift(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 << x2, of integers
+        
+        Rule: ..., ... -> ...
         """
     def bitwise_left_shift_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
+    def bitwise_not(self, *given, **named):
+        """
+        bitwise_invert(x: Tensor) -> Tensor
+        
+        ~x, of integers and bool
+        
+        Rule: ... -> ...
+        """
+    def bitwise_or(self, *given, **named):
+        """
+        bitwise_or(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 | x2, of integers and bool
+        
+        Rule: ..., ... -> ...
+        """
     def bitwise_or_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
+        """
+    def bitwise_right_shift(self, *given, **named):
+        """
+        bitwise_right_shift(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 >> x2, of integers
+        
+        Rule: ..., ... -> ...
         """
     def bitwise_right_shift_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
+    def bitwise_xor(self, *given, **named):
+        """
+        bitwise_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 ^ x2, of integers and bool
+        
+        Rule: ..., ... -> ...
+        """
     def bitwise_xor_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
+        """
+    def bmm(self, *given, **named):
+        """
+        matmul(x1: Tensor, x2: Tensor) -> Tensor
+        
+        x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
+        
+        Rule: ... m k, ... k n -> ... m n
         """
     def bool(self, memory_format = None):
         """
@@ -1069,6 +1353,14 @@ class Tensor:
         """
         (offset, shape) of each rank's part, by rank of the root mesh
         """
+    def broadcast_to(self, *given, **named):
+        """
+        broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor
+        
+        Dims of size 1, and new leading ones, repeated to `shape`; no copy
+        
+        Rule: d0 [one1]  -> d0 +d1    (by its attributes; this one of [5, 1])
+        """
     def bucketize(self, *given, **named):
         """
         searchsorted(boundaries, input).
@@ -1076,6 +1368,18 @@ class Tensor:
     def byte(self, memory_format = None):
         """
         to(weft.uint8).
+        """
+    def cauchy_(self, *given, **named):
+        """
+        cauchy_(x: object, median: float = 0.0, sigma: float = 1.0) -> object
+        
+        Draws of a Cauchy distribution
+        """
+    def cdist(self, *given, **named):
+        """
+        cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: object = None) -> Tensor
+        
+        p-norms of the differences between rows: [..., n, m]
         """
     def ceil_(self) -> typing.Any:
         """
@@ -1103,9 +1407,60 @@ class Tensor:
         """
         Elements below `min` become min.
         """
+    def clip(self, *given, **named):
+        """
+        clip(x: Tensor, min: object = None, max: object = None) -> Tensor
+        
+        x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers that exclude all values of an integer dtype
+        """
+    def combinations(self, *given, **named):
+        """
+        combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor
+        
+        All subsets of r elements of a vector: a row each; with_replacement lets elements repeat
+        """
+    def conj(self, *given, **named):
+        """
+        The tensor itself: there are no complex dtypes.
+        """
+    def conj_physical(self, *given, **named):
+        """
+        clone(x: Tensor) -> Tensor
+        
+        The same elements in new memory, in the same layout
+        
+        Rule: ... -> ...
+        """
+    def constant_pad_nd(self, *given, **named):
+        """
+        pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before
+            it, and so on; negative numbers cut.
+        """
     def contiguous(self):
         """
         The tensor itself.
+        """
+    def copysign(self, *given, **named):
+        """
+        copysign(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        |x1| with the sign of x2
+        
+        Rule: ..., ... -> ...
+        """
+    def corrcoef(self, *given, **named):
+        """
+        corrcoef(x: Tensor) -> Tensor
+        
+        Correlations of the rows of a matrix
+        """
+    def cosh(self, *given, **named):
+        """
+        cosh(x: Tensor) -> Tensor
+        
+        The hyperbolic cosine of x
+        
+        Rule: ... -> ...
         """
     def count_nonzero(self, *given, **named):
         """
@@ -1115,9 +1470,19 @@ class Tensor:
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
+    def cov(self, *given, **named):
+        """
+        Covariances of the rows of a matrix [variables, observations], which may have weights.
+        """
     def cpu(self):
         """
         to("cpu").
+        """
+    def cross(self, *given, **named):
+        """
+        cross(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor
+        
+        The cross product of vectors of 3 along `axis`, counted from the end; the other dims broadcast. ValueError when that dim of one is not 3
         """
     def cuda(self, device = 0):
         """
@@ -1127,20 +1492,80 @@ class Tensor:
         ...
     def cumsum(self, *given, **named):
         ...
+    def cumulative_prod(self, *given, **named):
+        """
+        cumulative_prod(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: bool = False) -> Tensor
+        
+        Products of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first
+        
+        Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
+        """
+    def cumulative_sum(self, *given, **named):
+        """
+        cumulative_sum(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: bool = False) -> Tensor
+        
+        Sums of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 0 first
+        
+        Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
+        """
+    def deg2rad(self, *given, **named):
+        """
+        deg2rad(x: Tensor) -> Tensor
+        
+        Degrees as radians
+        
+        Rule: ..., ... -> ...
+        """
     def detach(self) -> Tensor:
         """
         The same elements, not recorded
+        """
+    def diag_embed(self, *given, **named):
+        """
+        diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor
+        
+        The last dim as diagonal `offset` of two dims of a tensor of zeros
+        """
+    def diagflat(self, *given, **named):
+        """
+        diagflat(x: Tensor, offset: int = 0) -> Tensor
+        
+        All elements as a diagonal of a matrix
         """
     def diagonal(self, *given, **named):
         """
         Elements (i, i + offset) of two dims, the first two unless given.
         """
+    def diagonal_copy(self, *given, **named):
+        """
+        Elements (i, i + offset) of two dims, the first two unless given.
+        """
+    def diagonal_scatter(self, *given, **named):
+        """
+        diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
+        
+        x with a diagonal replaced by src
+        """
     def diff(self, *given, **named):
         """
         Differences of neighbours along `dim`, n times.
         """
+    def digamma(self, *given, **named):
+        """
+        digamma(x: Tensor) -> Tensor
+        
+        The derivative of lgamma
+        
+        Rule: ... -> ...
+        """
     def dim(self) -> builtins.int:
         ...
+    def dist(self, *given, **named):
+        """
+        dist(x: Tensor, other: Tensor, p: float = 2.0) -> Tensor
+        
+        The p-norm of x - other
+        """
     def div(self, *given, **named):
         """
         The quotient; rounding_mode "floor" or "trunc" rounds it.
@@ -1153,6 +1578,18 @@ class Tensor:
         """
         to(weft.float64).
         """
+    def dropout(self, *given, **named):
+        """
+        dropout(x: Tensor, p: float) -> Tensor
+        
+        x with elements zeroed with probability p in [0, 1) and the others divided by 1 - p; equal for any layout of x
+        
+        Rule: ... -> ...
+        """
+    def dsplit(self, *given, **named):
+        """
+        Equal parts, or those that end before these indices.
+        """
     def eq(self, *given, **named):
         """
         equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
@@ -1160,6 +1597,26 @@ class Tensor:
         x1 == x2, element by element, as bool
         
         Rule: ..., ... -> ...
+        """
+    def equal(self, *given, **named):
+        """
+        Whether both have the same shape and elements: one bool, equal on all ranks.
+        """
+    def erfc(self, *given, **named):
+        """
+        erfc(x: Tensor) -> Tensor
+        
+        1 - erf(x), accurate for large x
+        
+        Rule: ... -> ...
+        """
+    def erfinv(self, *given, **named):
+        """
+        erfinv(x: Tensor) -> Tensor
+        
+        The inverse of erf; NaN outside [-1, 1]
+        
+        Rule: ... -> ...
         """
     def exp_(self) -> typing.Any:
         """
@@ -1173,17 +1630,71 @@ class Tensor:
         """
         Expanded to the shape of the other.
         """
+    def expand_dims(self, *given, **named):
+        """
+        expand_dims(x: Tensor, axis: int = 0) -> Tensor
+        
+        Inserts a dim of size 1 at `axis`; a view. IndexError when axis is out of range
+        """
     def explain(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
         """
         What `redistribute` would do: steps, bytes, predicted time, peak memory
+        """
+    def expm1(self, *given, **named):
+        """
+        expm1(x: Tensor) -> Tensor
+        
+        exp(x) - 1, exact for small x
+        
+        Rule: ... -> ...
+        """
+    def exponential_(self, *given, **named):
+        """
+        exponential_(x: object, lambd: float = 1.0) -> object
+        
+        Draws of the density lambd exp(-lambd x)
+        """
+    def fill(self, *given, **named):
+        """
+        fill(x: Tensor, value: Tensor | float) -> Tensor
+        
+        All elements `value`, in shape, dtype and layout of x
+        """
+    def fix(self, *given, **named):
+        """
+        trunc(x: Tensor) -> Tensor
+        
+        The integer of x towards 0; the dtype stays
+        
+        Rule: ... -> ...
         """
     def flip(self, *args, axis: typing.Any = None) -> Tensor:
         """
         The elements of the dims given, or of all, reversed
         """
+    def fliplr(self, *given, **named):
+        """
+        fliplr(x: Tensor) -> Tensor
+        
+        Dim 1 reversed
+        """
+    def flipud(self, *given, **named):
+        """
+        flipud(x: Tensor) -> Tensor
+        
+        Dim 0 reversed
+        """
     def float(self, memory_format = None):
         """
         to(weft.float32).
+        """
+    def float_power(self, *given, **named):
+        """
+        float_power(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 to the power x2, in float64
+        
+        Rule: ..., ... -> ...
         """
     def floor_(self) -> typing.Any:
         """
@@ -1201,11 +1712,78 @@ class Tensor:
         """
         In place: as the operator, or the function
         """
+    def fmax(self, *given, **named):
+        """
+        fmax(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        The larger of both; where one is NaN, the other
+        
+        Rule: ..., ... -> ...
+        """
+    def fmin(self, *given, **named):
+        """
+        fmin(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        The smaller of both; where one is NaN, the other
+        
+        Rule: ..., ... -> ...
+        """
+    def frexp(self, *given, **named):
+        """
+        frexp(x: Tensor) -> object
+        
+        (mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)
+        """
+    def from_dlpack(self, *given, **named):
+        """
+        A tensor over the memory of an object with __dlpack__, copied if its elements have gaps.
+            copy=True always copies; copy=False raises ValueError where a copy is needed.
+        """
     def full_tensor(self) -> Tensor:
         """
         The whole on each rank, as a tensor of one device
         """
     def ge(self, *given, **named):
+        """
+        greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 >= x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def gelu(self, *given, **named):
+        """
+        gelu(x: Tensor) -> Tensor
+        
+        x / 2 * (1 + erf(x / sqrt(2)))
+        
+        Rule: ... -> ...
+        """
+    def geometric_(self, *given, **named):
+        """
+        geometric_(x: object, p: float) -> object
+        
+        Draws numbers of trials up to the first success, of probability p
+        """
+    def ger(self, *given, **named):
+        """
+        outer(x1: Tensor, x2: Tensor) -> Tensor
+        
+        x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
+        """
+    def gradient(self, *given, **named):
+        """
+        Estimates of the derivatives along the dims: a list of tensors.
+        """
+    def greater(self, *given, **named):
+        """
+        greater(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 > x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def greater_equal(self, *given, **named):
         """
         greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
         
@@ -1225,13 +1803,135 @@ class Tensor:
         """
         to(weft.float16).
         """
+    def heaviside(self, *given, **named):
+        """
+        heaviside(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        0 for negative x1, 1 for positive x1, x2 for 0
+        
+        Rule: ..., ..., ... -> ...
+        """
+    def histc(self, *given, **named):
+        """
+        histc(x: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor
+        
+        How many elements are in each of `bins` equal intervals from min to max; of all elements if these are equal
+        """
+    def histogram(self, *given, **named):
+        """
+        histogram(x: Tensor, bins: int | Tensor, *, range: collections.abc.Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> object
+        
+        (hist, bin_edges): the number of elements between edges, which `bins` counts or is
+        """
+    def hsplit(self, *given, **named):
+        """
+        Equal parts, or those that end before these indices.
+        """
+    def hypot(self, *given, **named):
+        """
+        hypot(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        sqrt(x1^2 + x2^2), without overflow on the way
+        
+        Rule: ..., ... -> ...
+        """
+    def i0(self, *given, **named):
+        """
+        i0(x: Tensor) -> Tensor
+        
+        The modified Bessel function of the first kind of order 0
+        
+        Rule: ... -> ...
+        """
+    def i1(self, *given, **named):
+        """
+        i1(x: Tensor) -> Tensor
+        
+        The modified Bessel function of the first kind of order 1
+        
+        Rule: ... -> ...
+        """
+    def igamma(self, *given, **named):
+        """
+        igamma(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        The regularised lower incomplete gamma function of x1 from 0 to x2
+        
+        Rule: ..., ... -> ...
+        """
+    def igammac(self, *given, **named):
+        """
+        igammac(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        1 - igamma(x1, x2)
+        
+        Rule: ..., ... -> ...
+        """
+    def index_put(self, *given, **named):
+        """
+        index_put(x: Tensor, indices: collections.abc.Sequence[Tensor | None], values: Tensor | float, accumulate: bool = False) -> Tensor
+        
+        x with the elements at `indices`, a tensor or None for each dim, replaced by `values`, or added
+        """
+    def inner(self, *given, **named):
+        """
+        inner(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        Sums of products over the last dims
+        
+        Rule: ..., ... -> ...
+        """
     def int(self, memory_format = None):
         """
         to(weft.int32).
         """
+    def isneginf(self, *given, **named):
+        """
+        isneginf(x: Tensor) -> Tensor
+        
+        Whether x is -inf: bool
+        
+        Rule: ... -> ...
+        """
+    def isposinf(self, *given, **named):
+        """
+        isposinf(x: Tensor) -> Tensor
+        
+        Whether x is inf: bool
+        
+        Rule: ... -> ...
+        """
+    def isreal(self, *given, **named):
+        """
+        True for every element: there are no complex dtypes.
+        """
     def item(self) -> typing.Any:
         """
         The one element, whole on this rank, as a Python number
+        """
+    def kron(self, *given, **named):
+        """
+        kron(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        The Kronecker product
+        
+        Rule: ..., ... -> ...
+        """
+    def layer_norm(self, *given, **named):
+        """
+        layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05) -> Tensor
+        
+        (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim
+        
+        Rule: ... d, d, d -> ... d
+        """
+    def ldexp(self, *given, **named):
+        """
+        ldexp(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 * 2^x2
+        
+        Rule: ..., ... -> ...
         """
     def le(self, *given, **named):
         """
@@ -1245,9 +1945,57 @@ class Tensor:
         """
         In place: self += weight * (end - self).
         """
+    def less(self, *given, **named):
+        """
+        less(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 < x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def less_equal(self, *given, **named):
+        """
+        less_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 <= x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def lgamma(self, *given, **named):
+        """
+        lgamma(x: Tensor) -> Tensor
+        
+        log |gamma(x)|
+        
+        Rule: ... -> ...
+        """
+    def linear(self, *given, **named):
+        """
+        linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
+        
+        x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n]
+        
+        Rule: ... k, n k -> ... n
+        """
     def local(self) -> Tensor:
         """
         This rank's part, sharing memory; not recorded for backward
+        """
+    def log10(self, *given, **named):
+        """
+        log10(x: Tensor) -> Tensor
+        
+        The logarithm of x to base 10
+        
+        Rule: ... -> ...
+        """
+    def log1p(self, *given, **named):
+        """
+        log1p(x: Tensor) -> Tensor
+        
+        log(1 + x), exact for small x
+        
+        Rule: ... -> ...
         """
     def log2(self, *given, **named):
         """
@@ -1261,6 +2009,60 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
+    def log_normal_(self, *given, **named):
+        """
+        log_normal_(x: object, mean: float = 1.0, std: float = 2.0) -> object
+        
+        Draws exp of normal values
+        """
+    def logaddexp(self, *given, **named):
+        """
+        logaddexp(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        log(exp(x1) + exp(x2)), without overflow on the way
+        
+        Rule: ..., ... -> ...
+        """
+    def logaddexp2(self, *given, **named):
+        """
+        logaddexp2(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        log2(2^x1 + 2^x2)
+        
+        Rule: ..., ... -> ...
+        """
+    def logical_and(self, *given, **named):
+        """
+        logical_and(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        Whether neither is zero: bool
+        
+        Rule: ..., ... -> ...
+        """
+    def logical_not(self, *given, **named):
+        """
+        logical_not(x: Tensor) -> Tensor
+        
+        Whether x is zero: bool
+        
+        Rule: ... -> ...
+        """
+    def logical_or(self, *given, **named):
+        """
+        logical_or(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        Whether one is not zero: bool
+        
+        Rule: ..., ... -> ...
+        """
+    def logical_xor(self, *given, **named):
+        """
+        logical_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        Whether just one is not zero: bool
+        
+        Rule: ..., ... -> ...
+        """
     def long(self, memory_format = None):
         """
         to(weft.int64).
@@ -1272,6 +2074,32 @@ class Tensor:
         x1 < x2, element by element, as bool
         
         Rule: ..., ... -> ...
+        """
+    def masked_scatter(self, *given, **named):
+        """
+        masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor
+        
+        x with the elements where `mask` (bool) holds replaced by those of `source`, in order
+        """
+    def matrix_exp(self, *given, **named):
+        """
+        matrix_exp(x: Tensor) -> Tensor
+        
+        The sum of x^k / k! of square matrices
+        
+        Rule: ... m k, ... k n -> ... m n
+        """
+    def matrix_norm(self, *given, **named):
+        """
+        matrix_norm(x: Tensor, *, keepdims: bool = False, ord: object = 'fro') -> Tensor
+        
+        Norms of the matrices in the last two dims: "fro", the root of the sum of squares; 1 and -1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row. ValueError for an order that needs singular values
+        """
+    def matrix_transpose(self, *given, **named):
+        """
+        matrix_transpose(x: Tensor) -> Tensor
+        
+        x [..., m, n] as [..., n, m]; a view. ValueError for fewer than two dims
         """
     def maximum(self, *given, **named):
         """
@@ -1297,9 +2125,33 @@ class Tensor:
         """
         In place: as the operator, or the function
         """
+    def mm(self, *given, **named):
+        """
+        matmul(x1: Tensor, x2: Tensor) -> Tensor
+        
+        x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
+        
+        Rule: ... m k, ... k n -> ... m n
+        """
+    def mode(self, *given, **named):
+        """
+        mode(x: Tensor, axis: int = -1, keepdims: bool = False) -> object
+        
+        The smallest of the most frequent elements along `axis`, and its last index
+        """
+    def moveaxis(self, *given, **named):
+        """
+        moveaxis(x: Tensor, source: object, destination: object) -> Tensor
+        
+        Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
+        """
     def movedim(self, *given, **named):
         """
         weft.moveaxis.
+        """
+    def msort(self, *given, **named):
+        """
+        Sorted along dim 0.
         """
     def mul(self, *given, **named):
         """
@@ -1313,9 +2165,25 @@ class Tensor:
         """
         In place: as the operator, or the function
         """
+    def multinomial(self, *given, **named):
+        """
+        num_samples indices of the last dim, drawn in proportion to the elements.
+        """
+    def mvlgamma(self, *given, **named):
+        """
+        mvlgamma(x: Tensor, p: int) -> Tensor
+        
+        The logarithm of the gamma function of p dims
+        """
     def nanquantile(self, *given, **named):
         """
         weft.nanquantile; q may be a tensor too.
+        """
+    def narrow_copy(self, *given, **named):
+        """
+        narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor
+        
+        `length` elements along `dim` from `start` on
         """
     def ne(self, *given, **named):
         """
@@ -1337,9 +2205,51 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
+    def negative(self, *given, **named):
+        """
+        negative(x: Tensor) -> Tensor
+        
+        -x
+        
+        Rule: ... -> ...
+        """
+    def new_empty(self, *given, **named):
+        """
+        New memory of that size, in dtype and on the device of the tensor.
+        """
+    def new_empty_strided(self, *given, **named):
+        """
+        New dense memory of that size; the strides have no effect.
+        """
+    def new_full(self, *given, **named):
+        ...
+    def new_ones(self, *given, **named):
+        ...
+    def new_zeros(self, *given, **named):
+        ...
+    def nextafter(self, *given, **named):
+        """
+        nextafter(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        The number next to x1 on the way to x2
+        
+        Rule: ..., ... -> ...
+        """
     def nonzero(self, *given, **named):
         """
         The indices of the nonzero elements: [n, dims], or a tensor for each dim.
+        """
+    def nonzero_static(self, *given, **named):
+        """
+        The first `size` rows of nonzero, with rows of fill_value where there are fewer.
+        """
+    def not_equal(self, *given, **named):
+        """
+        not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 != x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
         """
     def numel(self) -> builtins.int:
         """
@@ -1349,27 +2259,91 @@ class Tensor:
         """
         The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that requires a gradient, and bfloat16
         """
+    def on_device(self, *given, **named):
+        """
+        on_device(x: Tensor, device: Device | str) -> Tensor
+        
+        The same layout with this rank's part on `device`; x itself when it is there
+        """
+    def one_hot(self, *given, **named):
+        """
+        one_hot(x: Tensor, num_classes: int = -1) -> Tensor
+        
+        x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64
+        """
     def outer(self, *given, **named):
         """
         outer(x1: Tensor, x2: Tensor) -> Tensor
         
         x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
         """
+    def pad(self, *given, **named):
+        """
+        pad(x: Tensor, dim: int, before: int, after: int) -> Tensor
+        
+        `before` and `after` zeros more along `dim`
+        
+        Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [7, 5])
+        """
     def permute(self, *args) -> Tensor:
         """
         Dim i of the result is dim dims[i]; a view
+        """
+    def permute_copy(self, *given, **named):
+        """
+        permute_dims(x: Tensor, axes: collections.abc.Sequence[int]) -> Tensor
+        
+        Dim i of the result is dim axes[i] of x; a view
+        
+        Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
+        """
+    def permute_dims(self, *given, **named):
+        """
+        permute_dims(x: Tensor, axes: collections.abc.Sequence[int]) -> Tensor
+        
+        Dim i of the result is dim axes[i] of x; a view
+        
+        Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
+        """
+    def positive(self, *given, **named):
+        """
+        positive(x: Tensor) -> Tensor
+        
+        +x: x itself
         """
     def pow_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
+    def put(self, *given, **named):
+        """
+        put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor
+        
+        x with the elements at `index` of the flattened tensor replaced by those of `source`, or added
+        """
     def quantile(self, *given, **named):
         """
         weft.quantile; q may be a tensor too.
         """
+    def rad2deg(self, *given, **named):
+        """
+        rad2deg(x: Tensor) -> Tensor
+        
+        Radians as degrees
+        
+        Rule: ..., ... -> ...
+        """
+    def random_(self, low = 0, high = None, *, generator = None):
+        """
+        Draws integers in [low, high), in [0, low) without high, in place.
+        """
     def ravel(self, *given, **named):
         """
         All elements in one dim.
+        """
+    def real(self, *given, **named):
+        """
+        The tensor itself: there are no complex dtypes.
         """
     def reciprocal(self, *given, **named):
         """
@@ -1399,6 +2373,12 @@ class Tensor:
         """
         In place: as the operator, or the function
         """
+    def renorm(self, *given, **named):
+        """
+        renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor
+        
+        The slices of `dim` whose p-norm is above maxnorm, scaled to it
+        """
     def repeat(self, *given, **named):
         """
         Repeated as a whole, sizes[i] times along dim i.
@@ -1419,9 +2399,39 @@ class Tensor:
         """
         Reshaped to the shape of the other.
         """
+    def resolve_conj(self, *given, **named):
+        """
+        The tensor itself: there are no complex dtypes.
+        """
+    def resolve_neg(self, *given, **named):
+        """
+        The tensor itself: there are no complex dtypes.
+        """
+    def rms_norm(self, *given, **named):
+        """
+        rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-05) -> Tensor
+        
+        x / sqrt(mean of x^2 along the last dim + eps) * weight [d]
+        
+        Rule: ... d, d -> ... d
+        """
     def roll(self, *given, **named):
         """
         Moved by `shifts` along `dims`; of the flattened tensor without dims.
+        """
+    def rope(self, *given, **named):
+        """
+        rope(x: Tensor, theta: float = 10000.0, position: int = 0) -> Tensor
+        
+        Rotary position embedding of x [batch, sequence, heads, d] in Hugging Face's 'rotate half' convention; positions start at `position`
+        
+        Rule: b s h [d] -> b s h [d]
+        """
+    def rot90(self, *given, **named):
+        """
+        rot90(x: Tensor, k: int = 1, dims: collections.abc.Sequence[int] = [0, 1]) -> Tensor
+        
+        Turns the plane of two dims by 90 degrees k times, from the first to the second
         """
     def round_(self) -> typing.Any:
         """
@@ -1431,10 +2441,38 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
+    def rsub(self, *given, **named):
+        """
+        rsub(x: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor
+        
+        other - alpha * x
+        """
+    def scale_(self, *given, **named):
+        """
+        scale_(x: object, factor: Tensor) -> object
+        
+        x *= factor, of one element, in place
+        
+        Rule: ..., . ->
+        """
     def scatter(self, *given, **named):
         """
         src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal
             indices stays. reduce="add" adds, "multiply" multiplies.
+        """
+    def select_scatter(self, *given, **named):
+        """
+        select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor
+        
+        x with element `index` of `dim` replaced by src
+        """
+    def sgn(self, *given, **named):
+        """
+        sign(x: Tensor) -> Tensor
+        
+        -1, 0 or 1; NaN for NaN
+        
+        Rule: ... -> ...
         """
     def short(self, memory_format = None):
         """
@@ -1456,9 +2494,41 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
+    def signbit(self, *given, **named):
+        """
+        signbit(x: Tensor) -> Tensor
+        
+        Whether the sign is negative, also of -0 and NaN: bool
+        
+        Rule: ... -> ...
+        """
     def silu_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
+        """
+    def sinc(self, *given, **named):
+        """
+        sinc(x: Tensor) -> Tensor
+        
+        sin(pi x) / (pi x), 1 at 0
+        
+        Rule: ... -> ...
+        """
+    def sinh(self, *given, **named):
+        """
+        sinh(x: Tensor) -> Tensor
+        
+        The hyperbolic sine of x
+        
+        Rule: ... -> ...
+        """
+    def slice(self, *given, **named):
+        """
+        Elements start, start + step, ... before end of `dim`.
+        """
+    def slice_scatter(self, *given, **named):
+        """
+        Elements start, start + step, ... before end of `dim` replaced by src.
         """
     def sort(self, *given, **named):
         """
@@ -1472,9 +2542,17 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
+    def squeeze_copy(self, *given, **named):
+        """
+        Without the dims of size 1, or without those of `dim` that have it.
+        """
     def std(self, *given, **named):
         """
         weft.std with correction=1.
+        """
+    def std_mean(self, *given, **named):
+        """
+        (std, mean).
         """
     def sub(self, *given, **named):
         ...
@@ -1482,19 +2560,61 @@ class Tensor:
         """
         In place, with other * alpha; see the operator
         """
+    def sum_squares(self, *given, **named):
+        """
+        sum_squares(x: Tensor, axis: object = None, keepdims: bool = False) -> Tensor
+        
+        The sum of squares over `axis`, as float32
+        
+        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    def sum_to_size(self, *given, **named):
+        """
+        Summed over the dims that broadcasting from `size` would repeat.
+        """
     def swapaxes(self, *given, **named):
+        ...
+    def swapdims(self, *given, **named):
         ...
     def t(self) -> Tensor:
         """
         Dims reversed, for a matrix; a view
         """
+    def t_copy(self, *given, **named):
+        """
+        A matrix transposed; other tensors of at most one dim as they are.
+        """
+    def take(self, *given, **named):
+        """
+        Elements of the flattened tensor.
+        """
+    def take_along_axis(self, *given, **named):
+        """
+        take_along_axis(x: Tensor, indices: Tensor, axis: int = -1) -> Tensor
+        
+        Element indices[.., i, ..] of `axis` for each element of `indices`, which has as many dims as x; the other dims broadcast. ValueError names an index out of bounds
+        
+        Rule: ~n d1 , i d1 -> i d1    (by its attributes; this one of [7, 3], [5, 3])
+        """
     def take_along_dim(self, *given, **named):
         """
         Elements `indices` along `dim`; of the flattened tensor without a dim.
         """
+    def tan(self, *given, **named):
+        """
+        tan(x: Tensor) -> Tensor
+        
+        The tangent of x, in radians
+        
+        Rule: ... -> ...
+        """
     def tanh_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
+        """
+    def tensor_of(self, *given, **named):
+        """
+        The tensor itself, or the one that a Parameter computes with.
         """
     def tile(self, *given, **named):
         """
@@ -1503,8 +2623,8 @@ class Tensor:
     def to(self, *given, dtype = None, device = None, copy = False, non_blocking = False, memory_format = None):
         """
         The same values as another dtype or on another device: to(dtype), to("cuda"),
-            to("cpu", dtype), to(other), which is as the other tensor. ValueError for a device that is
-            not there.
+            to("cpu", dtype), to(other), which is as the other tensor; behind these non_blocking and copy.
+            ValueError for a device that is not there.
         """
     def to_device(self, device, *, stream = None):
         """
@@ -1525,6 +2645,8 @@ class Tensor:
         """
     def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         ...
+    def transpose_copy(self, *given, **named):
+        ...
     def true_divide(self, *given, **named):
         """
         divide(x1: Tensor | float, x2: Tensor | float) -> Tensor
@@ -1533,19 +2655,116 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
+    def trunc(self, *given, **named):
+        """
+        trunc(x: Tensor) -> Tensor
+        
+        The integer of x towards 0; the dtype stays
+        
+        Rule: ... -> ...
+        """
     def trunc_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
+        """
+    def unbind_copy(self, *given, **named):
+        """
+        unbind(x: Tensor, dim: int = 0) -> tuple
+        
+        The slices of `dim`, which do not have that dim
+        """
+    def unfold_copy(self, *given, **named):
+        """
+        unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor
+        
+        Windows of `size` elements along a dim, `step` apart, in a new last dim
         """
     def unique(self, *given, **named):
         """
         The distinct elements in ascending order, and what else is asked for.
         """
+    def unique_all(self, *given, **named):
+        """
+        unique_all(x: Tensor) -> object
+        
+        The distinct elements in order, the first index of each in the flattened tensor, the index of each element of x among them, and their counts. NaNs are all distinct
+        """
+    def unique_consecutive(self, *given, **named):
+        """
+        Elements, or slices of `dim`, without their direct repetitions, and what else is asked
+            for.
+        """
+    def unique_counts(self, *given, **named):
+        """
+        unique_counts(x: Tensor) -> object
+        
+        The distinct elements of x in order, and their counts. NaNs are all distinct
+        """
+    def unique_inverse(self, *given, **named):
+        """
+        unique_inverse(x: Tensor) -> object
+        
+        The distinct elements of x in order, and the index of each element of x among them. NaNs are all distinct
+        """
+    def unique_values(self, *given, **named):
+        """
+        unique_values(x: Tensor) -> Tensor
+        
+        The distinct elements of x in order: [n]. NaNs are all distinct
+        """
+    def unsafe_chunk(self, *given, **named):
+        """
+        chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple
+        
+        At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer
+        """
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         ...
+    def unsqueeze_copy(self, *given, **named):
+        """
+        unsqueeze(x: Tensor, dim: int) -> Tensor
+        
+        With a new dim of size 1 before dim `dim`; a view
+        
+        Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+        """
+    def unstack(self, *given, **named):
+        """
+        unstack(x: Tensor, axis: int = 0) -> tuple
+        
+        A tuple of the slices of `axis`, which do not have that dim
+        """
+    def vander(self, *given, **named):
+        """
+        vander(x: Tensor, N: int = -1, increasing: bool = False) -> Tensor
+        
+        Powers of a vector as columns
+        """
     def var(self, *given, **named):
         """
         weft.var with correction=1.
+        """
+    def var_mean(self, *given, **named):
+        """
+        (var, mean).
+        """
+    def vdot(self, *given, **named):
+        """
+        dot(x: Tensor, tensor: Tensor) -> Tensor
+        
+        The sum of products of two vectors
+        """
+    def vecdot(self, *given, **named):
+        """
+        vecdot(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor
+        
+        Sums products along `axis`, counted from the end; the other dims broadcast. ValueError when the sizes of that dim differ
+        """
+    def vector_norm(self, *given, **named):
+        """
+        vector_norm(x: Tensor, *, axis: object = None, keepdims: bool = False, ord: float = 2.0) -> Tensor
+        
+        Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
         """
     def view(self, *args) -> Tensor:
         """
@@ -1555,9 +2774,26 @@ class Tensor:
         """
         Reshaped to the shape of the other.
         """
+    def vsplit(self, *given, **named):
+        """
+        Equal parts, or those that end before these indices.
+        """
+    def xlogy(self, *given, **named):
+        """
+        xlogy(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 * log(x2), but 0 where x1 is 0 and x2 is not NaN
+        
+        Rule: ..., ... -> ...
+        """
     def zero_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
+        """
+    @property
+    def H(self):
+        """
+        mT: there are no complex dtypes.
         """
     @property
     def T(self) -> Tensor:
@@ -1595,6 +2831,11 @@ class Tensor:
     def is_sharded(self) -> builtins.bool:
         """
         Whether it is laid out over a mesh
+        """
+    @property
+    def mH(self):
+        """
+        mT: there are no complex dtypes.
         """
     @property
     def mT(self) -> Tensor:
@@ -2957,15 +4198,29 @@ def _connect(deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0) 
     ...
 def _constant_pad(x: Tensor, pad: collections.abc.Sequence[int], value: float) -> Tensor:
     ...
+def _embedding_bag(weight: Tensor, ids: Tensor, offsets: Tensor | None, mode: str, scales: Tensor | None) -> Tensor:
+    """
+    Reduced rows of a table, by bag
+    """
 def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     All elements `fill_value`
     """
 def _gradcheck(op: Op, seed: int) -> tuple[builtins.bool, str]:
     ...
+def _gradient(x: Tensor, spacing: collections.abc.Sequence[Tensor | float], dims: collections.abc.Sequence[int], edge_order: int) -> tuple:
+    ...
 def _max_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.Any:
     ...
 def _min_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.Any:
+    ...
+def _nonzero_static(x: Tensor, size: int, fill_value: int) -> Tensor:
+    ...
+@typing.overload
+def _normal(mean: Tensor | float, std: Tensor) -> Tensor:
+    ...
+@typing.overload
+def _normal(mean: Tensor, std: float) -> Tensor:
     ...
 def _placements(placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], orders: collections.abc.Sequence[tuple[int, collections.abc.Sequence[str]]]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
     ...
@@ -2973,7 +4228,13 @@ def _randint(shape: tuple[int, ...], low: int, high: int, *, dtype: DType | str 
     """
     Integers in [low, high)
     """
+def _random_(x: typing.Any, low: int, high: int) -> typing.Any:
+    """
+    Draws integers in [low, high)
+    """
 def _scatter_along(x: Tensor, dim: int, index: Tensor, src: Tensor | float) -> Tensor:
+    ...
+def _slice(x: Tensor, dim: int, start: int | None, stop: int | None, step: int) -> Tensor:
     ...
 def _slice_scatter(x: Tensor, src: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     ...
@@ -2981,7 +4242,15 @@ def _sort_along(x: Tensor, axis: int = -1, descending: builtins.bool = False) ->
     ...
 def _sweep(op: Op, axes: collections.abc.Sequence[tuple[str, int]], most: int, percent: int, seed: int) -> tuple[builtins.bool, str]:
     ...
+def _take_flat(x: Tensor, index: Tensor) -> Tensor:
+    ...
 def _tensor_of_bytes(values: bytes, dtype: DType | str, shape: tuple[int, ...], requires_grad: builtins.bool) -> Tensor:
+    ...
+def _tensordot(x1: Tensor, x2: Tensor, dims_of_x1: collections.abc.Sequence[int], dims_of_x2: collections.abc.Sequence[int]) -> Tensor:
+    ...
+def _unique_consecutive(x: Tensor, dim: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    ...
+def _weighted_cov(x: Tensor, correction: float, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
     ...
 def abs(x: Tensor) -> Tensor:
     """
@@ -3019,27 +4288,27 @@ def add_scaled_(x: typing.Any, other: Tensor, scale: Tensor, factor: float = 1.0
     
     Rule: ..., ..., . ->
     """
-def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
+def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """
     beta * x + alpha * the sum of batch1 @ batch2 over the batch
     """
-def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | float = 1) -> Tensor:
+def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """
     x + value * tensor1 / tensor2
     """
-def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | float = 1) -> Tensor:
+def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """
     x + value * tensor1 * tensor2
     """
-def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
+def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """
     beta * x + alpha * (mat1 @ mat2)
     """
-def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
+def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """
     beta * x + alpha * (mat @ vec)
     """
-def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
+def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """
     beta * x + alpha * outer(vec1, vec2)
     """
@@ -3111,6 +4380,14 @@ def argwhere(x: Tensor) -> Tensor:
     """
     The indices of the nonzero elements: [n, dims]
     """
+def as_strided(x: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor:
+    """
+    A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] + .. of the flattened x
+    """
+def as_strided_scatter(x: Tensor, src: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor:
+    """
+    x with the elements of as_strided replaced by src
+    """
 def asin(x: Tensor) -> Tensor:
     """
     The angle in [-pi/2, pi/2] whose sine is x
@@ -3169,9 +4446,25 @@ def backward(roots: collections.abc.Sequence[Tensor], gradients: collections.abc
     """
     Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)
     """
-def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Tensor | float = 1, alpha: Tensor | float = 1) -> Tensor:
+def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """
     beta * x + alpha * (batch1 @ batch2)
+    """
+@typing.overload
+def bernoulli(x: Tensor) -> Tensor:
+    """
+    1 with the probability that the element, or p, is; else 0
+    """
+@typing.overload
+def bernoulli(x: Tensor, p: float) -> Tensor:
+    ...
+def bernoulli_(x: typing.Any, p: float = 0.5) -> typing.Any:
+    """
+    Draws 1 with probability p, else 0
+    """
+def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """
+    How often each number from 0 on occurs, or the sum of the `weights` of its elements
     """
 def bitwise_and(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -3237,6 +4530,10 @@ def cat(tensors: collections.abc.Sequence[Tensor], dim: int = 0) -> Tensor:
     
     Rule: ~p0 d1 , ~p1 d1 -> +n d1    (by its attributes; this one of [5, 3], [2, 3])
     """
+def cauchy_(x: typing.Any, median: float = 0.0, sigma: float = 1.0) -> typing.Any:
+    """
+    Draws of a Cauchy distribution
+    """
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: typing.Any = None) -> Tensor:
     """
     p-norms of the differences between rows: [..., n, m]
@@ -3276,6 +4573,10 @@ def clone(x: Tensor) -> Tensor:
 def column_stack(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
     """
     Joins along dim 1; vectors are columns
+    """
+def combinations(x: Tensor, r: int = 2, with_replacement: builtins.bool = False) -> Tensor:
+    """
+    All subsets of r elements of a vector: a row each; with_replacement lets elements repeat
     """
 def concat(arrays: collections.abc.Sequence[Tensor], axis: typing.Any = 0) -> Tensor:
     """
@@ -3389,9 +4690,19 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tens
     """
     Elements (i, i + offset) of two dims, as a new last dim
     """
+def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """
+    x with a diagonal replaced by src
+    """
 def diff(x: Tensor, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
     """
     Differences of neighbours along `axis`, `n` times, with `prepend` before and `append` behind it; for bool, whether they differ. ValueError when n is negative
+    """
+def digamma(x: Tensor) -> Tensor:
+    """
+    The derivative of lgamma
+    
+    Rule: ... -> ...
     """
 def dist(x: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
     """
@@ -3459,6 +4770,18 @@ def erf(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+def erfc(x: Tensor) -> Tensor:
+    """
+    1 - erf(x), accurate for large x
+    
+    Rule: ... -> ...
+    """
+def erfinv(x: Tensor) -> Tensor:
+    """
+    The inverse of erf; NaN outside [-1, 1]
+    
+    Rule: ... -> ...
+    """
 def exp(x: Tensor) -> Tensor:
     """
     e to the power of x
@@ -3493,6 +4816,10 @@ def expm1(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+def exponential_(x: typing.Any, lambd: float = 1.0) -> typing.Any:
+    """
+    Draws of the density lambd exp(-lambd x)
+    """
 def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *, prefix: str = 'model/', file_bytes: int = 5368709120) -> None:
     """
     Writes the tensors of a checkpoint as a Hugging Face model. Collective over `world`: each rank writes its share to its place in the final files
@@ -3504,6 +4831,10 @@ def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | st
 def fake_world(rank: int, size: int, ranks_per_host: int = 8, in_memory: builtins.bool = True) -> Communicator:
     """
     A communicator of `size` ranks of which only `rank` is there: collectives move nothing but count the bytes that would come. For planning on worlds that are not there
+    """
+def fill(x: Tensor, value: Tensor | float) -> Tensor:
+    """
+    All elements `value`, in shape, dtype and layout of x
     """
 def fill_(x: typing.Any, value: Tensor | float) -> typing.Any:
     """
@@ -3569,6 +4900,10 @@ def frac(x: Tensor) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def frexp(x: Tensor) -> typing.Any:
+    """
+    (mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)
+    """
 def from_dlpack(x: typing.Any, *, copy: builtins.bool | None = None) -> Tensor:
     """
     A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX); copied only where its elements have gaps. copy=False makes that a ValueError
@@ -3598,6 +4933,10 @@ def gelu(x: Tensor) -> Tensor:
 def generate(model: Llama, prompt: typing.Any, *, mesh: DeviceMesh, tokenizer: Tokenizer | None = None, tokens: int = 200, temperature: float = 0.7, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0, seed: int = 0, end_ids: collections.abc.Sequence[int] = [], stops: collections.abc.Sequence[str] = [], use: typing.Any = None, add_special: builtins.bool = True) -> typing.Any:
     """
     Continues a prompt, a str with a tokenizer or a list of ids. Returns the text that a tokenizer makes of the tokens, or the ids; for a list of prompts a list. use: a function that gets each part of the text as it is complete. add_special: as in encode, False for a text of chat. Collective over the mesh
+    """
+def geometric_(x: typing.Any, p: float) -> typing.Any:
+    """
+    Draws numbers of trials up to the first success, of probability p
     """
 def get_num_threads() -> int:
     """
@@ -3633,6 +4972,14 @@ def heaviside(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ..., ... -> ...
     """
+def histc(x: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
+    """
+    How many elements are in each of `bins` equal intervals from min to max; of all elements if these are equal
+    """
+def histogram(x: Tensor, bins: int | Tensor, *, range: collections.abc.Sequence[float] | None = None, weight: Tensor | None = None, density: builtins.bool = False) -> typing.Any:
+    """
+    (hist, bin_edges): the number of elements between edges, which `bins` counts or is
+    """
 def hsplit(x: Tensor, sections: int) -> tuple:
     """
     Equal parts along dim 1, of a vector along 0
@@ -3647,11 +4994,35 @@ def hypot(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def i0(x: Tensor) -> Tensor:
+    """
+    The modified Bessel function of the first kind of order 0
+    
+    Rule: ... -> ...
+    """
+def i1(x: Tensor) -> Tensor:
+    """
+    The modified Bessel function of the first kind of order 1
+    
+    Rule: ... -> ...
+    """
+def igamma(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    The regularised lower incomplete gamma function of x1 from 0 to x2
+    
+    Rule: ..., ... -> ...
+    """
+def igammac(x1: Tensor | float, x2: Tensor | float) -> Tensor:
+    """
+    1 - igamma(x1, x2)
+    
+    Rule: ..., ... -> ...
+    """
 def implicit_traffic() -> str:
     """
     Implicit traffic of the calling rank by op, as lines 'op: count, bytes'
     """
-def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Tensor | float = 1) -> Tensor:
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     """
     x with slice i of alpha * source added to slice index[i] of `dim`
     """
@@ -3769,6 +5140,12 @@ def less_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def lgamma(x: Tensor) -> Tensor:
+    """
+    log |gamma(x)|
+    
+    Rule: ... -> ...
+    """
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n]
@@ -3837,6 +5214,10 @@ def log2(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+def log_normal_(x: typing.Any, mean: float = 1.0, std: float = 2.0) -> typing.Any:
+    """
+    Draws exp of normal values
+    """
 def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
     """
     The logarithm of softmax(x), along `dim`
@@ -3901,6 +5282,10 @@ def masked_fill(x: Tensor, mask: Tensor, value: Tensor | float) -> Tensor:
     """
     `value`, in the dtype of x, where `mask` (bool) holds, and x elsewhere
     """
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """
+    x with the elements where `mask` (bool) holds replaced by those of `source`, in order
+    """
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """
     The elements where `mask` (bool) holds, in row-major order: [n]
@@ -3908,6 +5293,12 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 def matmul(x1: Tensor, x2: Tensor) -> Tensor:
     """
     x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
+    
+    Rule: ... m k, ... k n -> ... m n
+    """
+def matrix_exp(x: Tensor) -> Tensor:
+    """
+    The sum of x^k / k! of square matrices
     
     Rule: ... m k, ... k n -> ... m n
     """
@@ -3965,9 +5356,17 @@ def minimum(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def mode(x: Tensor, axis: int = -1, keepdims: builtins.bool = False) -> typing.Any:
+    """
+    The smallest of the most frequent elements along `axis`, and its last index
+    """
 def moveaxis(x: Tensor, source: typing.Any, destination: typing.Any) -> Tensor:
     """
     Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
+    """
+def multinomial(x: Tensor, num_samples: int, replacement: builtins.bool = False) -> Tensor:
+    """
+    num_samples indices of the last dim, drawn in proportion to the elements
     """
 def multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -3978,6 +5377,10 @@ def multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor:
 def mv(x: Tensor, vec: Tensor) -> Tensor:
     """
     A matrix times a vector
+    """
+def mvlgamma(x: Tensor, p: int) -> Tensor:
+    """
+    The logarithm of the gamma function of p dims
     """
 def nan_to_num(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """
@@ -4087,6 +5490,10 @@ def permute_dims(x: Tensor, axes: collections.abc.Sequence[int]) -> Tensor:
     
     Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
     """
+def polygamma(n: int, x: Tensor) -> Tensor:
+    """
+    The n-th derivative of digamma
+    """
 def positive(x: Tensor) -> Tensor:
     """
     +x: x itself
@@ -4111,6 +5518,10 @@ def promote(a: DType | str, b: DType | str) -> DType | str:
     """
     The dtype that holds both, as in the Python array API; integer with float gives the float
     """
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
+    """
+    x with the elements at `index` of the flattened tensor replaced by those of `source`, or added
+    """
 def quantile(x: Tensor, q: float | collections.abc.Sequence[float], axis: int | None = None, keepdims: builtins.bool = False, *, interpolation: str = 'linear') -> Tensor:
     """
     Quantile q in [0, 1] along `axis`, or of all elements; NaN where there is one. Several q make a first dim. `interpolation`: 'linear', 'lower', 'higher', 'nearest' or 'midpoint'
@@ -4125,9 +5536,25 @@ def rand(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: De
     """
     Evenly in [0, 1); equal bits for any mesh
     """
+def rand_like(x: Tensor) -> Tensor:
+    """
+    Uniform in [0, 1), in shape, dtype and layout of x
+    
+    Rule: ..., ... -> ...
+    """
+def randint_like(x: Tensor, low: int, high: int) -> Tensor:
+    """
+    Integers in [low, high), in shape and layout of x
+    """
 def randn(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     Of the standard normal distribution; equal bits for any mesh
+    """
+def randn_like(x: Tensor) -> Tensor:
+    """
+    Standard normal, in shape, dtype and layout of x
+    
+    Rule: ..., ... -> ...
     """
 def reciprocal(x: Tensor) -> Tensor:
     """
@@ -4158,6 +5585,10 @@ def remainder(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     x1 % x2, with the sign of x2; integers by 0 give 0
     
     Rule: ..., ... -> ...
+    """
+def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """
+    The slices of `dim` whose p-norm is above maxnorm, scaled to it
     """
 def repeat(x: Tensor, repeats: typing.Any, axis: typing.Any = None) -> Tensor:
     """
@@ -4205,7 +5636,7 @@ def rsqrt(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def rsub(x: Tensor, other: Tensor | float, *, alpha: Tensor | float = 1) -> Tensor:
+def rsub(x: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor:
     """
     other - alpha * x
     """
