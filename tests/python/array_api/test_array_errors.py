@@ -68,7 +68,7 @@ ERRORS = [
     (lambda: weft.reshape(X, (4,)), ValueError, "of \\[4\\] is 4, expected 6"),
     (lambda: weft.reshape(X.mT, (6,), copy=False), ValueError, "because copy is False"),
     (lambda: weft.result_type(1, 2.0), ValueError, "all arguments are numbers, expected"),
-    (lambda: weft.result_type(1j, X), TypeError, "it is 1j, expected"),
+    (lambda: weft.result_type(1j, X), TypeError, "argument is a complex, expected"),
     (lambda: weft.roll(X, (1, 2)), ValueError, "2 shifts without dims"),
     (lambda: weft.roll(X, (1, 2), axis=(0,)), ValueError, "2 shifts for 1 dims"),
     (lambda: weft.roll(X, 1, axis=2), ValueError, "roll: dim is 2"),
