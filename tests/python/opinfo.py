@@ -92,7 +92,10 @@ class Conversion:
         self.draw, self.leaves = random.Random(seed), []
         self.dtypes = {
             getattr(torch, name): getattr(weft, name)
-            for name in ("float32", "float64", "int32", "int64", "bool", "uint8", "float16")
+            for name in (
+                *("float32", "float64", "float16", "bool"),
+                *("int8", "int16", "int32", "int64", "uint8"),
+            )
         } | {torch.bfloat16: weft.bfloat16}
 
     def __call__(self, x):
