@@ -112,7 +112,7 @@ static void print_bytes(int64_t token) {
   std::fflush(stdout);
 }
 
-/// Continues one prompt and prints it on the first rank, as it comes.
+/// Continues one prompt and prints the text on the first rank while it is made.
 static void continue_prompt(const ServeOptions& options, const Prompts& prompts, size_t at,
                             Llama& model, const DeviceMesh& mesh) {
   const bool prints = mesh.communicator().rank() == 0;

@@ -17,7 +17,7 @@ namespace weft::cli {
 struct ServeOptions {
   /// A directory: see weights_in.
   std::string model;
-  /// Where the tokenizer is, if not in `model`.
+  /// Path of the tokenizer; empty: that of `model`.
   std::string tokenizer;
   std::vector<std::string> prompts;
   /// The prompts are messages of a user; the system message and the chat template for them.

@@ -8,7 +8,7 @@ namespace weft::text {
 using System = ChatTemplate::System;
 using Trim = ChatTemplate::Trim;
 
-/// What a template has that writes a system message of its own; forms without one lack these.
+/// Marks of templates with a default system message; forms without one lack these.
 static constexpr const char* kOwnSystem[] = {"You are", "!= 'system'", "!= \"system\"",
                                              "default_system"};
 
