@@ -304,4 +304,19 @@ TEST(Integers, AreMadeFromVectorsOfTheirType) {
   EXPECT_EQ(from_values(std::vector<uint64_t>{1}, {1}).dtype(), u64);
 }
 
+TEST(Integers, UnsignedOnesOf64BitsAreOrderedBeyondTheSignBit) {
+  constexpr double kHalf = 0x1p63, kMore = 0x1p63 + 2048;
+  const Tensor a = from_values(std::vector<double>{1, kMore, 3, kHalf, 2}, {5}, {.dtype = u64});
+  EXPECT_EQ(cummax(a, 0).values.to_vector<double>(),
+            (std::vector<double>{1, kMore, kMore, kMore, kMore}));
+  EXPECT_EQ(topk(a, 2).values.to_vector<double>(), (std::vector<double>{kMore, kHalf}));
+  EXPECT_EQ(kthvalue(a, 5).values.to_vector<double>(), std::vector<double>{kMore});
+  EXPECT_EQ(median(a, 0).values.to_vector<double>(), std::vector<double>{3});
+  EXPECT_EQ(searchsorted(sort(a, 0), a).to_vector<double>(), (std::vector<double>{0, 4, 2, 3, 1}));
+  const Tensor zeros_of = zeros({2}, {.dtype = u64});
+  const Tensor places = from_values(std::vector<double>{0, 1, 0, 0, 1}, {5}, {.dtype = i64});
+  EXPECT_EQ(scatter_reduce(zeros_of, 0, places, a, "amax").to_vector<double>(),
+            (std::vector<double>{kHalf, kMore}));
+}
+
 }  // namespace weft
