@@ -46,7 +46,7 @@ class DeviceKernels {
 
   /// The products of the 1B Llama: forward, and the gradients of the input and of the weight.
   void products() const {
-    const LlamaConfig& c = options_.training.model;
+    const TransformerConfig& c = options_.training.model;
     const int64_t tokens = options_.training.batch * options_.training.sequence;
     for (const auto& [n, k] : {std::pair{c.heads * c.head_dim, c.dim},
                                {c.kv_heads * c.head_dim, c.dim},
@@ -61,7 +61,7 @@ class DeviceKernels {
   }
 
   void attention_cases() const {
-    const LlamaConfig& c = options_.training.model;
+    const TransformerConfig& c = options_.training.model;
     const int64_t batch = options_.training.batch, s = options_.training.sequence;
     const Tensor q = random({batch, s, c.heads, c.head_dim}).set_requires_grad();
     const Tensor k = random({batch, s, c.kv_heads, c.head_dim}).set_requires_grad();
@@ -221,7 +221,7 @@ class DeviceKernels {
 }  // namespace
 
 /// The Llama of about a billion parameters, or one small enough for the emulated device.
-static LlamaConfig model_of(bool smoke) {
+static TransformerConfig model_of(bool smoke) {
   if (smoke) {
     return {.dim = 32,
             .layers = 2,

@@ -31,7 +31,7 @@ class Updater {
 /// Parameters and gradients in the engine's memory, contiguous per unit.
 class EngineUpdater final : public Updater {
  public:
-  explicit EngineUpdater(Llama& model)
+  explicit EngineUpdater(TransformerModel& model)
       : optimizer_(model.named_parameters(), {.learning_rate = kLearningRate,
                                               .beta2 = kBeta2,
                                               .eps = 1e-8,
@@ -48,7 +48,7 @@ class EngineUpdater final : public Updater {
 /// Forward uses bf16 copies of the weights; their gradients update the weights, then the copies.
 class PlainUpdater final : public Updater {
  public:
-  explicit PlainUpdater(Llama& model) {
+  explicit PlainUpdater(TransformerModel& model) {
     for (const ParameterPtr& parameter : model.parameters()) {
       const Tensor weight = parameter->value();
       const Tensor used = weight.to(DType::bf16).detach().set_requires_grad();
@@ -156,7 +156,7 @@ class DeviceSteps {
   const Device device_;
   const DeviceTraining& training_;
   const DeviceMesh mesh_;
-  Llama model_;
+  TransformerModel model_;
   Sharding rows_;
   std::unique_ptr<Updater> updater_;
   std::vector<Batch> batches_;

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "weft/device.h"
-#include "weft/llama.h"
+#include "weft/transformer.h"
 
 namespace weft::bench {
 
 /// Parameters of the training measurement.
 struct DeviceTraining {
-  LlamaConfig model;
+  TransformerConfig model;
   int64_t batch = 4;
   int64_t sequence = 2048;
   int steps = 10;

@@ -20,7 +20,7 @@ from weft import nn, optim
 def train(world, args):
     """Seconds of each step, and the losses."""
     mesh = weft.DeviceMesh(world, {"dp": world.size})
-    model = nn.Llama(args.config)
+    model = nn.TransformerModel(args.config)
     for block in model.blocks():
         weft.fully_shard(block, mesh)
     weft.fully_shard(model, mesh)

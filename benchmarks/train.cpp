@@ -12,11 +12,11 @@
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/fsdp.h"
-#include "weft/llama.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
 #include "weft/ranks.h"
 #include "weft/storage.h"
+#include "weft/transformer.h"
 
 namespace weft::bench {
 
@@ -105,7 +105,7 @@ class Training {
         sequence_(defaults_of(options.config).sequence),
         text_(text),
         mesh_(world, {{"dp", world.size()}}),
-        model_(llama_config(options.config)) {
+        model_(transformer_config(options.config)) {
     FullyShardOptions sharding;
     if (options.dtype == "bf16") {
       sharding.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
@@ -169,7 +169,7 @@ class Training {
   int64_t rows_, sequence_;
   const std::string& text_;
   DeviceMesh mesh_;
-  Llama model_;
+  TransformerModel model_;
   std::optional<AdamW> optimizer_;
 };
 
@@ -199,15 +199,15 @@ static void combine(const Communicator& world, RankOutcome& outcome) {
   all_reduce(world, &outcome.peak_bytes, 1, i64, ReduceOp::max);
 }
 
-static int64_t count_parameters(const LlamaConfig& config) {
+static int64_t count_parameters(const TransformerConfig& config) {
   int64_t all = 0;
-  for (const ParameterPtr& parameter : Llama(config).parameters())
+  for (const ParameterPtr& parameter : TransformerModel(config).parameters())
     all += parameter->shape().product();
   return all;
 }
 
 static void report(const Options& options, int ranks, const RankOutcome& outcome) {
-  const LlamaConfig config = llama_config(options.config);
+  const TransformerConfig config = transformer_config(options.config);
   const int64_t sequence = defaults_of(options.config).sequence;
   const double flops_a_token = training_operations_a_token(config, sequence);
   const Spread step = spread_of_steps(outcome, options.warmup, &StepTimes::whole);

@@ -106,7 +106,7 @@ static std::map<std::string, int64_t> imported_config(const std::string& path) {
   const std::string directory =
       fs::is_directory(path) ? path : fs::path(path).parent_path().string();
   try {
-    if (is_hugging_face(directory)) return numbers_of(llama_config(directory));
+    if (is_hugging_face(directory)) return numbers_of(transformer_config(directory));
     if (is_first_process()) {
       std::fprintf(stderr,
                    "weft: warning: %s has no config.json; weft train and weft sample cannot use "
@@ -142,7 +142,7 @@ static std::string torch_dtype(const CheckpointContents& contents, const std::st
 }
 
 /// Hugging Face's words for what a RunSaver saved.
-static nlohmann::ordered_json hugging_face_config(const LlamaConfig& config) {
+static nlohmann::ordered_json hugging_face_config(const TransformerConfig& config) {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"model_type", "llama"},
           {"hidden_size", config.dim},

@@ -12,7 +12,7 @@
 #include "cli/step_cost.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
-#include "weft/llama.h"
+#include "weft/transformer.h"
 
 namespace weft::cli {
 
@@ -75,7 +75,7 @@ struct Estimate {
 
 }  // namespace
 
-static Estimate estimated(const Communicator& world, const LlamaConfig& config,
+static Estimate estimated(const Communicator& world, const TransformerConfig& config,
                           const ParallelOptions& options, const Machine& machine,
                           int ranks_per_host) {
   Estimate e{
@@ -195,7 +195,7 @@ static void print_comparison(const std::vector<Estimate>& all) {
 }
 
 /// Keeps the step's numbers of bytes within 64 bits.
-static void check_size(const LlamaConfig& config, const ParallelOptions& options) {
+static void check_size(const TransformerConfig& config, const ParallelOptions& options) {
   const auto tokens = static_cast<double>(options.batch * options.seq);
   const int64_t width =
       std::max({config.dim, config.ffn, config.vocabulary, config.heads * config.head_dim});
@@ -220,7 +220,7 @@ void estimate(EstimateOptions o) {
   if (o.rank >= ranks) {
     fail("--rank is ", o.rank, ", expected a whole number from 0 to ", ranks - 1);
   }
-  LlamaConfig config = llama_config(o.parallel.model);
+  TransformerConfig config = transformer_config(o.parallel.model);
   config.max_sequence = std::max(config.max_sequence, o.parallel.seq);
   check_size(config, o.parallel);
   const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);

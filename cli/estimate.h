@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/parallel_llama.h"
+#include "cli/parallel_transformer.h"
 
 namespace weft::cli {
 

@@ -10,7 +10,7 @@
 
 namespace weft::cli {
 
-StepSeconds predicted_step(const Machine& machine, const LlamaConfig& config,
+StepSeconds predicted_step(const Machine& machine, const TransformerConfig& config,
                            const ParallelOptions& options, int ranks, int ranks_per_host) {
   const RandomState before = Context::current().random;
   const Communicator world = fake_world(0, ranks, ranks_per_host, !machine.overlaps);

@@ -11,7 +11,7 @@ namespace weft::cli {
 
 /// What `weft estimate` predicts of a step of rank 0 on such machines. Leaves the calling rank's
 /// random numbers as they are.
-StepSeconds predicted_step(const Machine& machine, const LlamaConfig& config,
+StepSeconds predicted_step(const Machine& machine, const TransformerConfig& config,
                            const ParallelOptions& options, int ranks, int ranks_per_host);
 
 /// Prints how many events this rank's trace dropped, and how much of its communication the GPU

@@ -160,7 +160,7 @@ static bool is_ended_by_mpirun() {
 
 RunSaver::~RunSaver() = default;
 
-RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Llama& model,
+RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, TransformerModel& model,
                    Optimizer& optimizer, UsedTokens& used)
     : options_(options),
       world_(world),

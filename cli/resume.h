@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "weft/checkpoint.h"
-#include "weft/llama.h"
 #include "weft/optimizers.h"
+#include "weft/transformer.h"
 
 namespace CLI {
 class App;
@@ -72,7 +72,7 @@ std::string chosen_checkpoint(const std::string& directory, const Communicator& 
 /// order of the data follows. One a rank; calls are collective.
 class RunSaver {
  public:
-  RunSaver(const ResumeOptions& options, const Communicator& world, Llama& model,
+  RunSaver(const ResumeOptions& options, const Communicator& world, TransformerModel& model,
            Optimizer& optimizer, UsedTokens& used);
   ~RunSaver();
 
@@ -100,7 +100,7 @@ class RunSaver {
 
   const ResumeOptions& options_;
   Communicator world_;
-  Llama& model_;
+  TransformerModel& model_;
   int64_t step_ = 0;
   std::unique_ptr<RunDescription> run_;
   UsedTokens& used_;

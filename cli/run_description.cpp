@@ -179,7 +179,7 @@ WarmupCosine schedule_of(const TrainOptions& options) {
   return {options.learning_rate, warmup, options.steps, options.learning_rate / 10};
 }
 
-void add_model(const LlamaConfig& config, RunDescription& run) {
+void add_model(const TransformerConfig& config, RunDescription& run) {
   const std::pair<const char*, int64_t> sizes[] = {{"dim", config.dim},
                                                    {"layers", config.layers},
                                                    {"heads", config.heads},
@@ -196,7 +196,7 @@ void add_model(const LlamaConfig& config, RunDescription& run) {
   run.add({model + "deviation", config.deviation});
 }
 
-RunDescription described(const TrainOptions& options, const LlamaConfig& config,
+RunDescription described(const TrainOptions& options, const TransformerConfig& config,
                          const TokenStream& data) {
   const ParallelOptions& parallel = options.parallel;
   const AdamWOptions adamw = adamw_options(options);
@@ -244,7 +244,7 @@ std::vector<RunItem> digests_of_files(const TrainOptions& options, const TokenSt
   return items;
 }
 
-LlamaConfig saved_config(const std::string& checkpoint) {
+TransformerConfig saved_config(const std::string& checkpoint) {
   const CheckpointContents contents = checkpoint_contents(checkpoint);
   const auto number = [&](const std::string& name) {
     const auto found = contents.numbers.find("config/" + name);

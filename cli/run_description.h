@@ -11,9 +11,9 @@
 #include "cli/token_stream.h"
 #include "cli/train_options.h"
 #include "weft/communicator.h"
-#include "weft/llama.h"
 #include "weft/optimizers.h"
 #include "weft/schedules.h"
+#include "weft/transformer.h"
 
 namespace weft::cli {
 
@@ -75,16 +75,16 @@ AdamWOptions adamw_options(const TrainOptions& options);
 WarmupCosine schedule_of(const TrainOptions& options);
 
 /// Adds the numbers of a model's config.
-void add_model(const LlamaConfig& config, RunDescription& run);
+void add_model(const TransformerConfig& config, RunDescription& run);
 
 /// Describes a training run on `data`, without the digests of files.
-RunDescription described(const TrainOptions& options, const LlamaConfig& config,
+RunDescription described(const TrainOptions& options, const TransformerConfig& config,
                          const TokenStream& data);
 
 /// The items that need the bytes of files, which take time: of --data and --init.
 std::vector<RunItem> digests_of_files(const TrainOptions& options, const TokenStream& data);
 
 /// The config that a run saved with the model. std::invalid_argument when there is none.
-LlamaConfig saved_config(const std::string& checkpoint);
+TransformerConfig saved_config(const std::string& checkpoint);
 
 }  // namespace weft::cli

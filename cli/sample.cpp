@@ -13,7 +13,7 @@ namespace weft::cli {
 
 /// The logits that follow the last of `tokens`. The row is padded to `context`: causal attention
 /// keeps what comes later from what came before, and the shapes stay equal.
-static std::vector<double> next_logits(Llama& model, const DeviceMesh& mesh,
+static std::vector<double> next_logits(TransformerModel& model, const DeviceMesh& mesh,
                                        std::span<const int64_t> tokens, int64_t context) {
   std::vector<double> row(static_cast<size_t>(context), 0);
   std::copy(tokens.begin(), tokens.end(), row.begin());
@@ -31,8 +31,8 @@ int64_t drawn(const std::vector<double>& logits, double temperature, std::mt1993
   return std::discrete_distribution<int64_t>(weights.begin(), weights.end())(random);
 }
 
-std::vector<int64_t> sample(Llama& model, const DeviceMesh& mesh, std::vector<int64_t> prompt,
-                            const SampleOptions& options) {
+std::vector<int64_t> sample(TransformerModel& model, const DeviceMesh& mesh,
+                            std::vector<int64_t> prompt, const SampleOptions& options) {
   if (prompt.empty()) fail("sample: the prompt is empty, expected at least one token");
   NoGrad no_grad;
   std::mt19937_64 random(options.seed);

@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "weft/llama.h"
 #include "weft/mesh.h"
+#include "weft/transformer.h"
 
 namespace weft::cli {
 
@@ -21,8 +21,8 @@ struct SampleOptions {
 
 /// `prompt` (at least one token) continued by `options.tokens` tokens, drawn from the model's
 /// distribution. Collective over the mesh: all ranks draw alike.
-std::vector<int64_t> sample(Llama& model, const DeviceMesh& mesh, std::vector<int64_t> prompt,
-                            const SampleOptions& options);
+std::vector<int64_t> sample(TransformerModel& model, const DeviceMesh& mesh,
+                            std::vector<int64_t> prompt, const SampleOptions& options);
 
 /// A token drawn from the distribution of these logits; `temperature` is above 0.
 int64_t drawn(const std::vector<double>& logits, double temperature, std::mt19937_64& random);

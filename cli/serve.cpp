@@ -114,7 +114,7 @@ static void print_bytes(int64_t token) {
 
 /// Continues one prompt and prints the text on the first rank while it is made.
 static void continue_prompt(const ServeOptions& options, const Prompts& prompts, size_t at,
-                            Llama& model, const DeviceMesh& mesh) {
+                            TransformerModel& model, const DeviceMesh& mesh) {
   const bool prints = mesh.communicator().rank() == 0;
   const std::vector<int64_t>& prompt = prompts.ids(at, model.config().vocabulary);
   const GenerateOptions generation{.sampling = options.sampling, .tokens = options.tokens};
@@ -158,12 +158,12 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
       is_hugging_face(options.model) ? options.model : chosen_checkpoint(options.model, world);
   if (path.empty())
     fail("sample: ", options.model, " has no complete checkpoint, expected at least one");
-  const LlamaConfig config = config_of_weights(path);
+  const TransformerConfig config = config_of_weights(path);
   if (world.rank() == 0 && !prompts.tokenizer()) warn_of_bytes(config.vocabulary);
   for (size_t i = 0; i < prompts.size(); ++i) prompts.ids(i, config.vocabulary);
   const DeviceMesh mesh(world, {{"tp", world.size()}});
-  Llama model(config);
-  parallelize(model, mesh["tp"], llama_styles(config));
+  TransformerModel model(config);
+  parallelize(model, mesh["tp"], transformer_styles(config));
   model.materialize(device_of_rank(options.device, world.rank()));
   load_weights(model, path);
   if (launched_ranks() > 1) check_replicas(model);

@@ -52,7 +52,7 @@ class MetaSink final : public GradientSink {
 
 /// The parameters as forward uses them under FSDP: gathered over all axes but "tp", on `meta`, in
 /// the dtype that is computed in; their gradients addends of a sum.
-static void use_gathered(ParallelLlama& llama, const ParallelOptions& options) {
+static void use_gathered(ParallelTransformer& llama, const ParallelOptions& options) {
   PurposeScope purpose(Purpose::gathered);
   const DType dtype = options.dtype == "bf16" ? DType::bf16 : DType::f32;
   const DeviceMesh& mesh = llama.mesh();
@@ -84,7 +84,8 @@ static void add_movements(const OpLog& log, int64_t times, StepCost& cost) {
 }
 
 /// Activations, and what ops and their redistributions take, by one micro-step on `meta`.
-static void add_micro_steps(ParallelLlama& llama, const ParallelOptions& options, StepCost& cost) {
+static void add_micro_steps(ParallelTransformer& llama, const ParallelOptions& options,
+                            StepCost& cost) {
   const TensorOptions integers{DType::i64, meta, llama.rows()};
   const Shape shape{llama.micro_batch(), options.seq};
   OpLog log;
@@ -108,7 +109,7 @@ static void add_micro_steps(ParallelLlama& llama, const ParallelOptions& options
 }
 
 /// The norm of all gradients: one sum over the mesh.
-static void add_norm(ParallelLlama& llama, StepCost& cost) {
+static void add_norm(ParallelTransformer& llama, StepCost& cost) {
   const DeviceMesh& mesh = llama.mesh();
   const std::vector<Placement> sums(static_cast<size_t>(mesh.ndim()), Partial());
   const Sharding addends(mesh, Placements(std::span<const Placement>(sums)));
@@ -118,7 +119,8 @@ static void add_norm(ParallelLlama& llama, StepCost& cost) {
 }
 
 /// Adds the memory and traffic of FSDP, and the optimizer's state.
-static void add_sharding(ParallelLlama& llama, const ParallelOptions& options, StepCost& cost) {
+static void add_sharding(ParallelTransformer& llama, const ParallelOptions& options,
+                         StepCost& cost) {
   cost.sharding = predicted_bytes(llama.model(), static_cast<int>(options.accumulate));
   auto of = [&](Purpose purpose) -> int64_t& { return cost.memory[static_cast<size_t>(purpose)]; };
   of(Purpose::parameters) = cost.sharding.parameters;
@@ -147,13 +149,13 @@ static void add_sharding(ParallelLlama& llama, const ParallelOptions& options, S
 }
 
 /// The cost of a model, by the model itself.
-static StepCost measured_cost(const Communicator& world, const LlamaConfig& config,
+static StepCost measured_cost(const Communicator& world, const TransformerConfig& config,
                               const ParallelOptions& options) {
   StepCost cost;
-  ParallelLlama gathered(world, config, options);
+  ParallelTransformer gathered(world, config, options);
   use_gathered(gathered, options);
   add_micro_steps(gathered, options, cost);
-  ParallelLlama sharded(world, config, options);
+  ParallelTransformer sharded(world, config, options);
   sharded.shard();
   add_sharding(sharded, options, cost);
   add_norm(sharded, cost);
@@ -199,10 +201,10 @@ static bool extrapolate(StepCost& a, StepCost& b, StepCost& c, int64_t pairs) {
   return true;
 }
 
-StepCost step_cost(const Communicator& world, const LlamaConfig& config,
+StepCost step_cost(const Communicator& world, const TransformerConfig& config,
                    const ParallelOptions& options, int ranks_per_host) {
   const auto cost_of = [&](int64_t layers) {
-    LlamaConfig part = config;
+    TransformerConfig part = config;
     part.layers = layers;
     return measured_cost(world, part, options);
   };
@@ -223,7 +225,7 @@ StepCost step_cost(const Communicator& world, const LlamaConfig& config,
   return cost;
 }
 
-std::string step_schedule(const Communicator& world, LlamaConfig config,
+std::string step_schedule(const Communicator& world, TransformerConfig config,
                           const ParallelOptions& options) {
   constexpr int64_t kMostLayers = 128;
   std::string text;
@@ -232,7 +234,7 @@ std::string step_schedule(const Communicator& world, LlamaConfig config,
                   ", all alike\n");
     config.layers = kMostLayers;
   }
-  ParallelLlama llama(world, config, options);
+  ParallelTransformer llama(world, config, options);
   llama.shard();
   return text + explain_schedule(llama.model());
 }

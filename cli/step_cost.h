@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/machine.h"
-#include "cli/parallel_llama.h"
+#include "cli/parallel_transformer.h"
 #include "weft/extend/op_log.h"
 #include "weft/fsdp.h"
 #include "weft/storage.h"
@@ -38,12 +38,12 @@ struct StepCost {
 
 /// Predicts a step of one rank; `world` may be a fake one. Measures models of few layers on `meta`
 /// and extrapolates, because each further pair of layers adds the same.
-StepCost step_cost(const Communicator& world, const LlamaConfig& config,
+StepCost step_cost(const Communicator& world, const TransformerConfig& config,
                    const ParallelOptions& options, int ranks_per_host);
 
 /// Prints what is gathered, computed and freed when, one line an action. A model of more than 128
 /// layers is shown as one of 128, as the first line states.
-std::string step_schedule(const Communicator& world, LlamaConfig config,
+std::string step_schedule(const Communicator& world, TransformerConfig config,
                           const ParallelOptions& options);
 
 /// Seconds of a step: of computing, of communication by itself, and of both as they overlap.

@@ -27,12 +27,12 @@
 #include "weft/fsdp.h"
 #include "weft/graph.h"
 #include "weft/hugging_face.h"
-#include "weft/llama.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
 #include "weft/ranks.h"
 #include "weft/schedules.h"
 #include "weft/trace.h"
+#include "weft/transformer.h"
 
 namespace weft::cli {
 
@@ -51,7 +51,7 @@ struct Batch {
 /// One rank's training.
 class Training {
  public:
-  Training(const TrainOptions& options, const LlamaConfig& config, const TokenData& data,
+  Training(const TrainOptions& options, const TransformerConfig& config, const TokenData& data,
            const Communicator& world, const RunDescription& run)
       : options_(options),
         data_(data),
@@ -106,8 +106,9 @@ class Training {
   bool is_first() const { return mesh_.rank() == 0; }
 
   /// Tokens a second of all devices at their peak; nothing where that is not known.
-  static std::optional<double> peak_rate(const TrainOptions& options, const LlamaConfig& config,
-                                         Device device, int ranks) {
+  static std::optional<double> peak_rate(const TrainOptions& options,
+                                         const TransformerConfig& config, Device device,
+                                         int ranks) {
     std::optional<double> peak = peak_operations(device_name(device), options.parallel.dtype);
     if (options.peak_tflops > 0) peak = 1e12 * options.peak_tflops;
     if (!peak) return {};
@@ -319,9 +320,9 @@ class Training {
   const TrainOptions& options_;
   const TokenData& data_;
   RunDescription run_;
-  ParallelLlama llama_;
+  ParallelTransformer llama_;
   const DeviceMesh mesh_;
-  Llama& model_;
+  TransformerModel& model_;
   const Device device_;
   const std::optional<double> peak_rate_;
   std::optional<AdamW> optimizer_;
@@ -342,7 +343,7 @@ class Training {
 }  // namespace
 
 /// The config of --model or --init; without either, of the checkpoint that --resume names.
-static LlamaConfig config_of(const TrainOptions& options) {
+static TransformerConfig config_of(const TrainOptions& options) {
   if (options.parallel.model.empty() && !options.init.empty()) {
     return config_of_weights(options.init);
   }
@@ -350,17 +351,17 @@ static LlamaConfig config_of(const TrainOptions& options) {
   std::error_code ignored;
   const bool goes_on =
       options.parallel.model.empty() && std::filesystem::is_directory(resume, ignored);
-  if (goes_on && is_hugging_face(resume)) return llama_config(resume);
+  if (goes_on && is_hugging_face(resume)) return transformer_config(resume);
   const std::string checkpoint =
       goes_on ? complete_checkpoint(resume, {}, start_of(options.checkpoints)) : "";
   if (!checkpoint.empty()) return config_of_weights(checkpoint);
-  return llama_config(options.parallel.model.empty() ? "tiny" : options.parallel.model);
+  return transformer_config(options.parallel.model.empty() ? "tiny" : options.parallel.model);
 }
 
 void train(const TrainOptions& options) {
   outlive_readers();
   check_output_files(options);
-  LlamaConfig config = config_of(options);
+  TransformerConfig config = config_of(options);
   config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
   TokenData data(options.data, {config.vocabulary, options.parallel.batch, options.parallel.seq},
                  options.seed);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/parallel_llama.h"
+#include "cli/parallel_transformer.h"
 #include "cli/resume.h"
 
 namespace CLI {

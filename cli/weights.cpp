@@ -31,8 +31,8 @@ std::string weights_in(const std::string& flag, const std::string& directory) {
        " has no weights, expected a complete checkpoint, or config.json and .safetensors files");
 }
 
-LlamaConfig config_of_weights(const std::string& weights) {
-  return is_hugging_face(weights) ? llama_config(weights) : saved_config(weights);
+TransformerConfig config_of_weights(const std::string& weights) {
+  return is_hugging_face(weights) ? transformer_config(weights) : saved_config(weights);
 }
 
 std::vector<std::string> files_of_weights(const std::string& weights) {
@@ -49,7 +49,7 @@ std::vector<std::string> files_of_weights(const std::string& weights) {
   return files;
 }
 
-void load_weights(Llama& model, const std::string& weights) {
+void load_weights(TransformerModel& model, const std::string& weights) {
   if (is_hugging_face(weights)) return load_hugging_face(model, weights);
   StateDict state;
   for (const auto& [name, tensor] : state_dict(model).tensors) {
@@ -60,7 +60,7 @@ void load_weights(Llama& model, const std::string& weights) {
     fail("weights: ", weights, ": tensor ", in_quotes(skipped.missing[0]), " is missing");
 }
 
-std::map<std::string, int64_t> numbers_of(const LlamaConfig& config) {
+std::map<std::string, int64_t> numbers_of(const TransformerConfig& config) {
   RunDescription run;
   add_model(config, run);
   return run.numbers();

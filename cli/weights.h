@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/llama.h"
+#include "weft/transformer.h"
 
 namespace weft::cli {
 
@@ -17,13 +17,13 @@ bool is_hugging_face(const std::string& directory);
 /// `directory` if it is one of them; of a run's directory the newest complete checkpoint.
 /// std::invalid_argument, which begins with `flag`, when it holds none.
 std::string weights_in(const std::string& flag, const std::string& directory);
-LlamaConfig config_of_weights(const std::string& weights);
+TransformerConfig config_of_weights(const std::string& weights);
 /// Their files, sorted.
 std::vector<std::string> files_of_weights(const std::string& weights);
 /// Fills a model that has memory; each rank reads what it holds.
-void load_weights(Llama& model, const std::string& weights);
+void load_weights(TransformerModel& model, const std::string& weights);
 
 /// The numbers of a config as checkpoints hold them.
-std::map<std::string, int64_t> numbers_of(const LlamaConfig& config);
+std::map<std::string, int64_t> numbers_of(const TransformerConfig& config);
 
 }  // namespace weft::cli

@@ -18,10 +18,10 @@
 #include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
-#include "weft/llama.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
 #include "weft/ranks.h"
+#include "weft/transformer.h"
 
 using namespace weft;
 
@@ -67,7 +67,7 @@ static Adapter* adapter_of(Module& layer) {
 }
 
 /// The linear layers within the model's blocks.
-static std::vector<Module*> linear_layers(Llama& model) {
+static std::vector<Module*> linear_layers(TransformerModel& model) {
   std::vector<Module*> layers;
   for (Module* block : model.blocks()) {
     for (const auto& [path, module] : block->named_modules()) {
@@ -77,7 +77,7 @@ static std::vector<Module*> linear_layers(Llama& model) {
   return layers;
 }
 
-static void shard(Llama& model, const DeviceMesh& mesh) {
+static void shard(TransformerModel& model, const DeviceMesh& mesh) {
   for (Module* block : model.blocks()) fully_shard(*block, mesh);
   fully_shard(model, mesh);
 }
@@ -103,8 +103,8 @@ struct Batch {
 };
 
 /// The mean loss of the last ten steps.
-static double train(Llama& model, const std::string& text, const DeviceMesh& mesh, int64_t steps,
-                    double rate) {
+static double train(TransformerModel& model, const std::string& text, const DeviceMesh& mesh,
+                    int64_t steps, double rate) {
   AdamW optimizer(model.named_parameters(), {.learning_rate = rate, .weight_decay = 0});
   double last = 0;
   for (int64_t step = 0; step < steps; ++step) {
@@ -118,13 +118,14 @@ static double train(Llama& model, const std::string& text, const DeviceMesh& mes
   return last;
 }
 
-static double loss_on(Llama& model, const std::string& text, const DeviceMesh& mesh) {
+static double loss_on(TransformerModel& model, const std::string& text, const DeviceMesh& mesh) {
   NoGrad no_grad;
   const Batch batch(text, 1000, mesh);
   return model.loss(batch.ids, batch.targets).full_tensor().item();
 }
 
-static std::vector<float> logits_of(Llama& model, const std::string& text, const DeviceMesh& mesh) {
+static std::vector<float> logits_of(TransformerModel& model, const std::string& text,
+                                    const DeviceMesh& mesh) {
   NoGrad no_grad;
   return model(Batch(text, 1000, mesh).ids).full_tensor().to_vector<float>();
 }
@@ -148,7 +149,8 @@ static int64_t elements_of(const std::vector<ParameterPtr>& parameters, bool tra
 }
 
 /// The same model with its weights frozen and an adapter on each linear layer.
-static void make_adapted(Llama& adapted, const Llama& base, const DeviceMesh& mesh) {
+static void make_adapted(TransformerModel& adapted, const TransformerModel& base,
+                         const DeviceMesh& mesh) {
   for (const ParameterPtr& parameter : adapted.parameters()) parameter->set_trainable(false);
   for (Module* layer : linear_layers(adapted)) adapt(*layer);
   shard(adapted, mesh);
@@ -162,7 +164,7 @@ static void make_adapted(Llama& adapted, const Llama& base, const DeviceMesh& me
 }
 
 /// Adds the adapters' products to the weights, slice by slice.
-static void merge(Llama& model) {
+static void merge(TransformerModel& model) {
   NoGrad no_grad;
   for (Module* layer : linear_layers(model)) {
     Adapter& adapter = *adapter_of(*layer);
@@ -176,20 +178,20 @@ static void merge(Llama& model) {
 static bool run(const Communicator& world, const std::string& base_text,
                 const std::string& new_text) {
   const DeviceMesh mesh(world, {{"dp", kRanks}});
-  const LlamaConfig config{.dim = 64,
-                           .layers = 2,
-                           .heads = 4,
-                           .kv_heads = 2,
-                           .head_dim = 16,
-                           .ffn = 160,
-                           .vocabulary = 256,
-                           .max_sequence = kSequence};
-  Llama base(config);
+  const TransformerConfig config{.dim = 64,
+                                 .layers = 2,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .head_dim = 16,
+                                 .ffn = 160,
+                                 .vocabulary = 256,
+                                 .max_sequence = kSequence};
+  TransformerModel base(config);
   shard(base, mesh);
   base.materialize();
   const double learned = train(base, base_text, mesh, 120, 3e-3);
 
-  Llama model(config);
+  TransformerModel model(config);
   make_adapted(model, base, mesh);
   const double before = loss_on(model, new_text, mesh);
   train(model, new_text, mesh, 80, 5e-3);

@@ -35,7 +35,7 @@ def next_token(logits):
 @weft.no_grad()
 def main(world):
     mesh = weft.DeviceMesh(world, {"ranks": world.size})
-    model = nn.Llama(weft.llama_config(options.directory))
+    model = nn.TransformerModel(weft.transformer_config(options.directory))
     for block in model.blocks():
         weft.fully_shard(block, mesh)
     weft.fully_shard(model, mesh)

@@ -275,10 +275,10 @@ with tempfile.TemporaryDirectory() as directory:
 def planned():
     world = weft.fake_world(rank=0, size=512)
     mesh = weft.DeviceMesh(world, {"replicate": 64, "shard": 8})
-    config = nn.LlamaConfig(
+    config = nn.TransformerConfig(
         dim=4096, layers=32, heads=32, kv_heads=8, ffn=14336, vocabulary=128256
     )
-    model = nn.Llama(config)
+    model = nn.TransformerModel(config)
     for block in model.blocks():
         weft.fully_shard(block, mesh, strategy="hsdp")
     weft.fully_shard(model, mesh, strategy="hsdp")

@@ -23,8 +23,8 @@ SEQ, BATCH = 64, 16
 
 def main(world):
     mesh = weft.DeviceMesh(world, {"dp": world.size})
-    config = nn.LlamaConfig(dim=96, layers=3, heads=6, kv_heads=3, ffn=256, vocabulary=256)
-    model = nn.Llama(config)
+    config = nn.TransformerConfig(dim=96, layers=3, heads=6, kv_heads=3, ffn=256, vocabulary=256)
+    model = nn.TransformerModel(config)
     for block in model.blocks():
         weft.fully_shard(block, mesh)
     weft.fully_shard(model, mesh)

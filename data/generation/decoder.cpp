@@ -7,7 +7,7 @@
 
 namespace weft {
 
-Decoder::Decoder(Llama& model, const DeviceMesh& mesh, int64_t context)
+Decoder::Decoder(TransformerModel& model, const DeviceMesh& mesh, int64_t context)
     : model_(model), mesh_(mesh), context_(context) {
   if (context < 1 || context > model.config().max_sequence) {
     fail("decode: number of tokens is ", context, ", expected 1 to ", model.config().max_sequence,

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "weft/llama.h"
 #include "weft/mesh.h"
+#include "weft/transformer.h"
 
 namespace weft {
 
@@ -16,7 +16,7 @@ namespace weft {
 class Decoder {
  public:
   /// At most `context` tokens.
-  Decoder(Llama& model, const DeviceMesh& mesh, int64_t context);
+  Decoder(TransformerModel& model, const DeviceMesh& mesh, int64_t context);
 
   /// The logits [vocabulary] that follow the last of `tokens`, which follow those given before: the
   /// prompt at first, then one a call. std::invalid_argument beyond the context.
@@ -36,7 +36,7 @@ class Decoder {
   void keep(Tensor& cache, const Tensor& rows) const;
   Tensor by_heads(const Tensor& x) const;
 
-  Llama& model_;
+  TransformerModel& model_;
   DeviceMesh mesh_;
   int64_t context_;
   int64_t position_ = 0;

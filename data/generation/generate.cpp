@@ -11,9 +11,9 @@
 
 namespace weft {
 
-static void check_prompt(const Llama& model, std::span<const int64_t> prompt,
+static void check_prompt(const TransformerModel& model, std::span<const int64_t> prompt,
                          const GenerateOptions& options) {
-  const LlamaConfig& config = model.config();
+  const TransformerConfig& config = model.config();
   if (options.tokens < 1) fail("generate: tokens is ", options.tokens, ", expected at least 1");
   if (prompt.empty()) fail("generate: the prompt has 0 tokens, expected at least 1");
   if (static_cast<int64_t>(prompt.size()) > config.max_sequence) {
@@ -37,8 +37,8 @@ static std::vector<int64_t> of_first(const DeviceMesh& mesh, std::vector<int64_t
   return own;
 }
 
-std::vector<int64_t> generate(Llama& model, const DeviceMesh& mesh, std::span<const int64_t> prompt,
-                              const GenerateOptions& given,
+std::vector<int64_t> generate(TransformerModel& model, const DeviceMesh& mesh,
+                              std::span<const int64_t> prompt, const GenerateOptions& given,
                               const std::function<bool(int64_t id)>& use) {
   std::vector<int64_t> all(prompt.begin(), prompt.end());
   all.push_back(given.tokens);
@@ -71,9 +71,9 @@ std::vector<int64_t> generate(Llama& model, const DeviceMesh& mesh, std::span<co
   return {all.begin() + begun, all.end()};
 }
 
-std::string generate_text(Llama& model, const DeviceMesh& mesh, const Tokenizer& tokenizer,
-                          std::span<const int64_t> prompt, const GenerateOptions& options,
-                          const std::vector<std::string>& stops,
+std::string generate_text(TransformerModel& model, const DeviceMesh& mesh,
+                          const Tokenizer& tokenizer, std::span<const int64_t> prompt,
+                          const GenerateOptions& options, const std::vector<std::string>& stops,
                           const std::function<void(const std::string& text)>& use) {
   GenerateOptions with_ends = options;
   const auto& ends = tokenizer.end_ids();

@@ -15,7 +15,7 @@ using namespace weft;
 static constexpr int64_t kQuestions = 10, kPrompt = 5, kNew = 4;
 
 /// Appends `kNew` tokens to the prompts [rows, tokens], each the likeliest one.
-static Tensor continued(Llama& model, Tensor ids) {
+static Tensor continued(TransformerModel& model, Tensor ids) {
   NoGrad no_grad;
   for (int64_t i = 0; i < kNew; ++i) {
     const Tensor logits = model(ids);
@@ -26,16 +26,16 @@ static Tensor continued(Llama& model, Tensor ids) {
 }
 
 static void answer(const Communicator& world) {
-  const LlamaConfig config{.dim = 32,
-                           .layers = 2,
-                           .heads = 4,
-                           .kv_heads = 2,
-                           .head_dim = 8,
-                           .ffn = 64,
-                           .vocabulary = 50,
-                           .max_sequence = kPrompt + kNew};
+  const TransformerConfig config{.dim = 32,
+                                 .layers = 2,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .head_dim = 8,
+                                 .ffn = 64,
+                                 .vocabulary = 50,
+                                 .max_sequence = kPrompt + kNew};
   const DeviceMesh mesh(world, {{"dp", world.size()}});
-  Llama single(config), model(config);
+  TransformerModel single(config), model(config);
   single.materialize();
   model.set_training(false);
   // Under ddp the parameters are whole on each rank. A checkpoint would be read here by

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "weft/export.h"
-#include "weft/llama.h"
 #include "weft/mesh.h"
 #include "weft/tokenizer.h"
+#include "weft/transformer.h"
 
 namespace weft {
 
@@ -50,15 +50,15 @@ struct GenerateOptions {
 /// values are kept, so the model is cut by its styles over an axis "tp" of the mesh or whole, not
 /// fully sharded. It stops at the longest sequence of the model. Collective over the mesh: the
 /// prompt, the number of tokens, the draws and the end are those of its first rank.
-WEFT_API std::vector<int64_t> generate(Llama& model, const DeviceMesh& mesh,
+WEFT_API std::vector<int64_t> generate(TransformerModel& model, const DeviceMesh& mesh,
                                        std::span<const int64_t> prompt,
                                        const GenerateOptions& options = {},
                                        const std::function<bool(int64_t id)>& use = {});
 
 /// The same as text: ends before the first of `stops` as well, and at the tokenizer's `end_ids()`.
 /// Calls `use` after each token with the text that is complete by then, which may be empty.
-WEFT_API std::string generate_text(Llama& model, const DeviceMesh& mesh, const Tokenizer& tokenizer,
-                                   std::span<const int64_t> prompt,
+WEFT_API std::string generate_text(TransformerModel& model, const DeviceMesh& mesh,
+                                   const Tokenizer& tokenizer, std::span<const int64_t> prompt,
                                    const GenerateOptions& options = {},
                                    const std::vector<std::string>& stops = {},
                                    const std::function<void(const std::string& text)>& use = {});

@@ -11,10 +11,10 @@
 
 #include "weft/export.h"
 #include "weft/extend/op_log.h"
-#include "weft/llama.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
 #include "weft/placement.h"
+#include "weft/transformer.h"
 
 namespace weft {
 
@@ -91,7 +91,7 @@ struct ModuleStyle {
 WEFT_API void parallelize(Module& module, const DeviceMesh& axis,
                           const std::vector<ModuleStyle>& styles);
 
-struct LlamaStyleOptions {
+struct TransformerStyleOptions {
   /// Each rank has only a part of the sequence between the matrix products: the same traffic, less
   /// memory, and norms are not computed by every rank.
   bool sequence_parallel = false;
@@ -100,8 +100,8 @@ struct LlamaStyleOptions {
 /// Returns the styles of a Llama: embedding, head and loss sharded over the vocabulary (logits stay
 /// sharded), attention by heads, the feed-forward along its width. A tied head is sharded like the
 /// embedding.
-WEFT_API std::vector<ModuleStyle> llama_styles(const LlamaConfig& config,
-                                               const LlamaStyleOptions& options = {});
+WEFT_API std::vector<ModuleStyle> transformer_styles(const TransformerConfig& config,
+                                                     const TransformerStyleOptions& options = {});
 
 /// One collective of a training step: a step of a redistribution.
 struct PlannedCollective {

@@ -20,7 +20,6 @@
 #include "weft/hugging_face.h"
 #include "weft/launch.h"
 #include "weft/layers.h"
-#include "weft/llama.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
 #include "weft/number.h"
@@ -44,4 +43,5 @@
 #include "weft/tokenizer.h"
 #include "weft/torch.h"
 #include "weft/trace.h"
+#include "weft/transformer.h"
 #include "weft/warnings.h"

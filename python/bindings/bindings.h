@@ -44,7 +44,7 @@ void bind_composed(py::module_& m);
 Tensors tensors_in(const char* what, const py::args& given);
 void bind_copies(py::module_& m, py::class_<Tensor>& tensor);
 void bind_layers(py::module_& m);
-void bind_llama(py::module_& m);
+void bind_transformer(py::module_& m);
 void bind_optimizers(py::module_& m);
 void bind_schedules(py::module_& m);
 void bind_fully_shard(py::module_& m);

@@ -37,7 +37,7 @@ void bind_all(py::module_& m) {
   bind_dlpack(m, tensor);
   bind_copies(m, tensor);
   bind_layers(m);
-  bind_llama(m);
+  bind_transformer(m);
   bind_optimizers(m);
   bind_schedules(m);
   bind_fully_shard(m);

@@ -111,9 +111,9 @@ void bind_tensor_parallel(py::module_& m) {
       "with nothing changed, for a path that matches nothing, heads that are not divided, or a "
       "style that does not fit its module. Gives the module");
   m.def(
-      "llama_styles",
-      [](const LlamaConfig& config, bool sequence_parallel) {
-        return as_dict(llama_styles(config, {.sequence_parallel = sequence_parallel}));
+      "transformer_styles",
+      [](const TransformerConfig& config, bool sequence_parallel) {
+        return as_dict(transformer_styles(config, {.sequence_parallel = sequence_parallel}));
       },
       py::arg("config"), py::kw_only(), py::arg("sequence_parallel") = false,
       "The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the "

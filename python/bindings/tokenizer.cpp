@@ -67,7 +67,7 @@ static SamplingOptions sampling_of(double temperature, int64_t top_k, double top
 }
 
 /// One prompt of weft.generate: its ids, and what becomes of the answer.
-static py::object generated_from(Llama& model, const DeviceMesh& mesh,
+static py::object generated_from(TransformerModel& model, const DeviceMesh& mesh,
                                  const std::optional<Tokenizer>& tokenizer,
                                  const py::handle& prompt, bool add_special,
                                  const GenerateOptions& options,
@@ -99,10 +99,10 @@ static bool is_id(const py::object& value) {
   return PyIndex_Check(value.ptr()) != 0 && PySequence_Check(value.ptr()) == 0;
 }
 
-static py::object generated(Llama& model, const py::object& prompt, const DeviceMesh& mesh,
-                            const std::optional<Tokenizer>& tokenizer, int64_t tokens,
-                            double temperature, int64_t top_k, double top_p, double min_p,
-                            double repetition_penalty, uint64_t seed,
+static py::object generated(TransformerModel& model, const py::object& prompt,
+                            const DeviceMesh& mesh, const std::optional<Tokenizer>& tokenizer,
+                            int64_t tokens, double temperature, int64_t top_k, double top_p,
+                            double min_p, double repetition_penalty, uint64_t seed,
                             const std::vector<int64_t>& end_ids,
                             const std::vector<std::string>& stops, const py::object& use,
                             bool add_special) {

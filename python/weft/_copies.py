@@ -3,7 +3,7 @@
 
 import copy
 
-from weft._weft import Dropout, Embedding, LayerNorm, Linear, Llama, Module, RMSNorm, Sequential
+from weft._weft import Dropout, Embedding, LayerNorm, Linear, TransformerModel, Module, RMSNorm, Sequential
 
 # What the constructor of a built-in class takes.
 _OPTIONS = {
@@ -20,7 +20,7 @@ _OPTIONS = {
         "out_features": m.out_features,
         "bias": m._own_parameter("bias") is not None,
     },
-    Llama: lambda m: {"config": m.config},
+    TransformerModel: lambda m: {"config": m.config},
     RMSNorm: lambda m: {"normalized_shape": m.normalized_shape, "eps": m.eps},
     Sequential: lambda m: {},
     Module: lambda m: {},

@@ -23,13 +23,13 @@ from weft._weft import (
     Embedding,
     LayerNorm,
     Linear,
-    Llama,
-    LlamaConfig,
+    TransformerModel,
+    TransformerConfig,
     Module,
     Parameter,
     RMSNorm,
     Sequential,
-    llama_config,
+    transformer_config,
 )
 
 __all__ = [
@@ -40,8 +40,8 @@ __all__ = [
     "Identity",
     "LayerNorm",
     "Linear",
-    "Llama",
-    "LlamaConfig",
+    "TransformerModel",
+    "TransformerConfig",
     "MSELoss",
     "Module",
     "ModuleDict",
@@ -57,7 +57,7 @@ __all__ = [
     "Tanh",
     "functional",
     "init",
-    "llama_config",
+    "transformer_config",
     "utils",
 ]
 

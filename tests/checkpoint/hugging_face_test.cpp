@@ -28,7 +28,7 @@ TEST(HuggingFace, ALlamaComputesAsTransformers) {
 }
 
 TEST(HuggingFace, RecomputedBlocksComputeAsTransformers) {
-  expect_as_transformers("grouped", {.shard = [](Llama& model) {
+  expect_as_transformers("grouped", {.shard = [](TransformerModel& model) {
                            for (Module* block : model.blocks()) block->set_recompute(true);
                          }});
 }
@@ -164,13 +164,13 @@ TEST(HuggingFace, NamesWhatDoesNotFit) {
 
 TEST(HuggingFace, EachRankReadsWhatItHolds) {
   const std::string folder = reference_folder("grouped");
-  Llama whole(llama_config(folder));
+  TransformerModel whole(transformer_config(folder));
   load_hugging_face(whole, folder);
   for (const int ranks : {2, 3, 5}) {
     run_ranks(ranks,
               [&](Communicator world) {
                 const DeviceMesh mesh(world, {{"dp", ranks}});
-                Llama model(llama_config(folder));
+                TransformerModel model(transformer_config(folder));
                 for (const ParameterPtr& parameter : model.parameters()) {
                   const TensorOptions options{.device = meta,
                                               .sharding = Sharding(mesh, {Shard(0)})};

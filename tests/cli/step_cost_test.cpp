@@ -19,7 +19,8 @@ struct MeasuredStep {
   int64_t bytes = 0;
 };
 
-static void take_step(ParallelLlama& llama, AdamW& optimizer, const ParallelOptions& options) {
+static void take_step(ParallelTransformer& llama, AdamW& optimizer,
+                      const ParallelOptions& options) {
   {
     PurposeScope purpose(Purpose::activations);
     for (int64_t micro_step = 0; micro_step < options.accumulate; ++micro_step) {
@@ -32,12 +33,12 @@ static void take_step(ParallelLlama& llama, AdamW& optimizer, const ParallelOpti
   optimizer.zero_grad();
 }
 
-static MeasuredStep measured_step(const LlamaConfig& config, const ParallelOptions& options,
+static MeasuredStep measured_step(const TransformerConfig& config, const ParallelOptions& options,
                                   int ranks) {
   MeasuredStep measured;
   run_ranks(ranks,
             [&](Communicator world) {
-              ParallelLlama llama(world, config, options);
+              ParallelTransformer llama(world, config, options);
               llama.shard();
               llama.model().materialize();
               AdamW optimizer(llama.model().named_parameters(), {});
@@ -54,8 +55,8 @@ static MeasuredStep measured_step(const LlamaConfig& config, const ParallelOptio
   return measured;
 }
 
-static LlamaConfig small_llama(int64_t layers = 3) {
-  LlamaConfig config = llama_config("tiny");
+static TransformerConfig small_llama(int64_t layers = 3) {
+  TransformerConfig config = transformer_config("tiny");
   config.dim = 48;
   config.ffn = 100;
   config.head_dim = 12;
@@ -70,7 +71,7 @@ static void expect_told_beforehand(ParallelOptions options, int64_t layers = 3) 
   options.batch = 8;
   options.seq = 16;
   const int ranks = complete(options, 0, 64, "--ranks");
-  const LlamaConfig config = small_llama(layers);
+  const TransformerConfig config = small_llama(layers);
   const MeasuredStep measured = measured_step(config, options, ranks);
   const StepCost cost = step_cost(fake_world(0, ranks, 8), config, options, 8);
   for (int i = 0; i < kPurposes; ++i) {
@@ -132,14 +133,14 @@ TEST(StepCost, IsPredictedForARankWhoseRandomNumbersStay) {
 
 /// 70 billion parameters over a simulated cluster of 512 ranks.
 TEST(StepCost, OfALargeModelIsWorkedOutWithoutItsMemory) {
-  const LlamaConfig config{.dim = 8192,
-                           .layers = 80,
-                           .heads = 64,
-                           .kv_heads = 8,
-                           .head_dim = 128,
-                           .ffn = 28672,
-                           .vocabulary = 128256,
-                           .max_sequence = 8192};
+  const TransformerConfig config{.dim = 8192,
+                                 .layers = 80,
+                                 .heads = 64,
+                                 .kv_heads = 8,
+                                 .head_dim = 128,
+                                 .ffn = 28672,
+                                 .vocabulary = 128256,
+                                 .max_sequence = 8192};
   ParallelOptions options{.mesh = "dp=64,tp=8", .dtype = "bf16", .batch = 512, .seq = 8192};
   const StepCost cost = step_cost(fake_world(5, 512, 8, false), config, options, 8);
   const double parameters = 70.55e9;

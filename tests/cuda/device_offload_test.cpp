@@ -58,7 +58,7 @@ TEST_F(DeviceOffload, MicroStepsOfReplicas) {
   micro.micro_steps = 3;
   expect_equal_losses(micro);
 }
-static void expect_at_rest(const Offloaded& what, Llama& model, AdamW& optimizer) {
+static void expect_at_rest(const Offloaded& what, TransformerModel& model, AdamW& optimizer) {
   const DeviceKind parameters = what.parameters ? DeviceKind::cpu : DeviceKind::cuda;
   for (const auto& parameter : model.parameters()) {
     EXPECT_EQ(parameter->value().device().kind, parameters);
@@ -80,7 +80,9 @@ static void expect_at_rest(const Offloaded& what, Llama& model, AdamW& optimizer
 TEST_F(DeviceOffload, RestsWhereItIsSaidTo) {
   for (const Offloaded& what : kEach) {
     Recipe made = recipe_of(what, {{"dp", 2}}, Strategy::full_shard());
-    made.look = [what](Llama& model, AdamW& optimizer) { expect_at_rest(what, model, optimizer); };
+    made.look = [what](TransformerModel& model, AdamW& optimizer) {
+      expect_at_rest(what, model, optimizer);
+    };
     losses_of(made, gpu);
   }
 }
@@ -109,7 +111,7 @@ TEST_F(DeviceOffload, AnArrayOfManyPartsIsUpdatedWhole) {
 TEST_F(DeviceOffload, LambSaysWhatItDoesNotUpdate) {
   run_ranks(1, [](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 1}});
-    Llama model(little_llama());
+    TransformerModel model(little_llama());
     FullyShardOptions options;
     options.offload.gradients = true;
     shard(model, mesh, options);

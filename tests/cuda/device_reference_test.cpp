@@ -22,7 +22,7 @@ TEST_F(DeviceReference, ThreeShardedRanksComputeAsTransformers) {
   run_ranks(3, [](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 3}});
     LlamaSetup setup{.device = gpu};
-    setup.shard = [&](Llama& model) {
+    setup.shard = [&](TransformerModel& model) {
       for (Module* block : model.blocks()) fully_shard(*block, mesh);
       fully_shard(model, mesh);
     };

@@ -24,7 +24,7 @@ static json traced_steps(int ranks, TraceOverlap& overlap) {
   const std::string path = scratch.path("trace.json");
   run_ranks(ranks, [&](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", ranks}});
-    Llama model(little_llama());
+    TransformerModel model(little_llama());
     shard(model, mesh, {});
     model.materialize(gpu);
     TraceScope trace;

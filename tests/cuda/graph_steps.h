@@ -16,7 +16,7 @@ inline std::vector<double> numbers_of_steps(bool by_graph, const Recipe& recipe)
   recipe.run(ranks_of(recipe), [&](Communicator world) {
     PreparedLlama prepared(recipe, world, gpu);
     const DeviceMesh& rows = prepared.rows;
-    Llama& model = prepared.model;
+    TransformerModel& model = prepared.model;
     AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
     const Tensor ids = batch_of(rows, 12, 0).to(gpu), targets = batch_of(rows, 12, 1).to(gpu);
     Tensor loss;

@@ -29,7 +29,7 @@ struct Recipe {
   /// Called on each rank before each forward, backward and update.
   std::function<void()> disturb = [] {};
   /// Called on each rank after the last step.
-  std::function<void(Llama&, AdamW&)> look = [](Llama&, AdamW&) {};
+  std::function<void(TransformerModel&, AdamW&)> look = [](TransformerModel&, AdamW&) {};
 };
 
 inline int ranks_of(const Recipe& recipe) {
@@ -44,13 +44,13 @@ struct PreparedLlama {
       : mesh(world, recipe.axes),
         rows(recipe.tensor_parallel ? mesh["dp"] : mesh),
         model(little_llama()) {
-    if (recipe.tensor_parallel) parallelize(model, mesh["tp"], llama_styles(little_llama()));
+    if (recipe.tensor_parallel) parallelize(model, mesh["tp"], transformer_styles(little_llama()));
     shard(model, rows, recipe.options);
     model.materialize(device);
   }
 
   const DeviceMesh mesh, rows;
-  Llama model;
+  TransformerModel model;
 };
 
 /// Returns rank 0's losses of steps with AdamW and clipping.
@@ -59,7 +59,7 @@ inline std::vector<double> losses_of(const Recipe& recipe, Device device) {
   recipe.run(ranks_of(recipe), [&](Communicator world) {
     PreparedLlama prepared(recipe, world, device);
     const DeviceMesh& rows = prepared.rows;
-    Llama& model = prepared.model;
+    TransformerModel& model = prepared.model;
     for (const auto& parameter : model.parameters()) {
       EXPECT_EQ(parameter->tensor().device(), device);
     }

@@ -11,10 +11,10 @@
 #include "weft/context.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
-#include "weft/llama.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
 #include "weft/ranks.h"
+#include "weft/transformer.h"
 
 namespace weft {
 namespace {
@@ -26,7 +26,7 @@ TEST_P(FullyShard, EqualsTransformers) {
     run_ranks(GetParam(), [&](Communicator world) {
       DeviceMesh mesh(world, {{"dp", world.size()}});
       LlamaSetup setup;
-      setup.shard = [&](Llama& model) { shard(model, mesh); };
+      setup.shard = [&](TransformerModel& model) { shard(model, mesh); };
       setup.batch = [&](const Tensor& whole) { return distribute(whole, mesh, {Shard(0)}); };
       expect_as_transformers(name, setup);
     });
@@ -38,7 +38,7 @@ TEST_P(FullyShard, MovesAndHoldsWhatItPredicts) {
   for (bool reshard : {true, false}) {
     run_ranks(GetParam(), [&](Communicator world) {
       DeviceMesh mesh(world, {{"dp", world.size()}});
-      Llama model(little_llama());
+      TransformerModel model(little_llama());
       shard(model, mesh, {.reshard_after_forward = reshard});
       FullyShardBytes predicted = predicted_bytes(model);
       model.materialize();
@@ -73,7 +73,7 @@ TEST_P(FullyShard, LearnsAsOneRank) {
   auto learn = [](std::vector<double>& losses) {
     return [&losses](Communicator world) {
       DeviceMesh mesh(world, {{"dp", world.size()}});
-      Llama model(little_llama());
+      TransformerModel model(little_llama());
       shard(model, mesh);
       model.materialize();
       AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
@@ -99,7 +99,7 @@ TEST_P(FullyShard, StartsWithEqualBits) {
   auto collect = [](std::vector<std::vector<float>>& values) {
     return [&values](Communicator world) {
       DeviceMesh mesh(world, {{"dp", world.size()}});
-      Llama model(little_llama());
+      TransformerModel model(little_llama());
       shard(model, mesh);
       model.materialize();
       for (const ParameterPtr& parameter : model.parameters()) {
@@ -117,7 +117,7 @@ TEST_P(FullyShard, StartsWithEqualBits) {
 TEST_P(FullyShard, AccumulatesGradientsOfTwoBackwards) {
   run_ranks(GetParam(), [&](Communicator world) {
     DeviceMesh mesh(world, {{"dp", world.size()}});
-    Llama model(little_llama());
+    TransformerModel model(little_llama());
     shard(model, mesh);
     model.materialize();
     auto gradients = [&] {
@@ -143,7 +143,7 @@ TEST_P(FullyShard, AccumulatesGradientsOfTwoBackwards) {
 TEST_P(FullyShard, LeavesFrozenAndIgnoredParametersAlone) {
   run_ranks(GetParam(), [&](Communicator world) {
     DeviceMesh mesh(world, {{"dp", world.size()}});
-    Llama model(little_llama());
+    TransformerModel model(little_llama());
     model.module("model.layers.1").parameters()[0]->set_trainable(false);
     model.module("model.layers.2.input_layernorm").parameters()[0]->set_trainable(false);
     for (const ParameterPtr& p : model.module("model.embed_tokens").parameters()) {
@@ -168,7 +168,7 @@ TEST_P(FullyShard, RecomputesWithEqualBits) {
   for (bool recompute : {false, true}) {
     run_ranks(GetParam(), [&](Communicator world) {
       DeviceMesh mesh(world, {{"dp", world.size()}});
-      Llama model(little_llama());
+      TransformerModel model(little_llama());
       for (Module* block : model.blocks()) block->set_recompute(recompute);
       shard(model, mesh);
       model.materialize();

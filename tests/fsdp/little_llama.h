@@ -5,15 +5,15 @@
 
 #include "weft/error.h"
 #include "weft/fsdp.h"
-#include "weft/llama.h"
 #include "weft/ops/factories.h"
+#include "weft/transformer.h"
 
 namespace weft {
 
 /// No size is divisible by 2, 3 or 4.
-inline LlamaConfig little_llama(bool tied = false) {
+inline TransformerConfig little_llama(bool tied = false) {
   // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary
-  LlamaConfig config{24, 3, 4, 2, 6, 22, 37};
+  TransformerConfig config{24, 3, 4, 2, 6, 22, 37};
   config.deviation = 0.2;
   config.tied = tied;
   return config;
@@ -30,7 +30,8 @@ inline Tensor batch_of(const DeviceMesh& mesh, int64_t rows, int64_t salt) {
   return from_values(ids, {rows, 8}, {DType::i64, cpu, Sharding(mesh, placements)});
 }
 
-inline void shard(Llama& model, const DeviceMesh& mesh, const FullyShardOptions& options = {}) {
+inline void shard(TransformerModel& model, const DeviceMesh& mesh,
+                  const FullyShardOptions& options = {}) {
   for (Module* block : model.blocks()) fully_shard(*block, mesh, options);
   fully_shard(model, mesh, options);
 }

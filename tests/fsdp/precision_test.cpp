@@ -31,9 +31,9 @@ std::vector<double> losses_of(const Learning& learning) {
   for (const MeshAxis& axis : learning.axes) ranks *= axis.size;
   run_ranks(ranks, [&](Communicator world) {
     DeviceMesh mesh(world, learning.axes);
-    LlamaConfig config = little_llama();
+    TransformerConfig config = little_llama();
     config.deviation = 0.05;
-    Llama model(config);
+    TransformerModel model(config);
     shard(model, mesh, learning.options);
     const FullyShardBytes predicted = predicted_bytes(model, learning.micro_steps);
     model.materialize();
@@ -111,7 +111,7 @@ TEST(Precision, WiresCarryTheirDtypes) {
   run_ranks(4, [](Communicator world) {
     DeviceMesh mesh(world, {{"dp", 4}});
     const auto bytes = [&](const MixedPrecision& precision) {
-      Llama model(little_llama());
+      TransformerModel model(little_llama());
       shard(model, mesh, {.reshard_after_forward = false, .precision = precision});
       return predicted_bytes(model);
     };

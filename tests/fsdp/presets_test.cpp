@@ -57,10 +57,10 @@ TEST_P(Presets, EqualTransformers) {
         DeviceMesh mesh(world, preset.axes);
         const auto names = sharding_axes(mesh);
         LlamaSetup setup;
-        setup.shard = [&](Llama& model) {
+        setup.shard = [&](TransformerModel& model) {
           if (has_tp) {
             parallelize(model, mesh["tp"],
-                        llama_styles(model.config(), {.sequence_parallel = sequence}));
+                        transformer_styles(model.config(), {.sequence_parallel = sequence}));
           }
           shard(model, mesh.view(names), {.strategy = Strategy::named(preset.strategy)});
         };

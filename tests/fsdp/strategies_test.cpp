@@ -83,7 +83,7 @@ std::string name_of_way(const testing::TestParamInfo<Way>& info) {
 }
 
 /// The bytes of all full parameters.
-double bytes_of_parameters(const Llama& model) {
+double bytes_of_parameters(const TransformerModel& model) {
   double bytes = 0;
   for (const ParameterPtr& p : model.parameters())
     bytes += 4.0 * static_cast<double>(p->value().numel());
@@ -94,7 +94,7 @@ double bytes_of_parameters(const Llama& model) {
 void train(const Way& way, int micro_steps, std::vector<double>* losses) {
   run_ranks(way.ranks(), [&](Communicator world) {
     DeviceMesh mesh(world, way.axes);
-    Llama model(little_llama());
+    TransformerModel model(little_llama());
     for (Module* block : model.blocks()) block->set_recompute(way.recomputes);
     model.module("model.layers").set_recompute(way.recomputes_all);
     shard(model, mesh, way.options);
@@ -161,7 +161,7 @@ double units_moved(const Way& way, int micro_steps) {
   double units = 0;
   run_ranks(way.ranks(), [&](Communicator world) {
     DeviceMesh mesh(world, way.axes);
-    Llama model(little_llama());
+    TransformerModel model(little_llama());
     shard(model, mesh, way.options);
     const double own = static_cast<double>(predicted_bytes(model, micro_steps).received);
     std::vector<double> all(static_cast<size_t>(world.size()));
@@ -195,7 +195,7 @@ TEST(Strategies, MoveAsTheTableSays) {
 TEST(Strategies, HybridDefersTheSumAcross) {
   run_ranks(4, [](Communicator world) {
     DeviceMesh mesh(world, {{"across", 2}, {"within", 2}});
-    Llama model(little_llama());
+    TransformerModel model(little_llama());
     shard(model, mesh, {.reshard_after_forward = false, .strategy = Strategy::hsdp()});
     for (int a : {1, 4}) {
       const FullyShardBytes bytes = predicted_bytes(model, a);
@@ -216,7 +216,7 @@ TEST(Strategies, HybridDefersTheSumAcross) {
   });
 }
 
-std::vector<std::vector<float>> gradients_of(const Llama& model) {
+std::vector<std::vector<float>> gradients_of(const TransformerModel& model) {
   std::vector<std::vector<float>> values;
   for (const ParameterPtr& p : model.parameters()) {
     values.push_back(p->grad().full_tensor().to_vector<float>());
@@ -229,7 +229,7 @@ std::vector<std::vector<float>> gradients_of(const Llama& model) {
 TEST_P(Strategies, SumGradientsUntilTheyAreCleared) {
   run_ranks(GetParam().ranks(), [&](Communicator world) {
     DeviceMesh mesh(world, GetParam().axes);
-    Llama model(little_llama());
+    TransformerModel model(little_llama());
     shard(model, mesh, GetParam().options);
     model.materialize();
     AdamW optimizer(model.named_parameters());
@@ -264,7 +264,7 @@ TEST_P(Strategies, SumGradientsUntilTheyAreCleared) {
 TEST_P(Strategies, TakeBackwardsAsTheyCome) {
   run_ranks(GetParam().ranks(), [&](Communicator world) {
     DeviceMesh mesh(world, GetParam().axes);
-    Llama model(little_llama());
+    TransformerModel model(little_llama());
     shard(model, mesh, GetParam().options);
     model.materialize();
     const auto loss = [&](int salt) {
@@ -295,7 +295,7 @@ TEST(Strategies, GatherWholeParametersOnceAnUpdate) {
   for (const char* name : {"zero1", "zero2"}) {
     run_ranks(4, [&](Communicator world) {
       DeviceMesh mesh(world, {{"dp", 4}});
-      Llama model(little_llama());
+      TransformerModel model(little_llama());
       shard(model, mesh, {.strategy = Strategy::named(name)});
       model.materialize();
       AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
@@ -333,7 +333,7 @@ TEST(Strategies, NoticeUpdatesBeforeBackward) {
     for (int ranks : {1, 3}) {
       run_ranks(ranks, [&](Communicator world) {
         DeviceMesh mesh(world, {{"dp", world.size()}});
-        Llama model(little_llama());
+        TransformerModel model(little_llama());
         shard(model, mesh, {.strategy = Strategy::named(name)});
         model.materialize();
         AdamW optimizer(model.named_parameters());
@@ -357,7 +357,7 @@ TEST(Strategies, NoOptimizerTakesGradientsThatWaitForTheSync) {
   for (const char* name : {"zero1", "ddp"}) {
     run_ranks(2, [&](Communicator world) {
       DeviceMesh mesh(world, {{"dp", 2}});
-      Llama model(little_llama());
+      TransformerModel model(little_llama());
       shard(model, mesh, {.strategy = Strategy::named(name)});
       model.materialize();
       AdamW optimizer(model.named_parameters());

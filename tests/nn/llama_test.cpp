@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/llama.h"
+#include "weft/transformer.h"
 
 #include <gtest/gtest.h>
 
@@ -17,14 +17,14 @@ static int64_t elements_of(const Module& module) {
 
 TEST(Llama, PresetsHaveTheirSizes) {
   // embedding and head + layers * (q, o + k, v + gate, up, down + norms) + norm
-  EXPECT_EQ(elements_of(Llama(llama_config("tiny"))),
+  EXPECT_EQ(elements_of(TransformerModel(transformer_config("tiny"))),
             2 * 256 * 256 + 4 * (2 * 256 * 256 + 2 * 128 * 256 + 3 * 704 * 256 + 2 * 256) + 256);
-  EXPECT_EQ(elements_of(Llama(llama_config("small"))),
+  EXPECT_EQ(elements_of(TransformerModel(transformer_config("small"))),
             2 * 4096 * 512 + 8 * (2 * 512 * 512 + 2 * 256 * 512 + 3 * 1408 * 512 + 2 * 512) + 512);
 }
 
 TEST(Llama, CountsTheOperationsOfATokenAsPaLMDoes) {
-  LlamaConfig config = llama_config("tiny");
+  TransformerConfig config = transformer_config("tiny");
   const int64_t blocks = 4 * (2 * 256 * 256 + 2 * 128 * 256 + 3 * 704 * 256 + 2 * 256) + 256;
   const int64_t table = 256 * 256, attention = 12 * 4 * 256 * 100;
   const auto expected = static_cast<double>(6 * (blocks + table) + attention);
@@ -38,10 +38,10 @@ TEST(Llama, CountsTheOperationsOfATokenAsPaLMDoes) {
 }
 
 TEST(Llama, HasHuggingFacesNames) {
-  LlamaConfig config = llama_config("tiny");
+  TransformerConfig config = transformer_config("tiny");
   config.layers = 1;
   std::vector<std::string> names;
-  for (const NamedParameter& named : Llama(config).named_parameters())
+  for (const NamedParameter& named : TransformerModel(config).named_parameters())
     names.push_back(named.name());
   EXPECT_EQ(
       names,
@@ -62,11 +62,11 @@ TEST(Llama, ReadsAHuggingFaceConfig) {
     "max_position_embeddings": 8192, "tie_word_embeddings": true, "initializer_range": 0.1,
     "rope_scaling": null, "hidden_act": "silu", "attention_bias": false, "bos_token_id": 1})");
   // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary, max_sequence, rope_theta, norm_eps
-  LlamaConfig expected{64, 3, 8, 2, 8, 96, 1000, 8192, 500000, 1e-6};
+  TransformerConfig expected{64, 3, 8, 2, 8, 96, 1000, 8192, 500000, 1e-6};
   expected.tied = true;
   expected.deviation = 0.1;
-  EXPECT_EQ(llama_config(path), expected);
-  EXPECT_EQ(llama_config(scratch.root()), expected);
+  EXPECT_EQ(transformer_config(path), expected);
+  EXPECT_EQ(transformer_config(scratch.root()), expected);
 }
 
 /// The minimal contents of a config.json, followed by `more`.
@@ -84,7 +84,8 @@ static std::string config_text(const std::string& more, const std::string& witho
 
 TEST(Llama, TakesHuggingFacesDefaults) {
   const Scratch scratch;
-  const LlamaConfig config = llama_config(scratch.write("config.json", config_text("")));
+  const TransformerConfig config =
+      transformer_config(scratch.write("config.json", config_text("")));
   EXPECT_EQ(config.kv_heads, 8);
   EXPECT_EQ(config.head_dim, 8);
   EXPECT_EQ(config.norm_eps, 1e-6);
@@ -92,7 +93,7 @@ TEST(Llama, TakesHuggingFacesDefaults) {
   EXPECT_FALSE(config.tied);
   const auto rope =
       config_text(R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 7000.0})");
-  EXPECT_EQ(llama_config(scratch.write("config.json", rope)).rope_theta, 7000);
+  EXPECT_EQ(transformer_config(scratch.write("config.json", rope)).rope_theta, 7000);
 }
 
 TEST(Llama, NamesWhatIsWrongInAConfig) {
@@ -140,51 +141,55 @@ TEST(Llama, NamesWhatIsWrongInAConfig) {
   };
   for (const Case& c : cases) {
     const std::string path = scratch.write("config.json", c.text);
-    EXPECT_EQ(error_of([&] { llama_config(path); }), "llama config: " + path + ": " + c.message);
+    EXPECT_EQ(error_of([&] { transformer_config(path); }),
+              "llama config: " + path + ": " + c.message);
   }
 }
 
 TEST(Llama, NamesAConfigThatIsNotThere) {
-  EXPECT_EQ(error_of([] { llama_config("large"); }),
+  EXPECT_EQ(error_of([] { transformer_config("large"); }),
             "llama config: \"large\" does not exist, expected tiny, small or a file");
   const Scratch scratch;
-  EXPECT_NE(error_of([&] { llama_config(scratch.root()); }).find("config.json"), std::string::npos);
+  EXPECT_NE(error_of([&] { transformer_config(scratch.root()); }).find("config.json"),
+            std::string::npos);
   const std::string empty = scratch.write("empty.json", "");
-  EXPECT_EQ(error_of([&] { llama_config(empty); }),
+  EXPECT_EQ(error_of([&] { transformer_config(empty); }),
             "llama config: " + empty + " is empty, expected a JSON object");
 }
 
 TEST(Llama, RefusesSizesThatDoNotFit) {
-  LlamaConfig config = llama_config("tiny");
+  TransformerConfig config = transformer_config("tiny");
   config.kv_heads = 3;
-  EXPECT_EQ(error_of([&] { Llama{config}; }),
-            "llama: heads is 4, expected a multiple of 3, the kv heads");
-  config = llama_config("tiny");
+  EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
+            "model: heads is 4, expected a multiple of 3, the kv heads");
+  config = transformer_config("tiny");
   config.ffn = 0;
-  EXPECT_EQ(error_of([&] { Llama{config}; }), "llama: ffn is 0, expected 1 to 2147483647");
-  config = llama_config("tiny");
+  EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
+            "model: ffn is 0, expected 1 to 2147483647");
+  config = transformer_config("tiny");
   config.layers = 1'000'000;
-  EXPECT_EQ(error_of([&] { Llama{config}; }), "llama: layers is 1000000, expected 1 to 10000");
+  EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
+            "model: layers is 1000000, expected 1 to 10000");
   config.layers = 1000;
   config.vocabulary = config.dim = config.ffn = (int64_t{1} << 31) - 1;
-  EXPECT_EQ(error_of([&] { Llama{config}; }),
-            "llama: number of parameters is 1.38443e+22, expected at most 1e+15");
+  EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
+            "model: number of parameters is 1.38443e+22, expected at most 1e+15");
 }
 
 TEST(Llama, RefusesIdsThatDoNotFit) {
-  LlamaConfig config = llama_config("tiny");
+  TransformerConfig config = transformer_config("tiny");
   config.max_sequence = 4;
-  Llama llama(config);
+  TransformerModel llama(config);
   EXPECT_EQ(error_of([&] { llama(zeros({3}, {.dtype = i64})); }),
-            "llama: shape of ids is [3], expected [batch, sequence]");
+            "model: shape of ids is [3], expected [batch, sequence]");
   EXPECT_EQ(error_of([&] {
               llama(zeros({1, 5}, {.dtype = i64}));
             }),
-            "llama: sequence length is 5, expected at most 4");
+            "model: sequence length is 5, expected at most 4");
 }
 
 TEST(Llama, PlansWithoutMemory) {
-  Llama llama(llama_config("small"));
+  TransformerModel llama(transformer_config("small"));
   const int64_t before = memory_statistics().total.current;
   const Tensor logits = llama(zeros({2, 16}, {.dtype = i64, .device = meta}));
   EXPECT_EQ(logits.shape(), (Shape{2, 16, 4096}));

@@ -11,10 +11,10 @@
 #include "weft/context.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/layers.h"
-#include "weft/llama.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
+#include "weft/transformer.h"
 
 namespace weft {
 
@@ -66,10 +66,10 @@ TEST(Module, NamesOwnParametersBeforeTheChildrens) {
 }
 
 TEST(Module, ATiedParameterIsOneWithTwoNames) {
-  LlamaConfig config = llama_config("tiny");
+  TransformerConfig config = transformer_config("tiny");
   config.layers = 1;
   config.tied = true;
-  const Llama llama(config);
+  const TransformerModel llama(config);
   const auto named = llama.named_parameters();
   EXPECT_EQ(named[0].names,
             (std::vector<std::string>{"model.embed_tokens.weight", "lm_head.weight"}));
@@ -87,7 +87,7 @@ TEST(Module, AChildUnderTwoNamesIsMetOnce) {
 }
 
 TEST(Module, FindsModulesByPath) {
-  Llama llama(llama_config("tiny"));
+  TransformerModel llama(transformer_config("tiny"));
   EXPECT_EQ(&llama.module(""), &llama);
   EXPECT_EQ(&llama.module("model.layers.2"), llama.blocks()[2]);
   EXPECT_EQ(llama.named_modules()[1].first, "model");
@@ -363,8 +363,8 @@ TEST(Module, ASlotKeepsItsShape) {
 /// All weights of a small Llama, sharded by rows when a mesh is given.
 static std::vector<std::vector<float>> initial_weights(const DeviceMesh& mesh) {
   // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary
-  const LlamaConfig config{12, 2, 3, 1, 4, 17, 23};
-  Llama llama(config);
+  const TransformerConfig config{12, 2, 3, 1, 4, 17, 23};
+  TransformerModel llama(config);
   for (const ParameterPtr& parameter : llama.parameters()) {
     if (!mesh) break;
     const TensorOptions options{.device = meta, .sharding = Sharding(mesh, {Shard(0)})};

@@ -5,9 +5,9 @@
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/layers.h"
-#include "weft/llama.h"
 #include "weft/module.h"
 #include "weft/ops.h"
+#include "weft/transformer.h"
 
 namespace weft {
 
@@ -69,10 +69,10 @@ TEST(Recompute, GivesTheSameBitsWithDropout) {
 static std::vector<std::vector<float>> llama_gradients(bool recompute) {
   manual_seed(5);
   // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary
-  LlamaConfig config{12, 3, 3, 1, 4, 17, 23};
+  TransformerConfig config{12, 3, 3, 1, 4, 17, 23};
   config.tied = true;
   config.deviation = 0.3;
-  Llama llama(config);
+  TransformerModel llama(config);
   llama.materialize();
   for (Module* block : llama.blocks()) block->set_recompute(recompute);
   const Tensor ids = cast(uniform({3, 8}, 0, 23), i64);

@@ -92,7 +92,7 @@ def test_a_sharded_module_is_gathered_around_all_hooks():
 
 def part():
     """A Llama and its last norm, whose Python object lives only while it is referenced."""
-    llama = nn.Llama("tiny")
+    llama = nn.TransformerModel("tiny")
     llama.materialize()
     return llama, llama.get_submodule("model.norm")
 
@@ -164,12 +164,12 @@ def test_arguments_are_those_of_their_call(recompute):
     assert x.grad.item() == 3
 
 
-class OwnLlama(nn.Llama):
+class OwnLlama(nn.TransformerModel):
     def forward(self, ids):
         return super().forward(ids) * 2
 
 
-@pytest.mark.parametrize("make", [nn.Llama, OwnLlama])
+@pytest.mark.parametrize("make", [nn.TransformerModel, OwnLlama])
 def test_a_part_that_is_made_anew_is_handed_to_its_hooks(make):
     llama, seen = make("tiny"), []
     llama.materialize()

@@ -44,10 +44,10 @@ def differences(world, name, axes):
     """max|d| / max|ref| of logits, loss and gradients, and the largest error of the losses."""
     expected, numbers = read_safetensors(REFERENCE / name / "reference.safetensors")
     mesh = weft.DeviceMesh(world, axes)
-    model = nn.Llama(weft.llama_config(str(REFERENCE / name)))
+    model = nn.TransformerModel(weft.transformer_config(str(REFERENCE / name)))
     rows = {"dp": weft.Shard(0)}
     if "tp" in axes:
-        weft.parallelize(model, mesh["tp"], weft.llama_styles(model.config))
+        weft.parallelize(model, mesh["tp"], weft.transformer_styles(model.config))
     for block in model.blocks():
         weft.fully_shard(block, mesh["dp"])
     weft.fully_shard(model, mesh["dp"])
@@ -105,7 +105,7 @@ def train_here(world, directory, steps, resume=None):
     """Trains `tiny` a few steps as `weft train` does, except for the order of the text, and
     saves."""
     mesh = weft.DeviceMesh(world, {"dp": world.size})
-    model = nn.Llama("tiny")
+    model = nn.TransformerModel("tiny")
     for block in model.blocks():
         weft.fully_shard(block, mesh)
     weft.fully_shard(model, mesh)
@@ -150,7 +150,7 @@ def test_runs_go_on_in_the_program_and_back(tmp_path):
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     def other(world):
-        model = nn.Llama("tiny")
+        model = nn.TransformerModel("tiny")
         model.materialize()
         run = LlamaRun(model, optim.AdamW(model.parameters()), seed=1, batch=2, seq=3, tokens=4)
         run.save(weft.CheckpointSaver(world, str(tmp_path)))
@@ -174,7 +174,7 @@ def test_the_programs_numbers_come_back_to_the_bit(tmp_path):
 
     def body(world):
         mesh = weft.DeviceMesh(world, {"dp": 3})
-        model = nn.Llama("tiny")
+        model = nn.TransformerModel("tiny")
         weft.fully_shard(model, mesh)
         model.materialize()
         weft.load_hugging_face(model, str(tmp_path / "hf"))
@@ -240,7 +240,7 @@ def test_a_saver_dropped_under_way_ends_and_runs_are_freed(tmp_path):
     assert len(weft.list_checkpoints(str(tmp_path))) == 1
     weft.manual_seed(77)
     assert state.state_dict().numbers["random/seed"] == 77
-    model = nn.Llama("tiny")
+    model = nn.TransformerModel("tiny")
     model.materialize()
     run = LlamaRun(model, optim.AdamW(model.parameters()), seed=1, batch=2, seq=3, tokens=4)
     freed = weakref.ref(run)
@@ -264,7 +264,7 @@ def printed():
                 pass
 
 def save(world):
-    model = nn.Llama("tiny")
+    model = nn.TransformerModel("tiny")
     model.materialize()
     run = LlamaRun(model, optim.AdamW(model.parameters()), seed=1, batch=2, seq=3, tokens=4)
     saver = weft.CheckpointSaver(world, sys.argv[1])

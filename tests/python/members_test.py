@@ -171,8 +171,8 @@ def test_members_of_built_in_modules():
     some = nn.ModuleList([nn.ReLU(), nn.ReLU()])
     some[1] = linear
     assert some[1] is linear and len(some) == 2
-    llama = nn.Llama("tiny")
-    with pytest.raises(ValueError, match="'lm_head' is a module of the Llama and gets a Linear"):
+    llama = nn.TransformerModel("tiny")
+    with pytest.raises(ValueError, match="'lm_head' is a module of the TransformerModel and gets a Linear"):
         llama.lm_head = nn.Linear(2, 2)
     with pytest.raises(AttributeError, match="expected one made in Python, for attribute 'note'"):
         llama.blocks()[0].note = 3
@@ -231,11 +231,11 @@ def test_embeddings_and_llamas_are_derived_from():
         table(ids).detach().numpy(), 3 * table.weight.data.numpy()[[[1, 0]]], rtol=1e-6
     )
 
-    class Sharp(nn.Llama):
+    class Sharp(nn.TransformerModel):
         def forward(self, ids):
             return super().forward(ids) * 2
 
-    plain, sharp = made(nn.Llama("tiny")), made(Sharp("tiny"))
+    plain, sharp = made(nn.TransformerModel("tiny")), made(Sharp("tiny"))
     np.testing.assert_allclose(
         sharp(ids).detach().numpy(), 2 * plain(ids).detach().numpy(), rtol=1e-5, atol=1e-6
     )
@@ -358,7 +358,7 @@ def test_hooks_that_are_in_use_are_kept():
     gc.collect()
     child(weft.ones((1, 4)))
     assert calls == [2]
-    llama = made(nn.Llama("tiny"))
+    llama = made(nn.TransformerModel("tiny"))
     llama.blocks()[0].add_hooks(after=lambda out: calls.append("block"))
     gc.collect()
     llama(weft.asarray([[1, 2]]))

@@ -121,7 +121,7 @@ def test_copies_keep_ties():
 
     twin = copy.deepcopy(Tied())
     assert twin.second.weight is twin.first.weight and len(twin.parameters()) == 3
-    llama = nn.Llama("tiny")
+    llama = nn.TransformerModel("tiny")
     assert len(copy.deepcopy(llama).parameters()) == len(llama.parameters())
 
 

@@ -88,11 +88,11 @@ def test_chat():
 
 
 def small_model(mesh):
-    config = weft.LlamaConfig(dim=16, layers=1, heads=2, kv_heads=1, ffn=24, vocabulary=700,
+    config = weft.TransformerConfig(dim=16, layers=1, heads=2, kv_heads=1, ffn=24, vocabulary=700,
                               max_sequence=64)
     weft.manual_seed(3)
-    model = weft.Llama(config)
-    weft.parallelize(model, mesh["tp"], weft.llama_styles(config))
+    model = weft.TransformerModel(config)
+    weft.parallelize(model, mesh["tp"], weft.transformer_styles(config))
     model.materialize()
     return model
 

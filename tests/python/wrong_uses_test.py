@@ -318,7 +318,7 @@ CASES = [
         "register_buffer: 'a' is a int, expected a Tensor or None",
     ),
     (
-        "nn.Llama('no_such_file')",
+        "nn.TransformerModel('no_such_file')",
         ValueError,
         "llama config: \"no_such_file\" does not exist, expected tiny,",
     ),

@@ -38,7 +38,7 @@ class Reference {
 struct Comparison {
   const Reference& reference;
   const LlamaSetup& setup;
-  Llama& model;
+  TransformerModel& model;
   /// [batches, rows, sequence + 1].
   Tensor tokens;
 
@@ -107,7 +107,7 @@ static void expect_losses(const Comparison& c) {
 void expect_as_transformers(const std::string& name, const LlamaSetup& setup) {
   const std::string folder = WEFT_SOURCE_DIR "/tests/reference/" + name;
   const Reference reference(folder);
-  Llama model(llama_config(folder));
+  TransformerModel model(transformer_config(folder));
   if (setup.shard) setup.shard(model);
   model.materialize(setup.device);
   load_hugging_face(model, folder);

@@ -4,14 +4,14 @@
 #include <functional>
 #include <string>
 
-#include "weft/llama.h"
+#include "weft/transformer.h"
 
 namespace weft {
 
 /// Hooks to shard a Llama and its input; both do nothing by default.
 struct LlamaSetup {
   /// Called once, before the model has memory.
-  std::function<void(Llama& model)> shard = {};
+  std::function<void(TransformerModel& model)> shard = {};
   /// Converts a batch [rows, sequence], replicated on each rank, to what the model takes.
   std::function<Tensor(const Tensor& whole)> batch = {};
   Device device = cpu;

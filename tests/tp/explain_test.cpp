@@ -22,9 +22,10 @@ int64_t bytes_of(const std::vector<PlannedCollective>& collectives, const std::s
 
 /// A sharded Llama, and one batch.
 struct Laid {
-  Laid(const DeviceMesh& over, const LlamaConfig& config, bool sequence_parallel)
+  Laid(const DeviceMesh& over, const TransformerConfig& config, bool sequence_parallel)
       : mesh(over), model(config) {
-    parallelize(model, mesh["tp"], llama_styles(config, {.sequence_parallel = sequence_parallel}));
+    parallelize(model, mesh["tp"],
+                transformer_styles(config, {.sequence_parallel = sequence_parallel}));
   }
   Tensor loss(Device device) {
     const Placements rows = mesh.ndim() == 1 ? Placements() : Placements({{"dp", Shard(0)}});
@@ -36,7 +37,7 @@ struct Laid {
   }
 
   DeviceMesh mesh;
-  Llama model;
+  TransformerModel model;
 };
 
 /// Counts the bytes received while the modules "model.layers.<i>" run forward.

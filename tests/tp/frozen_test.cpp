@@ -29,9 +29,9 @@ void adapt(Module& layer) {
 }
 
 /// Adds adapters to the query projections of a frozen Llama, sharded as these are.
-void adapt_queries(Llama& model, const DeviceMesh& mesh) {
+void adapt_queries(TransformerModel& model, const DeviceMesh& mesh) {
   for (const ParameterPtr& parameter : model.parameters()) parameter->set_trainable(false);
-  std::vector<ModuleStyle> styles = llama_styles(model.config());
+  std::vector<ModuleStyle> styles = transformer_styles(model.config());
   for (Module* block : model.blocks()) adapt(block->module("self_attn.q_proj"));
   styles.push_back({"model.layers.*.self_attn.q_proj.adapter.1", Colwise()});
   parallelize(model, mesh["tp"], styles);
@@ -46,7 +46,7 @@ struct Learned {
 };
 
 Learned learn(const DeviceMesh& mesh) {
-  Llama model(little_llama(4, 2));
+  TransformerModel model(little_llama(4, 2));
   adapt_queries(model, mesh);
   AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
   const TensorOptions rows{.dtype = i64, .sharding = Sharding(mesh, {{"dp", Shard(0)}})};

@@ -12,10 +12,10 @@ namespace weft {
 namespace {
 
 /// Applies tensor parallelism, then fully shards over the other axes.
-void shard_twice(Llama& model, const DeviceMesh& mesh, const DeviceMesh& data,
+void shard_twice(TransformerModel& model, const DeviceMesh& mesh, const DeviceMesh& data,
                  bool sequence_parallel, const Strategy& strategy) {
   parallelize(model, mesh["tp"],
-              llama_styles(model.config(), {.sequence_parallel = sequence_parallel}));
+              transformer_styles(model.config(), {.sequence_parallel = sequence_parallel}));
   FullyShardOptions options;
   options.strategy = strategy;
   for (Module* block : model.blocks()) fully_shard(*block, data, options);
@@ -26,7 +26,7 @@ void shard_twice(Llama& model, const DeviceMesh& mesh, const DeviceMesh& data,
 TEST(FullySharded, OverTensorParallelEqualsTransformers) {
   on_mesh({{"dp", 2}, {"tp", 2}}, [&](const DeviceMesh& mesh) {
     LlamaSetup setup;
-    setup.shard = [&](Llama& model) {
+    setup.shard = [&](TransformerModel& model) {
       shard_twice(model, mesh, mesh["dp"], true, Strategy::full_shard());
     };
     setup.batch = [&](const Tensor& whole) { return distribute(whole, mesh, {{"dp", Shard(0)}}); };
@@ -38,7 +38,7 @@ TEST(FullySharded, OverTensorParallelEqualsTransformers) {
 TEST(FullySharded, ClipsAsOneRank) {
   double alone = 0;
   const auto norm_on = [](const DeviceMesh& mesh) {
-    Llama model(little_llama(4, 2));
+    TransformerModel model(little_llama(4, 2));
     shard_twice(model, mesh, mesh["dp"], true, Strategy::full_shard());
     model.materialize();
     const TensorOptions rows{.dtype = i64, .sharding = Sharding(mesh, {{"dp", Shard(0)}})};
@@ -67,13 +67,13 @@ TEST(FullySharded, ExplainListsWhatIsNotScheduled) {
   for (const auto& axes : {std::vector<MeshAxis>{{"dp", 2}, {"tp", 2}}, {{"dp", 1}, {"tp", 3}}}) {
     for (bool sequence_parallel : {false, true}) {
       on_mesh(axes, [&](const DeviceMesh& mesh) {
-        const auto loss_of = [&](Llama& model, Device device) {
+        const auto loss_of = [&](TransformerModel& model, Device device) {
           const TensorOptions rows{
               .dtype = i64, .device = device, .sharding = Sharding(mesh, {{"dp", Shard(0)}})};
           return model.loss(some_ids({4, 7}, 1, rows), some_ids({4, 7}, 2, rows));
         };
-        Llama planned(little_llama(6, 6)), model(little_llama(6, 6));
-        for (Llama* one : {&planned, &model}) {
+        TransformerModel planned(little_llama(6, 6)), model(little_llama(6, 6));
+        for (TransformerModel* one : {&planned, &model}) {
           shard_twice(*one, mesh, mesh["dp"], sequence_parallel, Strategy::full_shard());
         }
         planned.materialize(meta);
@@ -95,7 +95,7 @@ TEST(FullySharded, ExplainListsWhatIsNotScheduled) {
 TEST(FullySharded, LambStepsAsOnOneRank) {
   std::vector<std::vector<double>> alone;
   const auto learned_on = [](const DeviceMesh& mesh, const Strategy& strategy) {
-    Llama model(little_llama(4, 2));
+    TransformerModel model(little_llama(4, 2));
     shard_twice(model, mesh, mesh["dp"], true, strategy);
     model.materialize();
     Lamb optimizer(model.named_parameters(), {.learning_rate = 2e-2});

@@ -3,15 +3,15 @@
 
 #include <vector>
 
-#include "weft/llama.h"
 #include "weft/ops.h"
 #include "weft/tensor_parallel.h"
+#include "weft/transformer.h"
 
 namespace weft {
 
 /// Sizes that few numbers of ranks divide, except the heads.
-inline LlamaConfig little_llama(int64_t heads, int64_t kv_heads, int64_t layers = 2) {
-  LlamaConfig config;
+inline TransformerConfig little_llama(int64_t heads, int64_t kv_heads, int64_t layers = 2) {
+  TransformerConfig config;
   config.dim = 20;
   config.layers = layers;
   config.heads = heads;

@@ -10,11 +10,12 @@ namespace {
 using Values = std::vector<std::vector<double>>;
 
 /// The gradients of one step of a little Llama.
-Values gradients(const DeviceMesh& mesh, const LlamaConfig& config, bool sequence_parallel,
+Values gradients(const DeviceMesh& mesh, const TransformerConfig& config, bool sequence_parallel,
                  bool materialized_before) {
-  Llama model(config);
+  TransformerModel model(config);
   if (materialized_before) model.materialize();
-  parallelize(model, mesh["tp"], llama_styles(config, {.sequence_parallel = sequence_parallel}));
+  parallelize(model, mesh["tp"],
+              transformer_styles(config, {.sequence_parallel = sequence_parallel}));
   model.materialize();
   const TensorOptions whole{.dtype = i64, .sharding = Sharding(mesh, {})};
   model.loss(some_ids({3, 7}, 1, whole), some_ids({3, 7}, 2, whole)).backward();
@@ -28,7 +29,7 @@ Values gradients(const DeviceMesh& mesh, const LlamaConfig& config, bool sequenc
 /// Three ranks, with a sequence and a vocabulary that are not divisible by 3. The initial values
 /// have equal bits, whenever and however they were made.
 TEST(LlamaLayouts, EqualOneRankOnThree) {
-  const LlamaConfig config = little_llama(6, 3);
+  const TransformerConfig config = little_llama(6, 3);
   Values alone;
   on_mesh({{"tp", 1}},
           [&](const DeviceMesh& mesh) { alone = gradients(mesh, config, false, false); });
@@ -47,9 +48,9 @@ TEST(LlamaLayouts, EqualOneRankOnThree) {
 TEST(LlamaLayouts, CauseNoTrafficButWhatStylesAskFor) {
   for (bool sequence_parallel : {false, true}) {
     on_mesh({{"dp", 2}, {"tp", 2}}, [&](const DeviceMesh& mesh) {
-      Llama model(little_llama(4, 2));
+      TransformerModel model(little_llama(4, 2));
       parallelize(model, mesh["tp"],
-                  llama_styles(model.config(), {.sequence_parallel = sequence_parallel}));
+                  transformer_styles(model.config(), {.sequence_parallel = sequence_parallel}));
       model.materialize();
       const TensorOptions rows{.dtype = i64, .sharding = Sharding(mesh, {{"dp", Shard(0)}})};
       Tensor logits;
@@ -65,8 +66,8 @@ TEST(LlamaLayouts, CauseNoTrafficButWhatStylesAskFor) {
 
 TEST(LlamaLayouts, CauseNoTrafficOnOneRank) {
   on_mesh({{"tp", 1}}, [&](const DeviceMesh& mesh) {
-    Llama model(little_llama(4, 2));
-    parallelize(model, mesh["tp"], llama_styles(model.config(), {.sequence_parallel = true}));
+    TransformerModel model(little_llama(4, 2));
+    parallelize(model, mesh["tp"], transformer_styles(model.config(), {.sequence_parallel = true}));
     model.materialize();
     const TensorOptions whole{.dtype = i64, .sharding = Sharding(mesh, {})};
     const int64_t calls = mesh.traffic().collectives;
@@ -79,9 +80,10 @@ TEST(LlamaLayouts, RecomputeWithEqualBits) {
   Values results[2];
   for (bool recompute : {false, true}) {
     on_mesh({{"tp", 2}}, [&](const DeviceMesh& mesh) {
-      Llama model(little_llama(4, 2));
+      TransformerModel model(little_llama(4, 2));
       for (Module* block : model.blocks()) block->set_recompute(recompute);
-      parallelize(model, mesh["tp"], llama_styles(model.config(), {.sequence_parallel = true}));
+      parallelize(model, mesh["tp"],
+                  transformer_styles(model.config(), {.sequence_parallel = true}));
       model.materialize();
       const TensorOptions whole{.dtype = i64, .sharding = Sharding(mesh, {})};
       model.loss(some_ids({2, 5}, 1, whole), some_ids({2, 5}, 2, whole)).backward();

@@ -29,9 +29,9 @@ TEST_P(LlamaStyles, EqualTransformers) {
   for (const char* name : models) {
     on_mesh(axes, [&, sequence = sequence_parallel](const DeviceMesh& mesh) {
       LlamaSetup setup;
-      setup.shard = [&](Llama& model) {
+      setup.shard = [&](TransformerModel& model) {
         parallelize(model, mesh["tp"],
-                    llama_styles(model.config(), {.sequence_parallel = sequence}));
+                    transformer_styles(model.config(), {.sequence_parallel = sequence}));
       };
       setup.batch = [&](const Tensor& whole) {
         return distribute(whole, mesh,

@@ -13,7 +13,7 @@ namespace {
 std::string error_with(const std::vector<ModuleStyle>& styles) {
   std::string error;
   on_mesh({{"dp", 1}, {"tp", 2}}, [&](const DeviceMesh& mesh) {
-    Llama model(little_llama(4, 2));
+    TransformerModel model(little_llama(4, 2));
     const std::string message = error_of([&] { parallelize(model, mesh["tp"], styles); });
     EXPECT_FALSE(model.parameters()[0]->value().is_sharded());
     if (mesh.rank() == 0) error = message;
@@ -36,8 +36,8 @@ TEST(ParallelizeErrors, NamesAPathThatMatchesNothing) {
 
 TEST(ParallelizeErrors, NamesHeadsThatAreNotDivided) {
   on_mesh({{"tp", 4}}, [](const DeviceMesh& mesh) {
-    Llama model(little_llama(4, 2));
-    EXPECT_EQ(error_of([&] { parallelize(model, mesh["tp"], llama_styles(model.config())); }),
+    TransformerModel model(little_llama(4, 2));
+    EXPECT_EQ(error_of([&] { parallelize(model, mesh["tp"], transformer_styles(model.config())); }),
               "parallelize: \"model.layers.0.self_attn.k_proj\" has 2 heads, expected a multiple "
               "of 4, the ranks of axis tp");
   });
@@ -62,9 +62,9 @@ TEST(ParallelizeErrors, NamesStylesThatDoNotFit) {
 
 TEST(ParallelizeErrors, NamesTiesThatDisagree) {
   on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
-    LlamaConfig config = little_llama(4, 2);
+    TransformerConfig config = little_llama(4, 2);
     config.tied = true;
-    Llama model(config);
+    TransformerModel model(config);
     const std::vector<ModuleStyle> styles = {{"model.embed_tokens", Colwise()},
                                              {"lm_head", Colwise()}};
     EXPECT_EQ(error_of([&] { parallelize(model, mesh["tp"], styles); }),
@@ -75,9 +75,9 @@ TEST(ParallelizeErrors, NamesTiesThatDisagree) {
 
 TEST(ParallelizeErrors, NamesWhatIsShardedAlready) {
   on_mesh({{"dp", 1}, {"tp", 2}}, [](const DeviceMesh& mesh) {
-    Llama model(little_llama(4, 2));
-    parallelize(model, mesh["tp"], llama_styles(model.config()));
-    EXPECT_EQ(error_of([&] { parallelize(model, mesh["tp"], llama_styles(model.config())); }),
+    TransformerModel model(little_llama(4, 2));
+    parallelize(model, mesh["tp"], transformer_styles(model.config()));
+    EXPECT_EQ(error_of([&] { parallelize(model, mesh["tp"], transformer_styles(model.config())); }),
               "parallelize: parameter model.embed_tokens.weight is laid out as mesh(dp=1, tp=2)[R, "
               "S(0)], expected one that is not sharded over tp");
     Linear other(4, 4);

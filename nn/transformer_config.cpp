@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/llama_config.h"
+#include "nn/transformer_config.h"
 
 #include <cmath>
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace weft {
 static constexpr int64_t kMostLayers = 10'000;
 static constexpr double kMostParameters = 1e15;
 
-static double parameters_in(const LlamaConfig& config) {
+static double parameters_in(const TransformerConfig& config) {
   const auto dim = static_cast<double>(config.dim), heads = static_cast<double>(config.heads);
   const double width = heads * static_cast<double>(config.head_dim);
   const double shared = width * static_cast<double>(config.kv_heads) / heads;
@@ -25,7 +25,7 @@ static double parameters_in(const LlamaConfig& config) {
   return static_cast<double>(config.layers) * block + ends;
 }
 
-std::string mistake_in(const LlamaConfig& config) {
+std::string mistake_in(const TransformerConfig& config) {
   const std::pair<const char*, int64_t> sizes[] = {{"dim", config.dim},
                                                    {"layers", config.layers},
                                                    {"heads", config.heads},
@@ -178,10 +178,10 @@ static void check_supported(const ConfigFile& file) {
   file.expect("quantization_config", !file.object("quantization_config"), "null");
 }
 
-static LlamaConfig config_in(const std::string& path) {
+static TransformerConfig config_in(const std::string& path) {
   const ConfigFile file(path);
   check_supported(file);
-  LlamaConfig config;
+  TransformerConfig config;
   config.dim = file.integer("hidden_size");
   config.layers = file.integer("num_hidden_layers");
   config.heads = file.integer("num_attention_heads");
@@ -205,7 +205,7 @@ static LlamaConfig config_in(const std::string& path) {
   return config;
 }
 
-LlamaConfig llama_config(const std::string& source) {
+TransformerConfig transformer_config(const std::string& source) {
   namespace fs = std::filesystem;
   // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary
   if (source == "tiny") return {256, 4, 4, 2, 64, 704, 256};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/llama_block.h"
+#include "nn/transformer_block.h"
 
 #include "weft/layers.h"
 #include "weft/ops/elementwise.h"
@@ -11,9 +11,9 @@ namespace weft {
 namespace {
 
 /// Causal grouped-query attention with rope.
-class LlamaAttention final : public Module {
+class SelfAttention final : public Module {
  public:
-  explicit LlamaAttention(const LlamaConfig& config)
+  explicit SelfAttention(const TransformerConfig& config)
       : head_dim_(config.head_dim), rope_theta_(config.rope_theta) {
     const int64_t width = config.heads * head_dim_, kv_width = config.kv_heads * head_dim_;
     q_proj_ = add_linear("q_proj", config.dim, width, config);
@@ -33,7 +33,7 @@ class LlamaAttention final : public Module {
 
  private:
   std::shared_ptr<Module> add_linear(const char* name, int64_t in, int64_t out,
-                                     const LlamaConfig& config) {
+                                     const TransformerConfig& config) {
     return add(name, std::make_shared<Linear>(in, out, false, config.deviation));
   }
   /// Returns [batch, sequence, heads * d] as [batch, sequence, heads, d].
@@ -47,9 +47,9 @@ class LlamaAttention final : public Module {
 };
 
 /// The gated feed-forward: down(silu(gate x) * up x).
-class LlamaFeedForward final : public Module {
+class FeedForward final : public Module {
  public:
-  explicit LlamaFeedForward(const LlamaConfig& config) {
+  explicit FeedForward(const TransformerConfig& config) {
     gate_ =
         add("gate_proj", std::make_shared<Linear>(config.dim, config.ffn, false, config.deviation));
     up_ = add("up_proj", std::make_shared<Linear>(config.dim, config.ffn, false, config.deviation));
@@ -66,11 +66,11 @@ class LlamaFeedForward final : public Module {
   std::shared_ptr<Module> gate_, up_, down_;
 };
 
-class LlamaBlock final : public Module {
+class TransformerBlock final : public Module {
  public:
-  explicit LlamaBlock(const LlamaConfig& config) {
-    attention_ = add("self_attn", std::make_shared<LlamaAttention>(config));
-    feed_forward_ = add("mlp", std::make_shared<LlamaFeedForward>(config));
+  explicit TransformerBlock(const TransformerConfig& config) {
+    attention_ = add("self_attn", std::make_shared<SelfAttention>(config));
+    feed_forward_ = add("mlp", std::make_shared<FeedForward>(config));
     attention_norm_ =
         add("input_layernorm", std::make_shared<RMSNorm>(config.dim, config.norm_eps));
     feed_forward_norm_ =
@@ -89,8 +89,8 @@ class LlamaBlock final : public Module {
 
 }  // namespace
 
-std::shared_ptr<Module> make_llama_block(const LlamaConfig& config) {
-  return std::make_shared<LlamaBlock>(config);
+std::shared_ptr<Module> make_transformer_block(const TransformerConfig& config) {
+  return std::make_shared<TransformerBlock>(config);
 }
 
 }  // namespace weft

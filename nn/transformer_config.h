@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "weft/llama.h"
+#include "weft/transformer.h"
 
 namespace weft {
 
 /// Returns why these numbers make no Llama, as the end of a sentence; empty when they do.
-std::string mistake_in(const LlamaConfig& config);
+std::string mistake_in(const TransformerConfig& config);
 
 }  // namespace weft

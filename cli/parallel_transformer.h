@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "weft/communicator.h"
-#include "weft/llama.h"
 #include "weft/mesh.h"
 #include "weft/sharding.h"
+#include "weft/transformer.h"
 
 namespace CLI {
 class App;
@@ -43,15 +43,15 @@ int complete(ParallelOptions& options, int ranks, int most, const char* flag);
 
 /// A Llama over the ranks of a mesh, declared: cut along the axis "tp" by its styles and, once
 /// `shard` is called, along all others by the strategy.
-class ParallelLlama {
+class ParallelTransformer {
  public:
-  ParallelLlama(const Communicator& world, const LlamaConfig& config,
-                const ParallelOptions& options);
+  ParallelTransformer(const Communicator& world, const TransformerConfig& config,
+                      const ParallelOptions& options);
   void shard();
   bool offloads(std::string_view what) const;
 
   const DeviceMesh& mesh() const { return mesh_; }
-  Llama& model() { return model_; }
+  TransformerModel& model() { return model_; }
   /// Rows of a batch: cut along all axes but "tp".
   const Sharding& rows() const { return rows_; }
   /// Rows of one micro-step, over all ranks.
@@ -70,7 +70,7 @@ class ParallelLlama {
   DeviceMesh mesh_;
   /// The view of all axes but "tp".
   DeviceMesh data_;
-  Llama model_;
+  TransformerModel model_;
   Sharding rows_;
 };
 

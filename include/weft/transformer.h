@@ -12,7 +12,7 @@
 namespace weft {
 
 /// Sizes and hyperparameters of a Llama.
-struct LlamaConfig {
+struct TransformerConfig {
   int64_t dim = 0;
   int64_t layers = 0;
   int64_t heads = 0;
@@ -30,29 +30,29 @@ struct LlamaConfig {
   bool tied = false;
   /// Standard deviation of the initial values of all matrices.
   double deviation = 0.02;
-  bool operator==(const LlamaConfig&) const = default;
+  bool operator==(const TransformerConfig&) const = default;
 };
 
 /// Reads a configuration. `source` is "tiny", "small", a Hugging Face config.json or a directory
 /// that contains one. std::invalid_argument names the file, the key and what is wrong: a key that
 /// is missing or of the wrong type, sizes that do not fit each other, or an unsupported feature
 /// (scaled rope, biases, another activation).
-WEFT_API LlamaConfig llama_config(const std::string& source);
+WEFT_API TransformerConfig transformer_config(const std::string& source);
 
 /// Floating-point operations per token of training, forward and backward, in rows of `sequence`
 /// tokens: 6 per parameter except those of an untied embedding table, plus 12 x layers x width of
 /// the heads x sequence for attention, where masked positions count (Chowdhery et al. 2022, PaLM,
 /// appendix B). Recompute does not count.
-WEFT_API double training_operations_a_token(const LlamaConfig& config, int64_t sequence);
+WEFT_API double training_operations_a_token(const TransformerConfig& config, int64_t sequence);
 
 /// The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, RMSNorm. The names
 /// of the parameters are those of Hugging Face ("model.layers.0.self_attn.q_proj.weight").
-class WEFT_API Llama : public Module {
+class WEFT_API TransformerModel : public Module {
  public:
   /// std::invalid_argument when the sizes do not fit each other.
-  explicit Llama(const LlamaConfig& config);
+  explicit TransformerModel(const TransformerConfig& config);
 
-  const LlamaConfig& config() const { return config_; }
+  const TransformerConfig& config() const { return config_; }
   /// The decoder layers, "model.layers.<i>", first to last.
   std::vector<Module*> blocks();
 
@@ -65,7 +65,7 @@ class WEFT_API Llama : public Module {
   Tensors forward(const Tensors& inputs) override;
 
  private:
-  LlamaConfig config_;
+  TransformerConfig config_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<Module> head_;
 };

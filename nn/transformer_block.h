@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "weft/llama.h"
+#include "weft/transformer.h"
 
 namespace weft {
 
 /// Makes one decoder layer, [batch, sequence, dim] -> [batch, sequence, dim]: attention and
 /// feed-forward, each applied to the normalised input and added to it.
-std::shared_ptr<Module> make_llama_block(const LlamaConfig& config);
+std::shared_ptr<Module> make_transformer_block(const TransformerConfig& config);
 
 }  // namespace weft

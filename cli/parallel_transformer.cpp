@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/parallel_llama.h"
+#include "cli/parallel_transformer.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -143,8 +143,8 @@ static std::vector<MeshAxis> axes_with_rows(const std::string& text) {
   return axes;
 }
 
-ParallelLlama::ParallelLlama(const Communicator& world, const LlamaConfig& config,
-                             const ParallelOptions& options)
+ParallelTransformer::ParallelTransformer(const Communicator& world, const TransformerConfig& config,
+                                         const ParallelOptions& options)
     : options_(options), mesh_(world, axes_with_rows(options.mesh)), model_(config) {
   std::vector<std::string_view> data;
   std::vector<Placement> rows;
@@ -156,7 +156,7 @@ ParallelLlama::ParallelLlama(const Communicator& world, const LlamaConfig& confi
   rows_ = Sharding(mesh_, Placements(std::span<const Placement>(rows)));
   if (static_cast<int>(data.size()) < mesh_.ndim()) {
     parallelize(model_, mesh_[kTensorAxis],
-                llama_styles(config, {.sequence_parallel = options.sequence_parallel}));
+                transformer_styles(config, {.sequence_parallel = options.sequence_parallel}));
   }
   data_ = mesh_.view(data);
   int number = 0;
@@ -166,7 +166,7 @@ ParallelLlama::ParallelLlama(const Communicator& world, const LlamaConfig& confi
   }
 }
 
-void ParallelLlama::shard() {
+void ParallelTransformer::shard() {
   FullyShardOptions options;
   options.strategy = Strategy::named(options_.strategy);
   options.reshard_after_forward = !options_.keep_gathered;
@@ -178,21 +178,21 @@ void ParallelLlama::shard() {
   fully_shard(model_, data_, options);
 }
 
-bool ParallelLlama::offloads(std::string_view what) const {
+bool ParallelTransformer::offloads(std::string_view what) const {
   return std::ranges::find(options_.offload, what) != options_.offload.end();
 }
 
-Tensor ParallelLlama::share_of_step(const Tensor& loss) const {
+Tensor ParallelTransformer::share_of_step(const Tensor& loss) const {
   return options_.accumulate == 1 ? loss
                                   : mul(loss, 1.0 / static_cast<double>(options_.accumulate));
 }
 
-Tensor ParallelLlama::forward(const Tensor& ids, const Tensor& targets) {
+Tensor ParallelTransformer::forward(const Tensor& ids, const Tensor& targets) {
   const TraceSpan span("forward", -1, ids.device());
   return model_.loss(ids, targets);
 }
 
-Tensor ParallelLlama::train(const Tensor& ids, const Tensor& targets, int64_t micro_step) {
+Tensor ParallelTransformer::train(const Tensor& ids, const Tensor& targets, int64_t micro_step) {
   NoSync no_sync(model_, micro_step + 1 < options_.accumulate);
   const Tensor loss = forward(ids, targets);
   const TraceSpan span("backward", -1, ids.device());

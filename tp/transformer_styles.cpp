@@ -3,7 +3,8 @@
 
 namespace weft {
 
-std::vector<ModuleStyle> llama_styles(const LlamaConfig& config, const LlamaStyleOptions& options) {
+std::vector<ModuleStyle> transformer_styles(const TransformerConfig& config,
+                                            const TransformerStyleOptions& options) {
   const Placement between = options.sequence_parallel ? Placement(Shard(1)) : Replicate();
   std::vector<ModuleStyle> styles = {
       {"model.embed_tokens", Rowwise{.output = between}},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/llama.h"
+#include "weft/transformer.h"
 
-#include "nn/llama_block.h"
-#include "nn/llama_config.h"
+#include "nn/transformer_block.h"
+#include "nn/transformer_config.h"
 #include "weft/error.h"
 #include "weft/layers.h"
 #include "weft/ops/networks.h"
@@ -14,11 +14,11 @@ namespace {
 /// ids [batch, sequence] -> [batch, sequence, dim]: everything but the head.
 class LlamaModel final : public Module {
  public:
-  explicit LlamaModel(const LlamaConfig& config) {
+  explicit LlamaModel(const TransformerConfig& config) {
     embed_tokens_ = add("embed_tokens", std::make_shared<Embedding>(config.vocabulary, config.dim,
                                                                     config.deviation));
     auto layers = std::make_shared<Sequential>();
-    for (int64_t i = 0; i < config.layers; ++i) layers->append(make_llama_block(config));
+    for (int64_t i = 0; i < config.layers; ++i) layers->append(make_transformer_block(config));
     layers_ = add("layers", layers);
     norm_ = add("norm", std::make_shared<RMSNorm>(config.dim, config.norm_eps));
   }
@@ -34,8 +34,8 @@ class LlamaModel final : public Module {
 
 }  // namespace
 
-Llama::Llama(const LlamaConfig& config) : config_(config) {
-  if (const std::string mistake = mistake_in(config); !mistake.empty()) fail("llama: ", mistake);
+TransformerModel::TransformerModel(const TransformerConfig& config) : config_(config) {
+  if (const std::string mistake = mistake_in(config); !mistake.empty()) fail("model: ", mistake);
   model_ = add("model", std::make_shared<LlamaModel>(config));
   head_ = add("lm_head",
               std::make_shared<Linear>(config.dim, config.vocabulary, false, config.deviation));
@@ -44,9 +44,9 @@ Llama::Llama(const LlamaConfig& config) : config_(config) {
   }
 }
 
-double training_operations_a_token(const LlamaConfig& config, int64_t sequence) {
+double training_operations_a_token(const TransformerConfig& config, int64_t sequence) {
   int64_t multiplied = config.tied ? 0 : -config.vocabulary * config.dim;
-  for (const ParameterPtr& parameter : Llama(config).parameters()) {
+  for (const ParameterPtr& parameter : TransformerModel(config).parameters()) {
     multiplied += parameter->shape().product();
   }
   const int64_t heads_width = config.heads * config.head_dim;
@@ -55,24 +55,24 @@ double training_operations_a_token(const LlamaConfig& config, int64_t sequence) 
                                                    static_cast<double>(sequence);
 }
 
-std::vector<Module*> Llama::blocks() {
+std::vector<Module*> TransformerModel::blocks() {
   std::vector<Module*> blocks;
   for (const auto& [name, block] : module("model.layers").children()) blocks.push_back(block.get());
   return blocks;
 }
 
-Tensors Llama::forward(const Tensors& inputs) {
+Tensors TransformerModel::forward(const Tensors& inputs) {
   if (inputs.size() != 1)
-    fail("llama: number of inputs is ", inputs.size(), ", expected 1, the ids");
+    fail("model: number of inputs is ", inputs.size(), ", expected 1, the ids");
   const Tensor& ids = inputs[0];
-  if (ids.ndim() != 2) fail("llama: shape of ids is ", ids.shape(), ", expected [batch, sequence]");
+  if (ids.ndim() != 2) fail("model: shape of ids is ", ids.shape(), ", expected [batch, sequence]");
   if (ids.size(1) > config_.max_sequence) {
-    fail("llama: sequence length is ", ids.size(1), ", expected at most ", config_.max_sequence);
+    fail("model: sequence length is ", ids.size(1), ", expected at most ", config_.max_sequence);
   }
   return (*head_)((*model_)(inputs));
 }
 
-Tensor Llama::loss(const Tensor& ids, const Tensor& targets) {
+Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets) {
   return cross_entropy((*this)(ids), targets);
 }
 
