@@ -73,8 +73,14 @@ void bind_shapes(py::module_& m) {
                 "ValueError"));
   m.def("transpose", &transpose, Released(), py::arg("x"), py::arg("dim0"), py::arg("dim1"),
         with_rule("permute", "With two dims exchanged; a view"));
-  m.def("permute_dims", &permute, Released(), py::arg("x"), py::arg("axes"),
-        with_rule("permute", "Dim i of the result is dim axes[i] of x; a view"));
+  m.def(
+      "permute_dims",
+      [](const Tensor& x, const py::object& axes) {
+        const std::vector<int> dims = dims_of(axes);
+        return released([&] { return permute(x, dims); });
+      },
+      py::arg("x"), py::arg("axes"),
+      with_rule("permute", "Dim i of the result is dim axes[i] of x; a view"));
   m.def("slice", &slice, Released(), py::arg("x"), py::arg("dim"), py::arg("start"),
         py::arg("stop"), py::arg("step") = 1,
         with_rule("slice",
