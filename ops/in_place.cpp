@@ -123,6 +123,7 @@ static void check_not_leaf(const char* what, const Tensor& a) {
 }
 
 static bool has_repeated_elements(const MemoryBlock& a) {
+  if (a.shape.product() == 0) return false;
   for (int d = 0; d < a.shape.ndim(); ++d) {
     if (a.strides[d] == 0 && a.shape[d] > 1) return true;
   }

@@ -170,6 +170,12 @@ TEST(InPlace, ChangesViews) {
   EXPECT_EQ(whole(square).values, (std::vector<double>{2, 5, 5, 8}));
 }
 
+TEST(InPlace, ChangesNoElementOfAnExpandedTensorWithoutElements) {
+  const Tensor a = expand(ones({2, 1, 0}), {2, 3, 0});
+  a += 1;
+  EXPECT_EQ(a.shape(), (Shape{2, 3, 0}));
+}
+
 TEST(InPlace, RefusesWhatWouldBeLarger) {
   const Tensor a = ones({3});
   const std::string tail =
