@@ -204,8 +204,7 @@ TEST_F(DeviceRuns, TraceWhatTheirStreamsDid) {
 }
 
 TEST_F(DeviceRuns, RefuseWithoutADevice) {
-  const Outcome outcome =
-      run_weft(train("--device cuda"), "WEFT_EMULATED_NONE=1 CUDA_VISIBLE_DEVICES= ");
+  const Outcome outcome = run_weft(train("--device cuda"), "CUDA_VISIBLE_DEVICES= ");
   EXPECT_EQ(outcome.code, 2) << outcome.text;
   EXPECT_NE(outcome.text.find("device: cuda:0 does not exist: "), std::string::npos)
       << outcome.text;
