@@ -4050,7 +4050,7 @@ class CheckpointSaver:
     """
     Saves states of a run to '<directory>/step-<step>-<generation>/', a file a rank. A save makes no collective and overwrites nothing
     """
-    def __init__(self, world: Communicator, directory: str, *, keep: int = 0, continues: builtins.bool = False, resumed_step: int = -1, async_bytes: int = -1, refuse_non_finite: builtins.bool = False, lease_seconds: float = 60.0, warn: typing.Any = None) -> None:
+    def __init__(self, world: Communicator, directory: str, *, keep: int = 0, continues: builtins.bool = False, resumed_step: int = -1, async_bytes: int = -1, refuse_non_finite: builtins.bool = False, lease_seconds: float = 60.0) -> None:
         """
         Collective over all ranks that hold the state. keep: complete checkpoints of this run to keep beside the newest, 0 for all. continues: those that are there are this run's too; of those after resumed_step, which it passed over, none counts towards keep (-1: the step before the first that is saved). refuse_non_finite: a save raises RuntimeError, naming the tensor, when an element of this rank's part is NaN or infinite; without, it is saved and marked. lease_seconds: how long another job waits for a sign of life of this saver before it takes the directory over. warn(sentence) is told what went wrong beside a save
         """
