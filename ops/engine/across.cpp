@@ -2,7 +2,7 @@
 #include "ops/engine/across.h"
 
 #include "mesh/mesh_body.h"
-#include "ops/engine/engine.h"
+#include "ops/engine/recorder.h"
 #include "src/device/cuda/capture.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -30,7 +30,7 @@ static MemoryBlock on_host(const MemoryBlock& block, std::vector<Ref<Storage>>& 
   return dense_block(memory.back()->data(), block.dtype, block.shape);
 }
 
-int64_t run_across(const OpBody& op, const Route& route, const CallBody& call) {
+void run_across(const OpBody& op, const Route& route, const CallBody& call) {
   if (cuda::kWithCuda && cuda::is_capturing()) {
     fail(op.spec.name,
          ": parts of a dim exchange data in a recorded graph, expected a call outside ",
@@ -50,9 +50,7 @@ int64_t run_across(const OpBody& op, const Route& route, const CallBody& call) {
       copy(call.outs.all()[static_cast<size_t>(i)], host.outs[i]);
     }
   }
-  if (OpLog* log = Engine::current().log) [[unlikely]]
-    log_fetch(*log, op.spec.name, *route.operands[0].used, parts.received());
-  return parts.received();
+  Recorder::current().exchanged(op.spec.name, *route.operands[0].used, parts.received());
 }
 
 }  // namespace weft
