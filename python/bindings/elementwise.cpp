@@ -23,7 +23,6 @@ constexpr OfOne kElementwiseOfOne[] = {
     {"tanh", tanh, "tanh", "The hyperbolic tangent of x"},
     {"sigmoid", sigmoid, "sigmoid", "1 / (1 + exp(-x))"},
     {"silu", silu, "silu", "x * sigmoid(x)"},
-    {"gelu", gelu, "gelu", "x / 2 * (1 + erf(x / sqrt(2)))"},
     {"square", square, "square", "x * x"},
     {"sign", sign, "sign", "-1, 0 or 1; NaN for NaN"},
     {"erf", erf, "erf", "The error function of x"},
