@@ -22,7 +22,7 @@ static Parts parts_of(const Route& route) {
   return {grid.group(route.part_axes), std::move(chunks)};
 }
 
-/// Returns memory of the host for that block: the block itself where it is there.
+/// Returns memory of the host for that block: the block itself if it is on the host.
 static MemoryBlock on_host(const MemoryBlock& block, std::vector<Ref<Storage>>& memory) {
   if (block.device.kind == DeviceKind::cpu) return block;
   const auto bytes = static_cast<size_t>(block.numel()) * size_of(block.dtype);

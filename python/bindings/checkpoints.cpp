@@ -108,7 +108,7 @@ static void bind_readers(py::module_& m) {
         return as_dict(released([&] { return inspect_checkpoint(path, options); }));
       },
       py::arg("path"), py::kw_only(), py::arg("data") = true, py::arg("threads") = 1,
-      "What a reader says of a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), "
+      "A report on a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), "
       "reason, and where; non_finite: elements that are NaN or infinite, -1 when they were not "
       "counted. data=False looks at names, sizes and headers only");
   m.def("list_checkpoints", &list_checkpoints, Released(), py::arg("directory"), "Newest first");

@@ -113,7 +113,7 @@ void bind_elementwise(py::module_& m) {
   m.def(
       "on_device", [](const Tensor& x, Device device) { return x.to(device); }, Released(),
       py::arg("x"), py::arg("device"),
-      "The same layout with this rank's part on `device`; x itself when it is there");
+      "The same layout with this rank's part on `device`; x itself when it is on `device`");
 }
 
 }  // namespace weft::python
