@@ -223,13 +223,11 @@ const Tensor& bitwise_right_shift_(const Tensor& a, const Operand& b) {
   return over<"bitwise_right_shift">(a, b);
 }
 
-static Tensor scaled(const Tensor& a, Number value) { return value.value == 1 ? a : mul(a, value); }
-
 const Tensor& addcmul_(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
-  return add_(a, scaled(mul(b, c), value));
+  return add_(a, value.value == 1 ? mul(b, c) : mul(mul(b, c), value));
 }
 const Tensor& addcdiv_(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
-  return add_(a, scaled(div(b, c), value));
+  return add_(a, value.value == 1 ? div(b, c) : mul(div(b, c), value));
 }
 const Tensor& lerp_(const Tensor& a, const Tensor& end, const Operand& weight) {
   const Tensor way = sub(end, a);
