@@ -63,7 +63,7 @@ TEST(Losses, NormsWithoutWeights) {
     const Tensor cut = distribute(x, mesh, {Shard(0)});
     EXPECT_EQ(layer_norm(cut).full_tensor().to_vector<float>(),
               layer_norm(x, one, zero).to_vector<float>());
-    EXPECT_EQ(layer_norm(cut, one).full_tensor().to_vector<float>(),
+    EXPECT_EQ(layer_norm(cut, distribute(one, mesh, {})).full_tensor().to_vector<float>(),
               layer_norm(x, one, zero).to_vector<float>());
     EXPECT_EQ(rms_norm(cut).full_tensor().to_vector<float>(), rms_norm(x, one).to_vector<float>());
   });
