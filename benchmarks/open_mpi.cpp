@@ -7,23 +7,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "benchmarks/matrix_rounds.h"
 #include "benchmarks/report.h"
 
 namespace weft::bench {
 
 namespace {
-
-struct Options {
-  int rounds = 0;
-  int warmup = 5;
-  std::string size = {};
-};
-
-struct Size {
-  const char* name;
-  int64_t side;
-  int rounds;
-};
 
 /// One rank's memory: a matrix [side, side], a slice of its rows, and one of its columns.
 struct Matrices {
@@ -80,7 +69,7 @@ static std::vector<double> times_of(Redistribution run, Matrices& matrices, int 
   return times;
 }
 
-static void measure_all(const Options& options) {
+static void measure_all(const MatrixRounds& options) {
   int rank = 0, ranks = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -88,7 +77,7 @@ static void measure_all(const Options& options) {
                                                           {"shard0->shard1", exchange},
                                                           {"partial->replicate", reduce},
                                                           {"partial->shard0", scatter}};
-  for (const Size& size : {Size{"4KiB", 32, 300}, {"1MiB", 512, 100}, {"64MiB", 4096, 15}}) {
+  for (const Size& size : kSizes) {
     if (!options.size.empty() && options.size != size.name) continue;
     const auto elements = static_cast<size_t>(size.side * size.side);
     Matrices matrices{ranks, size.side, std::vector<float>(elements, 1),
@@ -115,19 +104,12 @@ static void measure_all(const Options& options) {
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::Options options;
+  weft::bench::MatrixRounds options;
   CLI::App app(
       "MPI's collectives on an f32 matrix between the processes that mpirun started, timed as\n"
       "bench_redistribute does. One JSON line a case.");
   app.name("bench_open_mpi");
-  app.add_option("--rounds", options.rounds, "Rounds; 0: 300, 100 or 15 by size")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--size", options.size, "Only this size (default: all)")
-      ->check(CLI::IsMember({"4KiB", "1MiB", "64MiB"}));
-  app.add_option("--warmup", options.warmup, "Rounds before, not counted")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  options.add_to(app);
   MPI_Init(&argc, &argv);
   const int code =
       weft::bench::run_program(app, argc, argv, [&] { weft::bench::measure_all(options); });

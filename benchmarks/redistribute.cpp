@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "benchmarks/matrix_rounds.h"
 #include "benchmarks/report.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
@@ -14,22 +15,13 @@ namespace weft::bench {
 
 namespace {
 
-struct Options {
+struct Options : MatrixRounds {
   int ranks = 2;
-  int rounds = 0;
-  int warmup = 5;
-  std::string size = {};
 };
 
 struct Pair {
   const char* name;
   Placement from, to;
-};
-
-struct Size {
-  const char* name;
-  int64_t side;
-  int rounds;
 };
 
 }  // namespace
@@ -115,8 +107,7 @@ static void measure_all(const Communicator& world, const Options& options) {
                         {"partial->replicate", Partial(), Replicate()},
                         {"partial->shard0", Partial(), Shard(0)},
                         {"replicate->shard0", Replicate(), Shard(0)}};
-  const Size sizes[] = {{"4KiB", 32, 300}, {"1MiB", 512, 100}, {"64MiB", 4096, 15}};
-  for (const Size& size : sizes) {
+  for (const Size& size : kSizes) {
     if (!options.size.empty() && options.size != size.name) continue;
     for (const Pair& pair : pairs) measure(mesh, pair, size, options);
   }
@@ -135,14 +126,7 @@ int main(int argc, char** argv) {
   app.add_option("--ranks", options.ranks, "Ranks")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--rounds", options.rounds, "Rounds; 0: 300, 100 or 15 by size")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--size", options.size, "Only this size (default: all)")
-      ->check(CLI::IsMember({"4KiB", "1MiB", "64MiB"}));
-  app.add_option("--warmup", options.warmup, "Rounds before, not counted")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  options.add_to(app);
   return weft::bench::run_program(app, argc, argv, [&] {
     weft::run_world(
         options.ranks,

@@ -91,7 +91,7 @@ Dims ShardSource::offset_of(const std::string& path, const nlohmann::json& info,
     }
   }
   if (!known || offset.ndim() != entry.shape.ndim()) {
-    fail("checkpoint: ", path, ": DCP_SHARDING_INFO has no saved_offsets of tensor ",
+    fail("checkpoint: ", path, ": DCP_SHARDING_INFO lacks saved_offsets of tensor ",
          in_quotes(entry.name), " of shape ", entry.shape);
   }
   for (int dim = 0; dim < offset.ndim(); ++dim) {

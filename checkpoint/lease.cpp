@@ -22,6 +22,7 @@
 #include "checkpoint/tag.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/warnings.h"
 
 namespace weft {
 
@@ -212,7 +213,7 @@ void Lease::note_saved(const std::string& generation) {
   renew();
 }
 
-bool Lease::take(const std::function<void(const std::string&)>& tell) {
+bool Lease::take() {
   const Holder own = this_process();
   const int64_t newest = newest_lease_in(directory_);
   const std::string text = text_of(directory_, newest);
@@ -233,8 +234,8 @@ bool Lease::take(const std::function<void(const std::string&)>& tell) {
     watched_ = newest;
     seen_ = text;
     since_ = Clock::now();
-    tell(concat(directory_, " may be in use by ", in_words(holder), "; waiting at most ",
-                static_cast<double>(lifetime.count()) / 1000, " s for a sign of life"));
+    warn(directory_, " may be in use by ", in_words(holder), "; waiting at most ",
+         static_cast<double>(lifetime.count()) / 1000, " s for a sign of life");
   }
   std::this_thread::sleep_for(std::clamp(lifetime / 20, milliseconds(1), milliseconds(100)));
   return false;

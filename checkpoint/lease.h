@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,9 +20,9 @@ class Lease {
   ~Lease();
 
   /// Returns true when the lease is taken. Returns false, after a pause of at most 100 ms, while
-  /// another job may hold it: `tell` gets a sentence first. std::invalid_argument naming the holder
-  /// when it is alive; std::runtime_error when the directory cannot hold a lease.
-  bool take(const std::function<void(const std::string& sentence)>& tell);
+  /// another job may hold it, with a warning the first time. std::invalid_argument naming the
+  /// holder when it is alive; std::runtime_error when the directory cannot hold a lease.
+  bool take();
   /// Notes that all ranks' files of a checkpoint of that generation are written.
   void note_saved(const std::string& generation);
   /// std::runtime_error when another process has taken the lease over, or it was removed.

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <functional>
 #include <thread>
 #include <utility>
 
@@ -27,12 +26,11 @@ struct Aftermath {
   int keep = 0;
   OwnCheckpoints own;
   bool refuses_non_finite = false;
-  std::function<void(const std::string&)> warn;
   std::shared_ptr<Lease> lease;
 
   void run(int64_t step, const std::string& previous) const {
     const auto warn_of = [&](const std::exception& error) {
-      warn(concat("the checkpoint of step ", step, " is saved, but ", error.what()));
+      warn("the checkpoint of step ", step, " is saved, but ", error.what());
     };
     try {
       if (!previous.empty()) check_previous(previous);
@@ -55,7 +53,7 @@ struct Aftermath {
     if (fs::status(path, ignored).type() == fs::file_type::not_found) return;
     const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
     if (report.verdict == Verdict::complete || report.verdict == Verdict::incomplete) return;
-    warn(concat(path, " is ", name_of(report.verdict), ": ", report.reason));
+    warn(path, " is ", name_of(report.verdict), ": ", report.reason);
   }
 };
 
@@ -115,14 +113,13 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
   if (!(options.lease_seconds >= 0.001 && options.lease_seconds <= 86400)) {
     fail("checkpoint: lease_seconds is ", options.lease_seconds, ", expected 0.001 to 86400");
   }
-  if (!options_.warn) options_.warn = give_warning;
   const std::chrono::milliseconds lifetime(static_cast<int64_t>(options.lease_seconds * 1000));
   std::set<std::string> earlier;
   std::shared_ptr<Lease> lease;
   const auto begin = [&]() -> std::string {
     make_directories(directory_);
     if (!lease) lease = std::make_shared<Lease>(directory_, lifetime);
-    if (!lease->take(options_.warn)) return {};
+    if (!lease->take()) return {};
     plans_->known = paths_in(directory_);
     if (options.continues) earlier = generations_of(plans_->known);
     return drawn_tag();
@@ -134,7 +131,6 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
                        options_.keep,
                        {generation_, std::move(earlier), options_.resumed_step},
                        options_.refuse_non_finite,
-                       options_.warn,
                        std::move(lease)};
 }
 
@@ -143,9 +139,9 @@ CheckpointSaver::~CheckpointSaver() {
     try {
       wait();
     } catch (const std::exception& error) {
-      options_.warn(concat("a save without a later wait() failed: ", error.what()));
+      warn("a save without a later wait() failed: ", error.what());
     }
-  } catch (...) {  // `warn` threw, and a destructor must not
+  } catch (...) {  // the warning handler threw, and a destructor must not
   }
 }
 

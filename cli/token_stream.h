@@ -31,7 +31,7 @@ class TokenStream {
   int64_t files() const { return static_cast<int64_t>(paths_.size()); }
   /// Whether the tokens are the bytes of text.
   bool is_text() const { return parts_[0].width == 1; }
-  /// Those files, in the order of their tokens.
+  /// The files in the order of their tokens.
   const std::vector<std::string>& paths() const { return paths_; }
   /// Fills `into` with the tokens from `from` on. std::invalid_argument where there are fewer,
   /// std::runtime_error naming file and offset when a file has become shorter or cannot be read.

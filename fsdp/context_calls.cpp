@@ -131,7 +131,7 @@ void FsdpContext::readopt() {
   }
   use_states(now);
   recordings_ = {};
-  // Modules that left the model are models of their own.
+  // Modules that left the model are separate models.
   for (const auto& state : before) {
     if (std::find(now.begin(), now.end(), state) != now.end()) continue;
     const std::vector<Module*> modules = state->modules();

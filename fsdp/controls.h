@@ -11,7 +11,7 @@ namespace weft::fsdp {
 
 class ParamGroup;
 
-/// What the methods of FsdpModule have set for a group.
+/// Settings of a group by the methods of FsdpModule.
 struct Controls {
   /// All reductions, and those of the last micro-step.
   bool reduces = true;

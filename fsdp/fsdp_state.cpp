@@ -144,7 +144,7 @@ void FsdpState::close_forward() {
   if (std::exchange(open_, false)) context()->post_forward(*group_);
 }
 
-/// What the gradients that enter the modules are divided by, which the outermost ones do.
+/// The divisor of the gradients that enter the modules, which the outermost ones apply.
 double FsdpState::divide_factor() const {
   return group_.get() == &context()->root() ? group_->options().gradient_divide_factor : 1;
 }

@@ -65,7 +65,7 @@ class Gradients {
   /// Waits for the reductions under way, and drops their errors.
   void wait_quietly() noexcept;
 
-  /// What happens to reduced gradients before they are added to those of earlier steps.
+  /// Changes reduced gradients before they are added to those of earlier steps.
   void set_hook(std::function<void(const Tensor&)> hook) { hook_ = std::move(hook); }
   void set_divide_factor(double factor) { divide_factor_ = factor; }
   void set_collective(CustomCollective collective) { collective_ = std::move(collective); }

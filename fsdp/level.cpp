@@ -45,7 +45,7 @@ void Level::send_part(const Region& region, const Source& source, std::vector<Pi
                     .device = memory_->device()});
 }
 
-/// What the extension makes of this rank's part.
+/// The extension's version of this rank's part.
 void Level::send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces) {
   const Region& region = regions_[parameter];
   const Extended& extended = extended_[parameter];

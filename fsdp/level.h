@@ -71,7 +71,7 @@ class Level {
   std::vector<Region> regions_;
   /// By parameter; the extension is null for most.
   std::vector<Extended> extended_;
-  /// What extensions send, until it is sent.
+  /// Tensors that extensions send, until they are sent.
   Tensors sent_;
   size_t bytes_ = 0;
   Ref<Storage> memory_;

@@ -159,7 +159,7 @@ void ParamGroup::make_levels() {
   }
 }
 
-/// What a level gathers of a parameter, with the chunks of the slices.
+/// The part of a parameter that a level gathers, with the chunks of the slices.
 Level::Array ParamGroup::array_of(const FsdpParam& param, const Level& level,
                                   const AxisGroup& use) const {
   const bool top = &level == &levels_.back(), bottom = &level == &levels_.front();

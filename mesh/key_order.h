@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// What the files of counted exchanges share.
+// Shared by the files of counted exchanges.
 
 /// The keys first <= key < last.
 struct KeyRange {

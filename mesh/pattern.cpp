@@ -166,7 +166,7 @@ static Chunk part_of(std::span<const int64_t> sizes, int64_t first, int index) {
 Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
            std::span<const int> coordinates) {
   Box box{Dims::filled(shape.ndim(), 0), shape};
-  // Of each dim: the number of the part, among those of all axes so far.
+  // For each dim, the number of the part, among those of all axes so far.
   Dims part = Dims::filled(shape.ndim(), 0);
   for (int level = 0, cuts = 1; cuts > 0; ++level) {
     cuts = 0;

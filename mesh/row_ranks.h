@@ -15,7 +15,7 @@
 
 namespace weft {
 
-// What fetches and sends of rows share.
+// Shared by fetches and sends of rows.
 
 /// The ranks of one exchange, and which of the rows each of them has.
 struct RowRanks {
@@ -60,7 +60,7 @@ int64_t bytes_of_rows(const RowDim& rows, int64_t count, DType dtype);
 /// A hash of an exchange: equal on its ranks.
 uint64_t content_of(const RowDim& rows, bool is_sent);
 
-/// What a rank with a mistake shows to the others instead of its block: no dims.
+/// The block that a rank with a mistake shows to the others: it has no dims.
 class Shown {
  public:
   Shown(const MemoryBlock& block, bool is_wrong) : dense_(DenseBlock::of(block)) {

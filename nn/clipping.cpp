@@ -7,6 +7,7 @@
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/in_place.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/updates.h"
 #include "weft/optimizers.h"
@@ -72,6 +73,13 @@ double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_no
     scale_(part, scale.to(part.dtype() == f64 ? f64 : f32).to(part.device()));
   }
   return before;
+}
+
+void clip_grad_value(const std::vector<ParameterPtr>& parameters, double clip_value) {
+  NoGrad no_grad;
+  for (const ParameterPtr& parameter : parameters) {
+    if (const Tensor gradient = parameter->grad()) clamp_(gradient, -clip_value, clip_value);
+  }
 }
 
 }  // namespace weft

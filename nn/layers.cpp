@@ -69,18 +69,13 @@ LayerNorm::LayerNorm(int64_t dim, double eps, bool affine, bool bias) : dim_(dim
   if (affine && bias) declare("bias", {dim}, constant_values(0));
 }
 
-/// A vector of `size` equal numbers on the device and mesh of `x`.
-static Tensor vector_beside(const Tensor& x, int64_t size, double value) {
-  TensorOptions options{.dtype = x.dtype(), .device = x.device()};
-  if (x.is_sharded()) options.sharding = Sharding(x.sharding().mesh(), {});
-  return full({size}, value, options);
-}
-
 Tensors LayerNorm::forward(const Tensors& inputs) {
   const Tensor& x = only_input("layer_norm", inputs);
   const size_t own = own_parameters().size();
-  return {layer_norm(x, own > 0 ? used(0) : vector_beside(x, dim_, 1),
-                     own > 1 ? used(1) : vector_beside(x, dim_, 0), eps_)};
+  if (own == 0 && x && (x.ndim() == 0 || x.shape().back() != dim_)) {
+    fail("layer_norm: input is ", x.shape(), ", expected [..., ", dim_, "]");
+  }
+  return {layer_norm(x, own > 0 ? used(0) : Tensor(), own > 1 ? used(1) : Tensor(), eps_)};
 }
 
 Dropout::Dropout(double probability) : probability_(probability) {

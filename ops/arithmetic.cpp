@@ -185,7 +185,7 @@ Tensor add(const Tensor& a, Number b) {
 }
 Tensor sub(const Tensor& a, Number b) {
   if (needs_tensor("sub", a, b)) return sub(a, number_like(a, b));
-  // Of an integer without sign too: the sum wraps.
+  // The sum wraps, for unsigned integers too.
   return add_number_op({for_scalar("sub", a, b)}, {.values = {-b.value}});
 }
 Tensor sub(Number a, const Tensor& b) {

@@ -20,11 +20,19 @@
 
 namespace weft {
 
-Tensor empty(const Shape& shape, const TensorOptions& options) {
+void check_shape(const char* what, const Shape& shape) {
   for (int64_t size : shape) {
-    if (size < 0) fail("empty: shape is ", shape, ", expected sizes of at least 0");
+    if (size < 0) fail(what, ": shape is ", shape, ", expected sizes of at least 0");
   }
+}
+
+static Tensor made(const char* what, const Shape& shape, const TensorOptions& options) {
+  check_shape(what, shape);
   return new_tensor(layout_of(options.sharding, shape, options.dtype), options.device);
+}
+
+Tensor empty(const Shape& shape, const TensorOptions& options) {
+  return made("empty", shape, options);
 }
 
 /// Throws if `a` requires a gradient and recording is enabled: these ops are not recorded.
@@ -52,14 +60,22 @@ void fill_(const Tensor& a, Number value) {
   a.storage()->mark_changed();
 }
 
-Tensor full(const Shape& shape, Number value, const TensorOptions& options) {
-  Tensor tensor = empty(shape, options);
+static Tensor filled(const char* what, const Shape& shape, Number value,
+                     const TensorOptions& options) {
+  Tensor tensor = made(what, shape, options);
   fill_(tensor, value);
   return tensor;
 }
 
-Tensor zeros(const Shape& shape, const TensorOptions& options) { return full(shape, 0, options); }
-Tensor ones(const Shape& shape, const TensorOptions& options) { return full(shape, 1, options); }
+Tensor full(const Shape& shape, Number value, const TensorOptions& options) {
+  return filled("full", shape, value, options);
+}
+Tensor zeros(const Shape& shape, const TensorOptions& options) {
+  return filled("zeros", shape, 0, options);
+}
+Tensor ones(const Shape& shape, const TensorOptions& options) {
+  return filled("ones", shape, 1, options);
+}
 
 static Tensor full_like(const Tensor& a, double value) {
   Tensor tensor = new_tensor(layout_of(a), a.device());
@@ -71,7 +87,7 @@ Tensor zeros_like(const Tensor& a) { return full_like(a, 0); }
 Tensor ones_like(const Tensor& a) { return full_like(a, 1); }
 
 Tensor arange(int64_t n, const TensorOptions& options) {
-  Tensor tensor = empty({n}, options);
+  Tensor tensor = made("arange", {n}, options);
   if (has_elements(tensor) && !counts_here(tensor)) {
     fill(tensor.block(), 0);
   } else if (has_elements(tensor)) {
@@ -93,7 +109,7 @@ static Tensor of_values(std::span<const T> values, DType dtype, const Shape& sha
     fail("from_values: number of values is ", values.size(), ", expected ", shape.product(),
          ", the elements of ", shape);
   }
-  Tensor tensor = empty(shape, options);
+  Tensor tensor = made("from_values", shape, options);
   if (!has_elements(tensor)) return tensor;
   MemoryBlock whole = dense_block(const_cast<T*>(values.data()), dtype, shape);
   copy(tensor.block(), whole.part(tensor.box()));
@@ -213,7 +229,7 @@ Tensor randint(const Shape& shape, int64_t low, int64_t high, const TensorOption
     fail("randint: low and high are ", low, " and ", high, ", expected numbers that ",
          options.dtype, " holds");
   }
-  Tensor tensor = empty(shape, options);
+  Tensor tensor = made("randint", shape, options);
   check_no_partial("randint", tensor);
   RandomState& random = Context::current().random;
   if (has_elements(tensor)) {
@@ -224,13 +240,13 @@ Tensor randint(const Shape& shape, int64_t low, int64_t high, const TensorOption
 }
 
 Tensor uniform(const Shape& shape, double low, double high, const TensorOptions& options) {
-  Tensor tensor = empty(shape, options);
+  Tensor tensor = made("uniform", shape, options);
   uniform_(tensor, low, high);
   return tensor;
 }
 
 Tensor normal(const Shape& shape, double mean, double deviation, const TensorOptions& options) {
-  Tensor tensor = empty(shape, options);
+  Tensor tensor = made("normal", shape, options);
   normal_(tensor, mean, deviation);
   return tensor;
 }

@@ -224,6 +224,17 @@ const Tensor& bitwise_right_shift_(const Tensor& a, const Operand& b) {
   return over<"bitwise_right_shift">(a, b);
 }
 
+const Tensor& addcmul_(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
+  return add_(a, value.value == 1 ? mul(b, c) : mul(mul(b, c), value));
+}
+const Tensor& addcdiv_(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
+  return add_(a, value.value == 1 ? div(b, c) : mul(div(b, c), value));
+}
+const Tensor& lerp_(const Tensor& a, const Tensor& end, const Operand& weight) {
+  const Tensor way = sub(end, a);
+  return add_(a, weight.is_number() ? mul(way, weight.number) : mul(way, weight.tensor));
+}
+
 const Tensor& clamp_(const Tensor& a, const std::optional<Operand>& low,
                      const std::optional<Operand>& high) {
   if (!low && !high) fail("clamp_: neither min nor max is given, expected at least one");

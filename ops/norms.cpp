@@ -3,7 +3,9 @@
 
 #include "ops/rows.h"
 #include "weft/extend/op.h"
+#include "weft/ops/factories.h"
 #include "weft/ops/networks.h"
+#include "weft/sharding.h"
 
 namespace weft {
 
@@ -121,12 +123,20 @@ static const Op layer_norm_op = register_op({
                 {.shapes = {{2, 5, 3}, {3}, {3}}, .attributes = {.values = {1e-2}}}},
 });
 
+/// `given`, or without it equal numbers for the last dim of `x`.
+static Tensor given_or(const Tensor& given, double value, const Tensor& x) {
+  if (given || !x || x.ndim() == 0) return given;
+  TensorOptions options{.dtype = x.dtype(), .device = x.device()};
+  if (x.is_sharded()) options.sharding = Sharding(x.sharding().mesh(), {});
+  return full({x.shape().back()}, value, options);
+}
+
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  return rms_norm_op({x, weight}, {.values = {eps}});
+  return rms_norm_op({x, given_or(weight, 1, x)}, {.values = {eps}});
 }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  return layer_norm_op({x, weight, bias}, {.values = {eps}});
+  return layer_norm_op({x, given_or(weight, 1, x), given_or(bias, 0, x)}, {.values = {eps}});
 }
 
 }  // namespace weft

@@ -107,7 +107,7 @@ static const Op sorted_first_op = register_op({
 });
 
 // Elements at positions of the sorted rows. structure: dim. Operand 1 are the positions (i64).
-// Where the dim is sharded, the ranks find them by `locate`, and the rank that has an element sends
+// If the dim is sharded, the ranks find them by `locate`, and the rank that has an element sends
 // it to all. Traffic: for each position at most 17 rounds of up to 15 counts, and 16 bytes.
 
 /// Returns the positions dense, after checking that they are in the row.

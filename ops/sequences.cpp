@@ -101,6 +101,7 @@ Tensor linspace(double start, double stop, int64_t n, bool endpoint, const Tenso
 }
 
 Tensor eye(int64_t n, int64_t m, int64_t diagonal, const TensorOptions& options) {
+  check_shape("eye", {n, m});
   Tensor tensor = zeros({n, m}, options);
   if (!has_memory(tensor) || !counts_here(options.sharding)) return tensor;
   const Box box = tensor.box();

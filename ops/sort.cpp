@@ -12,7 +12,7 @@
 
 namespace weft {
 
-// Where the dim is sharded: ranks sort their parts, find the chunk boundaries of the whole sorted
+// If the dim is sharded, ranks sort their parts, find the chunk boundaries of the whole sorted
 // rows in them (`SortedPart::locate`), send each part the elements of its chunk, and merge what
 // they receive. Traffic: for each element that changes part its bytes and 8 for its index; for each
 // row, and boundary between parts, at most 17 rounds of up to 15 counts. Memory: a few times the
@@ -64,7 +64,7 @@ class SortAcross {
     for (int64_t r = first; r < first + rows; ++r) store(r, runs.next());
   }
 
-  /// Where the chunk of each part begins in this rank's sorted rows, and the end.
+  /// The beginnings of the chunk of each part in this rank's sorted rows, and the end.
   std::vector<std::vector<int64_t>> cuts_of(int64_t first, int64_t rows) const {
     const auto boundaries = static_cast<size_t>(parts_.count() - 1);
     std::vector<int64_t> positions;

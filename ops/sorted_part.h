@@ -31,7 +31,7 @@ class SortedPart {
     return indices_.block.as<int64_t>()[row * size_ + i];
   }
 
-  /// Where a position of the whole sorted row lies in this part.
+  /// The place of a position of the whole sorted row in this part.
   struct Place {
     /// How many elements of this part are before it.
     int64_t before;

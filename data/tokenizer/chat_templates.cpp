@@ -12,7 +12,7 @@ using Trim = ChatTemplate::Trim;
 static constexpr const char* kOwnSystem[] = {"You are", "!= 'system'", "!= \"system\"",
                                              "default_system"};
 
-/// The texts and those of a system message of its own.
+/// The texts and those of a separate system message.
 static std::vector<const char*> and_own_system(std::vector<const char*> lacks) {
   lacks.insert(lacks.end(), std::begin(kOwnSystem), std::end(kOwnSystem));
   return lacks;

@@ -14,9 +14,9 @@ namespace weft::text {
 /// How a family writes a conversation. In the texts {content} stands for the message, {bos} and
 /// {eos} for tokens, {date} for a date and {system} for the system message.
 struct ChatTemplate {
-  /// What becomes of a system message.
+  /// How a system message is written.
   enum class System {
-    /// It is a turn of its own.
+    /// It is a separate turn.
     turn,
     /// It is refused.
     refused,

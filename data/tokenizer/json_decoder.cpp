@@ -19,7 +19,7 @@ static constexpr size_t kMostSteps = 100, kLargestTexts = size_t{256} << 20;
 struct TokenChanges {
   std::vector<TokenChange> steps = {};
   bool by_bytes = false, byte_fallback = false, fused = false;
-  /// Whether the first token of a text has a text of its own.
+  /// Whether the first token of a text has a separate text.
   bool by_place = false;
 };
 

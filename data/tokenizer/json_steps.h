@@ -11,7 +11,7 @@ namespace weft::text {
 void add_normalizer(const JsonPart& part, Normalizer& normalizer);
 /// Returns whether words are bytes written as characters afterwards.
 bool add_pre_tokenizer(const JsonPart& part, Splitter& splitter);
-/// What the post-processor puts around a text.
+/// Tokens that the post-processor puts around a text.
 void add_template(const JsonPart& part, TextModel& model);
 
 }  // namespace weft::text

@@ -32,7 +32,8 @@ struct Normalization {
     pieces
   };
   Kind kind;
-  /// What `prepend` adds, what `replace` looks for (unless `regex` is set) and what it writes.
+  /// The text that `prepend` adds, what `replace` looks for (unless `regex` is set) and what it
+  /// writes.
   std::string pattern = {}, content = {};
   std::optional<Regex> regex = {};
   /// The sides that `strip` removes white space from.

@@ -9,7 +9,7 @@ namespace weft::text {
 
 /// The texts of tokens, from which decoded text is put together.
 struct PieceTexts {
-  /// What becomes of bytes that are not UTF-8.
+  /// How bytes that are not UTF-8 are decoded.
   enum class Broken {
     /// Each longest prefix of a code point is one U+FFFD.
     prefix,

@@ -36,7 +36,7 @@ class PieceNormalizer {
     std::string_view text;
     size_t bytes;
   };
-  /// What the start of `text` becomes.
+  /// The result for the start of `text`.
   Prefix prefix_of(std::string_view text) const;
   uint32_t unit(size_t at) const;
 

@@ -9,7 +9,7 @@
 
 namespace weft::text {
 
-/// What a search writes to; one a thread.
+/// Memory that a search writes to; one for each thread.
 struct RegexScratch {
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);

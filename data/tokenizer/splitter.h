@@ -15,7 +15,7 @@ namespace weft::text {
 struct Split {
   /// What is matched.
   enum class By { regex, text, white_space, punctuation, nothing };
-  /// What becomes of matches.
+  /// How matches are treated.
   enum class Behavior { removed, isolated, with_previous, with_next, contiguous };
   /// When `prefix` is put before a piece that does not begin with it.
   enum class Prefix { never, first, always };
@@ -28,7 +28,7 @@ struct Split {
   std::string text = {};
   Prefix when = Prefix::never;
   std::string prefix = {};
-  /// What each space becomes, unless empty.
+  /// Replaces each space, unless empty.
   std::string space = {};
 };
 

@@ -16,7 +16,7 @@
 
 namespace weft::text {
 
-/// What a tokenizer consists of, as its files describe it.
+/// The parts of a tokenizer, as its files describe them.
 struct TextModel {
   /// By id: the token as the file has it; empty where an id has no token.
   std::vector<std::string> tokens = {};

@@ -9,7 +9,7 @@
 
 namespace weft::text {
 
-/// What the files next to a tokenizer say.
+/// The contents of the files next to a tokenizer.
 struct TokenizerConfig {
   std::string bos = {}, eos = {};
   /// Whether a tokenizer.model is used with them around each text.

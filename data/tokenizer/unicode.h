@@ -27,7 +27,7 @@ inline CodePoint code_point_at(std::string_view text, size_t at) {
 
 void append_code_point(std::string& to, char32_t value);
 
-/// What stands at the start of bytes that should be UTF-8.
+/// The character at the start of bytes that should be UTF-8.
 struct Utf8Start {
   enum class Kind { valid, invalid, incomplete };
   Kind kind;

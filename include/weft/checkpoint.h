@@ -36,22 +36,20 @@ struct CheckpointOptions {
   /// How long another job waits for a sign of life of this saver before it takes the directory
   /// over, in seconds, from 0.001 to 86400. The saver shows one four times as often.
   double lease_seconds = 60;
-  /// Called with a warning that does not make a save fail: rank 0 could not remove an old
-  /// checkpoint or found the previous save CORRUPT or MIXED, or a save without a later wait()
-  /// failed. Called on any thread. Default: prints a line on stderr.
-  std::function<void(const std::string& sentence)> warn = {};
 };
 
 /// Saves states of a run to "<directory>/step-<step>-<generation>/", a file a rank, and a
 /// replicated part by one of its holders. A save makes no collective and overwrites nothing;
 /// whether a checkpoint is complete is for its readers to say. Belongs to its rank's thread. While
 /// it lives, the first rank holds the directory's lease: one saver at a time saves to a directory.
+/// Warns (weft/warnings.h), on any thread, when rank 0 cannot remove an old checkpoint or finds the
+/// previous save CORRUPT or MIXED, and when a save without a later wait() fails.
 class WEFT_API CheckpointSaver {
  public:
   /// Collective over all ranks that hold the state: they agree on the run's generation, and the
   /// first rank takes the directory's lease: at once from a saver that ended, of this process or of
   /// an earlier start of this Slurm job, else when the lease of another job was not renewed for its
-  /// lifetime; `warn` is called with a sentence that names the job it waits for.
+  /// lifetime, with a warning that names the job it waits for.
   /// std::invalid_argument when that job is alive, or when the directory cannot be made or written
   /// because of its path; std::runtime_error when the system fails or is full, or the directory
   /// cannot hold a lease.
@@ -59,7 +57,7 @@ class WEFT_API CheckpointSaver {
                   const CheckpointOptions& options = {});
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
-  /// Waits for a save under way; what it would throw goes to `warn`.
+  /// Waits for a save under way; what it would throw becomes a warning.
   ~CheckpointSaver();
 
   /// Writes this rank's part; call it on all ranks, in any order. Returns the checkpoint's path

@@ -105,8 +105,8 @@ class WEFT_API FsdpModule {
   /// Completes reductions and reshards as set at this time. With `async_op` starts the reductions;
   /// gradients cannot be read before `wait`.
   GradientReductionHandle finalize_backward(bool async_op = false);
-  /// Of the outermost module, after an exception in forward or backward: ends what is under way,
-  /// reshards, and clears all gradients.
+  /// Call it on the outermost module after an exception in forward or backward: ends what is under
+  /// way, reshards, and clears all gradients.
   void reset_iter_state();
   /// The next unshard after an update waits for `event` in place of the current stream.
   void set_post_optim_event(Event event);

@@ -115,7 +115,7 @@ struct ShardPlacement {
   /// Another view of the same root mesh, e.g. for experts. Such parameters are a group of their
   /// own.
   DeviceMesh mesh = {};
-  /// Rows for that mesh. Parameters of another strategy are a group of their own too.
+  /// Rows for that mesh. Parameters of another strategy are a separate group too.
   std::optional<Strategy> strategy = {};
 };
 

@@ -9,6 +9,7 @@
 #include "weft/ops/in_place.h"
 #include "weft/ops/indexing.h"
 #include "weft/ops/logic.h"
+#include "weft/ops/losses.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/parts.h"
 #include "weft/ops/placing.h"

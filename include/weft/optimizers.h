@@ -154,5 +154,7 @@ WEFT_API Tensor gradient_norm(const std::vector<ParameterPtr>& parameters);
 WEFT_API Tensor clip_scale(const Tensor& norm, double max_norm);
 /// Scales all gradients so that their norm is at most `max_norm`; returns the norm before that.
 WEFT_API double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_norm);
+/// Limits every element of the gradients to [-clip_value, clip_value]. No traffic.
+WEFT_API void clip_grad_value(const std::vector<ParameterPtr>& parameters, double clip_value);
 
 }  // namespace weft

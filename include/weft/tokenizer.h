@@ -96,7 +96,7 @@ class WEFT_API TextStream {
   ~TextStream();
   /// The text that the token completes; std::invalid_argument for an id that is not below `size()`.
   std::string push(int64_t id);
-  /// What an incomplete character at the end becomes.
+  /// Replaces an incomplete character at the end.
   std::string finish();
 
  private:

@@ -18,6 +18,7 @@
 #include "weft/generate.h"
 #include "weft/graph.h"
 #include "weft/hugging_face.h"
+#include "weft/init.h"
 #include "weft/launch.h"
 #include "weft/layers.h"
 #include "weft/mesh.h"

@@ -22,6 +22,17 @@ static Tensor scaled(const Tensor& a, Number factor) {
 
 static Tensor floating(const Tensor& a) { return is_floating(a.dtype()) ? a : cast(a, DType::f32); }
 
+Tensor gelu(const Tensor& a, std::string_view approximate) {
+  if (approximate == "none") return gelu(a);
+  if (approximate != "tanh") {
+    fail("gelu: approximate is ", in_quotes(approximate), ", expected none or tanh");
+  }
+  check_tensor("gelu", a);
+  const Tensor cube = mul(mul(mul(a, 0.044715), a), a);
+  const Tensor inner = mul(add(a, cube), std::sqrt(2 * std::numbers::inv_pi));
+  return mul(mul(a, 0.5), add(tanh(inner), 1));
+}
+
 Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
   return add(a, scaled(mul(b, c), value));
 }

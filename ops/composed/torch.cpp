@@ -175,6 +175,9 @@ Tensor div(const Tensor& a, const Operand& b, std::string_view rounding_mode) {
 
 Tensor round(const Tensor& a, int decimals) {
   if (decimals == 0) return weft::round(a);
+  if (decimals < -300 || decimals > 300) {
+    fail("round: decimals is ", decimals, ", expected -300 to 300");
+  }
   const double scale = std::pow(10.0, std::abs(decimals));
   if (decimals > 0) return weft::div(weft::round(mul(a, scale)), scale);
   return mul(weft::round(weft::div(a, scale)), scale);

@@ -2,7 +2,7 @@
 #include "ops/engine/across.h"
 
 #include "mesh/mesh_body.h"
-#include "ops/engine/engine.h"
+#include "ops/engine/recorder.h"
 #include "src/device/cuda/capture.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -22,7 +22,7 @@ static Parts parts_of(const Route& route) {
   return {grid.group(route.part_axes), std::move(chunks)};
 }
 
-/// Returns memory of the host for that block: the block itself where it is there.
+/// Returns memory of the host for that block: the block itself if it is on the host.
 static MemoryBlock on_host(const MemoryBlock& block, std::vector<Ref<Storage>>& memory) {
   if (block.device.kind == DeviceKind::cpu) return block;
   const auto bytes = static_cast<size_t>(block.numel()) * size_of(block.dtype);
@@ -30,7 +30,7 @@ static MemoryBlock on_host(const MemoryBlock& block, std::vector<Ref<Storage>>& 
   return dense_block(memory.back()->data(), block.dtype, block.shape);
 }
 
-int64_t run_across(const OpBody& op, const Route& route, const CallBody& call) {
+void run_across(const OpBody& op, const Route& route, const CallBody& call) {
   if (cuda::kWithCuda && cuda::is_capturing()) {
     fail(op.spec.name,
          ": parts of a dim exchange data in a recorded graph, expected a call outside ",
@@ -50,9 +50,7 @@ int64_t run_across(const OpBody& op, const Route& route, const CallBody& call) {
       copy(call.outs.all()[static_cast<size_t>(i)], host.outs[i]);
     }
   }
-  if (OpLog* log = Engine::current().log) [[unlikely]]
-    log_fetch(*log, op.spec.name, *route.operands[0].used, parts.received());
-  return parts.received();
+  Recorder::current().exchanged(op.spec.name, *route.operands[0].used, parts.received());
 }
 
 }  // namespace weft

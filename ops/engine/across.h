@@ -6,8 +6,7 @@
 
 namespace weft {
 
-/// Runs an op's `across`, on copies in host memory for blocks on a GPU. Returns the bytes received
-/// from other ranks.
-int64_t run_across(const OpBody& op, const Route& route, const CallBody& call);
+/// Runs an op's `across`, on copies in host memory for blocks on a GPU.
+void run_across(const OpBody& op, const Route& route, const CallBody& call);
 
 }  // namespace weft

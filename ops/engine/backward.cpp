@@ -57,7 +57,7 @@ static Tensor brought_to(const Tensor& gradient, const Layout& layout, const std
   if (!(target == layout_of(gradient))) {
     Ref<Plan> plan = plan_between(layout_of(gradient), target);
     check_policy(what, !plan->steps.empty(), !plan->is_free());
-    if (!plan->is_free()) count_implicit(what, plan->cost.bytes);
+    if (!plan->is_free()) Recorder::current().required(what, plan->cost.bytes);
     brought = run_plan(gradient, plan, what);
   }
   return brought.dtype() == layout.dtype ? brought : brought.to(layout.dtype);
@@ -140,10 +140,7 @@ void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
   auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
   if (leaf && leaf->sink) {
     auto [tensor, accumulate] = leaf->sink->destination();
-    auto& statistics = Engine::current().statistics;
-    ++statistics.gradient_copies;
-    statistics.gradient_copy_bytes +=
-        gradient.block().numel() * static_cast<int64_t>(size_of(gradient.dtype()));
+    Recorder::current().reached_sink(gradient, false);
     add_into(tensor, accumulate, gradient);
     return;
   }
@@ -186,14 +183,7 @@ Place BackwardRun::place_for(const Node::Edge& edge) {
 }
 
 void BackwardRun::placed(const Place& place) {
-  auto& statistics = Engine::current().statistics;
-  if (place.direct) {
-    ++statistics.gradients_in_place;
-    return;
-  }
-  ++statistics.gradient_copies;
-  statistics.gradient_copy_bytes +=
-      place.tensor.block().numel() * static_cast<int64_t>(size_of(place.tensor.dtype()));
+  Recorder::current().reached_sink(place.tensor, place.direct);
 }
 
 namespace {

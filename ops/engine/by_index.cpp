@@ -7,8 +7,8 @@
 #include "mesh/rows.h"
 #include "ops/engine/call_body.h"
 #include "ops/engine/candidate.h"
-#include "ops/engine/engine.h"
 #include "ops/engine/op_body.h"
+#include "ops/engine/recorder.h"
 #include "src/device/cuda/capture.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -146,14 +146,6 @@ class RowsMove {
 
 }  // namespace
 
-/// Counts bytes of a call that is counted as one with traffic already.
-static void count_bytes(const OpBody& op, const Layout& used, int64_t bytes) {
-  Engine& engine = Engine::current();
-  if (OpLog* log = engine.log) log_fetch(*log, op.spec.name, used, bytes);
-  engine.statistics.implicit_bytes += bytes;
-  engine.implicit[op.spec.name].bytes += bytes;
-}
-
 MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {
   const IndexRoute& how = *route.by_index;
   const Layout& used = *route.operands[static_cast<size_t>(how.given.rows)].used;
@@ -169,7 +161,7 @@ MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {
     moved = RowsMove(op, route, call).move();
     moved.bytes = used.grid->traffic().bytes - before;
   }
-  if (!how.over.empty()) count_bytes(op, used, moved.bytes);
+  if (!how.over.empty()) Recorder::current().exchanged(op.spec.name, used, moved.bytes);
   return moved;
 }
 

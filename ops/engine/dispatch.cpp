@@ -66,7 +66,7 @@ static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Te
     fail(op.spec.name, ": it has ", operands.size(), " operands, expected at most ", kMaxOperands);
   }
   for (const Tensor& operand : operands) check_tensor(op.spec.name.c_str(), operand);
-  EngineStatistics& statistics = engine.statistics;
+  EngineStatistics& statistics = engine.recorder.statistics;
   ++statistics.calls;
   RouteTable& table = routes_for(operands);
   if (Route* route = table.find(op.id, attributes.structure, operands)) {
@@ -86,7 +86,7 @@ static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Te
 
 static void count_traffic(const OpBody& op, const Route& route) {
   check_policy(op.spec.name, route.moves, route.communicates);
-  if (route.communicates) count_implicit(op.spec.name, route.bytes);
+  if (route.communicates) Recorder::current().required(op.spec.name, route.bytes);
 }
 
 /// Adds the slice of operand i that the op computes on, fetched from other ranks if necessary.
@@ -99,8 +99,7 @@ static void add_fetched(Running& run, const OperandRoute& operand, const Tensor&
     run.fetched.add(Tensor());
     return;
   }
-  if (OpLog* log = Engine::current().log) [[unlikely]]
-    log_fetch(*log, run.op.spec.name, *operand.used, operand.fetched_bytes);
+  Recorder::current().fetched(run.op.spec.name, *operand.used, operand.fetched_bytes);
   Tensor slice = new_tensor(layout_of(Sharding(), operand.box.shape, used.dtype()), run.device);
   if (run.device.kind != DeviceKind::meta) {
     fetch(
@@ -161,9 +160,9 @@ static void return_writes(Running& run) {
 static void compute(Running& run) {
   if (run.device.kind != DeviceKind::meta) {
     if (!run.route.staged || !run.op.spec.across) return run.op.spec.forward(Call(run.call));
-    count_bytes(run.op.spec.name, run_across(run.op, run.route, run.call));
-  } else if (OpLog* log = Engine::current().log) {
-    log_work(*log, run.op, run.route, run.call);
+    run_across(run.op, run.route, run.call);
+  } else {
+    Recorder::current().skipped(run.op, run.route, run.call);
   }
 }
 
@@ -247,7 +246,7 @@ static Results joined(const OpBody& op, std::span<const Tensor> operands, const 
 Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                  const Attributes& attributes) {
   Engine& engine = Engine::current();
-  TracedCall traced(engine.trace, *op, operands);
+  TracedCall traced(engine.recorder.trace, *op, operands);
   Ref<Route> route = route_for(engine, *op, operands, attributes);
   if (!route) [[unlikely]]
     return joined(*op, operands, [&](const Tensors& all) { return dispatch(op, all, attributes); });
@@ -347,7 +346,7 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
                       const Attributes& attributes, std::span<Place> places) {
   NoGrad no_grad;
   Engine& engine = Engine::current();
-  TracedCall traced(engine.trace, *op, operands);
+  TracedCall traced(engine.recorder.trace, *op, operands);
   Ref<Route> route = route_for(engine, *op, operands, attributes);
   if (!route) [[unlikely]] {
     return joined(*op, operands,

@@ -19,16 +19,6 @@ Engine& Engine::current() {
   return *context.engine;
 }
 
-const EngineStatistics& engine_statistics() { return Engine::current().statistics; }
-
-std::string implicit_traffic() {
-  std::string lines;
-  for (const auto& [name, moved] : Engine::current().implicit) {
-    lines += concat(name, ": ", moved.count, " times, ", moved.bytes, " bytes\n");
-  }
-  return lines;
-}
-
 void check_policy(const std::string& what, bool moves, bool communicates) {
   Traffic traffic = Context::current().traffic;
   if (traffic == Traffic::allow) return;
@@ -44,22 +34,8 @@ void check_policy(const std::string& what, bool moves, bool communicates) {
   }
 }
 
-void count_implicit(const std::string& what, int64_t bytes) {
-  Engine& engine = Engine::current();
-  ++engine.statistics.implicit_redistributions;
-  ++engine.implicit[what].count;
-  count_bytes(what, bytes);
-}
-
-void count_bytes(const std::string& what, int64_t bytes) {
-  Engine& engine = Engine::current();
-  engine.statistics.implicit_bytes += bytes;
-  engine.implicit[what].bytes += bytes;
-}
-
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& what) {
-  if (OpLog* log = Engine::current().log) [[unlikely]]
-    log_plan(*log, what, *plan);
+  Recorder::current().planned(what, *plan);
   const TensorBody& body = *tensor.body();
   if (std::optional<Box> part = local_part(*plan)) {
     int64_t offset = body.offset;

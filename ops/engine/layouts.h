@@ -17,4 +17,7 @@ bool counts_here(const Sharding& sharding);
 /// "what: ..." otherwise.
 void check_sizes(const char* what, const Placements& placements, const Shape& shape);
 
+/// Checks the shape of a new tensor: std::invalid_argument "what: ..." for a negative size.
+void check_shape(const char* what, const Shape& shape);
+
 }  // namespace weft

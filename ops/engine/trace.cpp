@@ -6,7 +6,7 @@
 #include <set>
 
 #include "ops/engine/backward_run.h"
-#include "ops/engine/engine.h"
+#include "ops/engine/recorder.h"
 #include "ops/engine/trace_recorder.h"
 #include "src/base/trace_file.h"
 #include "weft/communicator.h"
@@ -118,22 +118,22 @@ void TraceRecorder::ends_on(uint64_t operation) {
 
 /// Stops recording on the calling rank.
 static void detach(TraceRecorder* recorder) {
-  Engine& engine = Engine::current();
-  if (engine.trace != recorder) return;
-  engine.trace = nullptr;
+  Recorder& observed = Recorder::current();
+  if (observed.trace != recorder) return;
+  observed.trace = nullptr;
   Context::current().flight->set_listener(nullptr);
 }
 
 TraceScope::TraceScope(int64_t most_events) {
   if (most_events < 1) fail("trace: room for events must be at least 1, got ", most_events);
-  Engine& engine = Engine::current();
-  if (engine.trace) fail("trace: the rank has one already, expected none");
+  Recorder& observed = Recorder::current();
+  if (observed.trace) fail("trace: the rank has one already, expected none");
   recorder_ = std::make_unique<TraceRecorder>(most_events);
   Context& context = Context::current();
   // The record stays with the rank: operations in flight when the trace ends still refer to it.
   if (!context.flight) context.flight = std::make_shared<FlightRecord>(0, 1);
   context.flight->set_listener(recorder_.get());
-  engine.trace = recorder_.get();
+  observed.trace = recorder_.get();
 }
 
 TraceScope::~TraceScope() { detach(recorder_.get()); }
@@ -146,7 +146,7 @@ struct TraceSpan::OnStream {
 };
 
 TraceSpan::TraceSpan(const char* name, int64_t number, Device device, Time time)
-    : recorder_(Engine::current().trace), name_(name), number_(number), begin_(0), time_(time) {
+    : recorder_(Recorder::current().trace), name_(name), number_(number), begin_(0), time_(time) {
   if (recorder_) {
     begin_ = ticks_now();
     if (device.kind == DeviceKind::cuda) {
@@ -160,7 +160,7 @@ TraceSpan::TraceSpan(const char* name, int64_t number, Device device, Time time)
 TraceSpan::~TraceSpan() {
   cuda::end_range();
   // Skipped if the trace has ended meanwhile.
-  if (!recorder_ || recorder_ != Engine::current().trace) return;
+  if (!recorder_ || recorder_ != Recorder::current().trace) return;
   recorder_->add_span(name_, begin_, number_);
   try {
     if (on_stream_) {
@@ -170,19 +170,21 @@ TraceSpan::~TraceSpan() {
   }
 }
 
-bool ModuleTrace::is_active() { return Engine::current().trace != nullptr; }
+bool ModuleTrace::is_active() { return Recorder::current().trace != nullptr; }
 
-bool ModuleTrace::has_name(const void* module) { return Engine::current().trace->has_name(module); }
+bool ModuleTrace::has_name(const void* module) {
+  return Recorder::current().trace->has_name(module);
+}
 
 void ModuleTrace::set_name(const void* module, const std::string& path) {
-  Engine::current().trace->name_module(module, path);
+  Recorder::current().trace->name_module(module, path);
 }
 
 ModuleTrace::ModuleTrace(const void* module, std::span<const Tensor> inputs)
     : module_(module), inputs_(inputs), begin_(ticks_now()) {}
 
 ModuleTrace::~ModuleTrace() {
-  if (TraceRecorder* trace = Engine::current().trace) trace->add_module(module_, begin_, inputs_);
+  if (TraceRecorder* trace = Recorder::current().trace) trace->add_module(module_, begin_, inputs_);
 }
 
 TraceOverlap TraceScope::overlap(const char* span) const {

@@ -43,6 +43,7 @@ void bind_composed(py::module_& m);
 /// The tensors that a function takes one by one.
 Tensors tensors_in(const char* what, const py::args& given);
 void bind_copies(py::module_& m, py::class_<Tensor>& tensor);
+void bind_init(py::module_& m);
 void bind_layers(py::module_& m);
 void bind_transformer(py::module_& m);
 void bind_optimizers(py::module_& m);

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/callable.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
 
@@ -29,32 +28,26 @@ static void bind_saver(py::module_& m) {
       "file a rank. A save makes no collective and overwrites nothing")
       .def(py::init([](const Communicator& world, const std::string& directory, int keep,
                        bool continues, int64_t resumed_step, int64_t async_bytes,
-                       bool refuse_non_finite, double lease_seconds, const py::object& warn) {
-             CheckpointOptions options{.keep = keep,
-                                       .continues = continues,
-                                       .resumed_step = resumed_step,
-                                       .async_bytes = async_bytes,
-                                       .refuse_non_finite = refuse_non_finite,
-                                       .lease_seconds = lease_seconds};
-             if (!warn.is_none()) {
-               options.warn = receiver(py::function(warn), "warn of a CheckpointSaver");
-             }
+                       bool refuse_non_finite, double lease_seconds) {
+             const CheckpointOptions options{.keep = keep,
+                                             .continues = continues,
+                                             .resumed_step = resumed_step,
+                                             .async_bytes = async_bytes,
+                                             .refuse_non_finite = refuse_non_finite,
+                                             .lease_seconds = lease_seconds};
              return released([&] { return new CheckpointSaver(world, directory, options); });
            }),
            py::arg("world"), py::arg("directory"), py::kw_only(), py::arg("keep") = 0,
            py::arg("continues") = false, py::arg("resumed_step") = -1, py::arg("async_bytes") = -1,
            py::arg("refuse_non_finite") = false, py::arg("lease_seconds") = 60.0,
-           py::arg("warn") = py::none(),
            "Collective over all ranks that hold the state. keep: complete checkpoints of this run "
-           "to keep beside the newest, 0 for all. continues: those that are there are this run's "
+           "to keep next to the newest, 0 for all. continues: those that exist are this run's "
            "too; of those after resumed_step, which it passed over, none counts towards keep (-1: "
            "the step before the first that is saved). refuse_non_finite: a save raises "
-           "RuntimeError, "
-           "naming the tensor, when an element of this rank's part is NaN or infinite; without, it "
-           "is saved and marked. lease_seconds: how long another job waits for a sign of life of "
-           "this saver before it takes the directory over. warn(sentence) is told what went wrong "
-           "beside "
-           "a save")
+           "RuntimeError, naming the tensor, when an element of this rank's part is NaN or "
+           "infinite; without, it is saved and marked. lease_seconds: how long another job waits "
+           "for a sign of life of this saver before it takes the directory over. A problem that "
+           "does not make a save fail is a warning")
       .def(
           "save",
           [](CheckpointSaver& s, int64_t step, const TrainingState& state) {
@@ -115,7 +108,7 @@ static void bind_readers(py::module_& m) {
         return as_dict(released([&] { return inspect_checkpoint(path, options); }));
       },
       py::arg("path"), py::kw_only(), py::arg("data") = true, py::arg("threads") = 1,
-      "What a reader says of a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), "
+      "A report on a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), "
       "reason, and where; non_finite: elements that are NaN or infinite, -1 when they were not "
       "counted. data=False looks at names, sizes and headers only");
   m.def("list_checkpoints", &list_checkpoints, Released(), py::arg("directory"), "Newest first");

@@ -5,7 +5,10 @@
 #include "python/bindings/changed.h"
 #include "python/bindings/dims.h"
 #include "python/bindings/operands.h"
+#include "python/bindings/rule_text.h"
 #include "weft/ops/distributions.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/losses.h"
 #include "weft/ops/placing.h"
 #include "weft/ops/special.h"
 #include "weft/ops/statistics.h"
@@ -184,6 +187,35 @@ static void bind_distributions(py::module_& m) {
                py::arg("high"));
 }
 
+static void bind_networks_of_ops(py::module_& m) {
+  const auto x = py::arg("x");
+  bind_function(m, "gelu", py::overload_cast<const Tensor&, std::string_view>(&gelu),
+                with_rule("gelu",
+                          "x / 2 * (1 + erf(x / sqrt(2))), or with approximate='tanh' "
+                          "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))"),
+                x, py::kw_only(), py::arg("approximate") = "none");
+  bind_function(m, "mse_loss", &mse_loss,
+                "(input - target)^2 element by element, of equal shapes: with reduction 'mean' its "
+                "mean, 'sum' its sum, 'none' all of it",
+                py::arg("input"), py::arg("target"), py::kw_only(), py::arg("reduction") = "mean");
+}
+
+/// PyTorch's functions, for python/weft/torch, which has their names and arguments.
+static void bind_torch(py::module_& m) {
+  const auto x = py::arg("x"), dim = py::arg("dim");
+  bind_function(m, "_nonzero_static", &torch::nonzero_static, "", x, py::arg("size"),
+                py::arg("fill_value"));
+  bind_function(m, "_slice", &torch::slice, "", x, dim, py::arg("start"), py::arg("stop"),
+                py::arg("step"));
+  bind_function(m, "_tensordot", &torch::tensordot, "", py::arg("x1"), py::arg("x2"),
+                py::arg("dims_of_x1"), py::arg("dims_of_x2"));
+  bind_function(m, "_logsumexp", &torch::logsumexp, "", x, dim, py::arg("keepdim"));
+  bind_function(m, "_squeeze", &torch::squeeze, "", x, dim);
+  bind_function(m, "_rounded_quotient", &torch::div, "", x, py::arg("other"),
+                py::arg("rounding_mode"));
+  bind_function(m, "_round", &torch::round, "", x, py::arg("decimals"));
+}
+
 void bind_composed(py::module_& m) {
   bind_functions(m, kComposedOfOne);
   bind_functions(m, kComposedOfTwo);
@@ -191,15 +223,8 @@ void bind_composed(py::module_& m) {
   bind_counts(m);
   bind_estimates(m);
   bind_distributions(m);
-  bind_function(m, "_nonzero_static", &torch::nonzero_static, "", py::arg("x"), py::arg("size"),
-                py::arg("fill_value"));
-  bind_function(m, "_slice", &torch::slice, "", py::arg("x"), py::arg("dim"), py::arg("start"),
-                py::arg("stop"), py::arg("step"));
-  m.def(
-      "_tensordot",
-      [](const Tensor& a, const Tensor& b, const std::vector<int>& of_a,
-         const std::vector<int>& of_b) { return torch::tensordot(a, b, of_a, of_b); },
-      Released(), py::arg("x1"), py::arg("x2"), py::arg("dims_of_x1"), py::arg("dims_of_x2"));
+  bind_networks_of_ops(m);
+  bind_torch(m);
 }
 
 }  // namespace weft::python

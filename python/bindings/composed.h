@@ -23,7 +23,7 @@ py::object add_named_tuple(py::module_& m, const char* name, const char* fields,
 /// The named tuple of a function's results, of a type that the module has by that name.
 py::object named_tuple(const char* name, std::initializer_list<Tensor> results);
 
-/// What a function returns, for Python.
+/// The result of a function, for Python.
 template <class Result>
 auto for_python(Result result) {
   if constexpr (std::is_same_v<Result, Tensors>) {

@@ -119,11 +119,10 @@ void bind_context(py::module_& m) {
   m.def(
       "_abort", [](const Communicator& world, const std::string& why) { world.abort(why); },
       Released(), py::arg("world"), py::arg("why"));
-  m.def(
-      "fake_world", &fake_world, py::arg("rank"), py::arg("size"), py::arg("ranks_per_host") = 8,
-      py::arg("in_memory") = true,
-      "A communicator of `size` ranks of which only `rank` is there: collectives move nothing but "
-      "count the bytes that would come. For planning on worlds that are not there");
+  m.def("fake_world", &fake_world, py::arg("rank"), py::arg("size"), py::arg("ranks_per_host") = 8,
+        py::arg("in_memory") = true,
+        "A communicator of `size` ranks of which only `rank` exists: collectives move nothing but "
+        "count the bytes that would come. For planning on clusters you do not have");
 }
 
 }  // namespace weft::python

@@ -23,7 +23,6 @@ constexpr OfOne kElementwiseOfOne[] = {
     {"tanh", tanh, "tanh", "The hyperbolic tangent of x"},
     {"sigmoid", sigmoid, "sigmoid", "1 / (1 + exp(-x))"},
     {"silu", silu, "silu", "x * sigmoid(x)"},
-    {"gelu", gelu, "gelu", "x / 2 * (1 + erf(x / sqrt(2)))"},
     {"square", square, "square", "x * x"},
     {"sign", sign, "sign", "-1, 0 or 1; NaN for NaN"},
     {"erf", erf, "erf", "The error function of x"},
@@ -114,7 +113,7 @@ void bind_elementwise(py::module_& m) {
   m.def(
       "on_device", [](const Tensor& x, Device device) { return x.to(device); }, Released(),
       py::arg("x"), py::arg("device"),
-      "The same layout with this rank's part on `device`; x itself when it is there");
+      "The same layout with this rank's part on `device`; x itself when it is on `device`");
 }
 
 }  // namespace weft::python

@@ -79,7 +79,7 @@ static void bind_handles(py::module_& m) {
       .def("query", &Event::is_reached, "Whether it is reached");
 }
 
-/// Of unsharded and sharded parameters.
+/// Binds lists of unsharded and sharded parameters.
 static void bind_parameters(py::class_<FsdpModule>& module) {
   module.def(py::init<Module&>(), py::keep_alive<1, 2>(), py::arg("module"))
       .def_static("is_sharded", &FsdpModule::is_sharded, py::arg("module"))

@@ -28,7 +28,7 @@ struct Word {
   py::str given, own;
 };
 
-/// What Python calls: what pybind11 bound, with a name and a text.
+/// The object that Python calls: a function bound by pybind11, with a name and a text.
 struct Function {
   PyObject_HEAD;
   vectorcallfunc call;

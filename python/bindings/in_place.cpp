@@ -3,6 +3,7 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/changed.h"
+#include "python/bindings/composed.h"
 #include "python/bindings/operands.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -75,6 +76,18 @@ void bind_scaled(Class& tensor, const char* name, OfOperand function) {
       "In place, with other * alpha; see the operator");
 }
 
+using OfThree = const Tensor& (*)(const Tensor&, const Tensor&, const Tensor&, Number);
+
+template <class Class>
+void bind_of_three(Class& tensor, const char* name, OfThree function, const char* text) {
+  tensor.def(
+      name,
+      [function](const py::object& self, const Tensor& b, const Tensor& c, const Number& value) {
+        return changed(self, [&](const Tensor& x) { function(x, b, c, value); });
+      },
+      py::arg("tensor1"), py::arg("tensor2"), py::kw_only(), py::arg("value") = 1, text);
+}
+
 }  // namespace
 
 void bind_in_place(py::class_<Tensor>& tensor) {
@@ -101,6 +114,14 @@ void bind_in_place(py::class_<Tensor>& tensor) {
       },
       py::arg("min") = py::none(), py::arg("max") = py::none(),
       "In place: elements below min become min, those above max become max");
+  bind_of_three(tensor, "addcmul_", addcmul_, "In place: self += value * tensor1 * tensor2");
+  bind_of_three(tensor, "addcdiv_", addcdiv_, "In place: self += value * tensor1 / tensor2");
+  tensor.def(
+      "lerp_",
+      [](const py::object& self, const Tensor& end, const Operand& weight) {
+        return changed(self, [&](const Tensor& x) { lerp_(x, end, weight); });
+      },
+      py::arg("end"), py::arg("weight"), "In place: self += weight * (end - self)");
 }
 
 }  // namespace weft::python

@@ -75,6 +75,33 @@ std::optional<bool> truth_in(py::handle entry) {
   return released([&] { return tensor->detach().full_tensor().item() != 0; });
 }
 
+/// The elements of a dim of that size that a slice selects.
+Selection range_in(py::handle slice, int64_t size) {
+  Py_ssize_t start, stop, step;
+  if (PySlice_Unpack(slice.ptr(), &start, &stop, &step) < 0) throw py::error_already_set();
+  PySlice_AdjustIndices(size, &start, &stop, step);
+  if (step > 0) return {Selection::Kind::range, start, std::max(start, stop), step};
+  const Py_ssize_t count = std::max<Py_ssize_t>(0, (stop - start + step + 1) / step);
+  // Elements first, first - step, ..., start, which `selected` turns round.
+  const Py_ssize_t first = start + (count - 1) * step;
+  return {Selection::Kind::range, count ? first : 0, count ? start + 1 : 0, step};
+}
+
+/// The element of a dim of `x` that an int selects.
+int64_t position_in(py::handle entry, const Tensor& x, int dim) {
+  const int64_t size = x.size(dim);
+  const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(entry.ptr()));
+  if (!number) throw py::error_already_set();
+  int overflow = 0;
+  const int64_t at = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow != 0 || at < -size || at >= size) {
+    throw py::index_error(concat("index: it is ", py::str(number).cast<std::string>(),
+                                 ", expected one of the ", size, " elements of dim ", dim, " of ",
+                                 x.shape()));
+  }
+  return at < 0 ? at + size : at;
+}
+
 /// The entries of an index, one a dim, with ... as the dims that are not named.
 std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
   const py::tuple entries =
@@ -98,31 +125,10 @@ std::vector<Selection> selections_of(const Tensor& x, const py::object& index) {
       has_ellipsis = true;
       for (int skipped = x.ndim() - named; skipped > 0; --skipped, ++dim) selections.push_back({});
     } else if (PySlice_Check(entry.ptr())) {
-      Py_ssize_t start, stop, step;
-      if (PySlice_Unpack(entry.ptr(), &start, &stop, &step) < 0) throw py::error_already_set();
-      PySlice_AdjustIndices(x.shape()[dim], &start, &stop, step);
-      if (step < 0) {
-        const Py_ssize_t count = std::max<Py_ssize_t>(0, (stop - start + step + 1) / step);
-        // Elements first, first - step, ..., start, which `selected` turns round.
-        const Py_ssize_t first = start + (count - 1) * step;
-        selections.push_back(
-            {Selection::Kind::range, count ? first : 0, count ? start + 1 : 0, step});
-      } else {
-        selections.push_back({Selection::Kind::range, start, std::max(start, stop), step});
-      }
+      selections.push_back(range_in(entry, x.size(dim)));
       ++dim;
     } else if (is_position(entry)) {
-      const auto size = x.shape()[dim];
-      const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(entry.ptr()));
-      if (!number) throw py::error_already_set();
-      int overflow = 0;
-      const int64_t at = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
-      if (overflow != 0 || at < -size || at >= size) {
-        throw py::index_error(concat("index: it is ", py::str(number).cast<std::string>(),
-                                     ", expected one of the ", size, " elements of dim ", dim,
-                                     " of ", x.shape()));
-      }
-      selections.push_back({Selection::Kind::one, at < 0 ? at + size : at});
+      selections.push_back({Selection::Kind::one, position_in(entry, x, dim)});
       ++dim;
     } else if (const auto tensor = index_tensor(entry)) {
       if (is_floating(tensor->dtype())) {

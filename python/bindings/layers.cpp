@@ -37,7 +37,7 @@ static void bind_sequential(py::module_& m) {
       });
 }
 
-/// Where and as what a new layer has its parameters; without a device it has no memory yet.
+/// Device and dtype of the parameters of a new layer; without a device it has no memory yet.
 struct Placing {
   std::optional<Device> device;
   std::optional<DType> dtype;

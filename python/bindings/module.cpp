@@ -36,6 +36,7 @@ void bind_all(py::module_& m) {
   bind_numpy(m, tensor);
   bind_dlpack(m, tensor);
   bind_copies(m, tensor);
+  bind_init(m);
   bind_layers(m);
   bind_transformer(m);
   bind_optimizers(m);

@@ -76,7 +76,7 @@ ParameterPtr parameter_of(const Tensor& values, bool requires_grad) {
   return parameter;
 }
 
-/// Returns a parameter with values of its own, or without memory as the given one; without the
+/// Returns a parameter with separate values, or without memory as the given one; without the
 /// gradient, as in PyTorch.
 ParameterPtr deep_copied(const Parameter& p) {
   if (ModuleSharder::has_used(p)) {
@@ -271,7 +271,7 @@ void bind_tree(PlainModule& module) {
             return part_of(tree, &tree->module(path));
           },
           py::arg("path"),
-          "The module at a dotted path; ValueError names the first part that is not there");
+          "The module at a dotted path; ValueError names the first part that does not exist");
 }
 
 }  // namespace

@@ -39,12 +39,25 @@ void bind_networks(py::module_& m) {
       with_rule("embedding",
                 "Rows `ids` [...] (int32 or int64) of weight [vocabulary, d]: [..., d]. ValueError "
                 "names an id that is no row"));
-  m.def("rms_norm", &rms_norm, Released(), py::arg("x"), py::arg("weight"), py::arg("eps") = 1e-5,
-        with_rule("rms_norm", "x / sqrt(mean of x^2 along the last dim + eps) * weight [d]"));
-  m.def("layer_norm", &layer_norm, Released(), py::arg("x"), py::arg("weight"), py::arg("bias"),
-        py::arg("eps") = 1e-5,
-        with_rule("layer_norm",
-                  "(x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim"));
+  using Given = std::optional<Tensor>;
+  m.def(
+      "rms_norm",
+      [](const Tensor& x, const Given& weight, double eps) {
+        return rms_norm(x, weight.value_or(Tensor()), eps);
+      },
+      Released(), py::arg("x"), py::arg("weight") = py::none(), py::arg("eps") = 1e-5,
+      with_rule("rms_norm",
+                "x / sqrt(mean of x^2 along the last dim + eps) * weight [d], ones if None"));
+  m.def(
+      "layer_norm",
+      [](const Tensor& x, const Given& weight, const Given& bias, double eps) {
+        return layer_norm(x, weight.value_or(Tensor()), bias.value_or(Tensor()), eps);
+      },
+      Released(), py::arg("x"), py::arg("weight") = py::none(), py::arg("bias") = py::none(),
+      py::arg("eps") = 1e-5,
+      with_rule("layer_norm",
+                "(x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim; "
+                "ones and zeros if None"));
   m.def("rope", &rope, Released(), py::arg("x"), py::arg("theta") = 10000.0,
         py::arg("position") = 0,
         with_rule("rope",

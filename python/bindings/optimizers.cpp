@@ -338,6 +338,14 @@ void bind_optimizers(py::module_& m) {
       },
       py::arg("parameters"), py::arg("max_norm"),
       "Scales all gradients so that their norm is at most max_norm; gives the norm before");
+  m.def(
+      "clip_grad_value_",
+      [](const py::object& parameters, double clip_value) {
+        const auto all = parameters_of(parameters);
+        released([&] { clip_grad_value(all, clip_value); });
+      },
+      py::arg("parameters"), py::arg("clip_value"),
+      "Limits every element of the gradients to [-clip_value, clip_value]. No traffic");
 }
 
 }  // namespace weft::python

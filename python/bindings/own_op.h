@@ -10,8 +10,8 @@
 namespace weft::python {
 
 inline constexpr const char* kOwnOpDoc =
-    "An op of one's own. `rule` is in factor notation ('... m k, ... k n -> ... m n'). "
-    "forward(call, *operands) computes one device's part: it gets NumPy arrays of its own "
+    "A custom op. `rule` is in factor notation ('... m k, ... k n -> ... m n'). "
+    "forward(call, *operands) computes one device's part: it gets new NumPy arrays "
     "(bfloat16 as float32) and returns one array a result, of the shapes that "
     "call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes "
     "((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and "

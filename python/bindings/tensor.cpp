@@ -92,7 +92,7 @@ static void bind_layout(py::class_<Tensor>& tensor) {
             return grad_placements ? x.to_local(*grad_placements) : x.to_local();
           },
           Released(), py::kw_only(), py::arg("grad_placements") = py::none(),
-          "This rank's part, recorded for backward; grad_placements says what the parts of the "
+          "This rank's part, recorded for backward; grad_placements states what the parts of the "
           "gradient are where the tensor is Replicate or Partial (there they must be given)")
       .def(
           "redistribute", &redistributed, py::arg("device_mesh") = py::none(),

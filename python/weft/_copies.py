@@ -3,9 +3,18 @@
 
 import copy
 
-from weft._weft import Dropout, Embedding, LayerNorm, Linear, TransformerModel, Module, RMSNorm, Sequential
+from weft._weft import (
+    Dropout,
+    Embedding,
+    LayerNorm,
+    Linear,
+    Module,
+    RMSNorm,
+    Sequential,
+    TransformerModel,
+)
 
-# What the constructor of a built-in class takes.
+# The arguments of the constructor of a built-in class.
 _OPTIONS = {
     Dropout: lambda m: {"p": m.p},
     Embedding: lambda m: {"num_embeddings": m.num_embeddings, "embedding_dim": m.embedding_dim},

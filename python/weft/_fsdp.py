@@ -121,8 +121,8 @@ class FSDPModule(metaclass=_IsSharded):
         return handle if async_op else None
 
     def reset_iter_state(self):
-        """Of the outermost module, after an exception in forward or backward: ends what is under
-        way, reshards, and clears all gradients."""
+        """Call it on the outermost module after an exception in forward or backward: ends what is
+        under way, reshards, and clears all gradients."""
         _weft._FsdpModule(self).reset_iter_state()
 
     def set_post_optim_event(self, event):
@@ -135,7 +135,7 @@ class FSDPModule(metaclass=_IsSharded):
         raise ValueError(
             "set_reduce_scatter_max_input_buffers: value is "
             f"{max_input_buffers}, expected no call; gradients are written where they are sent "
-            "from, and predicted_bytes tells the buffers"
+            "from, and predicted_bytes reports the buffers"
         )
 
     def set_separate_reduce_scatter_group(self, enable=True, *, recurse=True):

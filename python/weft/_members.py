@@ -64,7 +64,7 @@ def _warn_of_hidden(self, name, value):
         warnings.warn(
             f"module: {name!r} of the {type(self).__name__} is a {type(value).__name__} that holds "
             f"{kind}, which is neither trained, saved nor sharded with it; use nn.ModuleList, "
-            "nn.ModuleDict or an attribute of its own",
+            "nn.ModuleDict or a separate attribute",
             stacklevel=4,
         )
 

@@ -274,29 +274,11 @@ def _as_dtype(name, dtype):
     return method
 
 
-def _addcmul_(self, tensor1, tensor2, *, value=1):
-    """In place: self += value * tensor1 * tensor2."""
-    return self.add_(tensor1 * tensor2, alpha=value)
-
-
-def _addcdiv_(self, tensor1, tensor2, *, value=1):
-    """In place: self += value * tensor1 / tensor2."""
-    return self.add_(tensor1 / tensor2, alpha=value)
-
-
-def _lerp_(self, end, weight):
-    """In place: self += weight * (end - self)."""
-    return self.add_((end - self) * weight)
-
-
 for _name, _method in {
-    "addcdiv_": _addcdiv_,
-    "addcmul_": _addcmul_,
     "clip_": _weft.Tensor.clamp_,
     "contiguous": _is_here,
     "cpu": _cpu,
     "cuda": _cuda,
-    "lerp_": _lerp_,
     "from_local": staticmethod(_from_local),
     "to": _to,
 }.items():

@@ -12,7 +12,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'TransformerModel', 'TransformerConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linspace', 'list_checkpoints', 'transformer_config', 'transformer_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_config', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -1055,13 +1055,13 @@ class Tensor:
         
         beta * x + alpha * the sum of batch1 @ batch2 over the batch
         """
-    def addcdiv_(self, tensor1, tensor2, *, value = 1):
+    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> typing.Any:
         """
-        In place: self += value * tensor1 / tensor2.
+        In place: self += value * tensor1 / tensor2
         """
-    def addcmul_(self, tensor1, tensor2, *, value = 1):
+    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> typing.Any:
         """
-        In place: self += value * tensor1 * tensor2.
+        In place: self += value * tensor1 * tensor2
         """
     def addmv(self, *given, **named):
         """
@@ -1753,9 +1753,9 @@ class Tensor:
         """
     def gelu(self, *given, **named):
         """
-        gelu(x: Tensor) -> Tensor
+        gelu(x: Tensor, *, approximate: str = 'none') -> Tensor
         
-        x / 2 * (1 + erf(x / sqrt(2)))
+        x / 2 * (1 + erf(x / sqrt(2))), or with approximate='tanh' x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
         
         Rule: ... -> ...
         """
@@ -1919,9 +1919,9 @@ class Tensor:
         """
     def layer_norm(self, *given, **named):
         """
-        layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05) -> Tensor
+        layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor
         
-        (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim
+        (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim; ones and zeros if None
         
         Rule: ... d, d, d -> ... d
         """
@@ -1941,9 +1941,9 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    def lerp_(self, end, weight):
+    def lerp_(self, end: Tensor, weight: Tensor | builtins.float) -> typing.Any:
         """
-        In place: self += weight * (end - self).
+        In place: self += weight * (end - self)
         """
     def less(self, *given, **named):
         """
@@ -2149,6 +2149,12 @@ class Tensor:
         """
         weft.moveaxis.
         """
+    def mse_loss(self, *given, **named):
+        """
+        mse_loss(input: Tensor, target: Tensor, *, reduction: str = 'mean') -> Tensor
+        
+        (input - target)^2 element by element, of equal shapes: with reduction 'mean' its mean, 'sum' its sum, 'none' all of it
+        """
     def msort(self, *given, **named):
         """
         Sorted along dim 0.
@@ -2263,7 +2269,7 @@ class Tensor:
         """
         on_device(x: Tensor, device: Device | str) -> Tensor
         
-        The same layout with this rank's part on `device`; x itself when it is there
+        The same layout with this rank's part on `device`; x itself when it is on `device`
         """
     def one_hot(self, *given, **named):
         """
@@ -2409,9 +2415,9 @@ class Tensor:
         """
     def rms_norm(self, *given, **named):
         """
-        rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-05) -> Tensor
+        rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-05) -> Tensor
         
-        x / sqrt(mean of x^2 along the last dim + eps) * weight [d]
+        x / sqrt(mean of x^2 along the last dim + eps) * weight [d], ones if None
         
         Rule: ... d, d -> ... d
         """
@@ -2633,7 +2639,7 @@ class Tensor:
         """
     def to_local(self, *, grad_placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
         """
-        This rank's part, recorded for backward; grad_placements says what the parts of the gradient are where the tensor is Replicate or Partial (there they must be given)
+        This rank's part, recorded for backward; grad_placements states what the parts of the gradient are where the tensor is Replicate or Partial (there they must be given)
         """
     def tolist(self) -> typing.Any:
         """
@@ -2993,13 +2999,13 @@ class Parameter:
         """
         In place, with other * alpha; see the operator
         """
-    def addcdiv_(self, tensor1, tensor2, *, value = 1):
+    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> typing.Any:
         """
-        In place: self += value * tensor1 / tensor2.
+        In place: self += value * tensor1 / tensor2
         """
-    def addcmul_(self, tensor1, tensor2, *, value = 1):
+    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> typing.Any:
         """
-        In place: self += value * tensor1 * tensor2.
+        In place: self += value * tensor1 * tensor2
         """
     def bitwise_and_(self, other: Tensor | float) -> typing.Any:
         """
@@ -3047,9 +3053,9 @@ class Parameter:
         """
         In place: as the operator, or the function
         """
-    def lerp_(self, end, weight):
+    def lerp_(self, end: Tensor, weight: Tensor | float) -> typing.Any:
         """
-        In place: self += weight * (end - self).
+        In place: self += weight * (end - self)
         """
     def log_(self) -> typing.Any:
         """
@@ -3315,7 +3321,7 @@ class Module:
         """
     def get_submodule(self, path: str) -> Module:
         """
-        The module at a dotted path; ValueError names the first part that is not there
+        The module at a dotted path; ValueError names the first part that does not exist
         """
     def half(self):
         """
@@ -3374,8 +3380,8 @@ class Module:
         """
     def reset_iter_state(self):
         """
-        Of the outermost module, after an exception in forward or backward: ends what is under
-                way, reshards, and clears all gradients.
+        Call it on the outermost module after an exception in forward or backward: ends what is
+                under way, reshards, and clears all gradients.
         """
     def reshard(self):
         """
@@ -3539,7 +3545,7 @@ class Op:
         """
     def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[int]] = [], dtype: DType | str | None = None, saves_outputs: builtins.bool = False, dtypes: collections.abc.Sequence[DType | str] = [], differentiable: builtins.bool | None = None, samples: collections.abc.Sequence[collections.abc.Sequence[tuple[int, ...]]] = []) -> None:
         """
-        An op of one's own. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets NumPy arrays of its own (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. `dtypes`: those that operands may have; any unless given. Without backward a gradient that reaches the op raises a ValueError; with differentiable=False it stops there, as it does at results of integers. `samples`: operand shapes of the calls that weft.testing runs
+        A custom op. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets new NumPy arrays (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. `dtypes`: those that operands may have; any unless given. Without backward a gradient that reaches the op raises a ValueError; with differentiable=False it stops there, as it does at results of integers. `samples`: operand shapes of the calls that weft.testing runs
         """
     def __repr__(self) -> str:
         ...
@@ -3672,7 +3678,7 @@ class Sequential(Module):
         """
 class TransformerConfig:
     """
-    Sizes and numbers of a TransformerModel
+    Sizes and numbers of a Llama
     """
     __hash__: typing.ClassVar[None] = None
     dim: int
@@ -4050,9 +4056,9 @@ class CheckpointSaver:
     """
     Saves states of a run to '<directory>/step-<step>-<generation>/', a file a rank. A save makes no collective and overwrites nothing
     """
-    def __init__(self, world: Communicator, directory: str, *, keep: int = 0, continues: builtins.bool = False, resumed_step: int = -1, async_bytes: int = -1, refuse_non_finite: builtins.bool = False, lease_seconds: float = 60.0, warn: typing.Any = None) -> None:
+    def __init__(self, world: Communicator, directory: str, *, keep: int = 0, continues: builtins.bool = False, resumed_step: int = -1, async_bytes: int = -1, refuse_non_finite: builtins.bool = False, lease_seconds: float = 60.0) -> None:
         """
-        Collective over all ranks that hold the state. keep: complete checkpoints of this run to keep beside the newest, 0 for all. continues: those that are there are this run's too; of those after resumed_step, which it passed over, none counts towards keep (-1: the step before the first that is saved). refuse_non_finite: a save raises RuntimeError, naming the tensor, when an element of this rank's part is NaN or infinite; without, it is saved and marked. lease_seconds: how long another job waits for a sign of life of this saver before it takes the directory over. warn(sentence) is told what went wrong beside a save
+        Collective over all ranks that hold the state. keep: complete checkpoints of this run to keep next to the newest, 0 for all. continues: those that exist are this run's too; of those after resumed_step, which it passed over, none counts towards keep (-1: the step before the first that is saved). refuse_non_finite: a save raises RuntimeError, naming the tensor, when an element of this rank's part is NaN or infinite; without, it is saved and marked. lease_seconds: how long another job waits for a sign of life of this saver before it takes the directory over. A problem that does not make a save fail is a warning
         """
     @typing.overload
     def save(self, step: int, state: TrainingState) -> str:
@@ -4192,9 +4198,13 @@ def _abort(world: Communicator, why: str) -> None:
     ...
 def _arange(start: Tensor | float, stop: Tensor | float, step: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     ...
+def _calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    ...
 def _call_as_forward(arg0: Module, arg1: collections.abc.Callable, *args, **kwargs) -> typing.Any:
     ...
 def _connect(deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0) -> Communicator:
+    ...
+def _constant_(tensor: typing.Any, val: float) -> typing.Any:
     ...
 def _constant_pad(x: Tensor, pad: collections.abc.Sequence[int], value: float) -> Tensor:
     ...
@@ -4209,6 +4219,16 @@ def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | 
 def _gradcheck(op: Op, seed: int) -> tuple[builtins.bool, str]:
     ...
 def _gradient(x: Tensor, spacing: collections.abc.Sequence[Tensor | float], dims: collections.abc.Sequence[int], edge_order: int) -> tuple:
+    ...
+def _init_normal_(tensor: typing.Any, mean: float = 0.0, std: float = 1.0) -> typing.Any:
+    ...
+def _init_uniform_(tensor: typing.Any, a: float = 0.0, b: float = 1.0) -> typing.Any:
+    ...
+def _kaiming_normal_(tensor: typing.Any, a: float = 0.0, mode: str = 'fan_in', nonlinearity: str = 'leaky_relu') -> typing.Any:
+    ...
+def _kaiming_uniform_(tensor: typing.Any, a: float = 0.0, mode: str = 'fan_in', nonlinearity: str = 'leaky_relu') -> typing.Any:
+    ...
+def _logsumexp(x: Tensor, dim: collections.abc.Sequence[int], keepdim: builtins.bool) -> Tensor:
     ...
 def _max_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.Any:
     ...
@@ -4232,6 +4252,10 @@ def _random_(x: typing.Any, low: int, high: int) -> typing.Any:
     """
     Draws integers in [low, high)
     """
+def _round(x: Tensor, decimals: int) -> Tensor:
+    ...
+def _rounded_quotient(x: Tensor, other: Tensor | float, rounding_mode: str) -> Tensor:
+    ...
 def _scatter_along(x: Tensor, dim: int, index: Tensor, src: Tensor | float) -> Tensor:
     ...
 def _slice(x: Tensor, dim: int, start: int | None, stop: int | None, step: int) -> Tensor:
@@ -4239,6 +4263,8 @@ def _slice(x: Tensor, dim: int, start: int | None, stop: int | None, step: int) 
 def _slice_scatter(x: Tensor, src: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     ...
 def _sort_along(x: Tensor, axis: int = -1, descending: builtins.bool = False) -> typing.Any:
+    ...
+def _squeeze(x: Tensor, dim: collections.abc.Sequence[int] | None) -> Tensor:
     ...
 def _sweep(op: Op, axes: collections.abc.Sequence[tuple[str, int]], most: int, percent: int, seed: int) -> tuple[builtins.bool, str]:
     ...
@@ -4251,6 +4277,10 @@ def _tensordot(x1: Tensor, x2: Tensor, dims_of_x1: collections.abc.Sequence[int]
 def _unique_consecutive(x: Tensor, dim: int | None) -> tuple[Tensor, Tensor, Tensor]:
     ...
 def _weighted_cov(x: Tensor, correction: float, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
+    ...
+def _xavier_normal_(tensor: typing.Any, gain: float = 1.0) -> typing.Any:
+    ...
+def _xavier_uniform_(tensor: typing.Any, gain: float = 1.0) -> typing.Any:
     ...
 def abs(x: Tensor) -> Tensor:
     """
@@ -4560,6 +4590,10 @@ def clip_grad_norm_(parameters: typing.Any, max_norm: float) -> float:
     """
     Scales all gradients so that their norm is at most max_norm; gives the norm before
     """
+def clip_grad_value_(parameters: typing.Any, clip_value: float) -> None:
+    """
+    Limits every element of the gradients to [-clip_value, clip_value]. No traffic
+    """
 def clip_scale(norm: Tensor, max_norm: float) -> Tensor:
     """
     min(1, max_norm / (norm + 1e-6)): what Optimizer.step takes, so that clipping is no pass over the gradients
@@ -4830,7 +4864,7 @@ def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | st
     """
 def fake_world(rank: int, size: int, ranks_per_host: int = 8, in_memory: builtins.bool = True) -> Communicator:
     """
-    A communicator of `size` ranks of which only `rank` is there: collectives move nothing but count the bytes that would come. For planning on worlds that are not there
+    A communicator of `size` ranks of which only `rank` exists: collectives move nothing but count the bytes that would come. For planning on clusters you do not have
     """
 def fill(x: Tensor, value: Tensor | float) -> Tensor:
     """
@@ -4924,9 +4958,9 @@ def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """
     Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may be smaller than those of x
     """
-def gelu(x: Tensor) -> Tensor:
+def gelu(x: Tensor, *, approximate: str = 'none') -> Tensor:
     """
-    x / 2 * (1 + erf(x / sqrt(2)))
+    x / 2 * (1 + erf(x / sqrt(2))), or with approximate='tanh' x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
     
     Rule: ... -> ...
     """
@@ -5054,7 +5088,7 @@ def inner(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
 def inspect_checkpoint(path: str, *, data: builtins.bool = True, threads: int = 1) -> dict:
     """
-    What a reader says of a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), reason, and where; non_finite: elements that are NaN or infinite, -1 when they were not counted. data=False looks at names, sizes and headers only
+    A report on a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), reason, and where; non_finite: elements that are NaN or infinite, -1 when they were not counted. data=False looks at names, sizes and headers only
     """
 def is_grad_enabled() -> builtins.bool:
     """
@@ -5112,9 +5146,9 @@ def launched_ranks() -> int:
     """
     Ranks of the job that this process is one rank of (weft run, mpirun, torchrun, srun); 1 for a process that is alone
     """
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05) -> Tensor:
+def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor:
     """
-    (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim
+    (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim; ones and zeros if None
     
     Rule: ... d, d, d -> ... d
     """
@@ -5159,14 +5193,6 @@ def linspace(start: float, stop: float, num: int, *, dtype: DType | str | None =
 def list_checkpoints(directory: str) -> list[str]:
     """
     Newest first
-    """
-def transformer_config(source: str) -> TransformerConfig:
-    """
-    `source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. ValueError names the file, the key and what is wrong
-    """
-def transformer_styles(config: TransformerConfig, *, sequence_parallel: builtins.bool = False) -> dict:
-    """
-    The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width
     """
 @typing.overload
 def load(path: str, into: TrainingState) -> None:
@@ -5364,6 +5390,10 @@ def moveaxis(x: Tensor, source: typing.Any, destination: typing.Any) -> Tensor:
     """
     Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
     """
+def mse_loss(input: Tensor, target: Tensor, *, reduction: str = 'mean') -> Tensor:
+    """
+    (input - target)^2 element by element, of equal shapes: with reduction 'mean' its mean, 'sum' its sum, 'none' all of it
+    """
 def multinomial(x: Tensor, num_samples: int, replacement: builtins.bool = False) -> Tensor:
     """
     num_samples indices of the last dim, drawn in proportion to the elements
@@ -5456,7 +5486,7 @@ def not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
 def on_device(x: Tensor, device: Device | str) -> Tensor:
     """
-    The same layout with this rank's part on `device`; x itself when it is there
+    The same layout with this rank's part on `device`; x itself when it is on `device`
     """
 def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """
@@ -5604,9 +5634,9 @@ def reshape(x: Tensor, shape: tuple[int, ...], *, copy: builtins.bool | None = N
     
     Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
     """
-def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-05) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-05) -> Tensor:
     """
-    x / sqrt(mean of x^2 along the last dim + eps) * weight [d]
+    x / sqrt(mean of x^2 along the last dim + eps) * weight [d], ones if None
     
     Rule: ... d, d -> ... d
     """
@@ -5873,6 +5903,14 @@ def trace(x: Tensor, *, offset: int = 0, dtype: DType | str | None = None) -> Te
 def transfer_(to: Tensor, source: Tensor) -> None:
     """
     copy_ between a GPU and pinned memory of the host (what `offload` keeps there) that is queued only: the host's is read or written when the GPU's stream comes to it
+    """
+def transformer_config(source: str) -> TransformerConfig:
+    """
+    `source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. ValueError names the file, the key and what is wrong
+    """
+def transformer_styles(config: TransformerConfig, *, sequence_parallel: builtins.bool = False) -> dict:
+    """
+    The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width
     """
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """

@@ -4,8 +4,7 @@
 import math
 
 from weft import _weft
-from weft._array_api._beside import tensor_of
-from weft._weft import linear, one_hot, relu, sigmoid, silu, tanh
+from weft._weft import gelu, linear, mse_loss, one_hot, relu, sigmoid, silu, tanh
 from weft._words import accept_words, described
 
 __all__ = [
@@ -36,15 +35,6 @@ def _reduced(what, losses, reduction):
         shown = described(reduction)
         raise ValueError(f"{what}: reduction is {shown}, expected 'mean', 'sum' or 'none'")
     return losses.mean() if reduction == "mean" else losses.sum()
-
-
-def mse_loss(input, target, *, reduction="mean"):
-    """(input - target)^2 element by element, of equal shapes: its mean, its sum or all of it."""
-    if tuple(input.shape) != tuple(target.shape):
-        raise ValueError(
-            f"mse_loss: target is {target.shape}, expected {input.shape}, the shape of input"
-        )
-    return _reduced("mse_loss", _weft.square(input - target), reduction)
 
 
 def cross_entropy(
@@ -79,18 +69,6 @@ def softmax(input, dim=-1):
 def log_softmax(input, dim=-1):
     """The logarithm of softmax along `dim`."""
     return _weft.log_softmax(input, dim)
-
-
-def gelu(input, *, approximate="none"):
-    """x / 2 * (1 + erf(x / sqrt(2))), or with approximate="tanh"
-    x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
-    if approximate == "none":
-        return _weft.gelu(input)
-    if approximate != "tanh":
-        shown = described(approximate)
-        raise ValueError(f"gelu: approximate is {shown}, expected 'none' or 'tanh'")
-    inner = math.sqrt(2 / math.pi) * (input + 0.044715 * input * input * input)
-    return 0.5 * input * (1 + _weft.tanh(inner))
 
 
 def dropout(input, p=0.5, training=True):
@@ -139,27 +117,16 @@ def _check_last(what, x, normalized_shape):
         )
 
 
-def _filled_like_last(input, value):
-    """A vector of the size of the last dim, next to the tensor."""
-    input = tensor_of(input)
-    return _weft._full(
-        input.shape[-1:], value, dtype=input.dtype, device=input.device, mesh=input.device_mesh
-    )
-
-
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """(x - mean) / sqrt(variance + eps) * weight + bias along the last dim; without a weight 1,
     without a bias 0."""
     _check_last("layer_norm", input, normalized_shape)
-    weight = _filled_like_last(input, 1) if weight is None else weight
-    bias = _filled_like_last(input, 0) if bias is None else bias
     return _weft.layer_norm(input, weight, bias, eps)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=1e-5):
     """x / sqrt(mean of x^2 + eps) * weight along the last dim; without a weight 1."""
     _check_last("rms_norm", input, normalized_shape)
-    weight = _filled_like_last(input, 1) if weight is None else weight
     return _weft.rms_norm(input, weight, eps)
 
 

@@ -57,8 +57,7 @@ class LlamaRun:
                 if saved.get(name) != number:
                     raise ValueError(
                         f"load: {name} of the {what} is {number}, expected "
-                        f"{saved.get(name)}, that of the "
-                f"checkpoint"
+                        f"{saved.get(name)}, that of the checkpoint"
                     )
 
         self.state.add_numbers(part, lambda: numbers, take, takes_any=takes_any)

@@ -121,7 +121,7 @@ std::string in_words_with_claim(const Signature& signature) {
   return concat(text, '\n', signature.claim.words.data(), " of values with hash ", hash.str());
 }
 
-/// What a rank called, and what it claimed before.
+/// The call of a rank, and what it claimed before.
 struct CallInWords {
   explicit CallInWords(const std::string& text)
       : call(text.substr(0, text.find('\n'))),

@@ -25,7 +25,7 @@ struct Signature {
   /// The first counts of the first piece.
   std::array<int64_t, 8> shown{};
   std::array<char, 80> words{};
-  /// What the rank has claimed since its last call; part of `hash`.
+  /// Claims of the rank since its last call; part of `hash`.
   Claim claim{};
 };
 static_assert(sizeof(Signature) % sizeof(uint64_t) == 0);

@@ -99,6 +99,8 @@ class Transport : public std::enable_shared_from_this<Transport> {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
   virtual const CommunicatorTraffic& traffic() const { return traffic_; }
+  /// The counters to which this end's calls add.
+  CommunicatorTraffic& counters() { return traffic_; }
 
   /// The host of a rank of this group, counted from 0. Links between hosts are the slow ones.
   virtual int host_of(int rank) const = 0;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <vector>
 
+#include "tests/support/collected_warnings.h"
 #include "tests/support/processes.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
@@ -75,16 +76,6 @@ class Process {
   pid_t child_;
 };
 
-std::unique_ptr<Lease> lease_of(const std::string& directory, milliseconds lifetime,
-                                const std::function<void(const std::string&)>& tell) {
-  auto lease = std::make_unique<Lease>(directory, lifetime);
-  while (!lease->take(tell)) {
-  }
-  return lease;
-}
-
-constexpr auto kSilent = [](const std::string&) {};
-
 class Leases : public testing::Test {
  protected:
   void SetUp() override {
@@ -102,8 +93,11 @@ class Leases : public testing::Test {
     }
   }
 
-  std::unique_ptr<Lease> taken(milliseconds lifetime) {
-    return lease_of(directory_, lifetime, [this](const std::string& t) { told_.push_back(t); });
+  std::unique_ptr<Lease> taken(milliseconds lifetime) const {
+    auto lease = std::make_unique<Lease>(directory_, lifetime);
+    while (!lease->take()) {
+    }
+    return lease;
   }
   std::vector<std::string> names() const {
     std::vector<std::string> names;
@@ -125,7 +119,7 @@ class Leases : public testing::Test {
   /// A child that takes the lease, reports, and checks it when told to: 0 when it still holds it.
   std::function<int(const Process&)> holder(milliseconds lifetime) const {
     return [this, lifetime](const Process& process) {
-      const auto lease = lease_of(directory_, lifetime, kSilent);
+      const auto lease = taken(lifetime);
       process.report();
       process.wait();
       const std::string error = error_of<std::runtime_error>([&] { lease->check(); });
@@ -137,7 +131,7 @@ class Leases : public testing::Test {
 
   Scratch scratch_;
   std::string directory_;
-  std::vector<std::string> told_;
+  CollectedWarnings warnings_;
 };
 
 TEST_F(Leases, IsReleasedAndTakenAgain) {
@@ -146,7 +140,7 @@ TEST_F(Leases, IsReleasedAndTakenAgain) {
     lease->check();
     EXPECT_EQ(names(), std::vector<std::string>{concat(".lease-0000000", i)});
   }
-  EXPECT_TRUE(told_.empty());
+  EXPECT_EQ(warnings_.size(), 0u);
   // A lease that states "free" is free, whichever machine wrote it.
   write(7, R"({"state":"free","host":"elsewhere","pid":1,"lifetime_ms":1000000})");
   EXPECT_LT(time_of([&] { taken(kLong)->check(); }), kAtOnce);
@@ -162,8 +156,8 @@ TEST_F(Leases, IsRefusedWhileTheHolderLives) {
             std::string::npos)
       << error;
   EXPECT_NE(error.find("save to another directory"), std::string::npos) << error;
-  ASSERT_EQ(told_.size(), 1u);
-  EXPECT_NE(told_[0].find("; waiting at most 4 s for a sign of life"), std::string::npos);
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_NE(warnings_.first().find("; waiting at most 4 s for a sign of life"), std::string::npos);
   other.go_on();
   EXPECT_EQ(other.end(), 0);
   taken(kLong)->check();
@@ -175,7 +169,7 @@ TEST_F(Leases, OfADeadProcessIsTakenAtOnce) {
   other.kill(SIGKILL);
   EXPECT_EQ(other.end(), -SIGKILL);
   EXPECT_LT(time_of([&] { taken(kLong)->check(); }), kAtOnce);
-  EXPECT_TRUE(told_.empty());
+  EXPECT_EQ(warnings_.size(), 0u);
 }
 
 TEST_F(Leases, OfAnEarlierStartOfTheSlurmJobIsTakenAtOnce) {
@@ -234,13 +228,12 @@ TEST_F(Leases, KeepsTheNoteOfTheLastSave) {
 /// The others would give up, were they not told of each look.
 TEST_F(Leases, IsWaitedForLongerThanTheDeadlineOfRanks) {
   write(1, R"({"state":"held","host":"elsewhere","pid":1,"lifetime_ms":3000})");
-  const auto warn = [this](const std::string& text) { told_.push_back(text); };
   const int64_t took = time_of([&] {
-    run_ranks(2, [&](Communicator world) { CheckpointSaver(world, directory_, {.warn = warn}); },
+    run_ranks(2, [&](Communicator world) { CheckpointSaver(world, directory_); },
               {.deadline = milliseconds(1500)});
   });
   EXPECT_GE(took, 3000);
-  EXPECT_EQ(told_.size(), 1u);
+  EXPECT_EQ(warnings_.size(), 1u);
 }
 
 /// What comes while it is waited for is older than the run.
@@ -250,8 +243,8 @@ TEST_F(Leases, TheDirectoryIsLookedAtUnderTheLease) {
   run_ranks(1, [&](Communicator world) {
     const std::string path = CheckpointSaver(world, scratch_.path("elsewhere")).save(5, state);
     const std::string to = directory_ + "/" + fs::path(path).filename().string();
-    const auto warn = [&](const std::string&) { fs::rename(path, to); };
-    CheckpointSaver saver(world, directory_, {.keep = 1, .continues = true, .warn = warn});
+    const CollectedWarnings warnings([&](const std::string&) { fs::rename(path, to); });
+    CheckpointSaver saver(world, directory_, {.keep = 1, .continues = true});
     EXPECT_TRUE(fs::exists(to));
     saver.set_resumed_step(5);
     saver.save(5, state);
@@ -269,7 +262,7 @@ TEST_F(Leases, OfAStoppedProcessIsLostWhichItNoticesBeforeItSaves) {
   std::unique_ptr<Lease> lease;
   const int64_t took = time_of([&] { lease = taken(kShort); });
   EXPECT_GE(took, kShort.count());
-  EXPECT_EQ(told_.size(), 1u);
+  EXPECT_EQ(warnings_.size(), 1u);
   other.kill(SIGCONT);
   // Its thread renews a lost lease, which has no effect.
   std::this_thread::sleep_for(kShort);
@@ -288,7 +281,7 @@ TEST_F(Leases, IsTakenByOneOfManyAtOnce) {
   for (int i = 0; i < 6; ++i) {
     takers.push_back(std::make_unique<Process>([this](const Process& process) {
       try {
-        const auto lease = lease_of(directory_, kAlive, kSilent);
+        const auto lease = taken(kAlive);
         process.report();
         process.wait();
         lease->check();
@@ -346,15 +339,14 @@ TEST_F(Leases, OfASaverIsToldToAllRanks) {
   StateDict state{{{"w", zeros({4})}}, {}};
   std::atomic<int> refused = 0;
   run_ranks(3, [&](Communicator world) {
-    const auto warn = [&](const std::string& text) { told_.push_back(text); };
-    const std::string error = error_of([&] { CheckpointSaver(world, directory_, {.warn = warn}); });
+    const std::string error = error_of([&] { CheckpointSaver(world, directory_); });
     refused += error.find("is being saved to by process ") != error.npos;
     world.barrier();
     EXPECT_EQ(error_of([&] { CheckpointSaver(world, directory_, {.lease_seconds = 0}); }),
               "checkpoint: lease_seconds is 0, expected 0.001 to 86400");
   });
   EXPECT_EQ(refused, 3);
-  EXPECT_EQ(told_.size(), 1u);
+  EXPECT_EQ(warnings_.size(), 1u);
   other.go_on();
   EXPECT_EQ(other.end(), 0);
   run_ranks(3, [&](Communicator world) {

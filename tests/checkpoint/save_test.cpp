@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "tests/support/collected_warnings.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
@@ -381,10 +382,8 @@ TEST(Save, StandsWhenOldOnesCannotBeRemoved) {
   run_ranks(1, [&](Communicator world) {
     StateDict state;
     state.tensors.emplace("w", zeros({4}));
-    std::vector<std::string> told;
-    CheckpointSaver saver(
-        world, scratch.path("saved"),
-        {.keep = 1, .warn = [&](const std::string& sentence) { told.push_back(sentence); }});
+    const CollectedWarnings warnings;
+    CheckpointSaver saver(world, scratch.path("saved"), {.keep = 1});
     const std::string first = saver.save(1, state);
     // A directory with a mount inside cannot be removed.
     const std::string inside = first + "/inside";
@@ -393,13 +392,14 @@ TEST(Save, StandsWhenOldOnesCannotBeRemoved) {
       GTEST_SKIP() << "needs to mount";
     }
     saver.save(2, state);
-    EXPECT_TRUE(told.empty());
+    EXPECT_EQ(warnings.size(), 0u);
     const std::string third = saver.save(3, state);
     ::umount(inside.c_str());
     EXPECT_EQ(inspect_checkpoint(third).reason, "");
-    ASSERT_EQ(told.size(), 1u);
-    EXPECT_NE(told[0].find("the checkpoint of step 3 is saved, but remove: "), std::string::npos)
-        << told[0];
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_NE(warnings.first().find("the checkpoint of step 3 is saved, but remove: "),
+              std::string::npos)
+        << warnings.first();
   });
 }
 
@@ -407,12 +407,11 @@ TEST(Save, RemovesOldOnesWhateverBecameOfTheSaveBefore) {
   for (const bool replaced : {false, true}) {
     const Scratch scratch;
     const std::string directory = scratch.path("saved");
-    std::vector<std::string> told;
+    const CollectedWarnings warnings;
     run_ranks(1, [&](Communicator world) {
       StateDict state;
       state.tensors.emplace("w", zeros({4}));
-      const auto warn = [&](const std::string& sentence) { told.push_back(sentence); };
-      CheckpointSaver saver(world, directory, {.keep = 1, .warn = warn});
+      CheckpointSaver saver(world, directory, {.keep = 1});
       saver.save(1, state);
       saver.save(3, state);
       const std::string before = saver.save(2, state);
@@ -422,40 +421,39 @@ TEST(Save, RemovesOldOnesWhateverBecameOfTheSaveBefore) {
       saver.save(4, state);
     });
     EXPECT_EQ(steps_in(directory), "4 3 ");
-    EXPECT_EQ(told.size(), replaced ? 1u : 0u);
+    EXPECT_EQ(warnings.size(), replaced ? 1u : 0u);
   }
 }
 
 TEST(Save, SaysThatRanksDoNotFitTogether) {
   const Scratch scratch;
-  std::vector<std::string> told;
+  const CollectedWarnings warnings;
   on_mesh({{"dp", 2}}, [&](const DeviceMesh& mesh) {
     StateDict state;
     state.tensors.emplace("w", numbers({4}, 0, Sharding(mesh, {Shard(0)})));
     state.numbers["mine"] = mesh.rank();
-    CheckpointSaver saver(mesh.communicator(), scratch.path("saved"),
-                          {.warn = [&](const std::string& sentence) { told.push_back(sentence); }});
+    CheckpointSaver saver(mesh.communicator(), scratch.path("saved"));
     saver.save(1, state);
     mesh.communicator().barrier();
     saver.save(2, state);
   });
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_NE(told[0].find("is MIXED: "), std::string::npos) << told[0];
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings.first().find("is MIXED: "), std::string::npos) << warnings.first();
 }
 
 TEST(Save, SaysWhatNobodyWaitedFor) {
   const Scratch scratch;
-  std::vector<std::string> told;
+  const CollectedWarnings warnings;
   run_ranks(1, [&](Communicator world) {
     StateDict state;
     state.tensors.emplace("w", zeros({1 << 20}));
-    CheckpointSaver saver(world, scratch.path("saved"),
-                          {.warn = [&](const std::string& sentence) { told.push_back(sentence); }});
+    CheckpointSaver saver(world, scratch.path("saved"));
     const std::string path = saver.save_async(1, state);
     std::filesystem::create_directory(path + "/rank-00000-of-00001.safetensors");
   });
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_TRUE(told[0].starts_with("a save without a later wait() failed: rename: ")) << told[0];
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(warnings.first().starts_with("a save without a later wait() failed: rename: "))
+      << warnings.first();
 }
 
 TEST(Save, TellsTheGenerationsOfRunsApart) {

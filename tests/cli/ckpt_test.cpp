@@ -34,12 +34,7 @@ class Ckpt : public testing::Test {
     std::ostringstream text;
     for (int i = 0; i < 400; ++i) text << "line " << i << " of a text that repeats itself\n";
     text_ = scratch_.write("text.txt", text.str());
-    std::ofstream(scratch_.path("model.json"))
-        << R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":16,)"
-           R"("intermediate_size":24,"num_hidden_layers":2,"num_attention_heads":4,)"
-           R"("num_key_value_heads":2,"vocab_size":256,"max_position_embeddings":64,)"
-           R"("rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu",)"
-           R"("tie_word_embeddings":false})";
+    scratch_.write("model.json", tests::kSmallLlama);
   }
 
   std::string train(const std::string& more) const {

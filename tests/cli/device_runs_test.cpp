@@ -28,12 +28,7 @@ class DeviceRuns : public testing::Test {
     std::string text;
     for (int i = 0; i < 40; ++i) text += concat("line ", i, " of a text that repeats itself\n");
     text_ = scratch_.write("text.txt", text);
-    scratch_.write("model.json",
-                   R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":16,)"
-                   R"("intermediate_size":24,"num_hidden_layers":2,"num_attention_heads":4,)"
-                   R"("num_key_value_heads":2,"vocab_size":256,"max_position_embeddings":64,)"
-                   R"("rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu",)"
-                   R"("tie_word_embeddings":false})");
+    scratch_.write("model.json", tests::kSmallLlama);
   }
 
   std::string train(const std::string& more) const {
@@ -204,8 +199,7 @@ TEST_F(DeviceRuns, TraceWhatTheirStreamsDid) {
 }
 
 TEST_F(DeviceRuns, RefuseWithoutADevice) {
-  const Outcome outcome =
-      run_weft(train("--device cuda"), "WEFT_EMULATED_NONE=1 CUDA_VISIBLE_DEVICES= ");
+  const Outcome outcome = run_weft(train("--device cuda"), "CUDA_VISIBLE_DEVICES= ");
   EXPECT_EQ(outcome.code, 2) << outcome.text;
   EXPECT_NE(outcome.text.find("device: cuda:0 does not exist: "), std::string::npos)
       << outcome.text;

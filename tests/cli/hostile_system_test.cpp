@@ -35,12 +35,7 @@ class HostileSystem : public testing::Test {
  protected:
   void SetUp() override {
     scratch_.write("text.txt", text_of(16'000));
-    scratch_.write("model.json",
-                   R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":16,)"
-                   R"("intermediate_size":24,"num_hidden_layers":2,"num_attention_heads":4,)"
-                   R"("num_key_value_heads":2,"vocab_size":256,"max_position_embeddings":64,)"
-                   R"("rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu",)"
-                   R"("tie_word_embeddings":false})");
+    scratch_.write("model.json", tests::kSmallLlama);
   }
   static std::string text_of(size_t bytes) {
     std::string text;

@@ -12,4 +12,12 @@ inline Outcome run_weft(const std::string& arguments, const std::string& variabl
   return run_command(concat(variables, WEFT_PROGRAM, ' ', arguments, " 2>&1"));
 }
 
+/// The config.json of a small Llama whose tokens are bytes.
+inline constexpr const char* kSmallLlama =
+    R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":16,)"
+    R"("intermediate_size":24,"num_hidden_layers":2,"num_attention_heads":4,)"
+    R"("num_key_value_heads":2,"vocab_size":256,"max_position_embeddings":64,)"
+    R"("rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu",)"
+    R"("tie_word_embeddings":false})";
+
 }  // namespace weft::tests

@@ -13,6 +13,7 @@
 #include "src/comm/transport.h"
 #include "tests/support/processes.h"
 #include "tests/support/scratch.h"
+#include "tests/support/short_calls.h"
 #include "weft/error.h"
 #include "weft/ranks.h"
 #include "weft/storage.h"
@@ -23,21 +24,6 @@ using Clock = std::chrono::steady_clock;
 using Body = std::function<void(Communicator)>;
 
 static constexpr std::chrono::milliseconds kDeadline{800};
-
-static void all_reduce(const Communicator& world, int64_t count, DType dtype = f32,
-                       ReduceOp op = ReduceOp::sum) {
-  std::vector<double> memory(static_cast<size_t>(count), 1.0);
-  const Piece piece{
-      .send = memory.data(), .recv = memory.data(), .dtype = dtype, .counts = {&count, 1}};
-  world.all_reduce({&piece, 1}, op).wait();
-}
-
-static void broadcast(const Communicator& world, int root) {
-  float value = 0;
-  const int64_t one = 1;
-  const Piece piece{.send = &value, .recv = &value, .counts = {&one, 1}};
-  world.broadcast({&piece, 1}, root).wait();
-}
 
 /// How a process ended, and its output.
 struct Ended {

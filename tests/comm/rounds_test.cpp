@@ -85,18 +85,28 @@ void expect_equal(const float* values, int64_t count,
   ASSERT_EQ(wrong, 0) << "of " << count << ", the first one " << first;
 }
 
+/// Of each piece: the counts of all ranks, that of this rank, and their sum.
+struct Counts {
+  std::vector<std::vector<int64_t>> of_ranks;
+  std::vector<int64_t> own, all;
+};
+
+Counts uneven_pieces(const Communicator& world) {
+  Counts counts;
+  for (int piece = 0; piece < kPieces; ++piece) {
+    counts.of_ranks.push_back(uneven_counts(world.size(), piece));
+    counts.own.push_back(count_of(counts.of_ranks.back(), world.rank()));
+    counts.all.push_back(total_of(counts.of_ranks.back()));
+  }
+  return counts;
+}
+
 }  // namespace
 
 TEST_P(Rounds, GathersOfUnevenPartsInOneCall) {
   run([](Communicator world) {
     for (int mix = 0; mix < 3; ++mix) {
-      std::vector<std::vector<int64_t>> counts;
-      std::vector<int64_t> own, all;
-      for (int piece = 0; piece < kPieces; ++piece) {
-        counts.push_back(uneven_counts(world.size(), piece));
-        own.push_back(count_of(counts.back(), world.rank()));
-        all.push_back(total_of(counts.back()));
-      }
+      const auto [counts, own, all] = uneven_pieces(world);
       Call call = call_of(is_shared(mix, world), counts, own, all);
       for (int piece = 0; piece < kPieces; ++piece) {
         float* sent = call.send[static_cast<size_t>(piece)].data();
@@ -123,13 +133,7 @@ TEST_P(Rounds, GathersOfUnevenPartsInOneCall) {
 TEST_P(Rounds, ReductionsOfUnevenParts) {
   run([](Communicator world) {
     for (int mix = 0; mix < 3; ++mix) {
-      std::vector<std::vector<int64_t>> counts;
-      std::vector<int64_t> own, all;
-      for (int piece = 0; piece < kPieces; ++piece) {
-        counts.push_back(uneven_counts(world.size(), piece));
-        own.push_back(count_of(counts.back(), world.rank()));
-        all.push_back(total_of(counts.back()));
-      }
+      const auto [counts, own, all] = uneven_pieces(world);
       Call call = call_of(is_shared(mix, world), counts, all, own);
       for (int piece = 0; piece < kPieces; ++piece) {
         const auto p = static_cast<size_t>(piece);

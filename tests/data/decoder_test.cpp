@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/data/small_config.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/tensor_parallel.h"
@@ -10,24 +11,14 @@
 namespace weft {
 namespace {
 
-const TransformerConfig kConfig{.dim = 16,
-                                .layers = 2,
-                                .heads = 4,
-                                .kv_heads = 2,
-                                .head_dim = 4,
-                                .ffn = 24,
-                                .vocabulary = 31,
-                                .max_sequence = 32,
-                                .deviation = 0.3};
-
 std::vector<int64_t> tokens() { return {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}; }
 
 TEST(Decoder, GivesTheLogitsOfTheWholeModel) {
   for (const int ranks : {1, 2}) {
     on_mesh({{"tp", ranks}}, [&](const DeviceMesh& mesh) {
       const NoGrad no_grad;
-      TransformerModel model(kConfig);
-      parallelize(model, mesh["tp"], transformer_styles(kConfig));
+      TransformerModel model(kSmallConfig);
+      parallelize(model, mesh["tp"], transformer_styles(kSmallConfig));
       model.materialize();
       const std::vector<int64_t> ids = tokens();
       const auto count = static_cast<int64_t>(ids.size());
@@ -50,8 +41,8 @@ TEST(Decoder, GivesTheLogitsOfTheWholeModel) {
 
 TEST(Decoder, RefusesWhatItHasNoRoomFor) {
   on_mesh({{"tp", 1}}, [&](const DeviceMesh& mesh) {
-    TransformerModel model(kConfig);
-    parallelize(model, mesh["tp"], transformer_styles(kConfig));
+    TransformerModel model(kSmallConfig);
+    parallelize(model, mesh["tp"], transformer_styles(kSmallConfig));
     model.materialize();
     EXPECT_EQ(error_of([&] { Decoder(model, mesh, 33); }),
               "decode: number of tokens is 33, expected 1 to 32, those of the model");

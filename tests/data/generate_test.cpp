@@ -4,22 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "data/generation/stop_texts.h"
+#include "tests/data/small_config.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/tensor_parallel.h"
 
 namespace weft {
 namespace {
-
-const TransformerConfig kConfig{.dim = 16,
-                                .layers = 2,
-                                .heads = 4,
-                                .kv_heads = 2,
-                                .head_dim = 4,
-                                .ffn = 24,
-                                .vocabulary = 31,
-                                .max_sequence = 32,
-                                .deviation = 0.3};
 
 /// What NumPy computes by hand of four logits: 0, log 2, log 4, log 8 have 1, 2, 4 and 8 parts.
 const std::vector<double> kLogits = {0, std::log(2), std::log(4), std::log(8)};
@@ -53,8 +44,8 @@ TEST(Generate, TakesTheLikeliestTokensOnEveryMesh) {
   std::vector<int64_t> alone;
   for (const int ranks : {1, 2}) {
     on_mesh({{"tp", ranks}}, [&](const DeviceMesh& mesh) {
-      TransformerModel model(kConfig);
-      parallelize(model, mesh["tp"], transformer_styles(kConfig));
+      TransformerModel model(kSmallConfig);
+      parallelize(model, mesh["tp"], transformer_styles(kSmallConfig));
       model.materialize();
       const GenerateOptions options{.sampling = {.temperature = 0}, .tokens = 9};
       const std::vector<int64_t> prompt = {3, 1, 4};
@@ -102,8 +93,8 @@ TEST(Generate, RefusesLogitsThatOverflow) {
 TEST(Generate, FollowsTheFirstRank) {
   std::vector<std::vector<int64_t>> made(2);
   on_mesh({{"tp", 2}}, [&](const DeviceMesh& mesh) {
-    TransformerModel model(kConfig);
-    parallelize(model, mesh["tp"], transformer_styles(kConfig));
+    TransformerModel model(kSmallConfig);
+    parallelize(model, mesh["tp"], transformer_styles(kSmallConfig));
     model.materialize();
     const int rank = mesh.rank();
     const std::vector<int64_t> prompt(static_cast<size_t>(3 + rank), 4 + rank);
@@ -122,8 +113,8 @@ TEST(Generate, FollowsTheFirstRank) {
 
 TEST(Generate, StopsAtTheLongestSequence) {
   on_mesh({{"tp", 1}}, [&](const DeviceMesh& mesh) {
-    TransformerModel model(kConfig);
-    parallelize(model, mesh["tp"], transformer_styles(kConfig));
+    TransformerModel model(kSmallConfig);
+    parallelize(model, mesh["tp"], transformer_styles(kSmallConfig));
     model.materialize();
     const std::vector<int64_t> prompt(30, 5);
     // The last token comes from a full context.

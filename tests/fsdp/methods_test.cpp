@@ -138,6 +138,14 @@ int size_of_mesh(const Mesh& mesh) {
   return size;
 }
 
+/// Shards and materializes the chain.
+void shard(Chain& chain, const DeviceMesh& mesh, const Mesh& given, const Setting& setting) {
+  FullyShardOptions options = setting.options;
+  options.strategy = given.strategy;
+  shard(chain, mesh, options);
+  chain.materialize();
+}
+
 TEST(Methods, LeaveTheGradientsOfAPlainModel) {
   const Values expected = plain_gradients(3);
   for (const Mesh& given : meshes()) {
@@ -147,10 +155,7 @@ TEST(Methods, LeaveTheGradientsOfAPlainModel) {
         manual_seed(3);
         DeviceMesh mesh(world, given.axes);
         Chain chain;
-        FullyShardOptions options = setting.options;
-        options.strategy = given.strategy;
-        shard(chain, mesh, options);
-        chain.materialize();
+        shard(chain, mesh, given, setting);
         for (int step = 0; step < 3; ++step) {
           for (const ParameterPtr& p : chain.parameters()) p->clear_grad();
           for (int micro = 0; micro < 3; ++micro) {
@@ -179,10 +184,7 @@ TEST(Methods, ArePredicted) {
       run_ranks(size_of_mesh(given), [&](Communicator world) {
         DeviceMesh mesh(world, given.axes);
         Chain chain;
-        FullyShardOptions options = setting.options;
-        options.strategy = given.strategy;
-        shard(chain, mesh, options);
-        chain.materialize();
+        shard(chain, mesh, given, setting);
         for (int step = 0; step < 3; ++step) {
           const NoGrad no_grad;
           for (const ParameterPtr& p : chain.parameters()) {

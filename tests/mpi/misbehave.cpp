@@ -14,23 +14,9 @@
 #include "src/comm/mpi/mpi_transport.h"
 #include "src/comm/mpi/session.h"
 #include "tests/support/lone_world.h"
+#include "tests/support/short_calls.h"
 
 namespace weft {
-
-static void all_reduce(const Communicator& world, int64_t count, DType dtype = f32,
-                       ReduceOp op = ReduceOp::sum) {
-  std::vector<double> memory(static_cast<size_t>(count), 1.0);
-  const Piece piece{
-      .send = memory.data(), .recv = memory.data(), .dtype = dtype, .counts = {&count, 1}};
-  world.all_reduce({&piece, 1}, op).wait();
-}
-
-static void broadcast(const Communicator& world, int root) {
-  float value = 0;
-  const int64_t one = 1;
-  const Piece piece{.send = &value, .recv = &value, .counts = {&one, 1}};
-  world.broadcast({&piece, 1}, root).wait();
-}
 
 /// Parts too large to be sent along with the calls.
 static constexpr int64_t kLarge = 100000;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/support/ranks.h"
@@ -180,6 +181,18 @@ TEST(Clipping, RanksMayHaveGradientsOfOtherDtypes) {
     }
     expected += 4 * 9;
     EXPECT_NEAR(gradient_norm(parameters).item(), std::sqrt(expected), 1e-5 * std::sqrt(expected));
+  });
+}
+
+TEST(Clipping, LimitsElements) {
+  on_mesh({{"dp", 3}}, [](const DeviceMesh& mesh) {
+    const std::vector<ParameterPtr> parameters = {
+        with_gradient({2, 3}, mesh, {{"dp", Shard(0)}}),
+        std::make_shared<Parameter>(Shape{2}, f32, constant_values(0))};
+    std::vector<double> expected = small_numbers({2, 3});
+    for (double& value : expected) value = std::clamp(value, -0.5, 0.5);
+    clip_grad_value(parameters, 0.5);
+    EXPECT_EQ(parameters[0]->grad().full_tensor().to_vector<double>(), expected);
   });
 }
 

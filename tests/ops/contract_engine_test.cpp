@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "tests/ops/contract.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
@@ -11,13 +12,6 @@
 namespace weft {
 
 // The engine's guarantees for every op: Partials, routes, policies, the tape.
-
-static const std::vector<MeshAxis> kFour = {{"a", 4}};
-static const std::vector<MeshAxis> kTwoByTwo = {{"a", 2}, {"b", 2}};
-static const std::vector<MeshAxis> kThree = {{"a", 3}};
-static const Placement kWhole = Replicate();
-static const Placement kSum = Partial{ReduceOp::sum};
-static const Placement kAvg = Partial{ReduceOp::avg};
 
 static Tensor sum_terms(const DeviceMesh& mesh, const Shape& shape, int64_t salt = 1) {
   return terms_of(small_numbers(shape, salt), shape, Sharding(mesh, {kSum}));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tests/ops/contract.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
@@ -12,13 +13,6 @@
 namespace weft {
 
 // Hard cases of the op contract, each with its required layout, values and traffic.
-
-static const std::vector<MeshAxis> kFour = {{"a", 4}};
-static const std::vector<MeshAxis> kTwoByTwo = {{"a", 2}, {"b", 2}};
-static const std::vector<MeshAxis> kThree = {{"a", 3}};
-static const Placement kWhole = Replicate();
-static const Placement kSum = Partial{ReduceOp::sum};
-static const Placement kAvg = Partial{ReduceOp::avg};
 
 /// -log softmax(row)[target] by plain loops.
 static double row_loss(const std::vector<double>& logits, int64_t classes, int64_t row,

@@ -123,7 +123,7 @@ TEST(Sequences, SayWhatIsWrong) {
             "arange: a number is inf, expected finite ones");
   EXPECT_EQ(error_of([] { linspace(0, 1, -1); }),
             "linspace: number of elements must be at least 0, got -1");
-  EXPECT_EQ(error_of([] { eye(-1, 2); }), "empty: shape is [-1, 2], expected sizes of at least 0");
+  EXPECT_EQ(error_of([] { eye(-1, 2); }), "eye: shape is [-1, 2], expected sizes of at least 0");
   EXPECT_EQ(error_of([&] {
               flip(a, {0, -2});
             }),

@@ -279,7 +279,7 @@ def test_initial_values_may_be_constant():
     assert nn.init.constant_(weft.ones(2), 4).tolist() == [4.0, 4.0]
     with pytest.raises(ValueError, match="expected at least 2 dims"):
         nn.init.xavier_normal_(model.bias)
-    with pytest.raises(ValueError, match="nonlinearity is 'swish', expected one of"):
+    with pytest.raises(ValueError, match='nonlinearity is "swish", expected one of'):
         nn.init.calculate_gain("swish")
 
 
@@ -562,11 +562,11 @@ def test_modules_and_meshes_on_a_gpu():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda x: F.mse_loss(x, x[0]), "mse_loss: target is (5, 6), expected (4, 5, 6), the"),
-        (lambda x: F.mse_loss(x, x, reduction="most"), "reduction is 'most', expected"),
+        (lambda x: F.mse_loss(x, x[0]), "mse_loss: target is [5, 6], expected [4, 5, 6], the"),
+        (lambda x: F.mse_loss(x, x, reduction="most"), 'reduction is "most", expected mean, sum'),
         (lambda x: F.cross_entropy(x, x, label_smoothing=2), "label_smoothing is 2, expected 0 to"),
         (lambda x: F.softmax(x, dim=3), "softmax: dim is 3, expected one of the 3 dims"),
-        (lambda x: F.gelu(x, approximate="erf"), "approximate is 'erf', expected 'none' or"),
+        (lambda x: F.gelu(x, approximate="erf"), 'approximate is "erf", expected none or tanh'),
         (
             lambda x: F.scaled_dot_product_attention(x, x, x, x, is_causal=True),
             "is_causal and attn_mask are given, expected one",

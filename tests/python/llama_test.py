@@ -225,10 +225,7 @@ def test_a_saver_dropped_under_way_ends_and_runs_are_freed(tmp_path):
         state.add("model", model)
         state.add_random()
 
-        def warn(sentence):
-            raise RuntimeError("from within warn")
-
-        saver = weft.CheckpointSaver(world, str(tmp_path), warn=warn)
+        saver = weft.CheckpointSaver(world, str(tmp_path))
         path = saver.save_async(1, state)
         saver.wait()
         shutil.rmtree(path)

@@ -140,6 +140,22 @@ def test_random_numbers_do_not_depend_on_the_ranks():
     assert weft.run_ranks(1, body, seed=6)[0] != one
 
 
+def _interrupt(script, ranks):
+    """Runs a script that prints "ready" on each rank, and sends it Ctrl-C then."""
+    child = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        for _ in range(ranks):
+            assert child.stdout.readline() == "ready\n"
+        os.kill(child.pid, signal.SIGINT)
+        out, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+    assert out == "interrupted\n", err
+    assert child.returncode == 0, err
+
+
 @pytest.mark.parametrize("waits", ["in Python", "for another rank"])
 def test_ctrl_c_ends_all_ranks(tmp_path, waits):
     script = tmp_path / "waits.py"
@@ -162,18 +178,7 @@ def test_ctrl_c_ends_all_ranks(tmp_path, waits):
             """
         )
     )
-    child = subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        for _ in range(3):
-            assert child.stdout.readline() == "ready\n"
-        os.kill(child.pid, signal.SIGINT)
-        out, err = child.communicate(timeout=30)
-    finally:
-        child.kill()
-    assert out == "interrupted\n", err
-    assert child.returncode == 0, err
+    _interrupt(script, ranks=3)
 
 
 @pytest.mark.parametrize("waits", ["in Python", "for another rank"])
@@ -203,18 +208,7 @@ def test_ctrl_c_ends_ranks_within_ranks(tmp_path, waits):
             """
         )
     )
-    child = subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        for _ in range(2):
-            assert child.stdout.readline() == "ready\n"
-        os.kill(child.pid, signal.SIGINT)
-        out, err = child.communicate(timeout=30)
-    finally:
-        child.kill()
-    assert out == "interrupted\n", err
-    assert child.returncode == 0, err
+    _interrupt(script, ranks=2)
 
 
 def test_ranks_within_ranks_end_when_another_fails():

@@ -35,7 +35,7 @@ class BadForward(nn.Module):
 
 # What is evaluated, what it raises, and the words at the beginning of the sentence.
 CASES = [
-    ("weft.zeros(-1, 2)", ValueError, "empty: shape is [-1, 2], expected sizes of at least 0"),
+    ("weft.zeros(-1, 2)", ValueError, "zeros: shape is [-1, 2], expected sizes of at least 0"),
     ("weft.zeros(2.5)", TypeError, "zeros: shape is 2.5, expected tuple[int, ...]"),
     ("weft.zeros((2, 'a'))", TypeError, "zeros: shape is a tuple, expected tuple[int, ...]"),
     (
@@ -74,7 +74,7 @@ CASES = [
         ValueError,
         "randint: low and high are 5 and 2, expected low below high",
     ),
-    ("weft.eye(-1)", ValueError, "empty: shape is [-1, -1], expected sizes of at least 0"),
+    ("weft.eye(-1)", ValueError, "eye: shape is [-1, -1], expected sizes of at least 0"),
     (
         "X + weft.ones(4, 3)",
         ValueError,
@@ -345,13 +345,13 @@ CASES = [
     (
         "F.mse_loss(X, weft.ones(3))",
         ValueError,
-        "mse_loss: target is (3,), expected (2, 3), the shape of input",
+        "mse_loss: target is [3], expected [2, 3], the shape of input",
     ),
     ("F.softmax(X, 3)", ValueError, "softmax: dim is 3, expected one of the 2 dims"),
     (
         "F.gelu(X, approximate='fast')",
         ValueError,
-        "gelu: approximate is 'fast', expected 'none' or 'tanh'",
+        'gelu: approximate is "fast", expected none or tanh',
     ),
     (
         "F.layer_norm(X, (4,))",

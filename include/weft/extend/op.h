@@ -67,7 +67,7 @@ struct ByIndex {
   int into = -1;
   /// Each element has its own index: operand `indices` has the shape of the elements.
   bool elements = false;
-  /// What becomes of rows that are written to one place.
+  /// How rows that are written to one place are combined.
   enum class Written : uint8_t { add, replace, multiply, max, min };
   Written written = Written::replace;
   /// Negative indices count from the end; otherwise they are mistakes.

@@ -38,7 +38,7 @@ WEFT_API Tensors nonzero(const Tensor& a);
 /// The positions in `sorted` [n] before (`right`: behind) which the elements of `a` belong;
 /// `sorted`
 /// [.., n] has a row for each row of `a` [.., m]. `sorter`, shaped as `sorted`, sorts it if given.
-/// Where n is sharded, the result is Partial, and nothing moves.
+/// If n is sharded, the result is Partial, and nothing moves.
 WEFT_API Tensor searchsorted(const Tensor& sorted, const Tensor& a, bool right = false,
                              const Tensor& sorter = {});
 /// searchsorted(boundaries, a, right).

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "weft/export.h"
 #include "weft/number.h"
@@ -42,6 +43,8 @@ WEFT_API Tensor sigmoid(const Tensor& a);
 WEFT_API Tensor silu(const Tensor& a);
 /// a / 2 * (1 + erf(a / sqrt(2))).
 WEFT_API Tensor gelu(const Tensor& a);
+/// gelu, or for `approximate` "tanh": a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))).
+WEFT_API Tensor gelu(const Tensor& a, std::string_view approximate);
 WEFT_API Tensor square(const Tensor& a);
 /// -1, 0 or 1 by the sign; NaN for NaN. Has no gradient.
 WEFT_API Tensor sign(const Tensor& a);

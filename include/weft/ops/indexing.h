@@ -23,7 +23,7 @@ WEFT_API Tensor index(const Tensor& a, const std::vector<DimIndex>& indices);
 /// The same with the places where `mask` (bool) holds, over the dims from `dim` on, as one dim.
 WEFT_API std::vector<DimIndex> indices_of_mask(const Tensor& mask, int dim);
 /// `a` with these elements replaced by `values`, which broadcast; or, to `accumulate`, added.
-/// Of equal indices the last one stays, unless it accumulates.
+/// The last of equal indices stays, unless it accumulates.
 WEFT_API Tensor index_put(const Tensor& a, const std::vector<DimIndex>& indices,
                           const Operand& values, bool accumulate = false);
 

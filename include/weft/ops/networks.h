@@ -23,10 +23,11 @@ WEFT_API Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets);
 /// an id that is not a row.
 WEFT_API Tensor embedding(const Tensor& weight, const Tensor& ids);
 
-/// x / sqrt(mean of x^2 along the last dim + eps) * weight [d].
-WEFT_API Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-5);
-/// (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim.
-WEFT_API Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+/// x / sqrt(mean of x^2 along the last dim + eps) * weight [d]; an empty weight stands for ones.
+WEFT_API Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-5);
+/// (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim; an empty weight
+/// stands for ones, an empty bias for zeros.
+WEFT_API Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                            double eps = 1e-5);
 
 /// Rotary position embedding of x [batch, sequence, heads, d] in Hugging Face's "rotate half"

@@ -15,7 +15,7 @@ namespace weft {
 WEFT_API Tensor sum(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
 /// Integers are converted to f32.
 WEFT_API Tensor mean(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
-/// Of the elements that are not NaN.
+/// Reduces the elements that are not NaN.
 WEFT_API Tensor nansum(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
 WEFT_API Tensor nanmean(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
 /// The largest element; NaN if there is one. Equal largest elements share the gradient evenly.

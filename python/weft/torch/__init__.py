@@ -166,13 +166,8 @@ def ravel(input):
 
 def squeeze(input, dim=None):
     """Without the dims of size 1, or without those of `dim` that have it."""
-    input = tensor_of(input)
-    dims = range(input.ndim) if dim is None else dim if isinstance(dim, LISTS) else (dim,)
-    dims = sorted({d % input.ndim for d in dims} if input.ndim else ())
-    for d in reversed(dims):
-        if input.shape[d] == 1:
-            input = _weft.squeeze(input, d)
-    return input
+    dims = dim if dim is None else list(dim) if isinstance(dim, LISTS) else [dim]
+    return _weft._squeeze(input, dims)
 
 
 def cat(tensors, dim=0, *, axis=None):
@@ -231,9 +226,7 @@ def div(input, other, *, rounding_mode=None):
     """The quotient; rounding_mode "floor" or "trunc" rounds it."""
     if rounding_mode is None:
         return _weft.divide(input, other)
-    if rounding_mode == "floor":
-        return _weft.floor_divide(input, other)
-    return _weft.trunc(_weft.divide(input, other))
+    return _weft._rounded_quotient(input, other, rounding_mode)
 
 
 divide = div
@@ -253,11 +246,7 @@ def clamp_max(input, max):
 
 def round(input, *, decimals=0):
     """To the nearest number with so many decimals; halves to even."""
-    if decimals == 0:
-        return _weft.round(input)
-    if not -300 <= decimals <= 300:
-        raise ValueError(f"round: decimals is {decimals}, expected -300 to 300")
-    return _weft.round(input * 10.0**decimals) / 10.0**decimals
+    return _weft._round(input, decimals)
 
 
 def where(condition, input=None, other=None):

@@ -171,17 +171,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
 
 def logsumexp(input, dim, keepdim=False):
     """log of the sum of exp along one dim or several."""
-    dims = dim if isinstance(dim, LISTS) else (dim,)
-    input = tensor_of(input)
-    if input.ndim == 0:
-        return _weft.clone(input)
-    if len(dims) == 1:
-        return _weft.logsumexp(input, dims[0], keepdim)
-    dims = tuple(dims)
-    most = _weft.max(input.detach(), dims, True)
-    most = _weft.where(_weft.isfinite(most), most, 0.0)
-    sums = _weft.log(_weft.sum(_weft.exp(input - most), dims, keepdim))
-    return sums + _weft.reshape(most, sums.shape)
+    return _weft._logsumexp(input, list(dim) if isinstance(dim, LISTS) else [dim], keepdim)
 
 
 def searchsorted(

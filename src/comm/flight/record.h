@@ -28,7 +28,7 @@ struct FlightCopy {
   /// Bytes received from other ranks so far.
   int64_t bytes = 0;
   FlightState state = FlightState::posted;
-  /// Of a message, `root` is the other rank and `pieces` the tag.
+  /// For a message, `root` is the other rank and `pieces` the tag.
   Signature call;
   /// The name of the communicator, truncated to 31 characters.
   std::array<char, 32> communicator{};

@@ -43,7 +43,7 @@ void ExchangeWork::publish(const Call& call) {
   // In an aborted world nothing is posted: this call would fail, and other ranks may still read
   // what the slot holds of an earlier call.
   if (!group().world->is_aborted()) post(showing_.show(call));
-  record(slot_.signature);
+  record(slot_.signature, transport_.counters());
 }
 
 void ExchangeWork::post(const void* shown) {
@@ -122,9 +122,7 @@ bool ExchangeWork::may_read() {
 
 bool ExchangeWork::read_next_phase() {
   if (!may_read()) return false;
-  const int64_t bytes = read_peers(phase_ + 1);
-  transport_.add_received(bytes);
-  flight().received(bytes);
+  received(read_peers(phase_ + 1));
   ++phase_;
   order_.finished(phase_);
   if (phase_ + 1 < phases_) showing_.update(phase_ + 1);

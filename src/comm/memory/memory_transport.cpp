@@ -62,7 +62,6 @@ MemoryTransport::MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank)
       sent_(group_->world_ranks.size()) {}
 
 uint64_t MemoryTransport::next_collective() {
-  ++traffic_.collectives;
   const uint64_t sequence = ++collectives_;
   if (sequence > MemoryGroup::kSlots) {
     Waitable* user = Waitable::find(*group_, sequence - MemoryGroup::kSlots);
@@ -87,7 +86,6 @@ static bool is_message(const Collective& call) {
 
 Work MemoryTransport::start(const Collective& call) {
   if (!is_message(call)) return Work(std::make_unique<StartedCollective>(*this, call));
-  ++traffic_.collectives;
   if (call.kind == CollectiveKind::send) return Work(std::make_unique<SendWork>(*this, call));
   return Work(std::make_unique<RecvWork>(*this, call));
 }

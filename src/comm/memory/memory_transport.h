@@ -47,7 +47,6 @@ class MemoryTransport final : public Transport {
     readers_[sequence % MemoryGroup::kSlots] = stage;
   }
   uint64_t next_message() { return ++messages_; }
-  void add_received(int64_t bytes) { traffic_.bytes += bytes; }
   /// The buffer for the pointers that `ExchangeReader::read` receives.
   std::vector<const void*>& published() { return published_; }
 

@@ -16,7 +16,7 @@ MessageWork::MessageWork(MemoryTransport& transport, const Collective& call)
       count_(call.pieces[0].counts[0]),
       kind_(call.kind),
       keep_(transport.shared_from_this()) {
-  record_message(call);
+  record_message(call, transport.counters());
 }
 
 std::string MessageWork::words() const {
@@ -107,9 +107,7 @@ bool RecvWork::advance() {
   const uint64_t taken = letter->stage.load(std::memory_order_relaxed);
   letter->stage.store(taken - Letter::kTaken + Letter::kReceived, std::memory_order_release);
   if (!fits) fail_message(other_, dtype, sent);
-  const int64_t bytes = count_ * static_cast<int64_t>(size_of(piece_.dtype));
-  transport_.add_received(bytes);
-  flight().received(bytes);
+  received(count_ * static_cast<int64_t>(size_of(piece_.dtype)));
   return true;
 }
 

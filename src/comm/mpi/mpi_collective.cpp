@@ -16,7 +16,7 @@ MpiCollective::MpiCollective(MpiTransport& transport, const Collective& call, ui
       peers_(static_cast<size_t>(transport.size())) {
   sign(stored_.call(), transport.take_claim(), signature_);
   if (parts_.reduces()) own_ranges_ = parts_.ranges(transport.rank());
-  record(signature_);
+  record(signature_, transport.counters());
 }
 
 void MpiCollective::post() {

@@ -31,7 +31,6 @@ Work MpiTransport::start(const Collective& call) {
   if (!call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda) {
     refuse_device_memory(name(), call.pieces[0].device);
   }
-  ++traffic_.collectives;
   switch (call.kind) {
     case CollectiveKind::send:
       return started_work(*engine_, std::make_unique<MpiSend>(*this, call, ++messages_));

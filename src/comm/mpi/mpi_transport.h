@@ -32,7 +32,6 @@ class MpiTransport final : public Transport {
 
   MpiEngine& engine() const { return *engine_; }
   const MpiGroup& group() const { return group_; }
-  void add_received(int64_t bytes) { traffic_.bytes += bytes; }
 
  private:
   std::shared_ptr<MpiEngine> engine_;

@@ -71,8 +71,7 @@ bool MpiWork::advance() {
   if (std::exchange(has_moved_, false)) wait_anew();
   waiter().only_yield(engine().is_moving());
   if (!over_) return false;
-  transport_.add_received(received_);
-  flight().received(received_);
+  received(received_);
   if (failure_) std::rethrow_exception(failure_);
   return true;
 }

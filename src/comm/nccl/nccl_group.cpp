@@ -215,21 +215,25 @@ std::shared_ptr<RecordedCalls> NcclGroup::recorded_by(Graph& graph) {
   return recorded;
 }
 
-void NcclGroup::begin_again(RecordedCalls& recorded) {
+FlightOperation NcclGroup::observed(const NcclCallName& call, int64_t bytes) {
+  received_ += bytes;
   FlightRecord* const record = Context::current().flight.get();
-  recorded.flights.clear();
-  const uint64_t last = calls_ + recorded.calls.size();
-  for (RecordedCall& call : recorded.calls) {
+  if (!record) return {};
+  FlightOperation flight = record->begin(host_->name(), call.signature, call.number);
+  flight.started();
+  flight.received(bytes);
+  return flight;
+}
+
+void NcclGroup::begin_again(RecordedCalls& graph) {
+  graph.flights.clear();
+  const uint64_t last = calls_ + graph.calls.size();
+  for (RecordedCall& call : graph.calls) {
     call.call.number = ++calls_;
     call.call.last_of_graph = last;
     agreement_->add(call.call, call.how);
     call.lane->begin(call.call);
-    received_ += call.bytes;
-    if (!record) continue;
-    FlightOperation& flight = recorded.flights.emplace_back(
-        record->begin(host_->name(), call.call.signature, call.call.number));
-    flight.started();
-    flight.received(call.bytes);
+    graph.flights.push_back(observed(call.call, call.bytes));
   }
 }
 
@@ -248,19 +252,12 @@ Work NcclGroup::start_here(const Collective& call) {
   compare_counts(call, name);
   const std::shared_ptr<NcclLane> lane = lane_for(stream, role, name);
   lane->begin(name);
-  FlightOperation flight;
-  if (FlightRecord* record = Context::current().flight.get()) {
-    flight = record->begin(host_->name(), name.signature, name.number);
-    flight.started();
-  }
+  FlightOperation flight = observed(name, received_bytes(call, host_->rank(), host_->size()));
   flight.begins_on(stream);
   queue(call, name, *lane, stream);
   flight.ends_on(stream);
   const Event event = Event::record(stream);
   lane->queued(event);
-  const int64_t bytes = received_bytes(call, host_->rank(), host_->size());
-  received_ += bytes;
-  flight.received(bytes);
   return Work(std::make_unique<NcclWork>(host_, lane, name, stream, event, flight));
 }
 

@@ -39,7 +39,10 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   Work start_here(const Collective& call);
   Work record(const Collective& call, Graph& graph);
   std::shared_ptr<RecordedCalls> recorded_by(Graph& graph);
-  void begin_again(RecordedCalls& recorded);
+  void begin_again(RecordedCalls& graph);
+  /// Counts a call in which this rank receives `bytes`, and adds it to the rank's flight record, if
+  /// it keeps one.
+  FlightOperation observed(const NcclCallName& call, int64_t bytes);
   NcclCallName named(const Collective& call, uint64_t number) const;
   std::shared_ptr<NcclLane> lane_for(const Stream& stream, int role, const NcclCallName& call);
   void compare_counts(const Collective& call, const NcclCallName& name);

@@ -10,6 +10,7 @@
 #include "src/comm/waiter.h"
 #include "src/comm/work_state.h"
 #include "src/comm/world.h"
+#include "weft/communicator.h"
 #include "weft/context.h"
 
 namespace weft {
@@ -72,16 +73,24 @@ class Waitable : public Work::State {
   /// Fails because `rank` sent a message of another dtype or size.
   [[noreturn]] void fail_message(int rank, DType dtype, int64_t count) const;
 
-  /// Adds the call to the rank's flight record, if it keeps one.
-  void record(const Signature& call) {
+  /// Counts the call in its group's traffic and adds it to the rank's flight record, if it keeps
+  /// one.
+  void record(const Signature& call, CommunicatorTraffic& traffic) {
+    count(traffic);
     if (FlightRecord* kept = Context::current().flight.get()) {
       flight_ = kept->begin(members_.name, call, number());
     }
   }
-  void record_message(const Collective& call) {
+  void record_message(const Collective& call, CommunicatorTraffic& traffic) {
+    count(traffic);
     if (FlightRecord* kept = Context::current().flight.get()) {
       flight_ = kept->begin_message(members_.name, call, number());
     }
+  }
+  /// Adds bytes from other ranks to both. To be called after `record`, by the rank's thread.
+  void received(int64_t bytes) {
+    traffic_->bytes += bytes;
+    flight_.received(bytes);
   }
 
   World& world() const { return world_; }
@@ -96,6 +105,10 @@ class Waitable : public Work::State {
   const Members& members_;
 
  private:
+  void count(CommunicatorTraffic& traffic) {
+    traffic_ = &traffic;
+    ++traffic.collectives;
+  }
   std::string prefix() const;
   void leave() noexcept;
   void look_around();
@@ -111,6 +124,8 @@ class Waitable : public Work::State {
   const uint64_t sequence_;
   Waiter waiter_;
   FlightOperation flight_;
+  /// That of the group's transport, which lives longer.
+  CommunicatorTraffic* traffic_ = nullptr;
   bool done_ = false;
   bool advancing_ = false;
   bool linked_ = false;

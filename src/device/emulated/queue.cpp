@@ -2,7 +2,6 @@
 #include "src/device/emulated/queue.h"
 
 #include <condition_variable>
-#include <cstdlib>
 #include <random>
 #include <set>
 #include <thread>
@@ -19,9 +18,8 @@ struct Scheduler {
   std::vector<std::weak_ptr<Queue>> queues;
   /// The queue that is held back.
   std::weak_ptr<Queue> held;
-  bool random = std::getenv("WEFT_EMULATED_SEED") != nullptr;
-  std::mt19937_64 numbers{random ? std::strtoull(std::getenv("WEFT_EMULATED_SEED"), nullptr, 10)
-                                 : 0};
+  bool random = false;
+  std::mt19937_64 numbers;
 };
 
 Scheduler& scheduler() {
@@ -167,6 +165,13 @@ void enqueue_wait(const std::shared_ptr<Queue>& queue, const Mark& mark) {
   }
   if (is_recorded(queue)) return;
   enqueue_item(queue, {nullptr, mark});
+}
+
+void run_at_random(uint64_t seed) {
+  Scheduler& all = scheduler();
+  const std::lock_guard lock(all.mutex);
+  all.random = true;
+  all.numbers.seed(seed);
 }
 
 void hold(const std::shared_ptr<Queue>& queue) {

@@ -12,7 +12,7 @@
 namespace weft::cuda::emulated {
 
 // Streams of an emulated device. Queued work runs as late as possible: when the host synchronises,
-// or at random when the environment sets WEFT_EMULATED_SEED. A missing wait then gives wrong
+// or at random after `run_at_random`. A missing wait then gives wrong
 // results, as on a busy GPU. While one queue is held back, all others run as early as possible, so
 // that work which lacks a wait for the held queue runs too early.
 
@@ -43,6 +43,8 @@ std::shared_ptr<Queue> make_queue();
 void enqueue(const std::shared_ptr<Queue>& queue, std::function<void()> work);
 /// Makes later work of the queue start after the mark.
 void enqueue_wait(const std::shared_ptr<Queue>& queue, const Mark& mark);
+/// From now on, queueing runs some of the pending work of a random queue.
+void run_at_random(uint64_t seed);
 /// Holds this queue back, and no other; null holds none.
 void hold(const std::shared_ptr<Queue>& queue);
 /// While an instance exists, queueing on the calling thread runs no work.

@@ -24,11 +24,14 @@ using emulated::Queue;
 static constexpr int kEmulatedDevices = 2;
 
 int device_count() {
-  static const bool hidden = std::getenv("WEFT_EMULATED_NONE") != nullptr;
+  static const bool hidden = [] {
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    return visible && *visible == '\0';
+  }();
   return hidden ? 0 : kEmulatedDevices;
 }
 
-std::string why_no_device() { return "WEFT_EMULATED_NONE hides the emulated devices"; }
+std::string why_no_device() { return "CUDA_VISIBLE_DEVICES is empty"; }
 
 std::string device_name(int) { return "emulated GPU"; }
 void use_device(int) {}

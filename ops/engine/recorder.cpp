@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/extend/op_log.h"
+#include "ops/engine/recorder.h"
 
 #include <algorithm>
 #include <sstream>
@@ -13,13 +13,49 @@
 
 namespace weft {
 
+Recorder& Recorder::current() { return Engine::current().recorder; }
+
 OpLog::OpLog() {
-  OpLog*& log = Engine::current().log;
+  OpLog*& log = Recorder::current().log;
   if (log) fail("op log: the rank has one already, expected none");
   log = this;
 }
 
-OpLog::~OpLog() { Engine::current().log = nullptr; }
+OpLog::~OpLog() { Recorder::current().log = nullptr; }
+
+const EngineStatistics& engine_statistics() { return Recorder::current().statistics; }
+
+std::string implicit_traffic() {
+  std::string lines;
+  for (const auto& [name, moved] : Recorder::current().implicit) {
+    lines += concat(name, ": ", moved.count, " times, ", moved.bytes, " bytes\n");
+  }
+  return lines;
+}
+
+void Recorder::required(const std::string& what, int64_t bytes) {
+  ++statistics.implicit_redistributions;
+  statistics.implicit_bytes += bytes;
+  Moved& moved = implicit[what];
+  ++moved.count;
+  moved.bytes += bytes;
+}
+
+void Recorder::exchanged(const std::string& what, const Layout& from, int64_t bytes) {
+  statistics.implicit_bytes += bytes;
+  implicit[what].bytes += bytes;
+  fetched(what, from, bytes);
+}
+
+void Recorder::reached_sink(const Tensor& contribution, bool in_place) {
+  if (in_place) {
+    ++statistics.gradients_in_place;
+    return;
+  }
+  ++statistics.gradient_copies;
+  statistics.gradient_copy_bytes +=
+      contribution.block().numel() * static_cast<int64_t>(size_of(contribution.dtype()));
+}
 
 static std::string axes_in_words(const MeshGrid& grid, const Axes& axes) {
   std::string words;
@@ -40,7 +76,7 @@ static Movement begun(const std::string& what) {
   return {.what = what, .scope = Context::current().scope, .backward = is_in_backward()};
 }
 
-void log_plan(OpLog& log, const std::string& what, const Plan& plan) {
+void Recorder::log_plan(const std::string& what, const Plan& plan) {
   if (plan.is_free()) return;
   Movement movement = begun(what);
   for (const PlanStep& step : plan.steps) {
@@ -52,10 +88,10 @@ void log_plan(OpLog& log, const std::string& what, const Plan& plan) {
                               .bytes = step.cost.bytes,
                               .seconds = step.cost.seconds});
   }
-  log.movements.push_back(std::move(movement));
+  log->movements.push_back(std::move(movement));
 }
 
-void log_fetch(OpLog& log, const std::string& what, const Layout& from, int64_t bytes) {
+void Recorder::log_fetch(const std::string& what, const Layout& from, int64_t bytes) {
   Movement movement = begun(what);
   Axes all;
   for (int axis = 0; axis < from.sharding.axes(); ++axis) all.push_back(axis);
@@ -66,7 +102,7 @@ void log_fetch(OpLog& log, const std::string& what, const Layout& from, int64_t 
                             .to = placements,
                             .bytes = bytes,
                             .seconds = predicted_exchange_seconds(from.sharding.mesh(), bytes)});
-  log.movements.push_back(std::move(movement));
+  log->movements.push_back(std::move(movement));
 }
 
 static int64_t bytes_of(std::span<const MemoryBlock> blocks) {
@@ -77,12 +113,12 @@ static int64_t bytes_of(std::span<const MemoryBlock> blocks) {
   return bytes;
 }
 
-void log_work(OpLog& log, const OpBody& op, const Route& route, const CallBody& call) {
+void Recorder::log_work(const OpBody& op, const Route& route, const CallBody& call) {
   const DType dtype = call.ins.size() > 0 ? call.ins[0].dtype : call.outs[0].dtype;
-  auto found = std::find_if(log.work.begin(), log.work.end(), [&](const OpWork& work) {
+  auto found = std::find_if(log->work.begin(), log->work.end(), [&](const OpWork& work) {
     return work.dtype == dtype && work.op == op.spec.name;
   });
-  if (found == log.work.end()) found = log.work.insert(found, {op.spec.name, dtype});
+  if (found == log->work.end()) found = log->work.insert(found, {op.spec.name, dtype});
   ++found->calls;
   found->bytes += bytes_of(call.ins.all()) + bytes_of(call.outs.all());
   if (op.spec.products) {
