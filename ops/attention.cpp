@@ -255,10 +255,10 @@ static void check_numbers(const AttentionOptions& options) {
 
 static Tensor checked_operand(const char* name, const Tensor& x, const Shape& shape, DType dtype) {
   if (!(x.shape() == shape)) {
-    fail("attention: ", name, is_floating(dtype) ? " are " : " are ", x.shape(), ", expected ",
-         shape);
+    fail("attention: shape of ", name, " is ", x.shape(), ", expected ", shape);
   }
-  if (is_floating(x.dtype()) != is_floating(dtype) || x.dtype() == boolean) {
+  const bool fits = is_floating(dtype) ? is_floating(x.dtype()) : is_integer(x.dtype());
+  if (!fits) {
     fail("attention: dtype of ", name, " is ", x.dtype(), ", expected ",
          is_floating(dtype) ? "a floating one" : "integers");
   }
@@ -272,7 +272,7 @@ static Tensor checked_mask(const Tensor& mask, const Shape& scores, DType dtype)
     fits = mask.size(-d) == 1 || mask.size(-d) == scores[4 - d];
   }
   if (!fits) {
-    fail("attention: mask is ", mask.shape(), ", expected one that broadcasts to ", scores,
+    fail("attention: shape of mask is ", mask.shape(), ", expected one that broadcasts to ", scores,
          ", [batch, heads, s, t]");
   }
   if (mask.dtype() != boolean && !is_floating(mask.dtype())) {
@@ -292,6 +292,14 @@ Tensor attention_by(const Op& op, const Tensor& q, const Tensor& k, const Tensor
   const int64_t batch = q.size(0), s = q.size(1), heads = q.size(2), t = k.size(1);
   const double scale =
       options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
+  // Keys before the first query's window: no query sees them.
+  const int64_t skipped = options.window > 0 && options.causal ? t - s - options.window + 1 : 0;
+  const bool has_key_operands = options.mask || options.segments || options.dropout > 0;
+  if (skipped > 0 && !has_key_operands && &op == &attention_op) {
+    AttentionOptions own = options;
+    if (s == 1) own.window = 0;
+    return attention_by(op, q, slice(k, 1, skipped, t), slice(v, 1, skipped, t), own, mod);
+  }
   int64_t flags = options.causal ? int64_t{kCausal} : 0;
   Tensors operands = {as_dtype(q, dtype), as_dtype(k, dtype), as_dtype(v, dtype)};
   const auto add = [&](int64_t flag, const Tensor& operand) {
