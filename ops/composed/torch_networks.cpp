@@ -21,11 +21,11 @@ static Tensor sequence_first(const char* name, const Tensor& x) {
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const Tensor& attn_mask, double dropout_p, bool is_causal,
                                     std::optional<double> scale, bool) {
-  Tensor q = sequence_first("query", query);
-  const Tensor k = sequence_first("key", key), v = sequence_first("value", value);
   if (is_causal && attn_mask) {
     fail(kAttention, ": is_causal and attn_mask are given, expected one");
   }
+  Tensor q = sequence_first("query", query);
+  const Tensor k = sequence_first("key", key), v = sequence_first("value", value);
   if (is_causal && q.size(1) != k.size(1)) {
     fail(kAttention, ": number of queries is ", q.size(1), ", expected ", k.size(1),
          ", that of keys, for is_causal");
