@@ -166,7 +166,8 @@ std::vector<Variant> variants(const Sizes& n) {
 }  // namespace
 
 TEST(AttentionVariants, EqualTheirDefinition) {
-  for (const Sizes& n : {Sizes{2, 5, 7, 6, 3, 4}, {3, 5, 5, 2, 1, 3}, {1, 1, 9, 4, 4, 8}, {2, 2, 600, 4, 2, 8}}) {
+  for (const Sizes& n :
+       {Sizes{2, 5, 7, 6, 3, 4}, {3, 5, 5, 2, 1, 3}, {1, 1, 9, 4, 4, 8}, {2, 2, 600, 4, 2, 8}}) {
     for (const Variant& variant : variants(n)) expect_defined(variant, n);
   }
 }

@@ -204,10 +204,10 @@ def test_probabilities_as_targets_equal_pytorch():
         (lambda x: weft.attention(x, x, x, softcap=-1.0), "softcap is -1, expected 0 or more"),
         (lambda x: weft.attention(x, x, x, dropout=1.0), "dropout is 1, expected one in"),
         (lambda x: weft.attention(x, x, x, sinks=x), "shape of sinks is .*, expected"),
-        (lambda x: weft.attention(x, x, x, mask=x), "shape of mask is .*, expected one that broadcasts"),
+        (lambda x: weft.attention(x, x, x, mask=x), "shape of mask is .*, expected one that"),
         (
-            lambda x: weft.linear_cross_entropy(x[0, 0], x[0, 0], weft.zeros((2,), dtype=weft.int64)),
-            "targets are .*, expected one for each row",
+            lambda x: weft.linear_cross_entropy(x[0, 0], x[0, 0], weft.zeros((2,)) == 1),
+            "targets .*, expected",
         ),
         (lambda x: F.cross_entropy(x, x, reduction="most"), "reduction is 'most', expected"),
     ],

@@ -44,8 +44,8 @@ struct LinearCrossEntropyOptions {
 };
 
 /// cross_entropy of logits made by a linear layer from x [..., d] and weight [classes, d]. Large
-/// logits never exist whole: parts of them are computed, and again in backward. targets are classes [...].
-/// With a weight that is sharded by classes, ranks exchange three numbers per row.
+/// logits never exist whole: parts of them are computed, and again in backward. targets are classes
+/// [...]. With a weight that is sharded by classes, ranks exchange three numbers per row.
 WEFT_API Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                                      const LinearCrossEntropyOptions& options = {});
 

@@ -4,13 +4,13 @@
 #include "src/kernels/attention/call.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/math/philox.h"
-#include "weft/extend/attention.h"
+#include "weft/extend/score_mod.h"
 
 namespace weft {
 
 inline namespace WEFT_COMPILER {
 
-// The changes of scores that the options ask for, as mods (weft/extend/attention.h). Batch elements
+// The changes of scores that the options ask for, as mods (weft/extend/score_mod.h). Batch elements
 // and heads are counted in the whole tensors, queries by position.
 
 /// Elements of an operand by batch element, head, query and key; strides are 0 where it broadcasts.
