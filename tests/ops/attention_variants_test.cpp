@@ -348,6 +348,36 @@ TEST(AttentionVariants, TakeACustomRule) {
   }
 }
 
+TEST(AttentionVariants, InfiniteMasksHideWholeTiles) {
+  const Sizes n{1, 130, 700, 2, 1, 8};
+  const auto operands = operands_of({}, n, f64);
+  Array added{{n.s, n.t}, {}, f64}, attends{{n.s, n.t}, {}, boolean};
+  for (int64_t i = 0; i < n.s * n.t; ++i) {
+    const bool sees = i % n.t / 150 == i / n.t / 40;
+    attends.values.push_back(sees ? 1 : 0);
+    added.values.push_back(sees ? 0 : -INFINITY);
+  }
+  const auto masked = [](const Array& mask) {
+    return [&mask](const Tensors& t) {
+      return Tensors{attention(t[0], t[1], t[2], {.causal = false, .mask = mask.on()})};
+    };
+  };
+  const Outcome expected = outcome_of(masked(attends), operands);
+  const Outcome actual = outcome_of(masked(added), operands);
+  expect_close(actual.results[0], expected.results[0], 0, "out");
+  for (size_t i = 0; i < 3; ++i) {
+    expect_close(actual.gradients[i], expected.gradients[i], 0, std::to_string(i));
+  }
+  expect_close(expected.results[0],
+               outcome_of(
+                   [&](const Tensors& t) {
+                     return defined({"", {.causal = false}, "b"}, {t[0], t[1], t[2], attends.on()});
+                   },
+                   operands)
+                   .results[0],
+               1e-12, "definition");
+}
+
 /// The peak of memory of forward and backward, beside the operands, in bytes.
 static int64_t peak_of(const Variant& variant, int64_t t) {
   const Sizes n{1, t, t, 2, 2, 16};

@@ -76,6 +76,19 @@ struct AddedMask {
   WEFT_FN T slope(T, int64_t, int64_t, int64_t, int64_t) const { return 1; }
 };
 
+/// Whether all that is added is -inf.
+template <class T>
+bool hides(const AddedMask<T>& mask, const ScoreRange& at) {
+  for (int64_t h = at.head; h < at.head + at.heads; ++h) {
+    for (int64_t q = at.query; q < at.query + at.queries; ++q) {
+      for (int64_t k = at.key; k < at.key + at.keys; ++k) {
+        if (mask.added.at(at.batch, h, q, k) != -std::numeric_limits<T>::infinity()) return false;
+      }
+    }
+  }
+  return true;
+}
+
 struct BoolMask {
   ScoreSide<bool> attends;
 
