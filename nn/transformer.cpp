@@ -61,7 +61,7 @@ std::vector<Module*> TransformerModel::blocks() {
   return blocks;
 }
 
-Tensors TransformerModel::forward(const Tensors& inputs) {
+void TransformerModel::check_ids(const Tensors& inputs) const {
   if (inputs.size() != 1)
     fail("model: number of inputs is ", inputs.size(), ", expected 1, the ids");
   const Tensor& ids = inputs[0];
@@ -69,11 +69,21 @@ Tensors TransformerModel::forward(const Tensors& inputs) {
   if (ids.size(1) > config_.max_sequence) {
     fail("model: sequence length is ", ids.size(1), ", expected at most ", config_.max_sequence);
   }
+}
+
+Tensors TransformerModel::forward(const Tensors& inputs) {
+  check_ids(inputs);
   return (*head_)((*model_)(inputs));
 }
 
 Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets) {
-  return cross_entropy((*this)(ids), targets);
+  return call({ids}, [this, targets](const Tensors& inputs) {
+    check_ids(inputs);
+    return head_->call((*model_)(inputs), [head = head_.get(), targets](const Tensors& x) {
+      const Tensor& weight = head->own_parameters()[0].second->tensor();
+      return Tensors{linear_cross_entropy(x[0], weight, targets)};
+    });
+  })[0];
 }
 
 }  // namespace weft

@@ -65,6 +65,8 @@ class WEFT_API TransformerModel : public Module {
   Tensors forward(const Tensors& inputs) override;
 
  private:
+  void check_ids(const Tensors& inputs) const;
+
   TransformerConfig config_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<Module> head_;

@@ -15,6 +15,7 @@ __all__ = [
     "gelu",
     "layer_norm",
     "linear",
+    "linear_cross_entropy",
     "log_softmax",
     "mse_loss",
     "one_hot",
@@ -38,27 +39,51 @@ def _reduced(what, losses, reduction):
 
 
 def cross_entropy(
-    input, target, *, ignore_index=_weft.IGNORED_TARGET, reduction="mean", label_smoothing=0.0
+    input,
+    target,
+    weight=None,
+    *,
+    ignore_index=_weft.IGNORED_TARGET,
+    reduction="mean",
+    label_smoothing=0.0,
 ):
-    """Of logits [..., classes], the last dim however many there are, against classes [...]; rows
-    whose target is `ignore_index` do not count. label_smoothing: the share of the target that all
-    classes have evenly."""
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(
-            f"cross_entropy: label_smoothing is {described(label_smoothing)}, expected 0 to 1"
-        )
-    ignored = _weft.equal(target, ignore_index)
-    if ignore_index != _weft.IGNORED_TARGET:
-        target = _weft.where(ignored, _weft.IGNORED_TARGET, target)
-    if reduction == "mean" and label_smoothing == 0:
-        return _weft.cross_entropy(input, target)
-    rows = _weft.cross_entropy_rows(input, target)
-    if label_smoothing:
-        smooth = _weft.where(ignored, 0, -_weft.log_softmax(input).mean(-1))
-        rows = rows * (1 - label_smoothing) + smooth.to(rows.dtype) * label_smoothing
-    if reduction == "mean":
-        return rows.sum() / (~ignored).sum()
-    return _reduced("cross_entropy", rows, reduction)
+    """Of logits [..., classes], the last dim however many there are, against classes [...] or
+    probabilities of the logits' shape; rows whose target is `ignore_index` do not count. weight:
+    weights of the classes. label_smoothing: the share of the target that all classes have
+    evenly."""
+    return _weft.cross_entropy(
+        input,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+
+
+def linear_cross_entropy(
+    input,
+    linear_weight,
+    target,
+    *,
+    linear_bias=None,
+    weight=None,
+    reduction="mean",
+    ignore_index=_weft.IGNORED_TARGET,
+    label_smoothing=0.0,
+):
+    """cross_entropy of the logits input linear_weight^T + linear_bias, which are never stored: of
+    input [..., d], linear_weight [classes, d] and target [...]."""
+    return _weft.linear_cross_entropy(
+        input,
+        linear_weight,
+        target,
+        bias=linear_bias,
+        class_weight=weight,
+        reduction=reduction,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+    )
 
 
 def softmax(input, dim=-1):
@@ -130,22 +155,6 @@ def rms_norm(input, normalized_shape, weight=None, eps=1e-5):
     return _weft.rms_norm(input, weight, eps)
 
 
-def _masked_attention(query, key, value, attn_mask, dropout_p, is_causal, scale):
-    """Attention by its definition, for what the fused op does not take."""
-    if query.shape[1] != key.shape[1]:
-        times = query.shape[1] // key.shape[1]
-        key, value = _weft.repeat(key, times, 1), _weft.repeat(value, times, 1)
-    scores = query @ key.transpose(-2, -1) * scale
-    if is_causal:
-        ones = _weft._full(scores.shape[-2:], 1, device=scores.device, mesh=scores.device_mesh)
-        attn_mask = _weft.tril(ones).to(_weft.bool)
-    if attn_mask is not None and attn_mask.dtype is _weft.bool:
-        scores = _weft.where(attn_mask, scores, -math.inf)
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    return dropout(_weft.softmax(scores), dropout_p) @ value
-
-
 def scaled_dot_product_attention(
     query,
     key,
@@ -159,30 +168,11 @@ def scaled_dot_product_attention(
 ):
     """softmax(q k^T * scale) v of [batch, heads, sequence, d]; key and value may have fewer heads,
     each of which serves as many query heads, with enable_gqa or without. attn_mask: bool (False
-    hides a key), or numbers that are added. Only a call without attn_mask and dropout_p is fused.
-    `weft.attention` takes [batch, sequence, heads, d]."""
-    if is_causal and attn_mask is not None:
-        raise ValueError(
-            "scaled_dot_product_attention: is_causal and attn_mask are given, expected one"
-        )
-    for name, part in (("query", query), ("key", key), ("value", value)):
-        if part.ndim != 4:
-            raise ValueError(
-                f"scaled_dot_product_attention: {name} is {tuple(part.shape)}, "
-                "expected [batch, heads, sequence, d]"
-            )
-    if is_causal and query.shape[2] != key.shape[2]:
-        raise ValueError(
-            f"scaled_dot_product_attention: number of queries is {query.shape[2]}, expected "
-            f"{key.shape[2]}, that of keys, for is_causal"
-        )
-    if attn_mask is not None or dropout_p > 0:
-        scale = query.shape[-1] ** -0.5 if scale is None else scale
-        return _masked_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
-    if scale == 0:  # which asks `attention` for its default
-        query, scale = query * 0, 1.0
-    parts = [part.transpose(1, 2) for part in (query, key, value)]
-    return _weft.attention(*parts, causal=is_causal, scale=scale or 0.0).transpose(1, 2)
+    hides a key), or numbers that are added. `weft.attention` takes [batch, sequence, heads, d] and
+    more options."""
+    return _weft._scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+    )
 
 
 accept_words(globals(), __all__)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
+#include "src/kernels/cross_entropy/linear_head.h"
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/softmax/softmax.h"
 #include "tests/cuda/twin.h"
@@ -74,6 +75,36 @@ TEST_F(DeviceCrossEntropy, SliceOfTheClasses) {
     }
     for (const Twin* twin : {&picked, &loss, &x}) twin->expect_alike_computed_as(c.dtype);
   });
+}
+
+TEST_F(DeviceCrossEntropy, OfALinearHead) {
+  const HeadNumbers kinds[] = {{}, {0.5, 2, 0.25, 0.125, -100}, {1, 0, 0.1, 0, -100}};
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    for (const HeadNumbers& numbers : kinds) {
+      const int64_t rows = 37, width = 20, classes = 150, all = 200, first = 30;
+      const DType computed = dtype == DType::f64 ? DType::f64 : DType::f32;
+      const auto random = [&](DType type, const Shape& shape, unsigned seed) {
+        return Array::random(type, shape, Lie::dense, seed, -1, 1);
+      };
+      const Twin x = random(dtype, {rows, width}, 1), weight = random(dtype, {classes, width}, 2);
+      const Twin bias = random(dtype, {classes}, 3), weights = random(computed, {all}, 4);
+      const Twin ids = class_ids(DType::i64, {rows}, all), dloss = random(computed, {rows}, 5);
+      const Twin lse = Array(computed, {rows}), picked = Array(computed, {rows});
+      const Twin weighted = Array(computed, {rows}), loss = Array(computed, {rows});
+      const Twin dx = Array(dtype, {rows, width}), dweight = Array(dtype, {classes, width});
+      const Twin dbias = Array(dtype, {classes});
+      for (const Device d : kBothDevices) {
+        const LinearHead head{x.on(d),       weight.on(d), ids.on(d), bias.on(d),
+                              weights.on(d), first,        all,       numbers};
+        linear_head_statistics(head, {lse.on(d), picked.on(d), weighted.on(d)});
+        linear_head_loss(loss.on(d), head, {lse.on(d), picked.on(d), weighted.on(d)});
+        linear_head_backward(head, lse.on(d), picked.on(d), dloss.on(d), dx.on(d), dweight.on(d),
+                             dbias.on(d), false);
+      }
+      for (const Twin* twin : {&lse, &picked, &loss}) twin->expect_alike(64);
+      for (const Twin* twin : {&dx, &dweight, &dbias}) twin->expect_alike(64);
+    }
+  }
 }
 
 TEST_F(DeviceCrossEntropy, CountsWhatIsNotIgnored) {

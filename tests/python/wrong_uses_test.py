@@ -367,7 +367,7 @@ CASES = [
     (
         "F.scaled_dot_product_attention(X, X, X)",
         ValueError,
-        "scaled_dot_product_attention: query is (2, 3), expected",
+        "scaled_dot_product_attention: query is [2, 3], expected",
     ),
     ("optim.AdamW([])", ValueError, "optimizer: number of trainable parameters is 0, expected at"),
     ("optim.AdamW(X)", TypeError, "parameters: item 0 is a weft.Tensor, expected a Parameter or a"),

@@ -124,7 +124,8 @@ TEST(Explain, NamesCollectivesByLayer) {
         "  forward  mlp, redistribute: all_gather over tp, [S(0), S(1)] -> [S(0), R], ",
         "  backward mlp, redistribute: reduce_scatter over tp, [S(0), P(sum)] -> [S(0), S(1)], ",
         "  backward mlp.down_proj, redistribute: all_gather over tp, [S(0), S(1)] -> [S(0), R], ",
-        "model.embed_tokens: ", "lm_head: ", "the model itself: "}) {
+        "  forward  cross_entropy: all_reduce over tp, [S(0), P(max)] -> [S(0), R], ",
+        "model.embed_tokens: ", "lm_head: "}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   }
 }

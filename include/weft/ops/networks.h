@@ -2,6 +2,8 @@
 #pragma once
 
 #include "weft/export.h"
+#include "weft/ops/attention.h"
+#include "weft/ops/cross_entropy.h"
 #include "weft/tensor.h"
 
 namespace weft {
@@ -9,15 +11,6 @@ namespace weft {
 /// softmax: exp(a) / sum of exp(a) along the last dim; log_softmax: its logarithm.
 WEFT_API Tensor softmax(const Tensor& a);
 WEFT_API Tensor log_softmax(const Tensor& a);
-
-/// The target of rows that do not count, as in PyTorch and Hugging Face.
-inline constexpr int64_t kIgnoredTarget = -100;
-/// Mean of -log softmax(logits)[target] over the rows that count. logits [..., vocabulary]; targets
-/// [...] (i32 or i64), each a class or kIgnoredTarget: std::invalid_argument names any other value.
-/// NaN when no row counts.
-WEFT_API Tensor cross_entropy(const Tensor& logits, const Tensor& targets);
-/// The loss of each row: f32 [...] (f64 for f64 logits), 0 where the row does not count.
-WEFT_API Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets);
 
 /// Rows `ids` [...] (i32 or i64) of weight [vocabulary, d]: [..., d]. std::invalid_argument names
 /// an id that is not a row.
@@ -37,12 +30,6 @@ WEFT_API Tensor rope(const Tensor& x, double theta = 10000, int64_t position = 0
 
 /// silu(gate) * up, of equal shapes.
 WEFT_API Tensor swiglu(const Tensor& gate, const Tensor& up);
-
-/// softmax(q k^T * scale) v for each head. q is [batch, s, heads, d], k and v are [batch, t, kv
-/// heads, d] (heads is a multiple of kv heads); returns [batch, s, heads, d]. Causal: query i
-/// attends to positions up to t - s + i. scale 0 means 1 / sqrt(d).
-WEFT_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true,
-                          double scale = 0);
 
 /// Sets elements of x to zero with probability p in [0, 1) and divides the others by 1 - p. Draws
 /// from the rank's random state; the result is the same for any layout of x.

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstring>
+
+#include "weft/extend/op.h"
+#include "weft/extend/score_mod.h"
+#include "weft/ops/attention.h"
+
+namespace weft {
+
+/// Returns an op that computes attention with a mod, for `attention_by`.
+WEFT_API Op make_attention_op(const char* name, const ScoreMod& mod);
+WEFT_API Tensor attention_by(const Op& op, const Tensor& q, const Tensor& k, const Tensor& v,
+                             const AttentionOptions& options, const ScoreModBytes& mod);
+
+/// `attention` with a mod, which is applied after the softcap. On the CPU only.
+template <class Mod>
+Tensor attention_with(const Tensor& q, const Tensor& k, const Tensor& v, const Mod& mod,
+                      const AttentionOptions& options = {}) {
+  static const Op op = make_attention_op("attention_with", score_mod_of<Mod>());
+  ScoreModBytes bytes{};
+  std::memcpy(bytes.data(), static_cast<const void*>(&mod), sizeof(Mod));
+  return attention_by(op, q, k, v, options, bytes);
+}
+
+}  // namespace weft
