@@ -22,6 +22,7 @@
 #include "weft/layers.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
+#include "weft/moe.h"
 #include "weft/number.h"
 #include "weft/operand.h"
 #include "weft/ops.h"

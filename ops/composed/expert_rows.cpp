@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <numeric>
 #include <vector>
 
@@ -121,6 +123,13 @@ SortedChoices balanced_choices(int64_t chosen, int64_t count, int64_t capacity) 
   return sorted;
 }
 
+/// The most rows that an expert computes for a group.
+int64_t capacity_of(int64_t choices, int64_t experts, std::optional<double> factor) {
+  if (!factor || experts == 0) return INT64_MAX;
+  const double most = *factor * static_cast<double>(choices) / static_cast<double>(experts);
+  return most < 0x1p62 ? static_cast<int64_t>(std::ceil(most)) : INT64_MAX;
+}
+
 /// A tensor whose part on this rank has these numbers.
 Tensor tensor_with(const Numbers& numbers, const Shape& shape, const TensorOptions& options) {
   const Tensor made = empty(shape, options);
@@ -185,15 +194,15 @@ Numbers own_choices(const SortedChoices& sorted, const RowAxes& axes) {
 }
 
 void check_choices(const Tensor& experts, const Tensor& weights,
-                   const std::optional<int64_t>& capacity) {
+                   const std::optional<double>& capacity_factor) {
   check_tensor("rows_by_expert", experts);
   check_tensor("rows_by_expert", weights);
   if (experts.ndim() != 2) {
     fail("rows_by_expert: experts are ", experts.shape(), ", expected [tokens, choices]");
   }
   if (weights.ndim() < 1) fail("rows_by_expert: weights have no dim, expected that of experts");
-  if (capacity && *capacity < 0) {
-    fail("rows_by_expert: capacity must be at least 0, got ", *capacity);
+  if (capacity_factor && !(*capacity_factor >= 0)) {
+    fail("rows_by_expert: capacity_factor must be at least 0, got ", *capacity_factor);
   }
   if (experts.is_sharded() && weights.is_sharded() &&
       !(experts.sharding().mesh() == weights.sharding().mesh())) {
@@ -205,15 +214,16 @@ void check_choices(const Tensor& experts, const Tensor& weights,
 }  // namespace
 
 ExpertRows rows_by_expert(const Tensor& experts, const Tensor& weights,
-                          std::optional<int64_t> capacity) {
-  check_choices(experts, weights, capacity);
+                          std::optional<double> capacity_factor) {
+  check_choices(experts, weights, capacity_factor);
   NoGrad no_grad;
   const Tensor given = as_indices("rows_by_expert", "experts", experts).detach();
   const RowAxes axes = row_axes(given, weights);
   const Tensor of_group =
       axes.mesh ? redistributed(given, only_rows(given.sharding(), axes.groups)) : given;
   const Device device = given.device();
-  const int64_t count = weights.size(0), most = capacity.value_or(INT64_MAX);
+  const int64_t count = weights.size(0);
+  const int64_t most = capacity_of(of_group.box().shape.product(), count, capacity_factor);
   const bool is_here = device.kind != DeviceKind::meta;
   const SortedChoices sorted = is_here
                                    ? sorted_choices(of_group, count, most)

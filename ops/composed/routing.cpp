@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
 #include "ops/engine/tensor_body.h"
 #include "ops/structure.h"
 #include "ops/take.h"
@@ -45,7 +47,7 @@ static void check_router(const Tensor& logits, const RouterOptions& options, con
   }
 }
 
-/// `scores` with 0 for the experts outside of each token's best groups.
+/// `scores` with -inf for the experts outside of each token's best groups.
 static Tensor within_best_groups(const Tensor& scores, const RouterOptions& options) {
   const int64_t tokens = scores.size(0), experts = scores.size(1);
   const Tensor grouped = reshape(scores, {tokens, options.groups, experts / options.groups});
@@ -54,7 +56,8 @@ static Tensor within_best_groups(const Tensor& scores, const RouterOptions& opti
   const Tensor best = topk(of_groups, options.top_groups, 1).indices;
   const Tensor is_best = scatter_along_dim(zeros_like(of_groups), 1, best, 1.0);
   const Tensor outside = expand(unsqueeze(equal(is_best, 0), 2), grouped.shape());
-  return reshape(masked_fill(grouped, outside, 0), {tokens, experts});
+  return reshape(masked_fill(grouped, outside, -std::numeric_limits<double>::infinity()),
+                 {tokens, experts});
 }
 
 Routing route_tokens(const Tensor& logits, const RouterOptions& options, const Tensor& bias) {

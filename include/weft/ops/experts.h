@@ -35,11 +35,12 @@ struct ExpertRows {
 
 /// Sorts the choices of tokens, experts [tokens, k] (i32 or i64), for stacked `weights` [experts,
 /// ...]. The result is cut by the axes that cut tokens, then by those that cut dim 0 of `weights`,
-/// so that each rank has the rows of its own experts. `capacity` is the most rows that an expert
-/// computes for a group: the first tokens keep their choice. Ranks exchange the choices along the
-/// experts' axes, and the counts.
+/// so that each rank has the rows of its own experts. With a
+/// `capacity_factor`, an expert computes at most ceil(factor * choices of the group / experts) rows
+/// of a group: the first tokens keep their choice. Ranks exchange the choices along the experts'
+/// axes, and the counts.
 WEFT_API ExpertRows rows_by_expert(const Tensor& experts, const Tensor& weights,
-                                   std::optional<int64_t> capacity = {});
+                                   std::optional<double> capacity_factor = {});
 
 /// The rows of x [tokens, d] that the ranks compute: [rows, d]. Ranks exchange each token at most
 /// once.

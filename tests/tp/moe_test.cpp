@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// MoE blocks over meshes, compared with the blocks of transformers.
+#include <map>
+
+#include "tests/support/ranks.h"
+#include "weft/autograd.h"
+#include "weft/fsdp.h"
+#include "weft/hugging_face.h"
+#include "weft/moe.h"
+#include "weft/optimizers.h"
+#include "weft/safetensors.h"
+#include "weft/tensor_parallel.h"
+
+namespace weft {
+namespace {
+
+MoEConfig config_of(const std::string& name) {
+  MoEConfig config{.dim = 12, .width = 7, .experts = 5};
+  RouterOptions& router = config.router;
+  if (name == "mixtral") router.top_k = 2;
+  if (name == "qwen3_moe") router.top_k = 3;
+  if (name == "qwen2_moe") {
+    router = {.top_k = 3, .normalize = false};
+    config.shared_width = 11;
+    config.shared_gate = true;
+    config.shared_name = "shared_expert";
+  }
+  if (name == "deepseek_v2") {
+    config.experts = 6;
+    router = {.top_k = 2, .normalize = false, .scale = 2.5, .groups = 3, .top_groups = 2};
+    config.shared_width = 14;
+  }
+  if (name == "deepseek_v3") {
+    config.experts = 6;
+    router = {.top_k = 3,
+              .scores = RouterOptions::Scores::sigmoid,
+              .scale = 2.5,
+              .groups = 3,
+              .top_groups = 2,
+              .group_score = RouterOptions::GroupScore::best_two};
+    config.balance_bias = true;
+    config.shared_width = 7;
+  }
+  return config;
+}
+
+const std::vector<std::string> kBlocks = {"mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2",
+                                          "deepseek_v3"};
+
+std::string path_of(const std::string& name) {
+  return std::string(WEFT_SOURCE_DIR) + "/tests/reference/moe/" + name + ".safetensors";
+}
+
+Tensor read(const SafetensorsFile& file, const std::string& name) {
+  const SafetensorsEntry& entry = file.entry(name);
+  const Tensor tensor = empty(entry.shape, {.dtype = entry.dtype});
+  file.read_box(entry, tensor.box(), tensor.block().data);
+  return tensor;
+}
+
+double difference(const Tensor& value, const Tensor& expected) {
+  const auto a = whole_values(value), b = expected.to_vector<double>();
+  if (a.size() != b.size()) return INFINITY;
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    most = std::max(most, std::abs(a[i] - b[i]));
+    largest = std::max(largest, std::abs(b[i]));
+  }
+  return most / largest;
+}
+
+/// Compares output and every gradient with transformers'. `shard` lays out the block; tokens are
+/// laid out as `rows` states.
+void expect_as_transformers(const std::string& name, const DeviceMesh& mesh, const Placements& rows,
+                            const std::function<void(MoE&)>& shard) {
+  constexpr double kBound = 1e-5;
+  const SafetensorsFile reference(path_of(name + ".reference"));
+  MoE block(config_of(name));
+  shard(block);
+  load_hugging_face(block, path_of(name));
+  const Tensor x = distribute(read(reference, "x"), mesh, rows).set_requires_grad();
+  const Tensor y = block(x);
+  EXPECT_LE(difference(y, read(reference, "y")), kBound) << name << " y";
+  sum(mul(y, distribute(read(reference, "dy"), mesh, rows))).backward();
+  EXPECT_LE(difference(x.grad(), read(reference, "grad.x")), kBound) << name << " x";
+  size_t compared = 0;
+  for (const NamedParameter& named : block.named_parameters()) {
+    const Tensor expected = read(reference, "grad." + named.name());
+    EXPECT_LE(difference(named.parameter->grad(), expected), kBound) << name << named.name();
+    ++compared;
+  }
+  EXPECT_EQ(compared + 4, reference.entries().size());
+  const Tensor load = block.load();
+  EXPECT_EQ(sum(load).full_tensor().item(), static_cast<double>(15 * config_of(name).router.top_k));
+}
+
+/// Experts over ep, and, where the mesh has the axis, their width over tp.
+void parallelize_experts(MoE& block, const DeviceMesh& mesh, bool has_tp) {
+  parallelize(block, mesh["ep"], {{"experts", ExpertParallel()}});
+  if (!has_tp) return;
+  parallelize(block, mesh["tp"],
+              {{"experts", Layouts{.parameters = {{"gate_proj", Shard(1)},
+                                                  {"up_proj", Shard(1)},
+                                                  {"down_proj", Shard(2)}},
+                                   .outputs = {Replicate()}}}});
+}
+
+/// Dense parameters are sharded over the joined axes [shard, ep], experts over shard.
+FullyShardOptions joined_with_ep(const DeviceMesh& mesh, bool has_replicas) {
+  FullyShardOptions options;
+  options.dp_mesh_dims = DataParallelMeshDims{.shard = {"shard", "ep"}};
+  if (has_replicas) options.dp_mesh_dims->replicate = {"replicate"};
+  options.shard_placement_fn = [mesh, has_replicas](const NamedParameter& named) {
+    if (named.name().find("experts.") != 0 || named.parameter->shape().ndim() != 3) {
+      return ShardPlacement{};
+    }
+    if (!has_replicas) return ShardPlacement{.mesh = mesh["shard"]};
+    return ShardPlacement{.mesh = mesh[{"replicate", "shard"}], .strategy = Strategy::hsdp()};
+  };
+  return options;
+}
+
+}  // namespace
+
+TEST(Moe, EqualTransformersOnOneRankAndOverEp) {
+  for (const int ep : {1, 2, 3, 4}) {
+    on_mesh({{"ep", ep}}, [](const DeviceMesh& mesh) {
+      for (const std::string& name : kBlocks) {
+        expect_as_transformers(name, mesh, {{"ep", Shard(0)}},
+                               [&](MoE& block) { parallelize_experts(block, mesh, false); });
+      }
+    });
+  }
+}
+
+TEST(Moe, EqualTransformersWithWholeTokens) {
+  on_mesh({{"ep", 2}}, [](const DeviceMesh& mesh) {
+    for (const std::string& name : kBlocks) {
+      expect_as_transformers(name, mesh, {},
+                             [&](MoE& block) { parallelize_experts(block, mesh, false); });
+    }
+  });
+}
+
+TEST(Moe, EqualTransformersOverTp) {
+  on_mesh({{"ep", 2}, {"tp", 2}}, [](const DeviceMesh& mesh) {
+    for (const std::string& name : kBlocks) {
+      expect_as_transformers(name, mesh, {{"ep", Shard(0)}},
+                             [&](MoE& block) { parallelize_experts(block, mesh, true); });
+    }
+  });
+}
+
+TEST(Moe, EqualTransformersFullySharded) {
+  const Placements rows = {{"shard", Shard(0)}, {"ep", Shard(0)}};
+  for (const bool has_tp : {false, true}) {
+    std::vector<MeshAxis> axes = {{"shard", 2}, {"ep", 2}};
+    if (has_tp) axes.push_back({"tp", 2});
+    on_mesh(axes, [&](const DeviceMesh& mesh) {
+      for (const std::string& name : kBlocks) {
+        expect_as_transformers(name, mesh, rows, [&](MoE& block) {
+          parallelize_experts(block, mesh, has_tp);
+          fully_shard(block, mesh, joined_with_ep(mesh, false));
+        });
+      }
+    });
+  }
+}
+
+TEST(Moe, EqualTransformersOverReplicas) {
+  const Placements rows = {{"replicate", Shard(0)}, {"shard", Shard(0)}, {"ep", Shard(0)}};
+  on_mesh({{"replicate", 2}, {"shard", 2}, {"ep", 2}}, [&](const DeviceMesh& mesh) {
+    for (const std::string& name : kBlocks) {
+      expect_as_transformers(name, mesh, rows, [&](MoE& block) {
+        parallelize_experts(block, mesh, false);
+        fully_shard(block, mesh, joined_with_ep(mesh, true));
+      });
+    }
+  });
+}
+
+}  // namespace weft
