@@ -7,6 +7,7 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/structure.h"
+#include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/matmul/grouped.h"
 #include "weft/error.h"
@@ -155,12 +156,12 @@ static double share_of_experts(const Attributes& a) {
 /// grouped_matmul of other operands in a gradient.
 static Tensor multiplied(const Grad& g, const Tensor& x, const Tensor& weights);
 
-/// operands: x, dy, counts, weights (not read: their experts determine the result's layout).
+/// operands: x, dy, counts, and the places of experts, which determine the layout of the result.
 static const Op grouped_weight_gradient_op = register_op({
     .name = "grouped_weight_gradient",
     .rule_of =
         [](const Attributes& a, std::span<const Shape>) {
-          return with_joined(a, {"r k, r n, [g] [c], e k n -> e k n"});
+          return with_joined(a, {"r k, r n, [g] [c], e [u] [v] -> e k n"});
         },
     .structure = grouped_structure(3),
     .linear = {{0}, {1}},
@@ -173,9 +174,9 @@ static const Op grouped_weight_gradient_op = register_op({
     .saves_in = std::vector<int>{0, 1, 2},
     .accumulates = {0},
     .products = share_of_experts,
-    .samples = {{.shapes = {{7, 5}, {7, 3}, {2, 2}, {2, 5, 3}},
+    .samples = {{.shapes = {{7, 5}, {7, 3}, {2, 2}, {2, 1, 1}},
                  .attributes = {.structure = {2, 0}},
-                 .dtypes = {f32, f32, i64, f32},
+                 .dtypes = {f32, f32, i64, u8},
                  .low = 0,
                  .high = 2}},
 });
@@ -193,7 +194,8 @@ static const Op grouped_matmul_op = register_op({
         [](const Grad& g) {
           if (g.wants(0)) g.give(0, multiplied(g, g.grad(), transpose(g.in(1), 1, 2)));
           if (!g.wants(1)) return;
-          g.give(1, grouped_weight_gradient_op, {g.in(0), g.grad(), g.in(2), g.in(1)},
+          const Tensor places = places_along(g.in_shape(1), 0, g.in_sharding(1), g.grad().device());
+          g.give(1, grouped_weight_gradient_op, {g.in(0), g.grad(), g.in(2), places},
                  g.attributes());
         },
     .products = share_of_experts,

@@ -114,7 +114,9 @@ FullyShardOptions joined_with_ep(const DeviceMesh& mesh, bool has_replicas) {
     if (named.name().find("experts.") != 0 || named.parameter->shape().ndim() != 3) {
       return ShardPlacement{};
     }
-    if (!has_replicas) return ShardPlacement{.mesh = mesh["shard"]};
+    if (!has_replicas) {
+      return ShardPlacement{.mesh = mesh["shard"], .strategy = Strategy::full_shard()};
+    }
     return ShardPlacement{.mesh = mesh[{"replicate", "shard"}], .strategy = Strategy::hsdp()};
   };
   return options;

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/moe.h"
+
+#include <pybind11/stl.h>
+
+#include "python/bindings/modules.h"
+
+namespace weft::python {
+
+static void bind_moe_config(py::module_& m) {
+  py::class_<MoEConfig>(m, "MoEConfig",
+                        "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and "
+                        "DeepSeek. `shared_dim`: width of the expert that computes all tokens; "
+                        "the coefficients multiply the losses that backward adds")
+      .def(py::init([](int64_t dim, int64_t width, int64_t experts, const RouterOptions& router,
+                       bool balance_bias, int64_t shared_width, bool shared_gate,
+                       const std::string& shared_name, double balance_coefficient,
+                       double z_coefficient, std::optional<double> capacity_factor,
+                       std::optional<double> std) {
+             return MoEConfig{dim,           width,           experts,
+                              router,        balance_bias,    shared_width,
+                              shared_gate,   shared_name,     balance_coefficient,
+                              z_coefficient, capacity_factor, std};
+           }),
+           py::kw_only(), py::arg("dim"), py::arg("width"), py::arg("experts"),
+           py::arg("router") = RouterOptions(), py::arg("balance_bias") = false,
+           py::arg("shared_width") = 0, py::arg("shared_gate") = false,
+           py::arg("shared_name") = "shared_experts", py::arg("balance_coefficient") = 0.0,
+           py::arg("z_coefficient") = 0.0, py::arg("capacity_factor") = py::none(),
+           py::arg("std") = py::none())
+      .def_readonly("dim", &MoEConfig::dim)
+      .def_readonly("width", &MoEConfig::width)
+      .def_readonly("experts", &MoEConfig::experts)
+      .def_readonly("router", &MoEConfig::router);
+}
+
+static std::optional<Tensor> if_any(const Tensor& tensor) {
+  return tensor ? std::optional(tensor) : std::nullopt;
+}
+
+void bind_moe(py::module_& m) {
+  bind_moe_config(m);
+  bind_module_class<Router>(m, "Router",
+                            "x [tokens, dim] -> weights, experts [tokens, k], scores and logits "
+                            "[tokens, experts]. Parameter: weight [experts, dim]");
+  bind_module_class<Experts>(m, "Experts",
+                             "x [tokens, dim], weights and experts [tokens, k] -> [tokens, dim] "
+                             "and counts [groups, experts]. Parameters: gate_proj, up_proj "
+                             "[experts, width, dim] and down_proj [experts, dim, width]");
+  bind_module_class<MoE>(m, "MoE",
+                         "[..., dim] -> [..., dim]: experts chosen by token. Children: gate, "
+                         "experts, and the shared expert")
+      .def(py::init<const MoEConfig&>(), py::arg("config"))
+      .def_property_readonly(
+          "load", [](const MoE& self) { return if_any(self.load()); },
+          "[experts]: rows that each expert computed since update_balance, on all ranks")
+      .def_property_readonly("dropped", &MoE::dropped, "Choices dropped in the same calls")
+      .def_property_readonly(
+          "balance_loss", [](const MoE& self) { return if_any(self.balance_loss()); },
+          "That of the last call, without its coefficient")
+      .def_property_readonly(
+          "z_loss", [](const MoE& self) { return if_any(self.z_loss()); },
+          "That of the last call, without its coefficient")
+      .def("update_balance", &MoE::update_balance, Released(), py::arg("rate") = 1e-3,
+           "Moves the bias towards an even load, and forgets the load; after the optimizer's step");
+}
+
+}  // namespace weft::python
