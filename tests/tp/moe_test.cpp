@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // MoE blocks over meshes, compared with the blocks of transformers.
-#include <map>
+#include <memory>
 
+#include "tests/ops/agreement.h"
 #include "tests/support/ranks.h"
+#include "tests/support/scratch.h"
 #include "weft/autograd.h"
+#include "weft/checkpoint.h"
 #include "weft/fsdp.h"
 #include "weft/hugging_face.h"
 #include "weft/moe.h"
 #include "weft/optimizers.h"
 #include "weft/safetensors.h"
+#include "weft/state_dict.h"
 #include "weft/tensor_parallel.h"
 
 namespace weft {
@@ -178,6 +182,104 @@ TEST(Moe, EqualTransformersOverReplicas) {
         fully_shard(block, mesh, joined_with_ep(mesh, true));
       });
     }
+  });
+}
+
+namespace {
+
+/// A block, sharded as the axes of the mesh allow, and its optimizer.
+struct Training {
+  explicit Training(const DeviceMesh& on) : mesh(on), block(config_of("qwen2_moe")) {
+    const bool has_ep = mesh.axis_name(mesh.ndim() - 1) == "ep";
+    if (has_ep) parallelize_experts(block, mesh, false);
+    if (mesh.axis_name(0) == "shard") {
+      fully_shard(block, mesh, has_ep ? joined_with_ep(mesh, false) : FullyShardOptions());
+    }
+    for (int axis = 0; axis < mesh.ndim(); ++axis) rows.push_back({mesh.axis_name(axis), Shard(0)});
+    load_hugging_face(block, path_of("qwen2_moe"));
+    optimizer =
+        std::make_unique<AdamW>(block.named_parameters(), AdamWOptions{.learning_rate = 1e-2});
+    state.add("model", block);
+    state.add("optimizer", *optimizer);
+  }
+
+  double step(int64_t number) {
+    const Array data = random_array({10, 3, 12}, -1, 1, DType::f32, static_cast<unsigned>(number));
+    const Tensor x = distribute(data.on(), mesh, Placements(rows));
+    const Tensor y = block(x);
+    const Tensor loss = mean(mul(sub(y, 1), sub(y, 1)));
+    optimizer->zero_grad();
+    loss.backward();
+    norm = gradient_norm(block.parameters()).item();
+    clip_grad_norm(block.parameters(), 0.05);
+    optimizer->step();
+    return loss.full_tensor().item();
+  }
+
+  DeviceMesh mesh;
+  MoE block;
+  std::vector<NamedPlacement> rows;
+  std::unique_ptr<AdamW> optimizer;
+  TrainingState state;
+  double norm = 0;
+};
+
+/// Losses and gradient norms of `steps` steps from step `first` on.
+std::vector<double> losses_of(Training& training, int64_t first, int64_t steps) {
+  std::vector<double> losses;
+  for (int64_t step = first; step < first + steps; ++step) {
+    losses.push_back(training.step(step));
+    losses.push_back(training.norm);
+  }
+  return losses;
+}
+
+}  // namespace
+
+/// Steps with clipping go on alike on any mesh, from a checkpoint of another one.
+TEST(Moe, GoesOnFromACheckpointOfAnotherMesh) {
+  const tests::Scratch scratch;
+  std::vector<double> expected;
+  on_mesh({{"shard", 1}}, [&](const DeviceMesh& mesh) {
+    Training training(mesh);
+    expected = losses_of(training, 0, 10);
+  });
+  const std::vector<double> before(expected.begin(), expected.begin() + 10);
+  const std::vector<double> after(expected.begin() + 10, expected.end());
+  on_mesh({{"ep", 4}}, [&](const DeviceMesh& mesh) {
+    Training training(mesh);
+    expect_values(losses_of(training, 0, 5), before, 1e-5);
+    CheckpointSaver saver(mesh.communicator(), scratch.path("saved"));
+    saver.save(5, training.state);
+    expect_values(losses_of(training, 5, 5), after, 1e-5);
+  });
+  const std::vector<std::vector<MeshAxis>> others = {
+      {{"shard", 2}, {"ep", 2}}, {{"shard", 3}}, {{"ep", 2}}, {{"shard", 2}, {"ep", 3}}};
+  for (const auto& axes : others) {
+    on_mesh(axes, [&](const DeviceMesh& mesh) {
+      Training training(mesh);
+      load(scratch.path("saved"), training.state);
+      expect_values(losses_of(training, 5, 5), after, 1e-5);
+    });
+  }
+}
+
+TEST(Moe, ExpertParallelNamesWhatDoesNotFit) {
+  on_mesh({{"ep", 1}}, [](const DeviceMesh& mesh) {
+    const auto error = [&](Module& module, const char* path) {
+      try {
+        parallelize(module, mesh["ep"], {{path, ExpertParallel()}});
+      } catch (const std::invalid_argument& e) {
+        return std::string(e.what());
+      }
+      return std::string("none");
+    };
+    MoE block(config_of("mixtral"));
+    EXPECT_EQ(error(block, ""),
+              "parallelize: \"\" has no parameters, expected those of experts for ExpertParallel");
+    LayerNorm norm(4);
+    Linear linear(3, 4, true);
+    EXPECT_EQ(error(linear, ""), "none");
   });
 }
 
