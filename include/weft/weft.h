@@ -19,6 +19,7 @@
 #include "weft/graph.h"
 #include "weft/hugging_face.h"
 #include "weft/launch.h"
+#include "weft/latent_attention.h"
 #include "weft/layers.h"
 #include "weft/mesh.h"
 #include "weft/module.h"

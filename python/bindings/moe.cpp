@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "python/bindings/modules.h"
+#include "weft/latent_attention.h"
 
 namespace weft::python {
 
@@ -38,7 +39,42 @@ static std::optional<Tensor> if_any(const Tensor& tensor) {
   return tensor ? std::optional(tensor) : std::nullopt;
 }
 
+static void bind_latent_attention(py::module_& m) {
+  using C = LatentAttentionConfig;
+  py::class_<C>(m, "LatentAttentionConfig",
+                "Sizes of multi-head latent attention, with the names of DeepSeek's config.json; "
+                "q_lora_rank 0: queries are computed from the input; scale 0: 1 / sqrt(d)")
+      .def(py::init([](int64_t dim, int64_t heads, int64_t q_lora_rank, int64_t kv_lora_rank,
+                       int64_t qk_nope_head_dim, int64_t qk_rope_head_dim, int64_t v_head_dim,
+                       double rope_theta, bool rope_interleave, double norm_eps, double scale,
+                       std::optional<double> std) {
+             return C{dim,
+                      heads,
+                      q_lora_rank,
+                      kv_lora_rank,
+                      qk_nope_head_dim,
+                      qk_rope_head_dim,
+                      v_head_dim,
+                      rope_theta,
+                      rope_interleave,
+                      norm_eps,
+                      scale,
+                      std};
+           }),
+           py::kw_only(), py::arg("dim"), py::arg("heads"), py::arg("q_lora_rank") = 0,
+           py::arg("kv_lora_rank"), py::arg("qk_nope_head_dim"), py::arg("qk_rope_head_dim"),
+           py::arg("v_head_dim"), py::arg("rope_theta") = 10000.0,
+           py::arg("rope_interleave") = true, py::arg("norm_eps") = 1e-6, py::arg("scale") = 0.0,
+           py::arg("std") = py::none());
+  bind_module_class<LatentAttention>(
+      m, "LatentAttention",
+      "Causal multi-head latent attention of DeepSeek-V2 and V3: [batch, sequence, dim] -> the "
+      "same. Children have Hugging Face's names")
+      .def(py::init<const C&>(), py::arg("config"));
+}
+
 void bind_moe(py::module_& m) {
+  bind_latent_attention(m);
   bind_moe_config(m);
   bind_module_class<Router>(m, "Router",
                             "x [tokens, dim] -> weights, experts [tokens, k], scores and logits "

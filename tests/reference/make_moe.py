@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the outside reference of weft's MoE with the blocks of transformers.
+"""Makes the outside reference of weft's MoE and LatentAttention with the blocks of transformers.
 
     python tests/reference/make_moe.py        (needs torch, transformers, safetensors)
 
@@ -21,7 +21,9 @@ from safetensors.torch import save_file
 from transformers import (DeepseekV2Config, DeepseekV3Config, MixtralConfig, Qwen2MoeConfig,
                           Qwen3MoeConfig)
 from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2Moe
-from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
+from transformers.models.deepseek_v3.modeling_deepseek_v3 import (DeepseekV3Attention,
+                                                                  DeepseekV3MoE,
+                                                                  DeepseekV3RotaryEmbedding)
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from transformers.models.qwen2_moe.modeling_qwen2_moe import Qwen2MoeSparseMoeBlock
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
@@ -91,5 +93,32 @@ def make(name, seed):
     save_file(as_file(values), folder / f"{name}.reference.safetensors")
 
 
+def make_attention(name, seed, q_lora_rank):
+    torch.manual_seed(seed)
+    config = DeepseekV3Config(
+        hidden_size=DIM, num_attention_heads=4, num_key_value_heads=4, q_lora_rank=q_lora_rank,
+        kv_lora_rank=9, qk_nope_head_dim=5, qk_rope_head_dim=6, v_head_dim=7,
+        attn_implementation="eager", rope_parameters={"rope_type": "default", "rope_theta": 100.0})
+    block = DeepseekV3Attention(config, 0)
+    rotary = DeepseekV3RotaryEmbedding(config)
+    for tensor in block.state_dict().values():
+        tensor.copy_(torch.randn_like(tensor) * 0.4 + (tensor.ndim == 1))
+    weights = dict(block.state_dict())
+    x, dy = torch.randn(BATCH, 8, DIM), torch.randn(BATCH, 8, DIM)
+    block = block.double()
+    wide = x.double().requires_grad_()
+    cos, sin = rotary(x.float(), torch.arange(8)[None])
+    mask = torch.full((8, 8), float("-inf"), dtype=torch.double).triu(1)[None, None]
+    y, _ = block(wide, (cos.double(), sin.double()), mask)
+    y.backward(dy.double())
+    values = {"x": x, "dy": dy, "y": y, "grad.x": wide.grad}
+    values |= {"grad." + key: p.grad for key, p in block.named_parameters()}
+    folder = pathlib.Path(__file__).parent / "moe"
+    save_file(as_file(weights), folder / f"{name}.safetensors")
+    save_file(as_file(values), folder / f"{name}.reference.safetensors")
+
+
 for seed, name in enumerate(BLOCKS):
     make(name, seed)
+make_attention("latent_attention", 10, q_lora_rank=7)
+make_attention("latent_attention_v2_lite", 11, q_lora_rank=None)

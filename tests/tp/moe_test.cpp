@@ -9,6 +9,7 @@
 #include "weft/checkpoint.h"
 #include "weft/fsdp.h"
 #include "weft/hugging_face.h"
+#include "weft/latent_attention.h"
 #include "weft/moe.h"
 #include "weft/optimizers.h"
 #include "weft/safetensors.h"
@@ -75,12 +76,10 @@ double difference(const Tensor& value, const Tensor& expected) {
 
 /// Compares output and every gradient with transformers'. `shard` lays out the block; tokens are
 /// laid out as `rows` states.
-void expect_as_transformers(const std::string& name, const DeviceMesh& mesh, const Placements& rows,
-                            const std::function<void(MoE&)>& shard) {
+void expect_equal(Module& block, const std::string& name, const DeviceMesh& mesh,
+                  const Placements& rows) {
   constexpr double kBound = 1e-5;
   const SafetensorsFile reference(path_of(name + ".reference"));
-  MoE block(config_of(name));
-  shard(block);
   load_hugging_face(block, path_of(name));
   const Tensor x = distribute(read(reference, "x"), mesh, rows).set_requires_grad();
   const Tensor y = block(x);
@@ -94,8 +93,15 @@ void expect_as_transformers(const std::string& name, const DeviceMesh& mesh, con
     ++compared;
   }
   EXPECT_EQ(compared + 4, reference.entries().size());
-  const Tensor load = block.load();
-  EXPECT_EQ(sum(load).full_tensor().item(), static_cast<double>(15 * config_of(name).router.top_k));
+}
+
+void expect_as_transformers(const std::string& name, const DeviceMesh& mesh, const Placements& rows,
+                            const std::function<void(MoE&)>& shard) {
+  MoE block(config_of(name));
+  shard(block);
+  expect_equal(block, name, mesh, rows);
+  EXPECT_EQ(sum(block.load()).full_tensor().item(),
+            static_cast<double>(15 * config_of(name).router.top_k));
 }
 
 /// Experts over ep, and, where the mesh has the axis, their width over tp.
@@ -183,6 +189,27 @@ TEST(Moe, EqualTransformersOverReplicas) {
       });
     }
   });
+}
+
+TEST(Moe, LatentAttentionEqualsTransformers) {
+  for (const std::string name : {"latent_attention", "latent_attention_v2_lite"}) {
+    on_mesh({{"dp", 2}, {"tp", 2}}, [&](const DeviceMesh& mesh) {
+      LatentAttentionConfig config{.dim = 12,
+                                   .heads = 4,
+                                   .kv_lora_rank = 9,
+                                   .qk_nope_head_dim = 5,
+                                   .qk_rope_head_dim = 6,
+                                   .v_head_dim = 7,
+                                   .rope_theta = 100};
+      if (name == "latent_attention") config.q_lora_rank = 7;
+      LatentAttention block(config);
+      parallelize(block, mesh["tp"],
+                  {{config.q_lora_rank > 0 ? "q_b_proj" : "q_proj", Colwise{.heads = 4}},
+                   {"kv_b_proj", Colwise{.heads = 4}},
+                   {"o_proj", Rowwise{.heads = 4}}});
+      expect_equal(block, name, mesh, {{"dp", Shard(0)}});
+    });
+  }
 }
 
 namespace {
