@@ -20,16 +20,30 @@ static std::vector<std::string> leaves_of(const std::string& leaf) {
   return leaves;
 }
 
+static std::vector<std::string> slices_named(const std::string& stack, const std::string& leaf,
+                                             int64_t count) {
+  std::vector<std::string> names;
+  for (int64_t slice = 0; slice < count; ++slice) {
+    names.push_back(concat(stack, ".", slice, ".", leaf, ".weight"));
+  }
+  return names;
+}
+
+std::vector<std::string> names_by_expert(const std::string& name, const Shape& shape) {
+  const size_t dot = name.rfind('.');
+  if (dot == name.npos || shape.ndim() != 3) return {};
+  const std::string stack = name.substr(0, dot), leaf = name.substr(dot + 1);
+  const bool is_of_experts = stack == "experts" || stack.ends_with(".experts");
+  return is_of_experts ? slices_named(stack, leaf, shape[0]) : std::vector<std::string>();
+}
+
 std::vector<std::string> names_of_slices(const NamedParameter& named, const TensorFiles& files) {
   const std::string& name = named.name();
   const Shape& shape = named.parameter->shape();
   const size_t dot = name.rfind('.');
   if (dot == name.npos || shape.ndim() < 2) return {};
   for (const std::string& leaf : leaves_of(name.substr(dot + 1))) {
-    std::vector<std::string> names;
-    for (int64_t slice = 0; slice < shape[0]; ++slice) {
-      names.push_back(concat(name.substr(0, dot), ".", slice, ".", leaf, ".weight"));
-    }
+    std::vector<std::string> names = slices_named(name.substr(0, dot), leaf, shape[0]);
     if (!names.empty() && files.contains(names[0])) return names;
   }
   return {};

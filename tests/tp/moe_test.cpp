@@ -291,6 +291,35 @@ TEST(Moe, GoesOnFromACheckpointOfAnotherMesh) {
   }
 }
 
+/// A checkpoint's experts become files of one tensor an expert, and come back.
+TEST(Moe, IsExportedByExpert) {
+  const tests::Scratch scratch;
+  on_mesh({{"ep", 2}}, [&](const DeviceMesh& mesh) {
+    MoE block(config_of("deepseek_v3")), back(config_of("deepseek_v3"));
+    for (MoE* one : {&block, &back}) parallelize_experts(*one, mesh, false);
+    load_hugging_face(block, path_of("deepseek_v3"));
+    TrainingState state;
+    state.add("model", block);
+    CheckpointSaver saver(mesh.communicator(), scratch.path("saved"));
+    const std::string path = saver.save(1, state);
+    mesh.communicator().barrier();
+    export_hugging_face(path, scratch.path("exported"), mesh.communicator());
+    const SafetensorsFile file(scratch.path("exported/model.safetensors"));
+    const SafetensorsFile given(path_of("deepseek_v3"));
+    EXPECT_EQ(file.entries().size(), given.entries().size());
+    for (const SafetensorsEntry& entry : given.entries()) {
+      EXPECT_EQ(read(file, entry.name).to_vector<double>(),
+                read(given, entry.name).to_vector<double>())
+          << entry.name;
+    }
+    load_hugging_face(back, scratch.path("exported"));
+    for (size_t i = 0; i < block.parameters().size(); ++i) {
+      EXPECT_EQ(whole_values(back.parameters()[i]->value()),
+                whole_values(block.parameters()[i]->value()));
+    }
+  });
+}
+
 TEST(Moe, ExpertParallelNamesWhatDoesNotFit) {
   on_mesh({{"ep", 1}}, [](const DeviceMesh& mesh) {
     const auto error = [&](Module& module, const char* path) {
