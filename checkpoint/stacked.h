@@ -9,8 +9,8 @@
 
 namespace weft {
 
-/// The names of the slices of experts' stacked matrices ("mlp.experts.gate_proj" [experts, n, k]) in
-/// Hugging Face's files; none for other tensors.
+/// The names of the slices of experts' stacked matrices ("mlp.experts.gate_proj" [experts, n, k])
+/// in Hugging Face's files; none for other tensors.
 std::vector<std::string> names_by_expert(const std::string& name, const Shape& shape);
 
 /// The names of a parameter's slices in files that have one tensor for each expert:

@@ -28,7 +28,7 @@ struct MoEConfig {
   bool shared_gate = false;
   /// The names of the shared expert, "shared_experts" or, in Qwen2-MoE, "shared_expert".
   std::string shared_name = "shared_experts";
-  /// What backward adds to the loss: these times `balance_loss` and `router_z_loss`.
+  /// Backward adds the gradients of these times `balance_loss` and `router_z_loss`.
   double balance_coefficient = 0, z_coefficient = 0;
   /// Drops choices beyond the capacity (`rows_by_expert`); none without.
   std::optional<double> capacity_factor = {};

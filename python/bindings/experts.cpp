@@ -12,13 +12,13 @@ namespace weft::python {
 static RouterOptions::Scores scores_named(const std::string& name) {
   if (name == "softmax") return RouterOptions::Scores::softmax;
   if (name == "sigmoid") return RouterOptions::Scores::sigmoid;
-  fail("RouterOptions: scores is '", name, "', expected 'softmax' or 'sigmoid'");
+  fail("router_options: scores is '", name, "', expected 'softmax' or 'sigmoid'");
 }
 
 static RouterOptions::GroupScore group_score_named(const std::string& name) {
   if (name == "best") return RouterOptions::GroupScore::best;
   if (name == "best_two") return RouterOptions::GroupScore::best_two;
-  fail("RouterOptions: group_score is '", name, "', expected 'best' or 'best_two'");
+  fail("router_options: group_score is '", name, "', expected 'best' or 'best_two'");
 }
 
 static void bind_results(py::module_& m) {

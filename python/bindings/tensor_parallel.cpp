@@ -33,7 +33,7 @@ static void bind_styles(py::module_& m) {
       .def(py::init([](int dim) { return SequenceParallel{dim}; }), py::kw_only(),
            py::arg("sequence_dim") = 1);
   py::class_<ExpertParallel>(m, "ExpertParallel",
-                             "Experts of its own for each rank: parameters stacked by expert are "
+                             "Separate experts for each rank: parameters stacked by expert are "
                              "cut along dim 0, and tokens travel to their experts")
       .def(py::init<>());
   py::class_<PrepareInput>(m, "PrepareInput", "Inputs by number are brought to these layouts")

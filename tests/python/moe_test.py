@@ -19,14 +19,15 @@ def numpy_moe(x, state, k):
             gate = state["experts.gate_proj"][e] @ row
             up = state["experts.up_proj"][e] @ row
             hidden = gate / (1 + numpy.exp(-gate)) * up
-            y[t] += scores[t, e] / scores[t, chosen].sum() * (state["experts.down_proj"][e] @ hidden)
+            weight = scores[t, e] / scores[t, chosen].sum()
+            y[t] += weight * (state["experts.down_proj"][e] @ hidden)
     return y
 
 
 def block_and_state():
     block = MoE(MoEConfig(dim=6, width=5, experts=5, router=RouterOptions(top_k=3)))
     block.materialize()
-    return block, {name: numpy.asarray(p.value) for name, p in block.named_parameters()}
+    return block, {name: numpy.asarray(p.detach()) for name, p in block.named_parameters()}
 
 
 def test_equals_numpy():

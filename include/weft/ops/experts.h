@@ -17,8 +17,8 @@ namespace weft {
 /// expert's matrix, of weights [experts, k, n]: [rows, n]. Rows after the last counted one become
 /// 0.
 ///
-/// Where an axis cuts both rows and experts, and each rank has the rows of its own experts
-/// (`rows_by_expert`), nothing moves.
+/// Nothing moves along an axis that cuts both rows and experts if each rank has the rows of the
+/// experts that it holds (`rows_by_expert`).
 WEFT_API Tensor grouped_matmul(const Tensor& x, const Tensor& weights, const Tensor& counts);
 
 /// Which rows the ranks compute for their experts: one for each choice of each token that is not
