@@ -72,10 +72,15 @@ void bind_experts(py::module_& m) {
         "The rows of x [tokens, d] that the ranks compute: [rows, d]");
   m.def("combine_rows", &combine_rows, Released(), py::arg("computed"), rows, weights,
         "Sums the rows of each token, times weights [tokens, k] of its choices: [tokens, d]");
-  m.def("route_tokens", &route_tokens, Released(), py::arg("logits"),
-        py::arg("options") = RouterOptions(), py::arg("bias") = Tensor(),
-        "Chooses experts by logits [tokens, experts], in float32; `bias` is added to the scores "
-        "for the choice only");
+  m.def(
+      "route_tokens",
+      [](const Tensor& logits, const std::optional<RouterOptions>& options,
+         const std::optional<Tensor>& bias) {
+        return route_tokens(logits, options.value_or(RouterOptions()), bias.value_or(Tensor()));
+      },
+      Released(), py::arg("logits"), py::arg("options") = py::none(), py::arg("bias") = py::none(),
+      "Chooses experts by logits [tokens, experts], in float32; `bias` is added to the scores "
+      "for the choice only");
   m.def("balance_loss", &balance_loss, Released(), py::arg("routing"),
         "experts * sum over experts of (choices / tokens) * (mean score), of Switch Transformers");
   m.def("router_z_loss", &router_z_loss, Released(), py::arg("logits"),

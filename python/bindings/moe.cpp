@@ -11,20 +11,28 @@ namespace weft::python {
 static void bind_moe_config(py::module_& m) {
   py::class_<MoEConfig>(m, "MoEConfig",
                         "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and "
-                        "DeepSeek. `shared_dim`: width of the expert that computes all tokens; "
+                        "DeepSeek. `shared_width`: width of the expert that computes all tokens; "
                         "the coefficients multiply the losses that backward adds")
-      .def(py::init([](int64_t dim, int64_t width, int64_t experts, const RouterOptions& router,
-                       bool balance_bias, int64_t shared_width, bool shared_gate,
-                       const std::string& shared_name, double balance_coefficient,
-                       double z_coefficient, std::optional<double> capacity_factor,
-                       std::optional<double> std) {
-             return MoEConfig{dim,           width,           experts,
-                              router,        balance_bias,    shared_width,
-                              shared_gate,   shared_name,     balance_coefficient,
-                              z_coefficient, capacity_factor, std};
+      .def(py::init([](int64_t dim, int64_t width, int64_t experts,
+                       const std::optional<RouterOptions>& router, bool balance_bias,
+                       int64_t shared_width, bool shared_gate, const std::string& shared_name,
+                       double balance_coefficient, double z_coefficient,
+                       std::optional<double> capacity_factor, std::optional<double> std) {
+             return MoEConfig{.dim = dim,
+                              .width = width,
+                              .experts = experts,
+                              .router = router.value_or(RouterOptions()),
+                              .balance_bias = balance_bias,
+                              .shared_width = shared_width,
+                              .shared_gate = shared_gate,
+                              .shared_name = shared_name,
+                              .balance_coefficient = balance_coefficient,
+                              .z_coefficient = z_coefficient,
+                              .capacity_factor = capacity_factor,
+                              .deviation = std};
            }),
            py::kw_only(), py::arg("dim"), py::arg("width"), py::arg("experts"),
-           py::arg("router") = RouterOptions(), py::arg("balance_bias") = false,
+           py::arg("router") = py::none(), py::arg("balance_bias") = false,
            py::arg("shared_width") = 0, py::arg("shared_gate") = false,
            py::arg("shared_name") = "shared_experts", py::arg("balance_coefficient") = 0.0,
            py::arg("z_coefficient") = 0.0, py::arg("capacity_factor") = py::none(),
